@@ -1,0 +1,23 @@
+//! The vocabulary of Highwater: what every other crate agrees on, and nothing that does any work.
+//!
+//! - [`ids`]: nodes, streams, epochs, ballots, entry indexes, timestamps; newtypes with only their legal operations.
+//! - [`clock`]: where commit timestamps come from.
+//! - [`schema`]: tables, their key kinds and their indexes.
+//! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
+//! - [`codec`]: varints and order-preserving key encodings. [`log`]: the wire form of a transaction and of an entry.
+//!
+//! This crate knows no store, no network, no thread and no file.
+
+pub mod clock;
+pub mod codec;
+pub mod ids;
+pub mod log;
+pub mod procedure;
+pub mod schema;
+pub mod transaction;
+
+pub use clock::Clock;
+pub use ids::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, ProcedureId, StreamId, TableId, Timestamp};
+pub use procedure::{Library, Outcome, Procedure, Registry};
+pub use schema::{IndexKind, KeyKind, Schema, TableSpec};
+pub use transaction::{Abort, Direction, Transaction, View};

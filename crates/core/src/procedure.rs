@@ -1,0 +1,96 @@
+//! A transaction's code, by name: procedures, and the registry that an engine calls through.
+
+use crate::ids::ProcedureId;
+use crate::schema::TableSpec;
+use crate::transaction::{Abort, Transaction};
+
+/// A transaction's code. Deterministic: the same arguments on the same data give the same writes and reply.
+pub trait Procedure: 'static {
+    /// Unique name, `family.verb`.
+    const NAME: &'static str;
+
+    /// Runs once per attempt. `reply` is empty at the start of each attempt; its content reaches the client on
+    /// commit, on [`Abort::Rollback`] and on [`Abort::BadRequest`].
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort>;
+}
+
+/// How a request ended, as its client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Committed and released: it survives the loss of any minority.
+    Committed,
+    /// The procedure rolled back; what it read is released state.
+    RolledBack,
+    /// The arguments made no sense; nothing was done.
+    BadRequest,
+    /// Too many conflicts in a row; nothing was done. Retry later.
+    Conflict,
+    /// Leadership was lost while the transaction was speculative: it may or may not survive.
+    Unknown,
+}
+
+type Run<T> = fn(&mut T, &[u8], &mut Vec<u8>) -> Result<(), Abort>;
+
+/// Maps procedure ids to the engine's instances of their code.
+pub struct Registry<T> {
+    entries: Vec<(&'static str, Run<T>)>,
+}
+
+impl<T> Default for Registry<T> {
+    fn default() -> Self {
+        Registry { entries: Vec::new() }
+    }
+}
+
+impl<T> Clone for Registry<T> {
+    fn clone(&self) -> Self {
+        Registry { entries: self.entries.clone() }
+    }
+}
+
+impl<T: Transaction> Registry<T> {
+    /// An empty registry.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a procedure; ids are given in the order of registration.
+    ///
+    /// # Panics
+    /// If the name is taken: two procedures under one name are a programming error.
+    pub fn register<P: Procedure>(&mut self) -> ProcedureId {
+        assert!(self.find(P::NAME).is_none(), "procedure {} is registered twice", P::NAME);
+        self.entries.push((P::NAME, P::run::<T>));
+        ProcedureId((self.entries.len() - 1) as u16)
+    }
+
+    /// The id of a name.
+    pub fn find(&self, name: &str) -> Option<ProcedureId> {
+        self.entries.iter().position(|(known, _)| *known == name).map(|at| ProcedureId(at as u16))
+    }
+
+    /// The name of an id.
+    pub fn name(&self, id: ProcedureId) -> &'static str {
+        self.entries[id.0 as usize].0
+    }
+
+    /// Runs one attempt.
+    #[inline]
+    pub fn run(&self, id: ProcedureId, tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        (self.entries[id.0 as usize].1)(tx, args, reply)
+    }
+
+    /// Every name, by id.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.entries.iter().map(|(name, _)| *name).collect()
+    }
+}
+
+/// A set of tables and of procedures over them, that any engine can host.
+pub trait Library: Send + Sync {
+    /// The tables, in the order of their ids.
+    fn tables(&self) -> Vec<TableSpec>;
+
+    /// Registers every procedure, always in the same order: ids are part of the cluster's configuration.
+    fn register<T: Transaction>(&self, registry: &mut Registry<T>);
+}

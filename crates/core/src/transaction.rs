@@ -1,0 +1,77 @@
+//! The one way to touch data.
+//!
+//! A procedure is generic over [`Transaction`]; each engine instantiates it with its own, so that the fast path is
+//! monomorphic. Every method may end the transaction with an [`Abort`]; the procedure passes it on with `?`.
+
+use std::ops::{Bound, ControlFlow};
+
+use crate::ids::{TableId, Timestamp};
+
+/// Why a transaction cannot go on. Passed up by the procedure; the engine decides what follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abort {
+    /// Another transaction is in the way. The engine retries; the procedure runs again from its start.
+    Conflict,
+    /// The procedure decided to roll back. Its reply is delivered; it too waits for the watermark, because the
+    /// decision reveals what was read.
+    Rollback,
+    /// The arguments make no sense. A deterministic result: a retry fails the same way. The reply explains.
+    BadRequest,
+}
+
+/// The order of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Smallest key first.
+    Forward,
+    /// Largest key first.
+    Backward,
+}
+
+/// A key range: start and end bound, compared as bytes.
+pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// What a procedure can do. Keys of a [`KeyKind::U64`](crate::KeyKind) table are exactly 8 bytes, big endian.
+///
+/// A transaction sees its own writes. Borrowed values live until the next call.
+pub trait Transaction {
+    /// The value under `key`, if there is one.
+    fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort>;
+
+    /// Sets the value, whether or not the key exists. Reads nothing: a blind write conflicts with no other one.
+    fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), Abort>;
+
+    /// Sets the value of a key that must not exist. `Ok(false)`: it exists and nothing was written.
+    fn insert(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<bool, Abort>;
+
+    /// Removes the key. `Ok(false)`: there was none.
+    fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort>;
+
+    /// Visits the pairs of a range in order until `visit` breaks. Protected against phantoms: a key that another
+    /// transaction adds to the visited part aborts this one. The table must be ordered.
+    fn scan<F>(
+        &mut self,
+        table: TableId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: F,
+    ) -> Result<(), Abort>
+    where
+        F: FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+
+    /// The commit timestamp of what `get` would see ([`Timestamp::ZERO`] if the key never existed). For WATCH.
+    fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort>;
+
+    /// Says which keys of [`KeyKind::U64`](crate::KeyKind) tables will be needed soon, so that their cache misses
+    /// overlap. A hint: it reads nothing and never fails.
+    fn prefetch(&mut self, _wanted: &[(TableId, u64)]) {}
+}
+
+/// A quiescent store read from outside any transaction: for consistency checks and digests.
+pub trait View {
+    /// A copy of the value under `key`.
+    fn get(&self, table: TableId, key: &[u8]) -> Option<Vec<u8>>;
+
+    /// Every live pair of the table; in key order if the table is ordered, else in no particular order.
+    fn for_each(&self, table: TableId, visit: &mut dyn FnMut(&[u8], &[u8]));
+}
