@@ -1,0 +1,83 @@
+//! What an engine needs to know before it starts.
+
+use highwater_core::{Incarnation, NodeId};
+
+use crate::seam::Nanos;
+
+/// Settings of one replica. Cluster-wide ones must be the same on every node; the handshake compares them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Cluster-wide: how many nodes there are; ids are `0..nodes`.
+    pub nodes: u8,
+    /// Cluster-wide: how many workers, and so streams, each replica has.
+    pub workers: u16,
+    /// This node.
+    pub node: NodeId,
+    /// This life of its memory: never used before. Random.
+    pub incarnation: Incarnation,
+    /// Seed for everything random inside (election timeouts, back-off).
+    pub seed: u64,
+    /// How often the leader says that it lives.
+    pub heartbeat: Nanos,
+    /// Shortest silence after which a follower stands for election; each waits up to twice as long, at random.
+    pub election_timeout: Nanos,
+    /// An entry is sealed at the latest at this size in bytes.
+    pub max_entry_bytes: usize,
+    /// Sealed and undecided entries per stream. Small entries when the network keeps up, large ones when it doesn't.
+    pub pipeline_entries: usize,
+    /// Undecided bytes per stream, beyond which requests are refused.
+    pub max_in_flight_bytes: usize,
+    /// Unreleased replies per worker, beyond which requests are refused.
+    pub max_in_flight_requests: usize,
+    /// Decided entries kept per stream, for peers that lag; one that lags further copies the state anew.
+    pub log_retain_bytes: usize,
+    /// Attempts of one transaction before its client is told of the conflict.
+    pub max_attempts: u32,
+}
+
+impl Options {
+    /// Sane defaults for `nodes` nodes with `workers` workers each.
+    pub fn new(node: NodeId, nodes: u8, workers: u16, incarnation: Incarnation) -> Options {
+        Options {
+            nodes,
+            workers,
+            node,
+            incarnation,
+            seed: incarnation.0 ^ u64::from(node.0).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            heartbeat: 20_000_000,
+            election_timeout: 120_000_000,
+            max_entry_bytes: 256 << 10,
+            pipeline_entries: 4,
+            max_in_flight_bytes: 8 << 20,
+            max_in_flight_requests: 20_000,
+            log_retain_bytes: 64 << 20,
+            max_attempts: 100,
+        }
+    }
+
+    /// Checks every setting; says which one to change and how.
+    pub fn validate(&self) -> Result<(), String> {
+        let check = |good: bool, what: &str| if good { Ok(()) } else { Err(what.to_string()) };
+        check((1..=31).contains(&self.nodes), "a cluster has 1 to 31 nodes")?;
+        check((1..=256).contains(&self.workers), "workers must be 1 to 256")?;
+        check(self.node.0 < self.nodes, "the node's id must be below the number of nodes")?;
+        check(self.heartbeat > 0, "heartbeat must be above 0")?;
+        check(
+            self.election_timeout >= 3 * self.heartbeat,
+            "election timeout must be at least 3 heartbeats, or late heartbeats depose healthy leaders",
+        )?;
+        check(self.max_entry_bytes >= 1 << 10, "max entry bytes must be at least 1 KiB")?;
+        check(self.max_entry_bytes <= 16 << 20, "max entry bytes must be at most 16 MiB")?;
+        check(self.pipeline_entries > 0, "pipeline entries must be above 0")?;
+        check(
+            self.max_in_flight_bytes >= self.max_entry_bytes,
+            "max in-flight bytes must be at least max entry bytes",
+        )?;
+        check(self.max_in_flight_requests > 0, "max in-flight requests must be above 0")?;
+        check(
+            self.log_retain_bytes >= self.max_in_flight_bytes,
+            "log retain bytes must be at least max in-flight bytes",
+        )?;
+        check(self.max_attempts > 0, "max attempts must be above 0")
+    }
+}

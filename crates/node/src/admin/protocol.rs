@@ -1,0 +1,253 @@
+//! What the admin port speaks: JSON lines, one request a line, one or more response lines each.
+//!
+//! The admin port is for operators and for `highwater bench`/`demo`, which drive replicas as separate processes. It is
+//! no data path: a load runs inside the workers, and only its counts come out here.
+
+use serde::{Deserialize, Serialize};
+
+/// A request: one line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum AdminRequest {
+    /// Who are you, who leads, how far are you? Answer: [`AdminResponse::Status`].
+    Status,
+    /// Populates the database through the workers of this replica, which must lead. Answers:
+    /// [`AdminResponse::Progress`] a few times a second, then [`AdminResponse::Done`] once all of it is released.
+    Load {
+        /// What to load.
+        workload: WorkloadSpec,
+    },
+    /// Starts a load inside the workers; it goes on while this replica leads. Answer: [`AdminResponse::Done`] once
+    /// started. Counters start at 0.
+    Run {
+        /// What to run.
+        workload: WorkloadSpec,
+        /// Unreleased transactions per worker, at most.
+        in_flight: u32,
+        /// Transactions per second over all workers; as fast as possible if absent.
+        rate: Option<f64>,
+        /// Seed of the request streams.
+        seed: u64,
+        /// Every n-th request of a worker writes an acknowledged-sequence row, for counting losses. 0: none.
+        audit_every: u32,
+        /// First generator number of the audit rows: worker i writes as `audit_base + i`. Unique per run.
+        audit_base: u32,
+    },
+    /// Counts of the running (or last) load. Answer: [`AdminResponse::Load`].
+    LoadStats,
+    /// Sets every count and histogram of the running load to 0: ends the warm-up. Answer: [`AdminResponse::Done`].
+    ResetStats,
+    /// Stops the load; answers [`AdminResponse::Load`] when its last transaction is released or given up.
+    Stop,
+    /// Runs the workload's consistency conditions on this replica's store, which must be quiescent. Answer:
+    /// [`AdminResponse::Checks`].
+    Check {
+        /// Whose conditions.
+        workload: WorkloadSpec,
+    },
+    /// A digest of the store, which must be quiescent. Answer: [`AdminResponse::Digest`].
+    Digest,
+    /// How many audit rows of generator `generator` with sequence numbers in `acknowledged` (inclusive ranges) are
+    /// missing here. Answer: [`AdminResponse::AuditMissing`].
+    AuditMissing {
+        /// The generator number.
+        generator: u32,
+        /// Ranges of acknowledged sequence numbers.
+        acknowledged: Vec<(u32, u32)>,
+    },
+    /// Ends the process cleanly. Answer: [`AdminResponse::Done`].
+    Shutdown,
+}
+
+/// A workload and its options: what `highwater_workloads` builds one from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadSpec {
+    /// `tpcc`, `ycsb` or `bank`.
+    pub name: String,
+    /// `key=value` options, e.g. `("warehouses", "2")`.
+    pub options: Vec<(String, String)>,
+}
+
+/// A response: one line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum AdminResponse {
+    /// The request was carried out.
+    Done,
+    /// The request cannot be carried out; says what to do instead.
+    Error {
+        /// One line.
+        message: String,
+    },
+    /// Loading goes on.
+    Progress {
+        /// Requests released.
+        done: u64,
+        /// Requests in all, if known.
+        total: Option<u64>,
+    },
+    /// See [`AdminRequest::Status`].
+    Status(Box<StatusReport>),
+    /// See [`AdminRequest::LoadStats`].
+    Load(Box<LoadReport>),
+    /// See [`AdminRequest::Check`].
+    Checks {
+        /// One per condition.
+        checks: Vec<CheckReport>,
+    },
+    /// See [`AdminRequest::Digest`].
+    Digest {
+        /// Hex; equal exactly if the stores are (up to hash collisions).
+        digest: String,
+        /// Live rows over all tables.
+        rows: u64,
+        /// Live bytes (keys and values).
+        bytes: u64,
+    },
+    /// See [`AdminRequest::AuditMissing`].
+    AuditMissing {
+        /// How many are missing.
+        missing: u64,
+    },
+}
+
+/// The result of one consistency condition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckReport {
+    /// Its name, e.g. `tpcc-1`.
+    pub name: String,
+    /// Why it does not hold, with the keys involved; `None` if it holds.
+    pub failure: Option<String>,
+}
+
+/// A replica's state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// This node's id.
+    pub node: u8,
+    /// This life of its memory, hex.
+    pub incarnation: String,
+    /// Which engine.
+    pub engine: String,
+    /// `starting`, `learner`, `follower`, `candidate` or `leader`.
+    pub role: String,
+    /// The epoch.
+    pub epoch: u64,
+    /// Who leads, as far as it knows.
+    pub leader: Option<u8>,
+    /// The watermark.
+    pub mark: u64,
+    /// One per stream.
+    pub streams: Vec<StreamReport>,
+    /// Voters and learners.
+    pub members: Vec<MemberReport>,
+    /// Bytes received so far, while it copies the state.
+    pub copying_bytes: Option<u64>,
+    /// Why it cannot serve, if it cannot.
+    pub trouble: Option<String>,
+    /// CPU time of the process, user and system, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Resident memory of the process in bytes.
+    pub resident_bytes: u64,
+    /// Bytes in use by the store.
+    pub store_bytes: u64,
+    /// Seconds since the process started.
+    pub uptime_seconds: f64,
+    /// Transactions executed by the workers.
+    pub executed: u64,
+    /// Transactions applied from the log.
+    pub applied: u64,
+    /// Bytes of entries sealed.
+    pub log_bytes: u64,
+    /// Client connections open.
+    pub clients: u64,
+}
+
+/// One stream of a replica.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamReport {
+    /// Last entry held.
+    pub accepted: u64,
+    /// Last entry known to be decided.
+    pub decided: u64,
+    /// Last entry installed completely.
+    pub applied: u64,
+    /// Closed up to this timestamp.
+    pub closed: u64,
+    /// Bytes of log kept.
+    pub log_bytes: u64,
+}
+
+/// One member of the cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemberReport {
+    /// Its id.
+    pub node: u8,
+    /// Which life of it is admitted, hex.
+    pub incarnation: String,
+    /// Whether it votes.
+    pub voter: bool,
+    /// Entries not acknowledged; on the leader only.
+    pub lag_entries: Option<u64>,
+}
+
+/// Counts of a load since its start or the last reset, over all workers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadReport {
+    /// Seconds that the counts cover.
+    pub seconds: f64,
+    /// Whether it is still running.
+    pub running: bool,
+    /// Released commits.
+    pub committed: u64,
+    /// Released roll-backs that the procedures decided.
+    pub user_aborts: u64,
+    /// Attempts that ended in a conflict.
+    pub conflict_aborts: u64,
+    /// Requests given up after too many conflicts.
+    pub gave_up: u64,
+    /// Requests whose outcome was lost with leadership.
+    pub unknown: u64,
+    /// From submission to release, in microseconds.
+    pub released_latency_us: Quantiles,
+    /// By procedure name.
+    pub per_procedure: Vec<ProcedureReport>,
+    /// CPU time of the load generator inside the workers, in nanoseconds, sampled.
+    pub generator_cpu_ns: u64,
+    /// CPU time of the whole process over the same time, in nanoseconds.
+    pub process_cpu_ns: u64,
+    /// Bytes of entries sealed over the same time.
+    pub log_bytes: u64,
+    /// Acknowledged audit rows: generator number, and inclusive ranges of acknowledged sequence numbers.
+    pub audit: Vec<(u32, Vec<(u32, u32)>)>,
+    /// Released commits in each 10 ms slice of the last minute, oldest first: where the gaps are.
+    pub slices: Vec<u32>,
+}
+
+/// Counts of one procedure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcedureReport {
+    /// Its name.
+    pub name: String,
+    /// Released commits.
+    pub committed: u64,
+    /// Released roll-backs.
+    pub user_aborts: u64,
+    /// From submission to release, in microseconds.
+    pub released_latency_us: Quantiles,
+}
+
+/// Quantiles of a latency, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// The median.
+    pub p50: f64,
+    /// 95 %.
+    pub p95: f64,
+    /// 99 %.
+    pub p99: f64,
+    /// 99.9 %.
+    pub p999: f64,
+    /// The largest.
+    pub max: f64,
+}
