@@ -1,0 +1,92 @@
+//! The RESP door: `redis-cli` and any Redis client run transactions through it.
+//!
+//! Sans-IO: a [`Connection`] takes the bytes that a socket gave and hands out engine requests and the bytes that
+//! the socket takes. It knows no socket, no thread and no clock.
+//!
+//! # From bytes to a transaction
+//!
+//! Whatever touches data becomes **one engine request**: a single command, a whole `MULTI` .. `EXEC` body, or a
+//! `WATCH`. The arguments of `redis.exec` are the watched keys with the versions seen, and the commands; its reply
+//! is the finished RESP text, because the same code path then serves an embedded caller. `redis.watch` reads
+//! versions; the connection keeps them until `EXEC`, and takes no further command of that connection until they
+//! are released: a version that was never released must not decide a transaction.
+//!
+//! Commands that touch no data (`PING`, `HELLO`, ..) are answered here, but keep their place in the order.
+//!
+//! # How a host drives it
+//!
+//! ```text
+//! on readable:  while conn.accepts_input() { read(socket); conn.receive(bytes) }
+//! each turn:    while let Some(request) = conn.next() {
+//!                   let seq = request.seq;
+//!                   match worker.submit(now, Request { token, procedure: request.procedure, args: request.args }) {
+//!                       Ok(()) => conn.submitted(seq),          // remember token -> (connection, seq)
+//!                       Err(refusal) => {
+//!                           conn.refused(seq, refusal);         // Busy leaves the request where it was
+//!                           if refusal == Busy { break }        // next() gives it again
+//!                       }
+//!                   }
+//!               }
+//! on release:   conn.released(seq, outcome, bytes); then next() again: a WATCH may have been in the way
+//! on writable:  write(socket, conn.output()); conn.wrote(n)
+//! after each:   if conn.closing() && conn.output().is_empty() { close }
+//! ```
+//!
+//! Requests of one connection must be submitted in order, to one worker; they may be released in any order.
+
+pub mod connection;
+
+use highwater_core::{Epoch, NodeId, ProcedureId, Registry, TableId, Transaction};
+use highwater_engines::seam::Role;
+
+pub use connection::{Connection, EngineRequest};
+
+/// The table that holds the Redis keyspace: any bytes as keys, a hash index.
+pub const KEYSPACE: TableId = TableId(0);
+
+/// Registers `redis.exec` and `redis.watch`.
+pub fn register<T: Transaction>(_registry: &mut Registry<T>) {}
+
+/// Where the door's procedures stand in the registry.
+#[derive(Clone, Copy, Debug)]
+pub struct Procedures {
+    /// `redis.exec`
+    pub exec: ProcedureId,
+    /// `redis.watch`
+    pub watch: ProcedureId,
+}
+
+impl Procedures {
+    /// Finds them among a replica's procedure names (the position is the id). `None`: not registered.
+    pub fn find(names: &[&str]) -> Option<Procedures> {
+        let id = |name| names.iter().position(|known| *known == name).map(|at| ProcedureId(at as u16));
+        Some(Procedures { exec: id("redis.exec")?, watch: id("redis.watch")? })
+    }
+}
+
+/// What all connections of a node share; the host fills it in once.
+pub struct Door {
+    /// Where the door's procedures stand.
+    pub procedures: Procedures,
+    /// This node.
+    pub node: NodeId,
+    /// Where each node's door listens, by node id: errors name the leader's.
+    pub addresses: Vec<String>,
+    /// What the node does at the moment. Called on `INFO` and `HELLO` only.
+    pub describe: Box<dyn Fn() -> Description + Send + Sync>,
+}
+
+/// What a node says about itself in `INFO` and `HELLO`.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// What it does.
+    pub role: Role,
+    /// The epoch it is in.
+    pub epoch: Epoch,
+    /// Who leads that epoch, as far as it knows.
+    pub leader: Option<NodeId>,
+    /// Seconds since the process started.
+    pub uptime_s: u64,
+    /// Open RESP connections.
+    pub connected_clients: u64,
+}
