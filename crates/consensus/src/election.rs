@@ -1,0 +1,562 @@
+//! Who leads: pre-votes, promises, heartbeats; one ballot for all streams.
+//!
+//! 1. **Suspicion.** A follower that hears no heartbeat for a randomised time, or whose host saw the leader's process
+//!    gone, asks everyone: would you promise me the next epoch (`PreVote`)? A voter says yes only if it misses the
+//!    leader, too. So a node that was cut off cannot depose a healthy leader when it returns.
+//! 2. **Promise.** With a majority of yeses the candidate takes the next ballot and asks for promises (`Prepare`). A
+//!    voter first has *every stream* promise ([`ElectionEvent::Fence`]); only then does it answer, with each stream's
+//!    [`Tail`].
+//! 3. **Won.** With promises from a majority of every membership that may be in force, the candidate leads
+//!    ([`ElectionEvent::Won`]): its host takes over the streams. From now on it sends heartbeats.
+//!
+//! Which memberships may be in force? The newest that any promise knows to be decided, and every newer one that stands
+//! undecided in somebody's log. A decided change was accepted by a majority of its predecessor, so any majority of the
+//! predecessor reveals it.
+//!
+//! Left out: what happens to the streams (the host's business), leases (reads wait for the watermark instead).
+
+use std::collections::BTreeMap;
+
+use highwater_core::codec::{Malformed, Reader};
+use highwater_core::{Ballot, Epoch, NodeId, Timestamp};
+
+use crate::message::{ballot, put_ballot};
+use crate::{Members, Nanos, Quorums, Tail, Voter};
+
+/// Settings of an election.
+#[derive(Clone, Copy, Debug)]
+pub struct ElectionOptions {
+    /// How many nodes there are; ids are `0..nodes`.
+    pub nodes: u8,
+    /// How often a leader says that it lives.
+    pub heartbeat: Nanos,
+    /// Shortest silence after which a follower stands; each waits up to twice as long, at random.
+    pub timeout: Nanos,
+}
+
+/// What a voter knows when it promises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// What is promised.
+    pub ballot: Ballot,
+    /// The newest membership that the voter knows to be decided.
+    pub members: Members,
+    /// Newer memberships in its logs that it does not know to be decided.
+    pub pending: Vec<Members>,
+    /// One per stream.
+    pub tails: Vec<Tail>,
+    /// Above every timestamp in its logs.
+    pub high: Timestamp,
+}
+
+/// What the controllers of two replicas say to each other about who leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ElectionMessage {
+    /// Would you promise this ballot?
+    PreVote {
+        /// The ballot that the sender would take.
+        ballot: Ballot,
+    },
+    /// The answer.
+    PreVoteReply {
+        /// The ballot of the question.
+        ballot: Ballot,
+        /// Whether the voter would.
+        granted: bool,
+        /// What it promised already: a loser learns how high to aim.
+        promised: Ballot,
+    },
+    /// Promise this ballot, and tell what you accepted.
+    Prepare {
+        /// The ballot to promise.
+        ballot: Ballot,
+    },
+    /// The promise; every stream of the sender is bound.
+    Promise(Promise),
+    /// The leader lives.
+    Heartbeat {
+        /// The leader's ballot.
+        ballot: Ballot,
+        /// The membership in force, as the leader knows it.
+        members: Members,
+    },
+    /// The follower lives and follows.
+    HeartbeatReply {
+        /// The leader's ballot.
+        ballot: Ballot,
+    },
+    /// To a sender whose ballot is too low: I promised this one.
+    Stale {
+        /// What was promised.
+        promised: Ballot,
+    },
+}
+
+/// What the host must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ElectionEvent {
+    /// Have every stream promise the ballot and answer with [`Election::fenced`]. If this node led, it no longer does.
+    Fence(Ballot),
+    /// Take over the streams under the ballot.
+    Won {
+        /// The ballot.
+        ballot: Ballot,
+        /// What each voter promised, the own promise included.
+        promises: BTreeMap<Voter, Promise>,
+        /// Who must accept.
+        quorums: Quorums,
+        /// The newest membership that any promise knows, decided or not: the one to go on with.
+        members: Members,
+    },
+    /// Somebody leads under this ballot: follow.
+    Follow(Ballot),
+}
+
+/// Where this node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Follows, or waits.
+    Follower,
+    /// Asks who else misses the leader.
+    Asking,
+    /// Asks for promises.
+    Preparing,
+    /// Won; sends heartbeats.
+    Leading,
+}
+
+/// The election, on one node.
+///
+/// Invariants: `promised` never moves back; leads and prepares only under a ballot of its own that equals `promised`.
+#[derive(Debug)]
+pub struct Election {
+    me: Voter,
+    options: ElectionOptions,
+    promised: Ballot,
+    /// Highest epoch heard of, promised or not.
+    highest: Epoch,
+    members: Option<Members>,
+    eligible: bool,
+    standing: Standing,
+    /// The ballot of the current pre-vote.
+    asked: Ballot,
+    /// Yeses to it.
+    granted: Vec<Voter>,
+    promises: BTreeMap<Voter, Promise>,
+    /// Under which ballot a leader was heard.
+    following: Option<Ballot>,
+    last_heard: Nanos,
+    /// The leader's process is known to be gone.
+    suspected: bool,
+    /// When to act next: stand, give up, send heartbeats.
+    deadline: Nanos,
+    /// When each voter last answered a heartbeat.
+    heard_from: BTreeMap<Voter, Nanos>,
+    random: u64,
+    out: Vec<(NodeId, ElectionMessage)>,
+    events: Vec<ElectionEvent>,
+}
+
+impl Election {
+    /// A node that knows no membership yet: inert until [`set_members`](Election::set_members).
+    pub fn new(me: Voter, options: ElectionOptions, seed: u64) -> Election {
+        Election {
+            me,
+            options,
+            promised: Ballot::default(),
+            highest: Epoch::default(),
+            members: None,
+            eligible: false,
+            standing: Standing::Follower,
+            asked: Ballot::default(),
+            granted: Vec::new(),
+            promises: BTreeMap::new(),
+            following: None,
+            last_heard: 0,
+            suspected: false,
+            deadline: Nanos::MAX,
+            heard_from: BTreeMap::new(),
+            random: seed | 1,
+            out: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// Where this node stands.
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// What was promised.
+    pub fn promised(&self) -> Ballot {
+        self.promised
+    }
+
+    /// The leader that was last heard of, if it is the current one.
+    pub fn leader(&self) -> Option<NodeId> {
+        if self.standing == Standing::Leading {
+            return Some(self.me.node);
+        }
+        self.following.filter(|ballot| *ballot == self.promised && !self.suspected).map(|ballot| ballot.node)
+    }
+
+    /// The newest membership known to be decided.
+    pub fn members(&self) -> Option<&Members> {
+        self.members.as_ref()
+    }
+
+    /// Whether this life of this node votes, as far as it knows.
+    pub fn votes(&self) -> bool {
+        self.members.as_ref().is_some_and(|members| members.contains(self.me))
+    }
+
+    /// A membership is decided. Older ones than the known are ignored.
+    pub fn set_members(&mut self, now: Nanos, members: Members) {
+        let newer = self.members.as_ref().is_none_or(|known| members.epoch > known.epoch);
+        if newer {
+            self.highest = self.highest.max(members.epoch);
+            self.members = Some(members);
+            if self.deadline == Nanos::MAX {
+                self.wait(now);
+            }
+        }
+    }
+
+    /// Whether this node may stand: its store is complete and clean.
+    pub fn set_eligible(&mut self, eligible: bool) {
+        self.eligible = eligible;
+        if !eligible && matches!(self.standing, Standing::Asking | Standing::Preparing) {
+            self.standing = Standing::Follower;
+        }
+    }
+
+    /// Stands at once, without asking whether the leader is missed: for the first epoch, and for a leader that changes
+    /// the epoch on purpose.
+    pub fn campaign(&mut self, now: Nanos) {
+        if self.eligible && self.votes() {
+            self.prepare(now);
+        }
+    }
+
+    /// Gives up standing or leading; waits before it stands again.
+    pub fn abandon(&mut self, now: Nanos) {
+        self.standing = Standing::Follower;
+        self.following = None;
+        self.wait(now);
+    }
+
+    /// A stream met a higher ballot than the controllers did.
+    pub fn met(&mut self, now: Nanos, ballot: Ballot) {
+        self.highest = self.highest.max(ballot.epoch);
+        if ballot > self.promised {
+            self.promise(now, ballot);
+        }
+    }
+
+    /// Every stream has promised `promise.ballot`; the answer to [`ElectionEvent::Fence`].
+    pub fn fenced(&mut self, now: Nanos, promise: Promise) {
+        let ballot = promise.ballot;
+        if ballot != self.promised {
+            return;
+        }
+        if ballot.node == self.me.node {
+            self.on_promise(now, self.me, promise);
+        } else {
+            self.out.push((ballot.node, ElectionMessage::Promise(promise)));
+        }
+    }
+
+    /// The connection to `peer` is lost; `gone`: its process is surely dead.
+    pub fn peer_down(&mut self, now: Nanos, peer: NodeId, gone: bool) {
+        if gone
+            && self.standing == Standing::Follower
+            && self.promised.node == peer
+            && self.following.is_some()
+        {
+            self.suspected = true;
+            // A little apart from the others, so that two do not split the votes.
+            self.deadline = self.deadline.min(now + self.random_below(self.options.heartbeat / 2));
+        }
+    }
+
+    /// Whether a quorum answered within the last `within`. Meaningful on a leader.
+    pub fn quorum_heard(&self, now: Nanos, within: Nanos) -> bool {
+        let Some(members) = &self.members else { return false };
+        let recent = |voter: Voter| {
+            voter == self.me
+                || self.heard_from.get(&voter).is_some_and(|heard| now.saturating_sub(*heard) <= within)
+        };
+        Quorums::of(members.clone()).reached(recent)
+    }
+
+    /// Takes a message from `from`'s controller.
+    pub fn deliver(&mut self, now: Nanos, from: Voter, message: ElectionMessage) {
+        match message {
+            ElectionMessage::PreVote { ballot } => self.on_pre_vote(now, from, ballot),
+            ElectionMessage::PreVoteReply { ballot, granted, promised } => {
+                self.highest = self.highest.max(promised.epoch);
+                let asked = self.standing == Standing::Asking && ballot == self.asked;
+                if asked && granted && !self.granted.contains(&from) {
+                    self.granted.push(from);
+                    self.count_pre_votes(now);
+                }
+            }
+            ElectionMessage::Prepare { ballot } => self.on_prepare(now, from, ballot),
+            ElectionMessage::Promise(promise) => self.on_promise(now, from, promise),
+            ElectionMessage::Heartbeat { ballot, members } => self.on_heartbeat(now, from, ballot, members),
+            ElectionMessage::HeartbeatReply { ballot } => {
+                if self.standing == Standing::Leading && ballot == self.promised {
+                    self.heard_from.insert(from, now);
+                }
+            }
+            ElectionMessage::Stale { promised } => self.met(now, promised),
+        }
+    }
+
+    /// Lets time pass. Says when it wants to be called again, if at all.
+    pub fn tick(&mut self, now: Nanos) -> Option<Nanos> {
+        self.members.as_ref()?;
+        if now >= self.deadline {
+            match self.standing {
+                Standing::Leading => self.send_heartbeats(now),
+                Standing::Follower | Standing::Asking | Standing::Preparing => self.ask(now),
+            }
+        }
+        Some(self.deadline)
+    }
+
+    /// Moves the waiting messages out.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, (NodeId, ElectionMessage)> {
+        self.out.drain(..)
+    }
+
+    /// Moves the waiting events out.
+    pub fn events(&mut self) -> Vec<ElectionEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    fn on_pre_vote(&mut self, now: Nanos, from: Voter, ballot: Ballot) {
+        self.highest = self.highest.max(Epoch(ballot.epoch.0.saturating_sub(1)));
+        if !self.votes() {
+            return;
+        }
+        let misses_leader = match self.standing {
+            Standing::Leading => !self.quorum_heard(now, self.options.timeout),
+            _ => self.suspected || now.saturating_sub(self.last_heard) >= self.options.timeout,
+        };
+        let granted = ballot > self.promised && misses_leader;
+        let reply = ElectionMessage::PreVoteReply { ballot, granted, promised: self.promised };
+        self.out.push((from.node, reply));
+    }
+
+    fn on_prepare(&mut self, now: Nanos, from: Voter, ballot: Ballot) {
+        debug_assert_eq!(from.node, ballot.node);
+        if self.members.is_none() {
+            return;
+        }
+        if ballot < self.promised {
+            return self.out.push((from.node, ElectionMessage::Stale { promised: self.promised }));
+        }
+        if ballot > self.promised {
+            self.promise(now, ballot);
+        } else if ballot.node != self.me.node {
+            // Asked again: the answer may have been lost.
+            self.events.push(ElectionEvent::Fence(ballot));
+        }
+        // Time for the new leader to show up.
+        self.wait(now);
+    }
+
+    fn on_promise(&mut self, now: Nanos, from: Voter, promise: Promise) {
+        if self.standing != Standing::Preparing || promise.ballot != self.promised {
+            return;
+        }
+        self.promises.insert(from, promise);
+        let decided = self.promises.values().map(|promise| &promise.members).chain(&self.members);
+        let newest =
+            decided.max_by_key(|members| members.epoch).expect("every promise has a membership").clone();
+        let mut quorums = Quorums::of(newest.clone());
+        let mut latest = newest.clone();
+        for pending in self.promises.values().flat_map(|promise| &promise.pending) {
+            if pending.epoch > newest.epoch {
+                quorums.and(pending.clone());
+                if pending.epoch > latest.epoch {
+                    latest = pending.clone();
+                }
+            }
+        }
+        let still_votes = newest.contains(self.me);
+        self.set_members(now, newest);
+        if !still_votes {
+            return self.abandon(now);
+        }
+        if !quorums.reached(|voter| self.promises.contains_key(&voter)) {
+            return;
+        }
+        self.standing = Standing::Leading;
+        self.following = None;
+        self.suspected = false;
+        self.heard_from = self.promises.keys().map(|voter| (*voter, now)).collect();
+        let promises = std::mem::take(&mut self.promises);
+        self.events.push(ElectionEvent::Won { ballot: self.promised, promises, quorums, members: latest });
+        self.send_heartbeats(now);
+    }
+
+    fn on_heartbeat(&mut self, now: Nanos, from: Voter, ballot: Ballot, members: Members) {
+        debug_assert_eq!(from.node, ballot.node);
+        if ballot < self.promised {
+            return self.out.push((from.node, ElectionMessage::Stale { promised: self.promised }));
+        }
+        if ballot > self.promised {
+            self.promise(now, ballot);
+        }
+        self.set_members(now, members);
+        if self.standing != Standing::Follower {
+            debug_assert_ne!(ballot.node, self.me.node);
+            self.standing = Standing::Follower;
+        }
+        self.suspected = false;
+        self.last_heard = now;
+        self.wait(now);
+        if self.following != Some(ballot) {
+            self.following = Some(ballot);
+            self.events.push(ElectionEvent::Follow(ballot));
+        }
+        self.out.push((from.node, ElectionMessage::HeartbeatReply { ballot }));
+    }
+
+    /// Promises a higher ballot and has the streams do so.
+    fn promise(&mut self, now: Nanos, ballot: Ballot) {
+        assert!(ballot > self.promised, "a promise never moves back");
+        self.promised = ballot;
+        self.highest = self.highest.max(ballot.epoch);
+        self.following = None;
+        if ballot.node != self.me.node {
+            self.standing = Standing::Follower;
+            self.suspected = false;
+            self.last_heard = now;
+            self.wait(now);
+        }
+        self.events.push(ElectionEvent::Fence(ballot));
+    }
+
+    /// Asks who else misses the leader.
+    fn ask(&mut self, now: Nanos) {
+        self.wait(now);
+        if !self.eligible || !self.votes() {
+            self.standing = Standing::Follower;
+            return;
+        }
+        self.standing = Standing::Asking;
+        self.granted = vec![self.me];
+        self.asked = self.next_ballot();
+        self.broadcast(ElectionMessage::PreVote { ballot: self.asked });
+        self.count_pre_votes(now);
+    }
+
+    fn next_ballot(&self) -> Ballot {
+        Ballot { epoch: self.highest.max(self.promised.epoch).next(), node: self.me.node }
+    }
+
+    fn count_pre_votes(&mut self, now: Nanos) {
+        let Some(members) = &self.members else { return };
+        if Quorums::of(members.clone()).reached(|voter| self.granted.contains(&voter)) {
+            self.prepare(now);
+        }
+    }
+
+    fn prepare(&mut self, now: Nanos) {
+        let ballot = self.next_ballot();
+        self.promise(now, ballot);
+        self.standing = Standing::Preparing;
+        self.promises.clear();
+        self.wait(now);
+        self.broadcast(ElectionMessage::Prepare { ballot });
+    }
+
+    fn send_heartbeats(&mut self, now: Nanos) {
+        self.deadline = now + self.options.heartbeat;
+        let members = self.members.clone().expect("a leader knows the membership");
+        self.broadcast(ElectionMessage::Heartbeat { ballot: self.promised, members });
+    }
+
+    /// Sets the deadline to a randomised timeout from now.
+    fn wait(&mut self, now: Nanos) {
+        self.deadline = now + self.options.timeout + self.random_below(self.options.timeout);
+    }
+
+    fn broadcast(&mut self, message: ElectionMessage) {
+        for node in (0..self.options.nodes).map(NodeId).filter(|node| *node != self.me.node) {
+            self.out.push((node, message.clone()));
+        }
+    }
+
+    fn random_below(&mut self, bound: u64) -> u64 {
+        // xorshift64: good enough to keep candidates apart.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % bound.max(1)
+    }
+}
+
+impl ElectionMessage {
+    /// Appends `tag u8 | fields`, all little endian.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            ElectionMessage::PreVote { ballot } => head(out, 1, *ballot),
+            ElectionMessage::PreVoteReply { ballot, granted, promised } => {
+                head(out, 2, *ballot);
+                out.push((*granted).into());
+                put_ballot(out, *promised);
+            }
+            ElectionMessage::Prepare { ballot } => head(out, 3, *ballot),
+            ElectionMessage::Promise(promise) => {
+                head(out, 4, promise.ballot);
+                promise.members.encode(out);
+                out.push(promise.pending.len() as u8);
+                promise.pending.iter().for_each(|members| members.encode(out));
+                out.extend_from_slice(&(promise.tails.len() as u16).to_le_bytes());
+                promise.tails.iter().for_each(|tail| tail.encode(out));
+                out.extend_from_slice(&promise.high.0.to_le_bytes());
+            }
+            ElectionMessage::Heartbeat { ballot, members } => {
+                head(out, 5, *ballot);
+                members.encode(out);
+            }
+            ElectionMessage::HeartbeatReply { ballot } => head(out, 6, *ballot),
+            ElectionMessage::Stale { promised } => head(out, 7, *promised),
+        }
+    }
+
+    /// Reads what [`encode`](ElectionMessage::encode) wrote.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<ElectionMessage, Malformed> {
+        let tag = reader.u8()?;
+        let first = ballot(reader)?;
+        Ok(match tag {
+            1 => ElectionMessage::PreVote { ballot: first },
+            2 => ElectionMessage::PreVoteReply {
+                ballot: first,
+                granted: reader.u8()? != 0,
+                promised: ballot(reader)?,
+            },
+            3 => ElectionMessage::Prepare { ballot: first },
+            4 => {
+                let members = Members::decode(reader)?;
+                let pending = (0..reader.u8()?).map(|_| Members::decode(reader)).collect::<Result<_, _>>()?;
+                let tails = (0..reader.u16()?).map(|_| Tail::decode(reader)).collect::<Result<_, _>>()?;
+                let high = Timestamp(reader.u64()?);
+                ElectionMessage::Promise(Promise { ballot: first, members, pending, tails, high })
+            }
+            5 => ElectionMessage::Heartbeat { ballot: first, members: Members::decode(reader)? },
+            6 => ElectionMessage::HeartbeatReply { ballot: first },
+            7 => ElectionMessage::Stale { promised: first },
+            _ => return Err(Malformed("election message tag")),
+        })
+    }
+}
+
+fn head(out: &mut Vec<u8>, tag: u8, ballot: Ballot) {
+    out.push(tag);
+    put_ballot(out, ballot);
+}

@@ -1,0 +1,203 @@
+//! What the streams of two replicas say to each other.
+//!
+//! Messages may be lost, repeated and reordered. Each is handled by comparing ballots and indexes, never by counting
+//! messages.
+
+use highwater_core::codec::{Malformed, Reader};
+use highwater_core::{Ballot, EntryIndex, Epoch, NodeId};
+
+use crate::stream::Tail;
+
+/// A message of one stream. Those marked *entry* travel with one log entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Leader to follower, *entry*: replace what follows `start - 1` in your log by the entries `start..=upto` of mine.
+    /// This is the one at `index`. An empty range (`start == upto + 1`) travels as one message without an entry.
+    /// The follower's log counts as accepted under `ballot` once it holds all of them, not before.
+    Adopt {
+        /// The leader's ballot.
+        ballot: Ballot,
+        /// First index of the range.
+        start: EntryIndex,
+        /// Last index of the range: the leader's whole log when it was sent.
+        upto: EntryIndex,
+        /// Index of the entry that travels along.
+        index: EntryIndex,
+        /// What the leader knows to be decided.
+        decided: EntryIndex,
+    },
+    /// Leader to follower, *entry*: append this at `index`. Taken only by a log that was adopted under `ballot` and
+    /// ends just before.
+    Accept {
+        /// The leader's ballot.
+        ballot: Ballot,
+        /// Where the entry goes.
+        index: EntryIndex,
+        /// What the leader knows to be decided.
+        decided: EntryIndex,
+    },
+    /// Follower to leader: my log equals yours up to `index`, accepted under `ballot`.
+    Accepted {
+        /// The leader's ballot.
+        ballot: Ballot,
+        /// Accepted up to here; 0 while an adoption is incomplete.
+        index: EntryIndex,
+        /// Received up to here, adopted or not: paces the leader, proves nothing.
+        received: EntryIndex,
+    },
+    /// Leader to follower: decided up to `decided`; my log ends at `last`.
+    Decide {
+        /// The leader's ballot.
+        ballot: Ballot,
+        /// Decided up to here.
+        decided: EntryIndex,
+        /// Last index of the leader's log. A follower that ends earlier has missed something.
+        last: EntryIndex,
+        /// Whether the follower shall answer even if it misses nothing (its answer may have been lost).
+        ask: bool,
+    },
+    /// Follower to leader: this is where my log stands; send me what I lack.
+    Pull {
+        /// What the follower promised.
+        promised: Ballot,
+        /// Its log.
+        tail: Tail,
+    },
+    /// Leader to follower: what you lack is no longer kept. Copy the state instead.
+    TooFar {
+        /// The leader's ballot.
+        ballot: Ballot,
+        /// First index that the leader holds.
+        first: EntryIndex,
+    },
+    /// New leader to the holder of the log it must adopt: send me `from..=upto`.
+    Fetch {
+        /// The new leader's ballot.
+        ballot: Ballot,
+        /// First index wanted.
+        from: EntryIndex,
+        /// Last index wanted.
+        upto: EntryIndex,
+    },
+    /// The answer, *entry*.
+    Fetched {
+        /// The new leader's ballot.
+        ballot: Ballot,
+        /// Index of the entry that travels along.
+        index: EntryIndex,
+        /// The holder paused here; ask for the rest.
+        paused: bool,
+    },
+    /// To a sender whose ballot is too low: I promised this one.
+    Stale {
+        /// What was promised.
+        promised: Ballot,
+    },
+}
+
+/// Appends a ballot: `epoch u64 | node u8`.
+pub fn put_ballot(out: &mut Vec<u8>, ballot: Ballot) {
+    out.extend_from_slice(&ballot.epoch.0.to_le_bytes());
+    out.push(ballot.node.0);
+}
+
+/// Reads what [`put_ballot`] wrote.
+pub fn ballot(reader: &mut Reader<'_>) -> Result<Ballot, Malformed> {
+    Ok(Ballot { epoch: Epoch(reader.u64()?), node: NodeId(reader.u8()?) })
+}
+
+fn put_index(out: &mut Vec<u8>, index: EntryIndex) {
+    out.extend_from_slice(&index.0.to_le_bytes());
+}
+
+fn index(reader: &mut Reader<'_>) -> Result<EntryIndex, Malformed> {
+    Ok(EntryIndex(reader.u64()?))
+}
+
+impl Tail {
+    /// Appends `accepted | first | last | decided | high`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_ballot(out, self.accepted);
+        put_index(out, self.first);
+        put_index(out, self.last);
+        put_index(out, self.decided);
+    }
+
+    /// Reads what [`encode`](Tail::encode) wrote.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Tail, Malformed> {
+        let tail = Tail {
+            accepted: ballot(reader)?,
+            first: index(reader)?,
+            last: index(reader)?,
+            decided: index(reader)?,
+        };
+        if tail.decided > tail.last || tail.last.next() < tail.first {
+            return Err(Malformed("tail"));
+        }
+        Ok(tail)
+    }
+}
+
+impl Message {
+    /// Appends `tag u8 | ballot | fields`, all little endian.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut head = |tag: u8, ballot: Ballot, indexes: &[EntryIndex]| {
+            out.push(tag);
+            put_ballot(out, ballot);
+            for &index in indexes {
+                put_index(out, index);
+            }
+        };
+        match *self {
+            Message::Adopt { ballot, start, upto, index, decided } => {
+                head(1, ballot, &[start, upto, index, decided])
+            }
+            Message::Accept { ballot, index, decided } => head(2, ballot, &[index, decided]),
+            Message::Accepted { ballot, index, received } => head(3, ballot, &[index, received]),
+            Message::Decide { ballot, decided, last, ask } => {
+                head(4, ballot, &[decided, last]);
+                out.push(ask.into());
+            }
+            Message::Pull { promised, tail } => {
+                head(5, promised, &[]);
+                tail.encode(out);
+            }
+            Message::TooFar { ballot, first } => head(6, ballot, &[first]),
+            Message::Fetch { ballot, from, upto } => head(7, ballot, &[from, upto]),
+            Message::Fetched { ballot, index, paused } => {
+                head(8, ballot, &[index]);
+                out.push(paused.into());
+            }
+            Message::Stale { promised } => head(9, promised, &[]),
+        }
+    }
+
+    /// Reads what [`encode`](Message::encode) wrote.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Message, Malformed> {
+        let tag = reader.u8()?;
+        let ballot = ballot(reader)?;
+        Ok(match tag {
+            1 => Message::Adopt {
+                ballot,
+                start: index(reader)?,
+                upto: index(reader)?,
+                index: index(reader)?,
+                decided: index(reader)?,
+            },
+            2 => Message::Accept { ballot, index: index(reader)?, decided: index(reader)? },
+            3 => Message::Accepted { ballot, index: index(reader)?, received: index(reader)? },
+            4 => Message::Decide {
+                ballot,
+                decided: index(reader)?,
+                last: index(reader)?,
+                ask: reader.u8()? != 0,
+            },
+            5 => Message::Pull { promised: ballot, tail: Tail::decode(reader)? },
+            6 => Message::TooFar { ballot, first: index(reader)? },
+            7 => Message::Fetch { ballot, from: index(reader)?, upto: index(reader)? },
+            8 => Message::Fetched { ballot, index: index(reader)?, paused: reader.u8()? != 0 },
+            9 => Message::Stale { promised: ballot },
+            _ => return Err(Malformed("stream message tag")),
+        })
+    }
+}

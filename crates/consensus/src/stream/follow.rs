@@ -1,0 +1,231 @@
+//! The acceptor's side: adopt, accept, learn what is decided, ask for what is missing.
+
+use bytes::Bytes;
+use highwater_core::{Ballot, EntryIndex};
+
+use super::{Role, Stream};
+use crate::{Message, Nanos, Voter};
+
+/// What a follower remembers beside its log.
+#[derive(Debug, Default)]
+pub(super) struct Following {
+    adopting: Option<Adopting>,
+    /// The leader is known to be at work: questions make sense.
+    leader_seen: bool,
+    /// Something was missed; ask at `ask_at`.
+    questioning: bool,
+    ask_at: Nanos,
+    /// The leader no longer keeps what this log lacks; it keeps entries from here on.
+    too_far: Option<EntryIndex>,
+}
+
+/// A range on its way in.
+#[derive(Debug)]
+struct Adopting {
+    start: EntryIndex,
+    upto: EntryIndex,
+    entries: Vec<Bytes>,
+}
+
+/// The fields of [`Message::Adopt`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
+    pub(super) start: EntryIndex,
+    pub(super) upto: EntryIndex,
+    pub(super) index: EntryIndex,
+    pub(super) decided: EntryIndex,
+}
+
+impl Following {
+    /// Something may have been missed.
+    pub(super) fn question(&mut self) {
+        self.questioning = true;
+        self.ask_at = 0;
+    }
+}
+
+impl Stream {
+    /// The leader of `ballot` is at work: from now on, ask it for what is missing.
+    pub fn follow(&mut self, now: Nanos, ballot: Ballot) {
+        self.raise(ballot);
+        if ballot < self.promised || ballot.node == self.me.node {
+            return;
+        }
+        let adopted = self.accepted == self.promised;
+        if let Role::Following(following) = &mut self.role
+            && !following.leader_seen
+        {
+            following.leader_seen = true;
+            // The leader knows the tails that came with the promises and starts by itself; ask only if it doesn't.
+            following.questioning |= !adopted;
+            following.ask_at = now + self.options.retry;
+        }
+    }
+
+    /// The first entry that the leader still keeps, if this log ends too far before it: copy the state.
+    pub fn too_far(&self) -> Option<EntryIndex> {
+        match &self.role {
+            Role::Following(following) => following.too_far,
+            _ => None,
+        }
+    }
+
+    /// One piece of the range `start..=upto` that this log must adopt: the entry at `index`.
+    pub(super) fn on_adopt(&mut self, now: Nanos, ballot: Ballot, piece: Piece, entry: Bytes) {
+        let Piece { start, upto, index, decided } = piece;
+        if self.accepted == ballot && self.log.last() >= upto {
+            return self.acknowledge(ballot);
+        }
+        if start > self.log.last().next() || start < self.log.first() {
+            // Meant for another state of this log, or an old message.
+            return self.pull(now);
+        }
+        let Role::Following(following) = &mut self.role else { return };
+        following.leader_seen = true;
+        following.too_far = None;
+        let fresh = Adopting { start, upto, entries: Vec::new() };
+        let same = |adopting: &Adopting| adopting.start == start && adopting.upto == upto;
+        if !following.adopting.as_ref().is_some_and(same) {
+            // A repetition from the middle of an older range cannot start a new one.
+            if index != start && start <= upto {
+                return self.pull(now);
+            }
+            following.adopting = Some(fresh);
+        }
+        let adopting = following.adopting.as_mut().expect("an adoption is under way");
+        let expected = EntryIndex(start.0 + adopting.entries.len() as u64);
+        if start <= upto {
+            if index > expected {
+                return self.pull(now);
+            }
+            if index == expected {
+                adopting.entries.push(entry);
+            }
+        }
+        let received = EntryIndex(start.0 + adopting.entries.len() as u64 - 1);
+        if received < upto {
+            let message = Message::Accepted { ballot, index: EntryIndex::NONE, received };
+            return self.send(ballot.node, message, Bytes::new());
+        }
+        let adopting = following.adopting.take().expect("an adoption is under way");
+        following.questioning = false;
+        self.adopt(start, adopting.entries);
+        self.learn_decided(decided);
+        self.acknowledge(ballot);
+    }
+
+    pub(super) fn on_accept(
+        &mut self,
+        now: Nanos,
+        ballot: Ballot,
+        index: EntryIndex,
+        decided: EntryIndex,
+        entry: Bytes,
+    ) {
+        if self.accepted != ballot || index > self.log.last().next() {
+            return self.pull(now);
+        }
+        if index == self.log.last().next() {
+            self.log.append(entry);
+        }
+        self.learn_decided(decided);
+        self.acknowledge(ballot);
+    }
+
+    pub(super) fn on_decide(
+        &mut self,
+        now: Nanos,
+        ballot: Ballot,
+        decided: EntryIndex,
+        last: EntryIndex,
+        ask: bool,
+    ) {
+        if let Role::Following(following) = &mut self.role {
+            following.leader_seen = true;
+        }
+        if self.accepted != ballot {
+            return self.pull(now);
+        }
+        self.learn_decided(decided);
+        if self.log.last() < last {
+            self.pull(now);
+        } else if ask {
+            self.acknowledge(ballot);
+        }
+    }
+
+    pub(super) fn on_too_far(&mut self, first: EntryIndex) {
+        if let Role::Following(following) = &mut self.role
+            && first > self.log.last().next()
+        {
+            following.too_far = Some(first);
+        }
+    }
+
+    /// Serves a new leader that adopts this log. The promise keeps the log as it was when its tail was reported.
+    pub(super) fn on_fetch(&mut self, from: Voter, ballot: Ballot, first: EntryIndex, upto: EntryIndex) {
+        let mut sent = 0;
+        let mut index = first;
+        while index <= upto.min(self.log.last()) {
+            let Some(entry) = self.log.get(index).cloned() else { return };
+            sent += entry.len() as u64;
+            let paused = sent >= self.options.window_bytes;
+            self.send(from.node, Message::Fetched { ballot, index, paused }, entry);
+            if paused {
+                return;
+            }
+            index = index.next();
+        }
+    }
+
+    fn acknowledge(&mut self, ballot: Ballot) {
+        debug_assert_eq!(self.accepted, ballot);
+        let index = self.log.last();
+        if let Role::Following(following) = &mut self.role {
+            following.questioning = false;
+        }
+        // One acknowledgement covers all before it: replace one that still waits to be sent.
+        let message = Message::Accepted { ballot, index, received: index };
+        if let Some(waiting) = self.out.last_mut()
+            && waiting.to == ballot.node
+            && matches!(waiting.message, Message::Accepted { ballot: b, .. } if b == ballot)
+        {
+            waiting.message = message;
+        } else {
+            self.send(ballot.node, message, Bytes::new());
+        }
+    }
+
+    /// Asks the leader for what is missing, at most once per retry interval.
+    pub(super) fn pull(&mut self, now: Nanos) {
+        let (promised, tail) = (self.promised, self.tail());
+        let Role::Following(following) = &mut self.role else { return };
+        let first_time = !following.questioning;
+        following.questioning = true;
+        if !first_time && now < following.ask_at {
+            return;
+        }
+        following.ask_at = now + self.options.retry;
+        following.adopting = None;
+        if promised.node != self.me.node {
+            self.send(promised.node, Message::Pull { promised, tail }, Bytes::new());
+        }
+    }
+
+    pub(super) fn tick_following(&mut self, now: Nanos) -> Option<Nanos> {
+        let adopted = self.accepted == self.promised;
+        let Role::Following(following) = &mut self.role else { return None };
+        let waits = following.leader_seen && (following.questioning || !adopted);
+        if !waits || self.promised.node == self.me.node {
+            return None;
+        }
+        following.questioning = true;
+        if now >= following.ask_at {
+            self.pull(now);
+        }
+        match &self.role {
+            Role::Following(following) => Some(following.ask_at),
+            _ => None,
+        }
+    }
+}

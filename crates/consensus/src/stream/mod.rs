@@ -1,0 +1,346 @@
+//! One log, replicated by MultiPaxos: the acceptor of one replica, and the proposer while its node leads.
+//!
+//! # The protocol
+//!
+//! A log is accepted *as a whole under one ballot*: an acceptor keeps `accepted`, the ballot under which its log was
+//! last adopted or extended, in place of one ballot per entry. Because entries are appended in order and an adoption
+//! takes effect only when the whole range has arrived, the logs of all acceptors with the same `accepted` are prefixes
+//! of one another. So "per index, the value accepted under the highest ballot" (Paxos's rule for a new proposer) is
+//! simply: *the log with the largest `(accepted, last)` among a majority of promises*.
+//!
+//! 1. **Promise.** A candidate's ballot is promised for all streams at once; each answers with its [`Tail`].
+//! 2. **Take over.** The new leader's stream fetches what it lacks of the best log ([`Plan`]), makes it its own under
+//!    its ballot, and has each follower adopt it from the point where the two surely agree.
+//! 3. **Accept.** New entries are appended and sent at once, many in flight; an acceptor takes them in order.
+//! 4. **Decide.** What a majority holds under the leader's ballot is decided, and with it everything before. Unlike in
+//!    Raft this holds for entries of older ballots too: an adoption is complete before it counts.
+//!
+//! Entries are opaque: a re-proposed entry keeps whatever epoch is written inside.
+//!
+//! # What makes it live
+//!
+//! A follower that notices a gap, a new leader or a new connection sends `Pull` with its tail, and the leader goes on
+//! from there. A leader whose entries stay unacknowledged asks (`Decide { ask }`). Both repeat by timer. Lost,
+//! repeated and reordered messages cost time only.
+//!
+//! # Left out
+//!
+//! Elections ([`crate::Election`]), who votes ([`crate::Quorums`]; a change takes a new ballot), and disks: a voter
+//! that forgets comes back as another [`Voter`].
+
+mod follow;
+mod lead;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use highwater_core::{Ballot, EntryIndex, NodeId};
+
+use crate::{Log, Message, Nanos, Quorums, Voter};
+use lead::{Fetching, Leading};
+
+/// Where an acceptor's log stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tail {
+    /// Ballot under which the log was last adopted or extended.
+    pub accepted: Ballot,
+    /// First entry held; older ones were trimmed (they are decided).
+    pub first: EntryIndex,
+    /// Last entry held.
+    pub last: EntryIndex,
+    /// Last entry known to be decided.
+    pub decided: EntryIndex,
+}
+
+impl Tail {
+    /// What a new leader compares: the largest wins.
+    pub fn rank(&self) -> (Ballot, EntryIndex) {
+        (self.accepted, self.last)
+    }
+}
+
+/// What a new leader's stream needs to take over.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The promised ballot.
+    pub ballot: Ballot,
+    /// Tails of this stream in the promises, by voter; the own one included.
+    pub tails: BTreeMap<Voter, Tail>,
+    /// Who must accept.
+    pub quorums: Quorums,
+}
+
+/// Settings of a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamOptions {
+    /// Bytes sent to one follower and not yet received, at most.
+    pub window_bytes: u64,
+    /// How long a silence lasts before a question is repeated.
+    pub retry: Nanos,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        StreamOptions { window_bytes: 8 << 20, retry: 40_000_000 }
+    }
+}
+
+/// A message to the same stream on another node, and the entry that travels along.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    /// Where to.
+    pub to: NodeId,
+    /// What it says.
+    pub message: Message,
+    /// Empty unless the message carries one.
+    pub entry: Bytes,
+}
+
+/// One log on one replica.
+///
+/// Invariants, asserted where the fields change: `accepted <= promised`; `decided <= log.last()`; an entry at or below
+/// `decided` never changes; neither `promised` nor `decided` ever moves back.
+#[derive(Debug)]
+pub struct Stream {
+    me: Voter,
+    options: StreamOptions,
+    /// Nothing under a lower ballot is taken any more. The leader of a ballot is its node.
+    promised: Ballot,
+    accepted: Ballot,
+    log: Log,
+    decided: EntryIndex,
+    role: Role,
+    out: Vec<Envelope>,
+}
+
+#[derive(Debug)]
+enum Role {
+    /// Accepts what the leader of `promised` sends.
+    Following(follow::Following),
+    /// Has the promises; collects the best log.
+    Fetching(Fetching),
+    /// Proposes.
+    Leading(Leading),
+}
+
+impl Stream {
+    /// A log whose next entry follows `base`: [`EntryIndex::NONE`] at the birth of a cluster; for a replica that copies
+    /// the state, the entry before the first one that the state may lack. Everything up to `base` is decided.
+    pub fn new(me: Voter, base: EntryIndex, options: StreamOptions) -> Stream {
+        Stream {
+            me,
+            options,
+            promised: Ballot::default(),
+            accepted: Ballot::default(),
+            log: Log::after(base),
+            decided: base,
+            role: Role::Following(follow::Following::default()),
+            out: Vec::new(),
+        }
+    }
+
+    /// Forgets the log and starts behind `base`, which is decided: for a follower that was told [`Message::TooFar`] and
+    /// copies the state. The promise is kept.
+    pub fn restart_after(&mut self, base: EntryIndex) {
+        assert!(base >= self.decided, "a copy starts behind what was known to be decided");
+        assert!(matches!(self.role, Role::Following(_)), "only a follower starts anew");
+        self.log = Log::after(base);
+        self.decided = base;
+        // Entries at or below `base` are decided, so a log that ends there is a prefix of every later one; but it can
+        // no longer claim the ballot under which longer logs may exist.
+        self.accepted = Ballot::default();
+        self.role = Role::Following(follow::Following::default());
+    }
+
+    /// Promises `ballot` (again): nothing under a lower one will be taken. Ends this node's lead under a lower ballot.
+    pub fn promise(&mut self, ballot: Ballot) -> Tail {
+        assert!(ballot >= self.promised, "a promise is never taken back");
+        if ballot > self.promised {
+            self.promised = ballot;
+            self.role = Role::Following(follow::Following::default());
+        }
+        self.tail()
+    }
+
+    /// Where the log stands.
+    pub fn tail(&self) -> Tail {
+        Tail {
+            accepted: self.accepted,
+            first: self.log.first(),
+            last: self.log.last(),
+            decided: self.decided,
+        }
+    }
+
+    /// What was promised.
+    pub fn promised(&self) -> Ballot {
+        self.promised
+    }
+
+    /// Last entry known to be decided.
+    #[inline]
+    pub fn decided(&self) -> EntryIndex {
+        self.decided
+    }
+
+    /// Last entry held.
+    #[inline]
+    pub fn last(&self) -> EntryIndex {
+        self.log.last()
+    }
+
+    /// The entry at `index`, if held.
+    #[inline]
+    pub fn entry(&self, index: EntryIndex) -> Option<&Bytes> {
+        self.log.get(index)
+    }
+
+    /// Bytes of log held.
+    pub fn log_bytes(&self) -> u64 {
+        self.log.bytes()
+    }
+
+    /// Bytes of the held entries in `from..=to`.
+    pub fn bytes_between(&self, from: EntryIndex, to: EntryIndex) -> u64 {
+        self.log.bytes_between(from, to)
+    }
+
+    /// Drops decided entries up to `upto`, oldest first, while more than `keep_bytes` are held.
+    pub fn trim(&mut self, upto: EntryIndex, keep_bytes: u64) {
+        self.log.trim(upto.min(self.decided), keep_bytes);
+    }
+
+    /// Whether this node leads the stream under `ballot`.
+    #[inline]
+    pub fn is_leading(&self, ballot: Ballot) -> bool {
+        ballot == self.promised && matches!(self.role, Role::Leading(_))
+    }
+
+    /// Takes a message from the same stream of `from`; `entry` is what travelled along.
+    pub fn deliver(&mut self, now: Nanos, from: Voter, message: Message, entry: Bytes) {
+        match message {
+            Message::Adopt { ballot, start, upto, index, decided } => {
+                if self.heed(from, ballot) {
+                    self.on_adopt(now, ballot, follow::Piece { start, upto, index, decided }, entry);
+                }
+            }
+            Message::Accept { ballot, index, decided } => {
+                if self.heed(from, ballot) {
+                    self.on_accept(now, ballot, index, decided, entry);
+                }
+            }
+            Message::Decide { ballot, decided, last, ask } => {
+                if self.heed(from, ballot) {
+                    self.on_decide(now, ballot, decided, last, ask);
+                }
+            }
+            Message::TooFar { ballot, first } => {
+                if self.heed(from, ballot) {
+                    self.on_too_far(first);
+                }
+            }
+            Message::Fetch { ballot, from: first, upto } => {
+                if self.heed(from, ballot) {
+                    self.on_fetch(from, ballot, first, upto);
+                }
+            }
+            Message::Accepted { ballot, index, received } => {
+                self.on_accepted(now, from, ballot, index, received)
+            }
+            Message::Pull { promised, tail } => self.on_pull(now, from, promised, tail),
+            Message::Fetched { ballot, index, paused } => self.on_fetched(now, ballot, index, paused, entry),
+            Message::Stale { promised } => self.raise(promised),
+        }
+    }
+
+    /// The connection to `peer` is up (again); what was sent before may be lost.
+    pub fn peer_up(&mut self, now: Nanos, peer: Voter) {
+        match &mut self.role {
+            Role::Leading(leading) => leading.forget(peer),
+            Role::Following(following) if peer.node == self.promised.node => {
+                following.question();
+                self.pull(now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The connection to `peer` is lost.
+    pub fn peer_down(&mut self, peer: NodeId) {
+        if let Role::Leading(leading) = &mut self.role {
+            leading.pause(peer);
+        }
+    }
+
+    /// Lets time pass: repeats what went unanswered. Says when it wants to be called again, if at all.
+    pub fn tick(&mut self, now: Nanos) -> Option<Nanos> {
+        match self.role {
+            Role::Following(_) => self.tick_following(now),
+            Role::Fetching(_) => self.tick_fetching(now),
+            Role::Leading(_) => self.tick_leading(now),
+        }
+    }
+
+    /// Moves the waiting messages out.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, Envelope> {
+        self.out.drain(..)
+    }
+
+    /// Whether messages wait.
+    pub fn has_output(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Whether a leader's message under `ballot` counts; answers one that came too late.
+    fn heed(&mut self, from: Voter, ballot: Ballot) -> bool {
+        debug_assert_eq!(from.node, ballot.node, "only the owner of a ballot speaks under it");
+        if ballot < self.promised {
+            self.send(from.node, Message::Stale { promised: self.promised }, Bytes::new());
+            return false;
+        }
+        self.raise(ballot);
+        ballot.node != self.me.node
+    }
+
+    /// Someone promised `ballot`; so does this stream, if it is higher. Each stream is a consensus of its own, so it may
+    /// promise before its sisters do.
+    fn raise(&mut self, ballot: Ballot) {
+        if ballot > self.promised {
+            self.promise(ballot);
+        }
+    }
+
+    fn send(&mut self, to: NodeId, message: Message, entry: Bytes) {
+        debug_assert_ne!(to, self.me.node, "a stream does not talk to itself");
+        self.out.push(Envelope { to, message, entry });
+    }
+
+    /// Makes `entries` the log from `start` on, accepted under the promised ballot.
+    fn adopt(&mut self, start: EntryIndex, entries: Vec<Bytes>) {
+        let mut kept = 0;
+        // Entries at or below `decided` stay as they are: the range may begin before, and must agree there.
+        for (offset, entry) in entries.iter().enumerate() {
+            let index = EntryIndex(start.0 + offset as u64);
+            if index > self.decided {
+                break;
+            }
+            if let Some(own) = self.log.get(index) {
+                assert_eq!(own, entry, "one value per index: {index} is decided and would change");
+            }
+            kept = offset + 1;
+        }
+        let from = EntryIndex(start.0 + kept as u64);
+        assert!(from <= self.log.last().next(), "an adoption leaves no hole");
+        assert!(from > self.decided, "what is decided is never cut off");
+        self.log.truncate(EntryIndex(from.0 - 1));
+        for entry in entries.into_iter().skip(kept) {
+            self.log.append(entry);
+        }
+        self.accepted = self.promised;
+    }
+
+    fn learn_decided(&mut self, decided: EntryIndex) {
+        assert!(self.accepted == self.promised, "only the leader's own log tells what is decided");
+        self.decided = self.decided.max(decided.min(self.log.last()));
+    }
+}
