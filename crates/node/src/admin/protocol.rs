@@ -222,6 +222,13 @@ pub struct LoadReport {
     pub audit: Vec<(u32, Vec<(u32, u32)>)>,
     /// Released commits in each 10 ms slice of the last minute, oldest first: where the gaps are.
     pub slices: Vec<u32>,
+    /// When the first transaction of this load was released, on `CLOCK_MONOTONIC` (one clock for all processes of a
+    /// machine), in nanoseconds; 0 if none was. Kept by a reset.
+    #[serde(default)]
+    pub first_release_ns: u64,
+    /// When the last one was, on the same clock; 0 if none was. Kept by a reset.
+    #[serde(default)]
+    pub last_release_ns: u64,
 }
 
 /// Counts of one procedure.

@@ -1,0 +1,280 @@
+//! One replica's configuration: a TOML file, environment variables and flags over documented defaults.
+//!
+//! What must be the same on every node stands under `cluster` and is compared when nodes connect; the rest is this
+//! node's own business.
+
+mod merge;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use highwater_core::{Incarnation, NodeId};
+use highwater_engines::{EngineKind, Options};
+use serde::{Deserialize, Serialize};
+
+/// The whole configuration; `default.toml` beside this file documents every key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Which entry of `cluster.nodes` this process is.
+    pub node: u8,
+    /// The same on every node.
+    pub cluster: ClusterConfig,
+    /// When silence counts as death.
+    pub timeouts: TimeoutConfig,
+    /// How entries are cut.
+    pub batching: BatchingConfig,
+    /// What may pile up.
+    pub limits: LimitConfig,
+    /// How the process runs.
+    pub threads: ThreadConfig,
+    /// What is written to standard error.
+    pub log: LogConfig,
+}
+
+/// The same on every node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterConfig {
+    /// The cluster's name.
+    pub id: String,
+    /// The engine's name.
+    pub engine: String,
+    /// Worker threads per node.
+    pub workers: u16,
+    /// All nodes, by id.
+    pub nodes: Vec<NodeConfig>,
+}
+
+/// One node's addresses, `host:port`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeConfig {
+    /// Its position in the list.
+    pub id: u8,
+    /// Where other nodes connect.
+    pub peer: String,
+    /// Where Redis clients connect.
+    pub resp: String,
+    /// Where the command line connects.
+    pub admin: String,
+}
+
+/// When silence counts as death.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeoutConfig {
+    /// See [`Options::heartbeat`].
+    pub heartbeat_ms: u64,
+    /// See [`Options::election_timeout`].
+    pub election_timeout_ms: u64,
+}
+
+/// How entries are cut.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchingConfig {
+    /// See [`Options::max_entry_bytes`].
+    pub max_entry_bytes: usize,
+    /// See [`Options::pipeline_entries`].
+    pub pipeline_entries: usize,
+}
+
+/// What may pile up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitConfig {
+    /// See [`Options::max_in_flight_bytes`].
+    pub max_in_flight_bytes: usize,
+    /// See [`Options::max_in_flight_requests`].
+    pub max_in_flight_requests: usize,
+    /// See [`Options::log_retain_bytes`].
+    pub log_retain_bytes: usize,
+    /// See [`Options::max_attempts`].
+    pub max_attempts: u32,
+    /// Client connections per worker.
+    pub clients_per_worker: usize,
+    /// Bytes that wait for one peer on one connection.
+    pub send_queue_bytes: usize,
+}
+
+/// How the process runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThreadConfig {
+    /// Where workers run.
+    pub pin: Pin,
+    /// End when standard input closes.
+    pub lifeline: bool,
+}
+
+/// Where workers run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Pin {
+    /// By name.
+    Policy(PinPolicy),
+    /// Worker i on the i-th of these cores.
+    Cores(Vec<usize>),
+}
+
+/// Where workers run, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PinPolicy {
+    /// Wherever the system likes.
+    None,
+    /// Worker i on core i.
+    Auto,
+}
+
+/// What is written to standard error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogConfig {
+    /// A level or a filter.
+    pub level: String,
+    /// How lines look.
+    pub format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines: an object per line.
+    Json,
+}
+
+/// What is wrong with a configuration, in one line that names the key or the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(pub String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Default for Config {
+    fn default() -> Config {
+        toml::from_str(Config::default_toml()).expect("the default configuration is well formed (see its test)")
+    }
+}
+
+impl Config {
+    /// The documented defaults: what `highwater config default` prints.
+    pub fn default_toml() -> &'static str {
+        include_str!("default.toml")
+    }
+
+    /// Puts `overrides` (from flags: key path and value) over `variables` (the environment) over `file` over the
+    /// defaults, and validates the result.
+    pub fn load(
+        file: Option<&Path>,
+        variables: impl IntoIterator<Item = (String, String)>,
+        overrides: &[(String, String)],
+    ) -> Result<Config, ConfigError> {
+        let text = match file {
+            None => None,
+            Some(path) => {
+                let text = std::fs::read_to_string(path);
+                Some(text.map_err(|error| ConfigError(format!("cannot read {}: {error}", path.display())))?)
+            }
+        };
+        let name = file.map_or(PathBuf::from("configuration"), Path::to_path_buf);
+        let layers = merge::Layers { name: &name, file: text.as_deref(), overrides };
+        let config = layers.merge(variables)?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// As a file that [`Config::load`] reads back.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("every setting has a TOML form")
+    }
+
+    /// Checks what types cannot say; names the key to change.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let check = |good: bool, what: &str| if good { Ok(()) } else { Err(ConfigError(what.to_string())) };
+        let nodes = &self.cluster.nodes;
+        check(!self.cluster.id.is_empty(), "cluster.id must not be empty")?;
+        check((1..=31).contains(&nodes.len()), "cluster.nodes must list 1 to 31 nodes")?;
+        for (at, node) in nodes.iter().enumerate() {
+            let found = node.id;
+            check(
+                found as usize == at,
+                &format!("cluster.nodes[{at}].id is {found}; ids must be 0, 1, 2, .. in order"),
+            )?;
+            for (key, address) in [("peer", &node.peer), ("resp", &node.resp), ("admin", &node.admin)] {
+                check(
+                    address_is_plausible(address),
+                    &format!("cluster.nodes[{at}].{key} is {address:?}; it must be host:port"),
+                )?;
+            }
+            let unknown = nodes.len() > 1 && node.peer.ends_with(":0");
+            check(!unknown, &format!("cluster.nodes[{at}].peer has port 0, so nobody could find it"))?;
+        }
+        check(
+            (self.node as usize) < nodes.len(),
+            &format!("node is {}, but cluster.nodes has ids 0 to {}", self.node, nodes.len() - 1),
+        )?;
+        if let Pin::Cores(cores) = &self.threads.pin {
+            let (cores, workers) = (cores.len(), self.cluster.workers);
+            check(
+                cores == workers as usize,
+                &format!("threads.pin lists {cores} cores for {workers} workers; list one per worker"),
+            )?;
+        }
+        check(self.limits.clients_per_worker > 0, "limits.clients_per_worker must be above 0")?;
+        check(
+            self.limits.clients_per_worker < crate::token::MAX_SLOTS,
+            "limits.clients_per_worker must be below 1048576",
+        )?;
+        check(
+            self.limits.send_queue_bytes >= self.batching.max_entry_bytes,
+            "limits.send_queue_bytes must be at least batching.max_entry_bytes",
+        )?;
+        self.engine()?;
+        self.options(Incarnation(0)).validate().map_err(ConfigError)
+    }
+
+    /// The engine to run.
+    pub fn engine(&self) -> Result<EngineKind, ConfigError> {
+        self.cluster.engine.parse().map_err(|error| ConfigError(format!("cluster.engine: {error}")))
+    }
+
+    /// This node's addresses.
+    pub fn this_node(&self) -> &NodeConfig {
+        &self.cluster.nodes[self.node as usize]
+    }
+
+    /// What the engine needs to know.
+    pub fn options(&self, incarnation: Incarnation) -> Options {
+        let nodes = self.cluster.nodes.len() as u8;
+        let nanos = |ms| Duration::from_millis(ms).as_nanos() as u64;
+        Options {
+            heartbeat: nanos(self.timeouts.heartbeat_ms),
+            election_timeout: nanos(self.timeouts.election_timeout_ms),
+            max_entry_bytes: self.batching.max_entry_bytes,
+            pipeline_entries: self.batching.pipeline_entries,
+            max_in_flight_bytes: self.limits.max_in_flight_bytes,
+            max_in_flight_requests: self.limits.max_in_flight_requests,
+            log_retain_bytes: self.limits.log_retain_bytes,
+            max_attempts: self.limits.max_attempts,
+            ..Options::new(NodeId(self.node), nodes, self.cluster.workers, incarnation)
+        }
+    }
+}
+
+/// `host:port`, without asking any resolver.
+fn address_is_plausible(address: &str) -> bool {
+    address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}

@@ -1,0 +1,82 @@
+//! Tests of the configuration.
+
+use super::*;
+
+fn load(file: &str, variables: &[(&str, &str)], overrides: &[(&str, &str)]) -> Result<Config, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("highwater.toml");
+    std::fs::write(&path, file).unwrap();
+    let owned = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+        pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    };
+    Config::load(Some(&path), owned(variables), &owned(overrides)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_documented_defaults_are_valid_and_complete() {
+    let config = Config::default();
+    config.validate().unwrap();
+    let documented: toml::Table = Config::default_toml().parse().unwrap();
+    let complete: toml::Table = config.to_toml().parse().unwrap();
+    assert_eq!(merge::key_paths(&documented), merge::key_paths(&complete), "every key is mentioned");
+    for line in Config::default_toml().lines().filter(|line| line.contains(" = ") && !line.starts_with(['#', ' '])) {
+        let (before, _) = Config::default_toml().split_once(line).unwrap();
+        let comment = before.trim_end().lines().last().unwrap();
+        assert!(comment.starts_with('#'), "{line} has no comment above it");
+    }
+}
+
+#[test]
+fn the_defaults_are_those_of_the_engines() {
+    let config = Config::default();
+    let options = config.options(Incarnation(7));
+    assert_eq!(options, Options::new(NodeId(0), 1, 2, Incarnation(7)));
+}
+
+#[test]
+fn flags_beat_variables_beat_the_file_beat_the_defaults() {
+    let file = "[timeouts]\nheartbeat_ms = 11\nelection_timeout_ms = 111\n[batching]\npipeline_entries = 9\n";
+    let config = load(
+        file,
+        &[("HIGHWATER_TIMEOUTS_HEARTBEAT_MS", "12"), ("HIGHWATER_TIMEOUTS_ELECTION_TIMEOUT_MS", "112"), ("HOME", "/")],
+        &[("timeouts.heartbeat_ms", "13")],
+    );
+    let config = config.unwrap();
+    assert_eq!((config.timeouts.heartbeat_ms, config.timeouts.election_timeout_ms), (13, 112));
+    assert_eq!((config.batching.pipeline_entries, config.limits.max_attempts), (9, 100));
+}
+
+#[test]
+fn values_need_no_quotes_and_pins_take_all_their_forms() {
+    let config = load("", &[("HIGHWATER_CLUSTER_ID", "42")], &[("threads.pin", "[1, 0]")]).unwrap();
+    assert_eq!((config.cluster.id.as_str(), config.threads.pin), ("42", Pin::Cores(vec![1, 0])));
+    let config = load("", &[("HIGHWATER_LOG_FORMAT", "json")], &[("threads.pin", "auto")]).unwrap();
+    assert_eq!((config.log.format, config.threads.pin), (LogFormat::Json, Pin::Policy(PinPolicy::Auto)));
+}
+
+#[test]
+fn a_configuration_survives_being_written() {
+    let config = load("", &[], &[("threads.pin", "[0, 1]"), ("cluster.engine", "silo")]).unwrap();
+    assert_eq!(load(&config.to_toml(), &[], &[]), Ok(config));
+}
+
+#[test]
+fn errors_name_the_key_and_the_place() {
+    let fails = |file: &str| load(file, &[], &[]).expect_err(file);
+    let unknown = fails("[timeouts]\nheartbeat = 3\n");
+    assert!(unknown.contains("highwater.toml") && unknown.contains("heartbeat"), "{unknown}");
+    assert!(fails("node = 0\nnode = 1\n").contains("highwater.toml:2"), "{}", fails("node = 0\nnode = 1\n"));
+    assert!(fails("node = \"x\"").contains("node"), "{}", fails("node = \"x\""));
+    assert!(fails("node = 5").contains("ids 0 to 0"));
+    assert!(fails("[cluster]\nengine = \"raft\"").contains("unknown engine \"raft\""));
+    assert!(fails("[timeouts]\nelection_timeout_ms = 30").contains("3 heartbeats"));
+    assert!(fails("[threads]\npin = [0]").contains("threads.pin lists 1 cores for 2 workers"));
+    assert!(fails("[cluster]\nnodes = [{ id = 1, peer = 'a:1', resp = 'a:2', admin = 'a:3' }]").contains("in order"));
+    assert!(fails("[cluster]\nnodes = [{ id = 0, peer = 'a', resp = 'a:2', admin = 'a:3' }]").contains("host:port"));
+    let flag = load("", &[], &[("timeouts.heartbeat", "1")]).unwrap_err();
+    assert!(flag.contains("unknown key \"timeouts.heartbeat\""), "{flag}");
+    let variable = load("", &[("HIGHWATER_NODE", "zero")], &[]).unwrap_err();
+    assert!(variable.contains("HIGHWATER_NODE") && variable.contains("integer"), "{variable}");
+    let missing = Config::load(Some(Path::new("/no/such/file")), [], &[]).unwrap_err().to_string();
+    assert!(missing.contains("/no/such/file") && !missing.contains('\n'), "{missing}");
+}

@@ -1,0 +1,267 @@
+//! Frames on a byte stream.
+//!
+//! ```text
+//! head_len u32 | body_len u32 | crc u32 | head | body          all little endian
+//! ```
+//!
+//! The CRC covers both lengths and the head; the body carries its own. Any doubt about a frame ends the connection:
+//! there is no way to find the next frame's start.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::mem::MaybeUninit;
+
+use bytes::BytesMut;
+use highwater_engines::Frame;
+
+/// Bytes in front of a head.
+pub const PREFIX_BYTES: usize = 12;
+/// Longest head. Control messages travel as heads, so it is not small.
+pub const MAX_HEAD_BYTES: usize = 16 << 20;
+/// Longest body.
+pub const MAX_BODY_BYTES: usize = 64 << 20;
+
+/// Why a byte stream is no stream of frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameError {
+    /// A length is over its limit.
+    TooLong {
+        /// Announced length of the head.
+        head: usize,
+        /// Announced length of the body.
+        body: usize,
+    },
+    /// Lengths and head do not match their checksum.
+    Checksum,
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FrameError::TooLong { head, body } => {
+                write!(f, "a frame announces {head} bytes of head and {body} of body")
+            }
+            FrameError::Checksum => f.write_str("a frame's checksum is wrong"),
+        }
+    }
+}
+
+/// What stands in front of a frame's head.
+///
+/// # Panics
+/// If the frame is over its limits: an engine's bug.
+pub fn prefix(frame: &Frame) -> [u8; PREFIX_BYTES] {
+    assert!(frame.head.len() <= MAX_HEAD_BYTES, "a head of {} bytes", frame.head.len());
+    assert!(frame.body.len() <= MAX_BODY_BYTES, "a body of {} bytes", frame.body.len());
+    let mut prefix = [0; PREFIX_BYTES];
+    prefix[..4].copy_from_slice(&(frame.head.len() as u32).to_le_bytes());
+    prefix[4..8].copy_from_slice(&(frame.body.len() as u32).to_le_bytes());
+    let crc = checksum(&prefix[..8], &frame.head);
+    prefix[8..].copy_from_slice(&crc.to_le_bytes());
+    prefix
+}
+
+fn checksum(lengths: &[u8], head: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(lengths);
+    hasher.update(head);
+    hasher.finalize()
+}
+
+/// Bytes received at one time, and the unit of memory: a body that is kept keeps its chunk.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Do not read into less room than this.
+const MIN_READ_BYTES: usize = 64 << 10;
+/// Chunks kept for reuse: as many as a log window of 64 MiB holds, and some.
+const MAX_RETIRED: usize = 96;
+
+/// Cuts frames out of what a socket gives, without copying the bodies.
+///
+/// Bodies point into the receive buffer. A full chunk is retired, and taken up again once all its bodies are gone:
+/// a follower's log window then cycles through the same memory, without page faults.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: BytesMut,
+    /// Empty handles on full chunks, oldest first: bodies are let go in about that order.
+    retired: VecDeque<BytesMut>,
+}
+
+impl Decoder {
+    /// Lets `read` fill the buffer's free end; it returns how many bytes it wrote at the start of what it got.
+    pub fn fill<E>(&mut self, read: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<usize, E>) -> Result<usize, E> {
+        self.make_room();
+        let room = self.buffer.spare_capacity_mut();
+        let room_len = room.len();
+        let n = read(room)?;
+        assert!(n <= room_len, "a read of {n} bytes into {room_len}");
+        // SAFETY: `read` reports how many bytes it initialised from the start of the spare capacity, and there is
+        // room for as many.
+        unsafe { self.buffer.set_len(self.buffer.len() + n) };
+        Ok(n)
+    }
+
+    /// The next complete frame.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+        let Some((head_len, body_len)) = self.lengths()? else { return Ok(None) };
+        if self.buffer.len() < PREFIX_BYTES + head_len {
+            return Ok(None);
+        }
+        let crc = u32::from_le_bytes(self.buffer[8..12].try_into().expect("4 bytes"));
+        if crc != checksum(&self.buffer[..8], &self.buffer[PREFIX_BYTES..][..head_len]) {
+            return Err(FrameError::Checksum);
+        }
+        if self.buffer.len() < PREFIX_BYTES + head_len + body_len {
+            return Ok(None);
+        }
+        let mut head = self.buffer.split_to(PREFIX_BYTES + head_len).freeze();
+        let body = self.buffer.split_to(body_len).freeze();
+        bytes::Buf::advance(&mut head, PREFIX_BYTES);
+        Ok(Some(Frame { head, body }))
+    }
+
+    /// The announced lengths of the frame at the buffer's start, within their limits.
+    fn lengths(&self) -> Result<Option<(usize, usize)>, FrameError> {
+        if self.buffer.len() < PREFIX_BYTES {
+            return Ok(None);
+        }
+        let word = |at: usize| u32::from_le_bytes(self.buffer[at..at + 4].try_into().expect("4 bytes")) as usize;
+        let (head, body) = (word(0), word(4));
+        if head > MAX_HEAD_BYTES || body > MAX_BODY_BYTES {
+            return Err(FrameError::TooLong { head, body });
+        }
+        Ok(Some((head, body)))
+    }
+
+    /// Makes the buffer hold the rest of the frame at its start, in one piece, and at least a decent read.
+    fn make_room(&mut self) {
+        let frame = match self.lengths() {
+            Ok(Some((head, body))) => PREFIX_BYTES + head + body,
+            _ => 0,
+        };
+        let wanted = frame.saturating_sub(self.buffer.len()).max(MIN_READ_BYTES);
+        if self.buffer.capacity() - self.buffer.len() >= wanted {
+            return;
+        }
+        let mut next = self.fresh_chunk(self.buffer.len() + wanted);
+        next.extend_from_slice(&self.buffer);
+        let mut full = std::mem::replace(&mut self.buffer, next);
+        full.clear();
+        if full.capacity() > 0 {
+            self.retired.push_back(full);
+        }
+        if self.retired.len() > MAX_RETIRED {
+            self.retired.pop_front();
+        }
+    }
+
+    fn fresh_chunk(&mut self, len: usize) -> BytesMut {
+        let len = len.max(CHUNK_BYTES);
+        let reusable = self.retired.front_mut().is_some_and(|oldest| oldest.try_reclaim(len));
+        let oldest = if reusable { self.retired.pop_front() } else { None };
+        oldest.unwrap_or_else(|| BytesMut::with_capacity(len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    fn wire(frames: &[Frame]) -> Vec<u8> {
+        frames
+            .iter()
+            .flat_map(|frame| [&prefix(frame)[..], &frame.head, &frame.body].concat())
+            .collect()
+    }
+
+    /// Feeds `bytes` in pieces of the given sizes (cycled) and collects what comes out.
+    fn decode(bytes: &[u8], pieces: &[usize]) -> Result<Vec<Frame>, FrameError> {
+        let (mut decoder, mut frames, mut rest) = (Decoder::default(), Vec::new(), bytes);
+        for &piece in pieces.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let n = decoder.fill(|room| {
+                let n = piece.min(rest.len()).min(room.len());
+                for (to, from) in room.iter_mut().zip(&rest[..n]) {
+                    to.write(*from);
+                }
+                Ok::<_, ()>(n)
+            });
+            rest = &rest[n.unwrap()..];
+            while let Some(frame) = decoder.next_frame()? {
+                frames.push(frame);
+            }
+        }
+        Ok(frames)
+    }
+
+    fn frames() -> impl Strategy<Value = Vec<Frame>> {
+        let frame = (
+            prop::collection::vec(any::<u8>(), 0..200),
+            prop_oneof![4 => 0..300usize, 1 => 100_000..1_500_000usize],
+            any::<u8>(),
+        );
+        let frame = frame.prop_map(|(head, len, fill)| Frame { head: head.into(), body: vec![fill; len].into() });
+        prop::collection::vec(frame, 1..12)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn any_split_of_the_bytes_gives_the_same_frames(
+            frames in frames(),
+            pieces in prop::collection::vec(prop_oneof![1..40usize, 1000..70_000usize], 1..8),
+        ) {
+            let pieces = [pieces, vec![1 << 20]].concat();
+            let decoded = decode(&wire(&frames), &pieces).unwrap();
+            prop_assert_eq!(decoded.len(), frames.len());
+            for (decoded, frame) in decoded.iter().zip(&frames) {
+                prop_assert!(decoded.head == frame.head && decoded.body == frame.body);
+            }
+        }
+
+        #[test]
+        fn a_flipped_bit_in_lengths_checksum_or_head_is_noticed(
+            head in prop::collection::vec(any::<u8>(), 0..50),
+            bit in 0..8u32,
+            at in any::<prop::sample::Index>(),
+        ) {
+            let frame = Frame { head: head.into(), body: Bytes::new() };
+            // Frames follow, so that a longer announced length finds bytes to be wrong about.
+            let mut bytes = wire(&[frame.clone()]);
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1u8 << bit;
+            let first = decode(&bytes, &[64]);
+            prop_assert!(first.is_err() || first.unwrap().is_empty(), "never a wrong frame");
+        }
+    }
+
+    #[test]
+    fn a_length_over_its_limit_is_refused_before_memory_is_reserved() {
+        let mut bytes = vec![0; PREFIX_BYTES];
+        bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(matches!(decode(&bytes, &[12]), Err(FrameError::TooLong { .. })));
+    }
+
+    #[test]
+    fn memory_is_used_again_once_the_bodies_are_gone() {
+        let mut decoder = Decoder::default();
+        let frame = Frame { head: Bytes::from_static(b"h"), body: vec![7; 100_000].into() };
+        let bytes = wire(&[frame]);
+        let mut addresses = std::collections::HashSet::new();
+        for _ in 0..200 {
+            decoder
+                .fill(|room| {
+                    room[..bytes.len()].iter_mut().zip(&bytes).for_each(|(to, from)| drop(to.write(*from)));
+                    Ok::<_, ()>(bytes.len())
+                })
+                .unwrap();
+            let frame = decoder.next_frame().unwrap().unwrap();
+            addresses.insert(frame.body.as_ptr() as usize);
+        }
+        assert!(addresses.len() < 40, "20 MB went through {} places", addresses.len());
+    }
+}

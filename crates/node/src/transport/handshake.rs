@@ -1,0 +1,331 @@
+//! The first bytes on a connection between replicas: who is there, and do we fit together?
+//!
+//! ```text
+//! hello    "HWTR" | handshake version u16 | format version u16 | cluster u64 | incarnation u64 | from u8 | to u8 |
+//!          nodes u8 | engine u8 | streams u16 | channel u16 (65535: control) | crc u32                    36 bytes
+//! welcome  "HWTW" | verdict u16 (0: welcome) | node u8 | 0 u8 | incarnation u64 | reason (240, zero-filled) | crc u32
+//! ```
+//!
+//! Little endian; fixed lengths, so that neither side reads into the frames that follow. `cluster` is a hash of the
+//! cluster's name.
+
+use std::fmt;
+
+use highwater_core::codec::{Malformed, Reader};
+use highwater_core::log::FORMAT_VERSION;
+use highwater_core::{Incarnation, NodeId};
+use highwater_engines::EngineKind;
+
+use super::Channel;
+
+/// Version of this exchange and of the framing that follows it.
+pub const HANDSHAKE_VERSION: u16 = 1;
+/// Length of a [`Hello`].
+pub const HELLO_BYTES: usize = 36;
+/// Length of a [`Welcome`].
+pub const WELCOME_BYTES: usize = 16 + REASON_BYTES + 4;
+
+const HELLO_MAGIC: &[u8; 4] = b"HWTR";
+const WELCOME_MAGIC: &[u8; 4] = b"HWTW";
+const REASON_BYTES: usize = 240;
+const CONTROL_CHANNEL: u16 = u16::MAX;
+
+/// What must be the same on all nodes, and who this one is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster's name.
+    pub cluster: String,
+    /// This node.
+    pub node: NodeId,
+    /// This life of its memory.
+    pub incarnation: Incarnation,
+    /// How many nodes the cluster has.
+    pub nodes: u8,
+    /// How many workers each node has.
+    pub streams: u16,
+    /// Which engine runs.
+    pub engine: EngineKind,
+}
+
+/// What a dialer says first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// [`HANDSHAKE_VERSION`] of the dialer.
+    pub handshake_version: u16,
+    /// [`FORMAT_VERSION`] of the dialer.
+    pub format_version: u16,
+    /// Hash of the cluster's name.
+    pub cluster: u64,
+    /// The dialer's life.
+    pub incarnation: Incarnation,
+    /// The dialer.
+    pub from: NodeId,
+    /// Whom it means to reach.
+    pub to: NodeId,
+    /// Cluster size.
+    pub nodes: u8,
+    /// Position in [`EngineKind::ALL`].
+    pub engine: u8,
+    /// Workers per node.
+    pub streams: u16,
+    /// What the connection is for.
+    pub channel: Channel,
+}
+
+impl Hello {
+    /// What `me` says to `to`.
+    pub fn new(me: &Identity, to: NodeId, channel: Channel) -> Hello {
+        Hello {
+            handshake_version: HANDSHAKE_VERSION,
+            format_version: FORMAT_VERSION,
+            cluster: cluster_hash(&me.cluster),
+            incarnation: me.incarnation,
+            from: me.node,
+            to,
+            nodes: me.nodes,
+            engine: engine_number(me.engine),
+            streams: me.streams,
+            channel,
+        }
+    }
+
+    /// As it travels.
+    pub fn encode(&self) -> [u8; HELLO_BYTES] {
+        let mut out = Vec::with_capacity(HELLO_BYTES);
+        out.extend_from_slice(HELLO_MAGIC);
+        out.extend_from_slice(&self.handshake_version.to_le_bytes());
+        out.extend_from_slice(&self.format_version.to_le_bytes());
+        out.extend_from_slice(&self.cluster.to_le_bytes());
+        out.extend_from_slice(&self.incarnation.0.to_le_bytes());
+        out.extend_from_slice(&[self.from.0, self.to.0, self.nodes, self.engine]);
+        out.extend_from_slice(&self.streams.to_le_bytes());
+        let channel = match self.channel {
+            Channel::Control => CONTROL_CHANNEL,
+            Channel::Worker(index) => index,
+        };
+        out.extend_from_slice(&channel.to_le_bytes());
+        seal(out)
+    }
+
+    /// Takes it apart. An error means that whoever dialed is no Highwater node.
+    pub fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Hello, Malformed> {
+        let mut reader = open(bytes, HELLO_MAGIC, "hello")?;
+        Ok(Hello {
+            handshake_version: reader.u16()?,
+            format_version: reader.u16()?,
+            cluster: reader.u64()?,
+            incarnation: Incarnation(reader.u64()?),
+            from: NodeId(reader.u8()?),
+            to: NodeId(reader.u8()?),
+            nodes: reader.u8()?,
+            engine: reader.u8()?,
+            streams: reader.u16()?,
+            channel: match reader.u16()? {
+                CONTROL_CHANNEL => Channel::Control,
+                index => Channel::Worker(index),
+            },
+        })
+    }
+
+    /// Whether `me` can work with whoever said this.
+    pub fn check(&self, me: &Identity) -> Result<(), Mismatch> {
+        let theirs = |what, theirs: u64, ours: u64| {
+            if theirs == ours { Ok(()) } else { Err(Mismatch::Differs { what, theirs, ours }) }
+        };
+        theirs("handshake version", self.handshake_version.into(), HANDSHAKE_VERSION.into())?;
+        theirs("log format version", self.format_version.into(), FORMAT_VERSION.into())?;
+        if self.cluster != cluster_hash(&me.cluster) {
+            return Err(Mismatch::OtherCluster { ours: me.cluster.clone() });
+        }
+        if self.engine != engine_number(me.engine) {
+            return Err(Mismatch::OtherEngine { ours: me.engine.name() });
+        }
+        theirs("number of nodes", self.nodes.into(), me.nodes.into())?;
+        theirs("number of workers", self.streams.into(), me.streams.into())?;
+        theirs("id of the node that was called", self.to.0.into(), me.node.0.into())?;
+        if self.from <= me.node || self.from.0 >= me.nodes {
+            return Err(Mismatch::BadCaller { from: self.from, ours: me.node });
+        }
+        match self.channel {
+            Channel::Worker(index) if index >= me.streams => Err(Mismatch::NoSuchChannel { index }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why two nodes cannot work together. Its text travels to the other side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// A number that must be the same everywhere.
+    Differs {
+        /// Which.
+        what: &'static str,
+        /// The dialer's.
+        theirs: u64,
+        /// The acceptor's.
+        ours: u64,
+    },
+    /// Another cluster's name.
+    OtherCluster {
+        /// The acceptor's cluster.
+        ours: String,
+    },
+    /// Another engine.
+    OtherEngine {
+        /// The acceptor's engine.
+        ours: &'static str,
+    },
+    /// The dialer claims an id that it cannot have: higher ids dial lower ones.
+    BadCaller {
+        /// The claimed id.
+        from: NodeId,
+        /// The acceptor's id.
+        ours: NodeId,
+    },
+    /// There is no such worker.
+    NoSuchChannel {
+        /// The worker asked for.
+        index: u16,
+    },
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mismatch::Differs { what, theirs, ours } => write!(f, "{what}: caller has {theirs}, called has {ours}"),
+            Mismatch::OtherCluster { ours } => write!(f, "cluster: the called node belongs to {ours:?}"),
+            Mismatch::OtherEngine { ours } => write!(f, "engine: the called node runs {ours}"),
+            Mismatch::BadCaller { from, ours } => write!(f, "node id: the caller says it is {from}, to {ours}"),
+            Mismatch::NoSuchChannel { index } => write!(f, "channel: there is no worker {index}"),
+        }
+    }
+}
+
+/// What an acceptor answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// The acceptor.
+    pub node: NodeId,
+    /// The acceptor's life.
+    pub incarnation: Incarnation,
+    /// Why not, if not.
+    pub refusal: Option<String>,
+}
+
+impl Welcome {
+    /// As it travels.
+    pub fn encode(&self) -> [u8; WELCOME_BYTES] {
+        let mut out = Vec::with_capacity(WELCOME_BYTES);
+        out.extend_from_slice(WELCOME_MAGIC);
+        out.extend_from_slice(&u16::from(self.refusal.is_some()).to_le_bytes());
+        out.extend_from_slice(&[self.node.0, 0]);
+        out.extend_from_slice(&self.incarnation.0.to_le_bytes());
+        let reason = self.refusal.as_deref().unwrap_or_default().as_bytes();
+        out.extend_from_slice(&reason[..reason.len().min(REASON_BYTES)]);
+        out.resize(WELCOME_BYTES - 4, 0);
+        seal(out)
+    }
+
+    /// Takes it apart. An error means that whoever answered is no Highwater node.
+    pub fn decode(bytes: &[u8; WELCOME_BYTES]) -> Result<Welcome, Malformed> {
+        let mut reader = open(bytes, WELCOME_MAGIC, "welcome")?;
+        let verdict = reader.u16()?;
+        let node = NodeId(reader.u8()?);
+        reader.u8()?;
+        let incarnation = Incarnation(reader.u64()?);
+        let reason = reader.take(REASON_BYTES)?;
+        let len = reason.iter().position(|&byte| byte == 0).unwrap_or(REASON_BYTES);
+        let reason = String::from_utf8_lossy(&reason[..len]).into_owned();
+        Ok(Welcome { node, incarnation, refusal: (verdict != 0).then_some(reason) })
+    }
+}
+
+/// Appends the checksum to a message that is complete but for it.
+fn seal<const N: usize>(mut message: Vec<u8>) -> [u8; N] {
+    message.extend_from_slice(&crc32fast::hash(&message).to_le_bytes());
+    message.try_into().expect("a message has its fixed length")
+}
+
+/// Checks magic and checksum; reads what is between them.
+fn open<'a>(bytes: &'a [u8], magic: &[u8; 4], what: &'static str) -> Result<Reader<'a>, Malformed> {
+    let (message, crc) = bytes.split_at(bytes.len() - 4);
+    if crc32fast::hash(message).to_le_bytes() != crc {
+        return Err(Malformed(what));
+    }
+    let mut reader = Reader::new(message);
+    if reader.take(4)? != magic {
+        return Err(Malformed(what));
+    }
+    Ok(reader)
+}
+
+fn engine_number(engine: EngineKind) -> u8 {
+    EngineKind::ALL.iter().position(|kind| *kind == engine).expect("ALL holds every engine") as u8
+}
+
+/// FNV-1a: stable over versions, good enough to tell names apart that people gave.
+fn cluster_hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(node: u8) -> Identity {
+        Identity {
+            cluster: "test".into(),
+            node: NodeId(node),
+            incarnation: Incarnation(77),
+            nodes: 3,
+            streams: 2,
+            engine: EngineKind::Rolis,
+        }
+    }
+
+    fn refusal(change: impl FnOnce(&mut Hello)) -> String {
+        let mut hello = Hello::new(&identity(2), NodeId(0), Channel::Worker(1));
+        change(&mut hello);
+        hello.check(&identity(0)).expect_err("a mismatch").to_string()
+    }
+
+    #[test]
+    fn hello_and_welcome_round_trip() {
+        for channel in [Channel::Control, Channel::Worker(1)] {
+            let hello = Hello::new(&identity(2), NodeId(0), channel);
+            assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+            assert_eq!(hello.check(&identity(0)), Ok(()));
+        }
+        for refusal in [None, Some("because".to_string())] {
+            let welcome = Welcome { node: NodeId(1), incarnation: Incarnation(9), refusal };
+            assert_eq!(Welcome::decode(&welcome.encode()), Ok(welcome));
+        }
+    }
+
+    #[test]
+    fn every_mismatch_is_refused_with_its_reason() {
+        assert!(refusal(|hello| hello.handshake_version = 9).contains("handshake version"));
+        assert!(refusal(|hello| hello.format_version = 9).contains("log format version: caller has 9"));
+        assert!(refusal(|hello| hello.cluster = 9).contains("\"test\""));
+        assert!(refusal(|hello| hello.engine = 1).contains("runs rolis"));
+        assert!(refusal(|hello| hello.nodes = 5).contains("number of nodes: caller has 5, called has 3"));
+        assert!(refusal(|hello| hello.streams = 4).contains("number of workers"));
+        assert!(refusal(|hello| hello.to = NodeId(1)).contains("was called"));
+        assert!(refusal(|hello| hello.from = NodeId(0)).contains("node id"));
+        assert!(refusal(|hello| hello.from = NodeId(3)).contains("node id"));
+        assert!(refusal(|hello| hello.channel = Channel::Worker(2)).contains("no worker 2"));
+    }
+
+    #[test]
+    fn strangers_and_damage_are_noticed() {
+        let good = Hello::new(&identity(2), NodeId(0), Channel::Control).encode();
+        for at in 0..HELLO_BYTES {
+            let mut bad = good;
+            bad[at] ^= 0x20;
+            assert!(Hello::decode(&bad).is_err(), "byte {at}");
+        }
+        assert!(Hello::decode(b"GET / HTTP/1.1\r\nHost: localhost:7100").is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! Answers those who dial this node: reads their hello, checks it, welcomes or refuses them.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use highwater_core::NodeId;
+use highwater_engines::Nanos;
+
+use super::Established;
+use super::handshake::{HELLO_BYTES, Hello, Identity, Welcome};
+use super::socket::tune_peer;
+use crate::poll::{Event, Interest, Poller};
+
+/// How long a caller may take to say hello.
+const PATIENCE: Nanos = 2_000_000_000;
+/// Callers that have not said hello yet, at most.
+const MAX_PENDING: usize = 1024;
+
+/// The peer port. Lives on the control thread.
+pub struct Incoming {
+    me: Identity,
+    listener: TcpListener,
+    pending: BTreeMap<u64, Pending>,
+    /// Connections so far; the number of the last.
+    session: u64,
+    /// Key of the listener in the poller; callers follow.
+    key_base: u64,
+    next_key: u64,
+    /// Last refusal per caller, so that a lasting trouble is logged once.
+    complaints: BTreeMap<Option<NodeId>, String>,
+}
+
+struct Pending {
+    stream: TcpStream,
+    from: SocketAddr,
+    got: Vec<u8>,
+    deadline: Nanos,
+}
+
+impl Incoming {
+    /// Takes callers from `listener`. Keys from `key_base` on are this module's.
+    pub fn new(me: Identity, listener: TcpListener, poller: &Poller, key_base: u64) -> io::Result<Incoming> {
+        poller.add(&listener, key_base, Interest::READ)?;
+        Ok(Incoming {
+            me,
+            listener,
+            pending: BTreeMap::new(),
+            session: 0,
+            key_base,
+            next_key: key_base + 1,
+            complaints: BTreeMap::new(),
+        })
+    }
+
+    /// When somebody's patience ends.
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.pending.values().map(|pending| pending.deadline).min()
+    }
+
+    /// Hangs up on those who say nothing.
+    pub fn turn(&mut self, now: Nanos) {
+        self.pending.retain(|_, pending| pending.deadline > now);
+    }
+
+    /// Something happened at the listener or at a caller's socket.
+    pub fn event(&mut self, event: Event, now: Nanos, poller: &Poller) -> Option<Established> {
+        if event.key == self.key_base {
+            self.accept(now, poller);
+            return None;
+        }
+        let mut pending = self.pending.remove(&event.key)?;
+        let mut buffer = [0; HELLO_BYTES];
+        match pending.stream.read(&mut buffer[..HELLO_BYTES - pending.got.len()]) {
+            // A knock, or a caller that lost its patience.
+            Ok(0) => return None,
+            Ok(n) => pending.got.extend_from_slice(&buffer[..n]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return None,
+        }
+        match <&[u8; HELLO_BYTES]>::try_from(&pending.got[..]) {
+            Ok(&hello) => self.answer(&hello, pending, poller),
+            Err(_) => {
+                self.pending.insert(event.key, pending);
+                None
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Nanos, poller: &Poller) {
+        while let Ok((stream, from)) = self.listener.accept() {
+            if self.pending.len() >= MAX_PENDING || tune_peer(&stream).is_err() {
+                continue;
+            }
+            let key = self.next_key;
+            self.next_key += 1;
+            if poller.add(&stream, key, Interest::READ).is_ok() {
+                self.pending.insert(key, Pending { stream, from, got: Vec::new(), deadline: now + PATIENCE });
+            }
+        }
+    }
+
+    fn answer(&mut self, hello: &[u8; HELLO_BYTES], pending: Pending, poller: &Poller) -> Option<Established> {
+        let Pending { mut stream, from, .. } = pending;
+        let Ok(hello) = Hello::decode(hello) else {
+            self.complain(None, format!("{from} does not speak Highwater's peer protocol"));
+            return None;
+        };
+        let refusal = hello.check(&self.me).err().map(|mismatch| mismatch.to_string());
+        let welcome = Welcome { node: self.me.node, incarnation: self.me.incarnation, refusal };
+        // A fresh socket takes these few bytes in one piece; if not, it is broken.
+        stream.write_all(&welcome.encode()).ok()?;
+        if let Some(reason) = welcome.refusal {
+            self.complain(Some(hello.from), format!("refused {} ({from}): {reason}", hello.from));
+            return None;
+        }
+        self.complaints.remove(&Some(hello.from));
+        poller.remove(&stream).ok()?;
+        self.session += 1;
+        Some(Established {
+            peer: hello.from,
+            incarnation: hello.incarnation,
+            channel: hello.channel,
+            session: self.session,
+            stream,
+        })
+    }
+
+    fn complain(&mut self, who: Option<NodeId>, complaint: String) {
+        let reason = |text: &str| text.split_once("): ").map(|(_, reason)| reason.to_string());
+        let last = self.complaints.insert(who, complaint.clone());
+        if last.is_none_or(|last| reason(&last) != reason(&complaint)) {
+            tracing::warn!("{complaint}");
+        }
+    }
+}

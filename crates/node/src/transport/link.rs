@@ -1,0 +1,242 @@
+//! An established connection: frames in, frames out.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, IoSlice, Write};
+use std::net::TcpStream;
+
+use highwater_core::{Incarnation, NodeId};
+use highwater_engines::Frame;
+
+use super::frame::{Decoder, FrameError, PREFIX_BYTES, prefix};
+use super::{Channel, Established};
+use crate::poll::{Interest, Poller};
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub enum Closed {
+    /// The other side closed it.
+    Ended,
+    /// The operating system says so.
+    Broken(io::Error),
+    /// The other side sent nonsense.
+    Nonsense(FrameError),
+    /// It takes less than we have to say.
+    Overflow {
+        /// Bytes that waited.
+        queued: usize,
+    },
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Closed::Ended => f.write_str("the peer closed it"),
+            Closed::Broken(error) => write!(f, "{error}"),
+            Closed::Nonsense(error) => write!(f, "{error}"),
+            Closed::Overflow { queued } => write!(f, "the peer does not keep up: {queued} bytes wait"),
+        }
+    }
+}
+
+/// One connection to a peer, owned by one thread.
+pub struct Link {
+    /// The other side.
+    pub peer: NodeId,
+    /// The other side's life.
+    pub incarnation: Incarnation,
+    /// What it is for.
+    pub channel: Channel,
+    /// See [`Established::session`].
+    pub session: u64,
+    stream: TcpStream,
+    decoder: Decoder,
+    queue: SendQueue,
+    key: u64,
+    waits_to_write: bool,
+}
+
+impl Link {
+    /// Takes over a connection and watches it under `key`.
+    pub fn new(connection: Established, poller: &Poller, key: u64, max_queued: usize) -> io::Result<Link> {
+        let Established { peer, incarnation, channel, session, stream } = connection;
+        poller.add(&stream, key, Interest::READ)?;
+        let queue = SendQueue { max_bytes: max_queued, ..SendQueue::default() };
+        Ok(Link {
+            peer,
+            incarnation,
+            channel,
+            session,
+            stream,
+            decoder: Decoder::default(),
+            queue,
+            key,
+            waits_to_write: false,
+        })
+    }
+
+    /// Reads once from the socket. Level-triggered: if more waits, the poller says so again.
+    pub fn receive(&mut self) -> Result<(), Closed> {
+        let stream = &self.stream;
+        let read = self.decoder.fill(|room| rustix::io::read(stream, room).map(|(filled, _)| filled.len()));
+        match read {
+            Ok(0) => Err(Closed::Ended),
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(Closed::Broken(error.into())),
+        }
+    }
+
+    /// The next complete frame among what was received.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, Closed> {
+        self.decoder.next_frame().map_err(Closed::Nonsense)
+    }
+
+    /// Queues a frame for the next [`flush`](Link::flush).
+    pub fn send(&mut self, frame: Frame) -> Result<(), Closed> {
+        self.queue.push(frame)
+    }
+
+    /// Whether something waits that a flush could write.
+    pub fn wants_flush(&self) -> bool {
+        !self.queue.frames.is_empty() && !self.waits_to_write
+    }
+
+    /// Writes what the socket takes; asks the poller to tell when it takes more.
+    pub fn flush(&mut self, poller: &Poller) -> Result<(), Closed> {
+        let drained = self.queue.write_to(&mut self.stream).map_err(Closed::Broken)?;
+        if drained == self.waits_to_write {
+            self.waits_to_write = !drained;
+            let interest = Interest::of(true, self.waits_to_write);
+            poller.modify(&self.stream, self.key, interest).map_err(Closed::Broken)?;
+        }
+        Ok(())
+    }
+}
+
+/// Frames on their way into a socket.
+#[derive(Debug, Default)]
+struct SendQueue {
+    frames: VecDeque<([u8; PREFIX_BYTES], Frame)>,
+    /// Bytes of the first frame that are already written.
+    written: usize,
+    /// Bytes that wait, without the first frame's written ones.
+    bytes: usize,
+    max_bytes: usize,
+}
+
+/// Frames per vectored write: three slices each.
+const FRAMES_PER_WRITE: usize = 32;
+
+impl SendQueue {
+    fn push(&mut self, frame: Frame) -> Result<(), Closed> {
+        let len = PREFIX_BYTES + frame.head.len() + frame.body.len();
+        // One frame is always taken, however long: the limit is there for what piles up.
+        if self.bytes > 0 && self.bytes + len > self.max_bytes {
+            return Err(Closed::Overflow { queued: self.bytes });
+        }
+        self.bytes += len;
+        self.frames.push_back((prefix(&frame), frame));
+        Ok(())
+    }
+
+    /// Writes until all is gone (true) or the socket is full (false).
+    fn write_to(&mut self, to: &mut impl Write) -> io::Result<bool> {
+        while !self.frames.is_empty() {
+            let mut slices = [IoSlice::new(&[]); 3 * FRAMES_PER_WRITE];
+            let count = self.slices(&mut slices);
+            match to.write_vectored(&slices[..count]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => self.advance(n),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// What to write next, without empty slices; how many.
+    fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; 3 * FRAMES_PER_WRITE]) -> usize {
+        let (mut count, mut skip) = (0, self.written);
+        for (prefix, frame) in self.frames.iter().take(FRAMES_PER_WRITE) {
+            for part in [&prefix[..], &frame.head, &frame.body] {
+                let skipped = skip.min(part.len());
+                skip -= skipped;
+                if skipped < part.len() {
+                    slices[count] = IoSlice::new(&part[skipped..]);
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
+    fn advance(&mut self, n: usize) {
+        self.bytes -= n;
+        self.written += n;
+        while let Some((_, frame)) = self.frames.front() {
+            let len = PREFIX_BYTES + frame.head.len() + frame.body.len();
+            if self.written < len {
+                return;
+            }
+            self.written -= len;
+            self.frames.pop_front();
+        }
+        debug_assert_eq!(self.written, 0, "nothing is left to be partly written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    /// Takes a few bytes at a time and is full now and then.
+    struct Trickle {
+        taken: Vec<u8>,
+        step: usize,
+    }
+
+    impl Write for Trickle {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.step += 1;
+            if self.step % 5 == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let n = bytes.len().min(self.step % 7 + 1);
+            self.taken.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn frame(n: usize) -> Frame {
+        Frame { head: vec![n as u8; n % 11].into(), body: Bytes::from(vec![!n as u8; n * 3 % 40]) }
+    }
+
+    #[test]
+    fn partial_writes_resume_where_they_stopped() {
+        let mut queue = SendQueue { max_bytes: 1 << 20, ..SendQueue::default() };
+        let mut socket = Trickle { taken: Vec::new(), step: 0 };
+        let mut expected = Vec::new();
+        for n in 0..100 {
+            let frame = frame(n);
+            expected.extend([&prefix(&frame)[..], &frame.head, &frame.body].concat());
+            queue.push(frame).unwrap();
+        }
+        while !queue.write_to(&mut socket).unwrap() {}
+        assert!(socket.taken == expected);
+        assert_eq!((queue.bytes, queue.written), (0, 0));
+    }
+
+    #[test]
+    fn a_full_queue_refuses_but_one_frame_always_fits() {
+        let mut queue = SendQueue { max_bytes: 50, ..SendQueue::default() };
+        let big = Frame { head: Bytes::new(), body: vec![0; 100].into() };
+        queue.push(big.clone()).unwrap();
+        assert!(matches!(queue.push(big), Err(Closed::Overflow { queued: 112 })));
+    }
+}

@@ -1,0 +1,62 @@
+//! Connections between replicas.
+//!
+//! Worker *i* of one node talks to worker *i* of every other node over one TCP connection of its own, and controller to
+//! controller over another. All of a node's connections arrive at its one peer port:
+//!
+//! 1. The node with the **higher id dials**; the other accepts. Control threads do both, for all channels
+//!    ([`outgoing`], [`incoming`]), because only they are off the path of transactions.
+//! 2. The dialer says [`Hello`](handshake::Hello): cluster, node, incarnation, engine, stream count, format version,
+//!    channel. The acceptor answers [`Welcome`](handshake::Welcome), or refuses with a reason that both sides log.
+//! 3. The socket is handed to the thread that owns the channel, which then sends and receives [`frame`]s over its
+//!    [`link::Link`].
+//! 4. A lost connection is reported to the control thread, and the dialer dials again: at once, then after 1 ms, 2 ms,
+//!    and so on up to 500 ms. When a *control* connection is lost, the accepting side knocks at the peer's port too:
+//!    a machine that answers "nothing listens here" tells within a millisecond that the process is dead.
+//!
+//! Frames in flight are lost with a connection. The engines resynchronise after `peer_up`; so a send queue that grows
+//! over its limit (the peer is stopped, or slow) is dropped with its connection instead of piling up.
+
+pub mod directory;
+pub mod frame;
+pub mod handshake;
+pub mod incoming;
+pub mod link;
+pub mod outgoing;
+pub mod socket;
+
+use std::net::TcpStream;
+
+use highwater_core::{Incarnation, NodeId};
+
+/// Which conversation a connection carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Channel {
+    /// Controller to controller.
+    Control,
+    /// Between workers of this number.
+    Worker(u16),
+}
+
+impl std::fmt::Display for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Channel::Control => f.write_str("control"),
+            Channel::Worker(index) => write!(f, "worker {index}"),
+        }
+    }
+}
+
+/// A connection after its handshake, on its way to the thread that owns the channel.
+#[derive(Debug)]
+pub struct Established {
+    /// The other side.
+    pub peer: NodeId,
+    /// The other side's life.
+    pub incarnation: Incarnation,
+    /// What it is for.
+    pub channel: Channel,
+    /// Distinguishes this connection from earlier ones of the same channel.
+    pub session: u64,
+    /// Non-blocking.
+    pub stream: TcpStream,
+}
