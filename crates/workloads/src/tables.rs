@@ -1,0 +1,110 @@
+//! Every table of the product, under fixed ids: the log names tables by number, so these are part of the format.
+//!
+//! Ids 0 to 3 belong to the node; workloads start at 4. New tables go to the end.
+
+use highwater_core::{IndexKind, KeyKind, TableId, TableSpec};
+
+/// The Redis keyspace: byte-string keys, hashed.
+pub const KEYSPACE: TableId = TableId(0);
+/// Sequence numbers of acknowledged requests; see [`audit`](crate::audit).
+pub const AUDIT: TableId = TableId(1);
+/// Reserved for the node.
+pub const RESERVED_2: TableId = TableId(2);
+/// Reserved for the node.
+pub const RESERVED_3: TableId = TableId(3);
+
+/// TPC-C's nine tables, split by what is written together; [`rows`](crate::tpcc::rows) has the columns of each and
+/// [`keys`](crate::tpcc::keys) the bits of each key.
+pub mod tpcc {
+    use super::TableId;
+
+    /// WAREHOUSE: name, address, tax. Never written after the load.
+    pub const WAREHOUSE_INFO: TableId = TableId(4);
+    /// WAREHOUSE: year-to-date payments.
+    pub const WAREHOUSE_YTD: TableId = TableId(5);
+    /// DISTRICT: name, address, tax. Never written after the load.
+    pub const DISTRICT_INFO: TableId = TableId(6);
+    /// DISTRICT: year-to-date payments.
+    pub const DISTRICT_YTD: TableId = TableId(7);
+    /// DISTRICT: the next order's id.
+    pub const DISTRICT_NEXT: TableId = TableId(8);
+    /// CUSTOMER: discount, credit, names, address. Never written after the load.
+    pub const CUSTOMER_INFO: TableId = TableId(9);
+    /// CUSTOMER: balance and counters.
+    pub const CUSTOMER: TableId = TableId(10);
+    /// CUSTOMER: the 500 characters of C_DATA.
+    pub const CUSTOMER_DATA: TableId = TableId(11);
+    /// Index of customers by last name, in the order of first names.
+    pub const CUSTOMER_BY_NAME: TableId = TableId(12);
+    /// HISTORY.
+    pub const HISTORY: TableId = TableId(13);
+    /// ORDER, without the carrier. Never rewritten.
+    pub const ORDER: TableId = TableId(14);
+    /// Index of orders by customer.
+    pub const ORDER_BY_CUSTOMER: TableId = TableId(15);
+    /// NEW-ORDER.
+    pub const NEW_ORDER: TableId = TableId(16);
+    /// ORDER's carrier and the delivery date of its ORDER-LINEs; present once delivered.
+    pub const DELIVERY: TableId = TableId(17);
+    /// ORDER-LINE, without the delivery date. Never rewritten.
+    pub const ORDER_LINE: TableId = TableId(18);
+    /// ITEM.
+    pub const ITEM: TableId = TableId(19);
+    /// STOCK: quantity and counters.
+    pub const STOCK: TableId = TableId(20);
+    /// STOCK: the district strings and S_DATA. Never written after the load.
+    pub const STOCK_INFO: TableId = TableId(21);
+}
+
+/// YCSB++'s rows.
+pub const YCSB: TableId = TableId(22);
+/// The bank's accounts.
+pub const BANK: TableId = TableId(23);
+
+use IndexKind::{Hash, Ordered};
+use KeyKind::{Bytes, U64};
+
+const TABLES: [(TableId, &str, KeyKind, IndexKind); 24] = [
+    (KEYSPACE, "keyspace", Bytes, Hash),
+    (AUDIT, "audit", U64, Hash),
+    (RESERVED_2, "reserved_2", U64, Hash),
+    (RESERVED_3, "reserved_3", U64, Hash),
+    (tpcc::WAREHOUSE_INFO, "tpcc.warehouse_info", U64, Hash),
+    (tpcc::WAREHOUSE_YTD, "tpcc.warehouse_ytd", U64, Hash),
+    (tpcc::DISTRICT_INFO, "tpcc.district_info", U64, Hash),
+    (tpcc::DISTRICT_YTD, "tpcc.district_ytd", U64, Hash),
+    (tpcc::DISTRICT_NEXT, "tpcc.district_next", U64, Hash),
+    (tpcc::CUSTOMER_INFO, "tpcc.customer_info", U64, Hash),
+    (tpcc::CUSTOMER, "tpcc.customer", U64, Hash),
+    (tpcc::CUSTOMER_DATA, "tpcc.customer_data", U64, Hash),
+    (tpcc::CUSTOMER_BY_NAME, "tpcc.customer_by_name", U64, Hash),
+    (tpcc::HISTORY, "tpcc.history", U64, Hash),
+    (tpcc::ORDER, "tpcc.order", U64, Hash),
+    (tpcc::ORDER_BY_CUSTOMER, "tpcc.order_by_customer", U64, Ordered),
+    (tpcc::NEW_ORDER, "tpcc.new_order", U64, Ordered),
+    (tpcc::DELIVERY, "tpcc.delivery", U64, Hash),
+    (tpcc::ORDER_LINE, "tpcc.order_line", U64, Ordered),
+    (tpcc::ITEM, "tpcc.item", U64, Hash),
+    (tpcc::STOCK, "tpcc.stock", U64, Hash),
+    (tpcc::STOCK_INFO, "tpcc.stock_info", U64, Hash),
+    (YCSB, "ycsb.row", U64, Hash),
+    (BANK, "bank.account", U64, Hash),
+];
+
+/// Every table, in the order of the ids.
+pub fn all() -> Vec<TableSpec> {
+    TABLES.iter().map(|&(_, name, keys, index)| TableSpec { name, keys, index }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_positions_and_names_are_unique() {
+        for (at, (id, name, ..)) in TABLES.iter().enumerate() {
+            assert_eq!(id.0 as usize, at, "{name}");
+            assert!(TABLES[..at].iter().all(|(_, other, ..)| other != name), "{name}");
+        }
+    }
+}
