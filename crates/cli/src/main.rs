@@ -1,1 +1,53 @@
-fn main() {}
+//! The `highwater` command: serve a replica, look at one, see the demo, measure.
+
+mod args;
+mod audit;
+mod bench;
+mod demo;
+mod failure;
+mod figures;
+mod fleet;
+mod interrupt;
+mod link;
+mod load;
+mod machine;
+mod progress;
+mod serve;
+mod settle;
+mod status;
+mod strike;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use highwater_node::admin::protocol;
+
+use args::{Cli, Command};
+use failure::Result;
+
+fn main() -> ExitCode {
+    // clap answers --help with 0 and a bad command line with 2.
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("highwater: {failure}");
+            ExitCode::from(failure.kind.code())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    match cli.command {
+        Command::Serve(args) => serve::serve(&args),
+        Command::Config { action } => serve::config(&action),
+        Command::Status(args) => status::run(&args),
+        Command::Demo(args) => {
+            interrupt::guard()?;
+            demo::run(&args)
+        }
+        Command::Bench(args) => {
+            interrupt::guard()?;
+            bench::run(args)
+        }
+    }
+}

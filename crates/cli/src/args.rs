@@ -1,0 +1,165 @@
+//! The command line: every subcommand, flag and default.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::bench::args::BenchArgs;
+use crate::failure::EXIT_CODES;
+
+/// A replicated, multi-core, in-memory transactional database.
+#[derive(Debug, Parser)]
+#[command(
+    name = "highwater",
+    version,
+    arg_required_else_help = true,
+    after_help = concat_help("highwater demo\n  highwater config default > highwater.toml && highwater serve --config highwater.toml\n  highwater bench tpcc --engine rolis --workers 1 --seconds 10")
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run one replica until SIGTERM.
+    #[command(after_help = concat_help("highwater serve --config highwater.toml\n  highwater serve --config highwater.toml --node-id 1 --set workers=4"))]
+    Serve(ServeArgs),
+    /// Check a config file, or print the default one with every key documented.
+    #[command(after_help = concat_help("highwater config default > highwater.toml\n  highwater config check highwater.toml"))]
+    Config {
+        /// What to do with configs.
+        #[command(subcommand)]
+        action: ConfigAction,
+    },
+    /// Show a replica's role, epoch, mark, streams, lag and members.
+    #[command(after_help = concat_help("highwater status --admin 127.0.0.1:7001\n  highwater status --config highwater.toml --watch\n  highwater status --json | jq .mark"))]
+    Status(StatusArgs),
+    /// Start three replicas, run TPC-C, kill the leader, bring it back, check everything.
+    #[command(after_help = concat_help("highwater demo\n  highwater demo --plain --seconds 10\n  highwater demo --workers 2 --warehouses 2"))]
+    Demo(DemoArgs),
+    /// Measure: throughput, latency and CPU time of an engine on a workload; failover; replay.
+    #[command(after_help = concat_help("highwater bench tpcc --engine silo --workers 1 --seconds 10\n  highwater bench tpcc --compare --runs 5\n  highwater bench failover --runs 20\n  highwater bench replay"))]
+    Bench(BenchArgs),
+}
+
+/// `highwater serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The TOML config; the defaults if absent.
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Which node of the config this is; overrides the config.
+    #[arg(long, value_name = "N")]
+    pub node_id: Option<u8>,
+    /// Override one config key; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<(String, String)>,
+}
+
+/// `highwater config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigAction {
+    /// Say whether a config is good, and if not, what to change.
+    #[command(after_help = EXIT_CODES)]
+    Check {
+        /// The TOML config.
+        file: PathBuf,
+    },
+    /// Print the default config, every key documented.
+    #[command(after_help = EXIT_CODES)]
+    Default,
+}
+
+/// `highwater status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Ask the replica of this config.
+    #[arg(long, short, value_name = "FILE", conflicts_with = "admin")]
+    pub config: Option<PathBuf>,
+    /// Ask the replica at this admin address.
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
+    /// Print the replica's report as one line of JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Ask again every second until interrupted.
+    #[arg(long)]
+    pub watch: bool,
+}
+
+/// `highwater demo`.
+#[derive(Clone, Debug, Args)]
+pub struct DemoArgs {
+    /// How many replicas.
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u8).range(3..=9))]
+    pub replicas: u8,
+    /// Workers per replica.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub workers: u16,
+    /// TPC-C warehouses.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub warehouses: u32,
+    /// Seconds of load, the failover included.
+    #[arg(long, default_value_t = 20, value_name = "S", value_parser = clap::value_parser!(u64).range(3..=86_400))]
+    pub seconds: u64,
+    /// Transactions per second over all workers; 0 for as fast as possible.
+    #[arg(long, default_value_t = 0.0, value_name = "TPS")]
+    pub rate: f64,
+    /// Unreleased transactions per worker, at most.
+    #[arg(long, default_value_t = 200, value_name = "D", value_parser = clap::value_parser!(u32).range(1..))]
+    pub in_flight: u32,
+    /// Share of the specification's population to load, for quick looks: 0.01 to 1.
+    #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = share)]
+    pub scale: f64,
+    /// Print plain lines even if this is a terminal.
+    #[arg(long)]
+    pub plain: bool,
+    /// Keep the replicas' logs and configs even if all goes well.
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// Examples, then the exit codes.
+pub fn concat_help(examples: &str) -> String {
+    format!("Examples:\n  {examples}\n\n{EXIT_CODES}")
+}
+
+/// `key=value`.
+pub fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_string(), value.trim().to_string()))
+        }
+        _ => Err(format!("{text:?} is not KEY=VALUE")),
+    }
+}
+
+/// A share of something: above 0, at most 1.
+pub fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("must be above 0 and at most 1".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn overrides_need_a_key_and_an_equals_sign() {
+        assert_eq!(key_value("a.b = c=d"), Ok(("a.b".into(), "c=d".into())));
+        assert!(key_value("=1").is_err() && key_value("workers").is_err());
+    }
+}

@@ -1,0 +1,336 @@
+//! The flags of `highwater bench`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use highwater_workloads::Options;
+
+use crate::args::{concat_help, key_value, share};
+use crate::failure::{Failure, Result};
+use crate::protocol::WorkloadSpec;
+
+/// `highwater bench`.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    pub what: BenchCommand,
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// TPC-C: all five transactions with the specification's mix.
+    #[command(after_help = concat_help("highwater bench tpcc --engine rolis --workers 2 --warehouses 2 --json tpcc.json\n  highwater bench tpcc --engine silo --fast-ids\n  highwater bench tpcc --rate 30000 --seconds 30\n  highwater bench tpcc --compare --runs 5"))]
+    Tpcc {
+        /// How to run it.
+        #[command(flatten)]
+        run: RunArgs,
+        /// TPC-C's own options.
+        #[command(flatten)]
+        workload: TpccArgs,
+    },
+    /// YCSB++ as in the Rolis paper: half reads, half read-modify-writes, four keys each.
+    #[command(after_help = concat_help("highwater bench ycsb --engine rolis\n  highwater bench ycsb --keys 100000 --zipfian --theta 0.9"))]
+    Ycsb {
+        /// How to run it.
+        #[command(flatten)]
+        run: RunArgs,
+        /// YCSB's own options.
+        #[command(flatten)]
+        workload: YcsbArgs,
+    },
+    /// Bank: transfers between accounts; the total never changes.
+    #[command(after_help = concat_help("highwater bench bank --engine rolis\n  highwater bench bank --accounts 100 --workers 2"))]
+    Bank {
+        /// How to run it.
+        #[command(flatten)]
+        run: RunArgs,
+        /// Bank's own options.
+        #[command(flatten)]
+        workload: BankArgs,
+    },
+    /// Kill the leader again and again under load: the gaps, and what was lost (nothing, or exit code 1).
+    #[command(after_help = concat_help("highwater bench failover --runs 20\n  highwater bench failover --runs 5 --workload bank --workers 2 --json failover.json"))]
+    Failover(FailoverArgs),
+    /// Apply pre-generated TPC-C logs to a fresh store, against executing them (the Rolis paper's figure 15).
+    #[command(after_help = concat_help("highwater bench replay\n  highwater bench replay --transactions 500000 --workers 2"))]
+    Replay(ReplayArgs),
+}
+
+/// Which engine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// Speculate, replicate through one stream per worker, release below the watermark.
+    Rolis,
+    /// The same store, no replication: the denominator of every ratio.
+    Silo,
+    /// One shared stream for all workers.
+    Strawman,
+}
+
+impl Engine {
+    /// Its name in configs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Rolis => "rolis",
+            Engine::Silo => "silo",
+            Engine::Strawman => "strawman",
+        }
+    }
+}
+
+/// How to run a workload.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    /// Which engine.
+    #[arg(long, value_enum, default_value = "rolis")]
+    pub engine: Engine,
+    /// How many replicas [default: 3; 1 for silo].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub replicas: Option<u8>,
+    /// Workers per replica.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub workers: u16,
+    /// Seconds to measure, after the warm-up.
+    #[arg(long, default_value_t = 10.0, value_name = "S", value_parser = seconds)]
+    pub seconds: f64,
+    /// Seconds to run before counting.
+    #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = seconds)]
+    pub warmup: f64,
+    /// Unreleased transactions per worker, at most.
+    #[arg(long, default_value_t = 1000, value_name = "D", value_parser = clap::value_parser!(u32).range(1..))]
+    pub in_flight: u32,
+    /// Transactions per second over all workers; as fast as possible if absent.
+    #[arg(long, value_name = "TPS", value_parser = seconds)]
+    pub rate: Option<f64>,
+    /// How often to run all of it, each time on a fresh cluster: prints medians, smallest and largest.
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: Option<u32>,
+    /// Run silo and rolis alternately and print the ratio of transactions per leader CPU-second.
+    #[arg(long, conflicts_with_all = ["engine", "replicas"])]
+    pub compare: bool,
+    /// Write the report as JSON too.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Skip the consistency conditions and the digests afterwards.
+    #[arg(long)]
+    pub no_check: bool,
+    /// Seed of the request streams.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// Make every n-th request write an audit row; 0 for none.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub audit_every: u32,
+    /// An option of the workload that has no flag; repeatable.
+    #[arg(long = "option", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub options: Vec<(String, String)>,
+    /// Override a key of the replicas' config; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<(String, String)>,
+    /// Keep the replicas' logs and configs even if all goes well.
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// TPC-C's own options.
+#[derive(Clone, Debug, Args)]
+pub struct TpccArgs {
+    /// Warehouses [default: as many as workers].
+    #[arg(long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..))]
+    pub warehouses: Option<u32>,
+    /// Draw order ids outside the transaction, as Silo's option of that name does.
+    #[arg(long)]
+    pub fast_ids: bool,
+    /// Share of the specification's population to load.
+    #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = share)]
+    pub scale: f64,
+}
+
+/// YCSB's own options.
+#[derive(Clone, Debug, Args)]
+pub struct YcsbArgs {
+    /// How many keys.
+    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keys: u64,
+    /// Share of read-only transactions.
+    #[arg(long, default_value_t = 0.5, value_name = "SHARE")]
+    pub reads: f64,
+    /// Draw keys by a zipfian distribution instead of a uniform one.
+    #[arg(long)]
+    pub zipfian: bool,
+    /// Skew of the zipfian distribution.
+    #[arg(long, default_value_t = 0.99, value_name = "THETA")]
+    pub theta: f64,
+}
+
+/// Bank's own options.
+#[derive(Clone, Debug, Args)]
+pub struct BankArgs {
+    /// How many accounts.
+    #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
+    pub accounts: u64,
+}
+
+/// `highwater bench failover`.
+#[derive(Clone, Debug, Args)]
+pub struct FailoverArgs {
+    /// How many kills.
+    #[arg(long, default_value_t = 20, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: u32,
+    /// How many replicas.
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u8).range(3..=9))]
+    pub replicas: u8,
+    /// Workers per replica.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub workers: u16,
+    /// Under which load: tpcc, ycsb or bank.
+    #[arg(long, default_value = "tpcc", value_parser = ["tpcc", "ycsb", "bank"])]
+    pub workload: String,
+    /// TPC-C warehouses [default: as many as workers].
+    #[arg(long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..))]
+    pub warehouses: Option<u32>,
+    /// Seconds of load before each kill.
+    #[arg(long, default_value_t = 1.0, value_name = "S", value_parser = seconds)]
+    pub seconds: f64,
+    /// Unreleased transactions per worker, at most.
+    #[arg(long, default_value_t = 200, value_name = "D", value_parser = clap::value_parser!(u32).range(1..))]
+    pub in_flight: u32,
+    /// Transactions per second over all workers; as fast as possible if absent.
+    #[arg(long, value_name = "TPS", value_parser = seconds)]
+    pub rate: Option<f64>,
+    /// Make every n-th request write an audit row.
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub audit_every: u32,
+    /// An option of the workload; repeatable.
+    #[arg(long = "option", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub options: Vec<(String, String)>,
+    /// Override a key of the replicas' config; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<(String, String)>,
+    /// Write the report as JSON too.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Keep the replicas' logs and configs even if all goes well.
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// `highwater bench replay`.
+#[derive(Clone, Debug, Args)]
+pub struct ReplayArgs {
+    /// Transactions to execute and then to apply, over all workers.
+    #[arg(long, default_value_t = 300_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub transactions: u64,
+    /// Threads that execute, and then apply.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub workers: u16,
+    /// Warehouses [default: as many as workers].
+    #[arg(long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..))]
+    pub warehouses: Option<u32>,
+    /// How often to do all of it: prints medians.
+    #[arg(long, default_value_t = 3, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// Share of the specification's population to load.
+    #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = share)]
+    pub scale: f64,
+    /// Write the report as JSON too.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// A number above 0 that is no infinity.
+fn seconds(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        _ => Err("must be a number above 0".into()),
+    }
+}
+
+/// The TPC-C of these warehouses.
+pub fn tpcc(warehouses: u32, fast_ids: bool, scale: f64) -> WorkloadSpec {
+    let mut options = vec![("warehouses", warehouses.to_string())];
+    if fast_ids {
+        options.push(("fast_ids", "true".into()));
+    }
+    if scale < 1.0 {
+        options.push(("scale", scale.to_string()));
+    }
+    spec("tpcc", options)
+}
+
+impl TpccArgs {
+    /// As the replicas are told.
+    pub fn spec(&self, workers: u16) -> WorkloadSpec {
+        tpcc(self.warehouses.unwrap_or(u32::from(workers)), self.fast_ids, self.scale)
+    }
+}
+
+impl YcsbArgs {
+    /// As the replicas are told.
+    pub fn spec(&self) -> WorkloadSpec {
+        let mut options = vec![("keys", self.keys.to_string()), ("read_fraction", self.reads.to_string())];
+        if self.zipfian {
+            options.push(("distribution", "zipfian".into()));
+            options.push(("theta", self.theta.to_string()));
+        }
+        spec("ycsb", options)
+    }
+}
+
+impl BankArgs {
+    /// As the replicas are told.
+    pub fn spec(&self) -> WorkloadSpec {
+        spec("bank", vec![("accounts", self.accounts.to_string())])
+    }
+}
+
+/// Puts `options` over those of `workload`, and checks all of them before anything is started.
+pub fn complete(mut workload: WorkloadSpec, options: &[(String, String)]) -> Result<WorkloadSpec> {
+    for (key, value) in options {
+        workload.options.retain(|(known, _)| known != key);
+        workload.options.push((key.clone(), value.clone()));
+    }
+    parse(&workload)?;
+    Ok(workload)
+}
+
+/// Every option of the workload as it will be used, defaults included.
+pub fn effective_options(workload: &WorkloadSpec) -> Result<BTreeMap<String, String>> {
+    let described = parse(workload)?.build().describe();
+    Ok(described.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
+}
+
+/// The workload itself, for a run inside this process.
+pub fn parse(workload: &WorkloadSpec) -> Result<Options> {
+    let options = workload.options.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    Options::parse(&workload.name, options).map_err(Failure::usage)
+}
+
+fn spec(name: &str, options: Vec<(&str, String)>) -> WorkloadSpec {
+    let options = options.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
+    WorkloadSpec { name: name.to_string(), options }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_become_options_that_the_workloads_know() {
+        let ycsb = YcsbArgs { keys: 1000, reads: 0.5, zipfian: true, theta: 0.9 };
+        for spec in [tpcc(2, true, 0.1), ycsb.spec(), BankArgs { accounts: 10 }.spec()] {
+            effective_options(&spec).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_later_option_wins_and_an_unknown_one_is_a_usage_error() {
+        let option = |key: &str, value: &str| [(key.to_string(), value.to_string())];
+        let spec = complete(tpcc(2, false, 1.0), &option("warehouses", "3")).unwrap();
+        assert_eq!(spec.options, option("warehouses", "3"));
+        assert_eq!(complete(spec, &option("warehouse", "3")).unwrap_err().kind.code(), 2);
+    }
+}

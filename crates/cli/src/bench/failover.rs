@@ -1,0 +1,183 @@
+//! `highwater bench failover`: kill -9 of the leader under load, again and again, in one cluster.
+//!
+//! Each round: the load runs, the leader dies, a successor takes over (its load was waiting), the victim is started
+//! again and becomes a voter under load. In the end all replicas must hold the same data, every consistency condition
+//! must hold, and every audit row that a process had reported as released must be there.
+
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::args::{FailoverArgs, complete, tpcc};
+use super::report::write_json;
+use crate::audit::{Acknowledged, Generators};
+use crate::failure::{Failure, Result};
+use crate::figures::{Spread, bytes};
+use crate::fleet::{Fleet, FleetPlan};
+use crate::load::LoadPlan;
+use crate::machine::Machine;
+use crate::progress::Progress;
+use crate::protocol::WorkloadSpec;
+use crate::settle::{self, Findings};
+use crate::strike::{self, Rejoin, Strike};
+
+#[derive(Debug, Serialize)]
+struct FailoverReport {
+    workload: String,
+    engine: &'static str,
+    replicas: usize,
+    workers: u16,
+    /// Every kill.
+    rounds: Vec<Round>,
+    /// From the last release before a kill to the first one after, in milliseconds.
+    gap_ms: Spread,
+    /// From the signal to the first release after, in milliseconds.
+    from_kill_ms: Spread,
+    /// From the start of the killed process to being a voter again, in seconds.
+    rejoin_seconds: Spread,
+    /// Longest time without a release while a replica rejoined, in milliseconds.
+    rejoin_gap_ms: Spread,
+    checks: Findings,
+    machine: Machine,
+    command: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Round {
+    strike: Strike,
+    rejoin: Rejoin,
+}
+
+/// Runs the rounds and prints the figures.
+pub fn run(args: &FailoverArgs) -> Result<()> {
+    let mut machine = Machine::look();
+    let workload = workload(args)?;
+    let plan = FleetPlan {
+        engine: "rolis",
+        replicas: args.replicas,
+        workers: args.workers,
+        set: args.set.clone(),
+        keep: args.keep,
+    };
+    let mut fleet = Fleet::start(&plan)?;
+    let mut progress = Progress::new();
+    let mut rounds = Vec::new();
+    let outcome = rounds_and_checks(&mut fleet, args, &workload, &mut rounds, &mut progress);
+    progress.clear();
+    let checks = fleet.finish(outcome)?;
+    machine.look_again();
+    let spread = |figure: fn(&Round) -> f64| Spread::of(rounds.iter().map(figure));
+    let report = FailoverReport {
+        workload: args.workload.clone(),
+        engine: "rolis",
+        replicas: usize::from(args.replicas),
+        workers: args.workers,
+        gap_ms: spread(|round| round.strike.gap_ms),
+        from_kill_ms: spread(|round| round.strike.from_kill_ms),
+        rejoin_seconds: spread(|round| round.rejoin.seconds),
+        rejoin_gap_ms: spread(|round| round.rejoin.longest_gap_ms),
+        rounds,
+        checks,
+        machine,
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+    };
+    print_summary(&report);
+    if let Some(path) = &args.json {
+        write_json(path, &report)?;
+    }
+    report.checks.trouble().map_or(Ok(()), |trouble| Err(Failure::negative(trouble)))
+}
+
+fn workload(args: &FailoverArgs) -> Result<WorkloadSpec> {
+    let spec = match args.workload.as_str() {
+        "tpcc" => tpcc(args.warehouses.unwrap_or(u32::from(args.workers)), false, 1.0),
+        other => WorkloadSpec { name: other.to_string(), options: Vec::new() },
+    };
+    complete(spec, &args.options)
+}
+
+fn rounds_and_checks(
+    fleet: &mut Fleet,
+    args: &FailoverArgs,
+    workload: &WorkloadSpec,
+    rounds: &mut Vec<Round>,
+    progress: &mut Progress,
+) -> Result<Findings> {
+    let mut leader = fleet.wait_for_leader()?;
+    let mut link = fleet.link(leader)?;
+    progress.step("loading");
+    link.load(workload, |done, total| progress.count("loading", done, total))
+        .map_err(|error| link.failure(error))?;
+    let plan = LoadPlan {
+        workload: workload.clone(),
+        workers: args.workers,
+        in_flight: args.in_flight,
+        rate: args.rate,
+        seed: 1,
+        audit_every: args.audit_every,
+    };
+    let (mut acknowledged, mut generators) = (Acknowledged::default(), Generators::default());
+    plan.start_everywhere(fleet, leader, &mut generators)?;
+    progress.clear();
+    println!("round  killed  successor    gap ms  from kill ms  rejoin s  gap while rejoining ms");
+    for number in 1..=args.runs {
+        progress.step(&format!("round {number}: load"));
+        thread::sleep(Duration::from_secs_f64(args.seconds));
+        leader = ready_to_fail(fleet, &plan, &mut acknowledged, &mut generators)?;
+        let strike = strike::strike(fleet, leader, &mut acknowledged)?;
+        leader = strike.successor;
+        progress.step(&format!("round {number}: replica {} comes back", strike.victim));
+        let rejoin = strike::rejoin(fleet, strike.victim, leader, |_| {})?;
+        plan.start_on(fleet, strike.victim, &mut generators)?;
+        progress.clear();
+        let Strike { victim, successor, gap_ms, from_kill_ms } = strike;
+        let Rejoin { seconds, longest_gap_ms, .. } = rejoin;
+        println!(
+            "{number:>5}  {victim:>6}  {successor:>9}  {gap_ms:>8.1}  {from_kill_ms:>12.1}  {seconds:>8.2}  {longest_gap_ms:>8.0}"
+        );
+        rounds.push(Round { strike, rejoin });
+    }
+    thread::sleep(Duration::from_secs_f64(args.seconds));
+    progress.step("stopping");
+    strike::stop_everywhere(fleet, &mut acknowledged)?;
+    progress.step("waiting for convergence");
+    settle::converge(fleet)?;
+    progress.step("checking");
+    settle::examine(fleet, workload, &acknowledged)
+}
+
+/// Finds the leader, and gives every other replica that led before (and lost leadership without dying) a fresh load:
+/// its first release must come after the next kill.
+fn ready_to_fail(
+    fleet: &Fleet,
+    plan: &LoadPlan,
+    acknowledged: &mut Acknowledged,
+    generators: &mut Generators,
+) -> Result<usize> {
+    let leader = fleet.wait_for_leader()?;
+    strike::collect(fleet, acknowledged);
+    for node in (0..fleet.len()).filter(|node| *node != leader) {
+        let mut link = fleet.link(node)?;
+        let report = link.load_stats().map_err(|error| link.failure(error))?;
+        if report.first_release_ns != 0 {
+            plan.start_on(fleet, node, generators)?;
+        }
+    }
+    Ok(leader)
+}
+
+fn print_summary(report: &FailoverReport) {
+    let show = |name: &str, spread: Spread, unit: &str| {
+        let Spread { min, median, max } = spread;
+        println!("{name:<28}median {median:.1} {unit}, max {max:.1} {unit}, min {min:.1} {unit}");
+    };
+    println!();
+    show("gap in released throughput", report.gap_ms, "ms");
+    show("from the kill", report.from_kill_ms, "ms");
+    show("rejoin", report.rejoin_seconds, "s");
+    show("longest gap while rejoining", report.rejoin_gap_ms, "ms");
+    let size = report.rounds.last().map_or(0, |round| round.rejoin.store_bytes);
+    println!("{:<28}{} at the last rejoin", "store", bytes(size));
+    println!("{:<28}{}", "checks", report.checks);
+}

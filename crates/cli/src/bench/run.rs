@@ -1,0 +1,249 @@
+//! One run of a workload on a fresh cluster: load, warm up, measure, settle, check.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::args::{Engine, RunArgs, effective_options};
+use super::report::{CpuSeconds, Procedure, Resident, ResidentBytes, RunConfig, RunReport};
+use crate::audit::{Acknowledged, Generators};
+use crate::failure::{Failure, Result};
+use crate::figures::{micros, ratio, short};
+use crate::fleet::{Fleet, FleetPlan};
+use crate::link::Link;
+use crate::load::LoadPlan;
+use crate::machine::Machine;
+use crate::progress::Progress;
+use crate::protocol::{AdminRequest, LoadReport, StatusReport, WorkloadSpec};
+use crate::settle;
+
+/// When memory is looked at, so that growth shows.
+const MEMORY_LOOK: Duration = Duration::from_secs(10);
+
+/// Runs the workload once on a cluster of its own.
+pub fn run_once(
+    engine: Engine,
+    args: &RunArgs,
+    workload: &WorkloadSpec,
+    progress: &mut Progress,
+) -> Result<RunReport> {
+    let replicas = replicas(engine, args)?;
+    let machine = Machine::look();
+    let plan = FleetPlan {
+        engine: engine.name(),
+        replicas,
+        workers: args.workers,
+        set: args.set.clone(),
+        keep: args.keep,
+    };
+    progress.step(&format!("{}: starting {replicas} replica(s)", engine.name()));
+    let fleet = Fleet::start(&plan)?;
+    let outcome = measure(&fleet, engine, args, workload, machine, progress);
+    progress.clear();
+    fleet.finish(outcome)
+}
+
+fn replicas(engine: Engine, args: &RunArgs) -> Result<u8> {
+    match (engine, args.replicas) {
+        (Engine::Silo, None | Some(1)) => Ok(1),
+        (Engine::Silo, Some(_)) => Err(Failure::usage("--engine silo does not replicate: use --replicas 1")),
+        (_, replicas) => Ok(replicas.unwrap_or(3)),
+    }
+}
+
+fn measure(
+    fleet: &Fleet,
+    engine: Engine,
+    args: &RunArgs,
+    workload: &WorkloadSpec,
+    machine: Machine,
+    progress: &mut Progress,
+) -> Result<RunReport> {
+    let leader = fleet.wait_for_leader()?;
+    let mut link = fleet.link(leader)?;
+    progress.step("loading");
+    link.load(workload, |done, total| progress.count("loading", done, total))
+        .map_err(|error| link.failure(error))?;
+    // What the followers still apply of the load must not count as work of the measured seconds.
+    settle::converge(fleet)?;
+
+    let plan = LoadPlan {
+        workload: workload.clone(),
+        workers: args.workers,
+        in_flight: args.in_flight,
+        rate: args.rate,
+        seed: args.seed,
+        audit_every: args.audit_every,
+    };
+    plan.start_on(fleet, leader, &mut Generators::default())?;
+    progress.step("warming up");
+    watch(&mut link, "warming up", Duration::from_secs_f64(args.warmup), progress)?;
+    link.command(&AdminRequest::ResetStats).map_err(|error| link.failure(error))?;
+
+    let start = fleet.all_statuses()?;
+    let measured = Duration::from_secs_f64(args.seconds);
+    let first = measured.min(MEMORY_LOOK);
+    progress.step("running");
+    let began = Instant::now();
+    watch(&mut link, "running", first, progress)?;
+    let at_10_s = if measured > MEMORY_LOOK { Some(fleet.all_statuses()?) } else { None };
+    watch(&mut link, "running", measured.saturating_sub(began.elapsed()), progress)?;
+    let load = link.load_stats().map_err(|error| link.failure(error))?;
+    let end = fleet.all_statuses()?;
+    let looks = Looks { leader, start, at_10_s, end };
+    looks.leadership_held()?;
+
+    progress.step("stopping");
+    let last = link.stop().map_err(|error| link.failure(error))?;
+    let checks = if args.no_check {
+        None
+    } else {
+        progress.step("waiting for convergence");
+        settle::converge(fleet)?;
+        progress.step("checking");
+        let mut acknowledged = Acknowledged::default();
+        acknowledged.add(&load);
+        acknowledged.add(&last);
+        Some(settle::examine(fleet, workload, &acknowledged)?)
+    };
+    let mut report = looks.report(engine, args, workload, load, machine)?;
+    report.checks = checks;
+    report.config.machine.look_again();
+    Ok(report)
+}
+
+/// Waits while the load runs, and shows how it goes.
+fn watch(link: &mut Link, what: &str, how_long: Duration, progress: &mut Progress) -> Result<()> {
+    let began = Instant::now();
+    let every = Duration::from_millis(500);
+    while let Some(left) = how_long.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+        std::thread::sleep(left.min(every));
+        let load = link.load_stats().map_err(|error| link.failure(error))?;
+        if !load.running {
+            return Err(Failure::unavailable("the load ended before its time: the replica stopped leading"));
+        }
+        let tps = (load.committed + load.user_aborts) as f64 / load.seconds.max(0.001);
+        let p50 = micros(load.released_latency_us.p50);
+        let p99 = micros(load.released_latency_us.p99);
+        let seconds = began.elapsed().as_secs_f64();
+        progress.show(&format!("{what} {seconds:5.1} s  {}/s  p50 {p50}  p99 {p99}", short(tps)));
+    }
+    Ok(())
+}
+
+/// The replicas at the edges of the measured seconds.
+struct Looks {
+    leader: usize,
+    start: Vec<StatusReport>,
+    at_10_s: Option<Vec<StatusReport>>,
+    end: Vec<StatusReport>,
+}
+
+impl Looks {
+    fn leadership_held(&self) -> Result<()> {
+        let (before, after) = (&self.start[self.leader], &self.end[self.leader]);
+        if before.epoch == after.epoch && after.role == "leader" {
+            return Ok(());
+        }
+        Err(Failure::unavailable(format!(
+            "leadership changed during the measurement (epoch {} to {}): the machine is too busy to measure",
+            before.epoch, after.epoch
+        )))
+    }
+
+    fn followers(&self) -> impl Iterator<Item = usize> {
+        (0..self.start.len()).filter(|node| *node != self.leader)
+    }
+
+    fn cpu_seconds(&self, node: usize) -> f64 {
+        self.end[node].cpu_ns.saturating_sub(self.start[node].cpu_ns) as f64 / 1e9
+    }
+
+    fn applied(&self, node: usize) -> f64 {
+        self.end[node].applied.saturating_sub(self.start[node].applied) as f64
+    }
+
+    fn resident(&self, node: usize) -> Resident {
+        Resident {
+            start: self.start[node].resident_bytes,
+            at_10_s: self.at_10_s.as_ref().map(|statuses| statuses[node].resident_bytes),
+            end: self.end[node].resident_bytes,
+            store_end: self.end[node].store_bytes,
+        }
+    }
+
+    fn report(
+        &self,
+        engine: Engine,
+        args: &RunArgs,
+        workload: &WorkloadSpec,
+        load: LoadReport,
+        machine: Machine,
+    ) -> Result<RunReport> {
+        let released = (load.committed + load.user_aborts) as f64;
+        let leader_cpu = load.process_cpu_ns as f64 / 1e9;
+        let cpu: Vec<f64> = self.followers().map(|node| self.cpu_seconds(node)).collect();
+        let applied: Vec<f64> = self.followers().map(|node| self.applied(node)).collect();
+        let (cpu_sum, applied_sum) = (cpu.iter().sum::<f64>(), applied.iter().sum::<f64>());
+        let count = cpu.len() as f64;
+        Ok(RunReport {
+            workload: workload.name.clone(),
+            engine: engine.name().to_string(),
+            replicas: self.start.len(),
+            workers: args.workers,
+            seconds: load.seconds,
+            committed: load.committed,
+            user_aborts: load.user_aborts,
+            conflict_aborts: load.conflict_aborts,
+            gave_up: load.gave_up,
+            unknown: load.unknown,
+            tps: ratio(released, load.seconds).unwrap_or(0.0),
+            released_latency_us: load.released_latency_us,
+            transactions_per_leader_cpu_second: ratio(released, leader_cpu).unwrap_or(0.0),
+            execute_cpu_us_per_transaction: ratio(leader_cpu * 1e6, released).unwrap_or(0.0),
+            apply_cpu_us_per_transaction: ratio(cpu_sum * 1e6, applied_sum),
+            follower_cpu_us_per_released: ratio(cpu_sum * 1e6, released * count),
+            cpu_seconds: CpuSeconds {
+                leader: leader_cpu,
+                followers: cpu,
+                load: load.generator_cpu_ns as f64 / 1e9,
+            },
+            log_bytes_per_transaction: ratio(load.log_bytes as f64, released).unwrap_or(0.0),
+            log_bytes_per_logged_transaction: ratio(load.log_bytes as f64 * count, applied_sum),
+            resident_bytes: ResidentBytes {
+                leader: self.resident(self.leader),
+                followers: self.followers().map(|node| self.resident(node)).collect(),
+            },
+            per_procedure: per_procedure(load),
+            checks: None,
+            config: run_config(engine, args, workload, machine)?,
+        })
+    }
+}
+
+fn per_procedure(load: LoadReport) -> BTreeMap<String, Procedure> {
+    let procedures = load.per_procedure.into_iter().map(|report| {
+        let (committed, user_aborts) = (report.committed, report.user_aborts);
+        (report.name, Procedure { committed, user_aborts, released_latency_us: report.released_latency_us })
+    });
+    procedures.collect()
+}
+
+fn run_config(
+    engine: Engine,
+    args: &RunArgs,
+    workload: &WorkloadSpec,
+    machine: Machine,
+) -> Result<RunConfig> {
+    Ok(RunConfig {
+        workload_options: effective_options(workload)?,
+        in_flight: args.in_flight,
+        rate: args.rate,
+        warmup_seconds: args.warmup,
+        seed: args.seed,
+        audit_every: args.audit_every,
+        durability: if engine == Engine::Silo { "none" } else { "memory" },
+        set: args.set.iter().cloned().collect(),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        machine,
+    })
+}

@@ -1,0 +1,190 @@
+//! `highwater demo`: the whole product in half a minute.
+//!
+//! Three replica processes run TPC-C; the leader is killed with SIGKILL, another takes over, the victim comes back as a
+//! learner and becomes a voter, all under load. Then everything is checked: consistency conditions 1-12 on every
+//! replica, equal digests, and that no acknowledged transaction is missing.
+//!
+//! Three threads: the *director* plays the acts, the *sampler* asks the replicas, and the main thread draws what both
+//! wrote into the [`scene`].
+
+mod plain;
+mod scene;
+mod verdict;
+mod view;
+
+use std::io::IsTerminal;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::args::DemoArgs;
+use crate::audit::{Acknowledged, Generators};
+use crate::bench::args::tpcc;
+use crate::failure::{Failure, Result};
+use crate::figures::{Spread, bytes};
+use crate::fleet::{Fleet, FleetPlan};
+use crate::load::LoadPlan;
+use crate::protocol::StatusReport;
+use crate::{settle, strike};
+use scene::{Phase, SAMPLE_EVERY, Sampler, Shared};
+use verdict::Verdict;
+
+/// Every n-th request writes an audit row.
+const AUDIT_EVERY: u32 = 10;
+/// When the leader dies, as a share of the load's time.
+const KILL_AT: f64 = 0.4;
+/// When it is started again.
+const RESTART_AT: f64 = 0.6;
+/// How long all replicas run together in the end, at least.
+const WHOLE: Duration = Duration::from_secs(1);
+
+/// Runs the demo.
+pub fn run(args: &DemoArgs) -> Result<()> {
+    let plan = FleetPlan {
+        engine: "rolis",
+        replicas: args.replicas,
+        workers: args.workers,
+        set: Vec::new(),
+        keep: args.keep,
+    };
+    let began = Instant::now();
+    let fleet = Fleet::start(&plan)?;
+    let scene = Shared::new(fleet.len());
+    scene.event(format!(
+        "started {} replica processes, logs in {}",
+        fleet.len(),
+        fleet.directory().display()
+    ));
+    let sampler = Sampler::start((0..fleet.len()).map(|node| fleet.admin(node)).collect(), scene.clone());
+    let director = {
+        let (scene, args) = (scene.clone(), args.clone());
+        thread::spawn(move || {
+            let outcome = direct(fleet, &args, &scene);
+            scene.lock().over = true;
+            outcome
+        })
+    };
+    if args.plain || !std::io::stdout().is_terminal() {
+        plain::show(&scene);
+    } else {
+        view::show(&scene)?;
+        plain::print_events(&scene, 0);
+    }
+    let outcome = director.join().map_err(|_| Failure::negative("the demo broke; see the panic above"))?;
+    drop(sampler);
+    let verdict = outcome?;
+    print!("\n{verdict}");
+    println!("{:.0} s in all", began.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Plays the acts and takes the fleet down. A verdict that is negative is a failure too.
+fn direct(mut fleet: Fleet, args: &DemoArgs, scene: &Shared) -> Result<Verdict> {
+    let outcome = play(&mut fleet, args, scene).and_then(|verdict| match verdict.trouble() {
+        None => Ok(verdict),
+        Some(trouble) => {
+            scene.event(format!("the verdict is negative\n{verdict}"));
+            Err(Failure::negative(trouble))
+        }
+    });
+    fleet.finish(outcome)
+}
+
+fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &Shared) -> Result<Verdict> {
+    let workload = tpcc(args.warehouses, false, args.scale);
+    let leader = fleet.wait_for_leader()?;
+    scene.event(format!("replica {leader} leads"));
+
+    scene.enter(Phase::Loading);
+    let mut link = fleet.link(leader)?;
+    let loading = Instant::now();
+    link.load(&workload, |done, total| {
+        let share = done as f64 / total.unwrap_or(done).max(1) as f64;
+        scene.lock().progress = Some(("loading TPC-C", share));
+    })
+    .map_err(|error| link.failure(error))?;
+    scene.event(format!(
+        "loaded {} warehouse(s) of TPC-C in {:.1} s",
+        args.warehouses,
+        loading.elapsed().as_secs_f64()
+    ));
+
+    let plan = LoadPlan {
+        workload: workload.clone(),
+        workers: args.workers,
+        in_flight: args.in_flight,
+        rate: (args.rate > 0.0).then_some(args.rate),
+        seed: 1,
+        audit_every: AUDIT_EVERY,
+    };
+    let (mut acknowledged, mut generators) = (Acknowledged::default(), Generators::default());
+    plan.start_everywhere(fleet, leader, &mut generators)?;
+    scene.enter(Phase::Running);
+    let running = Instant::now();
+    wait_until(running, args.seconds as f64 * KILL_AT);
+    let tps_before = median_tps(scene, running.elapsed());
+
+    let leader = fleet.wait_for_leader()?;
+    scene.enter(Phase::Killed);
+    scene.event(format!("kill -9 of replica {leader}, which leads"));
+    let strike = strike::strike(fleet, leader, &mut acknowledged)?;
+    scene.enter(Phase::Carrying);
+    scene.event(format!("replica {} leads: {:.0} ms without a release", strike.successor, strike.gap_ms));
+    wait_until(running, args.seconds as f64 * RESTART_AT);
+
+    scene.enter(Phase::Rejoining);
+    scene.event(format!("replica {} is started again, without its memory", strike.victim));
+    let mut role = String::new();
+    let rejoin =
+        strike::rejoin(fleet, strike.victim, strike.successor, |status| tell(scene, status, &mut role))?;
+    scene.event(format!(
+        "replica {} votes again after {:.2} s, with {}",
+        strike.victim,
+        rejoin.seconds,
+        bytes(rejoin.store_bytes)
+    ));
+    plan.start_on(fleet, strike.victim, &mut generators)?;
+    scene.enter(Phase::Whole);
+    let whole = Instant::now();
+    wait_until(running, args.seconds as f64);
+    wait_until(whole, WHOLE.as_secs_f64());
+    let tps_after = median_tps(scene, whole.elapsed());
+
+    scene.enter(Phase::Settling);
+    strike::stop_everywhere(fleet, &mut acknowledged)?;
+    scene.event("the load stopped");
+    let converged = settle::converge(fleet)?;
+    scene.event("all replicas applied all that was decided");
+    scene.enter(Phase::Checking);
+    let findings = settle::examine(fleet, &workload, &acknowledged)?;
+    let released = scene.lock().released_total;
+    Ok(Verdict {
+        replicas: fleet.len(),
+        released,
+        tps_before,
+        tps_after,
+        strike,
+        rejoin,
+        converge_ms: converged.as_secs_f64() * 1e3,
+        findings,
+    })
+}
+
+/// Tells when a coming replica's role changes.
+fn tell(scene: &Shared, status: &StatusReport, role: &mut String) {
+    if *role != status.role {
+        role.clone_from(&status.role);
+        scene.event(format!("replica {} is a {role}", status.node));
+    }
+}
+
+fn wait_until(since: Instant, seconds: f64) {
+    thread::sleep(Duration::from_secs_f64(seconds).saturating_sub(since.elapsed()));
+}
+
+/// Median over the samples of the last while, per second.
+fn median_tps(scene: &Shared, window: Duration) -> f64 {
+    let wanted = (window.as_secs_f64() / SAMPLE_EVERY.as_secs_f64()) as usize;
+    let scene = scene.lock();
+    let samples = scene.released.iter().rev().take(wanted).map(|&released| released as f64);
+    Spread::of(samples).median / SAMPLE_EVERY.as_secs_f64()
+}

@@ -1,0 +1,66 @@
+//! The demo without a terminal: one line per event, one line a second.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::scene::{Phase, Scene, Shared};
+use crate::figures::{micros, short, sparkline};
+
+/// Samples in the sparkline of a line.
+const SPARKS: usize = 20;
+
+/// Prints what happens until the play is over.
+pub fn show(scene: &Shared) {
+    let mut shown = 0;
+    let mut line_at = Instant::now();
+    loop {
+        let over = scene.lock().over;
+        shown = print_events(scene, shown);
+        if over {
+            return;
+        }
+        if line_at.elapsed() >= Duration::from_secs(1) {
+            line_at = Instant::now();
+            println!("{}", line(&scene.lock()));
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Prints the events from number `from` on, and says how many there are.
+pub fn print_events(scene: &Shared, from: usize) -> usize {
+    let scene = scene.lock();
+    for (at, text) in &scene.events[from..] {
+        println!("{:6.2} s  * {text}", at.as_secs_f64());
+    }
+    scene.events.len()
+}
+
+fn line(scene: &Scene) -> String {
+    let at = scene.started.elapsed().as_secs_f64();
+    let head = format!("{at:6.2} s    {:<9}", scene.phase.word());
+    if let Some((what, share)) = scene.progress {
+        return format!("{head} {what} {:.0} %", share * 100.0);
+    }
+    let leader = match scene.leader() {
+        Some(leader) => format!("replica {} leads epoch {}, mark {}", leader.node, leader.epoch, leader.mark),
+        None => "nobody leads".to_string(),
+    };
+    if scene.phase < Phase::Running {
+        return format!("{head} {leader}");
+    }
+    let lags: Vec<String> = scene.replicas.iter().map(|replica| lag(scene, replica.as_ref())).collect();
+    let samples = scene.released.iter().skip(scene.released.len().saturating_sub(SPARKS));
+    let sparks = sparkline(&samples.copied().collect::<Vec<_>>());
+    let (p50, p99) = (micros(scene.latency.p50), micros(scene.latency.p99));
+    let tps = short(scene.tps() as f64);
+    format!("{head} {tps:>6}/s p50 {p50} p99 {p99}  {leader}, lag {}  {sparks}", lags.join("/"))
+}
+
+fn lag(scene: &Scene, replica: Option<&crate::protocol::StatusReport>) -> String {
+    match replica {
+        None => "dead".into(),
+        Some(status) if status.role == "leader" => "-".into(),
+        Some(status) => scene.lag(status).map_or("?".into(), |lag| lag.to_string()),
+    }
+}

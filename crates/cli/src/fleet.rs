@@ -1,0 +1,321 @@
+//! The replicas of a demo or a benchmark: processes of this very binary on free loopback ports.
+//!
+//! They end with the command: each holds the reading end of a pipe as its lifeline, signals and panics are taken care
+//! of by [`interrupt`], and everything else by [`Fleet::finish`] or by dropping the fleet. Each is reaped. Their
+//! configs and logs stand in a temporary directory, which stays when something failed and goes when all went well.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use highwater_node::config::{Config, NodeConfig};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::failure::{Failure, Result};
+use crate::interrupt;
+use crate::link::{Link, LinkError, failure_at};
+use crate::protocol::StatusReport;
+
+/// How long the first election may take.
+const ELECTION: Duration = Duration::from_secs(30);
+/// How long a replica may take to end by itself.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct FleetPlan {
+    /// The engine's name.
+    pub engine: &'static str,
+    /// How many replicas.
+    pub replicas: u8,
+    /// Workers per replica.
+    pub workers: u16,
+    /// Config keys that override the defaults.
+    pub set: Vec<(String, String)>,
+    /// Keep configs and logs even if all goes well.
+    pub keep: bool,
+}
+
+/// Running replicas.
+#[derive(Debug)]
+pub struct Fleet {
+    replicas: Vec<ReplicaProcess>,
+    directory: PathBuf,
+    keep_files: AtomicBool,
+}
+
+#[derive(Debug)]
+struct ReplicaProcess {
+    admin: SocketAddr,
+    config: PathBuf,
+    log: PathBuf,
+    /// The process, unless it was killed.
+    child: Option<Child>,
+}
+
+impl Fleet {
+    /// Starts the replicas. They have not elected anybody yet.
+    pub fn start(plan: &FleetPlan) -> Result<Fleet> {
+        let directory = fresh_directory()?;
+        interrupt::keeps_files_in(Some(directory.clone()));
+        let mut fleet = Fleet {
+            replicas: Vec::new(),
+            directory: directory.clone(),
+            keep_files: AtomicBool::new(plan.keep),
+        };
+        let nodes = free_addresses(plan.replicas)?;
+        for node in 0..plan.replicas {
+            let config = config_of(plan, node, &nodes)?;
+            let path = directory.join(format!("node-{node}.toml"));
+            fs::write(&path, config.to_toml()).map_err(|error| cannot_write(&path, &error))?;
+            let admin = nodes[usize::from(node)].admin.parse().map_err(Failure::cannot_start)?;
+            let log = directory.join(format!("node-{node}.log"));
+            fleet.replicas.push(ReplicaProcess { admin, config: path, log, child: None });
+        }
+        for node in 0..fleet.len() {
+            fleet.start_again(node)?;
+        }
+        Ok(fleet)
+    }
+
+    /// How many replicas, dead ones included.
+    pub fn len(&self) -> usize {
+        self.replicas.len()
+    }
+
+    /// Where configs and logs are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// A replica's admin address.
+    pub fn admin(&self, node: usize) -> SocketAddr {
+        self.replicas[node].admin
+    }
+
+    /// A new admin connection.
+    pub fn link(&self, node: usize) -> Result<Link> {
+        let address = self.admin(node);
+        Link::connect(address).map_err(|error| failure_at(address, error))
+    }
+
+    /// A replica's state, unless it does not answer.
+    pub fn status(&self, node: usize) -> Option<StatusReport> {
+        Link::connect(self.admin(node)).ok()?.status().ok()
+    }
+
+    /// Every replica's state.
+    pub fn statuses(&self) -> Vec<Option<StatusReport>> {
+        (0..self.len()).map(|node| self.status(node)).collect()
+    }
+
+    /// Every replica's state; a failure if one does not answer.
+    pub fn all_statuses(&self) -> Result<Vec<StatusReport>> {
+        let ask = |node| {
+            let mut link = self.link(node)?;
+            link.status().map_err(|error: LinkError| link.failure(error))
+        };
+        (0..self.len()).map(ask).collect()
+    }
+
+    /// Waits until a replica leads and all others that live follow it; says which one.
+    pub fn wait_for_leader(&self) -> Result<usize> {
+        let started = Instant::now();
+        loop {
+            self.none_died()?;
+            let statuses = self.statuses();
+            if let Some(leader) = agreed_leader(&statuses) {
+                return Ok(leader);
+            }
+            if started.elapsed() > ELECTION {
+                let roles: Vec<_> = statuses.iter().map(role).collect();
+                let seconds = ELECTION.as_secs();
+                return Err(Failure::unavailable(format!(
+                    "no leader within {seconds} s: {}",
+                    roles.join(", ")
+                )));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Ends a replica with SIGKILL, and reaps it.
+    pub fn kill(&mut self, node: usize) -> Result<()> {
+        let Some(mut child) = self.replicas[node].child.take() else { return Ok(()) };
+        let killed = child.kill().and_then(|()| child.wait());
+        interrupt::ended(child.id());
+        killed.map(drop).map_err(|error| Failure::negative(format!("cannot kill replica {node}: {error}")))
+    }
+
+    /// Starts a replica that does not run, with the same config and addresses.
+    pub fn start_again(&mut self, node: usize) -> Result<()> {
+        let replica = &mut self.replicas[node];
+        let log = File::options().create(true).append(true).open(&replica.log);
+        let log = log.map_err(|error| cannot_write(&replica.log, &error))?;
+        let binary = std::env::current_exe().map_err(Failure::cannot_start)?;
+        let mut command = Command::new(binary);
+        command.arg("serve").arg("--config").arg(&replica.config);
+        // The pipe to its standard input is its lifeline.
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
+        let child = command
+            .spawn()
+            .map_err(|error| Failure::cannot_start(format!("cannot start replica {node}: {error}")))?;
+        interrupt::started(child.id());
+        replica.child = Some(child);
+        Ok(())
+    }
+
+    /// Keeps configs and logs, whatever the outcome.
+    pub fn keep_files(&self) {
+        self.keep_files.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the replicas. Configs and logs stay if the outcome is a failure, which then says where they are.
+    pub fn finish<T>(mut self, outcome: Result<T>) -> Result<T> {
+        // A replica that died is the better explanation of whatever the command saw of it.
+        let died = if outcome.is_err() { self.none_died().err() } else { None };
+        self.end_all();
+        match (outcome, died) {
+            (Ok(value), _) => {
+                if self.keep_files.load(Ordering::Relaxed) {
+                    eprintln!("highwater: the replicas' logs are in {}", self.directory.display());
+                }
+                Ok(value)
+            }
+            (Err(failure), died) => {
+                self.keep_files();
+                let failure = died.unwrap_or(failure);
+                Err(failure.hint(format!("the replicas' logs are in {}", self.directory.display())))
+            }
+        }
+    }
+
+    /// A failure if a replica ended that nobody killed.
+    fn none_died(&self) -> Result<()> {
+        for (node, replica) in self.replicas.iter().enumerate() {
+            let Some(child) = &replica.child else { continue };
+            if let Some(status) = ended(child) {
+                let why = last_line(&replica.log);
+                let (message, cannot_start) =
+                    (format!("replica {node} ended by itself ({status}): {why}"), status.code() == Some(3));
+                return Err(if cannot_start {
+                    Failure::cannot_start(message)
+                } else {
+                    Failure::negative(message)
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn end_all(&mut self) {
+        let mut children: Vec<Child> =
+            self.replicas.iter_mut().filter_map(|replica| replica.child.take()).collect();
+        for child in &children {
+            if let Some(pid) = Pid::from_raw(child.id() as i32) {
+                // Not reaped yet, so the id is still its own; one that is dead already is as good.
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+        let deadline = Instant::now() + GOODBYE;
+        for child in &mut children {
+            while Instant::now() < deadline && matches!(child.try_wait(), Ok(None)) {
+                thread::sleep(Duration::from_millis(5));
+            }
+            // Kill and reap whoever did not listen; both do nothing if it is gone.
+            let _ = child.kill();
+            let _ = child.wait();
+            interrupt::ended(child.id());
+        }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.end_all();
+        interrupt::keeps_files_in(None);
+        if !self.keep_files.load(Ordering::Relaxed) && !thread::panicking() {
+            // Best effort: a leftover in the temporary directory harms nobody.
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+    }
+}
+
+/// Who leads, if all that answer agree and nobody is on its way yet.
+fn agreed_leader(statuses: &[Option<StatusReport>]) -> Option<usize> {
+    let living: Vec<_> = statuses.iter().flatten().collect();
+    let leader = living.iter().find(|status| status.role == "leader")?;
+    let agreed =
+        living.iter().all(|status| status.leader == Some(leader.node) && status.epoch == leader.epoch);
+    (agreed && living.len() > statuses.len() / 2).then_some(usize::from(leader.node))
+}
+
+fn role(status: &Option<StatusReport>) -> String {
+    match status {
+        None => "silent".into(),
+        Some(StatusReport { role, trouble: None, .. }) => role.clone(),
+        Some(StatusReport { role, trouble: Some(trouble), .. }) => format!("{role} ({trouble})"),
+    }
+}
+
+/// Whether the process is a zombie by now, without reaping it: reaping needs the owner's exclusive access.
+fn ended(child: &Child) -> Option<ExitStatus> {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    let pid = Pid::from_raw(child.id() as i32)?;
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let status = waitid(WaitId::Pid(pid), options).ok()??;
+    let raw = match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => code << 8,
+        (None, signal) => signal.unwrap_or(0),
+    };
+    Some(ExitStatus::from_raw(raw))
+}
+
+fn last_line(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("its log is empty").to_string()
+}
+
+fn fresh_directory() -> Result<PathBuf> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let directory = std::env::temp_dir().join(format!("highwater-{}-{number}", std::process::id()));
+    fs::create_dir_all(&directory).map_err(|error| cannot_write(&directory, &error))?;
+    Ok(directory)
+}
+
+/// Addresses that were free a moment ago: all are bound at once, so that no two are the same.
+fn free_addresses(replicas: u8) -> Result<Vec<NodeConfig>> {
+    let mut bound = Vec::new();
+    let mut free = || -> std::io::Result<String> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?.to_string();
+        bound.push(listener);
+        Ok(address)
+    };
+    let nodes = (0..replicas).map(|id| Ok(NodeConfig { id, peer: free()?, resp: free()?, admin: free()? }));
+    nodes
+        .collect::<std::io::Result<_>>()
+        .map_err(|error| Failure::cannot_start(format!("no free loopback ports: {error}")))
+}
+
+fn config_of(plan: &FleetPlan, node: u8, nodes: &[NodeConfig]) -> Result<Config> {
+    // The environment is not asked: a benchmark is what its command line says.
+    let mut config = Config::load(None, [], &plan.set).map_err(Failure::usage)?;
+    config.node = node;
+    config.cluster.engine = plan.engine.to_string();
+    config.cluster.workers = plan.workers;
+    config.cluster.nodes = nodes.to_vec();
+    config.threads.lifeline = true;
+    config.validate().map_err(Failure::usage)?;
+    Ok(config)
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::cannot_start(format!("cannot write {}: {error}", path.display()))
+}

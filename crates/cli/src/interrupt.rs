@@ -1,0 +1,107 @@
+//! Nothing is left behind: on Ctrl-C, SIGTERM or a panic the replica processes are ended, by their ids.
+//!
+//! The normal way is a [`Fleet`](crate::fleet::Fleet) that is finished or dropped. This is for the ways around it: the
+//! release build aborts on a panic, and a signal ends the process wherever it is.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::failure::{Failure, Result};
+
+/// What a shell expects of a command that a signal ended.
+const INTERRUPTED: i32 = 130;
+
+static LEFTOVERS: Mutex<Leftovers> =
+    Mutex::new(Leftovers { pids: BTreeSet::new(), directory: None, on_terminal: false });
+
+struct Leftovers {
+    /// Replica processes that run.
+    pids: BTreeSet<u32>,
+    /// To be removed if a signal ends the command: nobody asked for the logs of an interrupted run.
+    directory: Option<PathBuf>,
+    /// The terminal is in raw mode.
+    on_terminal: bool,
+}
+
+/// Ends the replicas when this process is interrupted or panics, from now on.
+pub fn guard() -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| Failure::cannot_start(format!("cannot watch for signals: {error}")))?;
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            interrupt();
+        }
+    });
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let mut leftovers = leftovers();
+        leftovers.restore_terminal();
+        leftovers.end_processes();
+        drop(leftovers);
+        report(info);
+    }));
+    Ok(())
+}
+
+/// Ends everything and this process.
+pub fn interrupt() -> ! {
+    let mut leftovers = leftovers();
+    leftovers.restore_terminal();
+    leftovers.end_processes();
+    if let Some(directory) = leftovers.directory.take() {
+        // Best effort: the process ends either way.
+        let _ = std::fs::remove_dir_all(directory);
+    }
+    eprintln!("highwater: interrupted");
+    std::process::exit(INTERRUPTED);
+}
+
+/// A replica process runs.
+pub fn started(pid: u32) {
+    leftovers().pids.insert(pid);
+}
+
+/// A replica process is dead and reaped.
+pub fn ended(pid: u32) {
+    leftovers().pids.remove(&pid);
+}
+
+/// Where the replicas keep their files; `None` once that is settled.
+pub fn keeps_files_in(directory: Option<PathBuf>) {
+    leftovers().directory = directory;
+}
+
+/// Whether the terminal is in raw mode.
+pub fn draws_on_terminal(drawing: bool) {
+    leftovers().on_terminal = drawing;
+}
+
+fn leftovers() -> MutexGuard<'static, Leftovers> {
+    LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Leftovers {
+    fn restore_terminal(&mut self) {
+        if std::mem::take(&mut self.on_terminal) {
+            ratatui::restore();
+        }
+    }
+
+    fn end_processes(&mut self) {
+        let pids = std::mem::take(&mut self.pids);
+        let pids: Vec<Pid> = pids.into_iter().filter_map(|pid| Pid::from_raw(pid as i32)).collect();
+        for pid in &pids {
+            // One that is dead already is as good.
+            let _ = kill_process(*pid, Signal::KILL);
+        }
+        for pid in pids {
+            let _ = waitpid(Some(pid), WaitOptions::empty());
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! A conversation with one replica over its admin port.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::protocol::{AdminRequest, AdminResponse, CheckReport, LoadReport, StatusReport, WorkloadSpec};
+
+/// How long a replica may take to answer a question about its state.
+const PROMPT: Duration = Duration::from_secs(10);
+/// How long one that works (loads, stops, checks) may be silent.
+const PATIENT: Duration = Duration::from_secs(180);
+
+/// Why a replica did not do what it was asked.
+#[derive(Debug)]
+pub enum LinkError {
+    /// It does not answer (any more).
+    Gone(io::Error),
+    /// It answered no, and why.
+    Refused(String),
+    /// It answered something else.
+    Confused(String),
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LinkError::Gone(error) => write!(f, "does not answer: {error}"),
+            LinkError::Refused(message) => f.write_str(message),
+            LinkError::Confused(answer) => {
+                write!(f, "does not speak this version's admin protocol: {answer}")
+            }
+        }
+    }
+}
+
+impl From<io::Error> for LinkError {
+    fn from(error: io::Error) -> Self {
+        LinkError::Gone(error)
+    }
+}
+
+/// An open admin connection.
+#[derive(Debug)]
+pub struct Link {
+    address: SocketAddr,
+    stream: BufReader<TcpStream>,
+}
+
+impl Link {
+    /// Connects; says who does not answer.
+    pub fn connect(address: SocketAddr) -> Result<Link, LinkError> {
+        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(PROMPT))?;
+        Ok(Link { address, stream: BufReader::new(stream) })
+    }
+
+    /// Turns an error of this link into the command's failure.
+    pub fn failure(&self, error: LinkError) -> Failure {
+        failure_at(self.address, error)
+    }
+
+    /// The replica's state.
+    pub fn status(&mut self) -> Result<StatusReport, LinkError> {
+        match self.ask(&AdminRequest::Status, PROMPT)? {
+            AdminResponse::Status(status) => Ok(*status),
+            other => Err(confused(other)),
+        }
+    }
+
+    /// Populates the database; tells `progress` how far it is.
+    pub fn load(
+        &mut self,
+        workload: &WorkloadSpec,
+        mut progress: impl FnMut(u64, Option<u64>),
+    ) -> Result<(), LinkError> {
+        self.send(&AdminRequest::Load { workload: workload.clone() })?;
+        loop {
+            match self.receive(PATIENT)? {
+                AdminResponse::Progress { done, total } => progress(done, total),
+                AdminResponse::Done => return Ok(()),
+                other => return Err(confused(other)),
+            }
+        }
+    }
+
+    /// Asks for something that is answered by [`AdminResponse::Done`].
+    pub fn command(&mut self, request: &AdminRequest) -> Result<(), LinkError> {
+        match self.ask(request, PATIENT)? {
+            AdminResponse::Done => Ok(()),
+            other => Err(confused(other)),
+        }
+    }
+
+    /// Counts of the running (or last) load.
+    pub fn load_stats(&mut self) -> Result<LoadReport, LinkError> {
+        match self.ask(&AdminRequest::LoadStats, PROMPT)? {
+            AdminResponse::Load(report) => Ok(*report),
+            other => Err(confused(other)),
+        }
+    }
+
+    /// Stops the load; its final counts.
+    pub fn stop(&mut self) -> Result<LoadReport, LinkError> {
+        match self.ask(&AdminRequest::Stop, PATIENT)? {
+            AdminResponse::Load(report) => Ok(*report),
+            other => Err(confused(other)),
+        }
+    }
+
+    /// Runs the workload's consistency conditions.
+    pub fn check(&mut self, workload: &WorkloadSpec) -> Result<Vec<CheckReport>, LinkError> {
+        match self.ask(&AdminRequest::Check { workload: workload.clone() }, PATIENT)? {
+            AdminResponse::Checks { checks } => Ok(checks),
+            other => Err(confused(other)),
+        }
+    }
+
+    /// The store's digest, rows and bytes.
+    pub fn digest(&mut self) -> Result<StoreDigest, LinkError> {
+        match self.ask(&AdminRequest::Digest, PATIENT)? {
+            AdminResponse::Digest { digest, rows, bytes } => Ok(StoreDigest { digest, rows, bytes }),
+            other => Err(confused(other)),
+        }
+    }
+
+    /// How many of a generator's acknowledged audit rows are missing.
+    pub fn audit_missing(&mut self, generator: u32, acknowledged: Vec<(u32, u32)>) -> Result<u64, LinkError> {
+        match self.ask(&AdminRequest::AuditMissing { generator, acknowledged }, PATIENT)? {
+            AdminResponse::AuditMissing { missing } => Ok(missing),
+            other => Err(confused(other)),
+        }
+    }
+
+    fn ask(&mut self, request: &AdminRequest, patience: Duration) -> Result<AdminResponse, LinkError> {
+        self.send(request)?;
+        self.receive(patience)
+    }
+
+    fn send(&mut self, request: &AdminRequest) -> Result<(), LinkError> {
+        let mut line = serde_json::to_string(request).map_err(io::Error::other)?;
+        line.push('\n');
+        Ok(self.stream.get_mut().write_all(line.as_bytes())?)
+    }
+
+    fn receive(&mut self, patience: Duration) -> Result<AdminResponse, LinkError> {
+        self.stream.get_ref().set_read_timeout(Some(patience))?;
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(LinkError::Gone(io::ErrorKind::UnexpectedEof.into()));
+        }
+        match serde_json::from_str(&line) {
+            Ok(AdminResponse::Error { message }) => Err(LinkError::Refused(message)),
+            Ok(response) => Ok(response),
+            Err(error) => Err(LinkError::Confused(error.to_string())),
+        }
+    }
+}
+
+/// What [`AdminRequest::Digest`] answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreDigest {
+    /// Hex; equal exactly if the stores are.
+    pub digest: String,
+    /// Live rows.
+    pub rows: u64,
+    /// Live bytes.
+    pub bytes: u64,
+}
+
+/// The failure of a command that talked to `address`.
+pub fn failure_at(address: SocketAddr, error: LinkError) -> Failure {
+    match error {
+        LinkError::Gone(error) => Failure::unavailable(format!("no replica answers at {address}: {error}")),
+        other => Failure::negative(format!("the replica at {address}: {other}")),
+    }
+}
+
+fn confused(response: AdminResponse) -> LinkError {
+    LinkError::Confused(format!("unexpected answer {response:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// Answers one connection: the i-th request with the i-th list of lines, then hangs up.
+    fn fake_replica(answers: Vec<Vec<AdminResponse>>) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut requests = BufReader::new(stream.try_clone().unwrap()).lines();
+            for lines in answers {
+                let request = requests.next().unwrap().unwrap();
+                serde_json::from_str::<AdminRequest>(&request).unwrap();
+                for line in lines {
+                    writeln!(&stream, "{}", serde_json::to_string(&line).unwrap()).unwrap();
+                }
+            }
+        });
+        address
+    }
+
+    fn tpcc() -> WorkloadSpec {
+        WorkloadSpec { name: "tpcc".into(), options: vec![("warehouses".into(), "1".into())] }
+    }
+
+    #[test]
+    fn a_load_reports_its_progress_and_ends() {
+        let steps = [1, 2].map(|done| AdminResponse::Progress { done, total: Some(2) });
+        let address = fake_replica(vec![[&steps[..], &[AdminResponse::Done]].concat()]);
+        let mut seen = Vec::new();
+        Link::connect(address).unwrap().load(&tpcc(), |done, total| seen.push((done, total))).unwrap();
+        assert_eq!(seen, [(1, Some(2)), (2, Some(2))]);
+    }
+
+    #[test]
+    fn a_refusal_is_not_a_silence() {
+        let message = "node 1 leads".to_string();
+        let address = fake_replica(vec![vec![AdminResponse::Error { message }]]);
+        let mut link = Link::connect(address).unwrap();
+        assert!(matches!(link.stop(), Err(LinkError::Refused(message)) if message == "node 1 leads"));
+        assert!(matches!(link.status(), Err(LinkError::Gone(_))));
+    }
+
+    #[test]
+    fn nobody_at_the_address_is_exit_code_4() {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = Link::connect(address).unwrap_err();
+        let failure = failure_at(address, error);
+        assert_eq!(failure.kind.code(), 4);
+        assert!(failure.message.contains(&address.to_string()));
+    }
+}

@@ -1,0 +1,47 @@
+//! Loads inside the replicas' workers: what to run, and starting it everywhere at once.
+
+use crate::audit::Generators;
+use crate::failure::Result;
+use crate::fleet::Fleet;
+use crate::protocol::{AdminRequest, WorkloadSpec};
+
+/// A load, as every replica of a fleet is told.
+#[derive(Clone, Debug)]
+pub struct LoadPlan {
+    /// What to run.
+    pub workload: WorkloadSpec,
+    /// Workers per replica.
+    pub workers: u16,
+    /// Unreleased transactions per worker, at most.
+    pub in_flight: u32,
+    /// Transactions per second over all workers; as fast as possible if absent.
+    pub rate: Option<f64>,
+    /// Seed of the request streams.
+    pub seed: u64,
+    /// Every n-th request writes an audit row; 0 for none.
+    pub audit_every: u32,
+}
+
+impl LoadPlan {
+    /// Starts the load on one replica. One that does not lead begins by itself when it does: so nobody has to notice
+    /// a failover for the load to go on.
+    pub fn start_on(&self, fleet: &Fleet, node: usize, generators: &mut Generators) -> Result<()> {
+        let audit_base = generators.take(self.workers);
+        let request = AdminRequest::Run {
+            workload: self.workload.clone(),
+            in_flight: self.in_flight,
+            rate: self.rate,
+            seed: self.seed.wrapping_add(u64::from(audit_base)),
+            audit_every: self.audit_every,
+            audit_base,
+        };
+        let mut link = fleet.link(node)?;
+        link.command(&request).map_err(|error| link.failure(error))
+    }
+
+    /// Starts it on all replicas; on the leader last, so that the others are ready before anything can happen to it.
+    pub fn start_everywhere(&self, fleet: &Fleet, leader: usize, generators: &mut Generators) -> Result<()> {
+        let others = (0..fleet.len()).filter(|node| *node != leader);
+        others.chain([leader]).try_for_each(|node| self.start_on(fleet, node, generators))
+    }
+}

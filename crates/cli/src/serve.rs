@@ -1,0 +1,53 @@
+//! `highwater serve` and `highwater config`: thin shells around the node.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+
+use highwater_node::config::Config;
+
+use crate::args::{ConfigAction, ServeArgs};
+use crate::failure::{Failure, Result};
+
+/// Runs one replica until it is told to end.
+pub fn serve(args: &ServeArgs) -> Result<()> {
+    let mut overrides = args.set.clone();
+    if let Some(node) = args.node_id {
+        overrides.push(("node".into(), node.to_string()));
+    }
+    let config = load(args.config.as_deref(), &overrides)?;
+    highwater_node::run(config).map_err(Failure::cannot_start)
+}
+
+/// Runs `highwater config`.
+pub fn config(action: &ConfigAction) -> Result<()> {
+    match action {
+        ConfigAction::Default => print!("{}", Config::default_toml()),
+        ConfigAction::Check { file } => {
+            let config = load(Some(file), &[])?;
+            let nodes = config.cluster.nodes.len();
+            let (engine, workers) = (&config.cluster.engine, config.cluster.workers);
+            println!(
+                "{} is good: node {} of {nodes}, engine {engine}, {workers} worker(s)",
+                file.display(),
+                config.node
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Where the replica of this config (or of the defaults) answers questions.
+pub fn admin_address(file: Option<&Path>) -> Result<SocketAddr> {
+    let config = load(file, &[])?;
+    let admin = &config.this_node().admin;
+    let resolved = admin.to_socket_addrs().map(|mut addresses| addresses.next());
+    match resolved {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) => Err(Failure::cannot_start(format!("{admin} has no address"))),
+        Err(error) => Err(Failure::cannot_start(format!("cannot resolve {admin}: {error}"))),
+    }
+}
+
+fn load(file: Option<&Path>, overrides: &[(String, String)]) -> Result<Config> {
+    Config::load(file, std::env::vars(), overrides).map_err(Failure::cannot_start)
+}

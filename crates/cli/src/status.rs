@@ -1,0 +1,151 @@
+//! `highwater status`: a replica's state for people, or as JSON.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use crate::args::StatusArgs;
+use crate::failure::{Failure, Result};
+use crate::figures::bytes;
+use crate::link::{Link, failure_at};
+use crate::protocol::{MemberReport, StatusReport, StreamReport};
+use crate::serve;
+
+/// Streams shown before the rest is summed up.
+const STREAMS_SHOWN: usize = 16;
+
+/// Runs `highwater status`.
+pub fn run(args: &StatusArgs) -> Result<()> {
+    let address = match args.admin {
+        Some(address) => address,
+        None => serve::admin_address(args.config.as_deref())?,
+    };
+    loop {
+        let status = ask(address)?;
+        let text = if args.json {
+            serde_json::to_string(&status).map_err(Failure::negative)? + "\n"
+        } else {
+            render(&status)
+        };
+        if args.watch && !args.json {
+            print!("\x1b[2J\x1b[H");
+        }
+        print!("{text}");
+        if !args.watch {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn ask(address: SocketAddr) -> Result<StatusReport> {
+    let answer = Link::connect(address).and_then(|mut link| link.status());
+    answer.map_err(|error| failure_at(address, error))
+}
+
+/// A few lines, the important ones first.
+pub fn render(status: &StatusReport) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = write_head(&mut text, status);
+    let _ = write_streams(&mut text, &status.streams);
+    let _ = write_members(&mut text, &status.members);
+    text
+}
+
+fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
+    let leader = status.leader.map_or("nobody".into(), |node| format!("node {node}"));
+    writeln!(text, "node {}  {}  {}  epoch {}", status.node, status.engine, status.role, status.epoch)?;
+    if let Some(trouble) = &status.trouble {
+        writeln!(text, "  trouble      {trouble}")?;
+    }
+    writeln!(text, "  leader       {leader}")?;
+    writeln!(text, "  mark         {}", status.mark)?;
+    writeln!(text, "  lag          {} decided entries not applied here", lag(&status.streams))?;
+    if let Some(copying) = status.copying_bytes {
+        writeln!(text, "  copying      {} so far", bytes(copying))?;
+    }
+    writeln!(text, "  transactions executed {}, applied {}", status.executed, status.applied)?;
+    writeln!(
+        text,
+        "  memory       resident {}, store {}",
+        bytes(status.resident_bytes),
+        bytes(status.store_bytes)
+    )?;
+    let cpu = status.cpu_ns as f64 / 1e9;
+    writeln!(text, "  process      up {:.0} s, CPU {cpu:.1} s", status.uptime_seconds)?;
+    writeln!(text, "  clients      {}", status.clients)?;
+    writeln!(text, "  incarnation  {}", status.incarnation)
+}
+
+fn write_streams(text: &mut String, streams: &[StreamReport]) -> std::fmt::Result {
+    if streams.is_empty() {
+        return Ok(());
+    }
+    writeln!(text, "stream    accepted     decided     applied  log")?;
+    for (at, stream) in streams.iter().take(STREAMS_SHOWN).enumerate() {
+        let StreamReport { accepted, decided, applied, log_bytes, .. } = stream;
+        writeln!(text, "{at:>6}  {accepted:>10}  {decided:>10}  {applied:>10}  {}", bytes(*log_bytes))?;
+    }
+    match streams.len().checked_sub(STREAMS_SHOWN).filter(|rest| *rest > 0) {
+        Some(rest) => writeln!(text, "  ... and {rest} more (--json shows all)"),
+        None => Ok(()),
+    }
+}
+
+fn write_members(text: &mut String, members: &[MemberReport]) -> std::fmt::Result {
+    if members.is_empty() {
+        return Ok(());
+    }
+    writeln!(text, "member  votes  lag        incarnation")?;
+    members.iter().try_for_each(|member| {
+        let votes = if member.voter { "yes" } else { "no" };
+        let lag = member.lag_entries.map_or("-".into(), |lag| format!("{lag} entries"));
+        writeln!(text, "{:>6}  {votes:<5}  {lag:<9}  {}", member.node, member.incarnation)
+    })
+}
+
+/// Entries that are decided and not yet applied, over all streams.
+pub fn lag(streams: &[StreamReport]) -> u64 {
+    streams.iter().map(|stream| stream.decided.saturating_sub(stream.applied)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_important_things_are_shown() {
+        let status = StatusReport {
+            node: 2,
+            incarnation: "ab".into(),
+            engine: "rolis".into(),
+            role: "learner".into(),
+            epoch: 7,
+            leader: Some(1),
+            mark: 99,
+            streams: vec![StreamReport { accepted: 9, decided: 8, applied: 5, closed: 1, log_bytes: 2048 }],
+            members: vec![MemberReport {
+                node: 1,
+                incarnation: "cd".into(),
+                voter: true,
+                lag_entries: Some(3),
+            }],
+            copying_bytes: Some(1 << 20),
+            trouble: Some("no quorum".into()),
+            cpu_ns: 0,
+            resident_bytes: 0,
+            store_bytes: 0,
+            uptime_seconds: 1.0,
+            executed: 0,
+            applied: 0,
+            log_bytes: 0,
+            clients: 0,
+        };
+        let text = render(&status);
+        for wanted in ["node 2", "learner", "epoch 7", "no quorum", "3 decided", "1.0 MiB", "3 entries"] {
+            assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! One failover: kill the leader with SIGKILL under load, measure the gap, bring the victim back.
+//!
+//! The gap is the time without released transactions: from the last release that the old leader is known to have made
+//! to the first one of its successor. All replicas read the same `CLOCK_MONOTONIC`. The old leader is asked every
+//! few milliseconds until it dies; releases after its last answer make the true gap shorter than the reported one.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::audit::Acknowledged;
+use crate::failure::{Failure, Result};
+use crate::fleet::Fleet;
+use crate::link::{Link, failure_at};
+use crate::machine::monotonic_ns;
+use crate::protocol::{LoadReport, StatusReport};
+
+/// How often the leader is asked what it acknowledged.
+const ASK_EVERY: Duration = Duration::from_millis(5);
+/// How long it is asked before it is killed.
+const ASK_FOR: Duration = Duration::from_millis(200);
+/// How long a successor may take before the cluster counts as lost.
+const SUCCESSION: Duration = Duration::from_secs(30);
+/// How long a copy of the state may stand still before it counts as failed.
+const STANDSTILL: Duration = Duration::from_secs(60);
+/// Width of the slices of [`LoadReport::slices`].
+const SLICE: Duration = Duration::from_millis(10);
+
+/// A kill and the takeover that followed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Strike {
+    /// Who was killed.
+    pub victim: usize,
+    /// Who leads now.
+    pub successor: usize,
+    /// From the last release before to the first one after, in milliseconds.
+    pub gap_ms: f64,
+    /// From the signal to the first release after, in milliseconds.
+    pub from_kill_ms: f64,
+}
+
+/// How a killed replica came back.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rejoin {
+    /// From the start of the process to being a voter, in seconds.
+    pub seconds: f64,
+    /// Bytes in the leader's store when it was done.
+    pub store_bytes: u64,
+    /// Longest time without a release while it caught up, in milliseconds.
+    pub longest_gap_ms: f64,
+}
+
+/// Kills the leader and waits for releases from another one. Adds to `acknowledged` all that the old one said.
+pub fn strike(fleet: &mut Fleet, leader: usize, acknowledged: &mut Acknowledged) -> Result<Strike> {
+    collect(fleet, acknowledged);
+    let witness = Witness::start(fleet, leader)?;
+    thread::sleep(ASK_FOR);
+    let kill_ns = monotonic_ns();
+    fleet.kill(leader)?;
+    let (said, last_release_ns) = witness.join();
+    acknowledged.merge(&said);
+    if last_release_ns == 0 {
+        return Err(Failure::negative(format!("replica {leader} was killed before it released anything")));
+    }
+    let (successor, first_release_ns) = successor(fleet, leader, last_release_ns)?;
+    Ok(Strike {
+        victim: leader,
+        successor,
+        gap_ms: millis(first_release_ns - last_release_ns),
+        from_kill_ms: millis(first_release_ns.saturating_sub(kill_ns)),
+    })
+}
+
+/// Adds what every living replica acknowledged so far.
+pub fn collect(fleet: &Fleet, acknowledged: &mut Acknowledged) {
+    for node in 0..fleet.len() {
+        if let Ok(report) = fleet.link(node).and_then(|mut link| load_stats(&mut link)) {
+            acknowledged.add(&report);
+        }
+    }
+}
+
+/// Stops the load on all replicas and adds all that they acknowledged.
+pub fn stop_everywhere(fleet: &Fleet, acknowledged: &mut Acknowledged) -> Result<()> {
+    for node in 0..fleet.len() {
+        let mut link = fleet.link(node)?;
+        acknowledged.add(&load_stats(&mut link)?);
+        acknowledged.add(&link.stop().map_err(|error| link.failure(error))?);
+    }
+    Ok(())
+}
+
+/// Starts a killed replica again and waits until it votes; shows `progress` its state now and then.
+pub fn rejoin(
+    fleet: &mut Fleet,
+    victim: usize,
+    leader: usize,
+    mut progress: impl FnMut(&StatusReport),
+) -> Result<Rejoin> {
+    let started = Instant::now();
+    fleet.start_again(victim)?;
+    let mut moved = (started, None);
+    loop {
+        thread::sleep(Duration::from_millis(20));
+        let (Some(mine), Some(leading)) = (fleet.status(victim), fleet.status(leader)) else {
+            if moved.0.elapsed() > STANDSTILL {
+                return Err(Failure::negative(format!("replica {victim} does not come back")));
+            }
+            continue;
+        };
+        progress(&mine);
+        if votes(&mine, &leading) {
+            let seconds = started.elapsed().as_secs_f64();
+            let longest_gap_ms = longest_gap_ms(fleet, leader, started.elapsed());
+            return Ok(Rejoin { seconds, store_bytes: leading.store_bytes, longest_gap_ms });
+        }
+        let state = Some((mine.role.clone(), mine.copying_bytes));
+        if state != moved.1 {
+            moved = (Instant::now(), state);
+        } else if moved.0.elapsed() > STANDSTILL {
+            let trouble = mine.trouble.unwrap_or_else(|| "no reason given".into());
+            return Err(Failure::negative(format!(
+                "replica {victim} is stuck as a {}: {trouble}",
+                mine.role
+            )));
+        }
+    }
+}
+
+/// Whether the leader counts this life of the replica as a voter, and the replica knows.
+fn votes(mine: &StatusReport, leading: &StatusReport) -> bool {
+    mine.role == "follower"
+        && leading
+            .members
+            .iter()
+            .any(|member| member.node == mine.node && member.voter && member.incarnation == mine.incarnation)
+}
+
+fn longest_gap_ms(fleet: &Fleet, leader: usize, window: Duration) -> f64 {
+    let Ok(report) = fleet.link(leader).and_then(|mut link| load_stats(&mut link)) else { return 0.0 };
+    let wanted = (window.as_millis() / SLICE.as_millis()) as usize;
+    let recent = &report.slices[report.slices.len().saturating_sub(wanted)..];
+    let longest = recent.split(|released| *released > 0).map(<[u32]>::len).max().unwrap_or(0);
+    (longest as u128 * SLICE.as_millis()) as f64
+}
+
+/// Waits until a survivor releases something. The load was waiting on all of them.
+fn successor(fleet: &Fleet, victim: usize, last_release_ns: u64) -> Result<(usize, u64)> {
+    let mut survivors = Vec::new();
+    for node in (0..fleet.len()).filter(|node| *node != victim) {
+        survivors.push((node, fleet.link(node)?));
+    }
+    let deadline = Instant::now() + SUCCESSION;
+    while Instant::now() < deadline {
+        for (node, link) in &mut survivors {
+            let report = load_stats(link)?;
+            if report.first_release_ns > last_release_ns {
+                return Ok((*node, report.first_release_ns));
+            }
+        }
+        thread::sleep(ASK_EVERY);
+    }
+    let seconds = SUCCESSION.as_secs();
+    Err(Failure::unavailable(format!(
+        "no replica took over within {seconds} s after replica {victim} was killed"
+    )))
+}
+
+fn load_stats(link: &mut Link) -> Result<LoadReport> {
+    link.load_stats().map_err(|error| link.failure(error))
+}
+
+fn millis(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// Asks a replica what it acknowledged until it is dead.
+struct Witness(thread::JoinHandle<(Acknowledged, u64)>);
+
+impl Witness {
+    fn start(fleet: &Fleet, node: usize) -> Result<Witness> {
+        let address = fleet.admin(node);
+        let mut link = Link::connect(address).map_err(|error| failure_at(address, error))?;
+        Ok(Witness(thread::spawn(move || {
+            let mut acknowledged = Acknowledged::default();
+            let mut last_release_ns = 0;
+            while let Ok(report) = link.load_stats() {
+                acknowledged.add(&report);
+                last_release_ns = last_release_ns.max(report.last_release_ns);
+                thread::sleep(ASK_EVERY);
+            }
+            (acknowledged, last_release_ns)
+        })))
+    }
+
+    fn join(self) -> (Acknowledged, u64) {
+        self.0.join().expect("the witness does not panic")
+    }
+}

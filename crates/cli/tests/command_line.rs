@@ -1,0 +1,136 @@
+//! The command line as a user meets it: help, exit codes, one-line errors.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+use assert_cmd::Command;
+
+/// Runs the command; returns its exit code, standard output and standard error.
+fn highwater(args: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_highwater")).args(args).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+/// A config file that is gone with the test.
+struct ConfigFile(PathBuf);
+
+impl ConfigFile {
+    fn new(name: &str, text: &str) -> ConfigFile {
+        let path = std::env::temp_dir().join(format!("highwater-test-{}-{name}.toml", std::process::id()));
+        fs::write(&path, text).unwrap();
+        ConfigFile(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for ConfigFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn assert_one_line(error: &str) {
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.starts_with("highwater: "), "{error}");
+}
+
+#[test]
+fn every_subcommand_has_help_with_exit_codes() {
+    let commands = [
+        "",
+        "serve",
+        "config check",
+        "config default",
+        "status",
+        "demo",
+        "bench",
+        "bench tpcc",
+        "bench ycsb",
+        "bench bank",
+        "bench failover",
+        "bench replay",
+    ];
+    for command in commands {
+        let args: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
+        let (code, help, _) = highwater(&args);
+        assert_eq!(code, 0, "{command} --help");
+        assert!(help.contains("Exit codes:") && help.contains("Usage:"), "{command} --help:\n{help}");
+    }
+}
+
+#[test]
+fn a_bad_command_line_is_exit_code_2() {
+    let bad: [&[&str]; 11] = [
+        &["serve", "--no-such-flag"],
+        &["no-such-command"],
+        &["serve", "--set", "workers"],
+        &["bench", "tpcc", "--workers", "0"],
+        &["bench", "tpcc", "--seconds", "-1"],
+        &["bench", "tpcc", "--engine", "raft"],
+        &["bench", "tpcc", "--compare", "--engine", "silo"],
+        &["bench", "tpcc", "--engine", "silo", "--replicas", "3"],
+        &["bench", "tpcc", "--option", "warehouse=2"],
+        &["bench", "ycsb", "--reads", "1.5"],
+        &["demo", "--replicas", "2"],
+    ];
+    for args in bad {
+        let (code, out, error) = highwater(args);
+        assert_eq!(code, 2, "{args:?}: {out}{error}");
+    }
+}
+
+#[test]
+fn the_default_config_passes_its_own_check() {
+    let (code, default, _) = highwater(&["config", "default"]);
+    assert_eq!(code, 0);
+    let file = ConfigFile::new("default", &default);
+    let (code, out, _) = highwater(&["config", "check", file.path()]);
+    assert_eq!(code, 0);
+    assert!(out.contains("is good"), "{out}");
+}
+
+#[test]
+fn a_bad_config_is_exit_code_3_and_one_line() {
+    let file = ConfigFile::new("bad", "no_such_key = 1\n");
+    for args in [["config", "check", file.path()].as_slice(), &["serve", "--config", file.path()]] {
+        let (code, _, error) = highwater(args);
+        assert_eq!(code, 3, "{error}");
+        assert_one_line(&error);
+        assert!(error.contains("no_such_key"), "{error}");
+    }
+    let (code, _, error) = highwater(&["serve", "--config", "/no/such/file.toml"]);
+    assert_eq!(code, 3);
+    assert_one_line(&error);
+    let (code, _, error) = highwater(&["serve", "--set", "no_such_key=1"]);
+    assert_eq!(code, 3, "{error}");
+    assert_one_line(&error);
+}
+
+#[test]
+fn a_port_in_use_is_exit_code_3_and_names_the_port() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let nodes = format!(
+        "[cluster]\nnodes = [{{ id = 0, peer = \"127.0.0.1:0\", resp = \"127.0.0.1:0\", admin = \"{address}\" }}]\n"
+    );
+    let file = ConfigFile::new("port", &nodes);
+    let (code, _, error) = highwater(&["serve", "--config", file.path()]);
+    assert_eq!(code, 3, "{error}");
+    assert!(error.lines().last().unwrap().contains(&address.port().to_string()), "{error}");
+}
+
+#[test]
+fn status_of_nobody_is_exit_code_4_and_one_line() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (code, _, error) = highwater(&["status", "--admin", &free]);
+    assert_eq!(code, 4);
+    assert_one_line(&error);
+    assert!(error.contains(&free), "{error}");
+}

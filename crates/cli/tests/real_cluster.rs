@@ -1,0 +1,76 @@
+//! The commands against real replica processes: small, but all of it.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Runs the command; returns its exit code and everything it printed.
+fn highwater(args: &[&str]) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_highwater")).args(args).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    (output.status.code().unwrap(), text)
+}
+
+#[test]
+fn the_demo_survives_its_own_murder() {
+    let (code, text) = highwater(&["demo", "--plain", "--seconds", "5", "--scale", "0.02", "--rate", "2000"]);
+    assert_eq!(code, 0, "{text}");
+    for wanted in ["kill -9", "took over", "voter again", "12 TPC-C conditions", "equal on 3", " 0 of "] {
+        assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
+    }
+}
+
+#[test]
+fn a_bench_reports_what_the_issue_asks_for() {
+    let path = std::env::temp_dir().join(format!("highwater-test-{}.json", std::process::id()));
+    let json = path.to_str().unwrap();
+    let (code, text) = highwater(&[
+        "bench",
+        "tpcc",
+        "--seconds",
+        "1",
+        "--warmup",
+        "0.2",
+        "--scale",
+        "0.02",
+        "--rate",
+        "2000",
+        "--json",
+        json,
+    ]);
+    assert_eq!(code, 0, "{text}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let _ = fs::remove_file(&path);
+    let wanted = "workload engine replicas workers seconds committed user_aborts conflict_aborts tps \
+                  released_latency_us cpu_seconds transactions_per_leader_cpu_second \
+                  apply_cpu_us_per_transaction log_bytes_per_transaction resident_bytes per_procedure checks config";
+    for key in wanted.split_whitespace() {
+        assert!(!report[key].is_null(), "{key} is missing in {report}");
+    }
+    assert_eq!(report["checks"]["failed"], Value::Array(Vec::new()));
+    assert_eq!(report["cpu_seconds"]["followers"].as_array().unwrap().len(), 2);
+    assert!(report["tps"].as_f64().unwrap() > 500.0, "{report}");
+}
+
+#[test]
+fn failovers_lose_nothing() {
+    let (code, text) = highwater(&[
+        "bench",
+        "failover",
+        "--runs",
+        "2",
+        "--seconds",
+        "0.3",
+        "--workload",
+        "bank",
+        "--rate",
+        "2000",
+        "--option",
+        "accounts=1000",
+    ]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("gap in released throughput") && text.contains("0 of "), "{text}");
+}
