@@ -2,67 +2,337 @@
 
 use std::sync::Arc;
 
+use highwater_core::codec::{Reader, put_varint};
 use highwater_core::{Outcome, ProcedureId};
 use highwater_engines::seam::Refusal;
 
 use super::Door;
+use super::command::{Command, Control, Local, Opcode};
+use super::commands::connection as local;
+use super::commands::transactions::{Exec, Transactions, queues, write_known};
+use super::errors::{CommandError, RequestError};
+use super::frame::{Frame, Parser};
+use super::order::{Order, forget_front};
+use super::reply::{Protocol, Reply};
+use super::request::{Args, EngineRequest, Framing, Step};
+use super::session::Session;
 
-/// A transaction that a connection wants to run.
-#[derive(Clone, Copy, Debug)]
-pub struct EngineRequest<'a> {
-    /// Names the request on its connection; comes back in `submitted`, `refused` and `released`.
-    pub seq: u64,
-    /// The code to run.
-    pub procedure: ProcedureId,
-    /// Its arguments; valid until the next call.
-    pub args: &'a [u8],
+/// Requests of one connection that the engine may hold at a time.
+pub const MAX_IN_FLIGHT: usize = 1024;
+/// While a client leaves so many bytes of replies unread, none of its commands is taken.
+pub const MAX_HELD_BYTES: usize = 1 << 20;
+/// Unread commands beyond so many bytes stay in the socket, unless one command alone is longer.
+pub const MAX_UNREAD_BYTES: usize = 64 << 10;
+
+/// What a connection does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Takes commands.
+    Open,
+    /// Offers a request that the engine has not taken yet; [`Connection::args`] holds its arguments.
+    Offering { seq: u64, procedure: ProcedureId, watch: bool },
+    /// Waits for the versions of a `WATCH`; [`Connection::args`] still holds its keys.
+    Watching { seq: u64 },
+    /// Takes no more commands: the client quit, or broke the protocol.
+    Finished,
 }
 
 /// A client's connection; see the [module](super) for how a host drives it.
-pub struct Connection {}
+pub struct Connection {
+    door: Arc<Door>,
+    session: Session,
+    transactions: Transactions,
+    /// Bytes received; the first `taken` belong to commands that were taken.
+    input: Vec<u8>,
+    taken: usize,
+    parser: Parser,
+    /// The input holds no complete command.
+    starved: bool,
+    stage: Stage,
+    /// The command being taken, encoded as a request of its own.
+    args: Vec<u8>,
+    order: Order,
+}
 
 impl Connection {
     /// A fresh connection. `id` is what `CLIENT ID` and `HELLO` answer: unique on this node.
-    pub fn new(_id: u64, _door: Arc<Door>) -> Connection {
-        Connection {}
+    pub fn new(id: u64, door: Arc<Door>) -> Connection {
+        Connection {
+            door,
+            session: Session::new(id),
+            transactions: Transactions::default(),
+            input: Vec::new(),
+            taken: 0,
+            parser: Parser::default(),
+            starved: true,
+            stage: Stage::Open,
+            args: Vec::new(),
+            order: Order::default(),
+        }
     }
 
     /// Takes bytes from the socket. Parses nothing yet.
-    pub fn receive(&mut self, _bytes: &[u8]) {}
+    pub fn receive(&mut self, bytes: &[u8]) {
+        if self.stage != Stage::Finished {
+            self.input.extend_from_slice(bytes);
+            self.starved = false;
+        }
+    }
 
-    /// Whether the host should read more from the socket: false while enough unread input or unsent output waits,
-    /// and once the connection takes no more commands.
+    /// Whether the host should read more from the socket. False while enough unread input or unsent output waits,
+    /// and once the connection takes no more commands; [`next`](Self::next) and [`wrote`](Self::wrote) may change it.
     pub fn accepts_input(&self) -> bool {
-        true
+        let unread = self.input.len() - self.taken;
+        self.stage != Stage::Finished && self.drained() && (self.starved || unread < MAX_UNREAD_BYTES)
+    }
+
+    fn drained(&self) -> bool {
+        self.order.held_bytes() < MAX_HELD_BYTES
     }
 
     /// The next engine request, if there is one; the same one until it is [`submitted`](Self::submitted) or
-    /// refused. Answers local commands on the way. `None`: needs input, waits for a `WATCH`, has too much in
-    /// flight, or is closing.
-    #[allow(clippy::should_implement_trait)]
+    /// [`refused`](Self::refused). Answers local commands on the way. `None`: needs input, waits for a `WATCH`, has
+    /// too much in flight, waits for the client to read, or takes no more commands.
+    #[allow(clippy::should_implement_trait, reason = "what it gives borrows from the connection")]
     pub fn next(&mut self) -> Option<EngineRequest<'_>> {
-        None
+        while self.stage == Stage::Open && self.order.in_flight() < MAX_IN_FLIGHT && self.drained() {
+            if !self.take_command() {
+                break;
+            }
+        }
+        match self.stage {
+            Stage::Offering { seq, procedure, .. } => {
+                Some(EngineRequest { seq, procedure, args: &self.args })
+            }
+            Stage::Open | Stage::Watching { .. } | Stage::Finished => None,
+        }
     }
 
-    /// The engine took the request.
-    pub fn submitted(&mut self, _seq: u64) {}
+    /// The engine took the request that [`next`](Self::next) offered.
+    ///
+    /// # Panics
+    /// If that was another one.
+    pub fn submitted(&mut self, seq: u64) {
+        let watch = self.offered(seq);
+        self.stage = if watch { Stage::Watching { seq } } else { Stage::Open };
+        if !watch {
+            self.args.clear();
+            self.args.shrink_to(1 << 20);
+        }
+    }
 
     /// The engine did not take the request. `Busy` leaves it where it was; the others answer it with an error.
-    pub fn refused(&mut self, _seq: u64, _refusal: Refusal) {}
+    ///
+    /// # Panics
+    /// If another one was offered.
+    pub fn refused(&mut self, seq: u64, refusal: Refusal) {
+        let watch = self.offered(seq);
+        if refusal == Refusal::Busy {
+            return;
+        }
+        self.stage = Stage::Open;
+        if watch {
+            self.transactions.watch_failed();
+        }
+        self.fail(seq, |door| RequestError::Refused(refusal, door));
+    }
+
+    /// Checks that this request is on offer; whether it is a `WATCH`.
+    fn offered(&self, seq: u64) -> bool {
+        match self.stage {
+            Stage::Offering { seq: offered, watch, .. } if offered == seq => watch,
+            other => panic!("request {seq} is not on offer: {other:?}"),
+        }
+    }
 
     /// The engine released a reply.
-    pub fn released(&mut self, _seq: u64, _outcome: Outcome, _bytes: &[u8]) {}
+    ///
+    /// # Panics
+    /// If no such request is in flight.
+    pub fn released(&mut self, seq: u64, outcome: Outcome, bytes: &[u8]) {
+        assert!(!matches!(self.stage, Stage::Offering { seq: offered, .. } if offered == seq));
+        if self.stage == (Stage::Watching { seq }) {
+            return self.watch_released(seq, outcome, bytes);
+        }
+        match outcome {
+            Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => {
+                self.order.settle(seq, |out| out.extend_from_slice(bytes));
+            }
+            Outcome::Conflict => self.fail(seq, |_| RequestError::Conflict),
+            Outcome::Unknown => self.fail(seq, |_| RequestError::Unknown),
+        }
+    }
+
+    fn watch_released(&mut self, seq: u64, outcome: Outcome, versions: &[u8]) {
+        self.stage = Stage::Open;
+        if outcome == Outcome::Committed {
+            self.transactions.watched(&self.args, versions);
+            let protocol = self.session.protocol;
+            return self.order.settle(seq, |out| Reply::new(out, protocol).ok());
+        }
+        self.transactions.watch_failed();
+        match outcome {
+            Outcome::Unknown => self.fail(seq, |_| RequestError::Unknown),
+            _ => self.fail(seq, |_| RequestError::Conflict),
+        }
+    }
+
+    fn fail<'a>(&'a mut self, seq: u64, error: impl FnOnce(&'a Door) -> RequestError<'a>) {
+        let error = error(&self.door);
+        let protocol = self.session.protocol;
+        self.order.settle(seq, |out| Reply::new(out, protocol).error(error));
+    }
 
     /// Bytes that are ready for the socket.
     pub fn output(&self) -> &[u8] {
-        &[]
+        self.order.output()
     }
 
     /// The first `n` bytes of [`output`](Self::output) were written.
-    pub fn wrote(&mut self, _n: usize) {}
+    pub fn wrote(&mut self, n: usize) {
+        self.order.wrote(n);
+    }
 
     /// Nothing more will come: close once the output is written.
     pub fn closing(&self) -> bool {
-        false
+        self.stage == Stage::Finished && self.order.in_flight() == 0
     }
+
+    /// Takes one command from the input; false if there is no complete one.
+    fn take_command(&mut self) -> bool {
+        let frame = match self.parser.parse(&self.input[self.taken..]) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => {
+                self.starved = true;
+                return false;
+            }
+            Err(error) => {
+                self.reply(|reply| reply.error(format_args!("ERR {error}")));
+                self.finish();
+                return true;
+            }
+        };
+        let command = encode(frame, self.session.protocol, &mut self.args);
+        self.taken += frame.len;
+        forget_front(&mut self.input, &mut self.taken);
+        match command {
+            Ok(Some(opcode)) => self.act(opcode),
+            Ok(None) => {}
+            Err(error) => self.refuse(error),
+        }
+        true
+    }
+
+    fn act(&mut self, opcode: Opcode) {
+        let command = opcode.spec().command;
+        if self.transactions.in_block() && queues(command) {
+            return match self.transactions.queue(opcode, &self.args[STEP_AT..]) {
+                Ok(()) => self.reply(|reply| reply.simple("QUEUED")),
+                Err(error) => self.refuse(error),
+            };
+        }
+        match command {
+            Command::Data(_) => self.offer(self.door.procedures.exec, false),
+            Command::Local(local) => self.answer(local),
+            Command::Control(control) => {
+                if let Err(error) = self.control(control) {
+                    self.reply(|reply| reply.error(error));
+                }
+            }
+        }
+    }
+
+    /// Makes [`args`](Self::args) the next request.
+    fn offer(&mut self, procedure: ProcedureId, watch: bool) {
+        let seq = self.order.open();
+        self.stage = Stage::Offering { seq, procedure, watch };
+    }
+
+    fn answer(&mut self, command: Local) {
+        let args = decode_args(&self.args);
+        self.order.local(|out| local::run(command, args, &mut self.session, &self.door, out));
+    }
+
+    fn control(&mut self, command: Control) -> Result<(), CommandError> {
+        match command {
+            Control::Multi => self.transactions.multi()?,
+            Control::Exec => return self.exec(),
+            Control::Discard => self.transactions.discard()?,
+            Control::Watch => return self.watch(),
+            Control::Unwatch => self.transactions.unwatch(),
+            Control::Quit => self.finish(),
+        }
+        self.reply(|reply| reply.ok());
+        Ok(())
+    }
+
+    fn exec(&mut self) -> Result<(), CommandError> {
+        let Connection { session, door, transactions, args, .. } = self;
+        let protocol = session.protocol;
+        let answer =
+            |command, words: Args<'_>, out: &mut Vec<u8>| local::run(command, words, session, door, out);
+        match transactions.exec(protocol, answer, args)? {
+            Exec::Submit => self.offer(self.door.procedures.exec, false),
+            Exec::Changed => self.reply(|reply| reply.null_array()),
+            Exec::Known => {
+                self.order.local(|out| write_known(&self.args, out).expect("exec wrote the arguments"))
+            }
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self) -> Result<(), CommandError> {
+        if self.transactions.in_block() {
+            return Err(CommandError::WatchInsideMulti);
+        }
+        self.transactions.check_watch(decode_args(&self.args))?;
+        self.args.drain(..ARGS_AT);
+        self.offer(self.door.procedures.watch, true);
+        Ok(())
+    }
+
+    /// A command that cannot run: an error, and an open block is refused with it.
+    fn refuse(&mut self, error: CommandError) {
+        self.transactions.refuse();
+        if error == CommandError::WrongArity("exec") {
+            // Redis ends the block, if there is one, and says so in any case.
+            let _no_block = self.transactions.discard();
+            return self.reply(|reply| reply.error(CommandError::ExecAbortedBecause("exec")));
+        }
+        self.reply(|reply| reply.error(error));
+    }
+
+    fn reply(&mut self, write: impl FnOnce(&mut Reply<'_>)) {
+        let protocol = self.session.protocol;
+        self.order.local(|out| write(&mut Reply::new(out, protocol)));
+    }
+
+    fn finish(&mut self) {
+        self.stage = Stage::Finished;
+        self.input = Vec::new();
+        self.taken = 0;
+    }
+}
+
+/// Where the command stands in the request that [`encode`] writes, and where its arguments do.
+const STEP_AT: usize = 3;
+const ARGS_AT: usize = STEP_AT + 1;
+
+/// Checks a command and writes it as a request of its own: nothing watched, one command. `None`: an empty line.
+fn encode(frame: Frame<'_>, protocol: Protocol, args: &mut Vec<u8>) -> Result<Option<Opcode>, CommandError> {
+    let mut words = frame.parts();
+    let Some(name) = words.next() else { return Ok(None) };
+    let Some(opcode) = Opcode::find(name) else { return Err(CommandError::unknown(name, words)) };
+    opcode.spec().check(words.clone())?;
+    args.clear();
+    Framing { protocol, block: false }.encode(args);
+    put_varint(args, 0);
+    put_varint(args, 1);
+    Step::encode_command(opcode, words, args);
+    Ok(Some(opcode))
+}
+
+/// The arguments of the command that [`encode`] wrote.
+fn decode_args(args: &[u8]) -> Args<'_> {
+    Args::decode(&mut Reader::new(&args[ARGS_AT..])).expect("encode wrote the arguments")
 }

@@ -34,18 +34,36 @@
 //!
 //! Requests of one connection must be submitted in order, to one worker; they may be released in any order.
 
+pub mod command;
+pub mod commands;
 pub mod connection;
+pub mod errors;
+pub mod exec;
+pub mod frame;
+pub mod keyspace;
+pub mod number;
+pub mod order;
+pub mod reply;
+pub mod request;
+pub mod session;
+#[cfg(test)]
+mod tests;
 
-use highwater_core::{Epoch, NodeId, ProcedureId, Registry, TableId, Transaction};
+use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, TableId, Transaction};
 use highwater_engines::seam::Role;
 
-pub use connection::{Connection, EngineRequest};
+pub use connection::Connection;
+pub use reply::Protocol;
+pub use request::EngineRequest;
 
 /// The table that holds the Redis keyspace: any bytes as keys, a hash index.
 pub const KEYSPACE: TableId = TableId(0);
 
 /// Registers `redis.exec` and `redis.watch`.
-pub fn register<T: Transaction>(_registry: &mut Registry<T>) {}
+pub fn register<T: Transaction>(registry: &mut Registry<T>) {
+    registry.register::<exec::Exec>();
+    registry.register::<exec::ReadVersions>();
+}
 
 /// Where the door's procedures stand in the registry.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +78,7 @@ impl Procedures {
     /// Finds them among a replica's procedure names (the position is the id). `None`: not registered.
     pub fn find(names: &[&str]) -> Option<Procedures> {
         let id = |name| names.iter().position(|known| *known == name).map(|at| ProcedureId(at as u16));
-        Some(Procedures { exec: id("redis.exec")?, watch: id("redis.watch")? })
+        Some(Procedures { exec: id(exec::Exec::NAME)?, watch: id(exec::ReadVersions::NAME)? })
     }
 }
 
@@ -74,6 +92,13 @@ pub struct Door {
     pub addresses: Vec<String>,
     /// What the node does at the moment. Called on `INFO` and `HELLO` only.
     pub describe: Box<dyn Fn() -> Description + Send + Sync>,
+}
+
+impl Door {
+    /// Where the door of a node listens.
+    pub fn address(&self, node: NodeId) -> Option<&str> {
+        self.addresses.get(usize::from(node.0)).map(String::as_str)
+    }
 }
 
 /// What a node says about itself in `INFO` and `HELLO`.

@@ -1,0 +1,265 @@
+//! Every command this door knows: one row each, and the checks that need nothing but the row.
+//!
+//! A name that has no row is an unknown command; [`Opcode::find`] is the only way from a name to a row.
+
+use super::errors::CommandError;
+
+/// What a command is, by who runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Touches data: runs inside a transaction of the engine.
+    Data(Data),
+    /// Touches no data: answered at the door.
+    Local(Local),
+    /// Begins or ends something on its connection; never queued, but for `UNWATCH`.
+    Control(Control),
+}
+
+/// Commands that touch data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table says what each does")]
+pub enum Data {
+    Get,
+    Set,
+    Mget,
+    Mset,
+    Append,
+    Strlen,
+    Incr,
+    Incrby,
+    Decr,
+    Decrby,
+    Del,
+    Exists,
+}
+
+/// Commands that touch no data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table says what each does")]
+pub enum Local {
+    Ping,
+    Echo,
+    Hello,
+    Select,
+    Auth,
+    Client,
+    Command,
+    Info,
+}
+
+/// Commands about the connection and its transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table says what each does")]
+pub enum Control {
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
+    Quit,
+}
+
+/// Which of a command's words are keys, the name being word 0; `last` -1 is the last word. All 0: none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// The first key.
+    pub first: i8,
+    /// The last one.
+    pub last: i8,
+    /// From one to the next.
+    pub step: i8,
+}
+
+/// One row.
+#[derive(Debug)]
+pub struct Spec {
+    /// Who runs it.
+    pub command: Command,
+    /// In small letters.
+    pub name: &'static str,
+    /// How many words, the name included; negative: at least so many.
+    pub arity: i8,
+    /// Redis's flags, separated by spaces.
+    pub flags: &'static str,
+    /// Which words are keys.
+    pub keys: Keys,
+    /// `string`, `generic`, `connection`, `server` or `transactions`.
+    pub group: &'static str,
+    /// The version of Redis that brought it.
+    pub since: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// Empty unless the second word chooses one.
+    pub subcommands: &'static [Subcommand],
+}
+
+/// A second word that changes what a command does.
+#[derive(Debug)]
+pub struct Subcommand {
+    /// In small letters.
+    pub name: &'static str,
+    /// With the command before it, as errors name it.
+    pub full_name: &'static str,
+    /// How many words, both names included; negative: at least so many.
+    pub arity: i8,
+}
+
+const NO_KEYS: Keys = Keys { first: 0, last: 0, step: 0 };
+const ONE_KEY: Keys = Keys { first: 1, last: 1, step: 1 };
+const ALL_KEYS: Keys = Keys { first: 1, last: -1, step: 1 };
+const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
+
+const CONTROL_FLAGS: &str = "noscript loading stale fast allow_busy";
+
+macro_rules! spec {
+    ($kind:ident $command:ident, $name:literal, $arity:literal, $flags:expr, $keys:expr, $group:literal,
+     $since:literal, $summary:literal $(, $subcommands:expr)?) => {{
+        #[allow(unused_mut, unused_assignments)]
+        let mut subcommands: &'static [Subcommand] = &[];
+        $(subcommands = $subcommands;)?
+        Spec {
+            command: Command::$kind($kind::$command),
+            name: $name,
+            arity: $arity,
+            flags: $flags,
+            keys: $keys,
+            group: $group,
+            since: $since,
+            summary: $summary,
+            subcommands,
+        }
+    }};
+}
+
+macro_rules! subcommands {
+    ($($command:literal $name:literal $arity:literal),*) => {
+        &[$(Subcommand { name: $name, full_name: concat!($command, "|", $name), arity: $arity }),*]
+    };
+}
+
+/// All rows; the position is the [`Opcode`]. The likely ones come first, because a name is looked up in order.
+#[rustfmt::skip]
+pub static COMMANDS: &[Spec] = &[
+    spec!(Data Get, "get", 2, "readonly fast", ONE_KEY, "string", "1.0.0", "Get the value of a key"),
+    spec!(Data Set, "set", -3, "write denyoom", ONE_KEY, "string", "1.0.0", "Set the string value of a key"),
+    spec!(Data Incr, "incr", 2, "write denyoom fast", ONE_KEY, "string", "1.0.0", "Increment the integer value of a key by one"),
+    spec!(Data Del, "del", -2, "write", ALL_KEYS, "generic", "1.0.0", "Delete a key"),
+    spec!(Control Multi, "multi", 1, CONTROL_FLAGS, NO_KEYS, "transactions", "1.2.0", "Mark the start of a transaction block"),
+    spec!(Control Exec, "exec", 1, "noscript loading stale skip_slowlog", NO_KEYS, "transactions", "1.2.0", "Execute all commands issued after MULTI"),
+    spec!(Control Watch, "watch", -2, CONTROL_FLAGS, ALL_KEYS, "transactions", "2.2.0", "Watch the given keys to determine execution of the MULTI/EXEC block"),
+    spec!(Control Unwatch, "unwatch", 1, CONTROL_FLAGS, NO_KEYS, "transactions", "2.2.0", "Forget about all watched keys"),
+    spec!(Control Discard, "discard", 1, CONTROL_FLAGS, NO_KEYS, "transactions", "2.0.0", "Discard all commands issued after MULTI"),
+    spec!(Data Mget, "mget", -2, "readonly fast", ALL_KEYS, "string", "1.0.0", "Get the values of all the given keys"),
+    spec!(Data Mset, "mset", -3, "write denyoom", PAIRS, "string", "1.0.1", "Set multiple keys to multiple values"),
+    spec!(Data Incrby, "incrby", 3, "write denyoom fast", ONE_KEY, "string", "1.0.0", "Increment the integer value of a key by the given amount"),
+    spec!(Data Decr, "decr", 2, "write denyoom fast", ONE_KEY, "string", "1.0.0", "Decrement the integer value of a key by one"),
+    spec!(Data Decrby, "decrby", 3, "write denyoom fast", ONE_KEY, "string", "1.0.0", "Decrement the integer value of a key by the given number"),
+    spec!(Data Append, "append", 3, "write denyoom fast", ONE_KEY, "string", "2.0.0", "Append a value to a key"),
+    spec!(Data Strlen, "strlen", 2, "readonly fast", ONE_KEY, "string", "2.2.0", "Get the length of the value stored in a key"),
+    spec!(Data Exists, "exists", -2, "readonly fast", ALL_KEYS, "generic", "1.0.0", "Determine if a key exists"),
+    spec!(Local Ping, "ping", -1, "fast", NO_KEYS, "connection", "1.0.0", "Ping the server"),
+    spec!(Local Echo, "echo", 2, "loading stale fast", NO_KEYS, "connection", "1.0.0", "Echo the given string"),
+    spec!(Local Hello, "hello", -1, "noscript loading stale fast no_auth allow_busy", NO_KEYS, "connection", "6.0.0", "Handshake with Redis"),
+    spec!(Local Select, "select", 2, "loading stale fast", NO_KEYS, "connection", "1.0.0", "Change the selected database for the current connection"),
+    spec!(Local Auth, "auth", -2, "noscript loading stale fast no_auth allow_busy", NO_KEYS, "connection", "1.0.0", "Authenticate to the server"),
+    spec!(Local Client, "client", -2, "noscript loading stale", NO_KEYS, "connection", "2.4.0", "A container for client connection commands",
+        subcommands!["client" "id" 2, "client" "getname" 2, "client" "setname" 3, "client" "setinfo" 4]),
+    spec!(Local Command, "command", -1, "loading stale", NO_KEYS, "server", "2.8.13", "Get array of Redis command details",
+        subcommands!["command" "count" 2, "command" "info" -2, "command" "docs" -2, "command" "list" 2]),
+    spec!(Local Info, "info", -1, "loading stale", NO_KEYS, "server", "1.0.0", "Get information and statistics about the server"),
+    spec!(Control Quit, "quit", -1, "allow_busy noscript loading stale fast no_auth", NO_KEYS, "connection", "1.0.0", "Close the connection"),
+];
+
+/// A row, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opcode(u8);
+
+impl Opcode {
+    /// The row of a name, in letters of any size.
+    pub fn find(name: &[u8]) -> Option<Opcode> {
+        let at = COMMANDS.iter().position(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))?;
+        Some(Opcode(at as u8))
+    }
+
+    /// The row of a number that came from outside.
+    pub fn decode(byte: u8) -> Option<Opcode> {
+        (usize::from(byte) < COMMANDS.len()).then_some(Opcode(byte))
+    }
+
+    /// Its number.
+    pub fn byte(self) -> u8 {
+        self.0
+    }
+
+    /// The row.
+    pub fn spec(self) -> &'static Spec {
+        &COMMANDS[usize::from(self.0)]
+    }
+}
+
+impl Spec {
+    /// Checks the number of words and, where the second word chooses, that it names something. `args` are the
+    /// words behind the name.
+    pub fn check<'a>(&self, mut args: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<(), CommandError> {
+        let words = args.len() + 1;
+        if !fits(self.arity, words) {
+            return Err(CommandError::WrongArity(self.name));
+        }
+        let Some(second) = args.next().filter(|_| !self.subcommands.is_empty()) else { return Ok(()) };
+        match self.subcommand(second) {
+            None => Err(CommandError::unknown_subcommand(self.name, second)),
+            Some(found) if !fits(found.arity, words) => Err(CommandError::WrongArity(found.full_name)),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The subcommand of this name, in letters of any size.
+    pub fn subcommand(&self, name: &[u8]) -> Option<&'static Subcommand> {
+        self.subcommands.iter().find(|known| known.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// The flags, one by one.
+    pub fn flags(&self) -> impl Iterator<Item = &'static str> + Clone {
+        self.flags.split(' ')
+    }
+}
+
+impl Keys {
+    /// Whether word `word` is a key.
+    pub fn contains(self, word: usize) -> bool {
+        let (first, step) = (self.first as usize, self.step as usize);
+        first != 0
+            && word >= first
+            && (self.last < 0 || word <= self.last as usize)
+            && (word - first).is_multiple_of(step)
+    }
+}
+
+fn fits(arity: i8, words: usize) -> bool {
+    let wanted = usize::from(arity.unsigned_abs());
+    if arity < 0 { words >= wanted } else { words == wanted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_can_be_found_and_are_named_once() {
+        for (at, spec) in COMMANDS.iter().enumerate() {
+            let upper = spec.name.to_ascii_uppercase();
+            assert_eq!(Opcode::find(upper.as_bytes()), Opcode::decode(at as u8), "{upper}");
+        }
+        assert_eq!(Opcode::find(b""), None);
+        assert_eq!(Opcode::find(b"gets"), None);
+        assert!(COMMANDS.len() < 0xff, "0xff is the literal's opcode");
+    }
+
+    #[test]
+    fn keys_of_pairs_are_every_second_word() {
+        let keys: Vec<usize> = (0..7).filter(|&word| PAIRS.contains(word)).collect();
+        assert_eq!(keys, [1, 3, 5]);
+        assert!(!(0..7).any(|word| NO_KEYS.contains(word)));
+        assert!(ONE_KEY.contains(1) && !ONE_KEY.contains(2));
+    }
+}

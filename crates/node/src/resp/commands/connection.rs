@@ -1,0 +1,158 @@
+//! Commands about the connection: PING ECHO HELLO SELECT AUTH CLIENT.
+
+use highwater_engines::seam::Role;
+
+use super::{next, server};
+use crate::resp::Door;
+use crate::resp::command::Local;
+use crate::resp::errors::CommandError;
+use crate::resp::number::parse_integer;
+use crate::resp::reply::{Protocol, Reply};
+use crate::resp::request::Args;
+use crate::resp::session::Session;
+
+/// Answers a command that touches no data. Its row has been checked.
+pub fn run(command: Local, args: Args<'_>, session: &mut Session, door: &Door, out: &mut Vec<u8>) {
+    let start = out.len();
+    let mut reply = Reply::new(out, session.protocol);
+    let result = match command {
+        Local::Ping => ping(args, &mut reply),
+        Local::Echo => echo(args, &mut reply),
+        Local::Hello => hello(args, session, door, &mut reply),
+        Local::Select => select(args, &mut reply),
+        Local::Auth => Err(CommandError::NoPasswords),
+        Local::Client => client(args, session, &mut reply),
+        Local::Command => server::command(args, &mut reply),
+        Local::Info => server::info(args, door, &mut reply),
+    };
+    if let Err(error) = result {
+        reply.out.truncate(start);
+        reply.error(error);
+    }
+}
+
+/// `PING [message]`
+fn ping(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    match (args.next(), args.next()) {
+        (None, _) => reply.simple("PONG"),
+        (Some(message), None) => reply.bulk(message),
+        (Some(_), Some(_)) => return Err(CommandError::WrongArity("ping")),
+    }
+    Ok(())
+}
+
+/// `ECHO message`
+fn echo(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    reply.bulk(next(&mut args)?);
+    Ok(())
+}
+
+/// `HELLO [2 | 3 [AUTH user password] [SETNAME name]]`: changes nothing unless all of it is fine.
+fn hello(
+    mut args: Args<'_>,
+    session: &mut Session,
+    door: &Door,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    let mut protocol = session.protocol;
+    if let Some(version) = args.next() {
+        protocol = match parse_integer(version).ok_or(CommandError::ProtocolNotAnInteger)? {
+            2 => Protocol::Resp2,
+            3 => Protocol::Resp3,
+            _ => return Err(CommandError::NoSuchProtocol),
+        };
+    }
+    if let Some(name) = hello_options(args)? {
+        set_name(session, name)?;
+    }
+    session.protocol = protocol;
+    reply.protocol = protocol;
+    welcome(session, door, reply);
+    Ok(())
+}
+
+/// Reads the options; gives the name to set, if there is one.
+fn hello_options(mut args: Args<'_>) -> Result<Option<&[u8]>, CommandError> {
+    let mut name = None;
+    while let Some(option) = args.next() {
+        if option.eq_ignore_ascii_case(b"auth") && args.len() >= 2 {
+            return Err(CommandError::NoPasswords);
+        } else if option.eq_ignore_ascii_case(b"setname") && args.len() >= 1 {
+            name = args.next();
+        } else {
+            return Err(CommandError::HelloOption(String::from_utf8_lossy(option).into_owned()));
+        }
+    }
+    Ok(name)
+}
+
+fn welcome(session: &Session, door: &Door, reply: &mut Reply<'_>) {
+    reply.map(7);
+    let mut text = |name: &str, value: &str| {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    };
+    text("server", "highwater");
+    text("version", env!("CARGO_PKG_VERSION"));
+    reply.bulk(b"proto");
+    reply.integer(if session.protocol == Protocol::Resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.integer(session.id as i64);
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(if (door.describe)().role == Role::Leader { b"master" } else { b"replica" });
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+/// `SELECT 0`: clients send it at connect.
+fn select(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    match parse_integer(next(&mut args)?).ok_or(CommandError::NotAnInteger)? {
+        0 => reply.ok(),
+        _ => return Err(CommandError::NoSuchDatabase),
+    }
+    Ok(())
+}
+
+/// `CLIENT ID | GETNAME | SETNAME name | SETINFO attribute value`
+fn client(mut args: Args<'_>, session: &mut Session, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    match next(&mut args)?.to_ascii_lowercase().as_slice() {
+        b"id" => reply.integer(session.id as i64),
+        b"getname" if session.name.is_empty() => reply.null(),
+        b"getname" => reply.bulk(&session.name),
+        b"setname" => {
+            set_name(session, next(&mut args)?)?;
+            reply.ok();
+        }
+        b"setinfo" => {
+            check_attribute(next(&mut args)?, next(&mut args)?)?;
+            reply.ok();
+        }
+        other => return Err(CommandError::unknown_subcommand("client", other)),
+    }
+    Ok(())
+}
+
+fn set_name(session: &mut Session, name: &[u8]) -> Result<(), CommandError> {
+    if !printable(name) {
+        return Err(CommandError::ClientName("Client names"));
+    }
+    session.name = name.to_vec();
+    Ok(())
+}
+
+/// The library's name and version are welcome, and not kept: nothing here lists clients yet.
+fn check_attribute(attribute: &[u8], value: &[u8]) -> Result<(), CommandError> {
+    let known =
+        ["lib-name", "lib-ver"].into_iter().find(|name| attribute.eq_ignore_ascii_case(name.as_bytes()));
+    match known {
+        None => Err(CommandError::ClientAttribute(String::from_utf8_lossy(attribute).into_owned())),
+        Some(name) if !printable(value) => Err(CommandError::ClientName(name)),
+        Some(_) => Ok(()),
+    }
+}
+
+fn printable(text: &[u8]) -> bool {
+    text.iter().all(u8::is_ascii_graphic)
+}

@@ -1,0 +1,159 @@
+//! Commands about the node and its commands: INFO COMMAND.
+
+use std::fmt::Write;
+
+use highwater_engines::seam::Role;
+
+use crate::resp::Door;
+use crate::resp::command::{COMMANDS, Keys, Opcode, Spec, Subcommand};
+use crate::resp::errors::CommandError;
+use crate::resp::reply::Reply;
+use crate::resp::request::Args;
+
+/// The Redis whose commands and replies these are; clients choose features by it.
+const REDIS_VERSION: &str = "7.0.15";
+
+/// Writes a section of `INFO`.
+type Section = fn(&Door, &mut String) -> std::fmt::Result;
+
+/// `INFO [section ..]`: sections `server`, `clients`, `replication`.
+pub fn info(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    let wanted = |section: &str| {
+        args.len() == 0
+            || args.into_iter().any(|word| {
+                let all = ["default", "all", "everything"];
+                all.into_iter().chain([section]).any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
+            })
+    };
+    let sections: [(&str, Section); 3] =
+        [("server", server), ("clients", clients), ("replication", replication)];
+    let mut text = String::new();
+    for (_, write) in sections.into_iter().filter(|(section, _)| wanted(section)) {
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        write(door, &mut text).expect("writing to memory does not fail");
+    }
+    reply.verbatim(&text);
+    Ok(())
+}
+
+fn server(door: &Door, text: &mut String) -> std::fmt::Result {
+    let port = door.address(door.node).and_then(|address| address.rsplit(':').next()).unwrap_or("0");
+    write!(text, "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\n")?;
+    write!(text, "highwater_version:{}\r\nnode:{}\r\n", env!("CARGO_PKG_VERSION"), door.node.0)?;
+    write!(text, "process_id:{}\r\ntcp_port:{port}\r\n", std::process::id())?;
+    write!(text, "uptime_in_seconds:{}\r\n", (door.describe)().uptime_s)
+}
+
+fn clients(door: &Door, text: &mut String) -> std::fmt::Result {
+    write!(text, "# Clients\r\nconnected_clients:{}\r\n", (door.describe)().connected_clients)
+}
+
+/// Redis's names for what has one (`role`, `master_host`, ..), ours for the rest.
+fn replication(door: &Door, text: &mut String) -> std::fmt::Result {
+    let now = (door.describe)();
+    let leads = now.role == Role::Leader;
+    let redis_role = if leads { "master" } else { "slave" };
+    write!(text, "# Replication\r\nrole:{redis_role}\r\nhighwater_role:{}\r\n", now.role)?;
+    write!(text, "epoch:{}\r\n", now.epoch.0)?;
+    let Some(leader) = now.leader else { return text.write_str("leader_node:none\r\n") };
+    write!(text, "leader_node:{}\r\n", leader.0)?;
+    let Some(address) = door.address(leader) else { return Ok(()) };
+    write!(text, "leader_address:{address}\r\n")?;
+    match address.rsplit_once(':') {
+        Some((host, port)) if !leads => write!(text, "master_host:{host}\r\nmaster_port:{port}\r\n"),
+        _ => Ok(()),
+    }
+}
+
+/// `COMMAND [COUNT | LIST | INFO [name ..] | DOCS [name ..]]`
+pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    let Some(subcommand) = args.next() else {
+        reply.array(COMMANDS.len());
+        COMMANDS.iter().for_each(|spec| describe(spec, reply));
+        return Ok(());
+    };
+    match subcommand.to_ascii_lowercase().as_slice() {
+        b"count" => reply.integer(COMMANDS.len() as i64),
+        b"list" => {
+            reply.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|spec| reply.bulk(spec.name.as_bytes()));
+        }
+        b"info" if args.len() == 0 => return command(args, reply),
+        b"info" => describe_some(args, reply),
+        b"docs" => document(args, reply),
+        other => return Err(CommandError::unknown_subcommand("command", other)),
+    }
+    Ok(())
+}
+
+fn describe_some(names: Args<'_>, reply: &mut Reply<'_>) {
+    reply.array(names.len());
+    for name in names {
+        match Opcode::find(name) {
+            Some(found) => describe(found.spec(), reply),
+            None => reply.null(),
+        }
+    }
+}
+
+fn describe(spec: &Spec, reply: &mut Reply<'_>) {
+    entry(spec.name, spec.arity, spec, spec.keys, spec.subcommands, reply);
+}
+
+/// Ten fields: name, arity, flags, first key, last key, step, categories, tips, key specifications, subcommands.
+fn entry(name: &str, arity: i8, spec: &Spec, keys: Keys, subcommands: &[Subcommand], reply: &mut Reply<'_>) {
+    reply.array(10);
+    reply.bulk(name.as_bytes());
+    reply.integer(i64::from(arity));
+    reply.set(spec.flags().count());
+    spec.flags().for_each(|flag| reply.simple(flag));
+    for number in [keys.first, keys.last, keys.step] {
+        reply.integer(i64::from(number));
+    }
+    categories(spec, reply);
+    reply.set(0);
+    reply.set(0);
+    // As Redis: an empty set, or an array.
+    if subcommands.is_empty() {
+        return reply.set(0);
+    }
+    reply.array(subcommands.len());
+    for sub in subcommands {
+        entry(sub.full_name, sub.arity, spec, keys, &[], reply);
+    }
+}
+
+/// Categories of access lists, as Redis derives them from flags and groups, and in its order.
+fn categories(spec: &Spec, reply: &mut Reply<'_>) {
+    let has = |wanted| spec.flags().any(|flag| flag == wanted);
+    let all = [
+        ("@keyspace", spec.group == "generic"),
+        ("@read", has("readonly")),
+        ("@write", has("write")),
+        ("@string", spec.group == "string"),
+        ("@fast", has("fast")),
+        ("@slow", !has("fast")),
+        ("@connection", spec.group == "connection"),
+        ("@transaction", spec.group == "transactions"),
+    ];
+    let holding = all.into_iter().filter(|(_, holds)| *holds);
+    reply.set(holding.clone().count());
+    holding.for_each(|(category, _)| reply.simple(category));
+}
+
+fn document(names: Args<'_>, reply: &mut Reply<'_>) {
+    let all = names.len() == 0;
+    let chosen = names.into_iter().filter_map(|name| Opcode::find(name).map(Opcode::spec));
+    let known = COMMANDS.iter().filter(|_| all).chain(chosen);
+    reply.map(known.clone().count());
+    for spec in known {
+        reply.bulk(spec.name.as_bytes());
+        reply.map(3);
+        for (field, text) in [("summary", spec.summary), ("since", spec.since), ("group", spec.group)] {
+            reply.bulk(field.as_bytes());
+            reply.bulk(text.as_bytes());
+        }
+    }
+}

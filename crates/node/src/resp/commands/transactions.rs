@@ -1,0 +1,231 @@
+//! MULTI EXEC DISCARD WATCH UNWATCH: what a connection collects until it becomes one request.
+//!
+//! Nothing here touches data. `WATCH` leaves versions behind, `MULTI` opens a block that collects commands, and
+//! `EXEC` turns both into the arguments of one `redis.exec`, which checks the versions inside the transaction.
+
+use highwater_core::Timestamp;
+use highwater_core::codec::{Malformed, Reader, put_varint};
+use highwater_core::schema::MAX_KEY_BYTES;
+
+use crate::resp::command::{Command, Control, Local, Opcode};
+use crate::resp::errors::CommandError;
+use crate::resp::frame::MAX_COMMAND_BYTES;
+use crate::resp::reply::{Protocol, Reply};
+use crate::resp::request::{Args, Framing, MAX_REQUEST_BYTES, Step, Watch};
+
+/// What a [`Watch`] adds to its key, at most.
+const WATCH_OVERHEAD_BYTES: usize = 13;
+
+/// An open `MULTI`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Block {
+    /// Commands queued.
+    count: u64,
+    /// Whether one of them touches data.
+    data: bool,
+    /// Whether one of them is answered at the door.
+    local: bool,
+    /// A command was refused: `EXEC` will be, too.
+    refused: bool,
+}
+
+/// What an `EXEC` comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exec {
+    /// A request to the engine.
+    Submit,
+    /// No data and nothing watched: every reply is known.
+    Known,
+    /// A `WATCH` was not answered with OK: nobody can say that nothing changed.
+    Changed,
+}
+
+/// The open block and the watched keys of one connection.
+#[derive(Debug, Default)]
+pub struct Transactions {
+    block: Option<Block>,
+    /// The block's commands, encoded.
+    body: Vec<u8>,
+    /// [`Watch`]es, encoded. A key watched twice stands twice: both versions must hold.
+    watched: Vec<u8>,
+    watches: u64,
+    watch_failed: bool,
+}
+
+impl Transactions {
+    /// Whether commands are queued.
+    pub fn in_block(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// `MULTI`
+    pub fn multi(&mut self) -> Result<(), CommandError> {
+        if self.block.is_some() {
+            return Err(CommandError::NestedMulti);
+        }
+        self.block = Some(Block::default());
+        self.body.clear();
+        self.body.shrink_to(1 << 20);
+        Ok(())
+    }
+
+    /// Queues a command of an open block: `step` as the request will carry it.
+    pub fn queue(&mut self, opcode: Opcode, step: &[u8]) -> Result<(), CommandError> {
+        let block = self.block.as_mut().expect("commands are queued in a block");
+        if self.body.len() + self.watched.len() + step.len() > MAX_COMMAND_BYTES {
+            return Err(CommandError::TooMuchQueued);
+        }
+        match opcode.spec().command {
+            // It would change how the replies around it are written.
+            Command::Local(Local::Hello) => return Err(CommandError::NotInsideMulti),
+            Command::Data(_) => block.data = true,
+            Command::Local(_) | Command::Control(_) => block.local = true,
+        }
+        self.body.extend_from_slice(step);
+        block.count += 1;
+        Ok(())
+    }
+
+    /// A command was refused; in a block, that refuses the block.
+    pub fn refuse(&mut self) {
+        if let Some(block) = &mut self.block {
+            block.refused = true;
+        }
+    }
+
+    /// `DISCARD`
+    pub fn discard(&mut self) -> Result<(), CommandError> {
+        self.block.take().ok_or(CommandError::DiscardWithoutMulti)?;
+        self.unwatch();
+        Ok(())
+    }
+
+    /// `EXEC`: closes the block, forgets what was watched, and writes the request's arguments. `answer` runs a
+    /// command that touches no data.
+    pub fn exec(
+        &mut self,
+        protocol: Protocol,
+        answer: impl FnMut(Local, Args<'_>, &mut Vec<u8>),
+        args: &mut Vec<u8>,
+    ) -> Result<Exec, CommandError> {
+        let block = self.block.take().ok_or(CommandError::ExecWithoutMulti)?;
+        let decision = match block {
+            Block { refused: true, .. } => Err(CommandError::ExecAborted),
+            _ if self.watch_failed => Ok(Exec::Changed),
+            Block { data, .. } => {
+                let written = self.encode(block, protocol, answer, args);
+                written.map(|()| if data || self.watches > 0 { Exec::Submit } else { Exec::Known })
+            }
+        };
+        self.unwatch();
+        decision
+    }
+
+    fn encode(
+        &self,
+        block: Block,
+        protocol: Protocol,
+        answer: impl FnMut(Local, Args<'_>, &mut Vec<u8>),
+        args: &mut Vec<u8>,
+    ) -> Result<(), CommandError> {
+        args.clear();
+        Framing { protocol, block: true }.encode(args);
+        put_varint(args, self.watches);
+        args.extend_from_slice(&self.watched);
+        put_varint(args, block.count);
+        if !block.local {
+            args.extend_from_slice(&self.body);
+            return Ok(());
+        }
+        self.answer_local(answer, args).expect("queue wrote the body")
+    }
+
+    /// Copies the body; local commands become their replies.
+    fn answer_local(
+        &self,
+        mut answer: impl FnMut(Local, Args<'_>, &mut Vec<u8>),
+        args: &mut Vec<u8>,
+    ) -> Result<Result<(), CommandError>, Malformed> {
+        let mut reader = Reader::new(&self.body);
+        let mut reply = Vec::new();
+        while !reader.is_empty() {
+            let Step::Command(opcode, words) = Step::decode(&mut reader)? else {
+                return Err(Malformed("queued command"));
+            };
+            reply.clear();
+            match opcode.spec().command {
+                Command::Data(_) => Step::encode_command(opcode, words, args),
+                Command::Local(local) => answer(local, words, &mut reply),
+                // UNWATCH, the only one that queues: EXEC has ended all watches by itself.
+                Command::Control(_) => Reply::new(&mut reply, Protocol::Resp2).ok(),
+            }
+            if !reply.is_empty() {
+                Step::encode_literal(&reply, args);
+            }
+            if args.len() > MAX_REQUEST_BYTES {
+                return Ok(Err(CommandError::TooMuchQueued));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// `UNWATCH`
+    pub fn unwatch(&mut self) {
+        self.watched.clear();
+        self.watched.shrink_to(1 << 20);
+        self.watches = 0;
+        self.watch_failed = false;
+    }
+
+    /// Whether these keys may be watched, too.
+    pub fn check_watch<'a>(&self, mut keys: impl Iterator<Item = &'a [u8]>) -> Result<(), CommandError> {
+        let mut len = self.watched.len();
+        if keys.any(|key| {
+            len += key.len() + WATCH_OVERHEAD_BYTES;
+            key.len() > MAX_KEY_BYTES
+        }) {
+            return Err(CommandError::KeyTooLong);
+        }
+        if len > MAX_COMMAND_BYTES { Err(CommandError::TooMuchQueued) } else { Ok(()) }
+    }
+
+    /// A `WATCH` was released: adds its keys (the arguments of `redis.watch`) with their versions (its reply).
+    pub fn watched(&mut self, keys: &[u8], versions: &[u8]) {
+        let keys = Args::decode(&mut Reader::new(keys)).expect("the connection wrote the arguments");
+        let mut versions = Reader::new(versions);
+        for key in keys {
+            let version = versions.u64().expect("redis.watch answers a version for every key");
+            Watch { key, version: Timestamp(version) }.encode(&mut self.watched);
+            self.watches += 1;
+        }
+    }
+
+    /// A `WATCH` ended with an error: until it is forgotten, no `EXEC` may go through.
+    pub fn watch_failed(&mut self) {
+        self.watch_failed = true;
+    }
+}
+
+/// Writes the array of an `EXEC` whose replies are all known, from the request that would have asked for it.
+pub fn write_known(args: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+    let mut reader = Reader::new(args);
+    let framing = Framing::decode(&mut reader)?;
+    let _no_watches = reader.varint()?;
+    let count = reader.varint()?;
+    Reply::new(out, framing.protocol).array(count as usize);
+    for _ in 0..count {
+        match Step::decode(&mut reader)? {
+            Step::Literal(reply) => out.extend_from_slice(reply),
+            Step::Command(..) => return Err(Malformed("known reply")),
+        }
+    }
+    Ok(())
+}
+
+/// Whether an open block queues this command instead of running it.
+pub fn queues(command: Command) -> bool {
+    match command {
+        Command::Data(_) | Command::Local(_) => true,
+        Command::Control(control) => control == Control::Unwatch,
+    }
+}

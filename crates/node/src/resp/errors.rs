@@ -1,0 +1,212 @@
+//! Every error text of the door, in one place. Where Redis has the error, the text is Redis's: clients compare it.
+
+use std::fmt;
+
+use highwater_core::schema::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use highwater_engines::seam::Refusal;
+
+use super::Door;
+use super::request::MAX_REQUEST_BYTES;
+
+/// Why a command gave no answer. A deterministic result of what the client sent (and of the data, for the
+/// arithmetic ones): the same again fails the same way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandError {
+    /// No such command; name and arguments as far as the error quotes them.
+    Unknown {
+        /// The name, cut.
+        name: String,
+        /// Quoted and cut.
+        args: String,
+    },
+    /// No such second word.
+    UnknownSubcommand {
+        /// The command, in small letters.
+        command: &'static str,
+        /// What was given.
+        given: String,
+    },
+    /// Too few or too many words for this command.
+    WrongArity(&'static str),
+    /// Options that contradict each other or do not exist.
+    Syntax,
+    /// An argument or a value is no integer.
+    NotAnInteger,
+    /// The sum leaves 64 bits.
+    Overflow,
+    /// The negated argument leaves 64 bits.
+    DecrementOverflow,
+    /// A key is over the limit.
+    KeyTooLong,
+    /// A value is or would become longer than the limit.
+    ValueTooLong,
+    /// The option sets a time to live.
+    ExpiryUnsupported(&'static str),
+    /// There is one database, number 0.
+    NoSuchDatabase,
+    /// Neither 2 nor 3.
+    NoSuchProtocol,
+    /// Not even a number.
+    ProtocolNotAnInteger,
+    /// An unknown option of `HELLO`, or one without its arguments.
+    HelloOption(String),
+    /// An unknown attribute of `CLIENT SETINFO`.
+    ClientAttribute(String),
+    /// A name with bytes that would garble a listing.
+    ClientName(&'static str),
+    /// There are no passwords here.
+    NoPasswords,
+    /// `MULTI` in a `MULTI`.
+    NestedMulti,
+    /// `WATCH` in a `MULTI`.
+    WatchInsideMulti,
+    /// `EXEC` without `MULTI`.
+    ExecWithoutMulti,
+    /// `DISCARD` without `MULTI`.
+    DiscardWithoutMulti,
+    /// Never queued.
+    NotInsideMulti,
+    /// Some queued command was refused.
+    ExecAborted,
+    /// `EXEC` itself was refused.
+    ExecAbortedBecause(&'static str),
+    /// More was queued or watched than a request may carry.
+    TooMuchQueued,
+}
+
+impl CommandError {
+    /// What Redis says: up to 128 bytes of the name, and arguments until 128 bytes are full.
+    #[cold]
+    pub fn unknown<'a>(name: &[u8], args: impl Iterator<Item = &'a [u8]>) -> CommandError {
+        let mut quoted = Vec::new();
+        for arg in args {
+            if quoted.len() >= 128 {
+                break;
+            }
+            let cut = &arg[..arg.len().min(128 - quoted.len())];
+            quoted.extend_from_slice(b"'");
+            quoted.extend_from_slice(cut);
+            quoted.extend_from_slice(b"' ");
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        CommandError::Unknown { name: text(&name[..name.len().min(128)]), args: text(&quoted) }
+    }
+
+    /// The second word, cut to 128 bytes.
+    #[cold]
+    pub fn unknown_subcommand(command: &'static str, given: &[u8]) -> CommandError {
+        let given = String::from_utf8_lossy(&given[..given.len().min(128)]).into_owned();
+        CommandError::UnknownSubcommand { command, given }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommandError::Unknown { name, args } => {
+                write!(f, "ERR unknown command '{name}', with args beginning with: {args}")
+            }
+            CommandError::UnknownSubcommand { command, given } => {
+                let command = command.to_ascii_uppercase();
+                write!(f, "ERR unknown subcommand '{given}'. Try {command} HELP.")
+            }
+            CommandError::WrongArity(name) => {
+                write!(f, "ERR wrong number of arguments for '{name}' command")
+            }
+            CommandError::Syntax => f.write_str("ERR syntax error"),
+            CommandError::NotAnInteger => f.write_str("ERR value is not an integer or out of range"),
+            CommandError::Overflow => f.write_str("ERR increment or decrement would overflow"),
+            CommandError::DecrementOverflow => f.write_str("ERR decrement would overflow"),
+            CommandError::KeyTooLong => {
+                write!(f, "ERR key exceeds maximum allowed size ({MAX_KEY_BYTES} bytes)")
+            }
+            CommandError::ValueTooLong => {
+                write!(f, "ERR string exceeds maximum allowed size ({MAX_VALUE_BYTES} bytes)")
+            }
+            CommandError::ExpiryUnsupported(option) => {
+                write!(f, "ERR option {option} is not supported yet: keys do not expire")
+            }
+            CommandError::NoSuchDatabase => f.write_str("ERR DB index is out of range"),
+            CommandError::NoSuchProtocol => f.write_str("NOPROTO unsupported protocol version"),
+            CommandError::ProtocolNotAnInteger => {
+                f.write_str("ERR Protocol version is not an integer or out of range")
+            }
+            CommandError::HelloOption(option) => {
+                write!(f, "ERR Syntax error in HELLO option '{option}'")
+            }
+            CommandError::ClientAttribute(name) => write!(f, "ERR Unrecognized option '{name}'"),
+            CommandError::ClientName(what) => {
+                write!(f, "ERR {what} cannot contain spaces, newlines or special characters.")
+            }
+            CommandError::NoPasswords => f.write_str(
+                "ERR AUTH <password> called without any password configured for the default user. \
+                 Are you sure your configuration is correct?",
+            ),
+            CommandError::NestedMulti => f.write_str("ERR MULTI calls can not be nested"),
+            CommandError::WatchInsideMulti => f.write_str("ERR WATCH inside MULTI is not allowed"),
+            CommandError::ExecWithoutMulti => f.write_str("ERR EXEC without MULTI"),
+            CommandError::DiscardWithoutMulti => f.write_str("ERR DISCARD without MULTI"),
+            CommandError::NotInsideMulti => f.write_str("ERR Command not allowed inside a transaction"),
+            CommandError::ExecAborted => {
+                f.write_str("EXECABORT Transaction discarded because of previous errors.")
+            }
+            CommandError::ExecAbortedBecause(name) => write!(
+                f,
+                "EXECABORT Transaction discarded because of: wrong number of arguments for '{name}' command"
+            ),
+            CommandError::TooMuchQueued => {
+                write!(f, "ERR transaction too large (at most {MAX_REQUEST_BYTES} bytes)")
+            }
+        }
+    }
+}
+
+/// Why a whole request gave no answer though it was fine: nothing of it was done, or nobody knows.
+#[derive(Clone, Copy)]
+pub enum RequestError<'a> {
+    /// The engine did not take it: nothing was done.
+    Refused(Refusal, &'a Door),
+    /// Too many conflicts in a row: nothing was done.
+    Conflict,
+    /// It may or may not survive.
+    Unknown,
+    /// Its writes or its replies are over the limit of a transaction: nothing was done.
+    TooLarge {
+        /// Whether it was a `MULTI` .. `EXEC`.
+        block: bool,
+        /// In bytes.
+        limit: usize,
+    },
+    /// The arguments are none of ours; only a caller without RESP can see this.
+    Malformed,
+}
+
+impl fmt::Display for RequestError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            RequestError::Refused(Refusal::NotLeader { leader: Some(leader) }, door) => {
+                let address = door.address(leader).unwrap_or("an unknown address");
+                write!(f, "NOTLEADER leader is node {} at {address}", leader.0)
+            }
+            RequestError::Refused(Refusal::NotLeader { leader: None }, _) => {
+                f.write_str("NOTLEADER no leader is known at the moment; nothing was done, retry later")
+            }
+            RequestError::Refused(Refusal::NoQuorum, _) => {
+                f.write_str("NOQUORUM the leader hears no majority; nothing was done, retry later")
+            }
+            RequestError::Refused(Refusal::Busy, _) => f.write_str("BUSY nothing was done, retry later"),
+            RequestError::Conflict => {
+                f.write_str("CONFLICT too many conflicting transactions; nothing was done, retry")
+            }
+            RequestError::Unknown => f.write_str(
+                "UNKNOWN outcome unknown: leadership was lost before the result was safe; \
+                 it may or may not have been applied",
+            ),
+            RequestError::TooLarge { block, limit } => {
+                f.write_str(if block { "EXECABORT Transaction discarded: " } else { "ERR " })?;
+                write!(f, "its writes or replies exceed {limit} bytes; nothing was done")
+            }
+            RequestError::Malformed => f.write_str("ERR malformed arguments"),
+        }
+    }
+}

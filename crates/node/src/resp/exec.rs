@@ -1,0 +1,105 @@
+//! The two procedures behind the door. Both are deterministic and run on any engine.
+
+use highwater_core::codec::{Malformed, Reader};
+use highwater_core::{Abort, Procedure, Transaction};
+
+use super::KEYSPACE;
+use super::commands;
+use super::errors::RequestError;
+use super::keyspace::{Keyspace, Stop};
+use super::reply::Reply;
+use super::request::{Args, Framing, Step, Watch};
+
+/// Most bytes that a request may write, and most bytes of its replies: what it makes every replica carry.
+pub const MAX_EFFECT_BYTES: usize = 64 << 20;
+
+/// `redis.exec`: checks what was watched, then runs commands; the reply is finished RESP.
+///
+/// A command that fails writes its error among the replies and changes nothing; the others stand, as in Redis.
+pub struct Exec;
+
+impl Procedure for Exec {
+    const NAME: &'static str = "redis.exec";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        let mut reader = Reader::new(args);
+        let Ok(framing) = Framing::decode(&mut reader) else { return malformed(reply) };
+        match execute(tx, &mut reader, framing, reply) {
+            Ok(()) => Ok(()),
+            Err(Stop::Abort(abort)) => Err(abort),
+            Err(Stop::Malformed) => malformed(reply),
+            Err(Stop::TooLarge) => {
+                reply.clear();
+                let error = RequestError::TooLarge { block: framing.block, limit: MAX_EFFECT_BYTES };
+                Reply::new(reply, framing.protocol).error(error);
+                Err(Abort::Rollback)
+            }
+        }
+    }
+}
+
+fn execute<T: Transaction>(
+    tx: &mut T,
+    reader: &mut Reader<'_>,
+    framing: Framing,
+    out: &mut Vec<u8>,
+) -> Result<(), Stop> {
+    let mut reply = Reply::new(out, framing.protocol);
+    if !watches_hold(tx, reader)? {
+        reply.null_array();
+        return Err(Stop::Abort(Abort::Rollback));
+    }
+    let count = reader.varint()?;
+    if framing.block {
+        reply.array(count as usize);
+    }
+    let mut keyspace = Keyspace::new(tx);
+    for _ in 0..count {
+        match Step::decode(reader)? {
+            Step::Literal(known) => reply.out.extend_from_slice(known),
+            Step::Command(opcode, args) => commands::run(opcode.spec(), args, &mut keyspace, &mut reply)?,
+        }
+        if reply.out.len() > MAX_EFFECT_BYTES {
+            return Err(Stop::TooLarge);
+        }
+    }
+    Ok(())
+}
+
+/// Whether every watched key is as it was. Reads them all: each is part of what the commit validates.
+fn watches_hold<T: Transaction>(tx: &mut T, reader: &mut Reader<'_>) -> Result<bool, Stop> {
+    let mut hold = true;
+    for _ in 0..reader.varint()? {
+        let watch = Watch::decode(reader)?;
+        hold &= tx.version(KEYSPACE, watch.key)? == watch.version;
+    }
+    Ok(hold)
+}
+
+/// `redis.watch`: the versions of keys, 8 bytes each, in the order of the arguments.
+pub struct ReadVersions;
+
+impl Procedure for ReadVersions {
+    const NAME: &'static str = "redis.watch";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        let Ok(keys) = Args::decode(&mut Reader::new(args)) else { return malformed(reply) };
+        for key in keys {
+            reply.extend_from_slice(&tx.version(KEYSPACE, key)?.0.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn malformed(reply: &mut Vec<u8>) -> Result<(), Abort> {
+    reply.clear();
+    Reply::new(reply, super::Protocol::Resp2).error(RequestError::Malformed);
+    Err(Abort::BadRequest)
+}
+
+impl From<Malformed> for Stop {
+    fn from(_: Malformed) -> Stop {
+        Stop::Malformed
+    }
+}

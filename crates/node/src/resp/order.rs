@@ -1,0 +1,117 @@
+//! Replies leave in the order of their commands, whatever the order in which the engine releases them.
+//!
+//! A reply that is known at once goes straight to the output if nothing is in front of it, else it waits behind
+//! the last request. In the steady state nothing here allocates.
+
+use std::collections::VecDeque;
+
+/// A request whose reply has not left, and the local replies right behind it.
+#[derive(Debug, Default)]
+struct Slot {
+    /// The reply, if it was released before those in front of it.
+    reply: Option<Vec<u8>>,
+    /// How many bytes of `locals` follow it.
+    locals: usize,
+}
+
+/// The replies of one connection.
+#[derive(Debug, Default)]
+pub struct Order {
+    output: Vec<u8>,
+    /// How much of `output` was written.
+    written: usize,
+    /// Requests in flight, oldest first. Invariant: the first one has no reply, or it would have left.
+    slots: VecDeque<Slot>,
+    /// The sequence number of the first slot.
+    first: u64,
+    /// Local replies behind the slots, in order; the first `locals_gone` bytes have moved to the output.
+    locals: Vec<u8>,
+    locals_gone: usize,
+}
+
+impl Order {
+    /// Writes a reply that is known at once.
+    pub fn local<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let Some(last) = self.slots.back_mut() else { return write(&mut self.output) };
+        let before = self.locals.len();
+        let result = write(&mut self.locals);
+        last.locals += self.locals.len() - before;
+        result
+    }
+
+    /// Keeps a place for a reply of the engine, and names it.
+    pub fn open(&mut self) -> u64 {
+        self.slots.push_back(Slot::default());
+        self.first + self.slots.len() as u64 - 1
+    }
+
+    /// Puts a reply into its place.
+    ///
+    /// # Panics
+    /// If the place was never opened or has its reply: the host mixed up its requests, and a client would get
+    /// another one's answer.
+    pub fn settle(&mut self, seq: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        assert!(self.awaits(seq), "a reply for request {seq}, which awaits none");
+        if seq != self.first {
+            let mut reply = Vec::new();
+            write(&mut reply);
+            self.slots[(seq - self.first) as usize].reply = Some(reply);
+            return;
+        }
+        write(&mut self.output);
+        self.leave();
+        while let Some(reply) = self.slots.front_mut().and_then(|slot| slot.reply.take()) {
+            self.output.extend_from_slice(&reply);
+            self.leave();
+        }
+    }
+
+    /// The first slot's reply is in the output: the local replies behind it follow.
+    fn leave(&mut self) {
+        let slot = self.slots.pop_front().expect("a reply leaves from its slot");
+        self.first += 1;
+        let end = self.locals_gone + slot.locals;
+        self.output.extend_from_slice(&self.locals[self.locals_gone..end]);
+        self.locals_gone = end;
+        forget_front(&mut self.locals, &mut self.locals_gone);
+    }
+
+    fn awaits(&self, seq: u64) -> bool {
+        let at = seq.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        at.and_then(|at| self.slots.get(at)).is_some_and(|slot| slot.reply.is_none())
+    }
+
+    /// How many requests are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes held for the client: ready ones, and local replies that wait for their turn.
+    pub fn held_bytes(&self) -> usize {
+        self.output.len() - self.written + self.locals.len() - self.locals_gone
+    }
+
+    /// Bytes that may leave now.
+    pub fn output(&self) -> &[u8] {
+        &self.output[self.written..]
+    }
+
+    /// The first `n` bytes of the output have left.
+    pub fn wrote(&mut self, n: usize) {
+        assert!(n <= self.output().len(), "more written than there was");
+        self.written += n;
+        forget_front(&mut self.output, &mut self.written);
+    }
+}
+
+/// Drops the first `gone` bytes of a queue once they outweigh the rest, so that each byte moves once at most.
+pub fn forget_front(queue: &mut Vec<u8>, gone: &mut usize) {
+    if *gone * 2 >= queue.len() {
+        queue.drain(..*gone);
+        *gone = 0;
+    }
+    if queue.is_empty() {
+        // One huge command or reply must not keep its memory for the connection's life.
+        queue.shrink_to(1 << 20);
+    }
+}

@@ -1,0 +1,124 @@
+//! Replies to bytes, in either version of the protocol.
+
+use std::fmt::Display;
+use std::io::Write;
+
+use super::number::Digits;
+
+/// Which version a client speaks. A connection starts with the second and changes it by `HELLO`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// RESP2: no maps, sets or typed nulls.
+    #[default]
+    Resp2,
+    /// RESP3.
+    Resp3,
+}
+
+/// Writes replies at the end of a buffer.
+pub struct Reply<'a> {
+    /// Where to.
+    pub out: &'a mut Vec<u8>,
+    /// How.
+    pub protocol: Protocol,
+}
+
+impl<'a> Reply<'a> {
+    /// Replies go to the end of `out`.
+    pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Reply<'a> {
+        Reply { out, protocol }
+    }
+
+    /// `+OK`
+    pub fn ok(&mut self) {
+        self.simple("OK");
+    }
+
+    /// A short text of our own: no line ends.
+    pub fn simple(&mut self, text: &str) {
+        self.out.push(b'+');
+        self.out.extend_from_slice(text.as_bytes());
+        self.end();
+    }
+
+    /// An error; its text starts with its code. Line ends that a client smuggled in become spaces.
+    #[cold]
+    pub fn error(&mut self, error: impl Display) {
+        self.out.push(b'-');
+        let start = self.out.len();
+        write!(self.out, "{error}").expect("writing to memory does not fail");
+        for byte in &mut self.out[start..] {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+        self.end();
+    }
+
+    /// An integer.
+    pub fn integer(&mut self, value: i64) {
+        self.head(b':', value);
+    }
+
+    /// A string of any bytes.
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.head(b'$', bytes.len() as i64);
+        self.out.extend_from_slice(bytes);
+        self.end();
+    }
+
+    /// A text for people.
+    pub fn verbatim(&mut self, text: &str) {
+        if self.protocol == Protocol::Resp2 {
+            return self.bulk(text.as_bytes());
+        }
+        self.head(b'=', text.len() as i64 + 4);
+        self.out.extend_from_slice(b"txt:");
+        self.out.extend_from_slice(text.as_bytes());
+        self.end();
+    }
+
+    /// No value.
+    pub fn null(&mut self) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"$-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// No array: the answer of an `EXEC` whose watched keys changed.
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"*-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// The head of an array; `len` replies follow.
+    pub fn array(&mut self, len: usize) {
+        self.head(b'*', len as i64);
+    }
+
+    /// The head of a set; `len` replies follow.
+    pub fn set(&mut self, len: usize) {
+        self.head(if self.protocol == Protocol::Resp3 { b'~' } else { b'*' }, len as i64);
+    }
+
+    /// The head of a map; `len` pairs of replies follow.
+    pub fn map(&mut self, len: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.head(b'*', len as i64 * 2),
+            Protocol::Resp3 => self.head(b'%', len as i64),
+        }
+    }
+
+    fn head(&mut self, kind: u8, value: i64) {
+        self.out.push(kind);
+        self.out.extend_from_slice(Digits::new(value).as_bytes());
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+}

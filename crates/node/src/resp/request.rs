@@ -1,0 +1,166 @@
+//! The arguments of `redis.exec` and `redis.watch`.
+//!
+//! ```text
+//! redis.exec   flags u8 | watches: count varint, watch* | commands: count varint, command*
+//!              flags: bit 0: RESP3, bit 1: the body of a MULTI .. EXEC (the replies stand in one array)
+//! watch        key bytes | version u64
+//! command      opcode u8 | arguments: count varint, bytes*      a command, its name left out
+//!              0xff      | bytes                                a reply that was known before: copied
+//! redis.watch  keys: count varint, bytes*                       its reply: version u64 * count
+//! ```
+//!
+//! `bytes` is a length in varint and so many bytes; integers are little endian.
+
+use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use highwater_core::{ProcedureId, Timestamp};
+
+use super::command::Opcode;
+use super::reply::Protocol;
+
+/// Longest arguments of a request: as much as the longest command, with room for what frames it.
+pub const MAX_REQUEST_BYTES: usize = super::frame::MAX_COMMAND_BYTES + (1 << 20);
+
+const RESP3: u8 = 1;
+const BLOCK: u8 = 2;
+const LITERAL: u8 = 0xff;
+
+/// A transaction that a connection wants to run.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineRequest<'a> {
+    /// Names the request on its connection; comes back in `submitted`, `refused` and `released`.
+    pub seq: u64,
+    /// The code to run.
+    pub procedure: ProcedureId,
+    /// Its arguments; valid until the next call.
+    pub args: &'a [u8],
+}
+
+/// How the replies of a request stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framing {
+    /// Which version of RESP.
+    pub protocol: Protocol,
+    /// Whether it is the body of a `MULTI` .. `EXEC`: one array holds all replies.
+    pub block: bool,
+}
+
+impl Framing {
+    /// Appends the flags.
+    pub fn encode(self, out: &mut Vec<u8>) {
+        let resp3 = if self.protocol == Protocol::Resp3 { RESP3 } else { 0 };
+        out.push(resp3 | if self.block { BLOCK } else { 0 });
+    }
+
+    /// Reads the flags.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Framing, Malformed> {
+        let flags = reader.u8()?;
+        if flags & !(RESP3 | BLOCK) != 0 {
+            return Err(Malformed("flags"));
+        }
+        let protocol = if flags & RESP3 != 0 { Protocol::Resp3 } else { Protocol::Resp2 };
+        Ok(Framing { protocol, block: flags & BLOCK != 0 })
+    }
+}
+
+/// Byte strings, one after another: a command's arguments, its name left out.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a> {
+    left: usize,
+    reader: Reader<'a>,
+}
+
+impl<'a> Args<'a> {
+    /// Reads a count and so many byte strings; checks that they are all there.
+    pub fn decode(reader: &mut Reader<'a>) -> Result<Args<'a>, Malformed> {
+        let count = reader.varint()?;
+        let start = *reader;
+        for _ in 0..count {
+            reader.bytes()?;
+        }
+        Ok(Args { left: count as usize, reader: start })
+    }
+
+    /// Appends them, as [`decode`](Self::decode) reads them.
+    pub fn encode<'b>(parts: impl ExactSizeIterator<Item = &'b [u8]>, out: &mut Vec<u8>) {
+        put_varint(out, parts.len() as u64);
+        for part in parts {
+            put_bytes(out, part);
+        }
+    }
+}
+
+impl<'a> Iterator for Args<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.reader.bytes().expect("decode checked every argument"))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Args<'_> {}
+
+/// One command of a request.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// To be run.
+    Command(Opcode, Args<'a>),
+    /// A reply that was known before.
+    Literal(&'a [u8]),
+}
+
+impl<'a> Step<'a> {
+    /// Reads one.
+    pub fn decode(reader: &mut Reader<'a>) -> Result<Step<'a>, Malformed> {
+        match reader.u8()? {
+            LITERAL => Ok(Step::Literal(reader.bytes()?)),
+            byte => {
+                let opcode = Opcode::decode(byte).ok_or(Malformed("opcode"))?;
+                Ok(Step::Command(opcode, Args::decode(reader)?))
+            }
+        }
+    }
+
+    /// Appends a command.
+    pub fn encode_command<'b>(
+        opcode: Opcode,
+        args: impl ExactSizeIterator<Item = &'b [u8]>,
+        out: &mut Vec<u8>,
+    ) {
+        out.push(opcode.byte());
+        Args::encode(args, out);
+    }
+
+    /// Appends a reply that is known.
+    pub fn encode_literal(reply: &[u8], out: &mut Vec<u8>) {
+        out.push(LITERAL);
+        put_bytes(out, reply);
+    }
+}
+
+/// A key and the version that a `WATCH` saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch<'a> {
+    /// Which key.
+    pub key: &'a [u8],
+    /// Its version then.
+    pub version: Timestamp,
+}
+
+impl<'a> Watch<'a> {
+    /// Reads one.
+    pub fn decode(reader: &mut Reader<'a>) -> Result<Watch<'a>, Malformed> {
+        Ok(Watch { key: reader.bytes()?, version: Timestamp(reader.u64()?) })
+    }
+
+    /// Appends one.
+    pub fn encode(self, out: &mut Vec<u8>) {
+        put_bytes(out, self.key);
+        out.extend_from_slice(&self.version.0.to_le_bytes());
+    }
+}

@@ -1,0 +1,21 @@
+//! What a client has told about itself.
+
+use super::reply::Protocol;
+
+/// The part of a connection that local commands read and change.
+#[derive(Debug)]
+pub struct Session {
+    /// Unique on this node.
+    pub id: u64,
+    /// Which RESP the client reads.
+    pub protocol: Protocol,
+    /// `CLIENT SETNAME`; empty: none.
+    pub name: Vec<u8>,
+}
+
+impl Session {
+    /// A client that has said nothing yet.
+    pub fn new(id: u64) -> Session {
+        Session { id, protocol: Protocol::default(), name: Vec::new() }
+    }
+}

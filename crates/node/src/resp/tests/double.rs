@@ -1,0 +1,230 @@
+//! A map that plays the engine, and a client that types commands.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use highwater_core::transaction::KeyRange;
+use highwater_core::{
+    Abort, Direction, Epoch, NodeId, Outcome, ProcedureId, Registry, TableId, Timestamp, Transaction,
+};
+use highwater_engines::seam::{Refusal, Role};
+
+use crate::resp::{Connection, Description, Door, Procedures, frame, register};
+
+type Record = (Timestamp, Option<Vec<u8>>);
+
+/// All records ever, deleted ones too.
+#[derive(Clone, Debug, Default)]
+pub struct Map {
+    records: BTreeMap<(TableId, Vec<u8>), Record>,
+    now: Timestamp,
+}
+
+impl Map {
+    fn set(&mut self, table: TableId, key: &[u8], value: Option<&[u8]>) {
+        self.records.insert((table, key.to_vec()), (self.now.next(), value.map(<[u8]>::to_vec)));
+    }
+}
+
+impl Transaction for Map {
+    fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort> {
+        Ok(self.records.get(&(table, key.to_vec())).and_then(|(_, value)| value.as_deref()))
+    }
+
+    fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), Abort> {
+        self.set(table, key, Some(value));
+        Ok(())
+    }
+
+    fn insert(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<bool, Abort> {
+        let absent = self.get(table, key)?.is_none();
+        if absent {
+            self.set(table, key, Some(value));
+        }
+        Ok(absent)
+    }
+
+    fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        let present = self.get(table, key)?.is_some();
+        if present {
+            self.set(table, key, None);
+        }
+        Ok(present)
+    }
+
+    fn scan<F>(&mut self, _: TableId, _: KeyRange<'_>, _: Direction, _: F) -> Result<(), Abort>
+    where
+        F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    {
+        unreachable!("the keyspace is no ordered table")
+    }
+
+    fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {
+        Ok(self.records.get(&(table, key.to_vec())).map_or(Timestamp::ZERO, |(version, _)| *version))
+    }
+}
+
+/// Something the engine holds: which request, and its reply.
+pub struct Held {
+    pub seq: u64,
+    pub outcome: Outcome,
+    pub reply: Vec<u8>,
+}
+
+/// A node with one map.
+#[derive(Clone)]
+pub struct Node {
+    pub map: Rc<RefCell<Map>>,
+    registry: Rc<Registry<Map>>,
+    door: Arc<Door>,
+}
+
+impl Node {
+    pub fn new() -> Node {
+        Node::with_role(Role::Leader)
+    }
+
+    pub fn with_role(role: Role) -> Node {
+        let mut registry = Registry::new();
+        register(&mut registry);
+        let procedures = Procedures::find(&registry.names()).unwrap();
+        let describe = move || Description {
+            role,
+            epoch: Epoch(3),
+            leader: Some(NodeId(1)),
+            uptime_s: 60,
+            connected_clients: 2,
+        };
+        let door = Door {
+            procedures,
+            node: NodeId(if role == Role::Leader { 1 } else { 0 }),
+            addresses: vec!["10.0.0.1:6379".into(), "10.0.0.2:6380".into()],
+            describe: Box::new(describe),
+        };
+        Node { map: Rc::default(), registry: Rc::new(registry), door: Arc::new(door) }
+    }
+
+    pub fn client(&self) -> Client {
+        Client {
+            node: self.clone(),
+            connection: Connection::new(7, self.door.clone()),
+            held: VecDeque::new(),
+        }
+    }
+
+    /// Runs a transaction; an abort undoes it.
+    pub fn run(&self, procedure: ProcedureId, args: &[u8]) -> (Outcome, Vec<u8>) {
+        let mut map = self.map.borrow_mut();
+        let before = map.clone();
+        let mut reply = Vec::new();
+        let outcome = match self.registry.run(procedure, &mut map, args, &mut reply) {
+            Ok(()) => Outcome::Committed,
+            Err(Abort::Rollback) => Outcome::RolledBack,
+            Err(Abort::BadRequest) => Outcome::BadRequest,
+            Err(Abort::Conflict) => unreachable!("nobody else is here"),
+        };
+        if outcome == Outcome::Committed {
+            map.now = map.now.next();
+        } else {
+            *map = before;
+        }
+        (outcome, reply)
+    }
+}
+
+/// A client's connection and what the engine holds of it.
+pub struct Client {
+    pub node: Node,
+    pub connection: Connection,
+    pub held: VecDeque<Held>,
+}
+
+impl Client {
+    /// Sends a command, typed as for `redis-cli`, and releases every reply.
+    pub fn ask(&mut self, command: &str) -> String {
+        self.send(&wire(command))
+    }
+
+    /// Sends bytes and releases every reply at once.
+    pub fn send(&mut self, bytes: &[u8]) -> String {
+        self.connection.receive(bytes);
+        while self.submit() > 0 {
+            self.release_all();
+        }
+        self.output()
+    }
+
+    /// Sends commands; the engine keeps the replies.
+    pub fn start(&mut self, commands: &[&str]) {
+        commands.iter().for_each(|command| self.connection.receive(&wire(command)));
+        self.submit();
+    }
+
+    /// Hands the engine what it may have; how much that was.
+    pub fn submit(&mut self) -> usize {
+        let before = self.held.len();
+        while let Some(request) = self.connection.next() {
+            let seq = request.seq;
+            let (outcome, reply) = self.node.run(request.procedure, request.args);
+            self.held.push_back(Held { seq, outcome, reply });
+            self.connection.submitted(seq);
+        }
+        self.held.len() - before
+    }
+
+    /// Has the engine refuse whatever is asked.
+    pub fn ask_refused(&mut self, command: &str, refusal: Refusal) -> String {
+        self.connection.receive(&wire(command));
+        while let Some(seq) = self.connection.next().map(|request| request.seq) {
+            self.connection.refused(seq, refusal);
+        }
+        self.output()
+    }
+
+    /// Releases the held reply at this place.
+    pub fn release(&mut self, at: usize) {
+        let held = self.held.remove(at).unwrap();
+        self.connection.released(held.seq, held.outcome, &held.reply);
+    }
+
+    /// Ends the held request at this place otherwise.
+    pub fn lose(&mut self, at: usize, outcome: Outcome) {
+        let held = self.held.remove(at).unwrap();
+        self.connection.released(held.seq, outcome, &[]);
+    }
+
+    pub fn release_all(&mut self) {
+        while !self.held.is_empty() {
+            self.release(0);
+        }
+    }
+
+    /// What came out since the last time.
+    pub fn output(&mut self) -> String {
+        let bytes = self.connection.output().to_vec();
+        self.connection.wrote(bytes.len());
+        String::from_utf8(bytes).unwrap()
+    }
+}
+
+/// A typed command as clients send it.
+pub fn wire(command: &str) -> Vec<u8> {
+    let mut parser = frame::Parser::default();
+    let line = format!("{command}\n");
+    let frame = parser.parse(line.as_bytes()).unwrap().unwrap();
+    multibulk(frame.parts())
+}
+
+/// Words as clients send them.
+pub fn multibulk<'a>(words: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}

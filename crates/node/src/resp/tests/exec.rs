@@ -1,0 +1,97 @@
+//! The procedures, called as an embedded caller would; and the limits.
+
+use highwater_core::{Outcome, ProcedureId};
+use proptest::prelude::*;
+
+use super::double::{Client, Node, multibulk};
+use crate::resp::command::Opcode;
+use crate::resp::request::Step;
+
+const EXEC: ProcedureId = ProcedureId(0);
+const WATCH: ProcedureId = ProcedureId(1);
+
+fn ask(client: &mut Client, words: &[&[u8]]) -> String {
+    client.send(&multibulk(words.iter().copied()))
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_told_so() {
+    let node = Node::new();
+    for args in [&[][..], &[4], &[0, 1], &[0, 0, 1], &[0, 0, 1, 0xfe, 0], &[0, 0, 1, 0, 1, 5, b'a']] {
+        let (outcome, reply) = node.run(EXEC, args);
+        assert_eq!((outcome, reply.as_slice()), (Outcome::BadRequest, &b"-ERR malformed arguments\r\n"[..]));
+    }
+    assert_eq!(node.run(WATCH, &[2, 1, b'a']).0, Outcome::BadRequest);
+}
+
+#[test]
+fn an_embedded_caller_is_checked_like_a_client() {
+    let mut args = vec![0, 0, 1];
+    let get = Opcode::find(b"get").unwrap();
+    Step::encode_command(get, [].into_iter(), &mut args);
+    let (outcome, reply) = Node::new().run(EXEC, &args);
+    assert_eq!(outcome, Outcome::Committed);
+    assert_eq!(reply, b"-ERR wrong number of arguments for 'get' command\r\n");
+    let mut args = vec![0, 0, 1];
+    Step::encode_command(Opcode::find(b"ping").unwrap(), [].into_iter(), &mut args);
+    assert_eq!(Node::new().run(EXEC, &args).0, Outcome::BadRequest);
+}
+
+#[test]
+fn long_keys_and_values_change_nothing() {
+    let mut client = Node::new().client();
+    let key = vec![b'k'; (64 << 10) + 1];
+    let long_key = "-ERR key exceeds maximum allowed size (65536 bytes)\r\n";
+    assert_eq!(ask(&mut client, &[b"GET", &key]), long_key);
+    assert_eq!(ask(&mut client, &[b"MSET", b"a", b"1", &key, b"2"]), long_key);
+    assert_eq!(ask(&mut client, &[b"DEL", b"a", &key]), long_key);
+    assert_eq!(ask(&mut client, &[b"EXISTS", b"a"]), ":0\r\n");
+    assert_eq!(ask(&mut client, &[b"SET", b"a", &key]), "+OK\r\n");
+    assert_eq!(ask(&mut client, &[b"SET", &key[1..], b"a"]), "+OK\r\n");
+
+    let value = vec![b'v'; 16 << 20];
+    assert_eq!(ask(&mut client, &[b"SET", b"v", &value]), "+OK\r\n");
+    let long_value = "-ERR string exceeds maximum allowed size (16777216 bytes)\r\n";
+    assert_eq!(ask(&mut client, &[b"APPEND", b"v", b"x"]), long_value);
+    assert_eq!(ask(&mut client, &[b"STRLEN", b"v"]), ":16777216\r\n");
+}
+
+#[test]
+fn a_transaction_that_writes_or_answers_too_much_does_nothing() {
+    let mut client = Node::new().client();
+    ask(&mut client, &[b"SET", b"v", &vec![b'v'; 15 << 20]]);
+    let error = "its writes or replies exceed 67108864 bytes; nothing was done\r\n";
+    let many = ask(&mut client, &[b"MGET", b"v", b"v", b"v", b"v", b"v"]);
+    assert_eq!(many, format!("-ERR {error}"));
+    client.ask("MULTI");
+    client.ask("SET a 1");
+    for _ in 0..5 {
+        client.ask("APPEND v x");
+    }
+    assert_eq!(client.ask("EXEC"), format!("-EXECABORT Transaction discarded: {error}"));
+    assert_eq!(client.ask("EXISTS a"), ":0\r\n");
+    assert_eq!(client.ask("STRLEN v"), ":15728640\r\n");
+}
+
+#[test]
+fn a_transaction_that_queues_too_much_is_refused() {
+    let mut client = Node::new().client();
+    let value = vec![b'v'; 15 << 20];
+    client.ask("MULTI");
+    for _ in 0..4 {
+        assert_eq!(ask(&mut client, &[b"SET", b"v", &value]), "+QUEUED\r\n");
+    }
+    let refused = ask(&mut client, &[b"SET", b"v", &value]);
+    assert!(refused.starts_with("-ERR transaction too large"), "{refused}");
+    assert!(client.ask("EXEC").starts_with("-EXECABORT"));
+}
+
+proptest! {
+    #[test]
+    fn garbage_arguments_never_panic(args in prop::collection::vec(any::<u8>(), 0..40), start in 0..4u8) {
+        let mut args = args;
+        args.insert(0, start);
+        Node::new().run(EXEC, &args);
+        Node::new().run(WATCH, &args);
+    }
+}

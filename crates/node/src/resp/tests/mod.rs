@@ -1,0 +1,8 @@
+//! The door against a map instead of an engine. No sockets, no threads.
+
+mod double;
+mod exec;
+mod frame;
+mod golden;
+mod ordering;
+mod watch;

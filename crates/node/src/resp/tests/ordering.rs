@@ -1,0 +1,191 @@
+//! Replies leave in the order of the commands, whatever the engine does; and how a conversation ends.
+
+use highwater_core::{NodeId, Outcome};
+use highwater_engines::seam::{Refusal, Role};
+use proptest::prelude::*;
+
+use super::double::{Node, wire};
+use crate::resp::connection::{MAX_HELD_BYTES, MAX_IN_FLIGHT};
+
+#[test]
+fn a_local_reply_waits_for_those_in_front_of_it() {
+    let mut client = Node::new().client();
+    client.start(&["PING first", "SET a 1", "PING second", "GET a", "PING third"]);
+    assert_eq!(client.output(), "$5\r\nfirst\r\n");
+    client.release(1);
+    assert_eq!(client.output(), "");
+    client.release(0);
+    assert_eq!(client.output(), "+OK\r\n$6\r\nsecond\r\n$1\r\n1\r\n$5\r\nthird\r\n");
+    assert_eq!(client.ask("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn a_whole_transaction_is_one_request() {
+    let mut client = Node::new().client();
+    client.start(&["MULTI", "SET a 1", "INCR a", "EXEC", "GET a"]);
+    assert_eq!(client.held.len(), 2);
+    assert_eq!(client.output(), "+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    client.release_all();
+    assert_eq!(client.output(), "*2\r\n+OK\r\n:2\r\n$1\r\n2\r\n");
+}
+
+#[test]
+fn a_busy_engine_gets_the_same_request_again() {
+    let mut client = Node::new().client();
+    client.connection.receive(&wire("SET a 1"));
+    let first = client.connection.next().map(|request| (request.seq, request.args.to_vec()));
+    client.connection.refused(first.as_ref().unwrap().0, Refusal::Busy);
+    assert_eq!(client.connection.next().map(|request| (request.seq, request.args.to_vec())), first);
+    assert_eq!(client.send(b""), "+OK\r\n");
+}
+
+#[test]
+fn a_replica_that_does_not_lead_names_the_leader_and_still_talks() {
+    let mut client = Node::with_role(Role::Follower).client();
+    let elsewhere = Refusal::NotLeader { leader: Some(NodeId(1)) };
+    let error = "-NOTLEADER leader is node 1 at 10.0.0.2:6380\r\n";
+    assert_eq!(client.ask_refused("GET a", elsewhere), error);
+    assert_eq!(client.ask_refused("PING", elsewhere), "+PONG\r\n");
+    assert!(client.ask_refused("HELLO", elsewhere).contains("role\r\n$7\r\nreplica\r\n"));
+    let info = client.ask_refused("INFO", elsewhere);
+    assert!(info.contains("role:slave\r\nhighwater_role:follower\r\nepoch:3\r\nleader_node:1\r\n"), "{info}");
+    assert!(info.contains("master_host:10.0.0.2\r\nmaster_port:6380\r\n"), "{info}");
+    let own = client.ask_refused("INFO server nosuch", elsewhere);
+    assert!(own.contains("# Server\r\n") && own.contains("node:0\r\n"), "{own}");
+    assert!(own.contains("tcp_port:6379\r\nuptime_in_seconds:60\r\n") && !own.contains("# Repl"), "{own}");
+    client.ask_refused("MULTI", elsewhere);
+    client.ask_refused("SET a 1", elsewhere);
+    assert_eq!(client.ask_refused("EXEC", elsewhere), error);
+    let unknown = client.ask_refused("GET a", Refusal::NotLeader { leader: None });
+    assert_eq!(unknown, "-NOTLEADER no leader is known at the moment; nothing was done, retry later\r\n");
+    let stranger = client.ask_refused("GET a", Refusal::NotLeader { leader: Some(NodeId(9)) });
+    assert_eq!(stranger, "-NOTLEADER leader is node 9 at an unknown address\r\n");
+    let alone = client.ask_refused("GET a", Refusal::NoQuorum);
+    assert_eq!(alone, "-NOQUORUM the leader hears no majority; nothing was done, retry later\r\n");
+}
+
+#[test]
+fn a_leader_says_so() {
+    let mut client = Node::new().client();
+    let text = "# Replication\r\nrole:master\r\nhighwater_role:leader\r\nepoch:3\r\nleader_node:1\r\n\
+                leader_address:10.0.0.2:6380\r\n";
+    assert_eq!(client.ask("INFO replication"), format!("$105\r\n{text}\r\n"));
+    client.ask("HELLO 3");
+    assert_eq!(client.ask("info REPLICATION"), format!("=109\r\ntxt:{text}\r\n"));
+}
+
+#[test]
+fn what_became_of_a_lost_request_is_said_as_far_as_it_is_known() {
+    let mut client = Node::new().client();
+    client.start(&["SET a 1", "GET a"]);
+    client.lose(1, Outcome::Conflict);
+    client.lose(0, Outcome::Unknown);
+    assert_eq!(
+        client.output(),
+        "-UNKNOWN outcome unknown: leadership was lost before the result was safe; \
+         it may or may not have been applied\r\n\
+         -CONFLICT too many conflicting transactions; nothing was done, retry\r\n"
+    );
+}
+
+#[test]
+fn quit_answers_what_is_in_flight_and_nothing_behind_it() {
+    let mut client = Node::new().client();
+    client.start(&["SET a 1", "QUIT", "SET a 2"]);
+    assert!(!client.connection.closing() && !client.connection.accepts_input());
+    client.release_all();
+    assert!(client.connection.closing());
+    assert_eq!(client.output(), "+OK\r\n+OK\r\n");
+    assert_eq!(client.send(b"PING\r\n"), "");
+}
+
+#[test]
+fn broken_protocol_is_answered_in_its_place_and_ends_the_connection() {
+    let mut client = Node::new().client();
+    client.start(&["SET a 1"]);
+    client.connection.receive(b"*1\r\nfoo\r\nPING\r\n");
+    client.submit();
+    client.release_all();
+    assert_eq!(client.output(), "+OK\r\n-ERR Protocol error: expected '$', got 'f'\r\n");
+    assert!(client.connection.closing());
+}
+
+#[test]
+fn too_much_in_flight_waits() {
+    let mut client = Node::new().client();
+    for _ in 0..MAX_IN_FLIGHT + 5 {
+        client.connection.receive(&wire("INCR n"));
+    }
+    assert_eq!(client.submit(), MAX_IN_FLIGHT);
+    client.release(0);
+    assert_eq!(client.submit(), 1);
+    while !client.held.is_empty() {
+        client.release_all();
+        client.submit();
+    }
+    let wanted: String = (1..=MAX_IN_FLIGHT + 5).map(|n| format!(":{n}\r\n")).collect();
+    assert_eq!(client.output(), wanted);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_served_further() {
+    let mut client = Node::new().client();
+    let command = wire(&format!("ECHO {}", "x".repeat(30_000)));
+    for _ in 0..100 {
+        client.connection.receive(&command);
+    }
+    client.submit();
+    let held = client.connection.output().len();
+    assert!((MAX_HELD_BYTES..MAX_HELD_BYTES + 40_000).contains(&held), "{held}");
+    assert!(!client.connection.accepts_input());
+    let mut all = 0;
+    while !client.connection.output().is_empty() {
+        all += client.output().len();
+        client.submit();
+    }
+    assert_eq!(all, 100 * 30_010);
+    assert!(client.connection.accepts_input());
+}
+
+#[test]
+fn one_long_command_may_arrive_in_pieces() {
+    let mut client = Node::new().client();
+    let command = wire(&format!("SET a {}", "x".repeat(60_000)));
+    let command = [command.as_slice(), &wire(&format!("APPEND a {}", "y".repeat(60_000)))].concat();
+    for piece in command.chunks(1000) {
+        assert!(client.connection.accepts_input());
+        client.connection.receive(piece);
+        client.submit();
+    }
+    client.release_all();
+    assert_eq!(client.output(), "+OK\r\n:120000\r\n");
+}
+
+proptest! {
+    /// Engine requests and local commands in any mixture, released in any order.
+    #[test]
+    fn any_order_of_release_gives_the_same_conversation(
+        commands in prop::collection::vec(0..5usize, 0..40),
+        turns in prop::collection::vec(any::<(bool, prop::sample::Index)>(), 0..80),
+    ) {
+        const COMMANDS: [&str; 5] = ["INCR n", "PING", "GET n", "ECHO x", "NOSUCH"];
+        let commands: Vec<&str> = commands.into_iter().map(|at| COMMANDS[at]).collect();
+        let mut plain = Node::new().client();
+        let wanted: String = commands.iter().map(|command| plain.ask(command)).collect();
+
+        let mut client = Node::new().client();
+        let (mut unsent, mut got) = (commands.iter(), String::new());
+        for (send, at) in turns {
+            if send {
+                unsent.next().into_iter().for_each(|command| client.start(&[command]));
+            } else if !client.held.is_empty() {
+                client.release(at.index(client.held.len()));
+            }
+            got += &client.output();
+        }
+        unsent.for_each(|command| client.start(&[command]));
+        client.release_all();
+        got += &client.output();
+        prop_assert_eq!(got, wanted);
+    }
+}
