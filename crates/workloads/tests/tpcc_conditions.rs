@@ -1,5 +1,7 @@
 //! Every consistency condition can fail: one or two corrupted rows each, after a run.
 
+#![allow(clippy::unwrap_used)]
+
 use highwater_workloads::tables::tpcc as table;
 use highwater_workloads::testing::{Runner, Tables};
 use highwater_workloads::tpcc::rows::{Customer, Delivered, History, Order, OrderLine, Stock};

@@ -1,5 +1,7 @@
 //! TPC-C end to end: the population, the mix, and what a transaction costs in the log.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 
 use highwater_core::{Abort, View};

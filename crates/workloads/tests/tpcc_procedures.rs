@@ -1,5 +1,7 @@
 //! Each TPC-C transaction by hand: what it reads, writes and replies.
 
+#![allow(clippy::unwrap_used)]
+
 use highwater_core::codec::Reader;
 use highwater_core::{Abort, TableId, View};
 use highwater_workloads::bytes::Fields;

@@ -13,6 +13,9 @@ pub const MAX_AUDIT: u64 = 1_000_000;
 /// Accounts that an audit asks for at once.
 const WINDOW: usize = 32;
 
+/// Most accounts of a load request.
+const MAX_LOAD: u32 = 1000;
+
 /// `bank.load`: arguments first account u64, count u32, balance u32.
 pub struct Load;
 
@@ -30,9 +33,12 @@ impl Procedure for Load {
 
 fn decode_load(args: &[u8]) -> Result<(u64, u32, u32), Malformed> {
     let mut reader = Reader::new(args);
-    let chunk = (reader.u64()?, reader.u32()?, reader.u32()?);
+    let (first, count, balance) = (reader.u64()?, reader.u32()?, reader.u32()?);
     reader.end()?;
-    Ok(chunk)
+    if count > MAX_LOAD {
+        return Err(Malformed("bank.load (too many accounts at once)"));
+    }
+    Ok((first, count, balance))
 }
 
 /// `bank.transfer`: arguments from u64, to u64, amount u32. Reply: both new balances, i64 each. Rolls back if the

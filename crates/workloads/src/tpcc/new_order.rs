@@ -42,9 +42,8 @@ impl Line {
     /// Appends 6 bytes.
     #[inline]
     pub fn encode(&self, args: &mut Vec<u8>) {
-        args.put_u24(self.item);
-        args.put_u16(self.supply_warehouse);
-        args.put_u8(self.quantity);
+        let ([a, b, c, _], [d, e]) = (self.item.to_le_bytes(), self.supply_warehouse.to_le_bytes());
+        args.put(&[a, b, c, d, e, self.quantity]);
     }
 
     #[inline]
@@ -205,8 +204,9 @@ fn take_line<T: Transaction>(
     };
     let item = Item::decode(row).map_err(|error| bad_request(reply, error.0))?;
     let (price, item_is_original) = (item.price, text::is_original(item.data));
-    reply.put_u24(price);
-    reply.put_text(item.name);
+    let ([a, b, c, _], name) = (price.to_le_bytes(), &item.name[..item.name.len().min(255)]);
+    reply.put(&[a, b, c, name.len() as u8]);
+    reply.put(name);
 
     let key = keys::stock(line.supply_warehouse, line.item).to_be_bytes();
     let row = tx.get(table::STOCK_INFO, &key)?;
@@ -226,9 +226,9 @@ fn take_line<T: Transaction>(
     tx.put(table::STOCK, &key, &stock.encode())?;
 
     let amount = (price * u32::from(line.quantity)).min((1 << 24) - 1);
-    reply.put_u8(if brand { b'B' } else { b'G' });
-    reply.put_u16(stock.quantity);
-    reply.put_u24(amount);
+    let brand = if brand { b'B' } else { b'G' };
+    let ([q, r], [a, b, c, _]) = (stock.quantity.to_le_bytes(), amount.to_le_bytes());
+    reply.put(&[brand, q, r, a, b, c]);
     let Line { item, supply_warehouse, quantity } = line;
     Ok(OrderLine { head: LineHead { item, amount, supply_warehouse, quantity }, dist_info })
 }

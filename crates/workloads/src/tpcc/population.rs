@@ -158,7 +158,7 @@ impl Population {
         let (last, first) = self.customer_name(w, d, c);
         let credit = if rng.percent(10) { text::BAD_CREDIT } else { text::GOOD_CREDIT };
         let mut rest = StackBytes::<128>::new();
-        rest.put_u48(50_000_00);
+        rest.put_u48(5_000_000);
         rest.put_u48(LOAD_DATE);
         rest.put(text::address(rng).as_slice());
         text::put_digits(&mut rest, rng, 16);

@@ -72,12 +72,30 @@ pub fn last_name(number: u16) -> StackBytes<16> {
     name
 }
 
-/// Whether the text has "ORIGINAL" in it.
+/// Whether the text has "ORIGINAL" in it. NewOrder asks this of every item, so it skips (Boyer, Moore, Horspool): most
+/// letters under the end of the window are none of the word's, and move it by its whole length.
 #[inline]
 pub fn is_original(text: &[u8]) -> bool {
-    let mut windows = text.windows(ORIGINAL.len());
-    windows.any(|window| window == ORIGINAL)
+    let mut at = 0;
+    while let Some(window) = text.get(at..at + ORIGINAL.len()) {
+        if window == ORIGINAL {
+            return true;
+        }
+        at += SKIPS[usize::from(window[ORIGINAL.len() - 1])] as usize;
+    }
+    false
 }
+
+/// By the letter under the window's end: how far to the next place where that letter fits.
+static SKIPS: [u8; 256] = {
+    let mut skips = [ORIGINAL.len() as u8; 256];
+    let mut at = 0;
+    while at + 1 < ORIGINAL.len() {
+        skips[ORIGINAL[at] as usize] = (ORIGINAL.len() - 1 - at) as u8;
+        at += 1;
+    }
+    skips
+};
 
 #[cfg(test)]
 mod tests {
@@ -96,6 +114,23 @@ mod tests {
         let originals = (0..10_000).filter(|_| is_original(data(&mut rng).as_slice())).count();
         assert!((900..1100).contains(&originals), "{originals}");
         assert!(is_original(b"ORIGINAL") && is_original(b"xxORIGINAL") && !is_original(b"ORIGINA"));
+    }
+
+    #[test]
+    fn skipping_finds_the_same_as_looking_everywhere() {
+        let mut rng = Rng::new(6);
+        for _ in 0..20_000 {
+            let mut text = letters(&mut rng, 0, 20);
+            // Letters of the word itself, so that windows nearly match.
+            text.as_mut_slice().iter_mut().for_each(|byte| *byte = ORIGINAL[usize::from(*byte) % 8]);
+            let len = text.as_slice().len();
+            if len >= 8 && rng.percent(50) {
+                let at = rng.below(len as u64 - 7) as usize;
+                text.as_mut_slice()[at..at + 8].copy_from_slice(ORIGINAL);
+            }
+            let everywhere = text.as_slice().windows(8).any(|window| window == ORIGINAL);
+            assert_eq!(is_original(text.as_slice()), everywhere, "{:?}", text.as_slice());
+        }
     }
 
     #[test]

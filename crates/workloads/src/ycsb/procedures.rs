@@ -13,6 +13,9 @@ pub const MIN_VALUE_BYTES: usize = 8;
 /// Largest row.
 pub const MAX_VALUE_BYTES: usize = 64 << 10;
 
+/// Most rows of a load request.
+const MAX_LOAD: u32 = 1000;
+
 /// `ycsb.load`: arguments first key u64, count u32, value size u32. Sets the counters to 0.
 pub struct Load;
 
@@ -34,8 +37,8 @@ fn decode_load(args: &[u8]) -> Result<(std::ops::Range<u64>, usize), Malformed> 
     let mut reader = Reader::new(args);
     let (first, count, size) = (reader.u64()?, reader.u32()?, reader.u32()? as usize);
     reader.end()?;
-    if !(MIN_VALUE_BYTES..=MAX_VALUE_BYTES).contains(&size) {
-        return Err(Malformed("ycsb.load (value size out of range)"));
+    if !(MIN_VALUE_BYTES..=MAX_VALUE_BYTES).contains(&size) || count > MAX_LOAD {
+        return Err(Malformed("ycsb.load (value size or count out of range)"));
     }
     Ok((first..first.saturating_add(count.into()), size))
 }
