@@ -19,6 +19,10 @@ pub trait Workload: Send + Sync {
     /// If `part >= parts`.
     fn load(&self, part: usize, parts: usize) -> Requests;
 
+    /// Prepares for a database that has run before: what generators keep outside of it continues where `view` stands.
+    /// Called before the first generator is made; most workloads keep nothing.
+    fn resume(&self, _view: &dyn View) {}
+
     /// An endless stream of requests for worker `worker` of `workers`; a function of its arguments alone, except where
     /// a workload says otherwise.
     fn generator(&self, worker: usize, workers: usize, seed: u64) -> Box<dyn Generator>;

@@ -96,7 +96,7 @@ fn fast_ids_resume_behind_existing_orders() {
 /// The one test at full scale: cardinalities as in clause 4.3.3, chunks of modest size, and log bytes with keys of full
 /// width.
 #[test]
-fn at_full_scale_the_mix_logs_at_most_500_bytes_a_transaction() {
+fn at_full_scale_the_mix_logs_at_most_400_bytes_a_transaction() {
     const COUNT: usize = 10_000;
     let tpcc = Tpcc::new(Config { warehouses: 1, ..Config::default() });
     let mut runner = Runner::new();

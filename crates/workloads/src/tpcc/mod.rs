@@ -60,7 +60,8 @@ pub struct Config {
     /// How many, from 1 to 65535.
     pub warehouses: u16,
     /// Order ids come from counters outside of transactions, as with Silo's option: NewOrders of one district do not
-    /// conflict, but rolled-back ones leave gaps.
+    /// conflict, but rolled-back ones leave gaps. The generators of one process share the counters, so that only one
+    /// process may generate at a time; on a database that ran before, [`Workload::resume`] comes first.
     pub fast_ids: bool,
     /// Share of the specification's items and customers, above 0.0 and up to 1.0. For tests.
     pub scale: f64,
@@ -95,20 +96,6 @@ impl Tpcc {
         let ids = config.fast_ids.then(|| OrderIds::new(config.warehouses, first));
         Tpcc { config, ids }
     }
-
-    /// Makes fast ids continue behind the orders of a database that has run before. Without fast ids there is nothing
-    /// to do: the districts know.
-    pub fn resume(&self, view: &dyn View) {
-        let Some(ids) = &self.ids else { return };
-        view.for_each(table::ORDER, &mut |key, _| {
-            let Ok(key) = key.try_into().map(u64::from_be_bytes) else { return };
-            let district = keys::district_of(key);
-            let (w, d) = (keys::warehouse_of(district) as u16, (district & 0xf) as u8);
-            if (1..=self.config.warehouses).contains(&w) && (1..=population::DISTRICTS).contains(&d) {
-                ids.skip_past(w, d, keys::order_number(key));
-            }
-        });
-    }
 }
 
 impl Workload for Tpcc {
@@ -119,6 +106,20 @@ impl Workload for Tpcc {
     fn load(&self, part: usize, parts: usize) -> Requests {
         assert!(part < parts, "loader {part} of {parts}");
         Box::new(Plan::new(self.config.population(), self.config.warehouses).part(part, parts))
+    }
+
+    /// Makes fast ids continue behind the orders that exist. Without fast ids there is nothing to do: the districts
+    /// know.
+    fn resume(&self, view: &dyn View) {
+        let Some(ids) = &self.ids else { return };
+        view.for_each(table::ORDER, &mut |key, _| {
+            let Ok(key) = key.try_into().map(u64::from_be_bytes) else { return };
+            let district = keys::district_of(key);
+            let (w, d) = (keys::warehouse_of(district) as u16, (district & 0xf) as u8);
+            if (1..=self.config.warehouses).contains(&w) && (1..=population::DISTRICTS).contains(&d) {
+                ids.skip_past(w, d, keys::order_number(key));
+            }
+        });
     }
 
     fn generator(&self, worker: usize, workers: usize, seed: u64) -> Box<dyn Generator> {
