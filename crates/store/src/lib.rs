@@ -1,1 +1,51 @@
-//! (in progress)
+//! Highwater's in-memory tables: hash and ordered indexes over records, OCC transactions on the leader, log application
+//! on followers, state transfer.
+//!
+//! - [`word`] and `record`: what is stored, and how it is read without locks.
+//! - [`guard`] and `heap`: when and where memory is used again.
+//! - `hash` and `tree`: the two indexes, each with versions that prove absence.
+//! - [`occ`]: transactions. [`applier`]: a follower's way to write. [`export`], [`digest`]: state transfer, comparison.
+//!
+//! This crate knows no network, no replication and no file. docs/internals/occ.md tells the whole story.
+
+pub mod guard;
+pub mod sync;
+pub mod word;
+
+#[cfg(not(loom))]
+pub mod applier;
+#[cfg(not(loom))]
+pub mod digest;
+#[cfg(not(loom))]
+pub mod export;
+#[cfg(not(loom))]
+mod graveyard;
+#[cfg(not(loom))]
+mod hash;
+#[cfg(not(loom))]
+mod heap;
+#[cfg(not(loom))]
+mod index;
+#[cfg(not(loom))]
+mod keys;
+#[cfg(not(loom))]
+pub mod occ;
+#[cfg(not(loom))]
+mod record;
+#[cfg(not(loom))]
+mod store;
+#[cfg(not(loom))]
+mod tree;
+
+#[cfg(not(loom))]
+pub use applier::{Applied, Applier};
+#[cfg(not(loom))]
+pub use digest::Digest;
+#[cfg(not(loom))]
+pub use export::Export;
+#[cfg(not(loom))]
+pub use heap::Memory;
+#[cfg(not(loom))]
+pub use occ::Occ;
+#[cfg(not(loom))]
+pub use store::Store;

@@ -1,0 +1,222 @@
+//! A follower's way to write: transactions from the log, directly onto the records, one [`Applier`] for each stream.
+//!
+//! A write is installed if the record's timestamp is smaller, else skipped: so streams may be applied in parallel and
+//! anything may be applied twice. Deletes leave tombstones, also where the key is absent: an older write of another
+//! stream may still come.
+//!
+//! The cost of a write is its cache misses. So writes pass through a window: when a write enters, its bucket is asked
+//! for; halfway its record; when it leaves it is installed. The misses of a window's writes overlap.
+
+use std::sync::Arc;
+
+use highwater_core::codec::Malformed;
+use highwater_core::log::{Key, Transactions, Writes};
+use highwater_core::{TableId, Timestamp};
+
+use crate::graveyard::Graveyard;
+use crate::heap::Heap;
+use crate::index::{Finger, Index, KeyOf};
+use crate::keys::Keys;
+use crate::record::Record;
+use crate::store::{AnyIndex, Store, with_index};
+use crate::sync::Backoff;
+use crate::word::{DEAD, TIMESTAMP, TOMBSTONE};
+
+/// Writes under way: about as many misses as a core keeps in flight.
+const WINDOW: usize = 16;
+
+/// What a call of [`Applier::apply`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// How much of the body is done with, skipped transactions included.
+    pub bytes: usize,
+    /// Transactions applied.
+    pub transactions: u64,
+    /// Their writes, superseded by newer ones or not.
+    pub writes: u64,
+    /// Timestamp of the last transaction that is done with; zero if there was none.
+    pub last_ts: Timestamp,
+}
+
+/// Applies one stream.
+pub struct Applier {
+    heap: Heap,
+    store: Arc<Store>,
+    fingers: Box<[Finger]>,
+    graveyard: Graveyard,
+}
+
+/// A write in the window.
+#[derive(Clone, Copy)]
+struct Pending<'a> {
+    ts: Timestamp,
+    table: TableId,
+    index: &'a AnyIndex,
+    key: Key<'a>,
+    hash: u64,
+    value: Option<&'a [u8]>,
+    /// Probably the key's record.
+    hint: Option<Record>,
+}
+
+impl Applier {
+    /// An applier on `store`.
+    pub fn new(store: Arc<Store>) -> Applier {
+        let heap = Heap::new(&store.heaps);
+        Applier { heap, fingers: store.fingers(), store, graveyard: Graveyard::default() }
+    }
+
+    /// Applies the transactions with `after < ts <= upto` of a body in wire form, in order; stops in front of the first
+    /// above `upto`.
+    ///
+    /// # Errors
+    /// If the body makes no sense. What precedes the nonsense may have been applied: the caller cannot go on.
+    pub fn apply(&mut self, body: &[u8], after: Timestamp, upto: Timestamp) -> Result<Applied, Malformed> {
+        let store = self.store.clone();
+        self.heap.pin();
+        let mut window = Window { applier: self, ring: [None; WINDOW], entered: 0 };
+        let applied = window.run(&store, body, after, upto);
+        window.drain();
+        self.heap.unpin();
+        applied
+    }
+
+    /// Unlinks tombstones at or below `floor`: no older write can still be applied. Bounded work.
+    pub fn collect(&mut self, floor: Timestamp) {
+        self.graveyard.collect(&self.store, floor, &mut self.heap);
+    }
+
+    #[inline]
+    fn install(&mut self, write: &Pending<'_>) {
+        with_index!(write.index, index => self.install_in(index, write));
+    }
+
+    #[inline]
+    fn install_in<I: Index>(&mut self, index: &I, write: &Pending<'_>) {
+        let Some(key) = I::Keys::logged_key(write.key) else { unreachable!("checked on entering") };
+        let hint = write.hint.filter(|record| I::Keys::same(I::Keys::stored(record), key));
+        let mut backoff = Backoff::default();
+        let mut record = hint.unwrap_or_else(|| self.find_or_add(index, key, write));
+        loop {
+            match record.word().lock() {
+                Ok(DEAD) => {
+                    backoff.wait();
+                    record = self.find_or_add(index, key, write);
+                }
+                Ok(before) => return self.write(record, before, write),
+                Err(_) => backoff.wait(),
+            }
+        }
+    }
+
+    #[inline]
+    fn find_or_add<I: Index>(&mut self, index: &I, key: KeyOf<'_, I>, write: &Pending<'_>) -> Record {
+        let value_len = write.value.map_or(0, <[u8]>::len);
+        let finger = &mut self.fingers[write.table.0 as usize];
+        index.find_or_add(key, write.hash, value_len, finger, &mut self.heap, &mut ()).0
+    }
+
+    /// Installs the write in the locked record, unless that is newer, and unlocks it.
+    #[inline]
+    fn write(&mut self, record: Record, before: u64, write: &Pending<'_>) {
+        if before & TIMESTAMP >= write.ts.0 {
+            record.word().unlock(before);
+            return;
+        }
+        match write.value {
+            Some(value) => {
+                record.write_value(value, &mut self.heap);
+                record.word().unlock(write.ts.0);
+            }
+            None => {
+                record.word().unlock(write.ts.0 | TOMBSTONE);
+                self.graveyard.bury(write.table, write.ts, write.key);
+            }
+        }
+    }
+}
+
+impl Drop for Applier {
+    fn drop(&mut self) {
+        self.graveyard.abandon(&self.store);
+    }
+}
+
+/// The writes between parsing and installing, oldest at `entered % WINDOW`.
+struct Window<'a, 'b> {
+    applier: &'a mut Applier,
+    ring: [Option<Pending<'b>>; WINDOW],
+    entered: usize,
+}
+
+impl<'b> Window<'_, 'b> {
+    fn run(
+        &mut self,
+        store: &'b Store,
+        body: &'b [u8],
+        after: Timestamp,
+        upto: Timestamp,
+    ) -> Result<Applied, Malformed> {
+        let mut applied = Applied::default();
+        let mut transactions = Transactions::new(body);
+        while let Some(transaction) = transactions.next() {
+            let (ts, writes) = transaction?;
+            if ts > upto {
+                break;
+            }
+            if ts > after {
+                for write in Writes::new(writes) {
+                    let write = write?;
+                    let index = store.table(write.table).ok_or(Malformed("table"))?;
+                    let hash = with_index!(index, index => enter(index, write.key))?;
+                    let pending = Pending {
+                        ts,
+                        table: write.table,
+                        index,
+                        key: write.key,
+                        hash,
+                        value: write.value,
+                        hint: None,
+                    };
+                    self.push(Some(pending));
+                    applied.writes += 1;
+                }
+                applied.transactions += 1;
+            }
+            applied.last_ts = ts;
+            applied.bytes = body.len() - transactions.rest_len();
+        }
+        Ok(applied)
+    }
+
+    /// Lets one write enter, and one leave.
+    #[inline]
+    fn push(&mut self, write: Option<Pending<'b>>) {
+        let at = self.entered % WINDOW;
+        if let Some(oldest) = std::mem::replace(&mut self.ring[at], write) {
+            self.applier.install(&oldest);
+        }
+        if let Some(middle) = &mut self.ring[(at + WINDOW / 2) % WINDOW] {
+            middle.hint = with_index!(middle.index, index => index.peek(middle.hash));
+            if let Some(record) = middle.hint {
+                record.prefetch();
+            }
+        }
+        self.entered += 1;
+    }
+
+    fn drain(&mut self) {
+        for _ in 0..WINDOW {
+            self.push(None);
+        }
+    }
+}
+
+/// A write enters the window: checks its key, hashes it, and asks for its bucket.
+#[inline]
+fn enter<I: Index>(index: &I, key: Key<'_>) -> Result<u64, Malformed> {
+    let key = I::Keys::logged_key(key).ok_or(Malformed("key (wrong kind for its table)"))?;
+    let hash = I::Keys::hash(key);
+    index.prefetch_node(hash);
+    Ok(hash)
+}

@@ -1,0 +1,120 @@
+//! Tombstones that wait to be unlinked.
+//!
+//! A worker remembers the tombstones that it made: the key, not the record, because another worker may have unlinked
+//! and reused the record by the time we come back. A tombstone is looked up again and unlinked if it is still the one
+//! that we made. Placeholders of aborted inserts (timestamp 0) never were visible and may go at once.
+
+use std::collections::VecDeque;
+
+use highwater_core::{TableId, Timestamp};
+
+use crate::heap::{Heap, lock};
+use crate::index::Index;
+use crate::keys::Keys;
+use crate::store::{Store, with_index};
+use crate::sync::Ordering;
+use crate::word::TOMBSTONE;
+
+/// At most so many are looked at in one call.
+const BUDGET: usize = 64;
+
+/// A tombstone, by key.
+#[derive(Debug)]
+pub(crate) struct Grave {
+    pub table: TableId,
+    pub ts: Timestamp,
+    pub key: GraveKey,
+}
+
+/// A key in its own memory.
+#[derive(Debug)]
+pub(crate) enum GraveKey {
+    U64(u64),
+    Bytes(Box<[u8]>),
+}
+
+impl From<highwater_core::log::Key<'_>> for GraveKey {
+    fn from(key: highwater_core::log::Key<'_>) -> GraveKey {
+        match key {
+            highwater_core::log::Key::U64(key) => GraveKey::U64(key),
+            highwater_core::log::Key::Bytes(key) => GraveKey::Bytes(key.into()),
+        }
+    }
+}
+
+/// The tombstones of one worker.
+#[derive(Default)]
+pub(crate) struct Graveyard {
+    /// Never visible.
+    placeholders: VecDeque<Grave>,
+    /// In the order of their timestamps: a worker's commits are.
+    tombstones: VecDeque<Grave>,
+}
+
+impl Graveyard {
+    #[inline]
+    pub fn bury(&mut self, table: TableId, ts: Timestamp, key: highwater_core::log::Key<'_>) {
+        let queue = if ts == Timestamp::ZERO { &mut self.placeholders } else { &mut self.tombstones };
+        queue.push_back(Grave { table, ts, key: key.into() });
+    }
+
+    /// Unlinks some of what nobody needs: tombstones at or below `floor`, and placeholders.
+    #[inline]
+    pub fn collect(&mut self, store: &Store, floor: Timestamp, heap: &mut Heap) {
+        let due = self.tombstones.front().is_some_and(|grave| grave.ts <= floor);
+        // Relaxed: a hint; see `Store::abandon`.
+        if due || !self.placeholders.is_empty() || store.orphan_count.load(Ordering::Relaxed) > 0 {
+            self.dig(store, floor, heap);
+        }
+    }
+
+    fn dig(&mut self, store: &Store, floor: Timestamp, heap: &mut Heap) {
+        if store.orphan_count.load(Ordering::Relaxed) > 0 {
+            self.adopt(store, floor);
+        }
+        heap.pin();
+        let mut budget = BUDGET;
+        while let Some(grave) = self.next(floor, &mut budget) {
+            unlink(store, &grave, heap);
+        }
+        heap.unpin();
+    }
+
+    fn next(&mut self, floor: Timestamp, budget: &mut usize) -> Option<Grave> {
+        *budget = budget.checked_sub(1)?;
+        self.placeholders.pop_front().or_else(|| self.tombstones.pop_front_if(|grave| grave.ts <= floor))
+    }
+
+    /// Takes some of the tombstones over that nobody looks after.
+    fn adopt(&mut self, store: &Store, floor: Timestamp) {
+        let mut orphans = lock(&store.orphans);
+        let from = orphans.len().saturating_sub(4 * BUDGET);
+        // Those that are due go to the front, as placeholders do; they need no order.
+        let (due, later): (Vec<_>, Vec<_>) = orphans.drain(from..).partition(|grave| grave.ts <= floor);
+        self.placeholders.extend(due);
+        orphans.splice(0..0, later);
+        store.orphan_count.store(orphans.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Leaves everything to the other workers.
+    pub fn abandon(&mut self, store: &Store) {
+        store.abandon(self.placeholders.drain(..).chain(self.tombstones.drain(..)));
+    }
+}
+
+fn unlink(store: &Store, grave: &Grave, heap: &mut Heap) {
+    let index = store.table(grave.table).expect("graves are of tables of this store");
+    let expected = TOMBSTONE | grave.ts.0;
+    with_index!(index, index => unlink_in(index, &grave.key, expected, heap));
+}
+
+fn unlink_in<I: Index>(index: &I, key: &GraveKey, expected: u64, heap: &mut Heap) {
+    let unlink = |bytes: &[u8], heap: &mut Heap| {
+        let key = I::Keys::parse(bytes).expect("graves hold keys of their table's kind");
+        index.unlink(key, I::Keys::hash(key), expected, heap);
+    };
+    match key {
+        GraveKey::U64(key) => unlink(&key.to_be_bytes(), heap),
+        GraveKey::Bytes(key) => unlink(key, heap),
+    }
+}

@@ -1,0 +1,324 @@
+//! The hash index: a directory of segments of 64 buckets, a bucket being one cache line.
+//!
+//! ```text
+//! hash    63 ........ (64 - depth) | ... | 21 .. 6 | 5 .. 0
+//!         directory entry                  tag       bucket in its segment
+//! ```
+//!
+//! A lookup reads the directory entry, the bucket and the record: two lines that may miss. A found record needs no
+//! check of the bucket; an absent key is proved by the bucket's version, which the transaction remembers and validates.
+//!
+//! A segment that fills is split by one more bit of the hash: its buckets are locked, two new segments are built, the
+//! directory is pointed to them, and the old buckets become *obsolete* (their versions say so for ever), which sends
+//! whoever comes late back to the directory. Lookups of keys that are there never wait, not even for a split. The
+//! directory doubles by copying, under the same mutex that splits take. Nothing ever stops the whole table.
+//!
+//! Writers of a bucket hold its lock bit for a few instructions and take no other lock while they do. A splitter takes
+//! the table's mutex and then the buckets in order.
+
+mod segment;
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::heap::{Heap, SEGMENT, lock};
+use crate::index::{Finger, Found, Index, NodeSeen, NodeSet};
+use crate::keys::Keys;
+use crate::record::Record;
+use crate::sync::{AtomicPtr, Backoff, Mutex, Ordering, fence, prefetch};
+use crate::word::DEAD;
+use segment::{Bucket, LOCKED, OBSOLETE, STEP, Segment};
+
+/// A segment with more keys than this is split: 4.5 of 6 slots of a bucket in use on average.
+const FULL: u64 = if cfg!(shuttle) { 4 } else { 288 };
+
+/// The directory is not doubled beyond so many entries a segment: keys that collide in all their upper bits must not
+/// blow it up. Their buckets grow chains instead.
+const SPARSE: usize = 16;
+
+/// A directory: a header, and `len` entries behind it, which are written under the table's mutex.
+///
+/// Invariant: made by [`Directory::create`], and not reclaimed: it was found under a guard that is still pinned.
+#[derive(Clone, Copy)]
+struct Directory(NonNull<DirectoryHead>);
+
+#[repr(C)]
+struct DirectoryHead {
+    /// log2 of the number of entries.
+    depth: u32,
+    len: usize,
+}
+
+impl Directory {
+    fn bytes(len: usize) -> usize {
+        size_of::<DirectoryHead>() + len * size_of::<AtomicPtr<Segment>>()
+    }
+
+    fn create(depth: u32, heap: &mut Heap, entry: impl Fn(usize) -> *mut Segment) -> Directory {
+        let len = 1 << depth;
+        let at = heap.alloc_directory(Self::bytes(len)).cast::<DirectoryHead>();
+        // SAFETY: the piece holds the header and `len` entries, and nobody else has it.
+        unsafe {
+            at.write(DirectoryHead { depth, len });
+            let entries = at.add(1).cast::<AtomicPtr<Segment>>();
+            for index in 0..len {
+                entries.add(index).write(AtomicPtr::new(entry(index)));
+            }
+        }
+        Directory(at)
+    }
+
+    #[inline]
+    fn depth(&self) -> u32 {
+        // SAFETY: the type's invariant.
+        unsafe { self.0.as_ref() }.depth
+    }
+
+    #[inline]
+    fn entries(&self) -> &[AtomicPtr<Segment>] {
+        // SAFETY: the type's invariant: `create` put `len` entries behind the header.
+        unsafe { std::slice::from_raw_parts(self.0.add(1).cast().as_ptr(), self.0.as_ref().len) }
+    }
+
+    /// The entry of a hash.
+    #[inline]
+    fn entry(&self, hash: u64) -> &AtomicPtr<Segment> {
+        // Two shifts: one by 64 is not defined when the depth is 0.
+        &self.entries()[(hash >> 1 >> (63 - self.depth())) as usize]
+    }
+}
+
+/// A hash index from keys of kind `K` to records.
+pub(crate) struct Hash<K> {
+    directory: AtomicPtr<DirectoryHead>,
+    /// Held while a segment is split: how many segments there are.
+    segments: Mutex<usize>,
+    keys: PhantomData<fn(K)>,
+}
+
+#[inline]
+fn tag(hash: u64) -> u16 {
+    (hash >> 6) as u16
+}
+
+impl<K: Keys> Hash<K> {
+    pub fn new(heap: &mut Heap) -> Hash<K> {
+        let segment = Segment::create(0, 0, heap);
+        let directory = Directory::create(0, heap, |_| segment.as_ptr());
+        Hash { directory: AtomicPtr::new(directory.0.as_ptr()), segments: Mutex::new(1), keys: PhantomData }
+    }
+
+    #[inline]
+    fn directory(&self) -> Directory {
+        // Acquire; pairs with the Release in `double`.
+        Directory(NonNull::new(self.directory.load(Ordering::Acquire)).expect("there always is a directory"))
+    }
+
+    #[inline]
+    fn segment(&self, hash: u64) -> &Segment {
+        // SAFETY: an entry points to a segment until that is retired; the caller is pinned.
+        // Acquire; pairs with the Release in `split`.
+        unsafe { &*self.directory().entry(hash).load(Ordering::Acquire) }
+    }
+
+    /// The records of the segment that covers a hash, and the first hash behind it, for scans: going on from there
+    /// misses no record that was there all the time, whatever is split meanwhile. Some may be of lower hashes.
+    pub fn scan(&self, hash: u64) -> (impl Iterator<Item = Record>, Option<u64>) {
+        let segment = self.segment(hash);
+        (segment.records(), segment.end())
+    }
+
+    /// Visits every record.
+    pub fn for_each(&self, visit: &mut dyn FnMut(Record)) {
+        let mut next = Some(0);
+        while let Some(at) = next {
+            let (records, end) = self.scan(at);
+            records.filter(|record| K::hash(K::stored(record)) >= at).for_each(&mut *visit);
+            next = end;
+        }
+    }
+
+    /// The key's record and its slot, if it is in the bucket.
+    #[inline]
+    fn search<'a>(bucket: &'a Bucket, key: K::Key<'_>, hash: u64) -> Option<(Record, &'a AtomicPtr<u8>)> {
+        let tag = tag(hash);
+        for bucket in bucket.chain() {
+            for slot in &bucket.slots {
+                if let Some(record) = segment::tagged(slot, tag)
+                    && K::same(K::stored(&record), key)
+                {
+                    return Some((record, slot));
+                }
+            }
+        }
+        None
+    }
+
+    /// The bucket of the hash, locked, its segment and its version.
+    fn lock_bucket(&self, hash: u64) -> (&Segment, &Bucket, u64) {
+        let mut backoff = Backoff::default();
+        loop {
+            let segment = self.segment(hash);
+            let bucket = segment.bucket(hash);
+            let version = bucket.version.load(Ordering::Relaxed);
+            if version & (LOCKED | OBSOLETE) == 0 && bucket.try_lock(version) {
+                return (segment, bucket, version);
+            }
+            backoff.wait();
+        }
+    }
+
+    /// Splits the segment of the hash, if it is still full and may be split; says whether it did.
+    #[cold]
+    fn split(&self, hash: u64, heap: &mut Heap, nodes: &mut impl NodeSet) -> bool {
+        let mut segments = lock(&self.segments);
+        let old_at = self.directory().entry(hash).load(Ordering::Relaxed);
+        // SAFETY: it is retired below at the earliest, and we are pinned.
+        let old = unsafe { &*old_at };
+        if old.count.load(Ordering::Relaxed) < FULL {
+            return true;
+        }
+        if old.depth == self.directory().depth() && !self.double(*segments, heap) {
+            return false;
+        }
+        for bucket in &old.buckets {
+            bucket.lock();
+        }
+        let depth = old.depth + 1;
+        let upper = old.prefix | 1 << (64 - depth);
+        let halves = [Segment::create(depth, old.prefix, heap), Segment::create(depth, upper, heap)];
+        // SAFETY: both were just made and are not published yet.
+        let [low, high] = halves.map(|half| unsafe { half.as_ref() });
+        old.records().for_each(|record| record.prefetch());
+        for record in old.records() {
+            let hash = K::hash(K::stored(&record));
+            let half = if hash & (1 << (64 - depth)) == 0 { low } else { high };
+            half.bucket(hash).push(record, tag(hash), heap);
+            half.count.store(half.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        self.publish(old, halves);
+        *segments += 1;
+        for (at, bucket) in old.buckets.iter().enumerate() {
+            let [low, high] = [&low.buckets[at], &high.buckets[at]].map(Bucket::seen);
+            // Release; pairs with the Acquire of whoever finds the bucket obsolete and reads the directory again.
+            let version = bucket.version.load(Ordering::Relaxed);
+            bucket.version.store((version & !LOCKED) | OBSOLETE, Ordering::Release);
+            nodes.replaced(NodeSeen { version: &bucket.version, seen: version & !LOCKED }, &[low, high]);
+        }
+        Segment::retire(NonNull::new(old_at).expect("entries are never null"), heap);
+        true
+    }
+
+    /// Points the directory to the two halves of a segment.
+    fn publish(&self, old: &Segment, halves: [NonNull<Segment>; 2]) {
+        let directory = self.directory();
+        let span = 1usize << (directory.depth() - old.depth);
+        let first = (old.prefix >> 1 >> (63 - directory.depth())) as usize;
+        for (at, entry) in directory.entries()[first..first + span].iter().enumerate() {
+            debug_assert!(std::ptr::eq(entry.load(Ordering::Relaxed), old));
+            let half = halves[usize::from(at >= span / 2)];
+            // Release; pairs with the Acquire in `segment`.
+            entry.store(half.as_ptr(), Ordering::Release);
+        }
+    }
+
+    /// Doubles the directory, unless it is sparse already. The caller holds the mutex.
+    fn double(&self, segments: usize, heap: &mut Heap) -> bool {
+        let old = self.directory();
+        let len = old.entries().len();
+        if len >= segments * SPARSE || old.depth() >= 40 {
+            return false;
+        }
+        let new =
+            Directory::create(old.depth() + 1, heap, |at| old.entries()[at / 2].load(Ordering::Relaxed));
+        // Release; pairs with the Acquire in `directory`.
+        self.directory.store(new.0.as_ptr(), Ordering::Release);
+        heap.retire_directory(old.0.cast(), Directory::bytes(len));
+        true
+    }
+}
+
+impl<K: Keys> Index for Hash<K> {
+    type Keys = K;
+
+    #[inline]
+    fn find(&self, key: K::Key<'_>, hash: u64, _: &mut Finger) -> Found {
+        let mut backoff = Backoff::default();
+        loop {
+            let bucket = self.segment(hash).bucket(hash);
+            // Acquire; pairs with the Release in `unlock`.
+            let version = bucket.version.load(Ordering::Acquire);
+            if let Some((record, _)) = Self::search(bucket, key, hash) {
+                return Found::Record(record);
+            } else if version & (LOCKED | OBSOLETE) == 0 {
+                // Pairs with the release fence in `Bucket::try_lock`: no key came while we searched.
+                fence(Ordering::Acquire);
+                if bucket.version.load(Ordering::Relaxed) == version {
+                    return Found::Absent(NodeSeen { version: &bucket.version, seen: version });
+                }
+            }
+            backoff.wait();
+        }
+    }
+
+    fn find_or_add(
+        &self,
+        key: K::Key<'_>,
+        hash: u64,
+        value_len: usize,
+        _: &mut Finger,
+        heap: &mut Heap,
+        nodes: &mut impl NodeSet,
+    ) -> (Record, bool) {
+        let mut may_split = true;
+        loop {
+            let (segment, bucket, version) = self.lock_bucket(hash);
+            if let Some((record, _)) = Self::search(bucket, key, hash) {
+                bucket.unlock(version);
+                return (record, false);
+            }
+            if may_split && segment.count.load(Ordering::Relaxed) >= FULL {
+                bucket.unlock(version);
+                may_split = self.split(hash, heap, nodes);
+                continue;
+            }
+            let record = Record::create::<K>(key, value_len, heap);
+            bucket.push(record, tag(hash), heap);
+            segment.count.fetch_add(1, Ordering::Relaxed);
+            bucket.unlock(version + STEP);
+            let seen = |seen| NodeSeen { version: &bucket.version, seen };
+            nodes.replaced(seen(version), &[seen(version + STEP)]);
+            return (record, true);
+        }
+    }
+
+    fn unlink(&self, key: K::Key<'_>, hash: u64, expected: u64, heap: &mut Heap) -> bool {
+        let (segment, bucket, version) = self.lock_bucket(hash);
+        let Some((record, slot)) = Self::search(bucket, key, hash) else {
+            bucket.unlock(version);
+            return false;
+        };
+        if !record.word().try_lock(expected) {
+            bucket.unlock(version);
+            return false;
+        }
+        record.word().unlock(DEAD);
+        // Relaxed: readers that still find it see that it is dead.
+        slot.store(std::ptr::null_mut(), Ordering::Relaxed);
+        segment.count.fetch_sub(1, Ordering::Relaxed);
+        bucket.unlock(version + STEP);
+        record.retire(heap);
+        true
+    }
+
+    #[inline]
+    fn prefetch_node(&self, hash: u64) {
+        prefetch(self.segment(hash).bucket(hash));
+    }
+
+    #[inline]
+    fn peek(&self, hash: u64) -> Option<Record> {
+        let bucket = self.segment(hash).bucket(hash);
+        bucket.slots.iter().find_map(|slot| segment::tagged(slot, tag(hash)))
+    }
+}

@@ -1,0 +1,87 @@
+//! What a transaction needs of an index, whichever it is.
+
+use crate::heap::Heap;
+use crate::keys::Keys;
+use crate::record::Record;
+use crate::sync::{AtomicU64, Ordering};
+use crate::tree::Node;
+
+pub(crate) type KeyOf<'a, I> = <<I as Index>::Keys as Keys>::Key<'a>;
+
+/// The version of a bucket or leaf: it changes with every key that comes or goes there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeSeen {
+    /// Valid while the guard is pinned under which the node was found.
+    pub version: *const AtomicU64,
+    pub seen: u64,
+}
+
+impl NodeSeen {
+    /// Whether the node is still as it was seen.
+    #[inline]
+    pub fn unchanged(&self) -> bool {
+        // SAFETY: the field's invariant. Acquire; pairs with the Release that published a later version.
+        unsafe { &*self.version }.load(Ordering::Acquire) == self.seen
+    }
+}
+
+/// The outcome of a lookup.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    Record(Record),
+    /// The key would be in this node.
+    Absent(NodeSeen),
+}
+
+/// The nodes that a transaction relies on. Its own changes to the index tell it what became of them.
+pub(crate) trait NodeSet {
+    /// This thread changed `old` (the node as it was right before) into `new`.
+    fn replaced(&mut self, old: NodeSeen, new: &[NodeSeen]);
+}
+
+/// For those who rely on no nodes.
+impl NodeSet for () {
+    fn replaced(&mut self, _: NodeSeen, _: &[NodeSeen]) {}
+}
+
+/// A worker's hint for one table: the leaf that it used last. Never trusted; see `Tree::finger`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finger(pub *const Node);
+
+// SAFETY: tree nodes are shared memory that lives as long as the store.
+unsafe impl Send for Finger {}
+
+impl Default for Finger {
+    fn default() -> Finger {
+        Finger(std::ptr::null())
+    }
+}
+
+/// An index from keys to records. All calls need a pinned guard (`heap`'s, where a heap is passed).
+pub(crate) trait Index {
+    type Keys: Keys;
+
+    /// Finds a key. `hash` is the key's [`Keys::hash`].
+    fn find(&self, key: KeyOf<'_, Self>, hash: u64, finger: &mut Finger) -> Found;
+
+    /// Finds a key, or adds a record for it: a tombstone that was never written, with room for `value_len` bytes.
+    /// Says whether it added one.
+    fn find_or_add(
+        &self,
+        key: KeyOf<'_, Self>,
+        hash: u64,
+        value_len: usize,
+        finger: &mut Finger,
+        heap: &mut Heap,
+        nodes: &mut impl NodeSet,
+    ) -> (Record, bool);
+
+    /// Takes the key's record out of the index and retires it, if its word is `expected`.
+    fn unlink(&self, key: KeyOf<'_, Self>, hash: u64, expected: u64, heap: &mut Heap) -> bool;
+
+    /// First step of a lookup in lockstep with others: asks for the first line that is likely to miss.
+    fn prefetch_node(&self, hash: u64);
+
+    /// Second step: the record that is probably the key's, from what the first step brought.
+    fn peek(&self, hash: u64) -> Option<Record>;
+}

@@ -1,0 +1,192 @@
+//! The commit: lock, timestamp, validate, install. And the ways out of it.
+
+use highwater_core::{Abort, Timestamp};
+
+use super::{Occ, Phase};
+use crate::keys::{ByteKeys, IntegerKeys, Keys};
+use crate::record::Record;
+use crate::store::AnyIndex;
+use crate::sync::{Ordering, fence};
+use crate::word::{DEAD, LOCKED, TIMESTAMP, TOMBSTONE};
+
+impl Occ {
+    /// Commits and returns the timestamp; or undoes everything.
+    #[inline]
+    pub fn commit(&mut self) -> Result<Timestamp, Abort> {
+        self.lock()?;
+        self.timestamp();
+        self.validate()?;
+        Ok(self.install())
+    }
+
+    /// Ends a transaction that decided to roll back: drops its writes, but validates what it read and takes a
+    /// timestamp, because the decision reveals what was read. On a conflict, everything is undone.
+    pub fn commit_rollback(&mut self) -> Result<Timestamp, Abort> {
+        assert_eq!(self.phase, Phase::Open);
+        self.writer.abort();
+        self.bury_placeholders();
+        self.sets.writes.clear();
+        self.wrote = false;
+        self.phase = Phase::Locked;
+        self.timestamp();
+        self.validate()?;
+        let Phase::Validated(ts) = self.phase else { unreachable!("it was just validated") };
+        self.floor = ts;
+        self.end();
+        Ok(ts)
+    }
+
+    /// Drops the open transaction, if any, in whatever phase it is.
+    pub fn abort(&mut self) {
+        match self.phase {
+            Phase::Idle => return,
+            Phase::Open => {}
+            Phase::Locked | Phase::Stamped(_) | Phase::Validated(_) => self.unlock(self.sets.writes.len()),
+        }
+        self.bury_placeholders();
+        self.writer.abort();
+        self.wrote = false;
+        self.end();
+    }
+
+    /// Phase 1: locks the write set. On a conflict, everything is undone.
+    #[inline]
+    pub fn lock(&mut self) -> Result<(), Abort> {
+        assert_eq!(self.phase, Phase::Open);
+        self.sets.writes.sort_unstable_by_key(|write| write.record);
+        for at in 0..self.sets.writes.len() {
+            let write = &mut self.sets.writes[at];
+            let before = match write.record.word().lock() {
+                Ok(DEAD) | Err(_) => return self.fail(at),
+                Ok(before) => before,
+            };
+            write.before = before;
+            self.latest = self.latest.max(before & TIMESTAMP);
+            if self.sets.accesses[write.access as usize].seen.is_some_and(|seen| seen.word() != before) {
+                return self.fail(at + 1);
+            }
+        }
+        if !self.sets.writes.is_empty() {
+            // Pairs with itself in another transaction: of two that each read what the other has locked, one sees
+            // the other's lock.
+            fence(Ordering::SeqCst);
+        }
+        self.phase = Phase::Locked;
+        Ok(())
+    }
+
+    /// Undoes everything while the first `locked` writes hold their locks.
+    #[cold]
+    fn fail<T>(&mut self, locked: usize) -> Result<T, Abort> {
+        self.unlock(locked);
+        self.phase = Phase::Open;
+        self.abort();
+        Err(Abort::Conflict)
+    }
+
+    fn unlock(&mut self, locked: usize) {
+        for write in &self.sets.writes[..locked] {
+            write.record.word().unlock(write.before);
+        }
+    }
+
+    /// Phase 2: reads the clock until it exceeds everything seen. With a synchronised clock it does at once. It is
+    /// never helped along: a timestamp ahead of real time could pass a later overwriter of what was read.
+    #[inline]
+    pub fn timestamp(&mut self) -> Timestamp {
+        assert_eq!(self.phase, Phase::Locked);
+        let least = self.floor.max(Timestamp(self.latest));
+        let mut ts = self.clock.now();
+        while ts <= least {
+            std::hint::spin_loop();
+            ts = self.clock.now();
+        }
+        self.phase = Phase::Stamped(ts);
+        ts
+    }
+
+    /// Phase 3: checks that what was read is unchanged. On a conflict, everything is undone.
+    #[inline]
+    pub fn validate(&mut self) -> Result<(), Abort> {
+        let Phase::Stamped(ts) = self.phase else { panic!("validate comes after timestamp") };
+        let sets = &self.sets;
+        let records = sets.accesses.iter().all(|access| match access.seen {
+            None => true,
+            // What we locked ourselves was compared then.
+            Some(_) if access.write().is_some() && !sets.writes.is_empty() => true,
+            Some(seen) => {
+                let now = access.record.word().load();
+                now == seen.word() || now == seen.word() | LOCKED && self.owns(access.record)
+            }
+        });
+        if !(records && sets.nodes.iter().all(|node| node.unchanged())) {
+            return self.fail(self.sets.writes.len());
+        }
+        self.phase = Phase::Validated(ts);
+        Ok(())
+    }
+
+    /// Whether the record is in the locked (and sorted) write set, though found again by a scan.
+    #[cold]
+    fn owns(&self, record: Record) -> bool {
+        self.sets.writes.binary_search_by_key(&record, |write| write.record).is_ok()
+    }
+
+    /// Phase 4: writes and unlocks.
+    #[inline]
+    pub fn install(&mut self) -> Timestamp {
+        let Phase::Validated(ts) = self.phase else { panic!("install comes after validate") };
+        for write in &self.sets.writes {
+            debug_assert!(write.before & TIMESTAMP < ts.0, "a record's timestamp only grows");
+            if write.delete {
+                write.record.word().unlock(ts.0 | TOMBSTONE);
+            } else {
+                write.record.write_value(self.writer.value(write.at), &mut self.heap);
+                write.record.word().unlock(ts.0);
+            }
+        }
+        self.bury_tombstones(ts);
+        self.writer.commit(ts);
+        self.floor = ts;
+        self.end();
+        ts
+    }
+
+    #[inline]
+    fn end(&mut self) {
+        self.sets.clear();
+        self.heap.unpin();
+        self.phase = Phase::Idle;
+    }
+
+    #[inline]
+    fn bury_tombstones(&mut self, ts: Timestamp) {
+        for at in 0..self.sets.writes.len() {
+            if self.sets.writes[at].delete {
+                self.bury(at, ts);
+            }
+        }
+    }
+
+    /// Remembers the placeholders of a transaction that does not commit.
+    fn bury_placeholders(&mut self) {
+        for at in 0..self.sets.writes.len() {
+            if self.sets.writes[at].created {
+                self.bury(at, Timestamp::ZERO);
+            }
+        }
+    }
+
+    fn bury(&mut self, write: usize, ts: Timestamp) {
+        let write = &self.sets.writes[write];
+        let key = match self.store.table(write.table).expect("written tables exist") {
+            AnyIndex::HashU64(_) | AnyIndex::TreeU64(_) => {
+                IntegerKeys::logged(IntegerKeys::stored(&write.record))
+            }
+            AnyIndex::HashBytes(_) | AnyIndex::TreeBytes(_) => {
+                ByteKeys::logged(ByteKeys::stored(&write.record))
+            }
+        };
+        self.graveyard.bury(write.table, ts, key);
+    }
+}

@@ -1,0 +1,307 @@
+//! Reading: point reads, scans, versions, prefetching; and the [`Transaction`] trait, which picks the index.
+
+use std::ops::{Bound, ControlFlow};
+
+use highwater_core::log::TxWriter;
+use highwater_core::transaction::KeyRange;
+use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
+
+use super::sets::{Seen, Sets};
+use super::{Occ, Phase};
+use crate::index::{Finger, Found, Index, KeyOf};
+use crate::keys::Keys;
+use crate::record::{Record, Scratch};
+use crate::store::{AnyIndex, Store, with_index};
+use crate::tree::{LeafCopy, Resume, Tree};
+use crate::word::{Busy, DEAD, TIMESTAMP, TOMBSTONE};
+
+/// How many keys a prefetch takes through its steps together: about as many misses as a core keeps in flight.
+const LOCKSTEP: usize = 16;
+
+/// What a lookup for reading found.
+#[derive(Clone, Copy)]
+pub(super) enum Looked {
+    /// The transaction's own write, by its index.
+    Own(usize),
+    /// A live record; its value is in `Occ::value`.
+    Live(usize),
+    /// A tombstone, and the access.
+    Gone(usize),
+    /// No record.
+    Absent,
+}
+
+/// The parts of an [`Occ`] that reading needs, apart from the store.
+pub(super) struct Reading<'a> {
+    pub sets: &'a mut Sets,
+    pub value: &'a mut Scratch,
+    pub finger: &'a mut Finger,
+    pub latest: &'a mut u64,
+    pub wrote: bool,
+    pub writer: &'a TxWriter,
+    pub leaf: &'a mut LeafCopy,
+}
+
+impl Reading<'_> {
+    /// Looks a key up, reads its record (its value only if `COPY`) and remembers what was seen.
+    #[inline]
+    pub fn look<I: Index, const COPY: bool>(
+        &mut self,
+        table: TableId,
+        index: &I,
+        key: KeyOf<'_, I>,
+    ) -> Result<Looked, Abort> {
+        let hash = I::Keys::hash(key);
+        if let Some(at) = self.sets.find(table, hash, |record| I::Keys::same(I::Keys::stored(record), key)) {
+            return self.look_again::<COPY>(at);
+        }
+        loop {
+            let record = match index.find(key, hash, self.finger) {
+                Found::Record(record) => record,
+                Found::Absent(node) => {
+                    self.sets.nodes.push(node);
+                    return Ok(Looked::Absent);
+                }
+            };
+            let word = self.read::<COPY>(record)?;
+            if word == DEAD {
+                continue;
+            }
+            *self.latest = (*self.latest).max(word & TIMESTAMP);
+            let at = self.sets.add(table, hash, record, Some(Seen::new(word)));
+            return Ok(if word & TOMBSTONE == 0 { Looked::Live(at) } else { Looked::Gone(at) });
+        }
+    }
+
+    /// The record's word, and its value too if it is wanted.
+    #[inline(always)]
+    fn read<const COPY: bool>(&mut self, record: Record) -> Result<u64, Busy> {
+        if COPY { record.read(self.value) } else { record.word().read(|| ()) }
+    }
+
+    /// Reads a record again that the transaction has touched before.
+    fn look_again<const COPY: bool>(&mut self, at: usize) -> Result<Looked, Abort> {
+        let access = self.sets.accesses[at];
+        if let Some(write) = access.write() {
+            return Ok(Looked::Own(write));
+        }
+        let word = self.read::<COPY>(access.record)?;
+        let seen = access.seen.expect("an access is a read or a write");
+        if word != seen.word() {
+            return Err(Abort::Conflict);
+        }
+        Ok(if word & TOMBSTONE == 0 { Looked::Live(at) } else { Looked::Gone(at) })
+    }
+
+    fn scan<K: Keys>(
+        &mut self,
+        table: TableId,
+        tree: &Tree<K>,
+        range: KeyRange<'_>,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Abort> {
+        let range = bounds::<K>(range)?;
+        let mut resume: Option<Resume> = None;
+        loop {
+            tree.copy_leaf(resume.as_ref(), direction, range, self.finger, self.leaf);
+            self.sets.nodes.push(self.leaf.seen);
+            for at in 0..self.leaf.len() {
+                let record = self.leaf.record(at, direction).expect("a checked copy is filled");
+                prefetch_ahead(self.leaf, at, direction);
+                if self.visit::<K>(table, record, &mut visit)?.is_break() {
+                    return Ok(());
+                }
+            }
+            resume = self.leaf.next::<K>(range, direction);
+            if resume.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Shows one record of a scan, if it is live for this transaction.
+    #[inline]
+    fn visit<K: Keys>(
+        &mut self,
+        table: TableId,
+        record: Record,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Abort> {
+        let key = K::stored(&record);
+        if self.wrote {
+            let found = self.sets.find(table, K::hash(key), |other| *other == record);
+            if let Some(write) = found.and_then(|at| self.sets.accesses[at].write()) {
+                let write = &self.sets.writes[write];
+                if write.delete {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                let value = self.writer.value(write.at);
+                return Ok(K::shown(key, |key| visit(key, value)));
+            }
+        }
+        let word = record.read(self.value)?;
+        if word == DEAD {
+            // Its leaf has changed since, so this transaction could not commit.
+            return Err(Abort::Conflict);
+        }
+        *self.latest = (*self.latest).max(word & TIMESTAMP);
+        self.sets.add_scanned(table, record, Seen::new(word));
+        if word & TOMBSTONE != 0 {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let value = self.value.bytes();
+        Ok(K::shown(key, |key| visit(key, value)))
+    }
+}
+
+type Bounds<'k, K> = (Bound<<K as Keys>::Key<'k>>, Bound<<K as Keys>::Key<'k>>);
+
+/// A range over keys; what a caller's bytes mean. A bound that is no key of the table makes a bad request.
+fn bounds<'k, K: Keys>(range: KeyRange<'k>) -> Result<Bounds<'k, K>, Abort> {
+    let parse = |bound: Bound<&'k [u8]>| {
+        Ok::<_, Abort>(match bound {
+            Bound::Included(key) => Bound::Included(K::parse(key).ok_or(Abort::BadRequest)?),
+            Bound::Excluded(key) => Bound::Excluded(K::parse(key).ok_or(Abort::BadRequest)?),
+            Bound::Unbounded => Bound::Unbounded,
+        })
+    };
+    Ok((parse(range.0)?, parse(range.1)?))
+}
+
+impl Occ {
+    /// The table's index, and what reading from it needs.
+    #[inline]
+    pub(super) fn reading(&mut self, table: TableId) -> Result<(&AnyIndex, Reading<'_>), Abort> {
+        debug_assert_eq!(self.phase, Phase::Open, "transactions read while they run");
+        let index = self.store.table(table).ok_or(Abort::BadRequest)?;
+        let reading = Reading {
+            sets: &mut self.sets,
+            value: &mut self.value,
+            finger: &mut self.fingers[table.0 as usize],
+            latest: &mut self.latest,
+            wrote: self.wrote,
+            writer: &self.writer,
+            leaf: &mut self.leaf,
+        };
+        Ok((index, reading))
+    }
+
+    #[inline]
+    pub(super) fn look<const COPY: bool>(&mut self, table: TableId, key: &[u8]) -> Result<Looked, Abort> {
+        let (index, mut reading) = self.reading(table)?;
+        with_index!(index, index => look_in::<_, COPY>(index, &mut reading, table, key))
+    }
+}
+
+#[inline(always)]
+fn look_in<I: Index, const COPY: bool>(
+    index: &I,
+    reading: &mut Reading<'_>,
+    table: TableId,
+    key: &[u8],
+) -> Result<Looked, Abort> {
+    reading.look::<I, COPY>(table, index, I::Keys::parse(key).ok_or(Abort::BadRequest)?)
+}
+
+/// Asks for a record that the scan will come to.
+#[inline]
+fn prefetch_ahead(leaf: &LeafCopy, at: usize, direction: Direction) {
+    let ahead = if at == 0 { 1..5 } else { at + 4..at + 5 };
+    for record in ahead.filter_map(|at| leaf.record(at, direction)) {
+        record.prefetch();
+    }
+}
+
+impl Transaction for Occ {
+    #[inline]
+    fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort> {
+        Ok(match self.look::<true>(table, key)? {
+            Looked::Live(_) => Some(self.value.bytes()),
+            Looked::Gone(_) | Looked::Absent => None,
+            Looked::Own(write) => {
+                let write = &self.sets.writes[write];
+                (!write.delete).then(|| self.writer.value(write.at))
+            }
+        })
+    }
+
+    #[inline]
+    fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), Abort> {
+        self.write_put(table, key, value)
+    }
+
+    #[inline]
+    fn insert(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<bool, Abort> {
+        self.write_insert(table, key, value)
+    }
+
+    #[inline]
+    fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        self.write_delete(table, key)
+    }
+
+    fn scan<F>(
+        &mut self,
+        table: TableId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: F,
+    ) -> Result<(), Abort>
+    where
+        F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    {
+        let (index, mut reading) = self.reading(table)?;
+        match index {
+            AnyIndex::TreeU64(tree) => reading.scan(table, tree, range, direction, visit),
+            AnyIndex::TreeBytes(tree) => reading.scan(table, tree, range, direction, visit),
+            AnyIndex::HashU64(_) | AnyIndex::HashBytes(_) => Err(Abort::BadRequest),
+        }
+    }
+
+    fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {
+        Ok(match self.look::<false>(table, key)? {
+            Looked::Live(at) | Looked::Gone(at) => {
+                let seen = self.sets.accesses[at].seen.expect("it was just read");
+                Timestamp(seen.word() & TIMESTAMP)
+            }
+            Looked::Absent => Timestamp::ZERO,
+            // The version in front of this transaction's own write.
+            Looked::Own(write) => {
+                let access = self.sets.writes[write].access as usize;
+                let seen = self.sets.accesses[access].seen;
+                Timestamp(seen.map_or(0, |seen| seen.word() & TIMESTAMP))
+            }
+        })
+    }
+
+    fn prefetch(&mut self, wanted: &[(TableId, u64)]) {
+        for some in wanted.chunks(LOCKSTEP) {
+            prefetch_some(&self.store, some);
+        }
+    }
+}
+
+/// Takes some lookups through their steps together: bucket lines, record lines, value lines.
+fn prefetch_some(store: &Store, wanted: &[(TableId, u64)]) {
+    let mut hashes = [0; LOCKSTEP];
+    let mut records = [None; LOCKSTEP];
+    let hashed = |table: TableId| match store.table(table) {
+        Some(AnyIndex::HashU64(hash)) => Some(hash),
+        _ => None,
+    };
+    for (&(table, key), hash) in wanted.iter().zip(&mut hashes) {
+        let Some(index) = hashed(table) else { continue };
+        *hash = crate::keys::IntegerKeys::hash(key);
+        index.prefetch_node(*hash);
+    }
+    for ((&(table, _), hash), record) in wanted.iter().zip(hashes).zip(&mut records) {
+        *record = hashed(table).and_then(|index| index.peek(hash));
+        if let Some(record) = record {
+            record.prefetch();
+        }
+    }
+    for record in records.iter().flatten() {
+        record.prefetch_value();
+    }
+}

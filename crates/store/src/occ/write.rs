@@ -1,0 +1,183 @@
+//! Writing: every write goes straight into the log; the write set remembers where.
+
+use highwater_core::log::TxWriter;
+use highwater_core::schema::MAX_VALUE_BYTES;
+use highwater_core::{Abort, TableId};
+
+use super::Occ;
+use super::read::Looked;
+use super::sets::{Seen, Sets};
+use crate::heap::Heap;
+use crate::index::{Finger, Index, KeyOf};
+use crate::keys::Keys;
+use crate::record::Record;
+use crate::store::with_index;
+use crate::word::{DEAD, TIMESTAMP, TOMBSTONE};
+
+/// The parts of an [`Occ`] that writing to one table needs, apart from the store.
+struct Writing<'a> {
+    table: TableId,
+    sets: &'a mut Sets,
+    writer: &'a mut TxWriter,
+    finger: &'a mut Finger,
+    heap: &'a mut Heap,
+    latest: &'a mut u64,
+}
+
+impl Writing<'_> {
+    #[inline]
+    fn put<I: Index>(&mut self, index: &I, key: &[u8], value: &[u8]) -> Result<(), Abort> {
+        let key = I::Keys::parse(key).ok_or(Abort::BadRequest)?;
+        let hash = I::Keys::hash(key);
+        match self.touched::<I>(key, hash) {
+            Some(at) => match self.sets.accesses[at].write() {
+                Some(write) => self.write_again::<I>(write, key, Some(value)),
+                None => self.write::<I>(at, key, Some(value), false),
+            },
+            None => {
+                let (record, created) = self.find_or_add(index, key, hash, value.len());
+                let at = self.sets.add(self.table, hash, record, None);
+                self.write::<I>(at, key, Some(value), created);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn insert<I: Index>(&mut self, index: &I, key: &[u8], value: &[u8]) -> Result<bool, Abort> {
+        let key = I::Keys::parse(key).ok_or(Abort::BadRequest)?;
+        let hash = I::Keys::hash(key);
+        if let Some(at) = self.touched::<I>(key, hash) {
+            let access = self.sets.accesses[at];
+            let gone = match (access.write(), access.seen) {
+                (Some(write), _) if self.sets.writes[write].delete => {
+                    self.write_again::<I>(write, key, Some(value));
+                    return Ok(true);
+                }
+                (None, Some(seen)) => seen.word() & TOMBSTONE != 0,
+                _ => false,
+            };
+            if gone {
+                self.write::<I>(at, key, Some(value), false);
+            }
+            return Ok(gone);
+        }
+        loop {
+            let (record, created) = self.find_or_add(index, key, hash, value.len());
+            // Our own placeholder was this when we made it; whatever happened to it since, validation will tell.
+            let word = if created { TOMBSTONE } else { record.word().read(|| ())? };
+            if word == DEAD {
+                continue;
+            }
+            *self.latest = (*self.latest).max(word & TIMESTAMP);
+            let at = self.sets.add(self.table, hash, record, Some(Seen::new(word)));
+            if word & TOMBSTONE == 0 {
+                return Ok(false);
+            }
+            self.write::<I>(at, key, Some(value), created);
+            return Ok(true);
+        }
+    }
+
+    fn delete<I: Index>(&mut self, key: &[u8], looked: Looked) -> Result<bool, Abort> {
+        let key = I::Keys::parse(key).ok_or(Abort::BadRequest)?;
+        match looked {
+            Looked::Live(at) => self.write::<I>(at, key, None, false),
+            Looked::Own(write) if !self.sets.writes[write].delete => self.write_again::<I>(write, key, None),
+            Looked::Own(_) | Looked::Gone(_) | Looked::Absent => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn touched<I: Index>(&self, key: KeyOf<'_, I>, hash: u64) -> Option<usize> {
+        self.sets.find(self.table, hash, |record| I::Keys::same(I::Keys::stored(record), key))
+    }
+
+    #[inline]
+    fn find_or_add<I: Index>(
+        &mut self,
+        index: &I,
+        key: KeyOf<'_, I>,
+        hash: u64,
+        value_len: usize,
+    ) -> (Record, bool) {
+        index.find_or_add(key, hash, value_len, self.finger, self.heap, self.sets)
+    }
+
+    /// The first write of a record; `None` deletes.
+    #[inline]
+    fn write<I: Index>(&mut self, access: usize, key: KeyOf<'_, I>, value: Option<&[u8]>, created: bool) {
+        let at = match value {
+            Some(value) => self.writer.put(self.table, I::Keys::logged(key), value),
+            None => self.writer.delete(self.table, I::Keys::logged(key)),
+        };
+        self.sets.add_write(access, at, value.is_none(), created);
+    }
+
+    /// A further write of a record: the log must have one only.
+    fn write_again<I: Index>(&mut self, write: usize, key: KeyOf<'_, I>, value: Option<&[u8]>) {
+        let write = &mut self.sets.writes[write];
+        match value {
+            Some(value) if !write.delete && value.len() == write.at.len as usize => {
+                self.writer.overwrite(write.at, value);
+            }
+            _ => {
+                self.writer.supersede(write.at);
+                write.delete = value.is_none();
+                write.at = match value {
+                    Some(value) => self.writer.put(self.table, I::Keys::logged(key), value),
+                    None => self.writer.delete(self.table, I::Keys::logged(key)),
+                };
+            }
+        }
+    }
+}
+
+/// Runs one expression with `$index` bound to the concrete index of a table and `$writing` to what writing needs.
+macro_rules! write_with {
+    ($occ:expr, $table:expr, $index:ident, $writing:ident => $body:expr) => {{
+        let occ = $occ;
+        debug_assert_eq!(occ.phase, super::Phase::Open, "transactions write while they run");
+        let index = occ.store.table($table).ok_or(Abort::BadRequest)?;
+        let mut $writing = Writing {
+            table: $table,
+            sets: &mut occ.sets,
+            writer: &mut occ.writer,
+            finger: &mut occ.fingers[$table.0 as usize],
+            heap: &mut occ.heap,
+            latest: &mut occ.latest,
+        };
+        let result = with_index!(index, $index => $body);
+        occ.wrote = !occ.sets.writes.is_empty();
+        result
+    }};
+}
+
+impl Occ {
+    #[inline]
+    pub(super) fn write_put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), Abort> {
+        if value.len() > MAX_VALUE_BYTES {
+            return Err(Abort::BadRequest);
+        }
+        write_with!(self, table, index, writing => writing.put(index, key, value))
+    }
+
+    #[inline]
+    pub(super) fn write_insert(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<bool, Abort> {
+        if value.len() > MAX_VALUE_BYTES {
+            return Err(Abort::BadRequest);
+        }
+        write_with!(self, table, index, writing => writing.insert(index, key, value))
+    }
+
+    #[inline]
+    pub(super) fn write_delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        let looked = self.look::<false>(table, key)?;
+        write_with!(self, table, index, writing => delete_in(index, &mut writing, key, looked))
+    }
+}
+
+fn delete_in<I: Index>(_: &I, writing: &mut Writing<'_>, key: &[u8], looked: Looked) -> Result<bool, Abort> {
+    writing.delete::<I>(key, looked)
+}

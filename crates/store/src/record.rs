@@ -1,0 +1,312 @@
+//! Records: word, length, key and value in one piece of memory.
+//!
+//! ```text
+//!  0  word   u64            see `word`
+//!  8  len    u32 atomic     length of the value; bit 31: spilled
+//! 12  shape  u32            bits 0-16 length of the key, bits 17-31 room for the value in 8-byte words; never changes
+//! 16  key    padded to 8    never changes; integer keys as one native integer
+//!  .  value  room * 8       or, if spilled, its first 8 bytes are a pointer to a buffer:
+//!
+//!  0  capacity u64          of the buffer, in bytes; never changes
+//!  8  value
+//! ```
+//!
+//! A spilled record stays spilled, so that its pointer, once seen to be one, always is one. A reader that races with
+//! a writer may combine the length of one value with the buffer of another: it never reads beyond the room or the
+//! capacity, and the word tells it afterwards that it read nonsense.
+
+use std::ptr::NonNull;
+
+use crate::heap::{self, Heap, MAX_SIZED};
+use crate::keys::Keys;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, prefetch};
+use crate::word::{Busy, RecordWord, TOMBSTONE};
+
+const HEAD: usize = 16;
+const SPILLED: u32 = 1 << 31;
+const KEY_LEN: u32 = (1 << 17) - 1;
+
+#[repr(C)]
+struct Head {
+    word: RecordWord,
+    len: AtomicU32,
+    shape: u32,
+}
+
+const _: () = assert!(size_of::<Head>() == HEAD);
+
+/// A record, found in an index under a guard that is still pinned.
+///
+/// Invariant: the memory is a record made by [`Record::create`] that has not been reclaimed. All methods rest on it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Record(NonNull<u8>);
+
+// SAFETY: a record is shared memory that is only accessed through atomics, but for the parts that never change.
+unsafe impl Send for Record {}
+
+/// Where values are copied to: whole words, so that a copy needs no tail.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Scratch {
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `copy_value` initialised this many bytes at the front of the vector's memory; any bytes are valid.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len) }
+    }
+}
+
+impl Record {
+    /// A record that is not in an index yet: a tombstone that was never written, with room for a value of
+    /// `value_len` bytes and a little more.
+    pub fn create<K: Keys>(key: K::Key<'_>, value_len: usize, heap: &mut Heap) -> Record {
+        let key_len = K::len(key);
+        let front = HEAD + key_len.next_multiple_of(8);
+        let room = value_len.next_multiple_of(8).max(8);
+        let bytes = if front + room <= MAX_SIZED { front + room } else { front + 8 };
+        let at = heap.alloc(bytes);
+        let room_words = ((heap::rounded(bytes) - front) / 8).min((1 << 15) - 1);
+        let shape = key_len as u32 | (room_words as u32) << 17;
+        // SAFETY: the piece holds `front` bytes and more, is aligned to 32, and nobody else has it. The room is
+        // initialised, because a racing reader may copy words that no value ever reached.
+        unsafe {
+            at.cast::<Head>().write(Head { word: RecordWord::new(TOMBSTONE), len: AtomicU32::new(0), shape });
+            match K::logged(key) {
+                highwater_core::log::Key::U64(key) => at.add(HEAD).cast::<u64>().write(key),
+                highwater_core::log::Key::Bytes(key) => {
+                    std::ptr::copy_nonoverlapping(key.as_ptr(), at.add(HEAD).as_ptr(), key.len());
+                }
+            }
+            std::ptr::write_bytes(at.add(front).as_ptr(), 0, room_words * 8);
+        }
+        Record(at)
+    }
+
+    /// Gives back a record that has left its index, and its buffer.
+    pub fn retire(self, heap: &mut Heap) {
+        if let Some((buffer, capacity)) = self.buffer() {
+            heap.retire(buffer, 8 + capacity);
+        }
+        heap.retire(self.0, self.piece_bytes());
+    }
+
+    /// For index slots.
+    #[inline]
+    pub fn as_ptr(self) -> *mut u8 {
+        self.0.as_ptr()
+    }
+
+    /// From an index slot.
+    ///
+    /// # Safety
+    /// The pointer came from [`Record::as_ptr`], and the guard under which it was found is pinned.
+    #[inline]
+    pub unsafe fn from_ptr(at: NonNull<u8>) -> Record {
+        Record(at)
+    }
+
+    #[inline]
+    fn head(&self) -> &Head {
+        // SAFETY: the type's invariant.
+        unsafe { self.0.cast::<Head>().as_ref() }
+    }
+
+    #[inline]
+    pub fn word(&self) -> &RecordWord {
+        &self.head().word
+    }
+
+    #[inline]
+    pub fn key_u64(&self) -> u64 {
+        debug_assert_eq!(self.key_len(), 8);
+        // SAFETY: the type's invariant; the key of an integer table is 8 bytes, aligned, and never changes.
+        unsafe { self.0.add(HEAD).cast::<u64>().read() }
+    }
+
+    #[inline]
+    pub fn key_bytes(&self) -> &[u8] {
+        // SAFETY: the type's invariant; the key never changes.
+        unsafe { std::slice::from_raw_parts(self.0.add(HEAD).as_ptr(), self.key_len()) }
+    }
+
+    #[inline]
+    fn key_len(&self) -> usize {
+        (self.head().shape & KEY_LEN) as usize
+    }
+
+    /// Offset of the value.
+    #[inline]
+    fn front(&self) -> usize {
+        HEAD + self.key_len().next_multiple_of(8)
+    }
+
+    /// Bytes for a value inside the record.
+    #[inline]
+    fn room(&self) -> usize {
+        (self.head().shape >> 17) as usize * 8
+    }
+
+    fn piece_bytes(&self) -> usize {
+        self.front() + self.room()
+    }
+
+    #[inline]
+    fn inline(&self) -> *const AtomicU64 {
+        // SAFETY: the offset is inside the piece.
+        unsafe { self.0.as_ptr().add(self.front()).cast() }
+    }
+
+    /// The first word of the value as the pointer to a buffer; meaningful if spilled.
+    #[inline]
+    fn spill(&self) -> &AtomicPtr<u8> {
+        // SAFETY: the room is 8 bytes at least, aligned to 8; atomics of one size may share memory.
+        unsafe { &*self.inline().cast() }
+    }
+
+    /// The buffer and its capacity, if spilled.
+    #[inline]
+    fn buffer(&self) -> Option<(NonNull<u8>, usize)> {
+        // Acquire; pairs with the Release in `write_value`: a spilled record's pointer is there.
+        if self.head().len.load(Ordering::Acquire) & SPILLED == 0 {
+            return None;
+        }
+        // Acquire; pairs with the Release in `write_value`: the buffer's capacity is there.
+        let buffer =
+            NonNull::new(self.spill().load(Ordering::Acquire)).expect("a spilled record has a buffer");
+        // SAFETY: a buffer that was current after the guard was pinned is not reclaimed; its capacity never changes.
+        Some((buffer, unsafe { buffer.cast::<u64>().read() } as usize))
+    }
+
+    /// Where the value starts and how many bytes may be read there.
+    #[inline]
+    fn value(&self) -> (*const AtomicU64, usize) {
+        match self.buffer() {
+            None => (self.inline(), self.room()),
+            // SAFETY: a buffer is 8 bytes and its capacity.
+            Some((buffer, capacity)) => (unsafe { buffer.as_ptr().add(8).cast() }, capacity),
+        }
+    }
+
+    /// Copies the value; returns the word that it belongs to. A tombstone has an empty value.
+    #[inline]
+    pub fn read(&self, into: &mut Scratch) -> Result<u64, Busy> {
+        self.word().read(|| self.copy_value(into))
+    }
+
+    #[inline]
+    fn copy_value(&self, into: &mut Scratch) {
+        let len = (self.head().len.load(Ordering::Acquire) & !SPILLED) as usize;
+        let (from, most) = self.value();
+        let len = len.min(most);
+        let words = len.div_ceil(8);
+        if into.words.capacity() < words {
+            into.words.reserve(words.next_power_of_two());
+        }
+        // SAFETY: source and target hold `words` words: rooms and capacities are multiples of 8.
+        unsafe { copy_out(from, into.words.as_mut_ptr(), words) };
+        into.len = len;
+    }
+
+    /// Sets the value. The caller holds the lock.
+    #[inline]
+    pub fn write_value(&self, value: &[u8], heap: &mut Heap) {
+        let head = self.head();
+        let spilled = head.len.load(Ordering::Relaxed) & SPILLED;
+        let (at, room) = self.value();
+        if value.len() <= room {
+            // SAFETY: the value fits, and only the holder of the lock writes.
+            unsafe { copy_in(value, at) };
+            head.len.store(value.len() as u32 | spilled, Ordering::Relaxed);
+        } else {
+            self.write_buffer(value, heap);
+        }
+    }
+
+    #[cold]
+    fn write_buffer(&self, value: &[u8], heap: &mut Heap) {
+        let old = self.buffer();
+        let bytes = heap::rounded(8 + value.len() + value.len() / 8);
+        let buffer = heap.alloc(bytes);
+        let capacity = bytes - 8;
+        // SAFETY: nobody else has the buffer yet; it holds its header and the value. The capacity is initialised to
+        // its end, because a racing reader may use the length of a later value.
+        unsafe {
+            buffer.cast::<u64>().write(capacity as u64);
+            let data = buffer.as_ptr().add(8);
+            std::ptr::copy_nonoverlapping(value.as_ptr(), data, value.len());
+            std::ptr::write_bytes(data.add(value.len()), 0, capacity - value.len());
+        }
+        // Releases; pair with the Acquires in `buffer`.
+        self.spill().store(buffer.as_ptr(), Ordering::Release);
+        self.head().len.store(value.len() as u32 | SPILLED, Ordering::Release);
+        if let Some((old, capacity)) = old {
+            heap.retire(old, 8 + capacity);
+        }
+    }
+
+    /// Asks for the first cache line.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch(self.0.as_ptr());
+    }
+
+    /// Asks for the other lines of a value that is likely to be read whole. Touches the first.
+    #[inline]
+    pub fn prefetch_value(&self) {
+        let (at, most) = self.value();
+        let len = (self.head().len.load(Ordering::Relaxed) & !SPILLED) as usize;
+        let start = at.cast::<u8>();
+        for line in (0..len.min(most)).step_by(64).take(8) {
+            prefetch(start.wrapping_add(line));
+        }
+        prefetch(start.wrapping_add(len.min(most)));
+    }
+}
+
+/// Copies words by relaxed loads.
+///
+/// # Safety
+/// Both sides hold `words` words; the target is ours.
+#[inline(always)]
+unsafe fn copy_out(from: *const AtomicU64, to: *mut u64, words: usize) {
+    let mut at = 0;
+    // SAFETY: `at + 4 <= words` and `at < words`; see above.
+    unsafe {
+        while at + 4 <= words {
+            let four = [
+                (*from.add(at)).load(Ordering::Relaxed),
+                (*from.add(at + 1)).load(Ordering::Relaxed),
+                (*from.add(at + 2)).load(Ordering::Relaxed),
+                (*from.add(at + 3)).load(Ordering::Relaxed),
+            ];
+            to.add(at).cast::<[u64; 4]>().write(four);
+            at += 4;
+        }
+        while at < words {
+            to.add(at).write((*from.add(at)).load(Ordering::Relaxed));
+            at += 1;
+        }
+    }
+}
+
+/// Copies bytes by relaxed stores of words; the last word is filled up with zeros.
+///
+/// # Safety
+/// The target holds `from.len()` bytes, rounded up to words, and only this thread stores to it.
+#[inline(always)]
+unsafe fn copy_in(from: &[u8], to: *const AtomicU64) {
+    let (words, rest) = from.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        // SAFETY: `at` is below the number of whole words.
+        unsafe { (*to.add(at)).store(u64::from_ne_bytes(*word), Ordering::Relaxed) };
+    }
+    if !rest.is_empty() {
+        let mut tail = [0; 8];
+        tail[..rest.len()].copy_from_slice(rest);
+        // SAFETY: the target is rounded up to words.
+        unsafe { (*to.add(words.len())).store(u64::from_ne_bytes(tail), Ordering::Relaxed) };
+    }
+}

@@ -1,0 +1,176 @@
+//! The store: tables, and what their users share.
+
+use std::sync::Arc;
+
+use highwater_core::{IndexKind, KeyKind, Schema, TableId, TableSpec, View};
+
+use crate::graveyard::Grave;
+use crate::hash::Hash;
+use crate::heap::{Heap, Heaps, Memory, lock};
+use crate::index::{Finger, Found, Index};
+use crate::keys::{ByteKeys, IntegerKeys, Keys};
+use crate::record::{Record, Scratch};
+use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::tree::{LeafCopy, Tree};
+use crate::word::TOMBSTONE;
+
+/// A table's index, by kind.
+pub(crate) enum AnyIndex {
+    HashU64(Hash<IntegerKeys>),
+    HashBytes(Hash<ByteKeys>),
+    TreeU64(Tree<IntegerKeys>),
+    TreeBytes(Tree<ByteKeys>),
+}
+
+/// Runs one expression with `$index` bound to the concrete index.
+macro_rules! with_index {
+    ($any:expr, $index:ident => $body:expr) => {
+        match $any {
+            $crate::store::AnyIndex::HashU64($index) => $body,
+            $crate::store::AnyIndex::HashBytes($index) => $body,
+            $crate::store::AnyIndex::TreeU64($index) => $body,
+            $crate::store::AnyIndex::TreeBytes($index) => $body,
+        }
+    };
+}
+pub(crate) use with_index;
+
+/// In-memory tables, shared by all threads of a replica.
+pub struct Store {
+    schema: Schema,
+    tables: Box<[AnyIndex]>,
+    pub(crate) heaps: Arc<Heaps>,
+    /// Tombstones that nobody looks after: of workers that are gone, or imported.
+    pub(crate) orphans: Mutex<Vec<Grave>>,
+    /// How many, so that workers need not lock to see that there are none.
+    pub(crate) orphan_count: AtomicU64,
+}
+
+impl Store {
+    /// An empty store.
+    pub fn new(schema: Schema) -> Arc<Store> {
+        let heaps = Heaps::new();
+        let mut heap = Heap::new(&heaps);
+        let tables = schema.iter().map(|(id, spec)| AnyIndex::new(id, spec, &mut heap)).collect();
+        Arc::new(Store {
+            schema,
+            tables,
+            heaps,
+            orphans: Mutex::new(Vec::new()),
+            orphan_count: AtomicU64::new(0),
+        })
+    }
+
+    /// The tables' descriptions.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Memory in use.
+    pub fn memory(&self) -> Memory {
+        self.heaps.memory()
+    }
+
+    #[inline]
+    pub(crate) fn table(&self, table: TableId) -> Option<&AnyIndex> {
+        self.tables.get(table.0 as usize)
+    }
+
+    /// One finger for each table.
+    pub(crate) fn fingers(&self) -> Box<[Finger]> {
+        vec![Finger::default(); self.tables.len()].into()
+    }
+
+    /// Leaves tombstones for any worker to collect.
+    pub(crate) fn abandon(&self, graves: impl Iterator<Item = Grave>) {
+        let mut orphans = lock(&self.orphans);
+        orphans.extend(graves);
+        // Relaxed: a hint; the mutex orders the graves themselves.
+        self.orphan_count.store(orphans.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Visits every record of a table, tombstones included; in key order if the table is ordered.
+    fn for_each_record(&self, table: TableId, visit: &mut dyn FnMut(Record)) {
+        let Some(index) = self.table(table) else { return };
+        let mut heap = Heap::new(&self.heaps);
+        heap.pin();
+        match index {
+            AnyIndex::HashU64(hash) => hash.for_each(visit),
+            AnyIndex::HashBytes(hash) => hash.for_each(visit),
+            AnyIndex::TreeU64(tree) => for_each_in_tree(tree, visit),
+            AnyIndex::TreeBytes(tree) => for_each_in_tree(tree, visit),
+        }
+        heap.unpin();
+    }
+
+    /// Visits every live pair with the timestamp that wrote it: `(timestamp, key, value)`. The store is quiescent.
+    pub(crate) fn for_each_live(&self, table: TableId, visit: &mut dyn FnMut(u64, &[u8], &[u8])) {
+        let integers = self.schema.get(table).is_some_and(|spec| spec.keys == KeyKind::U64);
+        let mut value = Scratch::default();
+        self.for_each_record(table, &mut |record| {
+            let word = record.read(&mut value).expect("nobody writes to a quiescent store");
+            if word & TOMBSTONE == 0 {
+                if integers {
+                    visit(word, &record.key_u64().to_be_bytes(), value.bytes());
+                } else {
+                    visit(word, record.key_bytes(), value.bytes());
+                }
+            }
+        });
+    }
+}
+
+fn for_each_in_tree<K: Keys>(tree: &Tree<K>, visit: &mut dyn FnMut(Record)) {
+    use std::ops::Bound::Unbounded;
+    let (direction, range) = (highwater_core::Direction::Forward, (Unbounded, Unbounded));
+    let mut leaf = LeafCopy::new();
+    let mut finger = Finger::default();
+    let mut resume = None;
+    loop {
+        tree.copy_leaf(resume.as_ref(), direction, range, &mut finger, &mut leaf);
+        (0..leaf.len()).filter_map(|at| leaf.record(at, direction)).for_each(&mut *visit);
+        resume = leaf.next::<K>(range, direction);
+        if resume.is_none() {
+            return;
+        }
+    }
+}
+
+impl AnyIndex {
+    fn new(id: TableId, spec: &TableSpec, heap: &mut Heap) -> AnyIndex {
+        let tree = u64::from(id.0) + 1;
+        match (spec.index, spec.keys) {
+            (IndexKind::Hash, KeyKind::U64) => AnyIndex::HashU64(Hash::new(heap)),
+            (IndexKind::Hash, KeyKind::Bytes) => AnyIndex::HashBytes(Hash::new(heap)),
+            (IndexKind::Ordered, KeyKind::U64) => AnyIndex::TreeU64(Tree::new(tree, heap)),
+            (IndexKind::Ordered, KeyKind::Bytes) => AnyIndex::TreeBytes(Tree::new(tree, heap)),
+        }
+    }
+}
+
+fn value_of<I: Index>(index: &I, key: &[u8]) -> Option<Vec<u8>> {
+    let key = I::Keys::parse(key)?;
+    let mut value = Scratch::default();
+    match index.find(key, I::Keys::hash(key), &mut Finger::default()) {
+        Found::Record(record) => {
+            let word = record.read(&mut value).expect("nobody writes to a quiescent store");
+            (word & TOMBSTONE == 0).then(|| value.bytes().to_vec())
+        }
+        Found::Absent(_) => None,
+    }
+}
+
+impl View for Store {
+    fn get(&self, table: TableId, key: &[u8]) -> Option<Vec<u8>> {
+        let index = self.table(table)?;
+        let mut heap = Heap::new(&self.heaps);
+        heap.pin();
+        let value = with_index!(index, index => value_of(index, key));
+        heap.unpin();
+        value
+    }
+
+    fn for_each(&self, table: TableId, visit: &mut dyn FnMut(&[u8], &[u8])) {
+        self.for_each_live(table, &mut |_, key, value| visit(key, value));
+    }
+}

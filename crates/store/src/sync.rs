@@ -1,0 +1,135 @@
+//! The primitives that the store synchronises with, from std, loom or shuttle.
+//!
+//! Loom explores the memory model, but its atomics are objects that cannot live in raw memory: under `cfg(loom)` only
+//! [`word`](crate::word) and [`guard`](crate::guard) are built. Shuttle explores interleavings: its atomics here are
+//! std's with a scheduling point in front of each access, so that the whole store runs under it unchanged.
+
+#[cfg(not(any(loom, shuttle)))]
+mod imp {
+    pub use std::hint::spin_loop;
+    pub use std::sync::Mutex;
+    pub use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+    pub use std::thread::yield_now;
+}
+
+#[cfg(loom)]
+mod imp {
+    pub use loom::hint::spin_loop;
+    pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
+}
+
+#[cfg(shuttle)]
+mod imp {
+    pub use shuttle::hint::spin_loop;
+    pub use shuttle::sync::Mutex;
+    pub use shuttle::thread::yield_now;
+    pub use std::sync::atomic::{Ordering, fence};
+
+    /// A scheduling point: shuttle may run another thread here.
+    fn point() {
+        shuttle::sync::atomic::AtomicBool::new(false).load(Ordering::SeqCst);
+    }
+
+    macro_rules! integer {
+        ($name:ident, $value:ty) => {
+            #[derive(Debug, Default)]
+            #[repr(transparent)]
+            pub struct $name(std::sync::atomic::$name);
+
+            #[allow(dead_code)]
+            impl $name {
+                pub const fn new(value: $value) -> Self {
+                    $name(std::sync::atomic::$name::new(value))
+                }
+                pub fn load(&self, order: Ordering) -> $value {
+                    point();
+                    self.0.load(order)
+                }
+                pub fn store(&self, value: $value, order: Ordering) {
+                    point();
+                    self.0.store(value, order);
+                }
+                pub fn compare_exchange(
+                    &self,
+                    old: $value,
+                    new: $value,
+                    ok: Ordering,
+                    err: Ordering,
+                ) -> Result<$value, $value> {
+                    point();
+                    self.0.compare_exchange(old, new, ok, err)
+                }
+                pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                    point();
+                    self.0.fetch_add(value, order)
+                }
+                pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+                    point();
+                    self.0.fetch_sub(value, order)
+                }
+            }
+        };
+    }
+    integer!(AtomicU64, u64);
+    integer!(AtomicU32, u32);
+
+    #[derive(Debug)]
+    #[repr(transparent)]
+    pub struct AtomicPtr<T>(std::sync::atomic::AtomicPtr<T>);
+
+    impl<T> AtomicPtr<T> {
+        pub const fn new(value: *mut T) -> Self {
+            AtomicPtr(std::sync::atomic::AtomicPtr::new(value))
+        }
+        pub fn load(&self, order: Ordering) -> *mut T {
+            point();
+            self.0.load(order)
+        }
+        pub fn store(&self, value: *mut T, order: Ordering) {
+            point();
+            self.0.store(value, order);
+        }
+    }
+}
+
+pub use imp::*;
+
+/// Keeps a value on cache lines of its own (two: the adjacent-line prefetcher pulls pairs).
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Padded<T>(pub T);
+
+impl<T> std::ops::Deref for Padded<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Waits for something that another thread finishes within a few instructions: spins, and lets others run if it
+/// takes long (the other thread may have been preempted).
+#[cfg(not(loom))]
+#[derive(Default)]
+pub struct Backoff(u32);
+
+#[cfg(not(loom))]
+impl Backoff {
+    /// One step of waiting.
+    pub fn wait(&mut self) {
+        self.0 += 1;
+        if self.0.is_multiple_of(256) { yield_now() } else { spin_loop() }
+    }
+}
+
+/// Asks for the cache line of `address`.
+#[cfg(not(loom))]
+#[inline(always)]
+pub fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint; it never faults, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
