@@ -163,9 +163,9 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Local Select, "select", 2, "loading stale fast", NO_KEYS, "connection", "1.0.0", "Change the selected database for the current connection"),
     spec!(Local Auth, "auth", -2, "noscript loading stale fast no_auth allow_busy", NO_KEYS, "connection", "1.0.0", "Authenticate to the server"),
     spec!(Local Client, "client", -2, "noscript loading stale", NO_KEYS, "connection", "2.4.0", "A container for client connection commands",
-        subcommands!["client" "id" 2, "client" "getname" 2, "client" "setname" 3, "client" "setinfo" 4]),
+        subcommands!["client" "id" 2, "client" "getname" 2, "client" "setname" 3, "client" "setinfo" 4, "client" "help" 2]),
     spec!(Local Command, "command", -1, "loading stale", NO_KEYS, "server", "2.8.13", "Get array of Redis command details",
-        subcommands!["command" "count" 2, "command" "info" -2, "command" "docs" -2, "command" "list" 2]),
+        subcommands!["command" "count" 2, "command" "info" -2, "command" "docs" -2, "command" "list" 2, "command" "help" 2]),
     spec!(Local Info, "info", -1, "loading stale", NO_KEYS, "server", "1.0.0", "Get information and statistics about the server"),
     spec!(Control Quit, "quit", -1, "allow_busy noscript loading stale fast no_auth", NO_KEYS, "connection", "1.0.0", "Close the connection"),
 ];

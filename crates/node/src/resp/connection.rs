@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use highwater_core::codec::{Reader, put_varint};
 use highwater_core::{Outcome, ProcedureId};
 use highwater_engines::seam::Refusal;
 
@@ -11,11 +10,12 @@ use super::command::{Command, Control, Local, Opcode};
 use super::commands::connection as local;
 use super::commands::transactions::{Exec, Transactions, queues, write_known};
 use super::errors::{CommandError, RequestError};
-use super::frame::{Frame, Parser};
+use super::frame::Parser;
 use super::order::{Order, forget_front};
-use super::reply::{Protocol, Reply};
-use super::request::{Args, EngineRequest, Framing, Step};
+use super::reply::Reply;
+use super::request::{Args, EngineRequest};
 use super::session::Session;
+use super::single;
 
 /// Requests of one connection that the engine may hold at a time.
 pub const MAX_IN_FLIGHT: usize = 1024;
@@ -212,7 +212,7 @@ impl Connection {
                 return true;
             }
         };
-        let command = encode(frame, self.session.protocol, &mut self.args);
+        let command = single::encode(frame, self.session.protocol, &mut self.args);
         self.taken += frame.len;
         forget_front(&mut self.input, &mut self.taken);
         match command {
@@ -226,7 +226,7 @@ impl Connection {
     fn act(&mut self, opcode: Opcode) {
         let command = opcode.spec().command;
         if self.transactions.in_block() && queues(command) {
-            return match self.transactions.queue(opcode, &self.args[STEP_AT..]) {
+            return match self.transactions.queue(opcode, single::step(&self.args)) {
                 Ok(()) => self.reply(|reply| reply.simple("QUEUED")),
                 Err(error) => self.refuse(error),
             };
@@ -249,7 +249,7 @@ impl Connection {
     }
 
     fn answer(&mut self, command: Local) {
-        let args = decode_args(&self.args);
+        let args = single::args(&self.args);
         self.order.local(|out| local::run(command, args, &mut self.session, &self.door, out));
     }
 
@@ -285,8 +285,8 @@ impl Connection {
         if self.transactions.in_block() {
             return Err(CommandError::WatchInsideMulti);
         }
-        self.transactions.check_watch(decode_args(&self.args))?;
-        self.args.drain(..ARGS_AT);
+        self.transactions.check_watch(single::args(&self.args))?;
+        self.args.drain(..single::ARGS_AT);
         self.offer(self.door.procedures.watch, true);
         Ok(())
     }
@@ -312,27 +312,4 @@ impl Connection {
         self.input = Vec::new();
         self.taken = 0;
     }
-}
-
-/// Where the command stands in the request that [`encode`] writes, and where its arguments do.
-const STEP_AT: usize = 3;
-const ARGS_AT: usize = STEP_AT + 1;
-
-/// Checks a command and writes it as a request of its own: nothing watched, one command. `None`: an empty line.
-fn encode(frame: Frame<'_>, protocol: Protocol, args: &mut Vec<u8>) -> Result<Option<Opcode>, CommandError> {
-    let mut words = frame.parts();
-    let Some(name) = words.next() else { return Ok(None) };
-    let Some(opcode) = Opcode::find(name) else { return Err(CommandError::unknown(name, words)) };
-    opcode.spec().check(words.clone())?;
-    args.clear();
-    Framing { protocol, block: false }.encode(args);
-    put_varint(args, 0);
-    put_varint(args, 1);
-    Step::encode_command(opcode, words, args);
-    Ok(Some(opcode))
-}
-
-/// The arguments of the command that [`encode`] wrote.
-fn decode_args(args: &[u8]) -> Args<'_> {
-    Args::decode(&mut Reader::new(&args[ARGS_AT..])).expect("encode wrote the arguments")
 }

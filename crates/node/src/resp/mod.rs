@@ -13,6 +13,14 @@
 //!
 //! Commands that touch no data (`PING`, `HELLO`, ..) are answered here, but keep their place in the order.
 //!
+//! # Where to look
+//!
+//! - [`frame`], [`reply`]: bytes to commands, replies to bytes. [`command`]: one row per command.
+//! - [`connection`]: the state machine. [`order`]: replies leave in order. [`errors`]: every error text.
+//! - [`commands`]: one file per family. [`request`], [`exec`]: what the engine is asked, and the procedures.
+//!
+//! What is left out: expiry, types other than strings, scripts, subscriptions, passwords, TLS.
+//!
 //! # How a host drives it
 //!
 //! ```text
@@ -32,6 +40,7 @@
 //! after each:   if conn.closing() && conn.output().is_empty() { close }
 //! ```
 //!
+//! With edge-triggered readiness, look at [`Connection::accepts_input`] again after `next` and `wrote`.
 //! Requests of one connection must be submitted in order, to one worker; they may be released in any order.
 
 pub mod command;
@@ -46,6 +55,7 @@ pub mod order;
 pub mod reply;
 pub mod request;
 pub mod session;
+pub mod single;
 #[cfg(test)]
 mod tests;
 

@@ -129,6 +129,10 @@ fn client(mut args: Args<'_>, session: &mut Session, reply: &mut Reply<'_>) -> R
             check_attribute(next(&mut args)?, next(&mut args)?)?;
             reply.ok();
         }
+        b"help" => {
+            let usages = ["ID", "GETNAME", "SETNAME <name>", "SETINFO (LIB-NAME | LIB-VER) <value>"];
+            server::help("CLIENT", &usages, reply);
+        }
         other => return Err(CommandError::unknown_subcommand("client", other)),
     }
     Ok(())

@@ -83,9 +83,21 @@ pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandE
         b"info" if args.len() == 0 => return command(args, reply),
         b"info" => describe_some(args, reply),
         b"docs" => document(args, reply),
+        b"help" => help(
+            "COMMAND",
+            &["COUNT", "LIST", "INFO [<command-name> ...]", "DOCS [<command-name> ...]"],
+            reply,
+        ),
         other => return Err(CommandError::unknown_subcommand("command", other)),
     }
     Ok(())
+}
+
+/// What errors about unknown subcommands point to.
+pub fn help(command: &str, usages: &[&str], reply: &mut Reply<'_>) {
+    reply.array(usages.len() + 2);
+    reply.simple(&format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    usages.iter().chain(&["HELP"]).for_each(|usage| reply.simple(usage));
 }
 
 fn describe_some(names: Args<'_>, reply: &mut Reply<'_>) {
