@@ -1,0 +1,174 @@
+//! What a transaction costs, and what applying it costs, in CPU time of one core: TPC-C and YCSB++ through [`Occ`] and
+//! [`Applier`], without network or replication.
+//!
+//! ```text
+//! cargo bench -p highwater-store [-- [tpcc] [ycsb] [ycsb100] [seconds=N]]
+//! ```
+#![cfg(not(any(loom, shuttle)))]
+
+use std::sync::Arc;
+
+use highwater_core::log::TxWriter;
+use highwater_core::{Abort, Clock, Library, Registry, Schema, Timestamp};
+use highwater_store::{Applier, Occ, Store};
+use highwater_workloads::tpcc::{self, Tpcc};
+use highwater_workloads::ycsb::{self, Ycsb};
+use highwater_workloads::{AllWorkloads, Workload};
+
+/// Entries of about this size, as a leader under load makes them.
+const ENTRY: usize = 64 << 10;
+
+/// CPU time of this thread.
+fn cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+struct Bench {
+    store: Arc<Store>,
+    occ: Occ,
+    registry: Registry<Occ>,
+    args: Vec<u8>,
+    reply: Vec<u8>,
+    committed: u64,
+    rolled_back: u64,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let store = Store::new(Schema::new(AllWorkloads.tables()));
+        let mut registry = Registry::new();
+        AllWorkloads.register(&mut registry);
+        let mut occ = Occ::new(store.clone(), Arc::new(Clock::system()));
+        *occ.log() = TxWriter::new(Vec::with_capacity(2 * ENTRY));
+        Bench { store, occ, registry, args: vec![], reply: vec![], committed: 0, rolled_back: 0 }
+    }
+
+    /// Runs the request in `self.args`; hands sealed entries to `log`.
+    fn run(&mut self, procedure: highwater_core::ProcedureId, log: &mut impl FnMut(&[u8])) {
+        self.occ.begin();
+        self.reply.clear();
+        match self.registry.run(procedure, &mut self.occ, &self.args, &mut self.reply) {
+            Ok(()) => {
+                let ts = self.occ.commit().expect("one worker alone has no conflicts");
+                self.committed += 1;
+                if self.committed.is_multiple_of(16) {
+                    self.occ.collect(Timestamp(ts.0 - 1));
+                }
+            }
+            Err(Abort::Rollback) => {
+                self.occ.commit_rollback().expect("one worker alone has no conflicts");
+                self.rolled_back += 1;
+            }
+            Err(abort) => panic!("{abort:?}: {}", String::from_utf8_lossy(&self.reply)),
+        }
+        if self.occ.log().len() >= ENTRY {
+            let mut entry = self.occ.log().take(Vec::new());
+            log(&entry);
+            entry.clear();
+            self.occ.log().take(entry);
+        }
+    }
+
+    fn load(&mut self, workload: &dyn Workload, log: &mut impl FnMut(&[u8])) {
+        for (name, args) in workload.load(0, 1) {
+            self.args = args;
+            let procedure = self.registry.find(name).expect("load procedures are registered");
+            self.run(procedure, log);
+        }
+        self.committed = 0;
+    }
+}
+
+fn measure(name: &str, workload: &dyn Workload, seconds: f64) {
+    let mut bench = Bench::new();
+    let follower = Store::new(Schema::new(AllWorkloads.tables()));
+    let mut applier = Applier::new(follower.clone());
+    let start = cpu_ns();
+    let mut loads = Vec::new();
+    bench.load(workload, &mut |entry| loads.push(entry.to_vec()));
+    loads.push(bench.occ.log().bytes().to_vec());
+    let load_s = (cpu_ns() - start) as f64 / 1e9;
+    bench.occ.log().take(Vec::with_capacity(2 * ENTRY));
+    for entry in &loads {
+        applier.apply(entry, Timestamp::ZERO, Timestamp::MAX).expect("our own log");
+    }
+    drop(loads);
+    println!("{name}: loaded in {load_s:.1} s, {:?}", bench.store.memory());
+
+    let kinds: Vec<_> =
+        workload.kinds().iter().map(|kind| bench.registry.find(kind).expect("registered")).collect();
+    let mut generator = workload.generator(0, 1, 7);
+    let budget = (seconds * 1e9) as u64;
+    let (mut executing, mut applying, mut entries, mut bytes) = (0, 0, Vec::new(), 0);
+    let (mut transactions, mut writes) = (0, 0);
+    let mut round = 0;
+    while executing < budget {
+        let start = cpu_ns();
+        for _ in 0..2000 {
+            let kind = generator.next(&mut bench.args);
+            bench.run(kinds[kind], &mut |entry| entries.push(entry.to_vec()));
+        }
+        executing += cpu_ns() - start;
+        round += 1;
+        if round % 10 == 0 {
+            let start = cpu_ns();
+            for entry in entries.drain(..) {
+                let applied = applier.apply(&entry, Timestamp::ZERO, Timestamp::MAX).expect("our own log");
+                bytes += entry.len();
+                transactions += applied.transactions;
+                writes += applied.writes;
+                applier.collect(Timestamp(applied.last_ts.0 - 1));
+            }
+            applying += cpu_ns() - start;
+        }
+    }
+    let start = cpu_ns();
+    let mut generator = workload.generator(0, 1, 7);
+    for _ in 0..200_000 {
+        generator.next(&mut bench.args);
+    }
+    let generating = (cpu_ns() - start) as f64 / 200_000.0;
+    let done = bench.committed + bench.rolled_back;
+    let execute_ns = executing as f64 / done as f64;
+    let apply_ns = applying as f64 / transactions as f64 * (transactions as f64 / done as f64);
+    println!(
+        "{name}: {:.0} tx per CPU-second; {execute_ns:.0} ns each, of which generating {generating:.0}; {:.1} % rolled back",
+        1e9 / execute_ns,
+        100.0 * bench.rolled_back as f64 / done as f64
+    );
+    println!(
+        "{name}: log {:.0} bytes and {:.1} writes a transaction; applying {apply_ns:.0} ns, {:.1} times cheaper",
+        bytes as f64 / done as f64,
+        writes as f64 / done as f64,
+        (execute_ns - generating) / apply_ns
+    );
+    println!("{name}: {:?}", bench.store.memory());
+    let last = bench.occ.log().bytes().to_vec();
+    for entry in entries.iter().chain([&last]) {
+        applier.apply(entry, Timestamp::ZERO, Timestamp::MAX).expect("our own log");
+    }
+    assert_eq!(follower.digest(), bench.store.digest(), "the follower has what the leader has");
+    for check in workload.check(&*bench.store) {
+        assert!(check.passed(), "{check:?}");
+    }
+}
+
+fn main() {
+    let args: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let seconds = args.iter().find_map(|arg| arg.strip_prefix("seconds="));
+    let seconds = seconds.map_or(1.0, |value| value.parse().expect("seconds=N"));
+    let wanted: Vec<_> = args.iter().filter(|arg| !arg.contains('=')).collect();
+    let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|arg| *arg == name);
+    if wants("tpcc") {
+        measure("tpcc", &Tpcc::new(tpcc::Config::default()), seconds);
+    }
+    if wants("ycsb") {
+        measure("ycsb", &Ycsb::new(ycsb::Config::default()), seconds);
+    }
+    if wants("ycsb100") {
+        measure("ycsb100", &Ycsb::new(ycsb::Config { value_bytes: 100, ..ycsb::Config::default() }), seconds);
+    }
+}
