@@ -1,11 +1,36 @@
-//! (in progress)
+//! One replica as a process: threads, sockets and files around the sans-IO objects of `highwater-engines`.
+//!
+//! ```text
+//! main        builds the replica, waits for its threads                                  runtime
+//! control     Controller, control connections, peer port, admin port, signals            control, admin
+//! worker i    Worker i: its connections to peers, its RESP clients, its load              worker, resp, load
+//! ```
+//!
+//! Each thread runs one event loop over [`poll`], and is the only one that touches what it owns. They share a few
+//! padded atomics and send each other letters ([`mailbox`], [`shared`]) when connections change hands or an operator
+//! asks for something; a transaction never changes threads. [`transport`] is how nodes find, check and talk to each
+//! other. [`config`] documents every setting.
+//!
+//! Linux only: epoll with nanosecond deadlines, eventfd, `SO_REUSEPORT` that deals clients out.
 
 pub mod admin;
 pub mod clock;
 pub mod config;
+pub mod control;
+pub mod error;
+pub mod library;
+pub mod load;
+pub mod logging;
 pub mod mailbox;
 pub mod poll;
 pub mod resp;
+pub mod runtime;
+pub mod shared;
 pub mod token;
 pub mod transport;
 pub mod waker;
+pub mod worker;
+
+pub use config::Config;
+pub use error::NodeError;
+pub use runtime::{Node, Signals, free_loopback_ports, run};

@@ -63,7 +63,8 @@ mod tests {
             }
         });
         for sender in 0..3 {
-            let from: Vec<u32> = taken.iter().filter(|letter| letter.0 == sender).map(|letter| letter.1).collect();
+            let from: Vec<u32> =
+                taken.iter().filter(|letter| letter.0 == sender).map(|letter| letter.1).collect();
             assert_eq!(from, (0..1000).collect::<Vec<_>>());
         }
     }

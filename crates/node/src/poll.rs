@@ -1,6 +1,7 @@
 //! A thin layer over epoll: keys of our own, and deadlines to the nanosecond.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use highwater_engines::Nanos;
@@ -43,12 +44,14 @@ pub struct Event {
     pub readable: bool,
     /// A write would not block (it may find an error).
     pub writable: bool,
+    /// The connection failed, or both directions are closed. Told even with [`Interest::NONE`].
+    pub broken: bool,
 }
 
 /// An epoll instance and the events of its last wait.
 pub struct Poller {
     epoll: OwnedFd,
-    events: Vec<epoll::Event>,
+    events: Vec<Event>,
 }
 
 /// Events taken at one time; more simply come with the next wait.
@@ -83,22 +86,31 @@ impl Poller {
             tv_nsec: (nanos % 1_000_000_000) as _,
         });
         self.events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
+        let mut raw = [const { MaybeUninit::uninit() }; EVENTS];
+        match epoll::wait(&self.epoll, &mut raw, timeout.as_ref()) {
+            Ok((happened, _)) => self.events.extend(happened.iter().map(Event::from)),
             // A stopped and continued process finds its wait interrupted.
-            Err(rustix::io::Errno::INTR) => Ok(0),
-            other => Ok(other?),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
+        Ok(self.events.len())
     }
 
     /// The `at`-th event of the last wait.
     pub fn event(&self, at: usize) -> Event {
-        let event = &self.events[at];
+        self.events[at]
+    }
+}
+
+impl From<&epoll::Event> for Event {
+    fn from(event: &epoll::Event) -> Event {
         let (flags, data) = (event.flags, event.data);
         let broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         Event {
             key: data.u64(),
             readable: broken || flags.contains(EventFlags::IN),
             writable: broken || flags.contains(EventFlags::OUT),
+            broken,
         }
     }
 }

@@ -222,6 +222,10 @@ pub struct LoadReport {
     pub audit: Vec<(u32, Vec<(u32, u32)>)>,
     /// Released commits in each 10 ms slice of the last minute, oldest first: where the gaps are.
     pub slices: Vec<u32>,
+    /// Where the last slice ends, on `CLOCK_MONOTONIC` in nanoseconds; a multiple of 10 ms, so that the slices of
+    /// several replicas of one machine line up.
+    #[serde(default)]
+    pub slices_end_ns: u64,
     /// When the first transaction of this load was released, on `CLOCK_MONOTONIC` (one clock for all processes of a
     /// machine), in nanoseconds; 0 if none was. Kept by a reset.
     #[serde(default)]

@@ -21,7 +21,10 @@ const PREFIX: &str = "HIGHWATER_";
 
 impl Layers<'_> {
     /// The configuration, not validated.
-    pub fn merge(&self, variables: impl IntoIterator<Item = (String, String)>) -> Result<Config, ConfigError> {
+    pub fn merge(
+        &self,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Config, ConfigError> {
         let mut merged: Table = Config::default_toml().parse().expect("the defaults are TOML");
         let known = key_paths(&merged);
         if let Some(text) = self.file {
@@ -42,7 +45,9 @@ impl Layers<'_> {
         }
         for (path, text) in self.overrides {
             if !known.contains(path) {
-                return Err(ConfigError(format!("unknown key {path:?}; `highwater config default` lists all keys")));
+                return Err(ConfigError(format!(
+                    "unknown key {path:?}; `highwater config default` lists all keys"
+                )));
             }
             set(&mut merged, path, text).map_err(|error| ConfigError(format!("{path}: {error}")))?;
         }

@@ -19,7 +19,9 @@ fn the_documented_defaults_are_valid_and_complete() {
     let documented: toml::Table = Config::default_toml().parse().unwrap();
     let complete: toml::Table = config.to_toml().parse().unwrap();
     assert_eq!(merge::key_paths(&documented), merge::key_paths(&complete), "every key is mentioned");
-    for line in Config::default_toml().lines().filter(|line| line.contains(" = ") && !line.starts_with(['#', ' '])) {
+    for line in
+        Config::default_toml().lines().filter(|line| line.contains(" = ") && !line.starts_with(['#', ' ']))
+    {
         let (before, _) = Config::default_toml().split_once(line).unwrap();
         let comment = before.trim_end().lines().last().unwrap();
         assert!(comment.starts_with('#'), "{line} has no comment above it");
@@ -38,7 +40,11 @@ fn flags_beat_variables_beat_the_file_beat_the_defaults() {
     let file = "[timeouts]\nheartbeat_ms = 11\nelection_timeout_ms = 111\n[batching]\npipeline_entries = 9\n";
     let config = load(
         file,
-        &[("HIGHWATER_TIMEOUTS_HEARTBEAT_MS", "12"), ("HIGHWATER_TIMEOUTS_ELECTION_TIMEOUT_MS", "112"), ("HOME", "/")],
+        &[
+            ("HIGHWATER_TIMEOUTS_HEARTBEAT_MS", "12"),
+            ("HIGHWATER_TIMEOUTS_ELECTION_TIMEOUT_MS", "112"),
+            ("HOME", "/"),
+        ],
         &[("timeouts.heartbeat_ms", "13")],
     );
     let config = config.unwrap();
@@ -71,8 +77,14 @@ fn errors_name_the_key_and_the_place() {
     assert!(fails("[cluster]\nengine = \"raft\"").contains("unknown engine \"raft\""));
     assert!(fails("[timeouts]\nelection_timeout_ms = 30").contains("3 heartbeats"));
     assert!(fails("[threads]\npin = [0]").contains("threads.pin lists 1 cores for 2 workers"));
-    assert!(fails("[cluster]\nnodes = [{ id = 1, peer = 'a:1', resp = 'a:2', admin = 'a:3' }]").contains("in order"));
-    assert!(fails("[cluster]\nnodes = [{ id = 0, peer = 'a', resp = 'a:2', admin = 'a:3' }]").contains("host:port"));
+    assert!(
+        fails("[cluster]\nnodes = [{ id = 1, peer = 'a:1', resp = 'a:2', admin = 'a:3' }]")
+            .contains("in order")
+    );
+    assert!(
+        fails("[cluster]\nnodes = [{ id = 0, peer = 'a', resp = 'a:2', admin = 'a:3' }]")
+            .contains("host:port")
+    );
     let flag = load("", &[], &[("timeouts.heartbeat", "1")]).unwrap_err();
     assert!(flag.contains("unknown key \"timeouts.heartbeat\""), "{flag}");
     let variable = load("", &[("HIGHWATER_NODE", "zero")], &[]).unwrap_err();

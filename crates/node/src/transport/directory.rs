@@ -46,7 +46,8 @@ fn resolve(directory: &Weak<Directory>) {
                 continue;
             }
             if let Some(address) = name.to_socket_addrs().ok().and_then(|mut found| found.next()) {
-                directory.addresses.lock().expect("nobody panics while holding the directory")[at] = Some(address);
+                directory.addresses.lock().expect("nobody panics while holding the directory")[at] =
+                    Some(address);
             }
         }
         drop(directory);

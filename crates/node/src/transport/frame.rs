@@ -88,7 +88,10 @@ pub struct Decoder {
 
 impl Decoder {
     /// Lets `read` fill the buffer's free end; it returns how many bytes it wrote at the start of what it got.
-    pub fn fill<E>(&mut self, read: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<usize, E>) -> Result<usize, E> {
+    pub fn fill<E>(
+        &mut self,
+        read: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
         self.make_room();
         let room = self.buffer.spare_capacity_mut();
         let room_len = room.len();
@@ -124,7 +127,8 @@ impl Decoder {
         if self.buffer.len() < PREFIX_BYTES {
             return Ok(None);
         }
-        let word = |at: usize| u32::from_le_bytes(self.buffer[at..at + 4].try_into().expect("4 bytes")) as usize;
+        let word =
+            |at: usize| u32::from_le_bytes(self.buffer[at..at + 4].try_into().expect("4 bytes")) as usize;
         let (head, body) = (word(0), word(4));
         if head > MAX_HEAD_BYTES || body > MAX_BODY_BYTES {
             return Err(FrameError::TooLong { head, body });
@@ -169,10 +173,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn wire(frames: &[Frame]) -> Vec<u8> {
-        frames
-            .iter()
-            .flat_map(|frame| [&prefix(frame)[..], &frame.head, &frame.body].concat())
-            .collect()
+        frames.iter().flat_map(|frame| [&prefix(frame)[..], &frame.head, &frame.body].concat()).collect()
     }
 
     /// Feeds `bytes` in pieces of the given sizes (cycled) and collects what comes out.
@@ -203,7 +204,8 @@ mod tests {
             prop_oneof![4 => 0..300usize, 1 => 100_000..1_500_000usize],
             any::<u8>(),
         );
-        let frame = frame.prop_map(|(head, len, fill)| Frame { head: head.into(), body: vec![fill; len].into() });
+        let frame =
+            frame.prop_map(|(head, len, fill)| Frame { head: head.into(), body: vec![fill; len].into() });
         prop::collection::vec(frame, 1..12)
     }
 

@@ -192,10 +192,14 @@ pub enum Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Mismatch::Differs { what, theirs, ours } => write!(f, "{what}: caller has {theirs}, called has {ours}"),
+            Mismatch::Differs { what, theirs, ours } => {
+                write!(f, "{what}: caller has {theirs}, called has {ours}")
+            }
             Mismatch::OtherCluster { ours } => write!(f, "cluster: the called node belongs to {ours:?}"),
             Mismatch::OtherEngine { ours } => write!(f, "engine: the called node runs {ours}"),
-            Mismatch::BadCaller { from, ours } => write!(f, "node id: the caller says it is {from}, to {ours}"),
+            Mismatch::BadCaller { from, ours } => {
+                write!(f, "node id: the caller says it is {from}, to {ours}")
+            }
             Mismatch::NoSuchChannel { index } => write!(f, "channel: there is no worker {index}"),
         }
     }

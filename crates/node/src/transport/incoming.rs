@@ -100,7 +100,12 @@ impl Incoming {
         }
     }
 
-    fn answer(&mut self, hello: &[u8; HELLO_BYTES], pending: Pending, poller: &Poller) -> Option<Established> {
+    fn answer(
+        &mut self,
+        hello: &[u8; HELLO_BYTES],
+        pending: Pending,
+        poller: &Poller,
+    ) -> Option<Established> {
         let Pending { mut stream, from, .. } = pending;
         let Ok(hello) = Hello::decode(hello) else {
             self.complain(None, format!("{from} does not speak Highwater's peer protocol"));

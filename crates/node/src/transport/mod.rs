@@ -22,6 +22,7 @@ pub mod handshake;
 pub mod incoming;
 pub mod link;
 pub mod outgoing;
+pub mod peers;
 pub mod socket;
 
 use std::net::TcpStream;

@@ -90,7 +90,9 @@ impl Outgoing {
         let channels = || std::iter::once(Channel::Control).chain((0..me.streams).map(Channel::Worker));
         let mut lines = Vec::new();
         for peer in (0..me.node.0).map(NodeId) {
-            lines.extend(channels().map(|channel| line(peer, channel, Purpose::Dial, State::Waiting { at: 0 })));
+            lines.extend(
+                channels().map(|channel| line(peer, channel, Purpose::Dial, State::Waiting { at: 0 })),
+            );
         }
         for peer in (me.node.0 + 1..me.nodes).map(NodeId) {
             lines.push(line(peer, Channel::Control, Purpose::Knock, State::Quiet));
@@ -241,7 +243,8 @@ impl Outgoing {
     }
 
     fn failed(&mut self, at: usize, now: Nanos, error: &io::Error, out: &mut Vec<Dialed>) {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let line = &mut self.lines[at];
         if error.kind() == io::ErrorKind::ConnectionRefused && std::mem::take(&mut line.refusal_is_news) {
             out.push(Dialed::Refused(line.peer));

@@ -14,7 +14,8 @@ const USER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Starts to connect. `Ok` means connected or in progress: the socket turns writable when it is decided.
 pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    let socket =
+        Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
     match socket.connect(&address.into()) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
@@ -29,8 +30,10 @@ pub fn tune_peer(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
-    let keepalive =
-        TcpKeepalive::new().with_time(Duration::from_secs(2)).with_interval(Duration::from_secs(1)).with_retries(3);
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(2))
+        .with_interval(Duration::from_secs(1))
+        .with_retries(3);
     socket.set_tcp_keepalive(&keepalive)?;
     // A fixed size ends the kernel's own tuning, which goes to several MiB: only if the kernel grants it in full.
     if granted("/proc/sys/net/core/wmem_max") >= BUFFER_BYTES {
@@ -66,7 +69,8 @@ pub fn listen_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpLis
 }
 
 fn listen_with(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    let socket =
+        Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
     // A restarted node takes its port back while old connections still linger.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;

@@ -1,0 +1,102 @@
+//! Jobs that read the whole store, each on a thread of its own; and what the process and the store weigh.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use highwater_core::View;
+use highwater_store::Store;
+use highwater_workloads::{Workload, audit};
+
+use crate::admin::protocol::{AdminResponse, CheckReport};
+use crate::load::RunSpec;
+use crate::shared::{ControlLetter, Shared};
+
+/// Runs a workload's conditions.
+pub fn check(shared: &Arc<Shared>, store: Arc<Store>, connection: u64, workload: Arc<dyn Workload>) {
+    answer_later(shared, connection, move || {
+        let report = |check: highwater_workloads::Check| CheckReport {
+            name: check.name.to_string(),
+            failure: check.result.err(),
+        };
+        AdminResponse::Checks { checks: workload.check(&*store).into_iter().map(report).collect() }
+    });
+}
+
+/// Digests the store.
+pub fn digest(shared: &Arc<Shared>, store: Arc<Store>, connection: u64) {
+    answer_later(shared, connection, move || {
+        let (digest, mut bytes) = (store.digest(), 0);
+        for (table, _) in store.schema().iter() {
+            store.for_each(table, &mut |key, value| bytes += (key.len() + value.len()) as u64);
+        }
+        AdminResponse::Digest {
+            digest: format!("{:032x}", digest.hash),
+            rows: digest.rows.iter().sum(),
+            bytes,
+        }
+    });
+}
+
+/// Counts the acknowledged audit rows that are not there.
+pub fn audit(
+    shared: &Arc<Shared>,
+    store: Arc<Store>,
+    connection: u64,
+    generator: u32,
+    acknowledged: Vec<(u32, u32)>,
+) {
+    answer_later(shared, connection, move || {
+        let promised =
+            acknowledged.iter().flat_map(|&(first, last)| (first..=last).map(|seq| (generator, seq)));
+        AdminResponse::AuditMissing { missing: audit::lost(&*store, promised).len() as u64 }
+    });
+}
+
+/// Lets a workload look at what earlier runs left; the load then starts.
+pub fn prepare_run(shared: &Arc<Shared>, store: Arc<Store>, connection: u64, spec: RunSpec) {
+    let letters = shared.clone();
+    run_aside(shared, connection, move || {
+        spec.workload.resume(&*store);
+        letters.control.post(ControlLetter::Start { connection, spec: Arc::new(spec) });
+    });
+}
+
+fn answer_later(shared: &Arc<Shared>, connection: u64, job: impl FnOnce() -> AdminResponse + Send + 'static) {
+    let letters = shared.clone();
+    run_aside(shared, connection, move || {
+        let response = job();
+        letters.control.post(ControlLetter::Answer { connection, response });
+    });
+}
+
+/// Runs a job on its own thread. A panic there (a store that is not quiescent after all) is its answer.
+fn run_aside(shared: &Arc<Shared>, connection: u64, job: impl FnOnce() + Send + 'static) {
+    let letters = shared.clone();
+    let fail = move |message: String| {
+        letters
+            .control
+            .post(ControlLetter::Answer { connection, response: AdminResponse::Error { message } });
+    };
+    let refused = fail.clone();
+    let body = move || {
+        if catch_unwind(AssertUnwindSafe(job)).is_err() {
+            fail("the job failed; the replica's log says more".into());
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("admin-job".into()).spawn(body) {
+        refused(format!("no thread for the job: {error}"));
+    }
+}
+
+/// Resident memory of this process.
+pub fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+/// Bytes in use by a store.
+pub fn store_bytes(store: &Store) -> u64 {
+    let memory = store.memory();
+    memory.records + memory.index + memory.retired
+}

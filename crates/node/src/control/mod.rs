@@ -1,0 +1,298 @@
+//! The control thread: the replica's [`Controller`], connections to the other controllers, the peer port, the admin
+//! port, signals.
+//!
+//! Heartbeats depend on it, so nothing here may take long: jobs that read the whole store run on threads of their own.
+
+mod inspect;
+mod links;
+mod loads;
+mod serve;
+
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use highwater_engines::{ControlOutbox, Controller, Nanos, Next};
+
+use crate::admin::server::Server;
+use crate::clock::monotonic;
+use crate::poll::{Event, Interest, Poller};
+use crate::shared::{ControlLetter, Shared, Summary, WorkerLetter};
+use crate::transport::directory::Directory;
+use crate::transport::handshake::Identity;
+use crate::transport::incoming::Incoming;
+use crate::transport::outgoing::{Dialed, Outgoing};
+use crate::transport::{Channel, Established};
+
+use links::Links;
+use loads::Loads;
+
+/// Kinds of poller keys, as [`worker`](crate::worker) has them.
+const KEY_WAKER: u64 = 0;
+const KEY_SIGNAL: u64 = 1 << 40;
+const KEY_LIFELINE: u64 = 2 << 40;
+const KEY_LINK: u64 = 3 << 40;
+const KEY_OUTGOING: u64 = 4 << 40;
+const KEY_INCOMING: u64 = 5 << 40;
+const KEY_ADMIN: u64 = 6 << 40;
+const KIND_MASK: u64 = 0xff_ffff << 40;
+
+/// The other threads learn of the controller's state at least as often, while it has anything to do.
+const SUMMARY_EVERY: Nanos = 20_000_000;
+
+/// What a control thread is made of.
+pub struct Setup {
+    /// The replica's controller.
+    pub controller: Box<dyn Controller>,
+    /// Who we are.
+    pub identity: Identity,
+    /// Where the others are.
+    pub directory: Arc<Directory>,
+    /// Where the others call.
+    pub peer_listener: TcpListener,
+    /// Where operators call.
+    pub admin_listener: TcpListener,
+    /// Readable when the process is asked to end.
+    pub signals: UnixStream,
+    /// Whether to end when standard input does.
+    pub lifeline: bool,
+    /// See `limits.send_queue_bytes`.
+    pub max_queued: usize,
+}
+
+/// The control thread.
+pub struct ControlThread {
+    shared: Arc<Shared>,
+    controller: Box<dyn Controller>,
+    out: ControlOutbox,
+    poller: Poller,
+    signals: UnixStream,
+    links: Links,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    admin: Server,
+    loads: Loads,
+    summarised: Nanos,
+}
+
+impl ControlThread {
+    /// Ready to run.
+    pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<ControlThread> {
+        let poller = Poller::new()?;
+        poller.add(&shared.control.waker, KEY_WAKER, Interest::EDGE)?;
+        poller.add(&setup.signals, KEY_SIGNAL, Interest::READ)?;
+        if setup.lifeline {
+            watch_lifeline(&poller)?;
+        }
+        Ok(ControlThread {
+            links: Links::new(setup.identity.nodes as usize, setup.max_queued),
+            incoming: Incoming::new(setup.identity.clone(), setup.peer_listener, &poller, KEY_INCOMING)?,
+            outgoing: Outgoing::new(setup.identity, setup.directory, KEY_OUTGOING),
+            admin: Server::new(setup.admin_listener, &poller, KEY_ADMIN)?,
+            loads: Loads::default(),
+            controller: setup.controller,
+            out: ControlOutbox::default(),
+            signals: setup.signals,
+            summarised: 0,
+            shared,
+            poller,
+        })
+    }
+
+    /// Until the node stops.
+    pub fn run(mut self) -> io::Result<()> {
+        let shared = self.shared.clone();
+        while !shared.stopping() {
+            shared.control.waker.take();
+            let now = monotonic();
+            for letter in shared.control.take() {
+                self.read_letter(now, letter);
+            }
+            let next = self.turn(now)?;
+            self.wait(next)?;
+        }
+        self.admin.flush(&self.poller);
+        Ok(())
+    }
+
+    fn turn(&mut self, now: Nanos) -> io::Result<Option<Nanos>> {
+        let mut dialed = Vec::new();
+        self.outgoing.turn(now, &self.poller, &mut dialed);
+        self.take_dialed(now, dialed)?;
+        self.incoming.turn(now);
+        self.loads.turn(now, &mut self.admin);
+        let next = self.controller.turn(now, &mut self.out);
+        let news = !self.out.events.is_empty();
+        self.hand_out(now);
+        if news || now - self.summarised >= SUMMARY_EVERY {
+            self.summarise(now);
+        }
+        self.admin.flush(&self.poller);
+        let engine = match next {
+            Next::Now => Some(now),
+            Next::At(at) => Some(at),
+            Next::Idle => None,
+        };
+        let deadlines = [engine, self.outgoing.deadline(), self.incoming.deadline(), self.loads.deadline()];
+        Ok(deadlines.into_iter().flatten().min())
+    }
+
+    fn hand_out(&mut self, now: Nanos) {
+        for event in self.out.events.drain(..) {
+            tracing::info!(node = %self.shared.node, "{event}");
+        }
+        let lost = self.links.send(self.out.messages.drain(..), &self.poller);
+        if std::mem::take(&mut self.out.wake_workers) {
+            self.shared.wake_workers();
+        }
+        lost.into_iter().for_each(|lost| self.link_lost(now, lost));
+    }
+
+    fn summarise(&mut self, now: Nanos) {
+        let status = self.controller.status(now);
+        self.summarised = now;
+        self.shared.set_summary(Summary { role: status.role, epoch: status.epoch, leader: status.leader });
+    }
+
+    fn wait(&mut self, deadline: Option<Nanos>) -> io::Result<()> {
+        let shared = self.shared.clone();
+        let timeout = deadline.map(|at| at.saturating_sub(monotonic()));
+        let asleep = shared.control.waker.try_sleep();
+        let count = self.poller.wait(if asleep { timeout } else { Some(0) });
+        shared.control.waker.awake();
+        let now = monotonic();
+        for at in 0..count? {
+            let event = self.poller.event(at);
+            self.take_event(now, event)?;
+        }
+        Ok(())
+    }
+
+    fn take_event(&mut self, now: Nanos, event: Event) -> io::Result<()> {
+        match event.key & KIND_MASK {
+            KEY_SIGNAL => {
+                tracing::info!("asked to end");
+                // Read nothing: the loop ends here, and a second signal finds the default action restored.
+                let _ = &self.signals;
+                self.shared.stop();
+            }
+            KEY_LIFELINE => self.pull_lifeline(),
+            KEY_LINK => {
+                let (controller, node) = (&mut *self.controller, (event.key & !KIND_MASK) as usize);
+                let taken = self.links.event(node, event, &self.poller, |from, message| {
+                    controller.deliver(now, from, message);
+                });
+                if let Err(lost) = taken {
+                    self.link_lost(now, lost);
+                }
+            }
+            KEY_OUTGOING => {
+                let mut dialed = Vec::new();
+                self.outgoing.event(event, now, &self.poller, &mut dialed);
+                self.take_dialed(now, dialed)?;
+            }
+            KEY_INCOMING => {
+                if let Some(connection) = self.incoming.event(event, now, &self.poller) {
+                    if connection.channel == Channel::Control {
+                        self.outgoing.arrived(connection.peer);
+                    }
+                    self.adopt(now, connection)?;
+                }
+            }
+            KEY_ADMIN => {
+                self.admin.event(event, &self.poller);
+                self.serve_admin(now);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn serve_admin(&mut self, now: Nanos) {
+        while let Some((connection, request)) = self.admin.next_request() {
+            let context = serve::Context {
+                now,
+                shared: &self.shared,
+                controller: &*self.controller,
+                loads: &mut self.loads,
+            };
+            if let Some(response) = context.serve(connection, request) {
+                self.admin.respond(connection, &response);
+            }
+        }
+    }
+
+    fn take_dialed(&mut self, now: Nanos, dialed: Vec<Dialed>) -> io::Result<()> {
+        for dialed in dialed {
+            match dialed {
+                Dialed::Established(connection) => self.adopt(now, connection)?,
+                Dialed::Refused(peer) => {
+                    tracing::info!(%peer, "nothing listens there any more");
+                    self.controller.peer_down(now, peer, true);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands a connection to the thread that owns its channel.
+    fn adopt(&mut self, now: Nanos, connection: Established) -> io::Result<()> {
+        let Established { peer, incarnation, channel, .. } = connection;
+        tracing::debug!(%peer, %incarnation, %channel, "connected");
+        match channel {
+            Channel::Worker(index) => self.shared.workers[index as usize].post(WorkerLetter::Adopt(connection)),
+            Channel::Control => {
+                if self.links.adopt(connection, &self.poller)? {
+                    self.controller.peer_down(now, peer, false);
+                }
+                tracing::info!(%peer, %incarnation, "peer is up");
+                self.controller.peer_up(now, peer, incarnation);
+            }
+        }
+        Ok(())
+    }
+
+    fn link_lost(&mut self, now: Nanos, lost: links::Lost) {
+        tracing::info!(peer = %lost.peer, "control connection lost: {}", lost.why);
+        self.outgoing.lost(now, lost.peer, Channel::Control, lost.session);
+        self.controller.peer_down(now, lost.peer, false);
+    }
+
+    fn read_letter(&mut self, now: Nanos, letter: ControlLetter) {
+        match letter {
+            ControlLetter::Lost { peer, channel, session } => self.outgoing.lost(now, peer, channel, session),
+            ControlLetter::Load { ticket, answer } => {
+                self.loads.answer(ticket, answer, &self.shared, &mut self.admin);
+            }
+            ControlLetter::Start { connection, spec } => self.loads.start(connection, spec, &self.shared),
+            ControlLetter::Answer { connection, response } => self.admin.respond(connection, &response),
+        }
+        // A connection that got its answer may have its next request in the buffer.
+        self.serve_admin(now);
+    }
+
+    /// Somebody wrote to standard input, or closed it.
+    fn pull_lifeline(&mut self) {
+        let mut ignored = [0; 256];
+        match rustix::io::read(std::io::stdin(), &mut ignored) {
+            Ok(n) if n > 0 => {}
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            _ => {
+                tracing::info!("standard input closed");
+                self.shared.stop();
+            }
+        }
+    }
+}
+
+fn watch_lifeline(poller: &Poller) -> io::Result<()> {
+    match poller.add(std::io::stdin(), KEY_LIFELINE, Interest::READ) {
+        // Standard input is a file: it never closes.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            tracing::warn!("threads.lifeline has no effect: standard input is a file");
+            Ok(())
+        }
+        other => other,
+    }
+}

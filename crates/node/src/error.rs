@@ -1,0 +1,58 @@
+//! Why a node cannot run, in one line.
+
+use std::fmt;
+use std::io;
+
+use crate::config::ConfigError;
+
+/// Ends [`run`](crate::run).
+#[derive(Debug)]
+pub enum NodeError {
+    /// The configuration is wrong.
+    Config(ConfigError),
+    /// An address of this node cannot be listened on.
+    Listen {
+        /// What for: `peer`, `resp` or `admin`.
+        what: &'static str,
+        /// The address.
+        address: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The operating system refused something that every node needs.
+    System {
+        /// What was to be done.
+        what: &'static str,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A thread panicked: an invariant is broken, and the replica stopped rather than corrupt data. The log says more.
+    Panicked {
+        /// Which thread.
+        thread: String,
+    },
+}
+
+impl fmt::Display for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeError::Config(error) => write!(f, "{error}"),
+            NodeError::Listen { what, address, error } if error.kind() == io::ErrorKind::AddrInUse => {
+                write!(f, "cannot listen on {what} address {address}: another process uses the port")
+            }
+            NodeError::Listen { what, address, error } => {
+                write!(f, "cannot listen on {what} address {address}: {error}")
+            }
+            NodeError::System { what, error } => write!(f, "cannot {what}: {error}"),
+            NodeError::Panicked { thread } => write!(f, "thread {thread} panicked; the replica stopped"),
+        }
+    }
+}
+
+impl std::error::Error for NodeError {}
+
+impl From<ConfigError> for NodeError {
+    fn from(error: ConfigError) -> Self {
+        NodeError::Config(error)
+    }
+}

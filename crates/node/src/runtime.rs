@@ -1,0 +1,297 @@
+//! Builds a replica and runs its threads until it is asked to end.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::NonZeroU64;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use core_affinity::CoreId;
+use highwater_core::{Clock, Incarnation, NodeId};
+use highwater_engines::Replica;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::clock::monotonic;
+use crate::config::{Config, Pin, PinPolicy};
+use crate::control::{self, ControlThread};
+use crate::error::NodeError;
+use crate::library::NodeLibrary;
+use crate::logging;
+use crate::resp::{Description, Door, Procedures};
+use crate::shared::Shared;
+use crate::transport::directory::Directory;
+use crate::transport::handshake::Identity;
+use crate::transport::socket;
+use crate::worker::{self, WorkerThread};
+
+/// Runs one replica until SIGTERM, SIGINT, an admin's shutdown or the end of its lifeline.
+pub fn run(config: Config) -> Result<(), NodeError> {
+    config.validate()?;
+    logging::install(&config.log)?;
+    let options = config.options(fresh_incarnation());
+    let incarnation = options.incarnation;
+    let replica =
+        highwater_engines::build(config.engine()?, options, &NodeLibrary, Arc::new(Clock::system()));
+    Node::start(&config, incarnation, replica, Signals::Take)?.wait()
+}
+
+/// Whether the node reacts to the process's signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signals {
+    /// SIGTERM and SIGINT end it.
+    Take,
+    /// They are the embedding program's business.
+    Leave,
+}
+
+/// A running replica.
+pub struct Node {
+    shared: Arc<Shared>,
+    threads: Vec<(String, JoinHandle<io::Result<()>>)>,
+    resp: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Node {
+    /// Starts the threads of a replica that is built already.
+    pub fn start(
+        config: &Config,
+        incarnation: Incarnation,
+        replica: Replica,
+        signals: Signals,
+    ) -> Result<Node, NodeError> {
+        let system = |what| move |error| NodeError::System { what, error };
+        let Replica { controller, workers, counters, procedures } = replica;
+        let identity = identity(config, incarnation)?;
+        let peer_listener = listen("peer", &config.this_node().peer, socket::listen)?;
+        let admin_listener = listen("admin", &config.this_node().admin, socket::listen)?;
+        let resp_listeners = listen("resp", &config.this_node().resp, |address| {
+            socket::listen_shared(address, workers.len())
+        })?;
+        let resp = resp_listeners[0].local_addr().map_err(system("read the RESP address"))?;
+        let admin = admin_listener.local_addr().map_err(system("read the admin address"))?;
+
+        let shared = Shared::new(identity.node, identity.engine, counters, procedures);
+        let shared = Arc::new(shared.map_err(system("create wake-up descriptors"))?);
+        let door = Arc::new(door(config, &shared));
+        let (signalled, signal_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
+        take_signals(signals, &signal_writer).map_err(system("take signals"))?;
+        tracing::info!(
+            node = %identity.node, %incarnation, engine = identity.engine.name(), nodes = identity.nodes,
+            workers = workers.len(), peer = %config.this_node().peer, %resp, %admin, "starting"
+        );
+
+        let names = config.cluster.nodes.iter().map(|node| node.peer.clone()).collect();
+        let setup = control::Setup {
+            controller,
+            identity,
+            directory: Directory::new(names),
+            peer_listener,
+            admin_listener,
+            signals: signalled,
+            lifeline: config.threads.lifeline,
+            max_queued: config.limits.send_queue_bytes,
+        };
+        let control =
+            ControlThread::new(shared.clone(), setup).map_err(system("set up the control thread"))?;
+        let mut loops = Vec::new();
+        for (index, (engine, listener)) in workers.into_iter().zip(resp_listeners).enumerate() {
+            let setup = worker::Setup {
+                index,
+                engine,
+                listener,
+                door: door.clone(),
+                nodes: config.cluster.nodes.len(),
+                max_clients: config.limits.clients_per_worker,
+                max_queued: config.limits.send_queue_bytes,
+            };
+            loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
+        }
+
+        let mut node = Node { shared, threads: Vec::new(), resp, admin };
+        for (index, worker) in loops.into_iter().enumerate() {
+            let core = core_of(&config.threads.pin, index);
+            node.spawn(format!("worker-{index}"), move || {
+                pin_to(core);
+                worker.run()
+            })?;
+        }
+        node.spawn("control".into(), move || {
+            // The pipe's other end must stay open while its reader is watched.
+            let _signal_writer = signal_writer;
+            // A little ahead of the workers, so that heartbeats survive a busy machine; without the right to, so be it.
+            let _ = rustix::process::setpriority_process(None, -5);
+            control.run()
+        })?;
+        Ok(node)
+    }
+
+    /// Where Redis clients connect.
+    pub fn resp_address(&self) -> SocketAddr {
+        self.resp
+    }
+
+    /// Where operators connect.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// Asks it to end.
+    pub fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// Until it ends; why, if not because it was asked to.
+    pub fn wait(mut self) -> Result<(), NodeError> {
+        let mut outcome = Ok(());
+        for (thread, handle) in std::mem::take(&mut self.threads) {
+            let ended = match handle.join() {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => Err(NodeError::System { what: "run an event loop", error }),
+                Err(_) => Err(NodeError::Panicked { thread }),
+            };
+            outcome = outcome.and(ended);
+        }
+        tracing::info!(node = %self.shared.node, "ended");
+        outcome
+    }
+
+    fn spawn(
+        &mut self,
+        name: String,
+        body: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> Result<(), NodeError> {
+        let stopper = StopOnExit(self.shared.clone());
+        let handle = std::thread::Builder::new().name(name.clone()).spawn(move || {
+            // If this thread ends for whatever reason, a panic too, the others end with it.
+            let _stopper = stopper;
+            // Deadlines to the microsecond; the default is 50.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
+            body()
+        });
+        match handle {
+            Ok(handle) => {
+                self.threads.push((name, handle));
+                Ok(())
+            }
+            Err(error) => {
+                self.stop();
+                Err(NodeError::System { what: "start a thread", error })
+            }
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.shared.stop();
+        for (_, handle) in self.threads.drain(..) {
+            // Its panic was printed; whoever wanted to know called `wait`.
+            let _ = handle.join();
+        }
+    }
+}
+
+struct StopOnExit(Arc<Shared>);
+
+impl Drop for StopOnExit {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Never used before, as far as 64 random bits can tell: the operating system seeds the hasher.
+fn fresh_incarnation() -> Incarnation {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u64(monotonic());
+    hasher.write_u32(std::process::id());
+    Incarnation(hasher.finish().max(1))
+}
+
+fn identity(config: &Config, incarnation: Incarnation) -> Result<Identity, NodeError> {
+    Ok(Identity {
+        cluster: config.cluster.id.clone(),
+        node: NodeId(config.node),
+        incarnation,
+        nodes: config.cluster.nodes.len() as u8,
+        streams: config.cluster.workers,
+        engine: config.engine()?,
+    })
+}
+
+fn listen<T>(
+    what: &'static str,
+    address: &str,
+    listen: impl FnOnce(SocketAddr) -> io::Result<T>,
+) -> Result<T, NodeError> {
+    let resolved = address.to_socket_addrs().and_then(|mut found| {
+        found.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
+    });
+    resolved.and_then(listen).map_err(|error| NodeError::Listen { what, address: address.to_string(), error })
+}
+
+fn door(config: &Config, shared: &Arc<Shared>) -> Door {
+    let describe = {
+        let shared = Arc::downgrade(shared);
+        move || {
+            let shared = shared.upgrade().expect("clients are served while the node runs");
+            let summary = shared.summary();
+            Description {
+                role: summary.role,
+                epoch: summary.epoch,
+                leader: summary.leader,
+                uptime_s: (monotonic() - shared.started) / 1_000_000_000,
+                connected_clients: shared.clients(),
+            }
+        }
+    };
+    Door {
+        procedures: Procedures::find(&shared.procedures)
+            .expect("the library registers the door's procedures"),
+        node: shared.node,
+        addresses: config.cluster.nodes.iter().map(|node| node.resp.clone()).collect(),
+        describe: Box::new(describe),
+    }
+}
+
+/// Makes the pipe readable on the first SIGTERM or SIGINT; the second one kills.
+fn take_signals(signals: Signals, pipe: &UnixStream) -> io::Result<()> {
+    if signals == Signals::Take {
+        for signal in [SIGTERM, SIGINT] {
+            let seen = Arc::new(std::sync::atomic::AtomicBool::new(false));
+            signal_hook::flag::register_conditional_default(signal, seen.clone())?;
+            signal_hook::flag::register(signal, seen)?;
+            signal_hook::low_level::pipe::register(signal, pipe.try_clone()?)?;
+        }
+    }
+    Ok(())
+}
+
+fn core_of(pin: &Pin, worker: usize) -> Option<usize> {
+    match pin {
+        Pin::Policy(PinPolicy::None) => None,
+        Pin::Policy(PinPolicy::Auto) => {
+            let cores = core_affinity::get_core_ids().filter(|cores| !cores.is_empty())?;
+            Some(cores[worker % cores.len()].id)
+        }
+        Pin::Cores(cores) => cores.get(worker).copied(),
+    }
+}
+
+fn pin_to(core: Option<usize>) {
+    if let Some(id) = core
+        && !core_affinity::set_for_current(CoreId { id })
+    {
+        tracing::warn!("cannot pin a worker to core {id}");
+    }
+}
+
+/// `n` loopback ports that were free a moment ago, all different.
+pub fn free_loopback_ports(n: usize) -> io::Result<Vec<u16>> {
+    // All are bound at once, so that no two are the same.
+    let listeners: Vec<_> =
+        (0..n).map(|_| std::net::TcpListener::bind("127.0.0.1:0")).collect::<io::Result<_>>()?;
+    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+}

@@ -1,0 +1,203 @@
+//! What the threads of a node share, and the letters that they send each other.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use highwater_core::{Epoch, NodeId};
+use highwater_engines::{Counters, EngineKind, Nanos, Role};
+use highwater_workloads::Workload;
+
+use crate::admin::protocol::AdminResponse;
+use crate::clock::{Stopwatch, monotonic};
+use crate::load::{RunSpec, WorkerStats};
+use crate::mailbox::Mailbox;
+use crate::transport::{Channel, Established};
+
+/// One per node, behind an `Arc`.
+pub struct Shared {
+    /// This node.
+    pub node: NodeId,
+    /// Which engine runs.
+    pub engine: EngineKind,
+    /// The workers' letter boxes.
+    pub workers: Vec<Mailbox<WorkerLetter>>,
+    /// The control thread's.
+    pub control: Mailbox<ControlLetter>,
+    /// The workers' counters.
+    pub counters: Vec<Arc<Counters>>,
+    /// Names of the registered procedures, by id.
+    pub procedures: Vec<&'static str>,
+    /// For stamps of requests.
+    pub stopwatch: Stopwatch,
+    /// When the process started.
+    pub started: Nanos,
+    stopping: AtomicBool,
+    clients: Vec<Padded>,
+    summary: Mutex<Summary>,
+}
+
+/// Keeps what one worker writes off the lines that others write.
+#[derive(Default)]
+#[repr(align(128))]
+struct Padded(AtomicU64);
+
+/// What every thread may want to know of the controller's state; a few milliseconds old.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    /// What the replica does.
+    pub role: Role,
+    /// The epoch it is in.
+    pub epoch: Epoch,
+    /// Who leads that epoch, as far as it knows.
+    pub leader: Option<NodeId>,
+}
+
+impl Shared {
+    /// For a node with as many workers as there are counters.
+    pub fn new(
+        node: NodeId,
+        engine: EngineKind,
+        counters: Vec<Arc<Counters>>,
+        procedures: Vec<&'static str>,
+    ) -> io::Result<Shared> {
+        Ok(Shared {
+            node,
+            engine,
+            workers: counters.iter().map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
+            control: Mailbox::new()?,
+            clients: counters.iter().map(|_| Padded::default()).collect(),
+            counters,
+            procedures,
+            stopwatch: Stopwatch::calibrate(),
+            started: monotonic(),
+            stopping: AtomicBool::new(false),
+            summary: Mutex::new(Summary { role: Role::Starting, epoch: Epoch(0), leader: None }),
+        })
+    }
+
+    /// Makes every thread end its loop.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.control.waker.wake();
+        self.wake_workers();
+    }
+
+    /// Whether to end.
+    #[inline]
+    pub fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Gives every sleeping worker a turn.
+    #[inline]
+    pub fn wake_workers(&self) {
+        self.workers.iter().for_each(|worker| worker.waker.wake());
+    }
+
+    /// Sends all workers a letter each.
+    pub fn tell_workers(&self, letter: impl Fn() -> WorkerLetter) {
+        self.workers.iter().for_each(|worker| worker.post(letter()));
+    }
+
+    /// Sets how many clients a worker has; only that worker does.
+    #[inline]
+    pub fn set_clients(&self, worker: usize, count: usize) {
+        let known = &self.clients[worker].0;
+        if known.load(Ordering::Relaxed) != count as u64 {
+            known.store(count as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Clients of all workers.
+    pub fn clients(&self) -> u64 {
+        self.clients.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The latest summary.
+    pub fn summary(&self) -> Summary {
+        *self.summary.lock().expect("nobody panics while holding the summary")
+    }
+
+    /// Replaces the summary.
+    pub fn set_summary(&self, summary: Summary) {
+        *self.summary.lock().expect("nobody panics while holding the summary") = summary;
+    }
+
+    /// The sum of one counter over all workers.
+    pub fn total(&self, counter: impl Fn(&Counters) -> &AtomicU64) -> u64 {
+        self.counters.iter().map(|counters| counter(counters).load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// To a worker.
+pub enum WorkerLetter {
+    /// A connection of its channel.
+    Adopt(Established),
+    /// For its load driver; to be answered under this ticket.
+    Load(u64, LoadCommand),
+}
+
+/// What a load driver is to do.
+#[derive(Clone)]
+pub enum LoadCommand {
+    /// Load this worker's part of the data; counts requests into `done`.
+    Populate {
+        /// Whose data.
+        workload: Arc<dyn Workload>,
+        /// Requests released so far, over all workers.
+        done: Arc<AtomicU64>,
+    },
+    /// Start a load.
+    Run(Arc<RunSpec>),
+    /// Send the counts.
+    Report,
+    /// Set the counts to 0.
+    Reset,
+    /// Stop the load; answer when its last transaction is released or given up.
+    Stop,
+}
+
+/// To the control thread.
+pub enum ControlLetter {
+    /// A worker lost a connection.
+    Lost {
+        /// The other side.
+        peer: NodeId,
+        /// Which channel.
+        channel: Channel,
+        /// Which connection of that channel.
+        session: u64,
+    },
+    /// A load driver's answer.
+    Load {
+        /// The command's ticket.
+        ticket: u64,
+        /// What came of it.
+        answer: LoadAnswer,
+    },
+    /// A load is prepared and can start.
+    Start {
+        /// The admin connection's key.
+        connection: u64,
+        /// What to run.
+        spec: Arc<RunSpec>,
+    },
+    /// A helper thread's answer to an admin request.
+    Answer {
+        /// The admin connection's key.
+        connection: u64,
+        /// What to say.
+        response: AdminResponse,
+    },
+}
+
+/// A load driver's answer.
+pub enum LoadAnswer {
+    /// The command was carried out.
+    Done,
+    /// It was not.
+    Failed(String),
+    /// Counts.
+    Stats(Box<WorkerStats>),
+}

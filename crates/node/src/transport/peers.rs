@@ -1,0 +1,98 @@
+//! One thread's connections of one channel, to all other nodes.
+
+use std::io;
+
+use highwater_core::NodeId;
+use highwater_engines::Frame;
+
+use super::link::{Closed, Link};
+use super::{Channel, Established};
+use crate::poll::{Event, Poller};
+
+/// One link per node, by id, as far as they are up.
+pub struct Peers {
+    links: Vec<Option<Link>>,
+    max_queued: usize,
+    /// Keys in the poller: `key_base + node`.
+    key_base: u64,
+}
+
+/// A connection that is no more.
+#[derive(Debug)]
+pub struct Lost {
+    /// The other side.
+    pub peer: NodeId,
+    /// What it was for.
+    pub channel: Channel,
+    /// Which one.
+    pub session: u64,
+    /// Why.
+    pub why: Closed,
+}
+
+impl Peers {
+    /// No link yet.
+    pub fn new(nodes: usize, max_queued: usize, key_base: u64) -> Peers {
+        Peers { links: (0..nodes).map(|_| None).collect(), max_queued, key_base }
+    }
+
+    /// Takes a connection over. True if it replaces one, whose loss nobody was told of.
+    pub fn adopt(&mut self, connection: Established, poller: &Poller) -> io::Result<bool> {
+        let node = connection.peer.0 as usize;
+        let link = Link::new(connection, poller, self.key_base + node as u64, self.max_queued)?;
+        Ok(self.links[node].replace(link).is_some())
+    }
+
+    /// Queues frames and writes what the sockets take. Frames to a peer that is down are dropped: it will be
+    /// resynchronised when it is up.
+    pub fn send(&mut self, frames: impl Iterator<Item = (NodeId, Frame)>, poller: &Poller) -> Vec<Lost> {
+        let mut lost = Vec::new();
+        for (node, frame) in frames {
+            let Some(link) = &mut self.links[node.0 as usize] else { continue };
+            if let Err(why) = link.send(frame) {
+                lost.extend(self.close(node.0 as usize, why));
+            }
+        }
+        for node in 0..self.links.len() {
+            let Some(link) = &mut self.links[node] else { continue };
+            if link.wants_flush()
+                && let Err(why) = link.flush(poller)
+            {
+                lost.extend(self.close(node, why));
+            }
+        }
+        lost
+    }
+
+    /// Something happened on a link; hands its frames to `deliver`.
+    pub fn event(
+        &mut self,
+        node: usize,
+        event: Event,
+        poller: &Poller,
+        mut deliver: impl FnMut(NodeId, Frame),
+    ) -> Result<(), Lost> {
+        let Some(link) = &mut self.links[node] else { return Ok(()) };
+        let peer = link.peer;
+        let taken = (|| {
+            if event.writable {
+                link.flush(poller)?;
+            }
+            if event.readable {
+                let received = link.receive();
+                // What came before the end still counts.
+                while let Some(frame) = link.next_frame()? {
+                    deliver(peer, frame);
+                }
+                received?;
+            }
+            Ok(())
+        })();
+        taken.map_err(|why| self.close(node, why).expect("it was open"))
+    }
+
+    fn close(&mut self, node: usize, why: Closed) -> Option<Lost> {
+        let link = self.links[node].take()?;
+        Some(Lost { peer: link.peer, channel: link.channel, session: link.session, why })
+    }
+}

@@ -1,0 +1,326 @@
+//! A worker's thread: one event loop around one engine worker.
+//!
+//! A turn: take letters, run clients' and the load's requests (bounded), give the engine its turn, write its frames,
+//! hand out its replies. Then look at the sockets: at once and only now and then while there is work to do, or asleep
+//! until something arrives, the engine's deadline passes, or another thread wakes it.
+//!
+//! No transaction changes threads: who reads a request executes, replicates and answers it.
+
+mod clients;
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use highwater_engines::{Nanos, Next, Outbox, Worker};
+
+use crate::clock::monotonic;
+use crate::load::{Appetite, Driver, Loader};
+use crate::poll::{Event, Interest, Poller};
+use crate::resp::Door;
+use crate::shared::{ControlLetter, LoadAnswer, LoadCommand, Shared, WorkerLetter};
+use crate::token::{Owner, unpack};
+use crate::transport::peers::{Lost, Peers};
+
+use clients::Clients;
+
+/// Kinds of poller keys; the index is in the low half.
+const KEY_WAKER: u64 = 0;
+const KEY_PEER: u64 = 1 << 32;
+const KEY_LISTENER: u64 = 2 << 32;
+const KEY_CLIENT: u64 = 3 << 32;
+const KIND_MASK: u64 = 0xffff_ffff << 32;
+
+/// A busy worker looks at its sockets as often. A look costs about half a microsecond.
+const LOOK_EVERY: Nanos = 40_000;
+
+/// What a worker thread is made of.
+pub struct Setup {
+    /// Its number.
+    pub index: usize,
+    /// Its share of the engine.
+    pub engine: Box<dyn Worker>,
+    /// Where its clients connect.
+    pub listener: TcpListener,
+    /// What all RESP connections share.
+    pub door: Arc<Door>,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// See `limits.clients_per_worker`.
+    pub max_clients: usize,
+    /// See `limits.send_queue_bytes`.
+    pub max_queued: usize,
+}
+
+/// One worker's thread.
+pub struct WorkerThread {
+    shared: Arc<Shared>,
+    index: usize,
+    engine: Box<dyn Worker>,
+    out: Outbox,
+    poller: Poller,
+    peers: Peers,
+    clients: Clients,
+    load: Option<Driver>,
+    /// The ticket of a stop that waits for the last release.
+    stop_ticket: Option<u64>,
+    loader: Option<(u64, Loader)>,
+    /// Loads so far: tells their tokens apart.
+    lives: u64,
+    last_look: Nanos,
+}
+
+impl WorkerThread {
+    /// Ready to run.
+    pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
+        let poller = Poller::new()?;
+        let Setup { index, engine, listener, door, nodes, max_clients, max_queued } = setup;
+        poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
+        Ok(WorkerThread {
+            clients: Clients::new(index, listener, door, max_clients, &poller)?,
+            peers: Peers::new(nodes, max_queued, KEY_PEER),
+            out: Outbox::default(),
+            load: None,
+            stop_ticket: None,
+            loader: None,
+            lives: 0,
+            last_look: 0,
+            shared,
+            index,
+            engine,
+            poller,
+        })
+    }
+
+    /// Until the node stops.
+    pub fn run(mut self) -> io::Result<()> {
+        let shared = self.shared.clone();
+        let mailbox = &shared.workers[self.index];
+        while !shared.stopping() {
+            mailbox.waker.take();
+            let now = monotonic();
+            for letter in mailbox.take() {
+                self.read_letter(now, letter)?;
+            }
+            let next = self.turn(now)?;
+            match next {
+                Next::Now if now - self.last_look < LOOK_EVERY => {}
+                Next::Now => self.look(Some(0))?,
+                Next::At(_) | Next::Idle => self.sleep(next)?,
+            }
+        }
+        self.clients.say_goodbye();
+        Ok(())
+    }
+
+    /// Runs requests, gives the engine its turn, hands out what it has; when to come back.
+    fn turn(&mut self, now: Nanos) -> io::Result<Next> {
+        self.clients.turn(now, &self.poller)?;
+        self.clients.submit(now, &mut *self.engine);
+        let appetite = self.submit_load(now);
+        let mut next = self.engine.turn(now, &mut self.out);
+        self.hand_out(now);
+        self.clients.flush(&self.poller)?;
+        self.shared.set_clients(self.index, self.clients.count());
+        if self.clients.has_more() {
+            next = Next::Now;
+        }
+        if let Some(at) = self.clients.deadline() {
+            next = earlier(next, at);
+        }
+        Ok(match appetite {
+            Appetite::Now => Next::Now,
+            Appetite::At(at) => earlier(next, at),
+            Appetite::None => next,
+        })
+    }
+
+    /// Frames to the sockets, replies to who asked, wake-ups to who sleeps.
+    fn hand_out(&mut self, now: Nanos) {
+        let mut out = std::mem::take(&mut self.out);
+        let lost = self.peers.send(out.frames.drain(..), &self.poller);
+        for closed in lost {
+            self.peer_lost(now, closed);
+        }
+        if !out.replies.is_empty() {
+            let at = self.shared.stopwatch.now();
+            for released in &out.replies {
+                let (owner, slot, number) = unpack(released.token);
+                match owner {
+                    Owner::Client => self.clients.released(slot, number, released.outcome, out.content(released)),
+                    Owner::Load => {
+                        if let Some(load) = &mut self.load {
+                            load.released(now, at, slot, number, released.outcome);
+                        }
+                    }
+                    Owner::Loader => {
+                        if let Some((_, loader)) = &mut self.loader {
+                            loader.released(slot, number, released.outcome, out.content(released));
+                        }
+                    }
+                }
+            }
+        }
+        if out.wake_workers {
+            let others = self.shared.workers.iter().enumerate().filter(|(at, _)| *at != self.index);
+            others.for_each(|(_, other)| other.waker.wake());
+        }
+        if out.wake_controller {
+            self.shared.control.waker.wake();
+        }
+        out.clear();
+        self.out = out;
+    }
+
+    /// Blocks until there is something to do.
+    fn sleep(&mut self, next: Next) -> io::Result<()> {
+        let shared = self.shared.clone();
+        let waker = &shared.workers[self.index].waker;
+        if !waker.try_sleep() {
+            return self.look(Some(0));
+        }
+        let timeout = match next {
+            Next::At(at) => Some(at.saturating_sub(monotonic())),
+            Next::Now | Next::Idle => None,
+        };
+        let looked = self.look(timeout);
+        waker.awake();
+        looked
+    }
+
+    /// Looks at the sockets, and takes what they have.
+    fn look(&mut self, timeout: Option<Nanos>) -> io::Result<()> {
+        let count = self.poller.wait(timeout)?;
+        let now = monotonic();
+        self.last_look = now;
+        for at in 0..count {
+            let event = self.poller.event(at);
+            self.take_event(now, event)?;
+        }
+        Ok(())
+    }
+
+    fn take_event(&mut self, now: Nanos, event: Event) -> io::Result<()> {
+        match event.key & KIND_MASK {
+            KEY_PEER => {
+                let node = (event.key & !KIND_MASK) as usize;
+                let engine = &mut *self.engine;
+                let taken = self.peers.event(node, event, &self.poller, |from, frame| {
+                    engine.deliver(now, from, frame);
+                });
+                if let Err(closed) = taken {
+                    self.peer_lost(now, closed);
+                }
+            }
+            KEY_LISTENER => self.clients.accept(now, &self.poller)?,
+            KEY_CLIENT => self.clients.event((event.key & !KIND_MASK) as usize, event),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn peer_lost(&mut self, now: Nanos, lost: Lost) {
+        tracing::info!(worker = self.index, peer = %lost.peer, "connection lost: {}", lost.why);
+        self.engine.peer_down(now, lost.peer);
+        let Lost { peer, channel, session, .. } = lost;
+        self.shared.control.post(ControlLetter::Lost { peer, channel, session });
+    }
+
+    fn read_letter(&mut self, now: Nanos, letter: WorkerLetter) -> io::Result<()> {
+        match letter {
+            WorkerLetter::Adopt(connection) => {
+                let (peer, incarnation) = (connection.peer, connection.incarnation);
+                if self.peers.adopt(connection, &self.poller)? {
+                    self.engine.peer_down(now, peer);
+                }
+                self.engine.peer_up(now, peer, incarnation);
+            }
+            WorkerLetter::Load(ticket, command) => {
+                if let Some(answer) = self.command(now, ticket, command) {
+                    self.answer(ticket, answer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out a command of the load coordinator; `None` if the answer comes later.
+    fn command(&mut self, now: Nanos, ticket: u64, command: LoadCommand) -> Option<LoadAnswer> {
+        let shared = self.shared.clone();
+        let (workers, procedures) = (shared.workers.len(), &shared.procedures);
+        self.lives += 1;
+        match command {
+            LoadCommand::Populate { workload, done } => {
+                let loader = Loader::new(&workload, self.index, workers, procedures, self.lives, done);
+                if let Some((ticket, _)) = self.loader.replace((ticket, loader)) {
+                    self.answer(ticket, LoadAnswer::Failed("another loading began".into()));
+                }
+                None
+            }
+            LoadCommand::Run(spec) => {
+                let driver =
+                    Driver::new(&spec, self.index, workers, procedures, shared.stopwatch, self.lives);
+                Some(match driver {
+                    Ok(driver) => {
+                        self.load = Some(driver);
+                        LoadAnswer::Done
+                    }
+                    Err(why) => LoadAnswer::Failed(why),
+                })
+            }
+            LoadCommand::Report => Some(self.stats()),
+            LoadCommand::Reset => {
+                self.load.iter_mut().for_each(Driver::reset);
+                Some(LoadAnswer::Done)
+            }
+            LoadCommand::Stop => {
+                let Some(load) = &mut self.load else { return Some(self.stats()) };
+                load.stop(now);
+                if let Some(earlier) = self.stop_ticket.replace(ticket) {
+                    self.answer(earlier, LoadAnswer::Failed("another stop came".into()));
+                }
+                None
+            }
+        }
+    }
+
+    fn submit_load(&mut self, now: Nanos) -> Appetite {
+        if let Some((ticket, loader)) = &mut self.loader {
+            let (ticket, appetite) = (*ticket, loader.submit(now, &mut *self.engine));
+            if let Some(verdict) = loader.finished() {
+                self.loader = None;
+                let answer = verdict.map_or_else(LoadAnswer::Failed, |()| LoadAnswer::Done);
+                self.answer(ticket, answer);
+            }
+            return appetite;
+        }
+        let Some(load) = &mut self.load else { return Appetite::None };
+        let appetite = load.submit(now, &mut *self.engine);
+        if self.stop_ticket.is_some() && load.stopped(now) {
+            let ticket = self.stop_ticket.take().expect("it is there");
+            let stats = self.stats();
+            self.answer(ticket, stats);
+        }
+        appetite
+    }
+
+    fn stats(&self) -> LoadAnswer {
+        LoadAnswer::Stats(Box::new(match &self.load {
+            Some(load) => load.stats(),
+            None => crate::load::WorkerStats::idle(),
+        }))
+    }
+
+    fn answer(&self, ticket: u64, answer: LoadAnswer) {
+        self.shared.control.post(ControlLetter::Load { ticket, answer });
+    }
+}
+
+/// The earlier of two times for the next turn.
+fn earlier(next: Next, at: Nanos) -> Next {
+    match next {
+        Next::Now => Next::Now,
+        Next::At(other) => Next::At(other.min(at)),
+        Next::Idle => Next::At(at),
+    }
+}
