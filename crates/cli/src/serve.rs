@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
-use highwater_node::config::Config;
+use highwater_node::{Config, NodeError};
 
 use crate::args::{ConfigAction, ServeArgs};
 use crate::failure::{Failure, Result};
@@ -15,7 +15,10 @@ pub fn serve(args: &ServeArgs) -> Result<()> {
         overrides.push(("node".into(), node.to_string()));
     }
     let config = load(args.config.as_deref(), &overrides)?;
-    highwater_node::run(config).map_err(Failure::cannot_start)
+    highwater_node::run(config).map_err(|error| match error {
+        NodeError::Panicked { .. } => Failure::negative(error),
+        _ => Failure::cannot_start(error),
+    })
 }
 
 /// Runs `highwater config`.
