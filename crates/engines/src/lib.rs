@@ -12,11 +12,30 @@
 //! - send frames in order per (worker, peer); losing a connection may lose frames, and is told by `peer_down`/`peer_up`;
 //! - on `wake_workers` / `wake_controller`, give those who sleep a turn soon.
 
+pub mod baseline;
 pub mod options;
+pub mod rolis;
 pub mod seam;
 
 pub use options::Options;
 pub use seam::{
-    ControlOutbox, Controller, Counters, EngineKind, Frame, Member, Nanos, Next, Outbox, Refusal, Released, Replica,
-    Request, Role, Status, StreamStatus, Token, Worker,
+    ControlOutbox, Controller, Counters, EngineKind, Frame, Member, Nanos, Next, Outbox, Refusal, Released,
+    Replica, Request, Role, Status, StreamStatus, Token, Worker,
 };
+
+use std::sync::Arc;
+
+use highwater_core::{Clock, Library};
+
+/// A fresh replica of an engine: `library`'s tables, empty, and its procedures.
+///
+/// # Panics
+/// If `options` are not [valid](Options::validate).
+pub fn build<L: Library>(kind: EngineKind, options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+    options.validate().expect("the host validates the options");
+    match kind {
+        EngineKind::Rolis => rolis::build(options, library, clock),
+        EngineKind::Silo => baseline::silo::build(options, library, clock),
+        EngineKind::Strawman => rolis::build(options, library, clock),
+    }
+}

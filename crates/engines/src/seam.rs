@@ -132,6 +132,9 @@ pub trait Worker: Send {
 
     /// Does what can be done now: seals and hands out entries, applies, releases.
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next;
+
+    /// The worker's state in words, for failure reports.
+    fn describe(&self) -> String;
 }
 
 /// What a controller's turn hands out.

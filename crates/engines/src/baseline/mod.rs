@@ -1,0 +1,3 @@
+//! What the other engines are measured against.
+
+pub mod silo;

@@ -1,0 +1,172 @@
+//! The same store, procedures and worker loop without replication: the denominator of every ratio.
+//!
+//! A transaction is released as soon as it commits. Its write set is encoded like Rolis's (the store always does) and
+//! thrown away. Nothing survives the process.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use highwater_core::{Abort, Clock, Epoch, Incarnation, Library, NodeId, Outcome, Registry, Schema};
+use highwater_store::{Occ, Store};
+
+use crate::options::Options;
+use crate::seam::{
+    ControlOutbox, Controller, Counters, Frame, Member, Nanos, Next, Outbox, Refusal, Replica, Request, Role,
+    Status, StreamStatus, Worker,
+};
+
+/// Throw the encoded writes away when this many bytes have gathered.
+const LOG_BYTES: usize = 64 << 10;
+
+struct SiloWorker {
+    occ: Occ,
+    registry: Registry<Occ>,
+    counters: Arc<Counters>,
+    clock: Arc<Clock>,
+    max_attempts: u32,
+    /// Replies of the transactions since the last turn.
+    done: Outbox,
+    reply: Vec<u8>,
+    random: u64,
+}
+
+impl SiloWorker {
+    fn back_off(&mut self, attempt: u32) {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        for _ in 0..self.random % (64 << attempt.min(6)) {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn attempt(&mut self, request: &Request<'_>) -> Option<Outcome> {
+        self.reply.clear();
+        self.occ.begin();
+        let (ended, outcome) =
+            match self.registry.run(request.procedure, &mut self.occ, request.args, &mut self.reply) {
+                Ok(()) => (self.occ.commit(), Outcome::Committed),
+                Err(Abort::Rollback) => (self.occ.commit_rollback(), Outcome::RolledBack),
+                Err(Abort::BadRequest) => (self.occ.commit_rollback(), Outcome::BadRequest),
+                Err(Abort::Conflict) => {
+                    self.occ.abort();
+                    return None;
+                }
+            };
+        ended.ok().map(|_| outcome)
+    }
+}
+
+impl Worker for SiloWorker {
+    fn ready(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        for attempt in 0..self.max_attempts {
+            if let Some(outcome) = self.attempt(&request) {
+                let counter = if outcome == Outcome::Committed {
+                    &self.counters.committed
+                } else {
+                    &self.counters.rolled_back
+                };
+                Counters::add(counter, 1);
+                Counters::add(&self.counters.executed, 1);
+                self.done.reply(request.token, outcome, &self.reply);
+                if self.occ.log().len() > LOG_BYTES {
+                    let mut buffer = self.occ.log().take(Vec::new());
+                    Counters::add(&self.counters.log_bytes, buffer.len() as u64);
+                    buffer.clear();
+                    self.occ.log().take(buffer);
+                }
+                return Ok(());
+            }
+            Counters::add(&self.counters.conflicts, 1);
+            self.back_off(attempt);
+        }
+        self.done.reply(request.token, Outcome::Conflict, &[]);
+        Ok(())
+    }
+
+    fn peer_up(&mut self, _now: Nanos, _peer: NodeId, _incarnation: Incarnation) {}
+
+    fn peer_down(&mut self, _now: Nanos, _peer: NodeId) {}
+
+    fn deliver(&mut self, _now: Nanos, _from: NodeId, _frame: Frame) {}
+
+    fn turn(&mut self, _now: Nanos, out: &mut Outbox) -> Next {
+        if !self.done.replies.is_empty() {
+            std::mem::swap(&mut self.done.replies, &mut out.replies);
+            std::mem::swap(&mut self.done.reply_bytes, &mut out.reply_bytes);
+            self.done.clear();
+        }
+        // Everything that committed is released: nothing older can be written any more.
+        self.occ.collect(self.clock.now());
+        Next::Idle
+    }
+
+    fn describe(&self) -> String {
+        "leading alone".into()
+    }
+}
+
+struct SiloController {
+    store: Arc<Store>,
+    options: Options,
+    clock: Arc<Clock>,
+}
+
+impl Controller for SiloController {
+    fn peer_up(&mut self, _now: Nanos, _peer: NodeId, _incarnation: Incarnation) {}
+
+    fn peer_down(&mut self, _now: Nanos, _peer: NodeId, _refused: bool) {}
+
+    fn deliver(&mut self, _now: Nanos, _from: NodeId, _message: Bytes) {}
+
+    fn turn(&mut self, _now: Nanos, _out: &mut ControlOutbox) -> Next {
+        Next::Idle
+    }
+
+    fn status(&self, _now: Nanos) -> Status {
+        let (node, incarnation) = (self.options.node, self.options.incarnation);
+        Status {
+            node,
+            incarnation,
+            role: Role::Leader,
+            epoch: Epoch(1),
+            leader: Some(node),
+            mark: self.clock.now(),
+            streams: vec![StreamStatus::default(); self.options.workers as usize],
+            members: vec![Member { node, incarnation, voter: true, lag_entries: Some(0) }],
+            copying_bytes: None,
+            trouble: None,
+        }
+    }
+
+    fn store(&self) -> Arc<Store> {
+        self.store.clone()
+    }
+}
+
+/// A fresh replica that replicates nothing.
+pub fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+    let store = Store::new(Schema::new(library.tables()));
+    let mut registry: Registry<Occ> = Registry::new();
+    library.register(&mut registry);
+    let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
+    let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
+        Box::new(SiloWorker {
+            occ: Occ::new(store.clone(), clock.clone()),
+            registry: registry.clone(),
+            counters: counters.clone(),
+            clock: clock.clone(),
+            max_attempts: options.max_attempts,
+            done: Outbox::default(),
+            reply: Vec::new(),
+            random: (options.seed ^ ((at as u64 + 1) << 32)) | 1,
+        })
+    };
+    let workers = counters.iter().enumerate().map(worker).collect();
+    let procedures = registry.names();
+    Replica { controller: Box::new(SiloController { store, options, clock }), workers, counters, procedures }
+}

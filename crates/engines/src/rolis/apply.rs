@@ -1,0 +1,256 @@
+//! Following the decided log: look at each entry once for what it says about the watermark, then install what the mark
+//! has passed.
+//!
+//! Two cursors run behind `decided`. `scan` is the next entry to *look at*: its closing timestamp and claims move the
+//! mark; at the first entry of a later epoch it waits for the other streams. `apply` (with an offset inside the entry:
+//! an entry may straddle the mark) is the next one to *install*.
+//!
+//! Every decided transaction is installed or skipped by one comparison, at the granularity of transactions: at or below
+//! the mark of its epoch, or, once the epoch has ended, its final mark.
+
+use highwater_consensus::Members;
+use highwater_core::codec::Reader;
+use highwater_core::log::{ENTRY_HEADER_BYTES, EntryHeader, EntryKind};
+use highwater_core::{EntryIndex, Epoch, Timestamp};
+
+use super::shared::Report;
+use super::watermark::{Arrival, OpenClaim};
+use super::worker::{Mode, RolisWorker};
+use crate::seam::{Counters, Nanos, Next, Outbox};
+
+/// Where the following of the decided log stands.
+///
+/// Invariant: `apply <= scan <= decided + 1`.
+#[derive(Debug)]
+pub struct Replay {
+    /// Next entry to look at.
+    pub scan: EntryIndex,
+    /// Next entry to install.
+    pub apply: EntryIndex,
+    /// Bytes of its body that are installed.
+    offset: usize,
+    /// Every transaction of this stream at or below is installed.
+    reached: Timestamp,
+    /// Transactions at or below are in the copied state: not installed again.
+    pub floor: Timestamp,
+    /// Claims whose index is not decided here yet.
+    claims: Vec<OpenClaim>,
+    /// The first entry of a later epoch that this stream waits at, and the last entry of the epoch that ends.
+    arrived: Option<(EntryIndex, EntryIndex)>,
+}
+
+impl Default for Replay {
+    fn default() -> Self {
+        Replay::starting_at(EntryIndex(1), Timestamp::ZERO)
+    }
+}
+
+impl Replay {
+    /// Starts with the entry `start`; transactions at or below `floor` are there already.
+    pub fn starting_at(start: EntryIndex, floor: Timestamp) -> Replay {
+        Replay {
+            scan: start,
+            apply: start,
+            offset: 0,
+            reached: floor,
+            floor,
+            claims: Vec::new(),
+            arrived: None,
+        }
+    }
+
+    /// Whether everything looked at is installed.
+    pub fn caught_up(&self) -> bool {
+        self.apply == self.scan
+    }
+}
+
+/// How much to install in one turn, in bytes of log: keeps acknowledgements prompt.
+const APPLY_BYTES: u32 = 256 << 10;
+/// How soon to look again at entries that the mark holds back.
+const HELD_BACK_RECHECK: Nanos = 500_000;
+
+impl RolisWorker {
+    /// Looks at every decided entry not looked at yet, as far as the current epoch goes.
+    pub(super) fn look_at_decided(&mut self, out: &mut Outbox) {
+        let shared = self.shared.clone();
+        let progress = &shared.progress;
+        if !self.replay.claims.is_empty() {
+            self.replay.claims.retain(|claim| !progress.claim(*claim));
+        }
+        let first = self.replay.scan;
+        while self.replay.scan <= self.stream.decided() {
+            let bytes = self
+                .stream
+                .entry(self.replay.scan)
+                .expect("decided entries are kept until installed")
+                .clone();
+            let entry = EntryHeader::open(&bytes, false).expect("entries were checked when they arrived");
+            let header = entry.header;
+            match header.kind {
+                EntryKind::Batch => {
+                    assert_eq!(
+                        header.epoch,
+                        progress.epoch(),
+                        "an epoch opens only once every stream has entered it"
+                    );
+                    let transactions = header.count > 0 && self.lead.led != Some(header.epoch);
+                    progress.publish(self.id, header.index, header.closed_ts, transactions);
+                    for claim in entry.claims() {
+                        let claim =
+                            OpenClaim { stream: claim.stream, index: claim.index, closed: header.closed_ts };
+                        if !progress.claim(claim) {
+                            self.replay.claims.push(claim);
+                        }
+                    }
+                }
+                EntryKind::EpochChange => {
+                    if !self.enter(&header, entry.body, out) {
+                        return;
+                    }
+                }
+            }
+            self.replay.scan = self.replay.scan.next();
+        }
+        if self.replay.scan > first && progress.others_wait(self.id) {
+            out.wake_workers = true;
+        }
+    }
+
+    /// At the first entry of a later epoch: whether to go on behind it.
+    fn enter(&mut self, header: &EntryHeader, body: &[u8], out: &mut Outbox) -> bool {
+        let shared = self.shared.clone();
+        let progress = &shared.progress;
+        if header.epoch > progress.epoch() {
+            let (at, last) =
+                self.replay.arrived.unwrap_or((EntryIndex::NONE, EntryIndex(header.index.0 - 1)));
+            if at != header.index {
+                let arrival = Arrival {
+                    epoch: header.epoch,
+                    index: header.index,
+                    base: header.closed_ts,
+                    members: Members::decode(&mut Reader::new(body)).expect("the leader wrote a membership"),
+                    last,
+                    claims: std::mem::take(&mut self.replay.claims),
+                };
+                self.replay.arrived = Some((header.index, last));
+                if progress.arrive(self.id, arrival) {
+                    out.wake_workers = true;
+                }
+            }
+            if header.epoch > progress.epoch() {
+                // Not all streams share this epoch. If a still later one follows here, its predecessor never opened.
+                let next = self.replay.scan.next();
+                return next <= self.stream.decided() && {
+                    let behind = self.stream.entry(next).expect("decided entries are kept until installed");
+                    self.header_of(behind).kind == EntryKind::EpochChange
+                };
+            }
+        }
+        if header.epoch == progress.epoch() {
+            self.replay.arrived = None;
+            self.check_speculation(header.epoch, out);
+            self.report(Report::Entered(header.epoch), out);
+        }
+        true
+    }
+
+    /// The epoch that this worker led has ended: does the store hold more than the final mark preserves?
+    fn check_speculation(&mut self, entered: Epoch, out: &mut Outbox) {
+        let Some(led) = self.lead.led.filter(|led| *led < entered) else { return };
+        let preserved =
+            self.shared.progress.final_mark(led).expect("an epoch that was led here has ended here");
+        if self.lead.last_executed > preserved {
+            self.report(Report::Dirty, out);
+        }
+    }
+
+    /// Installs what the mark has passed, about `budget` bytes of it.
+    pub(super) fn apply_some(&mut self, budget: u32) -> Applying {
+        let progress = &self.shared.progress;
+        let mut left = budget as i64;
+        let mut state = Applying::CaughtUp;
+        while self.replay.apply < self.replay.scan {
+            if left <= 0 {
+                state = Applying::More;
+                break;
+            }
+            let bytes = self.stream.entry(self.replay.apply).expect("entries are kept until installed");
+            let header =
+                EntryHeader::open(bytes, false).expect("entries were checked when they arrived").header;
+            let body_end = ENTRY_HEADER_BYTES + header.body_len as usize;
+            if header.kind == EntryKind::Batch && header.count > 0 && self.lead.led != Some(header.epoch) {
+                // The mark of the entry's epoch, or what became of it.
+                let current = progress.mark_in(header.epoch);
+                let bound = current
+                    .or_else(|| progress.final_mark(header.epoch))
+                    .expect("a looked-at entry's epoch is the current one or has ended");
+                let body = &bytes[ENTRY_HEADER_BYTES + self.replay.offset..body_end];
+                let applied = self
+                    .applier
+                    .apply(body, self.replay.floor, bound)
+                    .expect("entries were checked when they arrived");
+                Counters::add(&self.counters.applied, applied.transactions);
+                self.replay.offset += applied.bytes;
+                left -= applied.bytes as i64 + 64;
+                let done = ENTRY_HEADER_BYTES + self.replay.offset == body_end;
+                if !done && current.is_some() {
+                    self.replay.reached = bound;
+                    state = Applying::HeldBack;
+                    break;
+                }
+            }
+            self.replay.reached = self.replay.reached.max(header.last_ts);
+            self.replay.apply = self.replay.apply.next();
+            self.replay.offset = 0;
+        }
+        progress.publish_applied(self.id, self.replay.reached, self.replay.caught_up());
+        let installed = EntryIndex(self.replay.apply.0 - 1);
+        self.stream.trim(installed, self.shared.options.log_retain_bytes as u64);
+        state
+    }
+
+    /// A follower's turn.
+    pub(super) fn turn_following(&mut self, now: Nanos, out: &mut Outbox) -> Next {
+        if self.stream.too_far().is_some() && !self.copies.told_too_far {
+            self.copies.told_too_far = true;
+            self.report(Report::TooFar(self.id), out);
+        }
+        if self.stream.has_output() && !self.replay.caught_up() {
+            // Acknowledge first: the leader waits for it.
+            return Next::Now;
+        }
+        let applying = self.apply_some(APPLY_BYTES);
+        self.collect_garbage();
+        match applying {
+            Applying::More => Next::Now,
+            Applying::HeldBack => Next::At(now + HELD_BACK_RECHECK),
+            Applying::CaughtUp => Next::Idle,
+        }
+    }
+
+    /// Unlinks tombstones that no reader and no older write can need.
+    pub(super) fn collect_garbage(&mut self) {
+        use std::sync::atomic::Ordering;
+        if self.copies.receiving() || self.shared.serving_copies.load(Ordering::Acquire) > 0 {
+            return;
+        }
+        let floor = match self.mode {
+            Mode::Leading { .. } => self.shared.progress.mark(),
+            _ => self.shared.progress.applied_floor(),
+        };
+        self.applier.collect(floor);
+        self.occ.collect(floor);
+    }
+}
+
+/// How an attempt to install ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Applying {
+    /// Everything looked at is installed.
+    CaughtUp,
+    /// The budget is used up.
+    More,
+    /// The rest is above the mark.
+    HeldBack,
+}

@@ -1,0 +1,130 @@
+//! What the controllers of two replicas say to each other.
+
+use bytes::Bytes;
+use highwater_consensus::{ElectionMessage, Members};
+use highwater_core::codec::{Malformed, Reader};
+use highwater_core::{EntryIndex, Epoch, Timestamp};
+
+/// A message between controllers. The sender's identity comes with the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Who leads.
+    Election(ElectionMessage),
+    /// I am here. `born`: I know of a membership, so the cluster exists.
+    Hello {
+        /// Whether the sender knows of a membership.
+        born: bool,
+    },
+    /// All nodes met for the first time: this is the first membership.
+    Genesis(Members),
+    /// I need a copy of the state.
+    CopyRequest {
+        /// Names the copy.
+        copy: u64,
+    },
+    /// You can have it from me.
+    CopyGrant {
+        /// Names the copy.
+        copy: u64,
+        /// The epoch that the donor is in.
+        epoch: Epoch,
+        /// Everything at or below will be in the copied state.
+        floor: Timestamp,
+        /// Per stream: the first entry that may hold more.
+        starts: Vec<EntryIndex>,
+    },
+    /// Not from me, or not now.
+    CopyRefuse {
+        /// Names the copy.
+        copy: u64,
+    },
+    /// I have my copy; tombstones may go.
+    CopyFinished {
+        /// Names the copy.
+        copy: u64,
+    },
+    /// To the leader: my store is complete and I keep up; let me vote.
+    LearnerReady,
+}
+
+impl Control {
+    /// `tag u8 | fields`, little endian.
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(64);
+        match self {
+            Control::Election(message) => {
+                out.push(0);
+                message.encode(&mut out);
+            }
+            Control::Hello { born } => out.extend_from_slice(&[1, (*born).into()]),
+            Control::Genesis(members) => {
+                out.push(2);
+                members.encode(&mut out);
+            }
+            Control::CopyRequest { copy } => tagged(&mut out, 3, *copy),
+            Control::CopyGrant { copy, epoch, floor, starts } => {
+                tagged(&mut out, 4, *copy);
+                out.extend_from_slice(&epoch.0.to_le_bytes());
+                out.extend_from_slice(&floor.0.to_le_bytes());
+                out.extend_from_slice(&(starts.len() as u16).to_le_bytes());
+                starts.iter().for_each(|start| out.extend_from_slice(&start.0.to_le_bytes()));
+            }
+            Control::CopyRefuse { copy } => tagged(&mut out, 5, *copy),
+            Control::CopyFinished { copy } => tagged(&mut out, 6, *copy),
+            Control::LearnerReady => out.push(7),
+        }
+        out.into()
+    }
+
+    /// Reads what [`encode`](Control::encode) wrote.
+    pub fn decode(bytes: &[u8]) -> Result<Control, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let message = match reader.u8()? {
+            0 => Control::Election(ElectionMessage::decode(&mut reader)?),
+            1 => Control::Hello { born: reader.u8()? != 0 },
+            2 => Control::Genesis(Members::decode(&mut reader)?),
+            3 => Control::CopyRequest { copy: reader.u64()? },
+            4 => {
+                let (copy, epoch, floor) = (reader.u64()?, Epoch(reader.u64()?), Timestamp(reader.u64()?));
+                let starts =
+                    (0..reader.u16()?).map(|_| reader.u64().map(EntryIndex)).collect::<Result<_, _>>()?;
+                Control::CopyGrant { copy, epoch, floor, starts }
+            }
+            5 => Control::CopyRefuse { copy: reader.u64()? },
+            6 => Control::CopyFinished { copy: reader.u64()? },
+            7 => Control::LearnerReady,
+            _ => return Err(Malformed("control message tag")),
+        };
+        if reader.is_empty() { Ok(message) } else { Err(Malformed("control message length")) }
+    }
+}
+
+fn tagged(out: &mut Vec<u8>, tag: u8, copy: u64) {
+    out.push(tag);
+    out.extend_from_slice(&copy.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_messages_round_trip_and_garbage_is_refused() {
+        let starts = vec![EntryIndex(3), EntryIndex(9)];
+        for message in [
+            Control::Hello { born: true },
+            Control::CopyRequest { copy: 1 },
+            Control::CopyGrant { copy: 1, epoch: Epoch(2), floor: Timestamp(3), starts },
+            Control::CopyRefuse { copy: 1 },
+            Control::CopyFinished { copy: 1 },
+            Control::LearnerReady,
+        ] {
+            let bytes = message.encode();
+            assert_eq!(Control::decode(&bytes), Ok(message));
+            for len in 0..bytes.len() {
+                assert!(Control::decode(&bytes[..len]).is_err());
+            }
+        }
+        assert!(Control::decode(&[99]).is_err());
+    }
+}

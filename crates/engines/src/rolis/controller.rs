@@ -1,0 +1,534 @@
+//! The controller: joins election, takeover, membership and state copies of one replica into one story.
+//!
+//! - **Birth.** Nodes greet each other. When all of them have met and none knows of a membership, the first one declares
+//!   it ([`Control::Genesis`]). A node that meets one who knows of a membership has lost its memory: it becomes a learner.
+//!   So a cluster forms only when all its members are up for the first time; two that lost their memory can never
+//!   overrule one that did not.
+//! - **Takeover.** See [`highwater_consensus::Election`] for how a candidate wins. Then: every worker takes its stream
+//!   over and starts the new epoch in it; when every stream has entered the epoch and everything older is applied, it
+//!   opens.
+//! - **Change of membership.** The leader quiesces (everything it executed is released), then wins a new epoch that names
+//!   the new members. There is no other path.
+//! - **Copy.** [`super::rejoin`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use highwater_consensus::{
+    Election, ElectionEvent, ElectionOptions, Members, Plan, Promise, Quorums, Standing, Tail, Voter,
+};
+use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp};
+use highwater_store::Store;
+
+use super::control::Control;
+use super::rejoin::Rejoin;
+use super::shared::{Command, EpochStart, Report, Shared};
+use crate::seam::{ControlOutbox, Controller, Member, Nanos, Next, Role, Status};
+
+/// The controller of a Rolis replica.
+pub struct RolisController {
+    pub(super) shared: Arc<Shared>,
+    pub(super) schema: Schema,
+    pub(super) store: Arc<Store>,
+    pub(super) me: Voter,
+    pub(super) election: Election,
+    /// Which life of each peer is connected.
+    pub(super) peers: BTreeMap<NodeId, Incarnation>,
+    /// Peers that said hello without knowing of a membership.
+    unborn: BTreeSet<Voter>,
+    hello_at: Nanos,
+    fence: Option<Fence>,
+    takeover: Option<TakeOver>,
+    /// The ballot under which this node leads, once the epoch is open.
+    pub(super) leading: Option<Ballot>,
+    change: Option<Change>,
+    pub(super) rejoin: Rejoin,
+    pub(super) out: Vec<(NodeId, Control)>,
+    pub(super) events: Vec<String>,
+    pub(super) wake_workers: bool,
+}
+
+/// Collects what the streams answer to a promise.
+struct Fence {
+    ballot: Ballot,
+    answers: BTreeMap<StreamId, (Tail, Vec<Members>, Timestamp)>,
+}
+
+/// A takeover under way.
+struct TakeOver {
+    ballot: Ballot,
+    members: Members,
+    ready: BTreeSet<StreamId>,
+    deadline: Nanos,
+}
+
+/// A change of membership under way: the leader quiesces first.
+struct Change {
+    voter: Voter,
+    quiesced: BTreeSet<StreamId>,
+    campaigning: bool,
+    deadline: Nanos,
+}
+
+/// How often a node without a membership greets.
+const HELLO_EVERY: Nanos = 100_000_000;
+/// A takeover or a change that takes longer than this many election timeouts is given up.
+const PATIENCE: u64 = 10;
+
+impl RolisController {
+    /// The controller of a fresh replica.
+    pub fn new(shared: Arc<Shared>, schema: Schema, store: Arc<Store>) -> RolisController {
+        let options = &shared.options;
+        let me = Voter { node: options.node, incarnation: options.incarnation };
+        let election_options = ElectionOptions {
+            nodes: options.nodes,
+            heartbeat: options.heartbeat,
+            timeout: options.election_timeout,
+        };
+        RolisController {
+            election: Election::new(me, election_options, options.seed),
+            schema,
+            store,
+            me,
+            peers: BTreeMap::new(),
+            unborn: BTreeSet::new(),
+            hello_at: 0,
+            fence: None,
+            takeover: None,
+            leading: None,
+            change: None,
+            rejoin: Rejoin::new(options.seed),
+            out: Vec::new(),
+            events: Vec::new(),
+            wake_workers: false,
+            shared,
+        }
+    }
+
+    pub(super) fn command_all(&mut self, mut command: impl FnMut(StreamId) -> Command) {
+        for (at, mailbox) in self.shared.commands.iter().enumerate() {
+            mailbox.put(command(StreamId(at as u16)));
+        }
+        self.wake_workers = true;
+    }
+
+    pub(super) fn workers(&self) -> usize {
+        self.shared.options.workers as usize
+    }
+
+    fn voter(&self, node: NodeId) -> Option<Voter> {
+        self.peers.get(&node).map(|incarnation| Voter { node, incarnation: *incarnation })
+    }
+
+    // ---- birth ----
+
+    fn on_hello(&mut self, now: Nanos, from: Voter, born: bool) {
+        if !born && self.election.members().is_none() {
+            self.unborn.retain(|known| known.node != from.node);
+            self.unborn.insert(from);
+            self.try_genesis(now);
+        } else if born {
+            self.unborn.clear();
+        } else {
+            // The sender lost its memory, or missed the first membership; our hello tells it that the cluster exists,
+            // the leader's heartbeat the rest.
+            self.out.push((from.node, Control::Hello { born: true }));
+            if let Some(members) = self.election.members()
+                && members.epoch == Epoch(0)
+                && members.contains(from)
+            {
+                self.out.push((from.node, Control::Genesis(members.clone())));
+            }
+        }
+    }
+
+    /// If all nodes have met and none knows of a membership, the first one declares it.
+    fn try_genesis(&mut self, now: Nanos) {
+        let all = self.unborn.len() + 1 == self.shared.options.nodes as usize;
+        if all && self.me.node == NodeId(0) && self.election.members().is_none() {
+            let members = Members::new(Epoch(0), self.unborn.iter().copied().chain([self.me]).collect());
+            for node in members.voters().iter().map(|voter| voter.node).filter(|node| *node != self.me.node) {
+                self.out.push((node, Control::Genesis(members.clone())));
+            }
+            self.on_genesis(now, members);
+            self.election.campaign(now);
+        }
+    }
+
+    fn on_genesis(&mut self, now: Nanos, members: Members) {
+        if self.election.members().is_none() && members.contains(self.me) {
+            self.events.push(format!("all {} nodes have met: the cluster is born", members.voters().len()));
+            self.learn_members(now, members);
+        }
+    }
+
+    /// A membership is decided.
+    fn learn_members(&mut self, now: Nanos, members: Members) {
+        let newborn = self.election.members().is_none();
+        self.election.set_members(now, members);
+        if newborn && !self.election.votes() {
+            self.events
+                .push("this node has lost its memory: it copies the state and asks to vote again".into());
+            self.rejoin.want(now);
+        }
+        self.refresh_eligibility();
+    }
+
+    pub(super) fn refresh_eligibility(&mut self) {
+        let eligible = self.election.votes() && self.rejoin.store_is_complete();
+        self.election.set_eligible(eligible);
+    }
+
+    // ---- election and takeover ----
+
+    fn on_election_events(&mut self, now: Nanos) {
+        for event in self.election.events() {
+            match event {
+                ElectionEvent::Fence(ballot) => self.start_fence(ballot),
+                ElectionEvent::Follow(ballot) => self.follow(now, ballot),
+                ElectionEvent::Won { ballot, promises, quorums, members } => {
+                    self.take_over(now, ballot, promises, quorums, members);
+                }
+            }
+        }
+    }
+
+    fn start_fence(&mut self, ballot: Ballot) {
+        if self.leading.is_some_and(|leading| leading < ballot) {
+            self.leading = None;
+            if ballot.node != self.me.node {
+                self.events.push(format!("deposed by {ballot}"));
+            }
+        }
+        self.takeover = None;
+        if ballot.node != self.me.node {
+            self.change = None;
+        }
+        self.fence = Some(Fence { ballot, answers: BTreeMap::new() });
+        self.shared.set_leader(None);
+        self.command_all(|_| Command::Fence(ballot));
+    }
+
+    fn on_fenced(
+        &mut self,
+        now: Nanos,
+        ballot: Ballot,
+        stream: StreamId,
+        answer: (Tail, Vec<Members>, Timestamp),
+    ) {
+        let workers = self.workers();
+        let Some(fence) = self.fence.as_mut().filter(|fence| fence.ballot == ballot) else { return };
+        fence.answers.insert(stream, answer);
+        if fence.answers.len() < workers {
+            return;
+        }
+        let answers = self.fence.take().expect("just used").answers;
+        // Read after every stream answered: a change that one of them saw decided in all is known here.
+        if let Some(members) = self.shared.progress.members() {
+            self.learn_members(now, members);
+        }
+        let Some(members) = self.election.members().cloned() else { return };
+        let mut pending: Vec<Members> = Vec::new();
+        for change in answers.values().flat_map(|(_, changes, _)| changes) {
+            if change.epoch > members.epoch && !pending.contains(change) {
+                pending.push(change.clone());
+            }
+        }
+        let high = answers.values().map(|(_, _, high)| *high).max().unwrap_or_default();
+        let tails = answers.into_values().map(|(tail, _, _)| tail).collect();
+        self.election.fenced(now, Promise { ballot, members, pending, tails, high });
+    }
+
+    fn follow(&mut self, now: Nanos, ballot: Ballot) {
+        self.shared.set_leader(Some(ballot.node));
+        self.events.push(format!("following {} in {}", ballot.node, ballot.epoch));
+        if let Some(members) = self.election.members().cloned() {
+            // Learned from the heartbeat itself if this node knew none.
+            self.learn_members(now, members);
+        }
+        if !self.election.votes() && self.rejoin.never_had_a_store() {
+            self.rejoin.want(now);
+            self.refresh_eligibility();
+        }
+        if self.election.votes() || !self.rejoin.must_not_follow() {
+            self.command_all(|_| Command::Follow(ballot));
+        }
+    }
+
+    fn take_over(
+        &mut self,
+        now: Nanos,
+        ballot: Ballot,
+        promises: BTreeMap<Voter, Promise>,
+        mut quorums: Quorums,
+        latest: Members,
+    ) {
+        let high = promises.values().map(|promise| promise.high).max().expect("a quorum promised");
+        self.shared.clock.advance_past(high);
+        let base = self.shared.clock.now();
+        let wanted = self.change.as_ref().filter(|change| change.campaigning).map(|change| change.voter);
+        let members = match wanted {
+            Some(voter) => latest.with(ballot.epoch, voter),
+            None => latest.in_epoch(ballot.epoch),
+        };
+        quorums.and(members.clone());
+        self.events.push(format!("won {ballot}: taking over with {members:?}"));
+        let start = EpochStart { members: members.clone(), base };
+        let deadline = now + PATIENCE * self.shared.options.election_timeout;
+        self.takeover = Some(TakeOver { ballot, members, ready: BTreeSet::new(), deadline });
+        self.command_all(|stream| {
+            let of_stream = |(voter, promise): (&Voter, &Promise)| {
+                promise.tails.get(stream.0 as usize).map(|tail| (*voter, *tail))
+            };
+            let tails = promises.iter().filter_map(of_stream).collect();
+            let plan = Plan { ballot, tails, quorums: quorums.clone() };
+            Command::TakeOver { plan, start: start.clone() }
+        });
+    }
+
+    fn on_ready(&mut self, now: Nanos, ballot: Ballot, stream: StreamId) {
+        let workers = self.workers();
+        let Some(takeover) = self.takeover.as_mut().filter(|takeover| takeover.ballot == ballot) else {
+            return;
+        };
+        takeover.ready.insert(stream);
+        if takeover.ready.len() < workers || self.election.promised() != ballot {
+            return;
+        }
+        let members = self.takeover.take().expect("just used").members;
+        self.learn_members(now, members.clone());
+        self.change = None;
+        self.leading = Some(ballot);
+        self.shared.no_quorum.store(false, Ordering::Relaxed);
+        self.shared.set_leader(Some(self.me.node));
+        self.events.push(format!("leading {} with {members:?}", ballot.epoch));
+        self.command_all(|_| Command::Open { ballot, members: members.clone() });
+    }
+
+    /// Gives a takeover or the lead up: somebody else shall try.
+    pub(super) fn abandon(&mut self, now: Nanos, why: &str) {
+        self.events.push(format!("giving up the lead: {why}"));
+        self.takeover = None;
+        self.leading = None;
+        self.change = None;
+        self.shared.set_leader(None);
+        self.election.abandon(now);
+    }
+
+    // ---- change of membership ----
+
+    fn on_learner_ready(&mut self, now: Nanos, from: Voter) {
+        let votes = self.election.members().is_some_and(|members| members.contains(from));
+        if votes || self.leading.is_none() || self.change.is_some() || self.takeover.is_some() {
+            return;
+        }
+        self.events.push(format!("{from:?} has caught up: changing the epoch to let it vote"));
+        let deadline = now + PATIENCE * self.shared.options.election_timeout;
+        self.change = Some(Change { voter: from, quiesced: BTreeSet::new(), campaigning: false, deadline });
+        self.command_all(|_| Command::Quiesce);
+    }
+
+    fn on_quiesced(&mut self, now: Nanos, stream: StreamId) {
+        let workers = self.workers();
+        let Some(change) = &mut self.change else { return };
+        change.quiesced.insert(stream);
+        if change.quiesced.len() == workers && !change.campaigning {
+            change.campaigning = true;
+            self.election.campaign(now);
+        }
+    }
+
+    fn watch_deadlines(&mut self, now: Nanos) {
+        if self.takeover.as_ref().is_some_and(|takeover| now >= takeover.deadline) {
+            self.abandon(now, "the takeover takes too long");
+        }
+        if self.change.as_ref().is_some_and(|change| !change.campaigning && now >= change.deadline) {
+            self.change = None;
+            self.events.push("the change of membership takes too long: going on without it".into());
+            self.command_all(|_| Command::Resume);
+        }
+        if self.leading.is_some() {
+            let options = &self.shared.options;
+            let silent = !self.election.quorum_heard(now, 4 * options.election_timeout);
+            if silent != self.shared.no_quorum.swap(silent, Ordering::Relaxed) {
+                let what = if silent { "no quorum: refusing requests" } else { "the quorum is back" };
+                self.events.push(what.into());
+            }
+        }
+    }
+
+    fn greet(&mut self, now: Nanos) -> Option<Nanos> {
+        if self.election.members().is_some() {
+            return None;
+        }
+        if now >= self.hello_at {
+            self.hello_at = now + HELLO_EVERY;
+            let peers: Vec<NodeId> = self.peers.keys().copied().collect();
+            self.out.extend(peers.into_iter().map(|node| (node, Control::Hello { born: false })));
+            self.try_genesis(now);
+        }
+        Some(self.hello_at)
+    }
+
+    fn on_report(&mut self, now: Nanos, report: Report) {
+        match report {
+            Report::Fenced { ballot, stream, tail, pending, high } => {
+                self.on_fenced(now, ballot, stream, (tail, pending, high));
+            }
+            Report::Met(ballot) => self.election.met(now, ballot),
+            Report::TakeOverFailed(ballot) => {
+                if self.takeover.as_ref().is_some_and(|takeover| takeover.ballot == ballot) {
+                    self.abandon(now, "the log that must be adopted is no longer kept");
+                }
+            }
+            Report::Ready { ballot, stream } => self.on_ready(now, ballot, stream),
+            Report::Entered(_) => {
+                if let Some(members) = self.shared.progress.members() {
+                    self.learn_members(now, members);
+                }
+            }
+            Report::Dirty => self.on_dirty(now),
+            Report::Quiesced(stream) => self.on_quiesced(now, stream),
+            Report::Parked(stream) => self.on_parked(now, stream),
+            Report::TooFar(stream) => self.on_too_far(now, stream),
+            Report::Located { receiver, copy, stream, start } => {
+                self.on_located(receiver, copy, stream, start)
+            }
+            Report::Copied { copy, stream, complete_at } => self.on_copied(copy, stream, complete_at),
+            Report::CopyStalled { copy } => self.on_copy_stalled(now, copy),
+        }
+    }
+
+    fn role(&self) -> Role {
+        if self.election.members().is_none() {
+            Role::Starting
+        } else if self.leading.is_some() {
+            Role::Leader
+        } else if !self.election.votes() {
+            Role::Learner
+        } else if self.election.standing() == Standing::Follower {
+            Role::Follower
+        } else {
+            Role::Candidate
+        }
+    }
+
+    fn trouble(&self, now: Nanos) -> Option<String> {
+        match self.role() {
+            Role::Starting => {
+                let missing =
+                    self.shared.options.nodes as usize - 1 - self.unborn.len().min(self.peers.len());
+                Some(format!("a new cluster forms when all its nodes are up; {missing} not met yet"))
+            }
+            Role::Leader if self.shared.no_quorum.load(Ordering::Relaxed) => Some("no quorum".into()),
+            _ if self.leading.is_none() && self.election.leader().is_none() => {
+                let waits = self.election.members().is_some_and(|members| {
+                    !Quorums::of(members.clone())
+                        .reached(|voter| voter == self.me || self.voter(voter.node) == Some(voter))
+                });
+                let _ = now;
+                Some(
+                    if waits { "no leader: a majority of the voters is not reachable" } else { "no leader" }
+                        .into(),
+                )
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Controller for RolisController {
+    fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation) {
+        self.peers.insert(peer, incarnation);
+        let born = self.election.members().is_some();
+        self.out.push((peer, Control::Hello { born }));
+        self.copy_peer_changed(now, peer);
+    }
+
+    fn peer_down(&mut self, now: Nanos, peer: NodeId, refused: bool) {
+        self.peers.remove(&peer);
+        self.unborn.retain(|voter| voter.node != peer);
+        self.election.peer_down(now, peer, refused);
+        self.copy_peer_changed(now, peer);
+    }
+
+    fn deliver(&mut self, now: Nanos, from: NodeId, message: Bytes) {
+        let (Some(sender), Ok(message)) = (self.voter(from), Control::decode(&message)) else { return };
+        match message {
+            Control::Election(message) => self.election.deliver(now, sender, message),
+            Control::Hello { born } => self.on_hello(now, sender, born),
+            Control::Genesis(members) => self.on_genesis(now, members),
+            Control::CopyRequest { copy } => self.on_copy_request(sender, copy),
+            Control::CopyGrant { copy, epoch, floor, starts } => {
+                self.on_copy_grant(now, from, copy, epoch, floor, starts)
+            }
+            Control::CopyRefuse { copy } => self.on_copy_stalled(now, copy),
+            Control::CopyFinished { copy } => self.stop_serving(from, Some(copy)),
+            Control::LearnerReady => self.on_learner_ready(now, sender),
+        }
+    }
+
+    fn turn(&mut self, now: Nanos, out: &mut ControlOutbox) -> Next {
+        for report in self.shared.clone().reports.take() {
+            self.on_report(now, report);
+        }
+        let mut next = [self.election.tick(now), self.greet(now), self.turn_rejoining(now)];
+        self.on_election_events(now);
+        self.watch_deadlines(now);
+        if self.takeover.is_some() || self.change.is_some() {
+            next[1] = Some(next[1].unwrap_or(Nanos::MAX).min(now + self.shared.options.heartbeat));
+        }
+        out.messages.extend(self.out.drain(..).map(|(to, message)| (to, message.encode())));
+        out.messages
+            .extend(self.election.drain().map(|(to, message)| (to, Control::Election(message).encode())));
+        out.events.append(&mut self.events);
+        out.wake_workers |= std::mem::take(&mut self.wake_workers);
+        next.into_iter().flatten().min().map_or(Next::Idle, Next::At)
+    }
+
+    fn status(&self, now: Nanos) -> Status {
+        let shared = &self.shared;
+        let streams =
+            shared.stream_status.iter().map(|status| *status.lock().expect("nobody panics here")).collect();
+        let mut lags: BTreeMap<Voter, u64> = BTreeMap::new();
+        for (voter, lag) in
+            shared.lags.iter().flat_map(|lags| lags.lock().expect("nobody panics here").clone())
+        {
+            *lags.entry(voter).or_default() += lag;
+        }
+        let leads = self.leading.is_some();
+        let members = self.election.members().map(|members| members.voters().to_vec()).unwrap_or_default();
+        let mut listed: Vec<Member> = members
+            .iter()
+            .map(|voter| Member {
+                node: voter.node,
+                incarnation: voter.incarnation,
+                voter: true,
+                lag_entries: if *voter == self.me { Some(0) } else { lags.get(voter).copied() }
+                    .filter(|_| leads),
+            })
+            .collect();
+        for (voter, lag) in lags.iter().filter(|(voter, _)| leads && !members.contains(voter)) {
+            let (node, incarnation) = (voter.node, voter.incarnation);
+            listed.push(Member { node, incarnation, voter: false, lag_entries: Some(*lag) });
+        }
+        Status {
+            node: self.me.node,
+            incarnation: self.me.incarnation,
+            role: self.role(),
+            epoch: shared.progress.epoch(),
+            leader: if leads { Some(self.me.node) } else { self.election.leader() },
+            mark: shared.progress.mark(),
+            streams,
+            members: listed,
+            copying_bytes: self.rejoin.copying().then(|| shared.copied_bytes.load(Ordering::Relaxed)),
+            trouble: self.trouble(now),
+        }
+    }
+
+    fn store(&self) -> Arc<Store> {
+        self.store.clone()
+    }
+}

@@ -1,0 +1,263 @@
+//! Copying the state: how a replica that lost its memory, or holds what never happened, gets a store again while the
+//! cluster runs.
+//!
+//! The receiver's controller asks a donor's for a *floor* R (everything at or below R is installed at the donor) and, per
+//! stream, the first entry that may hold more. Then worker i of the receiver gets part i of the store from worker i of
+//! the donor, as a fuzzy scan: records are read one by one while the donor goes on. At the same time it follows the log
+//! from that first entry on, skipping what is at or below R. Installing is by timestamp, so the two may meet in any
+//! order. The scan saw nothing newer than what was released by its end; once the receiver has applied the log that far,
+//! its store is a state that existed.
+//!
+//! Tombstones are copied, too, and neither side unlinks any meanwhile: an older write may still be on its way.
+//!
+//! A leader can be a donor, but its store is ahead of the watermark: a chunk leaves only when the mark has passed the
+//! time at which it was read.
+
+use bytes::Bytes;
+use highwater_consensus::Voter;
+use highwater_core::{EntryIndex, NodeId, Timestamp};
+use highwater_store::{Applier, Export, Occ};
+
+use super::apply::Replay;
+use super::shared::{Report, Restart};
+use super::wire::Head;
+use super::worker::{Mode, RolisWorker};
+use crate::seam::{Frame, Nanos, Next, Outbox};
+
+/// Copies that this worker sends, and the one that it receives.
+#[derive(Default)]
+pub struct Copies {
+    serving: Vec<Serving>,
+    receiving: Option<Receiving>,
+    /// A copy failed; tell the controller.
+    stalled: Option<u64>,
+    /// The last chunk is installed; tell the controller.
+    completed: Option<(u64, Timestamp)>,
+    /// Chunks to acknowledge.
+    acks: Vec<(NodeId, u64, u32)>,
+    /// The controller knows that the leader no longer keeps what this stream lacks.
+    pub told_too_far: bool,
+}
+
+struct Serving {
+    receiver: Voter,
+    copy: u64,
+    export: Export,
+    next: u32,
+    acked: u32,
+    finished: bool,
+    /// A chunk that waits for the mark to pass the time at which it was read.
+    held: Option<(Bytes, Timestamp, bool)>,
+}
+
+struct Receiving {
+    donor: NodeId,
+    copy: u64,
+    next: u32,
+    started: bool,
+    last_at: Nanos,
+}
+
+/// Bytes of one chunk, about.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Chunks sent and not acknowledged, at most.
+const WINDOW: u32 = 4;
+/// Silence after which a receiver gives its donor up.
+const STALL: Nanos = 2_000_000_000;
+/// How soon to look again at a chunk that waits for the mark.
+const HELD_RECHECK: Nanos = 500_000;
+
+impl Copies {
+    /// Whether a copy is arriving.
+    pub fn receiving(&self) -> bool {
+        self.receiving.is_some()
+    }
+
+    /// The connection to `peer` was lost or is new: copies with it start anew.
+    pub fn peer_changed(&mut self, peer: NodeId) {
+        self.serving.retain(|serving| serving.receiver.node != peer);
+        if let Some(receiving) = &self.receiving
+            && receiving.donor == peer
+            && receiving.started
+        {
+            self.stalled = Some(receiving.copy);
+            self.receiving = None;
+        }
+    }
+
+    /// The store may no longer be sent.
+    pub fn stop_serving(&mut self) {
+        self.serving.clear();
+    }
+
+    /// The store is about to be replaced.
+    pub fn drop_all(&mut self) {
+        *self = Copies { told_too_far: self.told_too_far, ..Copies::default() };
+    }
+
+    /// The receiver has installed chunks up to `seq`.
+    pub fn acknowledged(&mut self, receiver: Voter, copy: u64, seq: u32) {
+        let served = |serving: &&mut Serving| serving.receiver == receiver && serving.copy == copy;
+        if let Some(serving) = self.serving.iter_mut().find(served) {
+            serving.acked = serving.acked.max(seq + 1);
+        }
+        self.serving.retain(|serving| !serving.finished || serving.acked < serving.next);
+    }
+}
+
+impl RolisWorker {
+    /// The first entry that may hold a transaction above `floor`, if it is still kept.
+    pub(super) fn locate(&self, floor: Timestamp) -> Option<EntryIndex> {
+        let tail = self.stream.tail();
+        let (mut low, mut high) = (tail.first.0, tail.decided.0 + 1);
+        // Closing timestamps grow along a log.
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let entry =
+                self.stream.entry(EntryIndex(middle)).expect("entries between first and last are held");
+            if self.header_of(entry).closed_ts > floor {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        // If even the first entry held is above the floor, so may be what was trimmed before it.
+        let reaches_back = low > tail.first.0 || tail.first == EntryIndex(1);
+        reaches_back.then_some(EntryIndex(low))
+    }
+
+    /// Starts to send this worker's part.
+    pub(super) fn serve_copy(&mut self, receiver: Voter, copy: u64) {
+        // The store of a leader that was deposed in the current epoch may hold what will never have happened.
+        let leading = matches!(self.mode, Mode::Leading { .. });
+        let speculative = !leading && self.lead.led.is_some_and(|led| led >= self.shared.progress.epoch());
+        if matches!(self.mode, Mode::Parked) || self.copies.receiving() || speculative {
+            return;
+        }
+        self.copies.serving.retain(|serving| serving.receiver.node != receiver.node);
+        let export = self.store.export(self.id.0 as usize, self.shared.options.workers as usize);
+        let serving = Serving { receiver, copy, export, next: 0, acked: 0, finished: false, held: None };
+        self.copies.serving.push(serving);
+    }
+
+    /// Goes on from a copied state that is about to arrive.
+    pub(super) fn restart(&mut self, now: Nanos, restart: Restart, out: &mut Outbox) {
+        let Restart { store, start, floor, donor, copy, leader } = restart;
+        let tail = self.stream.tail();
+        if start < tail.first {
+            // The donor's log reaches further back than ours: its floor is too old for what we kept.
+            return self.report(Report::CopyStalled { copy }, out);
+        }
+        self.occ = Occ::new(store.clone(), self.shared.clock.clone());
+        self.occ.log().take(super::lead::fresh_entry());
+        self.applier = Applier::new(store.clone());
+        self.store = store;
+        self.lead.led = None;
+        if start > tail.last.next() || self.stream.too_far().is_some() {
+            let base = EntryIndex(start.0 - 1).max(tail.decided);
+            self.stream.restart_after(base);
+        }
+        self.replay = Replay::starting_at(start, floor);
+        if self.stream.tail().first > start {
+            return self.report(Report::CopyStalled { copy }, out);
+        }
+        self.mode = Mode::Following;
+        self.copies = Copies::default();
+        self.copies.receiving = Some(Receiving { donor, copy, next: 0, started: false, last_at: now });
+        self.stream.follow(now, leader);
+    }
+
+    /// Installs a chunk.
+    pub(super) fn take_chunk(
+        &mut self,
+        now: Nanos,
+        from: NodeId,
+        copy: u64,
+        seq: u32,
+        complete_at: Option<Timestamp>,
+        body: Bytes,
+    ) {
+        let Some(receiving) = &mut self.copies.receiving else { return };
+        if receiving.copy != copy || receiving.donor != from || seq < receiving.next {
+            return;
+        }
+        let sound = body.len() >= 4 && crc32fast::hash(&body[4..]).to_le_bytes() == body[..4];
+        if seq > receiving.next || !sound || self.store.import(&body[4..]).is_err() {
+            self.copies.stalled = Some(copy);
+            self.copies.receiving = None;
+            return;
+        }
+        self.shared.copied_bytes.fetch_add(body.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        receiving.next = seq + 1;
+        receiving.last_at = now;
+        self.copies.acks.push((from, copy, seq));
+        if let Some(complete_at) = complete_at {
+            self.copies.receiving = None;
+            self.copies.completed = Some((copy, complete_at));
+        }
+    }
+
+    /// Sends chunks as far as the windows allow; asks for and watches over the copy that is arriving.
+    pub(super) fn turn_copying(&mut self, now: Nanos, out: &mut Outbox) -> Next {
+        for (to, copy, seq) in self.copies.acks.drain(..) {
+            out.frames.push((to, Frame { head: Head::CopyAck { copy, seq }.encode(), body: Bytes::new() }));
+        }
+        if let Some((copy, complete_at)) = self.copies.completed.take() {
+            self.report(Report::Copied { copy, stream: self.id, complete_at }, out);
+        }
+        let mut next = Next::Idle;
+        if let Some(receiving) = &mut self.copies.receiving {
+            let (donor, copy) = (receiving.donor, receiving.copy);
+            if !receiving.started && self.peers.contains_key(&donor) {
+                receiving.started = true;
+                out.frames
+                    .push((donor, Frame { head: Head::CopyStart { copy }.encode(), body: Bytes::new() }));
+            }
+            if now.saturating_sub(receiving.last_at) > STALL {
+                self.copies.stalled = Some(copy);
+                self.copies.receiving = None;
+            } else {
+                next = Next::At(receiving.last_at + STALL + 1);
+            }
+        }
+        if let Some(copy) = self.copies.stalled.take() {
+            self.report(Report::CopyStalled { copy }, out);
+        }
+        super::worker::sooner(next, self.serve(now, out))
+    }
+
+    /// One chunk to each receiver that has room.
+    fn serve(&mut self, now: Nanos, out: &mut Outbox) -> Next {
+        let mut next = Next::Idle;
+        let leading = matches!(self.mode, Mode::Leading { .. });
+        let mut serving = std::mem::take(&mut self.copies.serving);
+        for copy in &mut serving {
+            if copy.finished || copy.next - copy.acked >= WINDOW {
+                continue;
+            }
+            let (chunk, read_at, last) = copy.held.take().unwrap_or_else(|| {
+                let mut chunk = Vec::with_capacity(CHUNK_BYTES + (CHUNK_BYTES >> 2));
+                chunk.extend_from_slice(&[0; 4]);
+                let more = copy.export.next_chunk(CHUNK_BYTES, &mut chunk);
+                let crc = crc32fast::hash(&chunk[4..]);
+                chunk[..4].copy_from_slice(&crc.to_le_bytes());
+                let read_at = if leading { self.shared.clock.now() } else { self.shared.progress.mark() };
+                (chunk.into(), read_at, !more)
+            });
+            if leading && self.shared.progress.mark() < read_at {
+                self.lead.close_up_to = self.lead.close_up_to.max(read_at);
+                copy.held = Some((chunk, read_at, last));
+                next = super::worker::sooner(next, Next::At(now + HELD_RECHECK));
+                continue;
+            }
+            let head =
+                Head::CopyChunk { copy: copy.copy, seq: copy.next, complete_at: last.then_some(read_at) };
+            out.frames.push((copy.receiver.node, Frame { head: head.encode(), body: chunk }));
+            copy.next += 1;
+            copy.finished = last;
+            next = if last { next } else { Next::Now };
+        }
+        self.copies.serving = serving;
+        next
+    }
+}

@@ -1,0 +1,425 @@
+//! Leading: execute speculatively, seal entries, release what the mark has passed.
+//!
+//! # When an entry is sealed
+//!
+//! Batching clocks itself: an entry is sealed when the pipeline has room. While the network keeps up entries are small
+//! and latency is a round trip; when it doesn't they grow by themselves, up to a limit in bytes.
+//!
+//! An *empty* entry is sealed when a reply waits for this stream to be closed beyond the last entry (a read-only
+//! transaction's, say), and when replies wait for another stream that went quiet meanwhile: the new entry carries a claim
+//! about it.
+//!
+//! # Quiet
+//!
+//! A worker with nothing open announces itself quiet. It takes that back before it draws another timestamp, so a claim
+//! "stream j is closed up to my timestamp" by a worker that saw it quiet *after* reading that timestamp is true.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind};
+use highwater_core::{Abort, Ballot, Epoch, Outcome, ProcedureId, StreamId, Timestamp};
+
+use super::apply::Applying;
+use super::pending::Pending;
+use super::shared::{EpochStart, Report};
+use super::worker::{Mode, RolisWorker};
+use crate::options::Options;
+use crate::seam::{Counters, Nanos, Next, Outbox, Refusal, Request, Token};
+
+/// What a leading worker keeps.
+#[derive(Debug)]
+pub struct Lead {
+    /// Take no more requests; report when everything is released.
+    pub quiescing: bool,
+    quiesced: bool,
+    /// The epoch that this worker last led on its present store: its own entries are in the store already.
+    pub led: Option<Epoch>,
+    /// Timestamp of the last transaction executed in that epoch, whether it wrote or not.
+    pub last_executed: Timestamp,
+    pending: Pending,
+    retries: VecDeque<Retry>,
+    open: Open,
+    /// `closed_ts` of the last sealed entry.
+    sealed: Timestamp,
+    /// Somebody beside the replies needs the stream closed up to here (a state copy).
+    pub close_up_to: Timestamp,
+    quiet: bool,
+    reply: Vec<u8>,
+    random: u64,
+}
+
+/// The transactions in the open entry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Open {
+    count: u32,
+    first: Timestamp,
+    last: Timestamp,
+}
+
+/// A request that met too many conflicts for one turn.
+#[derive(Debug)]
+struct Retry {
+    token: Token,
+    procedure: ProcedureId,
+    args: Vec<u8>,
+    attempts: u32,
+}
+
+/// Attempts in a row before a request waits for the next turn.
+const ATTEMPTS_IN_A_ROW: u32 = 4;
+/// Requests that may wait for another attempt before new ones are refused.
+const MAX_RETRIES_WAITING: usize = 256;
+/// How soon to look again while another stream holds replies back (wake-ups make it sooner).
+const WAITING_RECHECK: Nanos = 500_000;
+
+impl Lead {
+    /// Not leading.
+    pub fn new(options: &Options, id: StreamId) -> Lead {
+        Lead {
+            quiescing: false,
+            quiesced: false,
+            led: None,
+            last_executed: Timestamp::ZERO,
+            pending: Pending::default(),
+            retries: VecDeque::new(),
+            open: Open::default(),
+            sealed: Timestamp::ZERO,
+            close_up_to: Timestamp::ZERO,
+            quiet: false,
+            reply: Vec::new(),
+            random: (options.seed ^ (u64::from(id.0) + 1).wrapping_mul(0xd129_0f8a_21b7_4a05)) | 1,
+        }
+    }
+}
+
+impl RolisWorker {
+    /// Whether a request would be taken.
+    #[inline]
+    pub(super) fn ready_to_lead(&self) -> Result<(), Refusal> {
+        use std::sync::atomic::Ordering;
+        let Mode::Leading { .. } = self.mode else {
+            let leader = self.shared.leader().filter(|leader| *leader != self.me.node);
+            return Err(Refusal::NotLeader { leader });
+        };
+        if self.shared.no_quorum.load(Ordering::Relaxed) {
+            return Err(Refusal::NoQuorum);
+        }
+        let options = &self.shared.options;
+        let full = self.lead.quiescing
+            || self.lead.pending.len() >= options.max_in_flight_requests
+            || self.lead.retries.len() >= MAX_RETRIES_WAITING
+            || self.stream.undecided_bytes() >= options.max_in_flight_bytes as u64;
+        if full { Err(Refusal::Busy) } else { Ok(()) }
+    }
+
+    /// The epoch is open: everything older is applied on all workers.
+    pub(super) fn open(&mut self, ballot: Ballot) {
+        let base = self.shared.progress.closed(self.id);
+        assert_eq!(
+            self.shared.progress.epoch(),
+            ballot.epoch,
+            "an epoch opens after every stream has entered it"
+        );
+        assert!(self.replay.caught_up(), "an epoch opens after everything older is applied");
+        self.mode = Mode::Leading { ballot };
+        let lead = &mut self.lead;
+        lead.led = Some(ballot.epoch);
+        lead.last_executed = base;
+        lead.sealed = base;
+        lead.close_up_to = base;
+        lead.open = Open::default();
+        (lead.quiescing, lead.quiesced, lead.quiet) = (false, false, false);
+        self.occ.log().take(fresh_entry());
+        self.occ.set_floor(base);
+    }
+
+    /// Leads no more. What is speculative stays in the store until the final mark tells whether it is preserved.
+    pub(super) fn close_lead(&mut self, out: &mut Outbox) {
+        self.lead.pending.fail(out);
+        self.copies.stop_serving();
+        for retry in self.lead.retries.drain(..) {
+            // Never committed, not even speculatively.
+            out.reply(retry.token, Outcome::Conflict, &[]);
+        }
+        self.occ.log().take(fresh_entry());
+        (self.lead.quiescing, self.lead.quiesced, self.lead.quiet) = (false, false, false);
+        self.shared.progress.set_waiting(self.id, false);
+    }
+
+    /// Runs a request to its speculative commit.
+    #[inline]
+    pub(super) fn execute(&mut self, _now: Nanos, request: Request<'_>) {
+        if self.lead.quiet {
+            self.lead.quiet = false;
+            self.shared.progress.unquiet(self.id);
+        }
+        if !self.attempt(request.token, request.procedure, request.args) {
+            let args = request.args.to_vec();
+            let attempts = ATTEMPTS_IN_A_ROW;
+            self.lead.retries.push_back(Retry {
+                token: request.token,
+                procedure: request.procedure,
+                args,
+                attempts,
+            });
+        }
+    }
+
+    /// A few attempts in a row; whether one succeeded.
+    #[inline]
+    fn attempt(&mut self, token: Token, procedure: ProcedureId, args: &[u8]) -> bool {
+        for _ in 0..ATTEMPTS_IN_A_ROW {
+            let before = self.occ.log().len();
+            self.lead.reply.clear();
+            self.occ.begin();
+            let ran = self.registry.run(procedure, &mut self.occ, args, &mut self.lead.reply);
+            let ended = match ran {
+                Ok(()) => self.occ.commit().map(|ts| (ts, Outcome::Committed)),
+                // The decision to roll back reveals what was read: it is validated and released like a commit.
+                Err(Abort::Rollback) => self.occ.commit_rollback().map(|ts| (ts, Outcome::RolledBack)),
+                Err(Abort::BadRequest) => self.occ.commit_rollback().map(|ts| (ts, Outcome::BadRequest)),
+                Err(Abort::Conflict) => {
+                    self.occ.abort();
+                    Err(Abort::Conflict)
+                }
+            };
+            if let Ok((ts, outcome)) = ended {
+                self.executed(ts, token, outcome, before);
+                return true;
+            }
+            Counters::add(&self.counters.conflicts, 1);
+            self.back_off();
+        }
+        false
+    }
+
+    #[inline]
+    fn executed(&mut self, ts: Timestamp, token: Token, outcome: Outcome, log_before: usize) {
+        let lead = &mut self.lead;
+        assert!(ts > lead.last_executed && ts > lead.sealed, "timestamps of a stream grow: {ts}");
+        lead.last_executed = ts;
+        if self.occ.log().len() > log_before {
+            if lead.open.count == 0 {
+                lead.open.first = ts;
+            }
+            lead.open.last = ts;
+            lead.open.count += 1;
+        }
+        lead.pending.push(ts, token, outcome, &lead.reply);
+        Counters::add(&self.counters.executed, 1);
+    }
+
+    /// Spins for a short random time, so that two that collided do not collide again.
+    fn back_off(&mut self) {
+        let random = &mut self.lead.random;
+        *random ^= *random << 13;
+        *random ^= *random >> 7;
+        *random ^= *random << 17;
+        for _ in 0..*random % 256 {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Gives every waiting request another round of attempts.
+    fn retry(&mut self, out: &mut Outbox) {
+        for _ in 0..self.lead.retries.len() {
+            let Some(mut retry) = self.lead.retries.pop_front() else { break };
+            if self.lead.quiet {
+                self.lead.quiet = false;
+                self.shared.progress.unquiet(self.id);
+            }
+            if self.attempt(retry.token, retry.procedure, &retry.args) {
+                continue;
+            }
+            retry.attempts += ATTEMPTS_IN_A_ROW;
+            if retry.attempts >= self.shared.options.max_attempts {
+                out.reply(retry.token, Outcome::Conflict, &[]);
+            } else {
+                self.lead.retries.push_back(retry);
+            }
+        }
+    }
+
+    /// A leader's turn: retry, seal, release.
+    pub(super) fn turn_leading(&mut self, now: Nanos, ballot: Ballot, out: &mut Outbox) -> Next {
+        self.retry(out);
+        self.seal_what_is_due(ballot);
+        // A lone voter decides by itself, at once.
+        self.look_at_decided(out);
+        self.apply_some(u32::MAX);
+        let mark = self.shared.progress.mark_in(ballot.epoch).expect("a leader's epoch is the current one");
+        let released = self.lead.pending.release(mark, out);
+        Counters::add(&self.counters.committed, released.committed);
+        Counters::add(&self.counters.rolled_back, released.other);
+        let waits = self.lead.pending.first().is_some_and(|first| first <= self.lead.sealed);
+        self.shared.progress.set_waiting(self.id, waits);
+        self.go_quiet(out);
+        if self.lead.quiet && self.stream.undecided() == 0 {
+            self.stream.announce_decided();
+        }
+        self.collect_garbage();
+        self.report_quiesced(out);
+        if !self.lead.retries.is_empty() {
+            Next::Now
+        } else if waits {
+            Next::At(now + WAITING_RECHECK)
+        } else {
+            Next::Idle
+        }
+    }
+
+    /// Whether something needs the stream to be closed beyond the last sealed entry.
+    fn wants_closing(&self) -> bool {
+        self.lead.pending.last().max(Some(self.lead.close_up_to)) > Some(self.lead.sealed)
+    }
+
+    fn seal_what_is_due(&mut self, ballot: Ballot) {
+        let options = &self.shared.options;
+        let open_bytes = self.occ.log().len() - ENTRY_HEADER_BYTES;
+        let room = self.stream.undecided() < options.pipeline_entries as u64;
+        let due = if open_bytes > 0 {
+            room || open_bytes >= options.max_entry_bytes
+        } else {
+            room && (self.wants_closing() || self.held_back_by_quiet_stream(ballot))
+        };
+        if due {
+            self.seal(ballot);
+        }
+    }
+
+    /// Whether replies wait only because another stream has been quiet since this one's last claim.
+    fn held_back_by_quiet_stream(&self, ballot: Ballot) -> bool {
+        let first = self.lead.pending.first().unwrap_or(self.lead.close_up_to);
+        let waiting = self.lead.pending.first().is_some() || self.lead.close_up_to > Timestamp::ZERO;
+        if !waiting || self.stream.undecided() > 0 {
+            return false;
+        }
+        let progress = &self.shared.progress;
+        if progress.mark_in(ballot.epoch).is_none_or(|mark| mark >= first) {
+            return false;
+        }
+        let behind =
+            |stream: &StreamId| progress.closed(*stream) < first && progress.quiet_index(*stream).is_some();
+        self.other_streams().any(|stream| behind(&stream))
+    }
+
+    fn other_streams(&self) -> impl Iterator<Item = StreamId> + use<> {
+        let me = self.id;
+        (0..self.shared.options.workers).map(StreamId).filter(move |stream| *stream != me)
+    }
+
+    /// Closes the open entry and proposes it.
+    fn seal(&mut self, ballot: Ballot) {
+        let closed = self.shared.clock.now().max(self.lead.last_executed);
+        // After the clock was read: see `Progress::unquiet`.
+        let progress = &self.shared.progress;
+        let claims: Vec<Claim> = self
+            .other_streams()
+            .filter_map(|stream| progress.quiet_index(stream).map(|index| Claim { stream, index }))
+            .collect();
+        let open = std::mem::take(&mut self.lead.open);
+        let header = EntryHeader {
+            kind: EntryKind::Batch,
+            stream: self.id,
+            epoch: ballot.epoch,
+            index: self.stream.next_index(),
+            first_ts: if open.count > 0 { open.first } else { closed },
+            last_ts: if open.count > 0 { open.last } else { closed },
+            closed_ts: closed,
+            count: open.count,
+            body_len: 0,
+            claims: 0,
+        };
+        let mut buffer = self.occ.log().take(fresh_entry());
+        header.seal(&mut buffer, &claims);
+        Counters::add(&self.counters.entries, 1);
+        Counters::add(&self.counters.log_bytes, buffer.len() as u64);
+        self.lead.sealed = closed;
+        self.occ.set_floor(closed);
+        self.stream.propose(Bytes::from(buffer));
+    }
+
+    /// With nothing open and nothing to close: lets the others claim that this stream is silent.
+    fn go_quiet(&mut self, out: &mut Outbox) {
+        let idle = self.lead.open.count == 0 && self.lead.retries.is_empty() && !self.wants_closing();
+        if idle && !self.lead.quiet {
+            self.lead.quiet = true;
+            self.shared.progress.go_quiet(self.id, self.stream.last());
+            out.wake_workers |= self.shared.progress.others_wait(self.id);
+        } else if self.lead.quiet {
+            // An empty entry was sealed meanwhile: the announcement names the last one.
+            self.shared.progress.go_quiet(self.id, self.stream.last());
+        }
+    }
+
+    fn report_quiesced(&mut self, out: &mut Outbox) {
+        let lead = &self.lead;
+        let still =
+            lead.quiescing && lead.pending.len() == 0 && lead.retries.is_empty() && lead.open.count == 0;
+        if still && !lead.quiesced && self.stream.undecided() == 0 {
+            self.lead.quiesced = true;
+            self.report(Report::Quiesced(self.id), out);
+        } else if !lead.quiescing {
+            self.lead.quiesced = false;
+        }
+    }
+
+    /// A new leader's turn until its epoch opens: start the epoch in this stream, apply everything older.
+    pub(super) fn turn_taking_over(
+        &mut self,
+        ballot: Ballot,
+        start: EpochStart,
+        mut proposed: bool,
+        mut reported: bool,
+        out: &mut Outbox,
+    ) -> Next {
+        if !self.stream.is_leading(ballot) {
+            return Next::Idle;
+        }
+        if !proposed {
+            proposed = true;
+            self.propose_epoch(ballot, &start);
+            self.look_at_decided(out);
+        }
+        let applying = self.apply_some(4 << 20);
+        if self.stream.undecided() == 0 {
+            self.stream.announce_decided();
+        }
+        let entered = self.shared.progress.epoch() == ballot.epoch;
+        let complete = entered && self.stream.undecided() == 0 && self.replay.caught_up();
+        if complete && self.replay.scan > self.stream.decided() && !reported {
+            reported = true;
+            self.report(Report::Ready { ballot, stream: self.id }, out);
+        }
+        self.mode = Mode::TakingOver { ballot, start, proposed, reported };
+        if applying == Applying::More { Next::Now } else { Next::Idle }
+    }
+
+    /// The entry that ends every older epoch in this stream.
+    fn propose_epoch(&mut self, ballot: Ballot, start: &EpochStart) {
+        let mut buffer = fresh_entry();
+        start.members.encode(&mut buffer);
+        let header = EntryHeader {
+            kind: EntryKind::EpochChange,
+            stream: self.id,
+            epoch: ballot.epoch,
+            index: self.stream.next_index(),
+            first_ts: start.base,
+            last_ts: start.base,
+            closed_ts: start.base,
+            count: 0,
+            body_len: 0,
+            claims: 0,
+        };
+        header.seal(&mut buffer, &[]);
+        self.stream.propose(Bytes::from(buffer));
+    }
+}
+
+/// A buffer with room for an entry's header.
+pub(super) fn fresh_entry() -> Vec<u8> {
+    let mut buffer = Vec::with_capacity(16 << 10);
+    buffer.resize(ENTRY_HEADER_BYTES, 0);
+    buffer
+}

@@ -1,0 +1,82 @@
+//! Rolis (EuroSys '22): execute speculatively on the leader, replicate through one Paxos stream per core, release and
+//! replay below a watermark.
+//!
+//! # The story
+//!
+//! The leader's worker *i* runs a transaction on the local store as if there were no replication. The write set goes into
+//! the open entry of stream *i*; the reply waits. Entries are decided by majorities, stream by stream, without any order
+//! among streams. The **watermark** ([`watermark`]) tells up to which timestamp nothing can be missing in any stream: the
+//! leader releases replies at or below it, followers install transactions at or below it.
+//!
+//! | where | what |
+//! |---|---|
+//! | [`worker`] | a worker: joins the next four, dispatches |
+//! | [`lead`] | execute, seal entries, release |
+//! | [`apply`] | look at decided entries, install what is safe |
+//! | [`copy`] | send and receive state |
+//! | [`pending`] | replies that wait for the mark |
+//! | [`controller`] | birth, takeover, change of membership |
+//! | [`rejoin`] | getting a store again |
+//! | [`shared`] | mailboxes and atomics between them |
+//! | [`wire`], [`control`] | what goes over the network |
+//!
+//! # Invariants
+//!
+//! 1. *Released implies preserved.* A reply leaves at `ts <= mark`; the final mark of an epoch is at least every mark that
+//!    its leader had; everything at or below the final mark is applied by everyone.
+//! 2. *One granularity.* Release, replay and preservation compare the same timestamp of the same transaction with the
+//!    same mark. (The paper compares entries by their last timestamp.)
+//! 3. *Nothing above a final mark is ever applied.* Not by followers ([`apply`]), not by the deposed leader, who replaces
+//!    its store if it executed anything above it ([`rejoin`]).
+//! 4. *A follower's store after applying to R is the leader's at R*: timestamps order all conflicting transactions
+//!    (read-write ones included: the timestamp is taken between locking and validation), and install-if-newer commutes.
+//!
+//! # Where we leave the paper
+//!
+//! - The timestamp is taken before validation, not after; read-only transactions and roll-backs wait for the mark, too.
+//! - Entries seal themselves by the state of the pipeline, not at a fixed size.
+//! - A silent stream is closed by other streams' claims, not by heartbeat transactions.
+//! - Followers install directly on records, not through OCC transactions.
+//! - Logs are trimmed; replicas that lost their memory, or hold what never happened, copy the state while load runs.
+
+pub mod apply;
+pub mod control;
+pub mod controller;
+pub mod copy;
+pub mod lead;
+pub mod pending;
+pub mod rejoin;
+pub mod shared;
+pub mod watermark;
+pub mod wire;
+pub mod worker;
+
+use std::sync::Arc;
+
+use highwater_core::{Clock, Library, Registry, Schema, StreamId};
+use highwater_store::{Occ, Store};
+
+use crate::options::Options;
+use crate::seam::{Controller, Counters, Replica, Worker};
+use controller::RolisController;
+use shared::Shared;
+use worker::RolisWorker;
+
+/// A fresh Rolis replica.
+pub fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+    let schema = Schema::new(library.tables());
+    let store = Store::new(schema.clone());
+    let mut registry: Registry<Occ> = Registry::new();
+    library.register(&mut registry);
+    let workers = options.workers;
+    let shared = Arc::new(Shared::new(options, clock));
+    let counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
+    let procedures = registry.names();
+    let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
+        let id = StreamId(at as u16);
+        Box::new(RolisWorker::new(id, shared.clone(), store.clone(), registry.clone(), counters.clone()))
+    };
+    let workers = counters.iter().enumerate().map(worker).collect();
+    let controller: Box<dyn Controller> = Box::new(RolisController::new(shared, schema, store));
+    Replica { controller, workers, counters, procedures }
+}

@@ -1,0 +1,145 @@
+//! Replies of speculative transactions, in the order of their timestamps, until the watermark passes them.
+
+use std::collections::VecDeque;
+
+use highwater_core::{Outcome, Timestamp};
+
+use crate::seam::{Outbox, Token};
+
+/// A queue of replies that wait for the mark.
+///
+/// Invariant: timestamps never decrease from front to back; `bytes[head..]` holds the replies' content in order.
+#[derive(Debug, Default)]
+pub struct Pending {
+    queue: VecDeque<Waiting>,
+    bytes: Vec<u8>,
+    head: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    ts: Timestamp,
+    token: Token,
+    outcome: Outcome,
+    len: u32,
+}
+
+/// How many replies of each kind were released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReleasedCounts {
+    /// [`Outcome::Committed`].
+    pub committed: u64,
+    /// Everything else.
+    pub other: u64,
+}
+
+/// Compact when this many released bytes stand in front.
+const COMPACT_BYTES: usize = 1 << 16;
+
+impl Pending {
+    /// Adds the reply of the transaction that committed (or decided to roll back) at `ts`.
+    #[inline]
+    pub fn push(&mut self, ts: Timestamp, token: Token, outcome: Outcome, reply: &[u8]) {
+        debug_assert!(self.queue.back().is_none_or(|last| last.ts <= ts), "replies wait in timestamp order");
+        self.bytes.extend_from_slice(reply);
+        self.queue.push_back(Waiting { ts, token, outcome, len: reply.len() as u32 });
+    }
+
+    /// How many wait.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Timestamp of the first one.
+    #[inline]
+    pub fn first(&self) -> Option<Timestamp> {
+        self.queue.front().map(|waiting| waiting.ts)
+    }
+
+    /// Timestamp of the last one.
+    #[inline]
+    pub fn last(&self) -> Option<Timestamp> {
+        self.queue.back().map(|waiting| waiting.ts)
+    }
+
+    /// Hands out every reply at or below `mark`.
+    #[inline]
+    pub fn release(&mut self, mark: Timestamp, out: &mut Outbox) -> ReleasedCounts {
+        let mut counts = ReleasedCounts::default();
+        while let Some(waiting) = self.queue.front().copied()
+            && waiting.ts <= mark
+        {
+            self.queue.pop_front();
+            match waiting.outcome {
+                Outcome::Committed => counts.committed += 1,
+                _ => counts.other += 1,
+            }
+            self.hand_out(waiting, waiting.outcome, out);
+        }
+        if self.queue.is_empty() {
+            self.bytes.clear();
+            self.head = 0;
+        } else if self.head > COMPACT_BYTES && self.head > self.bytes.len() / 2 {
+            self.bytes.drain(..self.head);
+            self.head = 0;
+        }
+        counts
+    }
+
+    /// Leadership is lost: nobody can say yet whether these survive.
+    pub fn fail(&mut self, out: &mut Outbox) {
+        while let Some(waiting) = self.queue.pop_front() {
+            self.hand_out(Waiting { len: 0, ..waiting }, Outcome::Unknown, out);
+        }
+        self.bytes.clear();
+        self.head = 0;
+    }
+
+    fn hand_out(&mut self, waiting: Waiting, outcome: Outcome, out: &mut Outbox) {
+        let content = &self.bytes[self.head..][..waiting.len as usize];
+        out.reply(waiting.token, outcome, content);
+        self.head += waiting.len as usize;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents(out: &Outbox) -> Vec<(u64, Outcome, Vec<u8>)> {
+        out.replies.iter().map(|reply| (reply.token.0, reply.outcome, out.content(reply).to_vec())).collect()
+    }
+
+    #[test]
+    fn replies_leave_when_the_mark_passes_them_and_not_before() {
+        let mut pending = Pending::default();
+        pending.push(Timestamp(10), Token(1), Outcome::Committed, b"one");
+        pending.push(Timestamp(20), Token(2), Outcome::RolledBack, b"two");
+        pending.push(Timestamp(30), Token(3), Outcome::Committed, b"three");
+        let mut out = Outbox::default();
+        assert_eq!(pending.release(Timestamp(9), &mut out), ReleasedCounts::default());
+        assert_eq!(pending.release(Timestamp(20), &mut out), ReleasedCounts { committed: 1, other: 1 });
+        let expected = [(1, Outcome::Committed, b"one".to_vec()), (2, Outcome::RolledBack, b"two".to_vec())];
+        assert_eq!(contents(&out), expected);
+        out.clear();
+        pending.fail(&mut out);
+        assert_eq!(contents(&out), [(3, Outcome::Unknown, Vec::new())]);
+        assert_eq!(pending.len(), 0);
+    }
+
+    #[test]
+    fn long_queues_compact_their_bytes() {
+        let mut pending = Pending::default();
+        let reply = [7u8; 1000];
+        for ts in 0..1000 {
+            pending.push(Timestamp(ts), Token(ts), Outcome::Committed, &reply);
+        }
+        let mut out = Outbox::default();
+        pending.release(Timestamp(899), &mut out);
+        assert!(pending.bytes.len() <= 100_000 + COMPACT_BYTES);
+        out.clear();
+        pending.release(Timestamp(999), &mut out);
+        assert!(out.replies.iter().all(|released| out.content(released) == reply));
+    }
+}

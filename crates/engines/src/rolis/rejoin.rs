@@ -1,0 +1,332 @@
+//! Getting a store: the controller's side of a state copy, as receiver and as donor. [`super::copy`] has the workers' side
+//! and the reasons.
+//!
+//! A receiver goes through: wanted → every worker parked → asked a donor → receiving → catching up → complete. Whatever
+//! goes wrong on the way leads back to *wanted*, with a fresh store: what an earlier donor sent may have been deleted
+//! since, unseen by the next one.
+//!
+//! Who receives: a node that lost its memory (a learner: it asks the leader for a vote when complete), a deposed leader
+//! whose store is ahead of the final mark, and a follower that fell behind what the leader keeps. The latter two keep
+//! their promises, logs and votes all along; only their stores are replaced (docs/decisions/0001).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+
+use highwater_consensus::Voter;
+use highwater_core::{EntryIndex, Epoch, NodeId, StreamId, Timestamp};
+use highwater_store::Store;
+
+use super::control::Control;
+use super::controller::RolisController;
+use super::shared::{Command, Restart};
+use crate::seam::Nanos;
+
+/// State copies, as receiver and as donor.
+pub struct Rejoin {
+    state: Receiving,
+    /// Had a store that was valid once, or has one.
+    had_store: bool,
+    random: u64,
+    ready_at: Nanos,
+    serving: BTreeMap<NodeId, Serving>,
+}
+
+/// Where the copy to this node stands.
+enum Receiving {
+    /// The store is complete.
+    Complete,
+    /// A copy is needed; not before `at`.
+    Wanted { at: Nanos },
+    /// Waits for the workers to let go of the old store.
+    Parking { parked: BTreeSet<StreamId> },
+    /// Asked a donor.
+    Asking { donor: NodeId, copy: u64, deadline: Nanos },
+    /// Parts arrive.
+    Arriving { donor: NodeId, copy: u64, arrived: BTreeSet<StreamId>, complete_at: Timestamp },
+    /// All parts are here; the log has to be applied up to `complete_at`.
+    CatchingUp { complete_at: Timestamp },
+}
+
+/// A copy that this node gives.
+struct Serving {
+    copy: u64,
+    epoch: Epoch,
+    floor: Timestamp,
+    starts: BTreeMap<StreamId, EntryIndex>,
+}
+
+/// How long a donor may take to answer.
+const ASK_PATIENCE: Nanos = 1_000_000_000;
+/// Pause before another attempt.
+const RETRY_AFTER: Nanos = 50_000_000;
+/// How often a learner says that it is ready, and a receiver looks at its progress.
+const READY_EVERY: Nanos = 20_000_000;
+
+impl Rejoin {
+    /// A newborn replica: its empty store is what the empty log says.
+    pub fn new(seed: u64) -> Rejoin {
+        let state = Receiving::Complete;
+        Rejoin { state, had_store: false, random: seed | 1, ready_at: 0, serving: BTreeMap::new() }
+    }
+
+    /// The store is no good: get another.
+    pub fn want(&mut self, now: Nanos) {
+        self.had_store = true;
+        self.state = Receiving::Wanted { at: now };
+    }
+
+    /// Whether the store is a state that existed.
+    pub fn store_is_complete(&self) -> bool {
+        matches!(self.state, Receiving::Complete)
+    }
+
+    /// Whether a learner never asked for a store.
+    pub fn never_had_a_store(&self) -> bool {
+        !self.had_store
+    }
+
+    /// A node that has nothing yet must not pull the log from its beginning.
+    pub fn must_not_follow(&self) -> bool {
+        matches!(self.state, Receiving::Wanted { .. } | Receiving::Parking { .. } | Receiving::Asking { .. })
+    }
+
+    /// Whether a copy is under way.
+    pub fn copying(&self) -> bool {
+        !self.store_is_complete()
+    }
+}
+
+impl RolisController {
+    /// A worker found that the store holds what the final mark does not preserve.
+    pub(super) fn on_dirty(&mut self, now: Nanos) {
+        if self.rejoin.store_is_complete() {
+            self.events
+                .push("this node executed transactions that were never released: replacing its store".into());
+            self.lose_store(now);
+        }
+    }
+
+    /// The leader no longer keeps what a stream lacks.
+    pub(super) fn on_too_far(&mut self, now: Nanos, stream: StreamId) {
+        match self.rejoin.state {
+            Receiving::Complete | Receiving::CatchingUp { .. } | Receiving::Arriving { .. } => {
+                self.events.push(format!("{stream} is too far behind the leader's log: copying the state"));
+                self.lose_store(now);
+            }
+            _ => {}
+        }
+    }
+
+    fn lose_store(&mut self, now: Nanos) {
+        self.rejoin.want(now);
+        self.refresh_eligibility();
+        if self.election.leader() == Some(self.me.node) {
+            self.abandon(now, "the store has to be replaced");
+        }
+    }
+
+    pub(super) fn on_parked(&mut self, now: Nanos, stream: StreamId) {
+        let workers = self.workers();
+        if let Receiving::Parking { parked } = &mut self.rejoin.state {
+            parked.insert(stream);
+            if parked.len() == workers {
+                self.ask_donor(now);
+            }
+        }
+    }
+
+    /// Asks a follower if there is one that may have a complete store, else the leader.
+    fn ask_donor(&mut self, now: Nanos) {
+        let leader = self.election.leader();
+        let votes =
+            |voter: &&Voter| self.peers.get(&voter.node) == Some(&voter.incarnation) && **voter != self.me;
+        let voters = self.election.members().map(|members| members.voters().to_vec()).unwrap_or_default();
+        let followers: Vec<NodeId> = voters
+            .iter()
+            .filter(votes)
+            .map(|voter| voter.node)
+            .filter(|node| Some(*node) != leader)
+            .collect();
+        self.rejoin.random =
+            self.rejoin.random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        let random = self.rejoin.random >> 33;
+        // Now and then the leader, even if there are followers: theirs may be incomplete, too.
+        let donor = match followers.len() {
+            0 => leader,
+            n if random % 4 == 3 => leader.or(Some(followers[random as usize / 4 % n])),
+            n => Some(followers[random as usize / 4 % n]),
+        };
+        self.rejoin.state = match donor.filter(|donor| *donor != self.me.node && leader.is_some()) {
+            Some(donor) => {
+                let copy = (self.me.incarnation.0 << 20) ^ self.rejoin.random;
+                self.out.push((donor, Control::CopyRequest { copy }));
+                Receiving::Asking { donor, copy, deadline: now + ASK_PATIENCE }
+            }
+            None => Receiving::Wanted { at: now + RETRY_AFTER },
+        };
+    }
+
+    pub(super) fn on_copy_grant(
+        &mut self,
+        now: Nanos,
+        from: NodeId,
+        copy: u64,
+        epoch: Epoch,
+        floor: Timestamp,
+        starts: Vec<EntryIndex>,
+    ) {
+        let asked = matches!(self.rejoin.state, Receiving::Asking { donor, copy: c, .. } if donor == from && c == copy);
+        if !asked || starts.len() != self.workers() {
+            return;
+        }
+        self.events.push(format!("copying the state from {from}, floor {floor}"));
+        self.store = Store::new(self.schema.clone());
+        // All workers are parked: nobody uses the cells.
+        self.shared.progress.restart(epoch, floor, &starts);
+        self.shared.copied_bytes.store(0, Ordering::Relaxed);
+        let (store, leader) = (self.store.clone(), self.election.promised());
+        self.command_all(|stream| {
+            let start = starts[stream.0 as usize];
+            Command::Restart(Restart { store: store.clone(), start, floor, donor: from, copy, leader })
+        });
+        let _ = now;
+        self.rejoin.state =
+            Receiving::Arriving { donor: from, copy, arrived: BTreeSet::new(), complete_at: Timestamp::ZERO };
+    }
+
+    pub(super) fn on_copied(&mut self, copy: u64, stream: StreamId, at: Timestamp) {
+        let workers = self.workers();
+        if let Receiving::Arriving { donor, copy: expected, arrived, complete_at } = &mut self.rejoin.state
+            && *expected == copy
+        {
+            arrived.insert(stream);
+            *complete_at = (*complete_at).max(at);
+            if arrived.len() == workers {
+                let (donor, complete_at) = (*donor, *complete_at);
+                self.out.push((donor, Control::CopyFinished { copy }));
+                self.rejoin.state = Receiving::CatchingUp { complete_at };
+            }
+        }
+    }
+
+    pub(super) fn on_copy_stalled(&mut self, now: Nanos, copy: u64) {
+        let concerned = match &self.rejoin.state {
+            Receiving::Asking { copy: c, .. } | Receiving::Arriving { copy: c, .. } => *c == copy,
+            _ => false,
+        };
+        if concerned {
+            self.rejoin.state = Receiving::Wanted { at: now + RETRY_AFTER };
+        }
+    }
+
+    /// The connection to `peer` was lost or is new.
+    pub(super) fn copy_peer_changed(&mut self, now: Nanos, peer: NodeId) {
+        self.stop_serving(peer, None);
+        let from_peer = match &self.rejoin.state {
+            Receiving::Asking { donor, .. } | Receiving::Arriving { donor, .. } => *donor == peer,
+            _ => false,
+        };
+        if from_peer {
+            self.events.push(format!("lost {peer} while copying from it: starting over"));
+            self.rejoin.state = Receiving::Wanted { at: now + RETRY_AFTER };
+        }
+    }
+
+    /// Moves the copy on; says when it wants to be called again.
+    pub(super) fn turn_rejoining(&mut self, now: Nanos) -> Option<Nanos> {
+        match &self.rejoin.state {
+            Receiving::Complete => {
+                if self.election.votes() || self.election.members().is_none() || !self.rejoin.had_store {
+                    return None;
+                }
+                if now >= self.rejoin.ready_at {
+                    self.rejoin.ready_at = now + READY_EVERY;
+                    if let Some(leader) = self.election.leader() {
+                        self.out.push((leader, Control::LearnerReady));
+                    }
+                }
+                Some(self.rejoin.ready_at)
+            }
+            Receiving::Wanted { at } => {
+                if now < *at {
+                    return Some(*at);
+                }
+                if self.election.leader().is_none() {
+                    return Some(now + RETRY_AFTER);
+                }
+                self.rejoin.state = Receiving::Parking { parked: BTreeSet::new() };
+                self.command_all(|_| Command::Park);
+                None
+            }
+            Receiving::Parking { .. } | Receiving::Arriving { .. } => None,
+            Receiving::Asking { deadline, .. } => {
+                let deadline = *deadline;
+                if now >= deadline {
+                    self.rejoin.state = Receiving::Wanted { at: now };
+                    return Some(now);
+                }
+                Some(deadline)
+            }
+            Receiving::CatchingUp { complete_at } => {
+                if self.shared.progress.applied_floor() < *complete_at {
+                    return Some(now + READY_EVERY / 4);
+                }
+                self.rejoin.state = Receiving::Complete;
+                self.events.push("the copied state is complete".into());
+                self.refresh_eligibility();
+                Some(now)
+            }
+        }
+    }
+
+    // ---- donor ----
+
+    pub(super) fn on_copy_request(&mut self, from: Voter, copy: u64) {
+        if !self.rejoin.store_is_complete() || self.election.members().is_none() {
+            return self.out.push((from.node, Control::CopyRefuse { copy }));
+        }
+        self.stop_serving(from.node, None);
+        // First keep the tombstones, then choose the floor: none at or above it is unlinked any more.
+        self.shared.serving_copies.fetch_add(1, Ordering::SeqCst);
+        let Some((epoch, floor)) = self.shared.progress.copy_point(self.leading.is_some()) else {
+            self.shared.serving_copies.fetch_sub(1, Ordering::SeqCst);
+            return self.out.push((from.node, Control::CopyRefuse { copy }));
+        };
+        self.rejoin.serving.insert(from.node, Serving { copy, epoch, floor, starts: BTreeMap::new() });
+        self.command_all(|_| Command::Locate { receiver: from.node, copy, floor });
+    }
+
+    pub(super) fn on_located(
+        &mut self,
+        receiver: NodeId,
+        copy: u64,
+        stream: StreamId,
+        start: Option<EntryIndex>,
+    ) {
+        let workers = self.workers();
+        let Some(serving) = self.rejoin.serving.get_mut(&receiver).filter(|serving| serving.copy == copy)
+        else {
+            return;
+        };
+        let Some(start) = start else {
+            self.stop_serving(receiver, Some(copy));
+            return self.out.push((receiver, Control::CopyRefuse { copy }));
+        };
+        serving.starts.insert(stream, start);
+        if serving.starts.len() == workers {
+            let (epoch, floor) = (serving.epoch, serving.floor);
+            let starts = serving.starts.values().copied().collect();
+            self.out.push((receiver, Control::CopyGrant { copy, epoch, floor, starts }));
+        }
+    }
+
+    /// A copy to `receiver` has ended, one way or the other.
+    pub(super) fn stop_serving(&mut self, receiver: NodeId, copy: Option<u64>) {
+        let ended =
+            self.rejoin.serving.get(&receiver).is_some_and(|serving| copy.is_none_or(|c| c == serving.copy));
+        if ended {
+            self.rejoin.serving.remove(&receiver);
+            self.shared.serving_copies.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What the workers and the controller of one replica share: the watermark, a few atomics, and mailboxes for changes of
+//! epoch. Nothing here is touched by a transaction but plain loads.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use highwater_consensus::{Members, Plan, Tail};
+use highwater_core::{Ballot, Clock, EntryIndex, Epoch, NodeId, StreamId, Timestamp};
+use highwater_store::Store;
+
+use super::watermark::Progress;
+use crate::options::Options;
+use crate::seam::StreamStatus;
+
+/// One per replica.
+pub struct Shared {
+    /// Settings.
+    pub options: Options,
+    /// Source of commit timestamps.
+    pub clock: Arc<Clock>,
+    /// The watermark.
+    pub progress: Progress,
+    /// Controller to worker.
+    pub commands: Vec<Mailbox<Command>>,
+    /// Workers to controller.
+    pub reports: Mailbox<Report>,
+    /// The leader has not heard from a quorum for a while.
+    pub no_quorum: AtomicBool,
+    /// Node id of the known leader plus 1; 0 if none is known.
+    leader: AtomicU32,
+    /// State copies that this replica serves now. While there are any, tombstones stay: the receiver may yet apply older
+    /// writes.
+    pub serving_copies: AtomicU32,
+    /// Bytes of copied state received so far.
+    pub copied_bytes: AtomicU64,
+    /// For reports; each worker writes its own.
+    pub stream_status: Vec<Mutex<StreamStatus>>,
+    /// Entries by which each peer lags, per worker; for reports.
+    pub lags: Vec<Mutex<Vec<(highwater_consensus::Voter, u64)>>>,
+}
+
+impl Shared {
+    /// Shared state of a fresh replica.
+    pub fn new(options: Options, clock: Arc<Clock>) -> Shared {
+        let workers = options.workers as usize;
+        Shared {
+            clock,
+            progress: Progress::new(workers),
+            commands: (0..workers).map(|_| Mailbox::default()).collect(),
+            reports: Mailbox::default(),
+            no_quorum: AtomicBool::new(false),
+            leader: AtomicU32::new(0),
+            serving_copies: AtomicU32::new(0),
+            copied_bytes: AtomicU64::new(0),
+            stream_status: (0..workers).map(|_| Mutex::default()).collect(),
+            lags: (0..workers).map(|_| Mutex::default()).collect(),
+            options,
+        }
+    }
+
+    /// Who leads, as far as the controller knows.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.leader.load(Ordering::Relaxed).checked_sub(1).map(|node| NodeId(node as u8))
+    }
+
+    /// Sets who leads.
+    pub fn set_leader(&self, leader: Option<NodeId>) {
+        self.leader.store(leader.map_or(0, |node| u32::from(node.0) + 1), Ordering::Relaxed);
+    }
+}
+
+/// A queue for rare messages between threads of one replica. The host carries the wake-up.
+#[derive(Debug)]
+pub struct Mailbox<T> {
+    queue: Mutex<VecDeque<T>>,
+    full: AtomicBool,
+}
+
+impl<T> Default for Mailbox<T> {
+    fn default() -> Self {
+        Mailbox { queue: Mutex::new(VecDeque::new()), full: AtomicBool::new(false) }
+    }
+}
+
+impl<T> Mailbox<T> {
+    /// Puts a message in.
+    pub fn put(&self, message: T) {
+        let mut queue = self.queue.lock().expect("nobody panics while holding a mailbox");
+        queue.push_back(message);
+        // Release; pairs with the Acquire in `take`: who sees the flag finds the message.
+        self.full.store(true, Ordering::Release);
+    }
+
+    /// Takes all messages out. Costs one load if there are none.
+    #[inline]
+    pub fn take(&self) -> VecDeque<T> {
+        if !self.full.load(Ordering::Acquire) {
+            return VecDeque::new();
+        }
+        let mut queue = self.queue.lock().expect("nobody panics while holding a mailbox");
+        self.full.store(false, Ordering::Release);
+        std::mem::take(&mut queue)
+    }
+}
+
+/// The first entry of a new epoch.
+#[derive(Clone, Debug)]
+pub struct EpochStart {
+    /// Its voters; `members.epoch` is the new epoch.
+    pub members: Members,
+    /// Above every timestamp in any older log, and below every one of the new epoch.
+    pub base: Timestamp,
+}
+
+/// How a worker goes on from a copied state.
+pub struct Restart {
+    /// The new store, still empty.
+    pub store: Arc<Store>,
+    /// First entry that the copied state may lack.
+    pub start: EntryIndex,
+    /// Everything at or below is in the copied state.
+    pub floor: Timestamp,
+    /// Where the state comes from.
+    pub donor: NodeId,
+    /// Names the copy.
+    pub copy: u64,
+    /// Whom to follow.
+    pub leader: Ballot,
+}
+
+/// From the controller to a worker.
+pub enum Command {
+    /// Promise this ballot, stop leading under any lower one, report the stream's tail.
+    Fence(Ballot),
+    /// This leader is at work: follow it.
+    Follow(Ballot),
+    /// Lead the stream under this plan and start the epoch in it.
+    TakeOver {
+        /// What to adopt, and who accepts.
+        plan: Plan,
+        /// What to start.
+        start: EpochStart,
+    },
+    /// All streams have changed the epoch and everything older is applied: execute transactions.
+    Open {
+        /// The ballot under which this node leads.
+        ballot: Ballot,
+        /// Who decides from now on.
+        members: Members,
+    },
+    /// Take no more requests, seal everything, report when all of it is released.
+    Quiesce,
+    /// Take requests again.
+    Resume,
+    /// Stop looking at the log and at the watermark; report when done. The store is about to be replaced.
+    Park,
+    /// Go on from a copied state that is about to arrive.
+    Restart(Restart),
+    /// A receiver wants to start from this floor: find the first entry that it needs.
+    Locate {
+        /// Who asked.
+        receiver: NodeId,
+        /// Names the copy.
+        copy: u64,
+        /// Everything at or below will be in the copied state.
+        floor: Timestamp,
+    },
+}
+
+/// From a worker to the controller.
+#[derive(Debug)]
+pub enum Report {
+    /// The answer to [`Command::Fence`].
+    Fenced {
+        /// The promised ballot.
+        ballot: Ballot,
+        /// Which stream.
+        stream: StreamId,
+        /// Where its log stands.
+        tail: Tail,
+        /// Changes of epoch in the log that are not known to be decided in all streams.
+        pending: Vec<Members>,
+        /// Above every timestamp in the log.
+        high: Timestamp,
+    },
+    /// The stream met a ballot that the controller may not know.
+    Met(Ballot),
+    /// This stream's takeover cannot succeed here.
+    TakeOverFailed(Ballot),
+    /// The epoch has changed and this stream's older entries are applied.
+    Ready {
+        /// Under which ballot.
+        ballot: Ballot,
+        /// Which stream.
+        stream: StreamId,
+    },
+    /// The epoch changed.
+    Entered(Epoch),
+    /// This worker executed transactions above the final mark: the store holds what never happened.
+    Dirty,
+    /// The answer to [`Command::Quiesce`].
+    Quiesced(StreamId),
+    /// The answer to [`Command::Park`].
+    Parked(StreamId),
+    /// The leader no longer keeps what this stream lacks.
+    TooFar(StreamId),
+    /// The answer to [`Command::Locate`].
+    Located {
+        /// Who asked.
+        receiver: NodeId,
+        /// Names the copy.
+        copy: u64,
+        /// Which stream.
+        stream: StreamId,
+        /// First entry that the receiver needs; `None` if it is no longer kept.
+        start: Option<EntryIndex>,
+    },
+    /// This worker's part of the copy has arrived.
+    Copied {
+        /// Names the copy.
+        copy: u64,
+        /// Which part.
+        stream: StreamId,
+        /// The store is complete once everything at or below this is applied.
+        complete_at: Timestamp,
+    },
+    /// Nothing came from the donor for too long, or the connection is lost.
+    CopyStalled {
+        /// Names the copy.
+        copy: u64,
+    },
+}

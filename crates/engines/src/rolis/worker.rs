@@ -1,0 +1,322 @@
+//! One worker: stream *i*, its share of the execution while the node leads, its share of the applying while it follows.
+//!
+//! This file joins the parts and dispatches: [`lead`](super::lead) executes, seals and releases; [`apply`](super::apply)
+//! follows the decided log; [`copy`](super::copy) sends and receives state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use highwater_consensus::{Members, Stream, StreamOptions, Voter};
+use highwater_core::codec::Reader;
+use highwater_core::log::{EntryHeader, EntryKind};
+use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId, Registry, StreamId, Timestamp};
+use highwater_store::{Applier, Occ, Store};
+
+use super::apply::Replay;
+use super::copy::Copies;
+use super::lead::Lead;
+use super::shared::{Command, EpochStart, Report, Shared};
+use super::wire::{Head, carried_entry};
+use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, StreamStatus, Worker};
+
+/// Worker *i* of a Rolis replica.
+pub struct RolisWorker {
+    pub(super) id: StreamId,
+    pub(super) me: Voter,
+    pub(super) shared: Arc<Shared>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) registry: Registry<Occ>,
+    pub(super) stream: Stream,
+    pub(super) store: Arc<Store>,
+    pub(super) occ: Occ,
+    pub(super) applier: Applier,
+    pub(super) mode: Mode,
+    pub(super) lead: Lead,
+    pub(super) replay: Replay,
+    pub(super) copies: Copies,
+    /// Which life of each peer is connected.
+    pub(super) peers: BTreeMap<NodeId, Incarnation>,
+    /// The ballot that the controller was last told of.
+    known: Ballot,
+    /// What `status` was last told, and when it may be told again.
+    published: (EntryIndex, EntryIndex, EntryIndex),
+    status_at: Nanos,
+}
+
+/// What the worker does with its stream.
+#[derive(Clone, Debug)]
+pub(super) enum Mode {
+    /// Nothing is known yet, or the store is being replaced: keeps its promises, looks at no entry.
+    Parked,
+    /// Applies what is decided and safe.
+    Following,
+    /// Adopts the best log, then starts the epoch.
+    TakingOver {
+        ballot: Ballot,
+        start: EpochStart,
+        /// The entry that starts the epoch is proposed.
+        proposed: bool,
+        /// The controller knows that everything older is applied.
+        reported: bool,
+    },
+    /// Executes transactions.
+    Leading { ballot: Ballot },
+}
+
+/// How often the figures for `status` are refreshed.
+const STATUS_EVERY: Nanos = 2_000_000;
+
+impl RolisWorker {
+    /// A worker with an empty log and store.
+    pub fn new(
+        id: StreamId,
+        shared: Arc<Shared>,
+        store: Arc<Store>,
+        registry: Registry<Occ>,
+        counters: Arc<Counters>,
+    ) -> RolisWorker {
+        let options = &shared.options;
+        let me = Voter { node: options.node, incarnation: options.incarnation };
+        let stream_options =
+            StreamOptions { window_bytes: options.max_in_flight_bytes as u64, ..StreamOptions::default() };
+        RolisWorker {
+            id,
+            me,
+            stream: Stream::new(me, EntryIndex::NONE, stream_options),
+            occ: Occ::new(store.clone(), shared.clock.clone()),
+            applier: Applier::new(store.clone()),
+            lead: Lead::new(options, id),
+            replay: Replay::default(),
+            copies: Copies::default(),
+            mode: Mode::Following,
+            peers: BTreeMap::new(),
+            known: Ballot::default(),
+            published: Default::default(),
+            status_at: 0,
+            shared,
+            counters,
+            registry,
+            store,
+        }
+    }
+
+    pub(super) fn report(&self, report: Report, out: &mut Outbox) {
+        self.shared.reports.put(report);
+        out.wake_controller = true;
+    }
+
+    fn command(&mut self, now: Nanos, command: Command, out: &mut Outbox) {
+        match command {
+            Command::Fence(ballot) => {
+                // A stream may have met a still higher ballot by itself; the controller will hear of that one.
+                if ballot >= self.stream.promised() {
+                    self.stop_leading(out);
+                    let tail = self.stream.promise(ballot);
+                    self.known = self.known.max(ballot);
+                    let pending = self.pending_changes();
+                    let high = self.high();
+                    self.report(Report::Fenced { ballot, stream: self.id, tail, pending, high }, out);
+                }
+            }
+            Command::Follow(ballot) => {
+                self.known = self.known.max(ballot);
+                if ballot >= self.stream.promised() {
+                    self.stop_leading(out);
+                    self.stream.follow(now, ballot);
+                }
+            }
+            Command::TakeOver { plan, start } => {
+                let ballot = plan.ballot;
+                if ballot != self.stream.promised() {
+                    return;
+                }
+                if self.stream.take_over(now, plan) {
+                    self.mode = Mode::TakingOver { ballot, start, proposed: false, reported: false };
+                } else {
+                    self.report(Report::TakeOverFailed(ballot), out);
+                }
+            }
+            Command::Open { ballot, members } => {
+                if matches!(&self.mode, Mode::TakingOver { ballot: b, .. } if *b == ballot)
+                    && self.stream.is_leading(ballot)
+                {
+                    self.stream.settle(members);
+                    self.open(ballot);
+                }
+            }
+            Command::Quiesce => self.lead.quiescing = true,
+            Command::Resume => self.lead.quiescing = false,
+            Command::Park => {
+                self.stop_leading(out);
+                self.mode = Mode::Parked;
+                self.copies.drop_all();
+                self.report(Report::Parked(self.id), out);
+            }
+            Command::Restart(restart) => self.restart(now, restart, out),
+            Command::Locate { receiver, copy, floor } => {
+                let start = self.locate(floor);
+                self.report(Report::Located { receiver, copy, stream: self.id, start }, out);
+            }
+        }
+    }
+
+    /// Ends leading, if it was: what is speculative is left to the final mark.
+    pub(super) fn stop_leading(&mut self, out: &mut Outbox) {
+        match self.mode {
+            Mode::Leading { .. } => {
+                self.close_lead(out);
+                self.mode = Mode::Following;
+            }
+            Mode::TakingOver { .. } => self.mode = Mode::Following,
+            Mode::Following | Mode::Parked => {}
+        }
+    }
+
+    /// A frame's sender, if its connection is up.
+    fn sender(&self, from: NodeId) -> Option<Voter> {
+        self.peers.get(&from).map(|incarnation| Voter { node: from, incarnation: *incarnation })
+    }
+
+    /// Entries are checked once, when they arrive: nothing behind this point sees a damaged one.
+    fn entry_is_sound(&self, index: EntryIndex, entry: &[u8]) -> bool {
+        let header = EntryHeader::open(entry, true).map(|entry| entry.header);
+        header.is_ok_and(|header| header.stream == self.id && header.index == index)
+    }
+
+    /// Above every timestamp in the log.
+    fn high(&self) -> Timestamp {
+        let last = self.stream.entry(self.stream.last());
+        let closed = last.map(|entry| self.header_of(entry).closed_ts).unwrap_or_default();
+        closed.max(self.replay.floor).max(self.shared.progress.closed(self.id)).next()
+    }
+
+    /// Changes of epoch in the log that this replica has not entered.
+    fn pending_changes(&self) -> Vec<Members> {
+        let tail = self.stream.tail();
+        let entered = self.shared.progress.epoch();
+        let change = |index: u64| {
+            let entry = EntryHeader::open(self.stream.entry(EntryIndex(index))?, false).ok()?;
+            let new = entry.header.kind == EntryKind::EpochChange && entry.header.epoch > entered;
+            new.then(|| Members::decode(&mut Reader::new(entry.body)).expect("the leader wrote a membership"))
+        };
+        (self.replay.scan.max(tail.first).0..=tail.last.0).filter_map(change).collect()
+    }
+
+    pub(super) fn header_of(&self, entry: &Bytes) -> EntryHeader {
+        EntryHeader::open(entry, false).expect("entries were checked when they arrived").header
+    }
+
+    fn hand_out_frames(&mut self, out: &mut Outbox) {
+        for envelope in self.stream.drain() {
+            let head = Head::Stream(envelope.message).encode();
+            out.frames.push((envelope.to, Frame { head, body: envelope.entry }));
+        }
+    }
+
+    /// Publishes the figures for `status` if they changed, now and then; says when it wants to be called again.
+    fn refresh_status(&mut self, now: Nanos) -> Next {
+        let state = (self.stream.last(), self.stream.decided(), self.replay.apply);
+        if state == self.published {
+            return Next::Idle;
+        }
+        if now < self.status_at {
+            return Next::At(self.status_at);
+        }
+        self.published = state;
+        self.status_at = now + STATUS_EVERY;
+        let at = self.id.0 as usize;
+        *self.shared.stream_status[at].lock().expect("nobody panics here") = StreamStatus {
+            accepted: self.stream.last(),
+            decided: self.stream.decided(),
+            applied: EntryIndex(self.replay.apply.0 - 1),
+            closed: self.shared.progress.closed(self.id),
+            log_bytes: self.stream.log_bytes(),
+        };
+        *self.shared.lags[at].lock().expect("nobody panics here") = self.stream.lags();
+        Next::Idle
+    }
+}
+
+impl Worker for RolisWorker {
+    fn ready(&self) -> Result<(), Refusal> {
+        self.ready_to_lead()
+    }
+
+    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        self.ready_to_lead()?;
+        self.execute(now, request);
+        Ok(())
+    }
+
+    fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation) {
+        self.peers.insert(peer, incarnation);
+        self.copies.peer_changed(peer);
+        self.stream.peer_up(now, Voter { node: peer, incarnation });
+    }
+
+    fn peer_down(&mut self, _now: Nanos, peer: NodeId) {
+        self.peers.remove(&peer);
+        self.copies.peer_changed(peer);
+        self.stream.peer_down(peer);
+    }
+
+    fn deliver(&mut self, now: Nanos, from: NodeId, frame: Frame) {
+        let Some(sender) = self.sender(from) else { return };
+        match Head::decode(&frame.head) {
+            Ok(Head::Stream(message)) => {
+                if carried_entry(&message).is_none_or(|index| self.entry_is_sound(index, &frame.body)) {
+                    self.stream.deliver(now, sender, message, frame.body);
+                }
+            }
+            Ok(Head::CopyStart { copy }) => self.serve_copy(sender, copy),
+            Ok(Head::CopyChunk { copy, seq, complete_at }) => {
+                self.take_chunk(now, from, copy, seq, complete_at, frame.body);
+            }
+            Ok(Head::CopyAck { copy, seq }) => self.copies.acknowledged(sender, copy, seq),
+            // A peer of the same format version sends what we can read; anything else is noise on the wire.
+            Err(_) => {}
+        }
+    }
+
+    fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
+        for command in self.shared.clone().commands[self.id.0 as usize].take() {
+            self.command(now, command, out);
+        }
+        if self.stream.promised() > self.known {
+            self.known = self.stream.promised();
+            self.stop_leading(out);
+            self.report(Report::Met(self.known), out);
+        }
+        let stream_at = self.stream.tick(now);
+        if !matches!(self.mode, Mode::Parked) {
+            self.look_at_decided(out);
+        }
+        let next = match self.mode.clone() {
+            Mode::Leading { ballot } => self.turn_leading(now, ballot, out),
+            Mode::TakingOver { ballot, start, proposed, reported } => {
+                self.turn_taking_over(ballot, start, proposed, reported, out)
+            }
+            Mode::Following => self.turn_following(now, out),
+            Mode::Parked => Next::Idle,
+        };
+        let copying = self.turn_copying(now, out);
+        self.hand_out_frames(out);
+        let next = sooner(sooner(next, copying), self.refresh_status(now));
+        stream_at.map_or(next, |at| sooner(next, Next::At(at)))
+    }
+
+    fn describe(&self) -> String {
+        format!("{} {:?} {:?} {}", self.id, self.mode, self.replay, self.stream.describe())
+    }
+}
+
+/// The earlier of two.
+pub(super) fn sooner(a: Next, b: Next) -> Next {
+    match (a, b) {
+        (Next::Now, _) | (_, Next::Now) => Next::Now,
+        (Next::At(a), Next::At(b)) => Next::At(a.min(b)),
+        (Next::At(at), Next::Idle) | (Next::Idle, Next::At(at)) => Next::At(at),
+        (Next::Idle, Next::Idle) => Next::Idle,
+    }
+}
