@@ -19,7 +19,7 @@ pub enum Message {
         ballot: Ballot,
         /// First index of the range.
         start: EntryIndex,
-        /// Last index of the range: the leader's whole log when it was sent.
+        /// Last index of the range: the end of the log that the leader took over, at least. What it must hold to count.
         upto: EntryIndex,
         /// Index of the entry that travels along.
         index: EntryIndex,
@@ -44,24 +44,28 @@ pub enum Message {
         index: EntryIndex,
         /// Received up to here, adopted or not: paces the leader, proves nothing.
         received: EntryIndex,
+        /// What the follower knows to be decided: a leader that goes idle asks until it has heard its own figure.
+        decided: EntryIndex,
     },
-    /// Leader to follower: decided up to `decided`; my log ends at `last`.
+    /// Leader to follower: decided up to `decided`; you were sent everything up to `last`.
     Decide {
         /// The leader's ballot.
         ballot: Ballot,
         /// Decided up to here.
         decided: EntryIndex,
-        /// Last index of the leader's log. A follower that ends earlier has missed something.
+        /// Last index that was sent. A follower that ends earlier has missed something.
         last: EntryIndex,
         /// Whether the follower shall answer even if it misses nothing (its answer may have been lost).
         ask: bool,
     },
     /// Follower to leader: this is where my log stands; send me what I lack.
     Pull {
-        /// What the follower promised.
+        /// What the follower had promised when its log stood so. Under another ballot the log may have changed since.
         promised: Ballot,
         /// Its log.
         tail: Tail,
+        /// Of a range to adopt, received up to here; 0 if none is on its way.
+        received: EntryIndex,
     },
     /// Leader to follower: what you lack is no longer kept. Copy the state instead.
     TooFar {
@@ -110,12 +114,18 @@ fn put_index(out: &mut Vec<u8>, index: EntryIndex) {
     out.extend_from_slice(&index.0.to_le_bytes());
 }
 
+/// No stream gets longer. What is larger came from a broken peer; refused here, sums of indexes cannot overflow.
+const MAX_INDEX: u64 = 1 << 62;
+
 fn index(reader: &mut Reader<'_>) -> Result<EntryIndex, Malformed> {
-    Ok(EntryIndex(reader.u64()?))
+    match reader.u64()? {
+        index if index <= MAX_INDEX => Ok(EntryIndex(index)),
+        _ => Err(Malformed("index")),
+    }
 }
 
 impl Tail {
-    /// Appends `accepted | first | last | decided | high`.
+    /// Appends `accepted | first | last | decided`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_ballot(out, self.accepted);
         put_index(out, self.first);
@@ -153,13 +163,15 @@ impl Message {
                 head(1, ballot, &[start, upto, index, decided])
             }
             Message::Accept { ballot, index, decided } => head(2, ballot, &[index, decided]),
-            Message::Accepted { ballot, index, received } => head(3, ballot, &[index, received]),
+            Message::Accepted { ballot, index, received, decided } => {
+                head(3, ballot, &[index, received, decided])
+            }
             Message::Decide { ballot, decided, last, ask } => {
                 head(4, ballot, &[decided, last]);
                 out.push(ask.into());
             }
-            Message::Pull { promised, tail } => {
-                head(5, promised, &[]);
+            Message::Pull { promised, tail, received } => {
+                head(5, promised, &[received]);
                 tail.encode(out);
             }
             Message::TooFar { ballot, first } => head(6, ballot, &[first]),
@@ -176,7 +188,7 @@ impl Message {
     pub fn decode(reader: &mut Reader<'_>) -> Result<Message, Malformed> {
         let tag = reader.u8()?;
         let ballot = ballot(reader)?;
-        Ok(match tag {
+        let message = match tag {
             1 => Message::Adopt {
                 ballot,
                 start: index(reader)?,
@@ -185,19 +197,31 @@ impl Message {
                 decided: index(reader)?,
             },
             2 => Message::Accept { ballot, index: index(reader)?, decided: index(reader)? },
-            3 => Message::Accepted { ballot, index: index(reader)?, received: index(reader)? },
+            3 => Message::Accepted {
+                ballot,
+                index: index(reader)?,
+                received: index(reader)?,
+                decided: index(reader)?,
+            },
             4 => Message::Decide {
                 ballot,
                 decided: index(reader)?,
                 last: index(reader)?,
                 ask: reader.u8()? != 0,
             },
-            5 => Message::Pull { promised: ballot, tail: Tail::decode(reader)? },
+            5 => Message::Pull { promised: ballot, received: index(reader)?, tail: Tail::decode(reader)? },
             6 => Message::TooFar { ballot, first: index(reader)? },
             7 => Message::Fetch { ballot, from: index(reader)?, upto: index(reader)? },
             8 => Message::Fetched { ballot, index: index(reader)?, paused: reader.u8()? != 0 },
             9 => Message::Stale { promised: ballot },
             _ => return Err(Malformed("stream message tag")),
-        })
+        };
+        if let Message::Adopt { start, upto, index, .. } = message {
+            let empty = start == upto.next();
+            if start == EntryIndex::NONE || !(empty || (start <= index && index <= upto)) {
+                return Err(Malformed("range to adopt"));
+            }
+        }
+        Ok(message)
     }
 }

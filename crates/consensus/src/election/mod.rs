@@ -15,13 +15,15 @@
 //!
 //! Left out: what happens to the streams (the host's business), leases (reads wait for the watermark instead).
 
+mod message;
+
 use std::collections::BTreeMap;
 
-use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Ballot, Epoch, NodeId, Timestamp};
+use highwater_core::{Ballot, Epoch, NodeId};
 
-use crate::message::{ballot, put_ballot};
-use crate::{Members, Nanos, Quorums, Tail, Voter};
+pub use message::{ElectionMessage, Promise};
+
+use crate::{Members, Nanos, Quorums, Voter};
 
 /// Settings of an election.
 #[derive(Clone, Copy, Debug)]
@@ -32,64 +34,6 @@ pub struct ElectionOptions {
     pub heartbeat: Nanos,
     /// Shortest silence after which a follower stands; each waits up to twice as long, at random.
     pub timeout: Nanos,
-}
-
-/// What a voter knows when it promises.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Promise {
-    /// What is promised.
-    pub ballot: Ballot,
-    /// The newest membership that the voter knows to be decided.
-    pub members: Members,
-    /// Newer memberships in its logs that it does not know to be decided.
-    pub pending: Vec<Members>,
-    /// One per stream.
-    pub tails: Vec<Tail>,
-    /// Above every timestamp in its logs.
-    pub high: Timestamp,
-}
-
-/// What the controllers of two replicas say to each other about who leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ElectionMessage {
-    /// Would you promise this ballot?
-    PreVote {
-        /// The ballot that the sender would take.
-        ballot: Ballot,
-    },
-    /// The answer.
-    PreVoteReply {
-        /// The ballot of the question.
-        ballot: Ballot,
-        /// Whether the voter would.
-        granted: bool,
-        /// What it promised already: a loser learns how high to aim.
-        promised: Ballot,
-    },
-    /// Promise this ballot, and tell what you accepted.
-    Prepare {
-        /// The ballot to promise.
-        ballot: Ballot,
-    },
-    /// The promise; every stream of the sender is bound.
-    Promise(Promise),
-    /// The leader lives.
-    Heartbeat {
-        /// The leader's ballot.
-        ballot: Ballot,
-        /// The membership in force, as the leader knows it.
-        members: Members,
-    },
-    /// The follower lives and follows.
-    HeartbeatReply {
-        /// The leader's ballot.
-        ballot: Ballot,
-    },
-    /// To a sender whose ballot is too low: I promised this one.
-    Stale {
-        /// What was promised.
-        promised: Ballot,
-    },
 }
 
 /// What the host must do.
@@ -431,8 +375,11 @@ impl Election {
         self.promised = ballot;
         self.highest = self.highest.max(ballot.epoch);
         self.following = None;
+        // Also if the ballot is one of this node's own: an earlier life may have asked for it. Promises of two ballots
+        // must never be counted together.
+        self.standing = Standing::Follower;
+        self.promises.clear();
         if ballot.node != self.me.node {
-            self.standing = Standing::Follower;
             self.suspected = false;
             self.last_heard = now;
             self.wait(now);
@@ -469,7 +416,6 @@ impl Election {
         let ballot = self.next_ballot();
         self.promise(now, ballot);
         self.standing = Standing::Preparing;
-        self.promises.clear();
         self.wait(now);
         self.broadcast(ElectionMessage::Prepare { ballot });
     }
@@ -498,65 +444,4 @@ impl Election {
         self.random ^= self.random << 17;
         self.random % bound.max(1)
     }
-}
-
-impl ElectionMessage {
-    /// Appends `tag u8 | fields`, all little endian.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            ElectionMessage::PreVote { ballot } => head(out, 1, *ballot),
-            ElectionMessage::PreVoteReply { ballot, granted, promised } => {
-                head(out, 2, *ballot);
-                out.push((*granted).into());
-                put_ballot(out, *promised);
-            }
-            ElectionMessage::Prepare { ballot } => head(out, 3, *ballot),
-            ElectionMessage::Promise(promise) => {
-                head(out, 4, promise.ballot);
-                promise.members.encode(out);
-                out.push(promise.pending.len() as u8);
-                promise.pending.iter().for_each(|members| members.encode(out));
-                out.extend_from_slice(&(promise.tails.len() as u16).to_le_bytes());
-                promise.tails.iter().for_each(|tail| tail.encode(out));
-                out.extend_from_slice(&promise.high.0.to_le_bytes());
-            }
-            ElectionMessage::Heartbeat { ballot, members } => {
-                head(out, 5, *ballot);
-                members.encode(out);
-            }
-            ElectionMessage::HeartbeatReply { ballot } => head(out, 6, *ballot),
-            ElectionMessage::Stale { promised } => head(out, 7, *promised),
-        }
-    }
-
-    /// Reads what [`encode`](ElectionMessage::encode) wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<ElectionMessage, Malformed> {
-        let tag = reader.u8()?;
-        let first = ballot(reader)?;
-        Ok(match tag {
-            1 => ElectionMessage::PreVote { ballot: first },
-            2 => ElectionMessage::PreVoteReply {
-                ballot: first,
-                granted: reader.u8()? != 0,
-                promised: ballot(reader)?,
-            },
-            3 => ElectionMessage::Prepare { ballot: first },
-            4 => {
-                let members = Members::decode(reader)?;
-                let pending = (0..reader.u8()?).map(|_| Members::decode(reader)).collect::<Result<_, _>>()?;
-                let tails = (0..reader.u16()?).map(|_| Tail::decode(reader)).collect::<Result<_, _>>()?;
-                let high = Timestamp(reader.u64()?);
-                ElectionMessage::Promise(Promise { ballot: first, members, pending, tails, high })
-            }
-            5 => ElectionMessage::Heartbeat { ballot: first, members: Members::decode(reader)? },
-            6 => ElectionMessage::HeartbeatReply { ballot: first },
-            7 => ElectionMessage::Stale { promised: first },
-            _ => return Err(Malformed("election message tag")),
-        })
-    }
-}
-
-fn head(out: &mut Vec<u8>, tag: u8, ballot: Ballot) {
-    out.push(tag);
-    put_ballot(out, ballot);
 }

@@ -19,12 +19,17 @@ pub(super) struct Following {
     too_far: Option<EntryIndex>,
 }
 
-/// A range on its way in.
+/// A range on its way in: a part of the log of the promised ballot's leader.
 #[derive(Debug)]
 struct Adopting {
     start: EntryIndex,
-    upto: EntryIndex,
     entries: Vec<Bytes>,
+}
+
+impl Adopting {
+    fn received(&self) -> EntryIndex {
+        EntryIndex(self.start.0 + self.entries.len() as u64 - 1)
+    }
 }
 
 /// The fields of [`Message::Adopt`].
@@ -41,6 +46,11 @@ impl Following {
     pub(super) fn question(&mut self) {
         self.questioning = true;
         self.ask_at = 0;
+    }
+
+    /// Forgets everything but the leader, to ask it anew.
+    pub(super) fn restarted(&self) -> Following {
+        Following { leader_seen: self.leader_seen, questioning: true, ..Following::default() }
     }
 }
 
@@ -73,45 +83,53 @@ impl Stream {
     /// One piece of the range `start..=upto` that this log must adopt: the entry at `index`.
     pub(super) fn on_adopt(&mut self, now: Nanos, ballot: Ballot, piece: Piece, entry: Bytes) {
         let Piece { start, upto, index, decided } = piece;
-        if self.accepted == ballot && self.log.last() >= upto {
-            return self.acknowledge(ballot);
+        if self.accepted == ballot {
+            // Adopted already: the log is a prefix of the leader's, and the piece an entry like any other.
+            return if start <= upto {
+                self.on_accept(now, ballot, index, decided, entry)
+            } else {
+                self.on_decide(now, ballot, decided, upto, true)
+            };
         }
         if start > self.log.last().next() || start < self.log.first() {
             // Meant for another state of this log, or an old message.
             return self.pull(now);
         }
+        let retry_at = now + self.options.retry;
         let Role::Following(following) = &mut self.role else { return };
         following.leader_seen = true;
         following.too_far = None;
-        let fresh = Adopting { start, upto, entries: Vec::new() };
-        let same = |adopting: &Adopting| adopting.start == start && adopting.upto == upto;
-        if !following.adopting.as_ref().is_some_and(same) {
-            // A repetition from the middle of an older range cannot start a new one.
+        // Under one ballot there is one range for each start: what came of it before a question stays good.
+        if following.adopting.as_ref().is_none_or(|adopting| adopting.start != start) {
             if index != start && start <= upto {
                 return self.pull(now);
             }
-            following.adopting = Some(fresh);
+            following.adopting = Some(Adopting { start, entries: Vec::new() });
         }
         let adopting = following.adopting.as_mut().expect("an adoption is under way");
-        let expected = EntryIndex(start.0 + adopting.entries.len() as u64);
-        if start <= upto {
-            if index > expected {
-                return self.pull(now);
-            }
-            if index == expected {
-                adopting.entries.push(entry);
-            }
+        if start <= upto && index > adopting.received().next() {
+            return self.pull(now);
         }
-        let received = EntryIndex(start.0 + adopting.entries.len() as u64 - 1);
+        if start <= upto && index == adopting.received().next() {
+            adopting.entries.push(entry);
+            // A long range takes longer than a retry: while it grows, nothing is missing.
+            following.questioning = true;
+            following.ask_at = retry_at;
+        }
+        let received = adopting.received();
         if received < upto {
-            let message = Message::Accepted { ballot, index: EntryIndex::NONE, received };
-            return self.send(ballot.node, message, Bytes::new());
+            return self.acknowledge_piece(ballot, received);
         }
         let adopting = following.adopting.take().expect("an adoption is under way");
-        following.questioning = false;
         self.adopt(start, adopting.entries);
         self.learn_decided(decided);
         self.acknowledge(ballot);
+    }
+
+    /// Says how far a range has come that is not complete and so counts for nothing yet.
+    fn acknowledge_piece(&mut self, ballot: Ballot, received: EntryIndex) {
+        let (index, decided) = (EntryIndex::NONE, self.decided);
+        self.send(ballot.node, Message::Accepted { ballot, index, received, decided }, Bytes::new());
     }
 
     pub(super) fn on_accept(
@@ -154,15 +172,19 @@ impl Stream {
         }
     }
 
+    /// The leader lacks the entry that follows what this log surely shares with it; unless that was long ago.
     pub(super) fn on_too_far(&mut self, first: EntryIndex) {
+        let shared = if self.accepted == self.promised { self.log.last() } else { self.decided };
         if let Role::Following(following) = &mut self.role
-            && first > self.log.last().next()
+            && first > shared.next()
         {
+            following.leader_seen = true;
             following.too_far = Some(first);
         }
     }
 
-    /// Serves a new leader that adopts this log. The promise keeps the log as it was when its tail was reported.
+    /// Serves a new leader that adopts this log. The promise keeps the log as it was when its tail was reported, except
+    /// that it may have been trimmed since: then there is no answer, and the takeover fails.
     pub(super) fn on_fetch(&mut self, from: Voter, ballot: Ballot, first: EntryIndex, upto: EntryIndex) {
         let mut sent = 0;
         let mut index = first;
@@ -185,7 +207,7 @@ impl Stream {
             following.questioning = false;
         }
         // One acknowledgement covers all before it: replace one that still waits to be sent.
-        let message = Message::Accepted { ballot, index, received: index };
+        let message = Message::Accepted { ballot, index, received: index, decided: self.decided };
         if let Some(waiting) = self.out.last_mut()
             && waiting.to == ballot.node
             && matches!(waiting.message, Message::Accepted { ballot: b, .. } if b == ballot)
@@ -206,9 +228,9 @@ impl Stream {
             return;
         }
         following.ask_at = now + self.options.retry;
-        following.adopting = None;
+        let received = following.adopting.as_ref().map_or(EntryIndex::NONE, Adopting::received);
         if promised.node != self.me.node {
-            self.send(promised.node, Message::Pull { promised, tail }, Bytes::new());
+            self.send(promised.node, Message::Pull { promised, tail, received }, Bytes::new());
         }
     }
 

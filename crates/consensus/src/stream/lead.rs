@@ -1,28 +1,19 @@
-//! The proposer's side: collect the best log, have everyone adopt it, append, count acknowledgements.
+//! The proposer's side: have everyone adopt the own log, append, count acknowledgements.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId};
 
-use super::{Plan, Role, Stream, Tail};
+use super::{Envelope, Role, Stream, Tail};
 use crate::{Members, Message, Nanos, Quorums, Voter};
-
-/// A new leader that lacks a part of the log it must adopt.
-#[derive(Debug)]
-pub(super) struct Fetching {
-    plan: Plan,
-    holder: NodeId,
-    best: Tail,
-    start: EntryIndex,
-    entries: Vec<Bytes>,
-    ask_at: Nanos,
-}
 
 /// A leader.
 #[derive(Debug)]
 pub(super) struct Leading {
     quorums: Quorums,
+    /// The own vote alone decides.
+    alone: bool,
     /// Every node that is replicated to, voter or not.
     peers: BTreeMap<NodeId, Peer>,
     /// The ballot of the log that was adopted at the takeover, and where that log ended: a peer's log accepted under it
@@ -30,7 +21,6 @@ pub(super) struct Leading {
     adopted: (Ballot, EntryIndex),
     /// What the followers were last told.
     told_decided: EntryIndex,
-    ask_at: Nanos,
 }
 
 /// A follower as its leader sees it.
@@ -41,29 +31,67 @@ struct Peer {
     acked: EntryIndex,
     /// It received up to here (paces us).
     received: EntryIndex,
-    /// Next to send; `None` until its tail is known.
-    next: Option<EntryIndex>,
+    /// It knows that this much is decided.
+    decided: EntryIndex,
+    sending: Sending,
     /// The range it has to adopt; done once acknowledged.
     adopting: Option<(EntryIndex, EntryIndex)>,
+    /// When to ask it, unless it says something before; `None` if nothing is expected of it.
+    ask_at: Option<Nanos>,
+}
+
+/// Whether entries flow to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    /// It is cut off, or has yet to say where it stands.
+    Waiting,
+    /// What it lacks is no longer held. It may not have heard so: keep asking.
+    TooFar,
+    /// This is the next to send.
+    From(EntryIndex),
+}
+
+/// The fields of [`Message::Accepted`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Progress {
+    pub(super) index: EntryIndex,
+    pub(super) received: EntryIndex,
+    pub(super) decided: EntryIndex,
 }
 
 impl Leading {
-    /// Frames to `peer` may have been lost: wait until it says where it stands.
+    /// Replicates to the voters of `quorums`; of two lives of one node (a joint quorum names both) to the one that
+    /// `promised`, for it is alive.
+    pub(super) fn new(
+        me: Voter,
+        quorums: Quorums,
+        adopted: (Ballot, EntryIndex),
+        promised: impl Fn(&Voter) -> bool,
+    ) -> Leading {
+        let mut peers = BTreeMap::new();
+        for voter in quorums.voters().into_iter().filter(|voter| voter.node != me.node) {
+            if promised(&voter) || !peers.contains_key(&voter.node) {
+                peers.insert(voter.node, Peer::unknown(voter));
+            }
+        }
+        let alone = quorums.reached(|voter| voter == me);
+        Leading { quorums, alone, peers, adopted, told_decided: EntryIndex::NONE }
+    }
+
+    /// Frames to `voter` may have been lost: wait until it says where it stands.
     pub(super) fn forget(&mut self, voter: Voter) {
         match self.peers.get_mut(&voter.node) {
-            Some(peer) if peer.voter == voter => peer.next = None,
+            Some(peer) if peer.voter == voter => peer.sending = Sending::Waiting,
             _ => {
                 self.peers.insert(voter.node, Peer::unknown(voter));
             }
         }
     }
-}
 
-impl Leading {
     /// Nothing reaches `node` for now.
     pub(super) fn pause(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
-            peer.next = None;
+            peer.sending = Sending::Waiting;
         }
     }
 }
@@ -71,128 +99,31 @@ impl Leading {
 impl Peer {
     fn unknown(voter: Voter) -> Peer {
         let none = EntryIndex::NONE;
-        Peer { voter, acked: none, received: none, next: None, adopting: None }
+        let sending = Sending::Waiting;
+        Peer { voter, acked: none, received: none, decided: none, sending, adopting: None, ask_at: None }
+    }
+
+    /// Where its log ends if nothing was lost. Less than ours while its window is full.
+    fn sent(&self, last: EntryIndex) -> EntryIndex {
+        match self.sending {
+            Sending::From(next) => EntryIndex(next.0 - 1),
+            Sending::Waiting | Sending::TooFar => last,
+        }
+    }
+
+    /// Whether something is expected of it: that it accept what there is, or learn that it is decided.
+    fn is_behind(&self, last: EntryIndex, decided: EntryIndex) -> bool {
+        let lacks = self.adopting.is_some() || self.acked < last || self.decided < decided;
+        lacks && self.sending != Sending::Waiting
     }
 }
 
 impl Stream {
-    /// Starts to lead under a ballot that a quorum promised. Fetches what this log lacks of the best one; until then
-    /// [`is_leading`](Stream::is_leading) stays false.
-    ///
-    /// Returns `false` if the best log cannot be had: this log ends before the first entry that its holder keeps.
-    pub fn take_over(&mut self, now: Nanos, plan: Plan) -> bool {
-        assert_eq!(plan.ballot, self.promised, "a takeover follows the own promise");
-        assert_eq!(plan.ballot.node, self.me.node, "only the owner of a ballot leads under it");
-        assert!(
-            plan.quorums.reached(|voter| plan.tails.contains_key(&voter)),
-            "a takeover needs a quorum of promises"
-        );
-        let (holder, best) = plan
-            .tails
-            .iter()
-            .map(|(voter, tail)| (voter.node, *tail))
-            .max_by_key(|(node, tail)| (tail.rank(), *node == self.me.node))
-            .expect("a quorum has tails");
-        let own = self.tail();
-        if own.rank() == best.rank() {
-            self.lead(now, plan, best);
-            return true;
-        }
-        // Logs accepted under one ballot are prefixes of one another; else only what is decided surely agrees.
-        let start = if own.accepted == best.accepted { own.last } else { own.decided }.next();
-        if start < best.first {
-            return false;
-        }
-        self.role = Role::Fetching(Fetching { plan, holder, best, start, entries: Vec::new(), ask_at: now });
-        self.tick_fetching(now);
-        true
-    }
-
-    pub(super) fn tick_fetching(&mut self, now: Nanos) -> Option<Nanos> {
-        let Role::Fetching(fetching) = &mut self.role else { return None };
-        if fetching.start > fetching.best.last {
-            self.finish_fetching(now);
-            return self.tick(now);
-        }
-        if now >= fetching.ask_at {
-            fetching.ask_at = now + self.options.retry;
-            let from = EntryIndex(fetching.start.0 + fetching.entries.len() as u64);
-            let message = Message::Fetch { ballot: fetching.plan.ballot, from, upto: fetching.best.last };
-            let holder = fetching.holder;
-            self.send(holder, message, Bytes::new());
-        }
-        match &self.role {
-            Role::Fetching(fetching) => Some(fetching.ask_at),
-            _ => None,
-        }
-    }
-
-    pub(super) fn on_fetched(
-        &mut self,
-        now: Nanos,
-        ballot: Ballot,
-        index: EntryIndex,
-        paused: bool,
-        entry: Bytes,
-    ) {
-        let Role::Fetching(fetching) = &mut self.role else { return };
-        let expected = EntryIndex(fetching.start.0 + fetching.entries.len() as u64);
-        if fetching.plan.ballot != ballot || index != expected {
-            return;
-        }
-        fetching.entries.push(entry);
-        fetching.ask_at = if paused { now } else { now + self.options.retry };
-        if index == fetching.best.last {
-            self.finish_fetching(now);
-        } else if paused {
-            self.tick_fetching(now);
-        }
-    }
-
-    fn finish_fetching(&mut self, now: Nanos) {
-        let following = Role::Following(Default::default());
-        let Role::Fetching(fetching) = std::mem::replace(&mut self.role, following) else {
-            unreachable!("called while fetching");
-        };
-        self.adopt(fetching.start, fetching.entries);
-        assert_eq!(self.log.last(), fetching.best.last, "the adopted log is the best one");
-        self.lead(now, fetching.plan, fetching.best);
-    }
-
-    /// The own log is the best one: leads with it.
-    fn lead(&mut self, now: Nanos, plan: Plan, best: Tail) {
-        self.accepted = self.promised;
-        // The leader of a ballot may have known more to be decided than the own log did.
-        let known = plan.tails.values().map(|tail| tail.decided).max().unwrap_or_default();
-        self.decided = self.decided.max(known.min(self.log.last()));
-        let voters = plan.quorums.voters();
-        let mut peers = BTreeMap::new();
-        for voter in voters.into_iter().filter(|voter| voter.node != self.me.node) {
-            // Of two lives of one node (a joint quorum names both) the one that promised is alive.
-            let alive = plan.tails.contains_key(&voter) || !peers.contains_key(&voter.node);
-            if alive {
-                peers.insert(voter.node, Peer::unknown(voter));
-            }
-        }
-        self.role = Role::Leading(Leading {
-            quorums: plan.quorums,
-            peers,
-            adopted: (best.accepted, best.last),
-            told_decided: EntryIndex::NONE,
-            ask_at: now + self.options.retry,
-        });
-        for (voter, tail) in plan.tails {
-            if voter.node != self.me.node {
-                self.start_peer(voter, tail);
-            }
-        }
-        self.count();
-    }
-
     /// From now on `members` alone decide: the change to them is decided in every stream.
     pub fn settle(&mut self, members: Members) {
         if let Role::Leading(leading) = &mut self.role {
             leading.quorums = Quorums::of(members);
+            leading.alone = leading.quorums.reached(|voter| voter == self.me);
             self.count();
         }
     }
@@ -210,16 +141,15 @@ impl Stream {
     pub fn propose(&mut self, entry: Bytes) -> EntryIndex {
         assert!(matches!(self.role, Role::Leading(_)), "only a leader proposes");
         self.log.append(entry);
-        let nodes: Vec<NodeId> = self.peer_nodes();
-        for node in nodes {
+        for node in self.peer_nodes() {
             self.pump(node);
         }
         let decided = self.decided;
         if let Role::Leading(leading) = &mut self.role {
             leading.told_decided = leading.told_decided.max(decided);
-        }
-        if self.me_alone() {
-            self.count();
+            if leading.alone {
+                self.count();
+            }
         }
         self.log.last()
     }
@@ -245,65 +175,69 @@ impl Stream {
 
     /// Tells the followers what is decided, if they were told less. To be called when no entry is about to tell them.
     pub fn announce_decided(&mut self) {
-        let (ballot, decided, last) = (self.promised, self.decided, self.log.last());
         let Role::Leading(leading) = &mut self.role else { return };
-        if leading.told_decided >= decided {
+        if leading.told_decided >= self.decided {
             return;
         }
-        leading.told_decided = decided;
-        for (node, _) in leading.peers.iter().filter(|(_, peer)| peer.next.is_some()) {
-            let message = Message::Decide { ballot, decided, last, ask: false };
-            self.out.push(super::Envelope { to: *node, message, entry: Bytes::new() });
+        leading.told_decided = self.decided;
+        let reachable = leading.peers.iter().filter(|(_, peer)| peer.sending != Sending::Waiting);
+        for node in reachable.map(|(node, _)| *node).collect::<Vec<_>>() {
+            self.tell(node, false);
         }
     }
 
-    pub(super) fn on_accepted(
-        &mut self,
-        now: Nanos,
-        from: Voter,
-        ballot: Ballot,
-        index: EntryIndex,
-        received: EntryIndex,
-    ) {
+    pub(super) fn on_accepted(&mut self, now: Nanos, from: Voter, ballot: Ballot, progress: Progress) {
         let (promised, last) = (self.promised, self.log.last());
         let Role::Leading(leading) = &mut self.role else { return };
         let Some(peer) = leading.peers.get_mut(&from.node) else { return };
-        if ballot != promised || peer.voter != from || peer.next.is_none() {
+        // A log that is longer than its leader's starts behind a copied state: somebody else leads by now.
+        if ballot != promised || peer.voter != from || progress.index > last {
             return;
         }
-        assert!(index <= last, "nobody accepts what was not proposed");
-        peer.received = peer.received.max(received);
-        if let Some((_, upto)) = peer.adopting
-            && index >= upto
-        {
-            peer.adopting = None;
-        }
-        let grew = index > peer.acked;
-        peer.acked = peer.acked.max(index);
-        leading.ask_at = now + self.options.retry;
+        peer.received = peer.received.max(progress.received);
+        peer.decided = peer.decided.max(progress.decided);
+        peer.adopting = peer.adopting.filter(|(_, upto)| progress.index < *upto);
+        let grew = progress.index > peer.acked;
+        peer.acked = peer.acked.max(progress.index);
+        peer.ask_at = Some(now + self.options.retry);
         if grew {
             self.count();
         }
         self.pump(from.node);
     }
 
-    pub(super) fn on_pull(&mut self, now: Nanos, from: Voter, promised: Ballot, tail: Tail) {
+    pub(super) fn on_pull(&mut self, from: Voter, promised: Ballot, tail: Tail, received: EntryIndex) {
         if promised > self.promised {
             return self.raise(promised);
         }
-        let _ = now;
-        self.start_peer(from, tail);
+        if !matches!(self.role, Role::Leading(_)) {
+            return;
+        }
+        let waiting = self.out.len();
+        // Under a lower ballot the log may have changed since; let it promise ours and say again where it stands.
+        if promised == self.promised {
+            self.start_peer(from, tail, received);
+        }
+        // Who asks must hear something, or it asks for ever.
+        if self.out.len() == waiting {
+            self.tell(from.node, true);
+        }
     }
 
-    /// Sends to a peer whose log stands at `tail`, from the point where it surely agrees with ours.
-    fn start_peer(&mut self, voter: Voter, tail: Tail) {
+    /// Tells `node` what is decided, and how far its log should reach; with `ask`, it answers in any case.
+    fn tell(&mut self, node: NodeId, ask: bool) {
+        let (ballot, decided, last) = (self.promised, self.decided, self.log.last());
+        let Role::Leading(leading) = &self.role else { return };
+        let last = leading.peers.get(&node).map_or(last, |peer| peer.sent(last));
+        self.send(node, Message::Decide { ballot, decided, last, ask }, Bytes::new());
+    }
+
+    /// Sends to a peer whose log stood at `tail` when it had promised our ballot, from the point where it surely agrees
+    /// with ours; less what it `received` of the range that it has to adopt.
+    pub(super) fn start_peer(&mut self, voter: Voter, tail: Tail, received: EntryIndex) {
         let (ballot, first, last) = (self.promised, self.log.first(), self.log.last());
         let Role::Leading(leading) = &mut self.role else { return };
         let (adopted, adopted_last) = leading.adopted;
-        let known = leading.peers.entry(voter.node).or_insert_with(|| Peer::unknown(voter));
-        if known.voter != voter {
-            *known = Peer::unknown(voter);
-        }
         let agreed = if tail.accepted == ballot {
             tail.last
         } else if tail.accepted == adopted {
@@ -311,23 +245,37 @@ impl Stream {
         } else {
             tail.decided
         };
+        if agreed > last {
+            // It copied a state that is further than we are: somebody else leads by now.
+            return;
+        }
+        let peer = leading.peers.entry(voter.node).or_insert_with(|| Peer::unknown(voter));
+        if peer.voter != voter {
+            *peer = Peer::unknown(voter);
+        }
         let start = agreed.next();
+        peer.received = agreed;
+        peer.decided = peer.decided.max(tail.decided);
+        peer.adopting = None;
         if start < first {
-            known.next = None;
+            peer.sending = Sending::TooFar;
             return self.send(voter.node, Message::TooFar { ballot, first }, Bytes::new());
         }
-        assert!(agreed <= last, "what a peer surely shares with us, we have");
-        known.next = Some(start);
-        known.received = agreed;
-        known.adopting = None;
+        peer.sending = Sending::From(start);
         if tail.accepted == ballot {
-            known.acked = known.acked.max(tail.last);
+            peer.acked = peer.acked.max(tail.last);
             self.count();
         } else {
-            known.adopting = Some((start, last));
-            if start > last {
+            // To the end of the log as it was taken over: what came later is appended, so the goal doesn't move away.
+            let upto = adopted_last.max(agreed);
+            peer.adopting = Some((start, upto));
+            if received < upto {
+                peer.received = agreed.max(received);
+                peer.sending = Sending::From(peer.received.next());
+            }
+            if start > upto {
                 let decided = self.decided;
-                let message = Message::Adopt { ballot, start, upto: last, index: last, decided };
+                let message = Message::Adopt { ballot, start, upto, index: upto, decided };
                 self.send(voter.node, message, Bytes::new());
             }
         }
@@ -339,13 +287,13 @@ impl Stream {
         let (ballot, decided, window) = (self.promised, self.decided, self.options.window_bytes);
         let Role::Leading(leading) = &mut self.role else { return };
         let Some(peer) = leading.peers.get_mut(&node) else { return };
-        while let Some(index) = peer.next {
+        while let Sending::From(index) = peer.sending {
             let Some(entry) = self.log.get(index).cloned() else {
                 if index <= self.log.last() {
-                    // Trimmed under a slow peer: it hears so when it pulls next.
-                    peer.next = None;
+                    // Trimmed under a slow peer.
+                    peer.sending = Sending::TooFar;
                     let message = Message::TooFar { ballot, first: self.log.first() };
-                    self.out.push(super::Envelope { to: node, message, entry: Bytes::new() });
+                    self.out.push(Envelope { to: node, message, entry: Bytes::new() });
                 }
                 return;
             };
@@ -353,19 +301,19 @@ impl Stream {
             if in_flight > window && peer.received.next() < index {
                 return;
             }
-            peer.next = Some(index.next());
+            peer.sending = Sending::From(index.next());
             let message = match peer.adopting {
                 Some((start, upto)) if index <= upto => {
                     Message::Adopt { ballot, start, upto, index, decided }
                 }
                 _ => Message::Accept { ballot, index, decided },
             };
-            self.out.push(super::Envelope { to: node, message, entry });
+            self.out.push(Envelope { to: node, message, entry });
         }
     }
 
     /// Raises `decided` to what a quorum holds under this ballot.
-    fn count(&mut self) {
+    pub(super) fn count(&mut self) {
         let last = self.log.last();
         let (me, before) = (self.me, self.decided);
         let Role::Leading(leading) = &mut self.role else { return };
@@ -379,21 +327,26 @@ impl Stream {
     }
 
     pub(super) fn tick_leading(&mut self, now: Nanos) -> Option<Nanos> {
-        let (ballot, decided, last) = (self.promised, self.decided, self.log.last());
+        let (decided, last, retry) = (self.decided, self.log.last(), self.options.retry);
         let Role::Leading(leading) = &mut self.role else { return None };
-        let behind = |peer: &Peer| peer.next.is_some() && peer.acked < last;
-        if !leading.peers.values().any(behind) {
-            leading.ask_at = now + self.options.retry;
-            return None;
-        }
-        if now >= leading.ask_at {
-            leading.ask_at = now + self.options.retry;
-            for (node, _) in leading.peers.iter().filter(|(_, peer)| behind(peer)) {
-                let message = Message::Decide { ballot, decided, last, ask: true };
-                self.out.push(super::Envelope { to: *node, message, entry: Bytes::new() });
+        let mut silent = Vec::new();
+        let mut next = None;
+        for (node, peer) in &mut leading.peers {
+            if !peer.is_behind(last, decided) {
+                peer.ask_at = None;
+                continue;
             }
+            let ask_at = peer.ask_at.get_or_insert(now + retry);
+            if *ask_at <= now {
+                *ask_at = now + retry;
+                silent.push(*node);
+            }
+            next = Some(next.map_or(*ask_at, |next: Nanos| next.min(*ask_at)));
         }
-        Some(leading.ask_at)
+        for node in silent {
+            self.tell(node, true);
+        }
+        next
     }
 
     fn peer_nodes(&self) -> Vec<NodeId> {
@@ -401,9 +354,5 @@ impl Stream {
             Role::Leading(leading) => leading.peers.keys().copied().collect(),
             _ => Vec::new(),
         }
-    }
-
-    fn me_alone(&self) -> bool {
-        matches!(&self.role, Role::Leading(leading) if leading.peers.is_empty())
     }
 }

@@ -30,6 +30,7 @@
 
 mod follow;
 mod lead;
+mod takeover;
 
 use std::collections::BTreeMap;
 
@@ -37,7 +38,8 @@ use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId};
 
 use crate::{Log, Message, Nanos, Quorums, Voter};
-use lead::{Fetching, Leading};
+use lead::Leading;
+use takeover::Fetching;
 
 /// Where an acceptor's log stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +68,8 @@ pub struct Plan {
     pub ballot: Ballot,
     /// Tails of this stream in the promises, by voter; the own one included.
     pub tails: BTreeMap<Voter, Tail>,
-    /// Who must accept.
+    /// Who must accept: those who had to promise, and the new membership if this change of epoch makes one. Newcomers
+    /// need not have promised: nobody ever counted them.
     pub quorums: Quorums,
 }
 
@@ -139,20 +142,28 @@ impl Stream {
         }
     }
 
-    /// Forgets the log and starts behind `base`, which is decided: for a follower that was told [`Message::TooFar`] and
-    /// copies the state. The promise is kept.
+    /// Everything up to `base` is decided, and its effects were copied: for a follower that was told
+    /// [`Message::TooFar`]. What was promised stays, and so does what was accepted behind `base`: it may have been counted,
+    /// and the copy need not reach that far.
     pub fn restart_after(&mut self, base: EntryIndex) {
         assert!(base >= self.decided, "a copy starts behind what was known to be decided");
-        assert!(matches!(self.role, Role::Following(_)), "only a follower starts anew");
-        self.log = Log::after(base);
+        let Role::Following(following) = &self.role else { panic!("only a follower starts anew") };
+        self.role = Role::Following(following.restarted());
+        // `accepted` stays, too. Claiming less would hide from a new leader what this voter helped to decide; and what is
+        // decided is the beginning of every log that can still win.
+        if base < self.log.last() {
+            self.log.trim(base, 0);
+        } else {
+            self.log = Log::after(base);
+        }
         self.decided = base;
-        // Entries at or below `base` are decided, so a log that ends there is a prefix of every later one; but it can
-        // no longer claim the ballot under which longer logs may exist.
-        self.accepted = Ballot::default();
-        self.role = Role::Following(follow::Following::default());
     }
 
     /// Promises `ballot` (again): nothing under a lower one will be taken. Ends this node's lead under a lower ballot.
+    ///
+    /// # Panics
+    /// If a higher ballot was promised: a stream may be ahead of its node's [`Election`](crate::Election), so compare
+    /// [`promised`](Stream::promised) first, and report it with [`met`](crate::Election::met).
     pub fn promise(&mut self, ballot: Ballot) -> Tail {
         assert!(ballot >= self.promised, "a promise is never taken back");
         if ballot > self.promised {
@@ -244,16 +255,17 @@ impl Stream {
                     self.on_fetch(from, ballot, first, upto);
                 }
             }
-            Message::Accepted { ballot, index, received } => {
-                self.on_accepted(now, from, ballot, index, received)
+            Message::Accepted { ballot, index, received, decided } => {
+                self.on_accepted(now, from, ballot, lead::Progress { index, received, decided })
             }
-            Message::Pull { promised, tail } => self.on_pull(now, from, promised, tail),
+            Message::Pull { promised, tail, received } => self.on_pull(from, promised, tail, received),
             Message::Fetched { ballot, index, paused } => self.on_fetched(now, ballot, index, paused, entry),
             Message::Stale { promised } => self.raise(promised),
         }
     }
 
-    /// The connection to `peer` is up (again); what was sent before may be lost.
+    /// The connection to `peer` is up (again); what was sent before may be lost. To be called before anything that comes
+    /// over this connection is delivered, and after everything of an earlier life of the same node.
     pub fn peer_up(&mut self, now: Nanos, peer: Voter) {
         match &mut self.role {
             Role::Leading(leading) => leading.forget(peer),
@@ -279,6 +291,11 @@ impl Stream {
             Role::Fetching(_) => self.tick_fetching(now),
             Role::Leading(_) => self.tick_leading(now),
         }
+    }
+
+    /// The state in words, for failure reports; entries are left out.
+    pub fn describe(&self) -> String {
+        format!("promised {} {:?} {:?}", self.promised, self.tail(), self.role)
     }
 
     /// Moves the waiting messages out.

@@ -1,0 +1,131 @@
+//! A new leader's first task: collect the best log and make it its own.
+
+use bytes::Bytes;
+use highwater_core::{Ballot, EntryIndex, NodeId};
+
+use super::lead::Leading;
+use super::{Plan, Role, Stream, Tail};
+use crate::{Message, Nanos};
+
+/// A new leader that lacks a part of the log it must adopt.
+#[derive(Debug)]
+pub(super) struct Fetching {
+    plan: Plan,
+    best: Tail,
+    /// Who has what is missing; the first is asked next.
+    holders: Vec<NodeId>,
+    start: EntryIndex,
+    entries: Vec<Bytes>,
+    ask_at: Nanos,
+}
+
+impl Fetching {
+    fn next_index(&self) -> EntryIndex {
+        EntryIndex(self.start.0 + self.entries.len() as u64)
+    }
+}
+
+impl Stream {
+    /// Starts to lead under a ballot that a quorum promised. Fetches what this log lacks of the best one; until then
+    /// [`is_leading`](Stream::is_leading) stays false. If it stays false for long, the holders of the best log are gone:
+    /// [`abandon`](crate::Election::abandon) the lead, so that somebody takes over with other promises.
+    ///
+    /// Returns `false` if the best log cannot be had, because this log ends before the first entry that its holders keep,
+    /// or if this stream has met a higher ballot meanwhile.
+    pub fn take_over(&mut self, now: Nanos, plan: Plan) -> bool {
+        if plan.ballot < self.promised {
+            return false;
+        }
+        assert_eq!(plan.ballot, self.promised, "a takeover follows the own promise");
+        assert_eq!(plan.ballot.node, self.me.node, "only the owner of a ballot leads under it");
+        let best = *plan.tails.values().max_by_key(|tail| tail.rank()).expect("a quorum has tails");
+        let own = self.tail();
+        if own.rank() == best.rank() {
+            self.lead(now, plan, best);
+            return true;
+        }
+        // Logs accepted under one ballot are prefixes of one another; else only what is decided surely agrees.
+        let start = if own.accepted == best.accepted { own.last } else { own.decided }.next();
+        assert!(start <= best.last.next(), "what is decided is in the best log of every quorum");
+        let has_it = |tail: &Tail| tail.rank() == best.rank() && tail.first <= start;
+        let holders: Vec<NodeId> =
+            plan.tails.iter().filter(|(_, tail)| has_it(tail)).map(|(voter, _)| voter.node).collect();
+        if holders.is_empty() {
+            return false;
+        }
+        let fetching = Fetching { plan, best, holders, start, entries: Vec::new(), ask_at: now };
+        self.role = Role::Fetching(fetching);
+        self.tick_fetching(now);
+        true
+    }
+
+    /// Asks for what is missing, if the last question went unanswered for too long: the next holder then.
+    pub(super) fn tick_fetching(&mut self, now: Nanos) -> Option<Nanos> {
+        let retry = self.options.retry;
+        let Role::Fetching(fetching) = &mut self.role else { return None };
+        if fetching.next_index() > fetching.best.last {
+            self.finish_fetching(now);
+            return self.tick(now);
+        }
+        if now >= fetching.ask_at {
+            fetching.ask_at = now + retry;
+            let holder = fetching.holders[0];
+            fetching.holders.rotate_left(1);
+            let ballot = fetching.plan.ballot;
+            let message = Message::Fetch { ballot, from: fetching.next_index(), upto: fetching.best.last };
+            self.send(holder, message, Bytes::new());
+        }
+        match &self.role {
+            Role::Fetching(fetching) => Some(fetching.ask_at),
+            _ => None,
+        }
+    }
+
+    pub(super) fn on_fetched(
+        &mut self,
+        now: Nanos,
+        ballot: Ballot,
+        index: EntryIndex,
+        paused: bool,
+        entry: Bytes,
+    ) {
+        let retry = self.options.retry;
+        let Role::Fetching(fetching) = &mut self.role else { return };
+        if fetching.plan.ballot != ballot || index != fetching.next_index() {
+            return;
+        }
+        fetching.entries.push(entry);
+        fetching.ask_at = if paused { now } else { now + retry };
+        if paused || index == fetching.best.last {
+            self.tick_fetching(now);
+        }
+    }
+
+    fn finish_fetching(&mut self, now: Nanos) {
+        let following = Role::Following(Default::default());
+        let Role::Fetching(fetching) = std::mem::replace(&mut self.role, following) else {
+            unreachable!("called while fetching");
+        };
+        self.adopt(fetching.start, fetching.entries);
+        assert_eq!(self.log.last(), fetching.best.last, "the adopted log is the best one");
+        self.lead(now, fetching.plan, fetching.best);
+    }
+
+    /// The own log is the best one: leads with it.
+    fn lead(&mut self, now: Nanos, plan: Plan, best: Tail) {
+        self.accepted = self.promised;
+        // The leader of a ballot may have known more to be decided than the own log did.
+        let known = plan.tails.values().map(|tail| tail.decided).max().unwrap_or_default();
+        self.decided = self.decided.max(known.min(self.log.last()));
+        let adopted = (best.accepted, best.last);
+        let leading = Leading::new(self.me, plan.quorums, adopted, |voter| plan.tails.contains_key(voter));
+        self.role = Role::Leading(leading);
+        for (voter, tail) in plan.tails {
+            if voter.node != self.me.node {
+                self.start_peer(voter, tail, EntryIndex::NONE);
+            }
+        }
+        self.count();
+        self.tick(now);
+    }
+}
