@@ -165,7 +165,8 @@ impl std::error::Error for ConfigError {}
 
 impl Default for Config {
     fn default() -> Config {
-        toml::from_str(Config::default_toml()).expect("the default configuration is well formed (see its test)")
+        toml::from_str(Config::default_toml())
+            .expect("the default configuration is well formed (see its test)")
     }
 }
 

@@ -241,7 +241,9 @@ impl ControlThread {
         let Established { peer, incarnation, channel, .. } = connection;
         tracing::debug!(%peer, %incarnation, %channel, "connected");
         match channel {
-            Channel::Worker(index) => self.shared.workers[index as usize].post(WorkerLetter::Adopt(connection)),
+            Channel::Worker(index) => {
+                self.shared.workers[index as usize].post(WorkerLetter::Adopt(connection))
+            }
             Channel::Control => {
                 if self.links.adopt(connection, &self.poller)? {
                     self.controller.peer_down(now, peer, false);

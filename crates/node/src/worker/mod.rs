@@ -119,7 +119,9 @@ impl WorkerThread {
         self.clients.submit(now, &mut *self.engine);
         let appetite = self.submit_load(now);
         let mut next = self.engine.turn(now, &mut self.out);
-        self.hand_out(now);
+        if self.hand_out(now) {
+            next = Next::Now;
+        }
         self.clients.flush(&self.poller)?;
         self.shared.set_clients(self.index, self.clients.count());
         if self.clients.has_more() {
@@ -135,8 +137,10 @@ impl WorkerThread {
         })
     }
 
-    /// Frames to the sockets, replies to who asked, wake-ups to who sleeps.
-    fn hand_out(&mut self, now: Nanos) {
+    /// Frames to the sockets, replies to who asked, wake-ups to who sleeps. Whether the load has something to go on
+    /// with.
+    fn hand_out(&mut self, now: Nanos) -> bool {
+        let mut load_goes_on = false;
         let mut out = std::mem::take(&mut self.out);
         let lost = self.peers.send(out.frames.drain(..), &self.poller);
         for closed in lost {
@@ -147,13 +151,17 @@ impl WorkerThread {
             for released in &out.replies {
                 let (owner, slot, number) = unpack(released.token);
                 match owner {
-                    Owner::Client => self.clients.released(slot, number, released.outcome, out.content(released)),
+                    Owner::Client => {
+                        self.clients.released(slot, number, released.outcome, out.content(released))
+                    }
                     Owner::Load => {
+                        load_goes_on = true;
                         if let Some(load) = &mut self.load {
                             load.released(now, at, slot, number, released.outcome);
                         }
                     }
                     Owner::Loader => {
+                        load_goes_on = true;
                         if let Some((_, loader)) = &mut self.loader {
                             loader.released(slot, number, released.outcome, out.content(released));
                         }
@@ -170,6 +178,7 @@ impl WorkerThread {
         }
         out.clear();
         self.out = out;
+        load_goes_on
     }
 
     /// Blocks until there is something to do.

@@ -1,0 +1,291 @@
+//! A stub replica to put into real nodes: node 0 leads from the start; a request is committed when every other node
+//! echoed it. And a client for the admin port.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use bytes::Bytes;
+use highwater_core::{Epoch, Incarnation, Library, NodeId, Outcome, Registry, Schema, Timestamp};
+use highwater_engines::{
+    ControlOutbox, Controller, Counters, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Role, Status,
+    Token, Worker,
+};
+use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
+use highwater_node::config::NodeConfig;
+use highwater_node::library::NodeLibrary;
+use highwater_node::{Config, Node, Signals, free_loopback_ports};
+use highwater_store::Store;
+use highwater_workloads::testing::Memory;
+
+pub const HEARTBEAT: Nanos = 20_000_000;
+
+/// What a stub tells the test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// `None`: the controller's connection.
+    Up(Option<u16>, NodeId, Incarnation),
+    Down(Option<u16>, NodeId),
+    /// The controller's only.
+    Refused(NodeId),
+    Message(NodeId),
+}
+
+struct StubWorker {
+    index: u16,
+    node: NodeId,
+    up: BTreeSet<NodeId>,
+    counters: Arc<Counters>,
+    others: usize,
+    unreleased: BTreeMap<u64, (usize, Bytes)>,
+    frames: Vec<(NodeId, Frame)>,
+    released: Vec<(Token, Bytes)>,
+    redis: u16,
+    events: Sender<Event>,
+}
+
+impl Worker for StubWorker {
+    fn ready(&self) -> Result<(), Refusal> {
+        if self.node != NodeId(0) {
+            return Err(Refusal::NotLeader { leader: Some(NodeId(0)) });
+        }
+        if self.up.len() < self.others {
+            return Err(Refusal::NoQuorum);
+        }
+        if self.unreleased.len() >= 32 { Err(Refusal::Busy) } else { Ok(()) }
+    }
+
+    fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        self.ready()?;
+        Counters::add(&self.counters.executed, 1);
+        let reply = match request.procedure.0 >= self.redis {
+            true => Bytes::from_static(b"+OK\r\n"),
+            false => Bytes::copy_from_slice(request.args),
+        };
+        if self.others == 0 {
+            self.released.push((request.token, reply));
+            return Ok(());
+        }
+        let head = Bytes::copy_from_slice(&request.token.0.to_le_bytes());
+        for node in &self.up {
+            self.frames
+                .push((*node, Frame { head: head.clone(), body: Bytes::copy_from_slice(request.args) }));
+        }
+        self.unreleased.insert(request.token.0, (self.others, reply));
+        Ok(())
+    }
+
+    fn peer_up(&mut self, _: Nanos, peer: NodeId, incarnation: Incarnation) {
+        self.up.insert(peer);
+        let _ = self.events.send(Event::Up(Some(self.index), peer, incarnation));
+    }
+
+    fn peer_down(&mut self, _: Nanos, peer: NodeId) {
+        self.up.remove(&peer);
+        let _ = self.events.send(Event::Down(Some(self.index), peer));
+    }
+
+    fn deliver(&mut self, _: Nanos, from: NodeId, frame: Frame) {
+        if self.node != NodeId(0) {
+            self.frames.push((from, frame));
+            return;
+        }
+        let token = u64::from_le_bytes(frame.head[..].try_into().unwrap());
+        let Some((missing, reply)) = self.unreleased.get_mut(&token) else { return };
+        *missing -= 1;
+        if *missing == 0 {
+            self.released.push((Token(token), std::mem::take(reply)));
+            self.unreleased.remove(&token);
+        }
+    }
+
+    fn turn(&mut self, _: Nanos, out: &mut Outbox) -> Next {
+        out.frames.append(&mut self.frames);
+        for (token, reply) in self.released.drain(..) {
+            Counters::add(&self.counters.committed, 1);
+            out.reply(token, Outcome::Committed, &reply);
+        }
+        Next::Idle
+    }
+}
+
+struct StubController {
+    node: NodeId,
+    incarnation: Incarnation,
+    up: BTreeSet<NodeId>,
+    heartbeat_at: Nanos,
+    store: Arc<Store>,
+    events: Sender<Event>,
+}
+
+impl Controller for StubController {
+    fn peer_up(&mut self, _: Nanos, peer: NodeId, incarnation: Incarnation) {
+        self.up.insert(peer);
+        let _ = self.events.send(Event::Up(None, peer, incarnation));
+    }
+
+    fn peer_down(&mut self, _: Nanos, peer: NodeId, refused: bool) {
+        self.up.remove(&peer);
+        let _ = self.events.send(if refused { Event::Refused(peer) } else { Event::Down(None, peer) });
+    }
+
+    fn deliver(&mut self, _: Nanos, from: NodeId, message: Bytes) {
+        assert_eq!(&message[..], b"alive");
+        let _ = self.events.send(Event::Message(from));
+    }
+
+    fn turn(&mut self, now: Nanos, out: &mut ControlOutbox) -> Next {
+        if now >= self.heartbeat_at {
+            self.heartbeat_at = now + HEARTBEAT;
+            out.messages.extend(self.up.iter().map(|peer| (*peer, Bytes::from_static(b"alive"))));
+        }
+        Next::At(self.heartbeat_at)
+    }
+
+    fn status(&self, _: Nanos) -> Status {
+        Status {
+            node: self.node,
+            incarnation: self.incarnation,
+            role: if self.node == NodeId(0) { Role::Leader } else { Role::Follower },
+            epoch: Epoch(1),
+            leader: Some(NodeId(0)),
+            mark: Timestamp(5),
+            streams: Vec::new(),
+            members: Vec::new(),
+            copying_bytes: None,
+            trouble: None,
+        }
+    }
+
+    fn store(&self) -> Arc<Store> {
+        self.store.clone()
+    }
+}
+
+/// A config for `nodes` nodes on free loopback ports.
+pub fn config(nodes: u8, workers: u16) -> Config {
+    let mut ports = free_loopback_ports(nodes as usize).unwrap().into_iter();
+    let mut config = Config::default();
+    config.cluster.workers = workers;
+    config.cluster.nodes = (0..nodes)
+        .map(|id| NodeConfig {
+            id,
+            peer: format!("127.0.0.1:{}", ports.next().unwrap()),
+            resp: "127.0.0.1:0".into(),
+            admin: "127.0.0.1:0".into(),
+        })
+        .collect();
+    config
+}
+
+/// A node with a stub replica inside.
+pub struct StubNode {
+    pub node: Node,
+    pub events: Receiver<Event>,
+}
+
+pub fn start(config: &Config, id: u8, incarnation: u64) -> StubNode {
+    let (sender, events) = channel();
+    let mut registry = Registry::<Memory>::new();
+    NodeLibrary.register(&mut registry);
+    let procedures = registry.names();
+    let redis = procedures.iter().position(|name| name.starts_with("redis.")).unwrap() as u16;
+    let (node, incarnation) = (NodeId(id), Incarnation(incarnation));
+    let counters: Vec<_> = (0..config.cluster.workers).map(|_| Arc::new(Counters::default())).collect();
+    let worker = |index: u16| -> Box<dyn Worker> {
+        Box::new(StubWorker {
+            index,
+            node,
+            up: BTreeSet::new(),
+            counters: counters[index as usize].clone(),
+            others: config.cluster.nodes.len() - 1,
+            unreleased: BTreeMap::new(),
+            frames: Vec::new(),
+            released: Vec::new(),
+            redis,
+            events: sender.clone(),
+        })
+    };
+    let replica = Replica {
+        workers: (0..config.cluster.workers).map(worker).collect(),
+        controller: Box::new(StubController {
+            node,
+            incarnation,
+            up: BTreeSet::new(),
+            heartbeat_at: 0,
+            store: Store::new(Schema::new(NodeLibrary.tables())),
+            events: sender,
+        }),
+        counters,
+        procedures,
+    };
+    let config = Config { node: id, ..config.clone() };
+    let node = Node::start(&config, incarnation, replica, Signals::Leave).unwrap();
+    StubNode { node, events }
+}
+
+impl StubNode {
+    /// Waits for all these events, in any order, ignoring others; the others.
+    pub fn expect(&self, wanted: &[Event]) {
+        let mut missing = wanted.to_vec();
+        while !missing.is_empty() {
+            let event = self.events.recv_timeout(Duration::from_secs(10));
+            let event = event.unwrap_or_else(|error| panic!("{error} while waiting for {missing:?}"));
+            missing.retain(|wanted| *wanted != event);
+        }
+    }
+
+    pub fn admin(&self) -> AdminClient {
+        AdminClient::connect(self.node.admin_address())
+    }
+}
+
+/// Every channel of `node` to `peer` is up.
+pub fn all_up(workers: u16, peer: u8, incarnation: u64) -> Vec<Event> {
+    let channels = std::iter::once(None).chain((0..workers).map(Some));
+    channels.map(|channel| Event::Up(channel, NodeId(peer), Incarnation(incarnation))).collect()
+}
+
+/// Starts a whole cluster and waits until everybody is connected.
+pub fn start_all(config: &Config) -> Vec<StubNode> {
+    let ids = 0..config.cluster.nodes.len() as u8;
+    let nodes: Vec<StubNode> = ids.clone().map(|id| start(config, id, 100 + u64::from(id))).collect();
+    for (at, node) in nodes.iter().enumerate() {
+        let peers = ids.clone().filter(|id| *id as usize != at);
+        let up: Vec<_> =
+            peers.flat_map(|peer| all_up(config.cluster.workers, peer, 100 + u64::from(peer))).collect();
+        node.expect(&up);
+    }
+    nodes
+}
+
+/// Speaks to an admin port.
+pub struct AdminClient(BufReader<TcpStream>);
+
+impl AdminClient {
+    pub fn connect(address: SocketAddr) -> AdminClient {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        AdminClient(BufReader::new(stream))
+    }
+
+    pub fn say(&mut self, line: &str) -> AdminResponse {
+        self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
+        self.hear()
+    }
+
+    pub fn hear(&mut self) -> AdminResponse {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    pub fn ask(&mut self, request: &AdminRequest) -> AdminResponse {
+        self.say(&serde_json::to_string(request).unwrap())
+    }
+}
