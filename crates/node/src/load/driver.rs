@@ -215,7 +215,7 @@ impl Driver {
             return;
         }
         self.calls += 1;
-        let kind = if self.calls % SAMPLE == 0 {
+        let kind = if self.calls.is_multiple_of(SAMPLE) {
             let start = self.stopwatch.now();
             let kind = self.generator.next(&mut self.args);
             self.stats.generator_ns += SAMPLE * self.stopwatch.nanos(start, self.stopwatch.now());

@@ -233,7 +233,7 @@ mod tests {
         ) {
             let frame = Frame { head: head.into(), body: Bytes::new() };
             // Frames follow, so that a longer announced length finds bytes to be wrong about.
-            let mut bytes = wire(&[frame.clone()]);
+            let mut bytes = wire(&[frame]);
             let at = at.index(bytes.len());
             bytes[at] ^= 1u8 << bit;
             let first = decode(&bytes, &[64]);

@@ -200,7 +200,7 @@ mod tests {
     impl Write for Trickle {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.step += 1;
-            if self.step % 5 == 0 {
+            if self.step.is_multiple_of(5) {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             let n = bytes.len().min(self.step % 7 + 1);

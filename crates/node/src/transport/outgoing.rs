@@ -1,6 +1,6 @@
 //! Dials peers, and knocks at the doors of those that went silent.
 //!
-//! One [`Line`] per connection that this node is to dial (channels of nodes with lower ids), and one per node with a
+//! One line per connection that this node is to dial (channels of nodes with lower ids), and one per node with a
 //! higher id, for knocking only: a knock is a connection attempt that tells whether anything listens there.
 
 use std::io::{self, Read, Write};

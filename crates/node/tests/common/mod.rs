@@ -112,6 +112,10 @@ impl Worker for StubWorker {
         }
         Next::Idle
     }
+
+    fn describe(&self) -> String {
+        format!("stub {} of {}", self.index, self.node)
+    }
 }
 
 struct StubController {
