@@ -1,5 +1,7 @@
 //! Real nodes with a stub engine inside, over real sockets.
 
+#![allow(clippy::unwrap_used, reason = "helpers may unwrap as tests do")]
+
 mod common;
 
 use std::io::{Read, Write};
