@@ -5,7 +5,7 @@
 //!    leader, too. So a node that was cut off cannot depose a healthy leader when it returns.
 //! 2. **Promise.** With a majority of yeses the candidate takes the next ballot and asks for promises (`Prepare`). A
 //!    voter first has *every stream* promise ([`ElectionEvent::Fence`]); only then does it answer, with each stream's
-//!    [`Tail`].
+//!    [`Tail`](crate::Tail).
 //! 3. **Won.** With promises from a majority of every membership that may be in force, the candidate leads
 //!    ([`ElectionEvent::Won`]): its host takes over the streams. From now on it sends heartbeats.
 //!

@@ -176,7 +176,8 @@ impl Node {
                 self.won.push(ballot);
                 let mut members = members.in_epoch(ballot.epoch);
                 // Only a life that is here now: one chosen long ago may have ended.
-                let present = std::mem::take(&mut self.admit).into_iter().filter(|v| promises.contains_key(v));
+                let present =
+                    std::mem::take(&mut self.admit).into_iter().filter(|v| promises.contains_key(v));
                 for voter in present {
                     members = members.with(ballot.epoch, voter);
                 }

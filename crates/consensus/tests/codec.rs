@@ -1,0 +1,133 @@
+//! Messages survive the way through bytes, and bytes that are no message do no harm.
+
+use highwater_consensus::*;
+use highwater_core::codec::Reader;
+use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, Timestamp};
+use proptest::prelude::*;
+
+fn ballot() -> impl Strategy<Value = Ballot> {
+    (any::<u64>(), any::<u8>()).prop_map(|(epoch, node)| Ballot { epoch: Epoch(epoch), node: NodeId(node) })
+}
+
+fn index() -> impl Strategy<Value = EntryIndex> {
+    prop_oneof![0..9u64, 0..=1u64 << 62].prop_map(EntryIndex)
+}
+
+fn tail() -> impl Strategy<Value = Tail> {
+    (ballot(), [index(), index(), index()]).prop_map(|(accepted, mut indexes)| {
+        indexes.sort();
+        let [first, decided, last] = indexes;
+        Tail { accepted, first, last, decided }
+    })
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let adopt =
+        (ballot(), 1..1000u64, 0..50u64, 0..50u64, index()).prop_map(|(ballot, start, len, at, decided)| {
+            let (start, upto) = (EntryIndex(start), EntryIndex(start + len - 1));
+            let index = EntryIndex((start.0 + at).min(upto.0));
+            Message::Adopt { ballot, start, upto, index, decided }
+        });
+    prop_oneof![
+        adopt,
+        (ballot(), index(), index()).prop_map(|(ballot, index, decided)| Message::Accept {
+            ballot,
+            index,
+            decided
+        }),
+        (ballot(), index(), index(), index()).prop_map(|(ballot, index, received, decided)| {
+            Message::Accepted { ballot, index, received, decided }
+        }),
+        (ballot(), index(), index(), any::<bool>())
+            .prop_map(|(ballot, decided, last, ask)| Message::Decide { ballot, decided, last, ask }),
+        (ballot(), tail(), index()).prop_map(|(promised, tail, received)| Message::Pull {
+            promised,
+            tail,
+            received
+        }),
+        (ballot(), index()).prop_map(|(ballot, first)| Message::TooFar { ballot, first }),
+        (ballot(), index(), index()).prop_map(|(ballot, from, upto)| Message::Fetch { ballot, from, upto }),
+        (ballot(), index(), any::<bool>()).prop_map(|(ballot, index, paused)| Message::Fetched {
+            ballot,
+            index,
+            paused
+        }),
+        ballot().prop_map(|promised| Message::Stale { promised }),
+    ]
+}
+
+fn members() -> impl Strategy<Value = Members> {
+    (any::<u64>(), prop::collection::btree_map(any::<u8>(), any::<u64>(), 1..8)).prop_map(
+        |(epoch, voters)| {
+            let voter = |(node, life)| Voter { node: NodeId(node), incarnation: Incarnation(life) };
+            Members::new(Epoch(epoch), voters.into_iter().map(voter).collect())
+        },
+    )
+}
+
+fn election_message() -> impl Strategy<Value = ElectionMessage> {
+    let list = prop::collection::vec(tail(), 0..20);
+    let promise = (ballot(), members(), prop::collection::vec(members(), 0..3), list, any::<u64>());
+    prop_oneof![
+        ballot().prop_map(|ballot| ElectionMessage::PreVote { ballot }),
+        (ballot(), any::<bool>(), ballot()).prop_map(|(ballot, granted, promised)| {
+            ElectionMessage::PreVoteReply { ballot, granted, promised }
+        }),
+        ballot().prop_map(|ballot| ElectionMessage::Prepare { ballot }),
+        promise.prop_map(|(ballot, members, pending, tails, high)| {
+            ElectionMessage::Promise(Promise { ballot, members, pending, tails, high: Timestamp(high) })
+        }),
+        (ballot(), members()).prop_map(|(ballot, members)| ElectionMessage::Heartbeat { ballot, members }),
+        ballot().prop_map(|ballot| ElectionMessage::HeartbeatReply { ballot }),
+        ballot().prop_map(|promised| ElectionMessage::Stale { promised }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_stream_message_round_trips_and_every_shorter_one_is_refused(message in message()) {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        let mut reader = Reader::new(&bytes);
+        prop_assert_eq!(Message::decode(&mut reader), Ok(message));
+        prop_assert!(reader.is_empty());
+        for len in 0..bytes.len() {
+            prop_assert!(Message::decode(&mut Reader::new(&bytes[..len])).is_err());
+        }
+    }
+
+    #[test]
+    fn an_election_message_round_trips_and_every_shorter_one_is_refused(message in election_message()) {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        let mut reader = Reader::new(&bytes);
+        prop_assert_eq!(ElectionMessage::decode(&mut reader), Ok(message));
+        prop_assert!(reader.is_empty());
+        for len in 0..bytes.len() {
+            prop_assert!(ElectionMessage::decode(&mut Reader::new(&bytes[..len])).is_err());
+        }
+    }
+
+    /// Whatever is decoded can be encoded, to the same bytes but for flags; nothing panics, largest numbers included.
+    #[test]
+    fn garbage_never_panics(
+        tag in 0..12u8,
+        noise in prop::collection::vec(prop_oneof![Just(0u8), Just(0xff), any::<u8>()], 0..80),
+    ) {
+        let bytes: Vec<u8> = std::iter::once(tag).chain(noise).collect();
+        if let Ok(message) = Message::decode(&mut Reader::new(&bytes)) {
+            message.encode(&mut Vec::new());
+        }
+        if let Ok(message) = ElectionMessage::decode(&mut Reader::new(&bytes)) {
+            message.encode(&mut Vec::new());
+        }
+    }
+}
+
+#[test]
+fn the_largest_index_is_refused() {
+    let mut bytes = vec![6];
+    bytes.extend([0; 9]);
+    bytes.extend([0xff; 8]);
+    assert!(Message::decode(&mut Reader::new(&bytes)).is_err());
+}

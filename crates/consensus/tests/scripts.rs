@@ -1,0 +1,349 @@
+//! Stories of the protocol, one file each in `scripts/`: test, specification and tutorial at once.
+//!
+//! A line that starts with `>` is a command, the lines below it are what came of it, and `#` tells the story.
+//! `HIGHWATER_RECORD=1 cargo test -p highwater-consensus --test scripts` writes the answers anew; read the diff.
+//!
+//! | command | meaning |
+//! |---|---|
+//! | `cluster N S` | N nodes with S streams each; nobody leads |
+//! | `campaign N` | node N stands for election at once |
+//! | `propose N S WORD...` | node N appends entries to stream S |
+//! | `deliver [A>B] [KIND] [COUNT]` | what is under way arrives, oldest first; what it causes stays under way |
+//! | `run` | everything arrives until nothing is under way |
+//! | `drop [A>B] [KIND]` | what is under way is lost |
+//! | `twice [A>B] [KIND]` | what is under way will arrive twice |
+//! | `backwards [A>B] [KIND]` | what is under way will arrive in the opposite order |
+//! | `flight` | shows what is under way |
+//! | `cut N...` / `mend` | nothing reaches or leaves these nodes / all are connected again |
+//! | `mute A>B` | what A sends to B is lost until `mend`, and neither notices |
+//! | `gone A B` | node A sees that B's process is dead |
+//! | `wait MS` | time passes; timers run; what they send stays under way |
+//! | `live MS` | time passes, and what is sent arrives within a millisecond |
+//! | `crash N` / `return N LIFE BASE...` | the memory is lost / a new life starts behind these indexes |
+//! | `admit N A` | node N, the next time it wins, makes A's present life a voter |
+//! | `trim N S INDEX` | node N forgets the entries of stream S up to INDEX |
+//! | `copy N S INDEX` | node N has copied the state, which reaches to INDEX in stream S |
+//! | `show` | every node and its logs; `|` marks how far they are decided |
+
+#![allow(clippy::unwrap_used)] // a test may fail so
+
+mod common;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt::Write;
+
+use common::{Node, Wire, as_change, founder, founders};
+use highwater_consensus::*;
+use highwater_core::{EntryIndex, Incarnation, NodeId};
+
+const MS: Nanos = 1_000_000;
+
+struct Flight {
+    from: Voter,
+    to: u8,
+    wire: Wire,
+}
+
+#[derive(Default)]
+struct Stage {
+    now: Nanos,
+    nodes: Vec<Node>,
+    dead: BTreeSet<u8>,
+    cut: BTreeSet<u8>,
+    mute: BTreeSet<(u8, u8)>,
+    flights: VecDeque<Flight>,
+    log: String,
+}
+
+fn election(nodes: u8) -> ElectionOptions {
+    ElectionOptions { nodes, heartbeat: 10 * MS, timeout: 50 * MS }
+}
+
+const STREAM: StreamOptions = StreamOptions { window_bytes: 1 << 20, retry: 20 * MS };
+
+impl Stage {
+    /// Runs one command; what came of it ends up in `log`.
+    fn command(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: usize| words[at].parse::<u64>().expect("a number");
+        let node = |at: usize| number(at) as usize;
+        match words[0] {
+            "cluster" => {
+                let bases = || vec![(EntryIndex::NONE, founders(number(1) as u8)); node(2)];
+                let new = |n| Node::new(founder(n), bases(), election(number(1) as u8), STREAM, n.into());
+                self.nodes = (0..number(1) as u8).map(new).collect();
+            }
+            "campaign" => {
+                self.nodes[node(1)].election.campaign(self.now);
+                self.nodes[node(1)].poll(self.now);
+            }
+            "propose" => {
+                for word in &words[3..] {
+                    let index = self.nodes[node(1)].propose(self.now, node(2), word);
+                    writeln!(self.log, "{word} is {index}").unwrap();
+                }
+            }
+            "deliver" => {
+                let count = words.last().and_then(|word| word.parse().ok()).unwrap_or(usize::MAX);
+                let (chosen, rest) = self.choose(&words);
+                let mut chosen = VecDeque::from(chosen);
+                let arriving: Vec<Flight> = (0..count).map_while(|_| chosen.pop_front()).collect();
+                self.flights = chosen.into_iter().chain(rest).collect();
+                self.arrive(arriving);
+            }
+            "run" => self.settle(),
+            "drop" => {
+                let (lost, rest) = self.choose(&words);
+                writeln!(self.log, "{} lost", lost.len()).unwrap();
+                self.flights = rest.into();
+            }
+            "twice" => {
+                let (chosen, rest) = self.choose(&words);
+                let again = |flight: &Flight| Flight { wire: flight.wire.clone(), ..*flight };
+                let copies: Vec<Flight> = chosen.iter().map(again).collect();
+                self.flights = chosen.into_iter().chain(copies).chain(rest).collect();
+            }
+            "backwards" => {
+                let (mut chosen, rest) = self.choose(&words);
+                chosen.reverse();
+                self.flights = chosen.into_iter().chain(rest).collect();
+            }
+            "flight" => {}
+            "cut" => {
+                self.cut = (1..words.len()).map(|at| number(at) as u8).collect();
+                let cut = self.cut.clone();
+                self.flights.retain(|flight| !cut.contains(&flight.to) && !cut.contains(&flight.from.node.0));
+                for a in 0..self.nodes.len() as u8 {
+                    for b in (0..self.nodes.len() as u8).filter(|b| *b != a) {
+                        if cut.contains(&a) || cut.contains(&b) {
+                            self.nodes[a as usize].peer_down(self.now, NodeId(b), false);
+                        }
+                    }
+                }
+            }
+            "mute" => {
+                let (from, to) = words[1].split_once('>').expect("A>B");
+                self.mute.insert((from.parse().unwrap(), to.parse().unwrap()));
+            }
+            "mend" => {
+                self.mute.clear();
+                let was = std::mem::take(&mut self.cut);
+                let lives: Vec<Voter> = self.nodes.iter().map(|node| node.me).collect();
+                for node in &mut self.nodes {
+                    let me = node.me;
+                    for peer in lives.iter().filter(|peer| peer.node != me.node) {
+                        if was.contains(&peer.node.0) || was.contains(&me.node.0) {
+                            node.peer_up(self.now, *peer);
+                        }
+                    }
+                }
+            }
+            "gone" => self.nodes[node(1)].peer_down(self.now, NodeId(number(2) as u8), true),
+            "wait" => (0..number(1)).for_each(|_| self.tick()),
+            "live" => {
+                for _ in 0..number(1) {
+                    self.tick();
+                    self.settle();
+                }
+            }
+            "crash" => {
+                self.dead.insert(number(1) as u8);
+                let at = node(1);
+                for other in (0..self.nodes.len()).filter(|other| *other != at) {
+                    self.nodes[other].peer_down(self.now, NodeId(at as u8), false);
+                }
+            }
+            "return" => {
+                let me = Voter { node: NodeId(number(1) as u8), incarnation: Incarnation(number(2)) };
+                let bases = (3..words.len()).map(|at| (EntryIndex(number(at)), founders(3))).collect();
+                self.nodes[node(1)] =
+                    Node::new(me, bases, election(self.nodes.len() as u8), STREAM, number(2));
+                self.dead.remove(&(number(1) as u8));
+                for other in (0..self.nodes.len()).filter(|other| *other != node(1)) {
+                    self.nodes[other].peer_up(self.now, me);
+                }
+            }
+            "admit" => {
+                let voter = self.nodes[node(2)].me;
+                self.nodes[node(1)].admit = vec![voter];
+            }
+            "trim" => self.nodes[node(1)].streams[node(2)].trim(EntryIndex(number(3)), 0),
+            "copy" => {
+                let members = self.nodes[node(1)].members();
+                self.nodes[node(1)].copy_state(node(2), EntryIndex(number(3)), members);
+            }
+            "show" => self.show(),
+            other => panic!("no command {other}"),
+        }
+        self.gather();
+        if matches!(words[0], "flight" | "deliver" | "wait" | "campaign" | "twice" | "backwards") {
+            for flight in &self.flights {
+                writeln!(self.log, "  {}", describe(flight)).unwrap();
+            }
+        }
+    }
+
+    /// Splits what is under way into what the words choose, and the rest.
+    fn choose(&mut self, words: &[&str]) -> (Vec<Flight>, Vec<Flight>) {
+        let matches = |flight: &Flight| {
+            words[1..].iter().filter(|word| word.parse::<usize>().is_err()).all(|word| {
+                match word.split_once('>') {
+                    Some((from, to)) => {
+                        let is = |word: &str, id: u8| word == "*" || word == id.to_string();
+                        is(from, flight.from.node.0) && is(to, flight.to)
+                    }
+                    None => kind(&flight.wire).starts_with(word),
+                }
+            })
+        };
+        std::mem::take(&mut self.flights).into_iter().partition(matches)
+    }
+
+    fn arrive(&mut self, flights: Vec<Flight>) {
+        for flight in flights {
+            let (from, to) = (flight.from.node.0, flight.to);
+            let muted = self.mute.contains(&(from, to));
+            let blocked = muted || self.cut.contains(&to) || self.cut.contains(&from);
+            if !blocked && !self.dead.contains(&flight.to) {
+                let node = &mut self.nodes[flight.to as usize];
+                let before = node.election.standing();
+                node.deliver(self.now, flight.from, flight.wire);
+                let after = (node.me, node.election.standing(), node.election.promised());
+                if before != after.1 && after.1 == Standing::Leading {
+                    writeln!(self.log, "{:?} leads under {}", after.0, after.2).unwrap();
+                }
+            }
+            self.gather();
+        }
+    }
+
+    fn settle(&mut self) {
+        self.gather();
+        while !self.flights.is_empty() {
+            let flights = std::mem::take(&mut self.flights);
+            self.arrive(flights.into());
+        }
+    }
+
+    fn tick(&mut self) {
+        self.now += MS;
+        for node in self.nodes.iter_mut().filter(|node| !self.dead.contains(&node.me.node.0)) {
+            node.tick(self.now);
+        }
+    }
+
+    fn gather(&mut self) {
+        for node in &mut self.nodes {
+            let from = node.me;
+            let out = std::mem::take(&mut node.out);
+            if !self.dead.contains(&from.node.0) {
+                self.flights.extend(out.into_iter().map(|(to, wire)| Flight { from, to: to.0, wire }));
+            }
+        }
+    }
+
+    fn show(&mut self) {
+        for node in &self.nodes {
+            let dead = if self.dead.contains(&node.me.node.0) { " dead" } else { "" };
+            let (standing, members) = (node.election.standing(), node.members());
+            writeln!(self.log, "{:?}{dead} {standing:?} members {members:?}", node.me).unwrap();
+            for (at, stream) in node.streams.iter().enumerate() {
+                let tail = stream.tail();
+                write!(self.log, "  s{at} promised {} accepted {}:", stream.promised(), tail.accepted)
+                    .unwrap();
+                for index in tail.first.0..=tail.last.0 {
+                    let bar = if index == tail.decided.0 + 1 { " |" } else { "" };
+                    let entry = stream.entry(EntryIndex(index)).unwrap();
+                    let text = match as_change(entry) {
+                        Some(members) => format!("[{}]", members.epoch),
+                        None => String::from_utf8_lossy(&entry[1..]).into_owned(),
+                    };
+                    write!(self.log, "{bar} {index}={text}").unwrap();
+                }
+                if tail.last == tail.decided {
+                    write!(self.log, " |").unwrap();
+                }
+                if let Some(first) = stream.too_far() {
+                    write!(self.log, " too far behind {first}").unwrap();
+                }
+                writeln!(self.log).unwrap();
+            }
+        }
+    }
+}
+
+fn kind(wire: &Wire) -> String {
+    let debug = match wire {
+        Wire::Stream(_, message, _) => format!("{message:?}"),
+        Wire::Election(message) => format!("{message:?}"),
+    };
+    debug.split([' ', '(']).next().unwrap().to_owned()
+}
+
+fn describe(flight: &Flight) -> String {
+    let (from, to) = (flight.from.node, NodeId(flight.to));
+    match &flight.wire {
+        Wire::Stream(stream, message, entry) => {
+            let entry = match as_change(entry) {
+                Some(members) => format!(" [{}]", members.epoch),
+                None if entry.is_empty() => String::new(),
+                None => format!(" \"{}\"", String::from_utf8_lossy(&entry[1..])),
+            };
+            format!("{from}>{to} s{stream} {message:?}{entry}")
+        }
+        Wire::Election(ElectionMessage::Promise(promise)) => {
+            let tails = promise.tails.iter().map(|tail| format!("{} to {}", tail.accepted, tail.last));
+            format!("{from}>{to} Promise {} {}", promise.ballot, tails.collect::<Vec<_>>().join(", "))
+        }
+        Wire::Election(message) => format!("{from}>{to} {message:?}"),
+    }
+}
+
+/// Plays a script, and compares what comes of it with what it says.
+fn play(name: &str) {
+    let path = format!("{}/tests/scripts/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let script = std::fs::read_to_string(&path).expect("the script is there");
+    let mut stage = Stage::default();
+    let mut played = String::new();
+    for line in script.lines().filter(|line| line.is_empty() || line.starts_with(['#', '>'])) {
+        writeln!(played, "{line}").unwrap();
+        if let Some(command) = line.strip_prefix('>') {
+            stage.command(command);
+            played += &std::mem::take(&mut stage.log);
+            check(&stage);
+        }
+    }
+    if std::env::var_os("HIGHWATER_RECORD").is_some() {
+        return std::fs::write(&path, played).unwrap();
+    }
+    for (number, (expected, actual)) in script.lines().zip(played.lines()).enumerate() {
+        assert_eq!(expected, actual, "{name}, line {}\n--- all of it:\n{played}", number + 1);
+    }
+    assert_eq!(script.lines().count(), played.lines().count(), "{name}\n{played}");
+}
+
+/// Whatever the story: one value per index among what is decided.
+fn check(stage: &Stage) {
+    for a in &stage.nodes {
+        for b in &stage.nodes {
+            for (ours, theirs) in a.streams.iter().zip(&b.streams) {
+                for index in (1..=ours.decided().min(theirs.decided()).0).map(EntryIndex) {
+                    if let (Some(one), Some(other)) = (ours.entry(index), theirs.entry(index)) {
+                        assert_eq!(one, other, "two values at {index}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident)*) => { $(#[test] fn $name() { play(stringify!($name)); })* };
+}
+
+scripts! {
+    normal_run lost_messages duplicated_messages reordered_messages competing_candidates
+    leader_change_with_undecided_tail takeover_interrupted_by_another_takeover old_leader_returns silent_stream
+    paper_figure_3 paper_figure_8 amnesiac_voter_does_not_vote follower_too_far_behind
+    membership_change_needs_both_majorities prevote_protects_a_healthy_leader
+}
