@@ -15,11 +15,12 @@ use highwater_core::{TableId, Timestamp};
 
 use crate::graveyard::Graveyard;
 use crate::heap::Heap;
-use crate::index::{Finger, Index, KeyOf};
+use crate::index::{Index, KeyOf};
 use crate::keys::Keys;
 use crate::record::Record;
 use crate::store::{AnyIndex, Store, with_index};
 use crate::sync::Backoff;
+use crate::tree::Fingers;
 use crate::word::{DEAD, TIMESTAMP, TOMBSTONE};
 
 /// Writes under way: about as many misses as a core keeps in flight.
@@ -42,7 +43,7 @@ pub struct Applied {
 pub struct Applier {
     heap: Heap,
     store: Arc<Store>,
-    fingers: Box<[Finger]>,
+    fingers: Box<[Fingers]>,
     graveyard: Graveyard,
 }
 
@@ -112,8 +113,8 @@ impl Applier {
     #[inline]
     fn find_or_add<I: Index>(&mut self, index: &I, key: KeyOf<'_, I>, write: &Pending<'_>) -> Record {
         let value_len = write.value.map_or(0, <[u8]>::len);
-        let finger = &mut self.fingers[write.table.0 as usize];
-        index.find_or_add(key, write.hash, value_len, finger, &mut self.heap, &mut ()).0
+        let fingers = &mut self.fingers[write.table.0 as usize];
+        index.find_or_add(key, write.hash, value_len, fingers, &mut self.heap, &mut ()).0
     }
 
     /// Installs the write in the locked record, unless that is newer, and unlocks it.
@@ -168,7 +169,7 @@ impl<'b> Window<'_, 'b> {
                 for write in Writes::new(writes) {
                     let write = write?;
                     let index = store.table(write.table).ok_or(Malformed("table"))?;
-                    let hash = with_index!(index, index => enter(index, write.key))?;
+                    let hash = with_index!(index, index => enter(index, write.key, &self.applier.fingers[write.table.0 as usize]))?;
                     let pending = Pending {
                         ts,
                         table: write.table,
@@ -214,9 +215,9 @@ impl<'b> Window<'_, 'b> {
 
 /// A write enters the window: checks its key, hashes it, and asks for its bucket.
 #[inline]
-fn enter<I: Index>(index: &I, key: Key<'_>) -> Result<u64, Malformed> {
+fn enter<I: Index>(index: &I, key: Key<'_>, fingers: &Fingers) -> Result<u64, Malformed> {
     let key = I::Keys::logged_key(key).ok_or(Malformed("key (wrong kind for its table)"))?;
     let hash = I::Keys::hash(key);
-    index.prefetch_node(hash);
+    index.prefetch_node(key, hash, fingers);
     Ok(hash)
 }

@@ -18,12 +18,12 @@ use std::ops::Bound;
 use crate::graveyard::Grave;
 use crate::hash::Hash;
 use crate::heap::Heap;
-use crate::index::{Finger, Index};
+use crate::index::Index;
 use crate::keys::Keys;
 use crate::record::{Record, Scratch};
 use crate::store::{AnyIndex, Store, with_index};
 use crate::sync::Backoff;
-use crate::tree::{LeafCopy, Tree};
+use crate::tree::{Fingers, LeafCopy, Tree};
 use crate::word::{Busy, DEAD, TIMESTAMP, TOMBSTONE};
 
 /// One part of a store's state, read chunk by chunk.
@@ -126,7 +126,7 @@ fn import_in<I: Index>(
     let hash = I::Keys::hash(key);
     let mut backoff = Backoff::default();
     loop {
-        let (record, _) = index.find_or_add(key, hash, value.len(), &mut Finger::default(), heap, &mut ());
+        let (record, _) = index.find_or_add(key, hash, value.len(), &mut Fingers::default(), heap, &mut ());
         match record.word().lock() {
             Ok(DEAD) | Err(_) => backoff.wait(),
             Ok(before) if before & TIMESTAMP >= word & TIMESTAMP => {
@@ -212,7 +212,7 @@ impl Export {
         };
         let mut leaf = LeafCopy::new();
         let range = (from, Bound::Unbounded);
-        tree.copy_leaf(None, Direction::Forward, range, &mut Finger::default(), &mut leaf);
+        tree.copy_leaf(None, Direction::Forward, range, &mut Fingers::default(), &mut leaf);
         let (first, last) = self.hashes();
         for at in 0..leaf.len() {
             let record = leaf.record(at, Direction::Forward).expect("a checked copy is filled");

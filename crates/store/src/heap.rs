@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::guard::Guards;
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering, prefetch};
 
 /// How many threads may use one store at a time (workers, appliers, scans).
 pub(crate) const MAX_PARTICIPANTS: usize = 128;
@@ -41,6 +41,8 @@ pub(crate) const MAX_SIZED: usize = 4096;
 const CHUNK: usize = 2 << 20;
 const FIRST_CHUNK: usize = 256 << 10;
 const BLOCK: usize = 16 << 10;
+/// How far ahead fresh memory is asked for.
+const AHEAD: usize = 512;
 /// So many retired pieces are stamped and looked after at a time.
 const BATCH: usize = 128;
 /// A free list longer than this gives half of it to the pool.
@@ -347,7 +349,10 @@ impl Heap {
                 return at;
             }
         }
-        cut(&mut self.block[class as usize], size)
+        let at = cut(&mut self.block[class as usize], size);
+        // Fresh memory is used in order: have the lines here when they are needed.
+        prefetch(at.as_ptr().wrapping_add(AHEAD.max(size)));
+        at
     }
 
     /// Gets pieces from the pool and returns one, or makes a new block.

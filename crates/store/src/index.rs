@@ -4,7 +4,7 @@ use crate::heap::Heap;
 use crate::keys::Keys;
 use crate::record::Record;
 use crate::sync::{AtomicU64, Ordering};
-use crate::tree::Node;
+use crate::tree::Fingers;
 
 pub(crate) type KeyOf<'a, I> = <<I as Index>::Keys as Keys>::Key<'a>;
 
@@ -44,25 +44,12 @@ impl NodeSet for () {
     fn replaced(&mut self, _: NodeSeen, _: &[NodeSeen]) {}
 }
 
-/// A worker's hint for one table: the leaf that it used last. Never trusted; see `Tree::finger`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Finger(pub *const Node);
-
-// SAFETY: tree nodes are shared memory that lives as long as the store.
-unsafe impl Send for Finger {}
-
-impl Default for Finger {
-    fn default() -> Finger {
-        Finger(std::ptr::null())
-    }
-}
-
 /// An index from keys to records. All calls need a pinned guard (`heap`'s, where a heap is passed).
 pub(crate) trait Index {
     type Keys: Keys;
 
     /// Finds a key. `hash` is the key's [`Keys::hash`].
-    fn find(&self, key: KeyOf<'_, Self>, hash: u64, finger: &mut Finger) -> Found;
+    fn find(&self, key: KeyOf<'_, Self>, hash: u64, fingers: &mut Fingers) -> Found;
 
     /// Finds a key, or adds a record for it: a tombstone that was never written, with room for `value_len` bytes.
     /// Says whether it added one.
@@ -71,7 +58,7 @@ pub(crate) trait Index {
         key: KeyOf<'_, Self>,
         hash: u64,
         value_len: usize,
-        finger: &mut Finger,
+        fingers: &mut Fingers,
         heap: &mut Heap,
         nodes: &mut impl NodeSet,
     ) -> (Record, bool);
@@ -80,7 +67,7 @@ pub(crate) trait Index {
     fn unlink(&self, key: KeyOf<'_, Self>, hash: u64, expected: u64, heap: &mut Heap) -> bool;
 
     /// First step of a lookup in lockstep with others: asks for the first line that is likely to miss.
-    fn prefetch_node(&self, hash: u64);
+    fn prefetch_node(&self, key: KeyOf<'_, Self>, hash: u64, fingers: &Fingers);
 
     /// Second step: the record that is probably the key's, from what the first step brought.
     fn peek(&self, hash: u64) -> Option<Record>;

@@ -7,11 +7,11 @@ use highwater_core::{IndexKind, KeyKind, Schema, TableId, TableSpec, View};
 use crate::graveyard::Grave;
 use crate::hash::Hash;
 use crate::heap::{Heap, Heaps, Memory, lock};
-use crate::index::{Finger, Found, Index};
+use crate::index::{Found, Index};
 use crate::keys::{ByteKeys, IntegerKeys, Keys};
 use crate::record::{Record, Scratch};
 use crate::sync::{AtomicU64, Mutex, Ordering};
-use crate::tree::{LeafCopy, Tree};
+use crate::tree::{Fingers, LeafCopy, Tree};
 use crate::word::TOMBSTONE;
 
 /// A table's index, by kind.
@@ -77,8 +77,8 @@ impl Store {
     }
 
     /// One finger for each table.
-    pub(crate) fn fingers(&self) -> Box<[Finger]> {
-        vec![Finger::default(); self.tables.len()].into()
+    pub(crate) fn fingers(&self) -> Box<[Fingers]> {
+        vec![Fingers::default(); self.tables.len()].into()
     }
 
     /// Leaves tombstones for any worker to collect.
@@ -124,10 +124,10 @@ fn for_each_in_tree<K: Keys>(tree: &Tree<K>, visit: &mut dyn FnMut(Record)) {
     use std::ops::Bound::Unbounded;
     let (direction, range) = (highwater_core::Direction::Forward, (Unbounded, Unbounded));
     let mut leaf = LeafCopy::new();
-    let mut finger = Finger::default();
+    let mut fingers = Fingers::default();
     let mut resume = None;
     loop {
-        tree.copy_leaf(resume.as_ref(), direction, range, &mut finger, &mut leaf);
+        tree.copy_leaf(resume.as_ref(), direction, range, &mut fingers, &mut leaf);
         (0..leaf.len()).filter_map(|at| leaf.record(at, direction)).for_each(&mut *visit);
         resume = leaf.next::<K>(range, direction);
         if resume.is_none() {
@@ -151,7 +151,7 @@ impl AnyIndex {
 fn value_of<I: Index>(index: &I, key: &[u8]) -> Option<Vec<u8>> {
     let key = I::Keys::parse(key)?;
     let mut value = Scratch::default();
-    match index.find(key, I::Keys::hash(key), &mut Finger::default()) {
+    match index.find(key, I::Keys::hash(key), &mut Fingers::default()) {
         Found::Record(record) => {
             let word = record.read(&mut value).expect("nobody writes to a quiescent store");
             (word & TOMBSTONE == 0).then(|| value.bytes().to_vec())

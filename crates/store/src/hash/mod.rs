@@ -22,10 +22,11 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use crate::heap::{Heap, SEGMENT, lock};
-use crate::index::{Finger, Found, Index, NodeSeen, NodeSet};
+use crate::index::{Found, Index, NodeSeen, NodeSet};
 use crate::keys::Keys;
 use crate::record::Record;
 use crate::sync::{AtomicPtr, Backoff, Mutex, Ordering, fence, prefetch};
+use crate::tree::Fingers;
 use crate::word::DEAD;
 use segment::{Bucket, LOCKED, OBSOLETE, STEP, Segment};
 
@@ -36,61 +37,62 @@ const FULL: u64 = if cfg!(shuttle) { 4 } else { 288 };
 /// blow it up. Their buckets grow chains instead.
 const SPARSE: usize = 16;
 
-/// A directory: a header, and `len` entries behind it, which are written under the table's mutex.
+/// A directory: 2^depth entries, which are written under the table's mutex.
 ///
 /// Invariant: made by [`Directory::create`], and not reclaimed: it was found under a guard that is still pinned.
 #[derive(Clone, Copy)]
-struct Directory(NonNull<DirectoryHead>);
-
-#[repr(C)]
-struct DirectoryHead {
-    /// log2 of the number of entries.
+struct Directory {
+    entries: NonNull<AtomicPtr<Segment>>,
     depth: u32,
-    len: usize,
 }
 
 impl Directory {
-    fn bytes(len: usize) -> usize {
-        size_of::<DirectoryHead>() + len * size_of::<AtomicPtr<Segment>>()
-    }
+    /// Directories are aligned to 64, so that their depth fits in front of the address.
+    const DEPTH_BITS: usize = 63;
 
     fn create(depth: u32, heap: &mut Heap, entry: impl Fn(usize) -> *mut Segment) -> Directory {
-        let len = 1 << depth;
-        let at = heap.alloc_directory(Self::bytes(len)).cast::<DirectoryHead>();
-        // SAFETY: the piece holds the header and `len` entries, and nobody else has it.
-        unsafe {
-            at.write(DirectoryHead { depth, len });
-            let entries = at.add(1).cast::<AtomicPtr<Segment>>();
-            for index in 0..len {
-                entries.add(index).write(AtomicPtr::new(entry(index)));
-            }
+        let entries = heap.alloc_directory(Self::bytes(depth)).cast::<AtomicPtr<Segment>>();
+        for index in 0..1 << depth {
+            // SAFETY: the piece holds 2^depth entries, and nobody else has it.
+            unsafe { entries.add(index).write(AtomicPtr::new(entry(index))) };
         }
-        Directory(at)
+        Directory { entries, depth }
+    }
+
+    fn bytes(depth: u32) -> usize {
+        size_of::<AtomicPtr<Segment>>() << depth
+    }
+
+    /// Address and depth in one word: a lookup needs not touch a header.
+    fn pack(self) -> *mut u8 {
+        self.entries.as_ptr().cast::<u8>().map_addr(|addr| addr | self.depth as usize)
     }
 
     #[inline]
-    fn depth(&self) -> u32 {
-        // SAFETY: the type's invariant.
-        unsafe { self.0.as_ref() }.depth
+    fn unpack(packed: *mut u8) -> Directory {
+        let depth = (packed.addr() & Self::DEPTH_BITS) as u32;
+        let entries = packed.map_addr(|addr| addr & !Self::DEPTH_BITS).cast();
+        Directory { entries: NonNull::new(entries).expect("there always is a directory"), depth }
     }
 
     #[inline]
     fn entries(&self) -> &[AtomicPtr<Segment>] {
-        // SAFETY: the type's invariant: `create` put `len` entries behind the header.
-        unsafe { std::slice::from_raw_parts(self.0.add(1).cast().as_ptr(), self.0.as_ref().len) }
+        // SAFETY: the type's invariant.
+        unsafe { std::slice::from_raw_parts(self.entries.as_ptr(), 1 << self.depth) }
     }
 
     /// The entry of a hash.
     #[inline]
     fn entry(&self, hash: u64) -> &AtomicPtr<Segment> {
         // Two shifts: one by 64 is not defined when the depth is 0.
-        &self.entries()[(hash >> 1 >> (63 - self.depth())) as usize]
+        &self.entries()[(hash >> 1 >> (63 - self.depth)) as usize]
     }
 }
 
 /// A hash index from keys of kind `K` to records.
 pub(crate) struct Hash<K> {
-    directory: AtomicPtr<DirectoryHead>,
+    /// Packed; see [`Directory::pack`].
+    directory: AtomicPtr<u8>,
     /// Held while a segment is split: how many segments there are.
     segments: Mutex<usize>,
     keys: PhantomData<fn(K)>,
@@ -105,13 +107,13 @@ impl<K: Keys> Hash<K> {
     pub fn new(heap: &mut Heap) -> Hash<K> {
         let segment = Segment::create(0, 0, heap);
         let directory = Directory::create(0, heap, |_| segment.as_ptr());
-        Hash { directory: AtomicPtr::new(directory.0.as_ptr()), segments: Mutex::new(1), keys: PhantomData }
+        Hash { directory: AtomicPtr::new(directory.pack()), segments: Mutex::new(1), keys: PhantomData }
     }
 
     #[inline]
     fn directory(&self) -> Directory {
         // Acquire; pairs with the Release in `double`.
-        Directory(NonNull::new(self.directory.load(Ordering::Acquire)).expect("there always is a directory"))
+        Directory::unpack(self.directory.load(Ordering::Acquire))
     }
 
     #[inline]
@@ -119,6 +121,12 @@ impl<K: Keys> Hash<K> {
         // SAFETY: an entry points to a segment until that is retired; the caller is pinned.
         // Acquire; pairs with the Release in `split`.
         unsafe { &*self.directory().entry(hash).load(Ordering::Acquire) }
+    }
+
+    /// Asks for the bucket of a hash.
+    #[inline]
+    pub fn prefetch_bucket(&self, hash: u64) {
+        prefetch(self.segment(hash).bucket(hash));
     }
 
     /// The records of the segment that covers a hash, and the first hash behind it, for scans: going on from there
@@ -178,7 +186,7 @@ impl<K: Keys> Hash<K> {
         if old.count.load(Ordering::Relaxed) < FULL {
             return true;
         }
-        if old.depth == self.directory().depth() && !self.double(*segments, heap) {
+        if old.depth == self.directory().depth && !self.double(*segments, heap) {
             return false;
         }
         for bucket in &old.buckets {
@@ -212,8 +220,8 @@ impl<K: Keys> Hash<K> {
     /// Points the directory to the two halves of a segment.
     fn publish(&self, old: &Segment, halves: [NonNull<Segment>; 2]) {
         let directory = self.directory();
-        let span = 1usize << (directory.depth() - old.depth);
-        let first = (old.prefix >> 1 >> (63 - directory.depth())) as usize;
+        let span = 1usize << (directory.depth - old.depth);
+        let first = (old.prefix >> 1 >> (63 - directory.depth)) as usize;
         for (at, entry) in directory.entries()[first..first + span].iter().enumerate() {
             debug_assert!(std::ptr::eq(entry.load(Ordering::Relaxed), old));
             let half = halves[usize::from(at >= span / 2)];
@@ -226,14 +234,13 @@ impl<K: Keys> Hash<K> {
     fn double(&self, segments: usize, heap: &mut Heap) -> bool {
         let old = self.directory();
         let len = old.entries().len();
-        if len >= segments * SPARSE || old.depth() >= 40 {
+        if len >= segments * SPARSE || old.depth >= 40 {
             return false;
         }
-        let new =
-            Directory::create(old.depth() + 1, heap, |at| old.entries()[at / 2].load(Ordering::Relaxed));
+        let new = Directory::create(old.depth + 1, heap, |at| old.entries()[at / 2].load(Ordering::Relaxed));
         // Release; pairs with the Acquire in `directory`.
-        self.directory.store(new.0.as_ptr(), Ordering::Release);
-        heap.retire_directory(old.0.cast(), Directory::bytes(len));
+        self.directory.store(new.pack(), Ordering::Release);
+        heap.retire_directory(old.entries.cast(), Directory::bytes(old.depth));
         true
     }
 }
@@ -242,7 +249,7 @@ impl<K: Keys> Index for Hash<K> {
     type Keys = K;
 
     #[inline]
-    fn find(&self, key: K::Key<'_>, hash: u64, _: &mut Finger) -> Found {
+    fn find(&self, key: K::Key<'_>, hash: u64, _: &mut Fingers) -> Found {
         let mut backoff = Backoff::default();
         loop {
             let bucket = self.segment(hash).bucket(hash);
@@ -266,7 +273,7 @@ impl<K: Keys> Index for Hash<K> {
         key: K::Key<'_>,
         hash: u64,
         value_len: usize,
-        _: &mut Finger,
+        _: &mut Fingers,
         heap: &mut Heap,
         nodes: &mut impl NodeSet,
     ) -> (Record, bool) {
@@ -312,8 +319,8 @@ impl<K: Keys> Index for Hash<K> {
     }
 
     #[inline]
-    fn prefetch_node(&self, hash: u64) {
-        prefetch(self.segment(hash).bucket(hash));
+    fn prefetch_node(&self, _: K::Key<'_>, hash: u64, _: &Fingers) {
+        self.prefetch_bucket(hash);
     }
 
     #[inline]

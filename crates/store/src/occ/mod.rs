@@ -39,10 +39,9 @@ use highwater_core::{Abort, Clock, Timestamp};
 
 use crate::graveyard::Graveyard;
 use crate::heap::Heap;
-use crate::index::Finger;
 use crate::record::Scratch;
 use crate::store::Store;
-use crate::tree::LeafCopy;
+use crate::tree::{Fingers, LeafCopy};
 use crate::word::Busy;
 use sets::Sets;
 
@@ -78,7 +77,7 @@ pub struct Occ {
     wrote: bool,
     value: Scratch,
     leaf: Box<LeafCopy>,
-    fingers: Box<[Finger]>,
+    fingers: Box<[Fingers]>,
     graveyard: Graveyard,
 }
 

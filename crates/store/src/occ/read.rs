@@ -8,11 +8,11 @@ use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
 
 use super::sets::{Seen, Sets};
 use super::{Occ, Phase};
-use crate::index::{Finger, Found, Index, KeyOf};
+use crate::index::{Found, Index, KeyOf};
 use crate::keys::Keys;
 use crate::record::{Record, Scratch};
 use crate::store::{AnyIndex, Store, with_index};
-use crate::tree::{LeafCopy, Resume, Tree};
+use crate::tree::{Fingers, LeafCopy, Resume, Tree};
 use crate::word::{Busy, DEAD, TIMESTAMP, TOMBSTONE};
 
 /// How many keys a prefetch takes through its steps together: about as many misses as a core keeps in flight.
@@ -35,7 +35,7 @@ pub(super) enum Looked {
 pub(super) struct Reading<'a> {
     pub sets: &'a mut Sets,
     pub value: &'a mut Scratch,
-    pub finger: &'a mut Finger,
+    pub fingers: &'a mut Fingers,
     pub latest: &'a mut u64,
     pub wrote: bool,
     pub writer: &'a TxWriter,
@@ -56,7 +56,7 @@ impl Reading<'_> {
             return self.look_again::<COPY>(at);
         }
         loop {
-            let record = match index.find(key, hash, self.finger) {
+            let record = match index.find(key, hash, self.fingers) {
                 Found::Record(record) => record,
                 Found::Absent(node) => {
                     self.sets.nodes.push(node);
@@ -104,7 +104,7 @@ impl Reading<'_> {
         let range = bounds::<K>(range)?;
         let mut resume: Option<Resume> = None;
         loop {
-            tree.copy_leaf(resume.as_ref(), direction, range, self.finger, self.leaf);
+            tree.copy_leaf(resume.as_ref(), direction, range, self.fingers, self.leaf);
             self.sets.nodes.push(self.leaf.seen);
             for at in 0..self.leaf.len() {
                 let record = self.leaf.record(at, direction).expect("a checked copy is filled");
@@ -178,7 +178,7 @@ impl Occ {
         let reading = Reading {
             sets: &mut self.sets,
             value: &mut self.value,
-            finger: &mut self.fingers[table.0 as usize],
+            fingers: &mut self.fingers[table.0 as usize],
             latest: &mut self.latest,
             wrote: self.wrote,
             writer: &self.writer,
@@ -293,7 +293,7 @@ fn prefetch_some(store: &Store, wanted: &[(TableId, u64)]) {
     for (&(table, key), hash) in wanted.iter().zip(&mut hashes) {
         let Some(index) = hashed(table) else { continue };
         *hash = crate::keys::IntegerKeys::hash(key);
-        index.prefetch_node(*hash);
+        index.prefetch_bucket(*hash);
     }
     for ((&(table, _), hash), record) in wanted.iter().zip(hashes).zip(&mut records) {
         *record = hashed(table).and_then(|index| index.peek(hash));

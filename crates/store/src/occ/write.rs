@@ -8,10 +8,11 @@ use super::Occ;
 use super::read::Looked;
 use super::sets::{Seen, Sets};
 use crate::heap::Heap;
-use crate::index::{Finger, Index, KeyOf};
+use crate::index::{Index, KeyOf};
 use crate::keys::Keys;
 use crate::record::Record;
 use crate::store::with_index;
+use crate::tree::Fingers;
 use crate::word::{DEAD, TIMESTAMP, TOMBSTONE};
 
 /// The parts of an [`Occ`] that writing to one table needs, apart from the store.
@@ -19,7 +20,7 @@ struct Writing<'a> {
     table: TableId,
     sets: &'a mut Sets,
     writer: &'a mut TxWriter,
-    finger: &'a mut Finger,
+    fingers: &'a mut Fingers,
     heap: &'a mut Heap,
     latest: &'a mut u64,
 }
@@ -102,7 +103,7 @@ impl Writing<'_> {
         hash: u64,
         value_len: usize,
     ) -> (Record, bool) {
-        index.find_or_add(key, hash, value_len, self.finger, self.heap, self.sets)
+        index.find_or_add(key, hash, value_len, self.fingers, self.heap, self.sets)
     }
 
     /// The first write of a record; `None` deletes.
@@ -144,7 +145,7 @@ macro_rules! write_with {
             table: $table,
             sets: &mut occ.sets,
             writer: &mut occ.writer,
-            finger: &mut occ.fingers[$table.0 as usize],
+            fingers: &mut occ.fingers[$table.0 as usize],
             heap: &mut occ.heap,
             latest: &mut occ.latest,
         };

@@ -1,9 +1,10 @@
 //! Insertion, and splits on the way down.
 
+use super::finger::Fingers;
 use super::node::{INNER_FULL, LEAF_FULL, Node, Restart};
 use super::{Seek, Step, Tree};
 use crate::heap::Heap;
-use crate::index::{Finger, NodeSet};
+use crate::index::NodeSet;
 use crate::keys::{Kept, Keys};
 use crate::record::Record;
 use crate::sync::Ordering;
@@ -15,11 +16,11 @@ impl<K: Keys> Tree<K> {
         &self,
         key: K::Key<'_>,
         value_len: usize,
-        finger: &mut Finger,
+        fingers: &mut Fingers,
         heap: &mut Heap,
         nodes: &mut impl NodeSet,
     ) -> Result<(Record, bool), Restart> {
-        let Step { node: leaf, version, .. } = self.leaf_of(key, finger)?;
+        let Step { node: leaf, version, .. } = self.leaf_of(key, fingers)?;
         let (at, exact) = leaf.find_slot::<K>(key)?;
         if exact {
             let record = leaf.record(at).ok_or(Restart)?;

@@ -13,6 +13,7 @@
 //! A leaf that loses its last key is merged into a neighbour under the same parent; an inner node that is left with one
 //! child gives it to a neighbour. So a queue (insert at the right, delete at the left) does not leak.
 
+mod finger;
 mod insert;
 mod node;
 mod remove;
@@ -20,12 +21,13 @@ mod scan;
 
 use std::marker::PhantomData;
 
-pub(crate) use self::node::Node;
-use self::node::{OBSOLETE, Restart};
+pub(crate) use self::finger::Fingers;
+use self::node::Node;
+use self::node::Restart;
 use self::scan::Seek;
 pub(crate) use self::scan::{LeafCopy, Resume};
 use crate::heap::Heap;
-use crate::index::{Finger, Found, Index, NodeSet};
+use crate::index::{Found, Index, NodeSet};
 use crate::keys::{Kept, Keys};
 use crate::record::Record;
 use crate::sync::{AtomicPtr, Backoff, Ordering};
@@ -94,38 +96,20 @@ impl<K: Keys> Tree<K> {
         Ok(step)
     }
 
-    /// The leaf of the key, from the worker's finger if that is still right.
+    /// The leaf of the key, from the worker's fingers if one is right.
     #[inline]
-    fn leaf_of(&self, key: K::Key<'_>, finger: &mut Finger) -> Result<Step<'_>, Restart> {
-        if let Some(step) = self.finger(key, finger) {
+    fn leaf_of(&self, key: K::Key<'_>, fingers: &mut Fingers) -> Result<Step<'_>, Restart> {
+        if let Some(step) = self.finger(key, fingers) {
             return Ok(step);
         }
         let step = self.descend(Seek::At(key))?;
-        finger.0 = step.node;
+        self.point(step.node, fingers);
         Ok(step)
     }
 
-    /// The leaf under the finger, if it is a leaf of this tree that covers the key.
-    ///
-    /// The finger may be older than the current pin, and its node reclaimed and reused since: that is why nodes are
-    /// type-stable. If it is not obsolete now, under our guard, then it stays what it is while we look.
     #[inline]
-    fn finger(&self, key: K::Key<'_>, finger: &Finger) -> Option<Step<'_>> {
-        // SAFETY: null, or a node of this store, whose memory stays a node for the store's life.
-        let node = unsafe { finger.0.as_ref() }?;
-        // Acquire; pairs with the Release in `unlock`.
-        let version = node.version.load(Ordering::Acquire);
-        if version & (OBSOLETE | node::LOCKED) != 0 || node.tree() != self.id || node.info().level != 0 {
-            return None;
-        }
-        let covered = node.covers::<K>(key);
-        node.check(version).ok()?;
-        covered.then_some(Step { node, version, at: 0 })
-    }
-
-    #[inline]
-    fn try_find(&self, key: K::Key<'_>, finger: &mut Finger) -> Result<Found, Restart> {
-        let leaf = self.leaf_of(key, finger)?;
+    fn try_find(&self, key: K::Key<'_>, fingers: &mut Fingers) -> Result<Found, Restart> {
+        let leaf = self.leaf_of(key, fingers)?;
         let (at, exact) = leaf.node.find_slot::<K>(key)?;
         let found = if exact {
             Found::Record(leaf.node.record(at).ok_or(Restart)?)
@@ -153,8 +137,8 @@ impl<K: Keys> Index for Tree<K> {
     type Keys = K;
 
     #[inline]
-    fn find(&self, key: K::Key<'_>, _: u64, finger: &mut Finger) -> Found {
-        until_undisturbed(|| self.try_find(key, finger))
+    fn find(&self, key: K::Key<'_>, _: u64, fingers: &mut Fingers) -> Found {
+        until_undisturbed(|| self.try_find(key, fingers))
     }
 
     fn find_or_add(
@@ -162,11 +146,11 @@ impl<K: Keys> Index for Tree<K> {
         key: K::Key<'_>,
         _: u64,
         value_len: usize,
-        finger: &mut Finger,
+        fingers: &mut Fingers,
         heap: &mut Heap,
         nodes: &mut impl NodeSet,
     ) -> (Record, bool) {
-        until_undisturbed(|| self.try_insert(key, value_len, finger, heap, nodes))
+        until_undisturbed(|| self.try_insert(key, value_len, fingers, heap, nodes))
     }
 
     fn unlink(&self, key: K::Key<'_>, _: u64, expected: u64, heap: &mut Heap) -> bool {
@@ -177,7 +161,10 @@ impl<K: Keys> Index for Tree<K> {
         removed
     }
 
-    fn prefetch_node(&self, _: u64) {}
+    #[inline]
+    fn prefetch_node(&self, key: K::Key<'_>, _: u64, fingers: &Fingers) {
+        self.prefetch_finger(key, fingers);
+    }
 
     fn peek(&self, _: u64) -> Option<Record> {
         None

@@ -4,9 +4,10 @@ use std::ops::Bound;
 
 use highwater_core::Direction;
 
+use super::finger::Fingers;
 use super::node::{LEAF_KEYS, Node, Restart};
 use super::{Step, Tree, until_undisturbed};
-use crate::index::{Finger, NodeSeen};
+use crate::index::NodeSeen;
 use crate::keys::{Kept, Keys};
 use crate::record::Record;
 
@@ -123,17 +124,17 @@ impl<K: Keys> Tree<K> {
         resume: Option<&Resume>,
         direction: Direction,
         range: (Bound<K::Key<'k>>, Bound<K::Key<'k>>),
-        finger: &mut Finger,
+        fingers: &mut Fingers,
         copy: &mut LeafCopy,
     ) {
         match resume {
             None => {
                 let seek = Self::start(range, direction);
-                until_undisturbed(|| self.try_copy_leaf(seek, range, finger, copy));
+                until_undisturbed(|| self.try_copy_leaf(seek, range, fingers, copy));
             }
             Some(resume) => {
                 let seek = resume.seek::<K>();
-                until_undisturbed(|| self.try_copy_leaf(seek, range, finger, copy));
+                until_undisturbed(|| self.try_copy_leaf(seek, range, fingers, copy));
             }
         }
     }
@@ -142,11 +143,11 @@ impl<K: Keys> Tree<K> {
         &self,
         seek: Seek<K::Key<'_>>,
         range: (Bound<K::Key<'_>>, Bound<K::Key<'_>>),
-        finger: &mut Finger,
+        fingers: &mut Fingers,
         copy: &mut LeafCopy,
     ) -> Result<(), Restart> {
         let Step { node: leaf, version, .. } = match seek {
-            Seek::At(key) => self.leaf_of(key, finger)?,
+            Seek::At(key) => self.leaf_of(key, fingers)?,
             seek => self.descend(seek)?,
         };
         let count = leaf.info().count.min(LEAF_KEYS);
