@@ -29,6 +29,7 @@ use crate::worker::{self, WorkerThread};
 pub fn run(config: Config) -> Result<(), NodeError> {
     config.validate()?;
     logging::install(&config.log)?;
+    raise_descriptor_limit();
     let options = config.options(fresh_incarnation());
     let incarnation = options.incarnation;
     let replica =
@@ -199,6 +200,14 @@ impl Drop for StopOnExit {
     fn drop(&mut self) {
         self.0.stop();
     }
+}
+
+/// Each client is a descriptor, and the usual soft limit is 1024.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Up to the hard limit anyone may; if not, `accept` pauses when descriptors run out.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// Never used before, as far as 64 random bits can tell: the operating system seeds the hasher.

@@ -79,6 +79,8 @@ fn run_aside(shared: &Arc<Shared>, connection: u64, job: impl FnOnce() + Send + 
     };
     let refused = fail.clone();
     let body = move || {
+        // A new thread inherits the control thread's priority, which a long job must not have.
+        let _ = rustix::process::setpriority_process(None, 0);
         if catch_unwind(AssertUnwindSafe(job)).is_err() {
             fail("the job failed; the replica's log says more".into());
         }

@@ -63,15 +63,20 @@ pub fn report(stats: &[WorkerStats], from: Baseline, to: Baseline) -> LoadReport
         generator_cpu_ns: stats.iter().map(|worker| worker.generator_ns).sum(),
         process_cpu_ns: to.cpu - from.cpu,
         log_bytes: to.log_bytes - from.log_bytes,
-        audit: stats
-            .iter()
-            .filter_map(|worker| Some((worker.audit_generator?, worker.audit.as_slice().to_vec())))
-            .collect(),
+        audit: audit(stats),
         slices: slices(stats, to.at),
         slices_end_ns: to.at / SLICE * SLICE,
         first_release_ns: first_release_ns.unwrap_or(0),
         last_release_ns: stats.iter().map(|worker| worker.last_release).max().unwrap_or(0),
     }
+}
+
+/// By generator number: the workers answer in any order.
+fn audit(stats: &[WorkerStats]) -> Vec<(u32, Vec<(u32, u32)>)> {
+    let ranges = |worker: &WorkerStats| Some((worker.audit_generator?, worker.audit.as_slice().to_vec()));
+    let mut audit: Vec<_> = stats.iter().filter_map(ranges).collect();
+    audit.sort_unstable();
+    audit
 }
 
 /// The last minute before `now`, in complete slices, oldest first.

@@ -1,7 +1,11 @@
 //! A stub replica to put into real nodes: node 0 leads from the start; a request is committed when every other node
 //! echoed it. And a client for the admin port.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses its part; helpers may unwrap as tests do")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test binary uses its part; helpers may unwrap as tests do"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
