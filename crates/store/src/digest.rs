@@ -27,7 +27,7 @@ impl Store {
         let mut hash = 0u128;
         let rows = self.schema().iter().map(|(table, _)| {
             let mut rows = 0;
-            self.for_each_live(table, &mut |ts, key, value| {
+            self.for_each_live(table, |ts, key, value| {
                 rows += 1;
                 hash = hash.wrapping_add(row(table, ts, key, value));
             });

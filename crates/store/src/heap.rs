@@ -344,10 +344,10 @@ impl Heap {
             return at;
         }
         let size = SIZES[class as usize];
-        if self.block[class as usize].1 < size {
-            if let Some(at) = self.refill(class) {
-                return at;
-            }
+        if self.block[class as usize].1 < size
+            && let Some(at) = self.refill(class)
+        {
+            return at;
         }
         let at = cut(&mut self.block[class as usize], size);
         // Fresh memory is used in order: have the lines here when they are needed.

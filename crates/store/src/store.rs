@@ -104,7 +104,7 @@ impl Store {
     }
 
     /// Visits every live pair with the timestamp that wrote it: `(timestamp, key, value)`. The store is quiescent.
-    pub(crate) fn for_each_live(&self, table: TableId, visit: &mut dyn FnMut(u64, &[u8], &[u8])) {
+    pub(crate) fn for_each_live(&self, table: TableId, mut visit: impl FnMut(u64, &[u8], &[u8])) {
         let integers = self.schema.get(table).is_some_and(|spec| spec.keys == KeyKind::U64);
         let mut value = Scratch::default();
         self.for_each_record(table, &mut |record| {
@@ -171,6 +171,6 @@ impl View for Store {
     }
 
     fn for_each(&self, table: TableId, visit: &mut dyn FnMut(&[u8], &[u8])) {
-        self.for_each_live(table, &mut |_, key, value| visit(key, value));
+        self.for_each_live(table, |_, key, value| visit(key, value));
     }
 }

@@ -19,6 +19,7 @@ mod imp {
 }
 
 #[cfg(shuttle)]
+#[allow(missing_docs)]
 mod imp {
     pub use shuttle::hint::spin_loop;
     pub use shuttle::sync::Mutex;

@@ -1,6 +1,7 @@
 //! Random transactions against a `BTreeMap`: all four kinds of table, scans both ways, aborts, deletes and collection;
 //! and everything that was committed, applied on a follower from the log.
 #![cfg(not(any(loom, shuttle)))]
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};

@@ -1,5 +1,6 @@
 //! Real threads: serializable transfers, counters and phantoms; inserts that race splits, removals and collection.
 #![cfg(not(any(loom, shuttle)))]
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -277,7 +278,7 @@ fn no_key_is_lost_when_inserts_race_splits_and_removals() {
         let mut left = Vec::new();
         store.for_each(TABLE, &mut |key, _| left.push(u64::from_be_bytes(key.try_into().unwrap())));
         left.sort_unstable();
-        let kept = |at: &u64| at % 3 == 0 || at / 3 >= ROUNDS - 100;
+        let kept = |at: &u64| at.is_multiple_of(3) || at / 3 >= ROUNDS - 100;
         assert_eq!(left, (0..ROUNDS * 3).filter(kept).collect::<Vec<_>>(), "{keys:?} {index:?}");
     }
 }
