@@ -35,7 +35,7 @@ pub enum Command {
         #[command(subcommand)]
         action: ConfigAction,
     },
-    /// Show a replica's role, epoch, mark, streams, lag and members.
+    /// Show a replica's role, epoch, mark, streams, lag and members; exit code 4 if it cannot serve.
     #[command(after_help = concat_help("highwater status --admin 127.0.0.1:7001\n  highwater status --config highwater.toml --watch\n  highwater status --json | jq .mark"))]
     Status(StatusArgs),
     /// Start three replicas, run TPC-C, kill the leader, bring it back, check everything.
@@ -106,8 +106,9 @@ pub struct DemoArgs {
     /// Seconds of load, the failover included.
     #[arg(long, default_value_t = 20, value_name = "S", value_parser = clap::value_parser!(u64).range(3..=86_400))]
     pub seconds: u64,
-    /// Transactions per second over all workers; 0 for as fast as possible.
-    #[arg(long, default_value_t = 0.0, value_name = "TPS")]
+    /// Transactions per second over all workers; 0 for as fast as possible (then the replica that comes back has to
+    /// fight for its share of the CPU).
+    #[arg(long, default_value_t = 20_000.0, value_name = "TPS", value_parser = rate)]
     pub rate: f64,
     /// Unreleased transactions per worker, at most.
     #[arg(long, default_value_t = 200, value_name = "D", value_parser = clap::value_parser!(u32).range(1..))]
@@ -135,6 +136,14 @@ pub fn key_value(text: &str) -> Result<(String, String), String> {
             Ok((key.trim().to_string(), value.trim().to_string()))
         }
         _ => Err(format!("{text:?} is not KEY=VALUE")),
+    }
+}
+
+/// A number of at least 0 that is no infinity.
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate >= 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err("must be a number of at least 0".into()),
     }
 }
 

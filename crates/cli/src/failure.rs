@@ -37,7 +37,8 @@ Exit codes:
   1  something failed, or the verdict is negative
   2  the command line makes no sense
   3  cannot start: bad config, port in use
-  4  the cluster is unavailable, or its majority is lost";
+  4  the cluster is unavailable, or its majority is lost
+  130  interrupted";
 
 /// A failed command.
 #[derive(Debug)]

@@ -38,7 +38,7 @@ pub fn short(number: f64) -> String {
         _ => (number, ""),
     };
     match scaled.abs() {
-        n if n >= 99.95 || n == 0.0 => format!("{scaled:.0}{unit}"),
+        n if n >= 99.95 || (unit.is_empty() && n.fract() == 0.0) => format!("{scaled:.0}{unit}"),
         n if n >= 9.995 => format!("{scaled:.1}{unit}"),
         _ => format!("{scaled:.2}{unit}"),
     }
@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         let shown: Vec<_> =
-            [0.0, 0.714, 12.34, 999.9, 59_500.0, 1_420_000.0].into_iter().map(short).collect();
-        assert_eq!(shown, ["0", "0.71", "12.3", "1.00k", "59.5k", "1.42M"]);
+            [0.0, 95.0, 0.714, 12.34, 999.9, 59_500.0, 1_420_000.0].into_iter().map(short).collect();
+        assert_eq!(shown, ["0", "95", "0.71", "12.3", "1.00k", "59.5k", "1.42M"]);
         assert_eq!([bytes(512), bytes(1536 << 20)], ["512 B", "1.5 GiB"]);
         assert_eq!([micros(85.0), micros(1200.0), micros(213_000.0)], ["85 us", "1.20 ms", "213 ms"]);
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::protocol::{AdminRequest, AdminResponse, CheckReport, LoadReport, StatusReport, WorkloadSpec};
@@ -12,6 +12,9 @@ use crate::protocol::{AdminRequest, AdminResponse, CheckReport, LoadReport, Stat
 const PROMPT: Duration = Duration::from_secs(10);
 /// How long one that works (loads, stops, checks) may be silent.
 const PATIENT: Duration = Duration::from_secs(180);
+
+/// How long loading may stand still.
+const STANDSTILL: Duration = Duration::from_secs(60);
 
 /// Why a replica did not do what it was asked.
 #[derive(Debug)]
@@ -78,9 +81,21 @@ impl Link {
         mut progress: impl FnMut(u64, Option<u64>),
     ) -> Result<(), LinkError> {
         self.send(&AdminRequest::Load { workload: workload.clone() })?;
+        let mut moved = (Instant::now(), 0);
         loop {
             match self.receive(PATIENT)? {
-                AdminResponse::Progress { done, total } => progress(done, total),
+                AdminResponse::Progress { done, .. } if done == moved.1 && moved.0.elapsed() > STANDSTILL => {
+                    let seconds = STANDSTILL.as_secs();
+                    return Err(LinkError::Refused(format!(
+                        "loading stands still at {done} requests for {seconds} s"
+                    )));
+                }
+                AdminResponse::Progress { done, total } => {
+                    if done != moved.1 {
+                        moved = (Instant::now(), done);
+                    }
+                    progress(done, total);
+                }
                 AdminResponse::Done => return Ok(()),
                 other => return Err(confused(other)),
             }

@@ -39,9 +39,16 @@ impl LoadPlan {
         link.command(&request).map_err(|error| link.failure(error))
     }
 
+    /// Starts it on all replicas but the leader, where it waits. Once more before each kill: a load whose counts and
+    /// whose schedule (with a fixed rate) begin at zero, whatever the replica did before.
+    pub fn start_on_others(&self, fleet: &Fleet, leader: usize, generators: &mut Generators) -> Result<()> {
+        let mut others = (0..fleet.len()).filter(|node| *node != leader);
+        others.try_for_each(|node| self.start_on(fleet, node, generators))
+    }
+
     /// Starts it on all replicas; on the leader last, so that the others are ready before anything can happen to it.
     pub fn start_everywhere(&self, fleet: &Fleet, leader: usize, generators: &mut Generators) -> Result<()> {
-        let others = (0..fleet.len()).filter(|node| *node != leader);
-        others.chain([leader]).try_for_each(|node| self.start_on(fleet, node, generators))
+        self.start_on_others(fleet, leader, generators)?;
+        self.start_on(fleet, leader, generators)
     }
 }

@@ -1,4 +1,4 @@
-//! `highwater status`: a replica's state for people, or as JSON.
+//! `highwater status`: a replica's state for people, or as JSON. One that cannot serve is exit code 4.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -33,7 +33,9 @@ pub fn run(args: &StatusArgs) -> Result<()> {
         }
         print!("{text}");
         if !args.watch {
-            return Ok(());
+            let cannot_serve =
+                |trouble| Failure::unavailable(format!("node {} cannot serve: {trouble}", status.node));
+            return status.trouble.as_ref().map_or(Ok(()), |trouble| Err(cannot_serve(trouble)));
         }
         thread::sleep(Duration::from_secs(1));
     }

@@ -19,11 +19,13 @@ use crate::protocol::{LoadReport, StatusReport};
 /// How often the leader is asked what it acknowledged.
 const ASK_EVERY: Duration = Duration::from_millis(5);
 /// How long it is asked before it is killed.
-const ASK_FOR: Duration = Duration::from_millis(200);
+const ASK_FOR: Duration = Duration::from_millis(100);
 /// How long a successor may take before the cluster counts as lost.
 const SUCCESSION: Duration = Duration::from_secs(30);
 /// How long a copy of the state may stand still before it counts as failed.
 const STANDSTILL: Duration = Duration::from_secs(60);
+/// How long a replica may take to become a voter, however much it moves.
+const REJOIN: Duration = Duration::from_secs(600);
 /// Width of the slices of [`LoadReport::slices`].
 const SLICE: Duration = Duration::from_millis(10);
 
@@ -51,9 +53,9 @@ pub struct Rejoin {
     pub longest_gap_ms: f64,
 }
 
-/// Kills the leader and waits for releases from another one. Adds to `acknowledged` all that the old one said.
+/// Kills the leader and waits for releases from another one, where a fresh load must be waiting. Adds to `acknowledged`
+/// all that the old one said.
 pub fn strike(fleet: &mut Fleet, leader: usize, acknowledged: &mut Acknowledged) -> Result<Strike> {
-    collect(fleet, acknowledged);
     let witness = Witness::start(fleet, leader)?;
     thread::sleep(ASK_FOR);
     let kill_ns = monotonic_ns();
@@ -115,14 +117,15 @@ pub fn rejoin(
             let longest_gap_ms = longest_gap_ms(fleet, leader, started.elapsed());
             return Ok(Rejoin { seconds, store_bytes: leading.store_bytes, longest_gap_ms });
         }
-        let state = Some((mine.role.clone(), mine.copying_bytes));
+        let state = Some((mine.role.clone(), mine.copying_bytes, mine.applied));
         if state != moved.1 {
             moved = (Instant::now(), state);
-        } else if moved.0.elapsed() > STANDSTILL {
-            let trouble = mine.trouble.unwrap_or_else(|| "no reason given".into());
+        }
+        if moved.0.elapsed() > STANDSTILL || started.elapsed() > REJOIN {
+            let (role, seconds) = (&mine.role, started.elapsed().as_secs());
+            let trouble = mine.trouble.as_deref().unwrap_or("no trouble reported");
             return Err(Failure::negative(format!(
-                "replica {victim} is stuck as a {}: {trouble}",
-                mine.role
+                "replica {victim} is still a {role} after {seconds} s: {trouble}"
             )));
         }
     }

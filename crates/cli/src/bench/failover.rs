@@ -124,7 +124,9 @@ fn rounds_and_checks(
     for number in 1..=args.runs {
         progress.step(&format!("round {number}: load"));
         thread::sleep(Duration::from_secs_f64(args.seconds));
-        leader = ready_to_fail(fleet, &plan, &mut acknowledged, &mut generators)?;
+        leader = fleet.wait_for_leader()?;
+        strike::collect(fleet, &mut acknowledged);
+        plan.start_on_others(fleet, leader, &mut generators)?;
         let strike = strike::strike(fleet, leader, &mut acknowledged)?;
         leader = strike.successor;
         progress.step(&format!("round {number}: replica {} comes back", strike.victim));
@@ -145,26 +147,6 @@ fn rounds_and_checks(
     settle::converge(fleet)?;
     progress.step("checking");
     settle::examine(fleet, workload, &acknowledged)
-}
-
-/// Finds the leader, and gives every other replica that led before (and lost leadership without dying) a fresh load:
-/// its first release must come after the next kill.
-fn ready_to_fail(
-    fleet: &Fleet,
-    plan: &LoadPlan,
-    acknowledged: &mut Acknowledged,
-    generators: &mut Generators,
-) -> Result<usize> {
-    let leader = fleet.wait_for_leader()?;
-    strike::collect(fleet, acknowledged);
-    for node in (0..fleet.len()).filter(|node| *node != leader) {
-        let mut link = fleet.link(node)?;
-        let report = link.load_stats().map_err(|error| link.failure(error))?;
-        if report.first_release_ns != 0 {
-            plan.start_on(fleet, node, generators)?;
-        }
-    }
-    Ok(leader)
 }
 
 fn print_summary(report: &FailoverReport) {

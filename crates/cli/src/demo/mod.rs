@@ -23,6 +23,7 @@ use crate::failure::{Failure, Result};
 use crate::figures::{Spread, bytes};
 use crate::fleet::{Fleet, FleetPlan};
 use crate::load::LoadPlan;
+use crate::progress::bar;
 use crate::protocol::StatusReport;
 use crate::{settle, strike};
 use scene::{Phase, SAMPLE_EVERY, Sampler, Shared};
@@ -98,8 +99,10 @@ fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &Shared) -> Result<Verdict> {
     let mut link = fleet.link(leader)?;
     let loading = Instant::now();
     link.load(&workload, |done, total| {
-        let share = done as f64 / total.unwrap_or(done).max(1) as f64;
-        scene.lock().progress = Some(("loading TPC-C", share));
+        let share = total.filter(|total| *total > 0).map(|total| done as f64 / total as f64);
+        let far = share
+            .map_or(format!("{done} requests"), |share| format!("{} {:.0} %", bar(share), share * 100.0));
+        scene.lock().progress = Some(format!("loading TPC-C: {far}"));
     })
     .map_err(|error| link.failure(error))?;
     scene.event(format!(
@@ -126,6 +129,8 @@ fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &Shared) -> Result<Verdict> {
     let leader = fleet.wait_for_leader()?;
     scene.enter(Phase::Killed);
     scene.event(format!("kill -9 of replica {leader}, which leads"));
+    strike::collect(fleet, &mut acknowledged);
+    plan.start_on_others(fleet, leader, &mut generators)?;
     let strike = strike::strike(fleet, leader, &mut acknowledged)?;
     scene.enter(Phase::Carrying);
     scene.event(format!("replica {} leads: {:.0} ms without a release", strike.successor, strike.gap_ms));

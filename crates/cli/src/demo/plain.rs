@@ -39,8 +39,8 @@ pub fn print_events(scene: &Shared, from: usize) -> usize {
 fn line(scene: &Scene) -> String {
     let at = scene.started.elapsed().as_secs_f64();
     let head = format!("{at:6.2} s    {:<9}", scene.phase.word());
-    if let Some((what, share)) = scene.progress {
-        return format!("{head} {what} {:.0} %", share * 100.0);
+    if let Some(progress) = &scene.progress {
+        return format!("{head} {progress}");
     }
     let leader = match scene.leader() {
         Some(leader) => format!("replica {} leads epoch {}, mark {}", leader.node, leader.epoch, leader.mark),

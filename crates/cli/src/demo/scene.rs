@@ -77,8 +77,8 @@ pub struct Scene {
     pub started: Instant,
     /// The current act.
     pub phase: Phase,
-    /// How far a long step is: what, and a share.
-    pub progress: Option<(&'static str, f64)>,
+    /// How far a long step is, in words.
+    pub progress: Option<String>,
     /// Each replica as it last answered; `None` while it does not.
     pub replicas: Vec<Option<StatusReport>>,
     /// Released transactions in each sample, newest last.

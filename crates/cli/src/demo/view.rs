@@ -13,7 +13,6 @@ use super::scene::{Phase, Scene, Shared};
 use crate::failure::{Failure, Result};
 use crate::figures::{bytes, micros, short};
 use crate::interrupt;
-use crate::progress::bar;
 use crate::protocol::StatusReport;
 
 /// Draws until the play is over; leaves the terminal as it was.
@@ -129,8 +128,8 @@ fn replica_row<'a>(node: usize, status: &StatusReport, scene: &Scene) -> Row<'a>
 }
 
 fn draw_throughput(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
-    let title = match scene.progress {
-        Some((what, share)) => format!(" {what} {} {:.0} % ", bar(share), share * 100.0),
+    let title = match &scene.progress {
+        Some(progress) => format!(" {progress} "),
         None => format!(
             " released {}/s   p50 {}   p99 {}   total {} ",
             short(scene.tps() as f64),
