@@ -156,7 +156,13 @@ impl Run {
     }
 
     fn verify(&mut self) {
+        // What is still in flight ends first; figures for status lag behind by a few milliseconds.
+        let until = self.world.now + 50 * MS;
+        self.world.run_until(until);
         self.wait_for(5000 * MS, "all replicas converge", Run::settled);
+        let until = self.world.now + 50 * MS;
+        self.world.run_until(until);
+        self.take_replies();
         let digests: Vec<_> =
             self.world.ids().map(|id| self.world.replica(id).unwrap().controller.store().digest()).collect();
         for id in self.world.ids() {

@@ -281,7 +281,9 @@ impl Election {
 
     fn on_pre_vote(&mut self, now: Nanos, from: Voter, ballot: Ballot) {
         self.highest = self.highest.max(Epoch(ballot.epoch.0.saturating_sub(1)));
-        if !self.votes() {
+        // Also one that does not know yet that it was admitted: the candidate counts those whom *its* membership
+        // names, and may depend on this one.
+        if self.members.is_none() {
             return;
         }
         let misses_leader = match self.standing {

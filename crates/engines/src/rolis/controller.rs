@@ -268,7 +268,9 @@ impl RolisController {
         let high = promises.values().map(|promise| promise.high).max().expect("a quorum promised");
         self.shared.clock.advance_past(high);
         let base = self.shared.clock.now();
+        // A newcomer that is gone again would be a voter that never answers.
         let wanted = self.change.as_ref().filter(|change| change.campaigning).map(|change| change.voter);
+        let wanted = wanted.filter(|voter| self.voter(voter.node) == Some(*voter));
         let members = match wanted {
             Some(voter) => latest.with(ballot.epoch, voter),
             None => latest.in_epoch(ballot.epoch),

@@ -2,8 +2,9 @@
 //!
 //! # When an entry is sealed
 //!
-//! Batching clocks itself: an entry is sealed when the pipeline has room. While the network keeps up entries are small
-//! and latency is a round trip; when it doesn't they grow by themselves, up to a limit in bytes.
+//! Batching clocks itself: an entry is sealed when none is in flight, or when the pipeline has room and the entry is
+//! large enough to be worth its messages. While the network keeps up entries are small and latency is a round trip or
+//! two; when it doesn't they grow by themselves, up to a limit in bytes.
 //!
 //! An *empty* entry is sealed when a reply waits for this stream to be closed beyond the last entry (a read-only
 //! transaction's, say), and when replies wait for another stream that went quiet meanwhile: the new entry carries a claim
@@ -277,9 +278,13 @@ impl RolisWorker {
     fn seal_what_is_due(&mut self, ballot: Ballot) {
         let options = &self.shared.options;
         let open_bytes = self.occ.log().len() - ENTRY_HEADER_BYTES;
-        let room = self.stream.undecided() < options.pipeline_entries as u64;
+        let in_flight = self.stream.undecided();
+        let room = in_flight < options.pipeline_entries as u64;
         let due = if open_bytes > 0 {
-            room || open_bytes >= options.max_entry_bytes
+            // With nothing in flight, at once; beside entries in flight, only if it is worth its messages.
+            in_flight == 0
+                || room && open_bytes >= options.max_entry_bytes / 4
+                || open_bytes >= options.max_entry_bytes
         } else {
             room && (self.wants_closing() || self.held_back_by_quiet_stream(ballot))
         };
