@@ -5,7 +5,7 @@
 //! configs and logs stand in a temporary directory, which stays when something failed and goes when all went well.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,9 +14,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_node::config::{Config, NodeConfig};
+use highwater_node::free_loopback_ports;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Kind, Result};
 use crate::interrupt;
 use crate::link::{Link, LinkError, failure_at};
 use crate::protocol::StatusReport;
@@ -203,11 +204,8 @@ impl Fleet {
                 let why = last_line(&replica.log);
                 let (message, cannot_start) =
                     (format!("replica {node} ended by itself ({status}): {why}"), status.code() == Some(3));
-                return Err(if cannot_start {
-                    Failure::cannot_start(message)
-                } else {
-                    Failure::negative(message)
-                });
+                let kind = if cannot_start { Kind::CannotStart } else { Kind::Negative };
+                return Err(Failure { kind, message });
             }
         }
         Ok(())
@@ -289,19 +287,17 @@ fn fresh_directory() -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// Addresses that were free a moment ago: all are bound at once, so that no two are the same.
 fn free_addresses(replicas: u8) -> Result<Vec<NodeConfig>> {
-    let mut bound = Vec::new();
-    let mut free = || -> std::io::Result<String> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let address = listener.local_addr()?.to_string();
-        bound.push(listener);
-        Ok(address)
-    };
-    let nodes = (0..replicas).map(|id| Ok(NodeConfig { id, peer: free()?, resp: free()?, admin: free()? }));
-    nodes
-        .collect::<std::io::Result<_>>()
-        .map_err(|error| Failure::cannot_start(format!("no free loopback ports: {error}")))
+    let ports = free_loopback_ports(3 * usize::from(replicas))
+        .map_err(|error| Failure::cannot_start(format!("no free loopback ports: {error}")))?;
+    let address = |port: u16| format!("127.0.0.1:{port}");
+    let nodes = (0..replicas).zip(ports.chunks_exact(3)).map(|(id, ports)| NodeConfig {
+        id,
+        peer: address(ports[0]),
+        resp: address(ports[1]),
+        admin: address(ports[2]),
+    });
+    Ok(nodes.collect())
 }
 
 fn config_of(plan: &FleetPlan, node: u8, nodes: &[NodeConfig]) -> Result<Config> {

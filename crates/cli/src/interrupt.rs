@@ -1,4 +1,4 @@
-//! Nothing is left behind: on Ctrl-C, SIGTERM or a panic the replica processes are ended, by their ids.
+//! Nothing is left behind: on Ctrl-C, SIGTERM, a broken pipe or a panic the replica processes are ended, by their ids.
 //!
 //! The normal way is a [`Fleet`](crate::fleet::Fleet) that is finished or dropped. This is for the ways around it: the
 //! release build aborts on a panic, and a signal ends the process wherever it is.
@@ -16,6 +16,11 @@ use crate::failure::{Failure, Result};
 
 /// What a shell expects of a command that a signal ended.
 const INTERRUPTED: i32 = 130;
+
+/// The same, of one that writes to a pipe that nobody reads.
+const UNREAD: i32 = 141;
+/// How the standard library's `println!` panics then.
+const BROKEN_PIPE: &str = "failed printing to stdout";
 
 static LEFTOVERS: Mutex<Leftovers> =
     Mutex::new(Leftovers { pids: BTreeSet::new(), directory: None, on_terminal: false });
@@ -43,6 +48,11 @@ pub fn guard() -> Result<()> {
         let mut leftovers = leftovers();
         leftovers.restore_terminal();
         leftovers.end_processes();
+        if info.payload().downcast_ref::<String>().is_some_and(|text| text.starts_with(BROKEN_PIPE)) {
+            // `highwater ... | head`: nobody reads on, which is no error of ours.
+            leftovers.remove_files();
+            std::process::exit(UNREAD);
+        }
         drop(leftovers);
         report(info);
     }));
@@ -54,10 +64,7 @@ pub fn interrupt() -> ! {
     let mut leftovers = leftovers();
     leftovers.restore_terminal();
     leftovers.end_processes();
-    if let Some(directory) = leftovers.directory.take() {
-        // Best effort: the process ends either way.
-        let _ = std::fs::remove_dir_all(directory);
-    }
+    leftovers.remove_files();
     eprintln!("highwater: interrupted");
     std::process::exit(INTERRUPTED);
 }
@@ -90,6 +97,13 @@ impl Leftovers {
     fn restore_terminal(&mut self) {
         if std::mem::take(&mut self.on_terminal) {
             ratatui::restore();
+        }
+    }
+
+    fn remove_files(&mut self) {
+        if let Some(directory) = self.directory.take() {
+            // Best effort: the process ends either way.
+            let _ = std::fs::remove_dir_all(directory);
         }
     }
 

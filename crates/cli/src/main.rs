@@ -37,17 +37,15 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<()> {
+    if !matches!(cli.command, Command::Serve(_)) {
+        // A replica takes care of its signals itself.
+        interrupt::guard()?;
+    }
     match cli.command {
         Command::Serve(args) => serve::serve(&args),
         Command::Config { action } => serve::config(&action),
         Command::Status(args) => status::run(&args),
-        Command::Demo(args) => {
-            interrupt::guard()?;
-            demo::run(&args)
-        }
-        Command::Bench(args) => {
-            interrupt::guard()?;
-            bench::run(args)
-        }
+        Command::Demo(args) => demo::run(&args),
+        Command::Bench(args) => bench::run(args),
     }
 }

@@ -1,14 +1,10 @@
 //! The flags of `highwater bench`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use highwater_workloads::Options;
 
 use crate::args::{concat_help, key_value, share};
-use crate::failure::{Failure, Result};
-use crate::protocol::WorkloadSpec;
 
 /// `highwater bench`.
 #[derive(Debug, Args)]
@@ -242,95 +238,9 @@ pub struct ReplayArgs {
 }
 
 /// A number above 0 that is no infinity.
-fn seconds(text: &str) -> std::result::Result<f64, String> {
+fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
         _ => Err("must be a number above 0".into()),
-    }
-}
-
-/// The TPC-C of these warehouses.
-pub fn tpcc(warehouses: u32, fast_ids: bool, scale: f64) -> WorkloadSpec {
-    let mut options = vec![("warehouses", warehouses.to_string())];
-    if fast_ids {
-        options.push(("fast_ids", "true".into()));
-    }
-    if scale < 1.0 {
-        options.push(("scale", scale.to_string()));
-    }
-    spec("tpcc", options)
-}
-
-impl TpccArgs {
-    /// As the replicas are told.
-    pub fn spec(&self, workers: u16) -> WorkloadSpec {
-        tpcc(self.warehouses.unwrap_or(u32::from(workers)), self.fast_ids, self.scale)
-    }
-}
-
-impl YcsbArgs {
-    /// As the replicas are told.
-    pub fn spec(&self) -> WorkloadSpec {
-        let mut options = vec![("keys", self.keys.to_string()), ("read_fraction", self.reads.to_string())];
-        if self.zipfian {
-            options.push(("distribution", "zipfian".into()));
-            options.push(("theta", self.theta.to_string()));
-        }
-        spec("ycsb", options)
-    }
-}
-
-impl BankArgs {
-    /// As the replicas are told.
-    pub fn spec(&self) -> WorkloadSpec {
-        spec("bank", vec![("accounts", self.accounts.to_string())])
-    }
-}
-
-/// Puts `options` over those of `workload`, and checks all of them before anything is started.
-pub fn complete(mut workload: WorkloadSpec, options: &[(String, String)]) -> Result<WorkloadSpec> {
-    for (key, value) in options {
-        workload.options.retain(|(known, _)| known != key);
-        workload.options.push((key.clone(), value.clone()));
-    }
-    parse(&workload)?;
-    Ok(workload)
-}
-
-/// Every option of the workload as it will be used, defaults included.
-pub fn effective_options(workload: &WorkloadSpec) -> Result<BTreeMap<String, String>> {
-    let described = parse(workload)?.build().describe();
-    Ok(described.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
-}
-
-/// The workload itself, for a run inside this process.
-pub fn parse(workload: &WorkloadSpec) -> Result<Options> {
-    let options = workload.options.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    Options::parse(&workload.name, options).map_err(Failure::usage)
-}
-
-fn spec(name: &str, options: Vec<(&str, String)>) -> WorkloadSpec {
-    let options = options.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
-    WorkloadSpec { name: name.to_string(), options }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flags_become_options_that_the_workloads_know() {
-        let ycsb = YcsbArgs { keys: 1000, reads: 0.5, zipfian: true, theta: 0.9 };
-        for spec in [tpcc(2, true, 0.1), ycsb.spec(), BankArgs { accounts: 10 }.spec()] {
-            effective_options(&spec).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_later_option_wins_and_an_unknown_one_is_a_usage_error() {
-        let option = |key: &str, value: &str| [(key.to_string(), value.to_string())];
-        let spec = complete(tpcc(2, false, 1.0), &option("warehouses", "3")).unwrap();
-        assert_eq!(spec.options, option("warehouses", "3"));
-        assert_eq!(complete(spec, &option("warehouse", "3")).unwrap_err().kind.code(), 2);
     }
 }

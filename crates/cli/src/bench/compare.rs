@@ -54,10 +54,10 @@ pub fn run(args: &RunArgs, workload: &WorkloadSpec) -> Result<()> {
         .filter_map(|run| ratio(run.apply_cpu_us_per_transaction?, run.execute_cpu_us_per_transaction));
     let report =
         CompareReport { ratio: Spread::of(ratios), apply_over_execute: Spread::of(applies), silo, rolis };
-    print_summary(&report);
     if let Some(path) = &args.json {
         write_json(path, &report)?;
     }
+    print_summary(&report);
     super::verdict(&report.silo)?;
     super::verdict(&report.rolis)
 }
@@ -65,7 +65,7 @@ pub fn run(args: &RunArgs, workload: &WorkloadSpec) -> Result<()> {
 fn print_summary(report: &CompareReport) {
     let show = |name: &str, spread: Spread| {
         let Spread { min, median, max } = spread;
-        println!("{name:<34}{median:.3} [{min:.3} .. {max:.3}]");
+        println!("{name:<38}{median:.3} [{min:.3} .. {max:.3}]");
     };
     println!();
     show("rolis over silo, per CPU-second", report.ratio);

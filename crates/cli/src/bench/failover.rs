@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::args::{FailoverArgs, complete, tpcc};
+use super::args::FailoverArgs;
 use super::report::write_json;
+use super::workload::{complete, tpcc};
 use crate::audit::{Acknowledged, Generators};
 use crate::failure::{Failure, Result};
 use crate::figures::{Spread, bytes};
@@ -82,10 +83,10 @@ pub fn run(args: &FailoverArgs) -> Result<()> {
         machine,
         command: std::env::args().collect::<Vec<_>>().join(" "),
     };
-    print_summary(&report);
     if let Some(path) = &args.json {
         write_json(path, &report)?;
     }
+    print_summary(&report);
     report.checks.trouble().map_or(Ok(()), |trouble| Err(Failure::negative(trouble)))
 }
 

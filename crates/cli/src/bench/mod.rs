@@ -10,13 +10,15 @@ mod failover;
 mod replay;
 mod report;
 mod run;
+pub mod workload;
 
 use crate::failure::{Failure, Result};
 use crate::figures::{Spread, short};
 use crate::progress::Progress;
 use crate::protocol::WorkloadSpec;
-use args::{BenchArgs, BenchCommand, RunArgs, complete};
+use args::{BenchArgs, BenchCommand, RunArgs};
 use report::{BenchReport, RunReport, write_json};
+use workload::complete;
 
 /// Runs `highwater bench`.
 pub fn run(args: BenchArgs) -> Result<()> {

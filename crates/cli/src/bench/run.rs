@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::args::{Engine, RunArgs, effective_options};
+use super::args::{Engine, RunArgs};
 use super::report::{CpuSeconds, Procedure, Resident, ResidentBytes, RunConfig, RunReport};
+use super::workload::effective_options;
 use crate::audit::{Acknowledged, Generators};
 use crate::failure::{Failure, Result};
 use crate::figures::{micros, ratio, short};

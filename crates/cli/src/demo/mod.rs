@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::args::DemoArgs;
 use crate::audit::{Acknowledged, Generators};
-use crate::bench::args::tpcc;
+use crate::bench::workload::tpcc;
 use crate::failure::{Failure, Result};
 use crate::figures::{Spread, bytes};
 use crate::fleet::{Fleet, FleetPlan};

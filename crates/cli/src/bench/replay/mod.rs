@@ -15,8 +15,9 @@ use highwater_workloads::{AllWorkloads, Workload};
 use serde::Serialize;
 
 use self::phases::{Cost, Log, Requests, apply, execute};
-use super::args::{ReplayArgs, effective_options, parse, tpcc};
+use super::args::ReplayArgs;
 use super::report::write_json;
+use super::workload::{effective_options, parse, tpcc};
 use crate::failure::{Failure, Result};
 use crate::figures::{Spread, short};
 use crate::machine::Machine;
@@ -97,8 +98,11 @@ pub fn run(args: &ReplayArgs) -> Result<()> {
         machine,
         command: std::env::args().collect::<Vec<_>>().join(" "),
     };
+    if let Some(path) = &args.json {
+        write_json(path, &report)?;
+    }
     print_summary(&report);
-    args.json.as_ref().map_or(Ok(()), |path| write_json(path, &report))
+    Ok(())
 }
 
 fn round(args: &ReplayArgs, workload: &dyn Workload, seed: u32, progress: &mut Progress) -> Result<Round> {
