@@ -14,7 +14,7 @@ use highwater_core::log::{ENTRY_HEADER_BYTES, EntryHeader, EntryKind};
 use highwater_core::{EntryIndex, Epoch, Timestamp};
 
 use super::shared::Report;
-use super::watermark::{Arrival, OpenClaim};
+use super::watermark::{Arrival, OpenClaim, Start};
 use super::worker::{Mode, RolisWorker};
 use crate::seam::{Counters, Nanos, Next, Outbox};
 
@@ -35,8 +35,8 @@ pub struct Replay {
     pub floor: Timestamp,
     /// Claims whose index is not decided here yet.
     claims: Vec<OpenClaim>,
-    /// The first entry of a later epoch that this stream waits at, and the last entry of the epoch that ends.
-    arrived: Option<(EntryIndex, EntryIndex)>,
+    /// While waiting for other streams at the first entry of a later epoch: how many such entries were announced.
+    arrived: usize,
 }
 
 impl Default for Replay {
@@ -55,7 +55,7 @@ impl Replay {
             reached: floor,
             floor,
             claims: Vec::new(),
-            arrived: None,
+            arrived: 0,
         }
     }
 
@@ -105,7 +105,7 @@ impl RolisWorker {
                     }
                 }
                 EntryKind::EpochChange => {
-                    if !self.enter(&header, entry.body, out) {
+                    if !self.enter(&header, out) {
                         return;
                     }
                 }
@@ -118,41 +118,44 @@ impl RolisWorker {
     }
 
     /// At the first entry of a later epoch: whether to go on behind it.
-    fn enter(&mut self, header: &EntryHeader, body: &[u8], out: &mut Outbox) -> bool {
+    fn enter(&mut self, header: &EntryHeader, out: &mut Outbox) -> bool {
         let shared = self.shared.clone();
         let progress = &shared.progress;
         if header.epoch > progress.epoch() {
-            let (at, last) =
-                self.replay.arrived.unwrap_or((EntryIndex::NONE, EntryIndex(header.index.0 - 1)));
-            if at != header.index {
-                let arrival = Arrival {
-                    epoch: header.epoch,
-                    index: header.index,
-                    base: header.closed_ts,
-                    members: Members::decode(&mut Reader::new(body)).expect("the leader wrote a membership"),
-                    last,
-                    claims: std::mem::take(&mut self.replay.claims),
-                };
-                self.replay.arrived = Some((header.index, last));
-                if progress.arrive(self.id, arrival) {
-                    out.wake_workers = true;
-                }
+            let starts = self.starts_at(header.index);
+            if starts.len() == self.replay.arrived {
+                return false;
             }
-            if header.epoch > progress.epoch() {
-                // Not all streams share this epoch. If a still later one follows here, its predecessor never opened.
-                let next = self.replay.scan.next();
-                return next <= self.stream.decided() && {
-                    let behind = self.stream.entry(next).expect("decided entries are kept until installed");
-                    self.header_of(behind).kind == EntryKind::EpochChange
-                };
+            self.replay.arrived = starts.len();
+            let claims = std::mem::take(&mut self.replay.claims);
+            if !progress.arrive(self.id, Arrival { starts, last: EntryIndex(header.index.0 - 1), claims }) {
+                return false;
             }
+            out.wake_workers = true;
         }
+        // Behind: the first entry of the epoch entered, or that of an epoch that never opened.
         if header.epoch == progress.epoch() {
-            self.replay.arrived = None;
+            self.replay.arrived = 0;
             self.check_speculation(header.epoch, out);
             self.report(Report::Entered(header.epoch), out);
         }
         true
+    }
+
+    /// The first entries of later epochs that stand at `index` and right behind it.
+    fn starts_at(&self, index: EntryIndex) -> Vec<Start> {
+        let start = |at: u64| {
+            let bytes = self.stream.entry(EntryIndex(at)).expect("decided entries are kept until installed");
+            let entry = EntryHeader::open(bytes, false).expect("entries were checked when they arrived");
+            (entry.header.kind == EntryKind::EpochChange).then(|| Start {
+                epoch: entry.header.epoch,
+                index: EntryIndex(at),
+                base: entry.header.closed_ts,
+                members: Members::decode(&mut Reader::new(entry.body))
+                    .expect("the leader wrote a membership"),
+            })
+        };
+        (index.0..=self.stream.decided().0).map_while(start).collect()
     }
 
     /// The epoch that this worker led has ended: does the store hold more than the final mark preserves?

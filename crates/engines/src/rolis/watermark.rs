@@ -17,7 +17,8 @@
 //! anew at the next epoch's base timestamp, which exceeds every timestamp of the past.
 //!
 //! A later epoch may have started in some streams only, its leader lost before the others (a takeover interrupted by
-//! another takeover). It never opened, so it holds no transaction; the streams go on to the first epoch that all share.
+//! another takeover). It never opened, so it holds no transaction; the streams go on to the first epoch that all of them
+//! entered.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -69,18 +70,26 @@ struct Ends {
 /// A worker has decided the first entry of a later epoch.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// The later epoch.
-    pub epoch: Epoch,
-    /// Where its first entry stands in this stream.
-    pub index: EntryIndex,
-    /// The later epoch's base timestamp.
-    pub base: Timestamp,
-    /// The later epoch's voters.
-    pub members: Members,
-    /// Last entry of the epoch that ends (where this stream first met a later one).
+    /// First entries of later epochs that stand here without a transaction between them, in order. More than one if a
+    /// takeover was interrupted by another one, or if this stream was silent for a whole epoch.
+    pub starts: Vec<Start>,
+    /// Last entry of the epoch that ends.
     pub last: EntryIndex,
     /// Claims of this stream's entries in the ending epoch that were not effective yet.
     pub claims: Vec<OpenClaim>,
+}
+
+/// The first entry of an epoch in one stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// Where the entry stands.
+    pub index: EntryIndex,
+    /// Above every older timestamp.
+    pub base: Timestamp,
+    /// The epoch's voters.
+    pub members: Members,
 }
 
 /// A claim whose index is not decided yet.
@@ -247,37 +256,46 @@ impl Progress {
             .any(|(at, cell)| at != stream.0 as usize && cell.waiting.load(Ordering::SeqCst))
     }
 
-    /// The owner of `stream` found the first entry of a later epoch (or, later, of a still later one). It looks no
+    /// The owner of `stream` found the first entry of a later epoch (or, later, that a further one follows). It looks no
     /// further until the epoch has changed. Returns whether it has changed now.
+    ///
+    /// The next epoch is the first one that every stream has entered. It is the same on every replica: what is common to
+    /// all streams comes in the same order in each, so a longer look never finds an earlier common one.
     pub fn arrive(&self, stream: StreamId, arrival: Arrival) -> bool {
         let mut ends = self.ends.lock().expect("no worker panics here");
         let current = self.epoch();
-        if arrival.epoch <= current {
+        if arrival.starts.iter().any(|start| start.epoch <= current) {
             return true;
         }
         let slot = &mut ends.arrivals[stream.0 as usize];
         match slot {
-            // The ending epoch ended where a later one was met first; only the goal moves.
             Some(known) => {
-                assert!(arrival.epoch >= known.epoch, "epochs grow along a stream");
-                (known.epoch, known.index, known.base) = (arrival.epoch, arrival.index, arrival.base);
-                known.members = arrival.members;
+                assert!(arrival.starts.starts_with(&known.starts), "what is decided stays");
+                known.starts = arrival.starts;
             }
             None => *slot = Some(arrival),
         }
-        let Some(goal) = ends.arrivals[0].as_ref().map(|arrival| arrival.epoch) else { return false };
-        if !ends.arrivals.iter().all(|arrival| arrival.as_ref().is_some_and(|arrival| arrival.epoch == goal))
-        {
+        let entered = |arrival: &Option<Arrival>, epoch: Epoch| {
+            arrival.as_ref().is_some_and(|arrival| arrival.starts.iter().any(|start| start.epoch == epoch))
+        };
+        let first = ends.arrivals[0].iter().flat_map(|arrival| &arrival.starts).map(|start| start.epoch);
+        let Some(goal) =
+            first.into_iter().find(|goal| ends.arrivals.iter().all(|arrival| entered(arrival, *goal)))
+        else {
             return false;
-        }
+        };
         self.switch(&mut ends, current, goal);
         true
     }
 
-    /// Every stream has reached the same later epoch: fixes the final mark and starts the cells anew.
+    /// Every stream has entered the same later epoch: fixes the final mark and starts the cells anew.
     fn switch(&self, ends: &mut Ends, current: Epoch, goal: Epoch) {
         let arrivals: Vec<Arrival> =
             ends.arrivals.iter_mut().map(|arrival| arrival.take().expect("all arrived")).collect();
+        let starts: Vec<&Start> = arrivals
+            .iter()
+            .map(|arrival| arrival.starts.iter().find(|start| start.epoch == goal).expect("all entered"))
+            .collect();
         let before = self.mark();
         let mut closed: Vec<Timestamp> =
             self.cells.iter().map(|cell| Timestamp(cell.closed.load(Ordering::Acquire))).collect();
@@ -289,21 +307,21 @@ impl Progress {
         }
         let final_mark = closed.into_iter().min().expect("there are streams");
         assert!(final_mark >= before, "the mark never moves back: {final_mark} after {before}");
-        let base = arrivals[0].base;
+        let base = starts[0].base;
         assert!(base > final_mark, "the next epoch begins above the last one");
         ends.finals.insert(current, final_mark);
-        ends.members = Some(arrivals[0].members.clone());
+        ends.members = Some(starts[0].members.clone());
         self.base.store(base.0, Ordering::SeqCst);
         self.epoch.store(goal.0, Ordering::SeqCst);
-        for (cell, arrival) in self.cells.iter().zip(&arrivals) {
+        for (cell, start) in self.cells.iter().zip(&starts) {
             assert_eq!(
-                (arrival.base, &arrival.members),
-                (base, &arrivals[0].members),
+                (start.base, &start.members),
+                (base, &starts[0].members),
                 "one change for all streams"
             );
             cell.caught_up.store(false, Ordering::Release);
             cell.quiet.store(0, Ordering::Release);
-            cell.decided.store(arrival.index.0, Ordering::Release);
+            cell.decided.store(start.index.0, Ordering::Release);
             cell.closed.store(base.0, Ordering::Release);
         }
     }
@@ -342,16 +360,14 @@ mod tests {
         progress.publish(s(stream), EntryIndex(decided), Timestamp(closed), false);
     }
 
-    fn arrival(epoch: u64, index: u64, base: u64, claims: Vec<OpenClaim>) -> Arrival {
+    fn start(epoch: u64, index: u64, base: u64) -> Start {
         let voter = Voter { node: NodeId(0), incarnation: Incarnation(1) };
-        Arrival {
-            epoch: Epoch(epoch),
-            index: EntryIndex(index),
-            base: Timestamp(base),
-            members: Members::new(Epoch(epoch), vec![voter]),
-            last: EntryIndex(index - 1),
-            claims,
-        }
+        let members = Members::new(Epoch(epoch), vec![voter]);
+        Start { epoch: Epoch(epoch), index: EntryIndex(index), base: Timestamp(base), members }
+    }
+
+    fn arrival(epoch: u64, index: u64, base: u64, claims: Vec<OpenClaim>) -> Arrival {
+        Arrival { starts: vec![start(epoch, index, base)], last: EntryIndex(index - 1), claims }
     }
 
     fn mark(progress: &Progress) -> u64 {
@@ -427,11 +443,24 @@ mod tests {
         publish(&progress, 1, 2, 40);
         assert!(!progress.arrive(s(0), arrival(1, 6, 1000, vec![])));
         assert!(!progress.arrive(s(1), arrival(2, 3, 2000, vec![])));
-        let mut later = arrival(2, 7, 2000, vec![]);
-        later.last = EntryIndex(6);
+        let mut later = arrival(1, 6, 1000, vec![]);
+        later.starts.push(start(2, 7, 2000));
         assert!(progress.arrive(s(0), later));
         assert_eq!(progress.final_mark(Epoch(0)), Some(Timestamp(40)));
         assert_eq!((progress.epoch(), mark(&progress)), (Epoch(2), 2000));
+    }
+
+    #[test]
+    fn a_stream_that_was_silent_for_a_whole_epoch_does_not_hide_it() {
+        let progress = Progress::new(2);
+        let mut silent = arrival(1, 1, 1000, vec![]);
+        silent.starts.push(start(2, 2, 2000));
+        assert!(!progress.arrive(s(0), silent));
+        assert!(
+            progress.arrive(s(1), arrival(1, 1, 1000, vec![])),
+            "epoch 1 was entered by all and may hold much"
+        );
+        assert_eq!((progress.epoch(), mark(&progress)), (Epoch(1), 1000));
     }
 
     #[test]
