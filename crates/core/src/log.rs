@@ -243,9 +243,7 @@ impl<'a> Writes<'a> {
             if short > 8 {
                 return Err(Malformed("integer key (over 8 bytes)"));
             }
-            let mut delta = [0; 8];
-            delta[..short].copy_from_slice(self.reader.take(short)?);
-            self.previous ^= u64::from_le_bytes(delta);
+            self.previous ^= self.delta(short)?;
             (Key::U64(self.previous), self.reader.take(value_len)?)
         };
         Ok(match op {
@@ -253,6 +251,21 @@ impl<'a> Writes<'a> {
             OP_DELETE => Some(Write { table, key, value: None }),
             _ => None,
         })
+    }
+}
+
+impl Writes<'_> {
+    /// An integer of `len` bytes, up to 8: one load where 8 bytes are there.
+    #[inline]
+    fn delta(&mut self, len: usize) -> Result<u64, Malformed> {
+        if let Some(chunk) = self.reader.rest().first_chunk::<8>() {
+            self.reader.take(len)?;
+            let unused = 64 - 8 * len as u32;
+            return Ok(u64::from_le_bytes(*chunk).checked_shl(unused).unwrap_or(0) >> (unused % 64));
+        }
+        let mut delta = [0; 8];
+        delta[..len].copy_from_slice(self.reader.take(len)?);
+        Ok(u64::from_le_bytes(delta))
     }
 }
 

@@ -194,9 +194,10 @@ impl<'b> Window<'_, 'b> {
     #[inline]
     fn push(&mut self, write: Option<Pending<'b>>) {
         let at = self.entered % WINDOW;
-        if let Some(oldest) = std::mem::replace(&mut self.ring[at], write) {
-            self.applier.install(&oldest);
+        if let Some(oldest) = &self.ring[at] {
+            self.applier.install(oldest);
         }
+        self.ring[at] = write;
         if let Some(middle) = &mut self.ring[(at + WINDOW / 2) % WINDOW] {
             middle.hint = with_index!(middle.index, index => index.peek(middle.hash));
             if let Some(record) = middle.hint {

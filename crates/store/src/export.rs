@@ -28,7 +28,6 @@ use crate::word::{Busy, DEAD, TIMESTAMP, TOMBSTONE};
 
 /// One part of a store's state, read chunk by chunk.
 pub struct Export {
-    heap: Heap,
     store: Arc<Store>,
     part: usize,
     parts: usize,
@@ -62,7 +61,6 @@ impl Store {
     pub fn export(self: &Arc<Store>, part: usize, parts: usize) -> Export {
         assert!(part < parts, "parts are numbered from 0");
         Export {
-            heap: Heap::new(&self.heaps),
             store: self.clone(),
             part,
             parts,
@@ -149,9 +147,9 @@ impl Export {
     /// is more. May append nothing and still return true, if it comes upon a record that is locked for long.
     pub fn next_chunk(&mut self, budget_bytes: usize, out: &mut Vec<u8>) -> bool {
         let end = out.len() + budget_bytes;
-        self.heap.pin();
         let store = self.store.clone();
-        let more = loop {
+        let _pinned = store.heaps.visit();
+        loop {
             let Some(index) = store.table(self.table) else { break false };
             let before = out.len();
             let step = match index {
@@ -174,9 +172,7 @@ impl Export {
             if out.len() >= end {
                 break true;
             }
-        };
-        self.heap.unpin();
-        more
+        }
     }
 
     /// Exports the rest of the segment at the cursor.

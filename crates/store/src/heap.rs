@@ -43,8 +43,9 @@ const FIRST_CHUNK: usize = 256 << 10;
 const BLOCK: usize = 16 << 10;
 /// How far ahead fresh memory is asked for.
 const AHEAD: usize = 512;
-/// So many retired pieces are stamped and looked after at a time.
+/// So many retired pieces, or so many bytes of them, are stamped and looked after at a time.
 const BATCH: usize = 128;
+const BATCH_BYTES: usize = 1 << 20;
 /// A free list longer than this gives half of it to the pool.
 const LONG: usize = 8192;
 
@@ -113,6 +114,12 @@ struct Counters {
     retired: AtomicU64,
 }
 
+impl Counters {
+    fn all(&self) -> [&AtomicU64; 3] {
+        [&self.records, &self.index, &self.retired]
+    }
+}
+
 fn bump(counter: &AtomicU64, by: usize, up: bool) {
     let now = counter.load(Ordering::Relaxed);
     let next = if up { now.wrapping_add(by as u64) } else { now.wrapping_sub(by as u64) };
@@ -142,6 +149,7 @@ pub(crate) struct Heaps {
     pool: Mutex<Vec<Vec<Piece>>>,
     orphans: Mutex<Vec<Piece>>,
     large: Mutex<HashMap<usize, usize>>,
+    /// Those of the workers that are gone, summed up; then one for each worker.
     counters: Mutex<Vec<Arc<Counters>>>,
 }
 
@@ -153,7 +161,7 @@ impl Heaps {
             pool: Mutex::new((0..CLASSES).map(|_| Vec::new()).collect()),
             orphans: Mutex::new(Vec::new()),
             large: Mutex::new(HashMap::new()),
-            counters: Mutex::new(Vec::new()),
+            counters: Mutex::new(vec![Arc::default()]),
         })
     }
 
@@ -188,6 +196,28 @@ impl Drop for Heaps {
     }
 }
 
+/// A pinned guard for a visitor who allocates nothing.
+pub(crate) struct Visit<'a> {
+    guards: &'a Guards,
+    slot: usize,
+}
+
+impl Heaps {
+    /// Pins until the result is dropped.
+    pub fn visit(&self) -> Visit<'_> {
+        let slot = self.guards.join();
+        self.guards.pin(slot);
+        Visit { guards: &self.guards, slot }
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.guards.unpin(self.slot);
+        self.guards.leave(self.slot);
+    }
+}
+
 /// Locks a mutex; a panic while it was held has left nothing half done that matters here.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -208,6 +238,7 @@ pub(crate) struct Heap {
     chunk: (NonNull<u8>, usize),
     /// Retired, not stamped yet.
     fresh: Vec<Piece>,
+    fresh_bytes: usize,
     /// Stamped, oldest first.
     stamped: VecDeque<Piece>,
     counters: Arc<Counters>,
@@ -227,6 +258,7 @@ impl Heap {
             block: [(NonNull::dangling(), 0); CLASSES],
             chunk: (NonNull::dangling(), 0),
             fresh: Vec::new(),
+            fresh_bytes: 0,
             stamped: VecDeque::new(),
             counters,
         }
@@ -242,12 +274,12 @@ impl Heap {
     #[inline]
     pub fn unpin(&mut self) {
         self.shared.guards.unpin(self.slot);
-        if self.fresh.len() >= BATCH {
+        if self.fresh.len() >= BATCH || self.fresh_bytes >= BATCH_BYTES {
             self.reclaim();
         }
     }
 
-    /// Memory for `bytes` or more (see [`rounded`]), uninitialised.
+    /// Memory for `bytes` or more (see [`rounded`]): zeroed by the system, or as its last user left it.
     #[inline]
     pub fn alloc(&mut self, bytes: usize) -> NonNull<u8> {
         let class = class_of(bytes);
@@ -295,11 +327,13 @@ impl Heap {
     fn retire_piece(&mut self, at: NonNull<u8>, class: u8, size: usize) {
         bump(&self.counters.retired, size, true);
         self.fresh.push(Piece { at, class, stamp: 0 });
+        self.fresh_bytes += size;
     }
 
     /// Stamps what was retired and frees what no guard holds any more.
     #[cold]
     pub fn reclaim(&mut self) {
+        self.fresh_bytes = 0;
         let stamp = self.shared.guards.stamp();
         self.stamped.extend(self.fresh.drain(..).map(|piece| Piece { stamp, ..piece }));
         self.shared.guards.advance(stamp);
@@ -380,7 +414,7 @@ impl Heap {
 
     fn alloc_large(&mut self, size: usize) -> NonNull<u8> {
         // SAFETY: the size is not zero.
-        let at = unsafe { std::alloc::alloc(large_layout(size)) };
+        let at = unsafe { std::alloc::alloc_zeroed(large_layout(size)) };
         let Some(at) = NonNull::new(at) else { std::alloc::handle_alloc_error(large_layout(size)) };
         lock(&self.shared.large).insert(at.as_ptr().expose_provenance(), size);
         at
@@ -400,6 +434,12 @@ impl Drop for Heap {
             pool[class].extend(list.drain(..).map(|at| Piece { at, class: class as u8, stamp: 0 }));
         }
         drop(pool);
+        let mut counters = lock(&self.shared.counters);
+        counters.retain(|other| !Arc::ptr_eq(other, &self.counters));
+        for (sum, mine) in counters[0].all().into_iter().zip(self.counters.all()) {
+            bump(sum, mine.load(Ordering::Relaxed) as usize, true);
+        }
+        drop(counters);
         self.shared.guards.leave(self.slot);
     }
 }

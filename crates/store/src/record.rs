@@ -70,8 +70,8 @@ impl Record {
         let at = heap.alloc(bytes);
         let room_words = ((heap::rounded(bytes) - front) / 8).min((1 << 15) - 1);
         let shape = key_len as u32 | (room_words as u32) << 17;
-        // SAFETY: the piece holds `front` bytes and more, is aligned to 32, and nobody else has it. The room is
-        // initialised, because a racing reader may copy words that no value ever reached.
+        // SAFETY: the piece holds `front` bytes and more, is aligned to 32, and nobody else has it. A racing reader may
+        // copy words that no value ever reached: the heap's memory always holds some bytes.
         unsafe {
             at.cast::<Head>().write(Head { word: RecordWord::new(TOMBSTONE), len: AtomicU32::new(0), shape });
             match K::logged(key) {
@@ -80,7 +80,6 @@ impl Record {
                     std::ptr::copy_nonoverlapping(key.as_ptr(), at.add(HEAD).as_ptr(), key.len());
                 }
             }
-            std::ptr::write_bytes(at.add(front).as_ptr(), 0, room_words * 8);
         }
         Record(at)
     }
@@ -231,13 +230,11 @@ impl Record {
         let bytes = heap::rounded(8 + value.len() + value.len() / 8);
         let buffer = heap.alloc(bytes);
         let capacity = bytes - 8;
-        // SAFETY: nobody else has the buffer yet; it holds its header and the value. The capacity is initialised to
-        // its end, because a racing reader may use the length of a later value.
+        // SAFETY: nobody else has the buffer yet; it holds its header and the value. A racing reader may use the length
+        // of a later value: the heap's memory always holds some bytes.
         unsafe {
             buffer.cast::<u64>().write(capacity as u64);
-            let data = buffer.as_ptr().add(8);
-            std::ptr::copy_nonoverlapping(value.as_ptr(), data, value.len());
-            std::ptr::write_bytes(data.add(value.len()), 0, capacity - value.len());
+            std::ptr::copy_nonoverlapping(value.as_ptr(), buffer.as_ptr().add(8), value.len());
         }
         // Releases; pair with the Acquires in `buffer`.
         self.spill().store(buffer.as_ptr(), Ordering::Release);

@@ -92,15 +92,13 @@ impl Store {
     /// Visits every record of a table, tombstones included; in key order if the table is ordered.
     fn for_each_record(&self, table: TableId, visit: &mut dyn FnMut(Record)) {
         let Some(index) = self.table(table) else { return };
-        let mut heap = Heap::new(&self.heaps);
-        heap.pin();
+        let _pinned = self.heaps.visit();
         match index {
             AnyIndex::HashU64(hash) => hash.for_each(visit),
             AnyIndex::HashBytes(hash) => hash.for_each(visit),
             AnyIndex::TreeU64(tree) => for_each_in_tree(tree, visit),
             AnyIndex::TreeBytes(tree) => for_each_in_tree(tree, visit),
         }
-        heap.unpin();
     }
 
     /// Visits every live pair with the timestamp that wrote it: `(timestamp, key, value)`. The store is quiescent.
@@ -163,11 +161,8 @@ fn value_of<I: Index>(index: &I, key: &[u8]) -> Option<Vec<u8>> {
 impl View for Store {
     fn get(&self, table: TableId, key: &[u8]) -> Option<Vec<u8>> {
         let index = self.table(table)?;
-        let mut heap = Heap::new(&self.heaps);
-        heap.pin();
-        let value = with_index!(index, index => value_of(index, key));
-        heap.unpin();
-        value
+        let _pinned = self.heaps.visit();
+        with_index!(index, index => value_of(index, key))
     }
 
     fn for_each(&self, table: TableId, visit: &mut dyn FnMut(&[u8], &[u8])) {

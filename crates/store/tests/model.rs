@@ -23,6 +23,10 @@ enum Op {
     Insert(u64, usize),
     Delete(u64),
     Scan(Bound<u64>, Bound<u64>, bool, usize),
+    /// Puts a run of keys, upwards or downwards: splits.
+    Fill(u64, u64, bool),
+    /// Deletes a run of keys: leaves that become empty.
+    Clear(u64, u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +52,8 @@ fn ops(keys: u64) -> impl Strategy<Value = Op> {
         4 => (key.clone(), len.clone()).prop_map(|(key, len)| Op::Put(key, len)),
         4 => (key.clone(), len).prop_map(|(key, len)| Op::Insert(key, len)),
         4 => key.prop_map(Op::Delete),
+        1 => (0..keys, 0..400u64, any::<bool>()).prop_map(|(from, n, up)| Op::Fill(from, n, up)),
+        1 => (0..keys, 0..400u64).prop_map(|(from, n)| Op::Clear(from, n)),
         2 => (bound(), bound(), any::<bool>(), 1..300usize).prop_map(|(a, b, up, n)| Op::Scan(a, b, up, n)),
     ]
 }
@@ -145,6 +151,20 @@ fn run(keys: KeyKind, index: IndexKind, script: &[(Vec<Op>, End)], follower_cut:
                     let key = encode(keys, *key);
                     assert_eq!(occ.delete(TABLE, &key).unwrap(), mine.remove(&key).is_some());
                     touched.push(key);
+                }
+                Op::Fill(from, n, up) => {
+                    for at in 0..*n {
+                        let key = encode(keys, from + if *up { at } else { n - 1 - at });
+                        occ.put(TABLE, &key, &value(&9)).unwrap();
+                        mine.insert(key.clone(), value(&9));
+                        touched.push(key);
+                    }
+                }
+                Op::Clear(from, n) => {
+                    for key in (*from..from + n).map(|key| encode(keys, key)) {
+                        assert_eq!(occ.delete(TABLE, &key).unwrap(), mine.remove(&key).is_some());
+                        touched.push(key);
+                    }
                 }
                 Op::Scan(from, to, up, n) => {
                     let range = bounds(keys, *from, *to);

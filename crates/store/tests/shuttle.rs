@@ -252,6 +252,32 @@ fn no_insert_is_lost_in_a_removal() {
     });
 }
 
+/// Each thread finds a key absent and adds the next one's: write skew over absent keys, while the inserts split what
+/// proves the absence.
+#[test]
+fn absence_is_protected_across_splits() {
+    explore(1500, |kind| {
+        let world = World::new(kind);
+        world.fill((0..4).map(|at| at * 10));
+        let threads: Vec<_> = (0..3u64)
+            .map(|thread| {
+                let mut occ = world.occ();
+                thread::spawn(move || {
+                    let (read, write) = (thread + 11, (thread + 1) % 3 + 11);
+                    let mut saw = None;
+                    let ts = attempt(&mut occ, &mut |occ| {
+                        saw = occ.get(TABLE, &key(read))?.map(|_| 1);
+                        occ.put(TABLE, &key(write), &[1; 8])
+                    });
+                    ts.map(|ts| Done { ts, saw: vec![(read, saw)], wrote: vec![(write, Some(1))] })
+                })
+            })
+            .collect();
+        let all = threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect();
+        assert_serial(all, BTreeMap::new());
+    });
+}
+
 /// Two transactions each count the keys by a scan and add one: they must not count the same.
 #[test]
 fn scans_see_no_phantoms() {

@@ -103,7 +103,7 @@ fn transfers_keep_the_total_and_values_are_never_torn() {
         in_threads(&store, 3, |thread, occ| {
             let mut random = Random(thread + 1);
             let mut last = Timestamp::ZERO;
-            for _ in 0..4000 {
+            for _ in 0..20_000 {
                 let (from, to, amount) = (random.below(ACCOUNTS), random.below(ACCOUNTS), random.below(10));
                 let lens = [random.below(400) as usize, random.below(400) as usize];
                 let audit = random.below(4) == 0;
@@ -148,7 +148,7 @@ fn timestamp_order_is_a_serial_order() {
         let histories = in_threads(&store, 3, |thread, occ| {
             let mut random = Random(thread * 77 + 5);
             let mut history = Vec::new();
-            for round in 0..3000 {
+            for round in 0..20_000 {
                 let (a, b, c) = (random.below(KEYS), random.below(KEYS), random.below(KEYS));
                 let gone = random.below(4) == 0;
                 let fresh = (thread << 32) | (round + 1);
@@ -230,7 +230,7 @@ fn absent_keys_are_claimed_once() {
         let store = store(keys, index);
         let wins = in_threads(&store, 3, |_, occ| {
             let mut wins = 0u64;
-            for at in 0..3000 {
+            for at in 0..20_000 {
                 let mut won = false;
                 commit(occ, |occ| {
                     won = occ.get(TABLE, &key(at))?.is_none();
@@ -240,7 +240,7 @@ fn absent_keys_are_claimed_once() {
             }
             wins
         });
-        assert_eq!(wins.iter().sum::<u64>(), 3000, "{keys:?} {index:?}");
+        assert_eq!(wins.iter().sum::<u64>(), 20_000, "{keys:?} {index:?}");
     }
 }
 
@@ -248,7 +248,7 @@ fn absent_keys_are_claimed_once() {
 /// neighbouring keys, so that they meet in the same leaves; others delete and collect theirs all the time.
 #[test]
 fn no_key_is_lost_when_inserts_race_splits_and_removals() {
-    const ROUNDS: u64 = 6000;
+    const ROUNDS: u64 = 40_000;
     for (keys, index) in KINDS {
         let store = store(keys, index);
         in_threads(&store, 3, |thread, occ| {
@@ -319,7 +319,7 @@ fn collection_races_with_revival() {
         let sums = in_threads(&store, 3, |thread, occ| {
             let mut random = Random(thread + 3);
             let mut sum = [0i64; KEYS as usize];
-            for _ in 0..8000 {
+            for _ in 0..50_000 {
                 let at = random.below(KEYS);
                 let add = random.below(2) == 0;
                 let mut done = false;
@@ -355,7 +355,7 @@ fn followers_converge_whatever_the_interleaving() {
         let leader = store(keys, index);
         let logs = in_threads(&leader, 3, |thread, occ| {
             let mut random = Random(thread + 21);
-            for _ in 0..5000 {
+            for _ in 0..30_000 {
                 let at = random.below(500);
                 let (len, gone) = (random.below(200) as usize, random.below(3) == 0);
                 commit(occ, |occ| {
@@ -398,7 +398,7 @@ fn followers_converge_whatever_the_interleaving() {
                         chunk.clear();
                     }
                     copy.import(&chunk).unwrap();
-                    if applied.load(Ordering::Relaxed) >= 10_000 {
+                    if applied.load(Ordering::Relaxed) >= 60_000 {
                         done.store(true, Ordering::Relaxed);
                     }
                 }

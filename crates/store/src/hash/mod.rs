@@ -25,7 +25,7 @@ use crate::heap::{Heap, SEGMENT, lock};
 use crate::index::{Found, Index, NodeSeen, NodeSet};
 use crate::keys::Keys;
 use crate::record::Record;
-use crate::sync::{AtomicPtr, Backoff, Mutex, Ordering, fence, prefetch};
+use crate::sync::{AtomicPtr, Backoff, Mutex, Ordering, prefetch};
 use crate::tree::Fingers;
 use crate::word::DEAD;
 use segment::{Bucket, LOCKED, OBSOLETE, STEP, Segment};
@@ -192,22 +192,14 @@ impl<K: Keys> Hash<K> {
         for bucket in &old.buckets {
             bucket.lock();
         }
-        let depth = old.depth + 1;
-        let upper = old.prefix | 1 << (64 - depth);
-        let halves = [Segment::create(depth, old.prefix, heap), Segment::create(depth, upper, heap)];
-        // SAFETY: both were just made and are not published yet.
+        let halves = old.halves(|record| K::hash(K::stored(record)), heap);
+        // SAFETY: both were just made; they are retired at the next split at the earliest, and we are pinned.
         let [low, high] = halves.map(|half| unsafe { half.as_ref() });
-        old.records().for_each(|record| record.prefetch());
-        for record in old.records() {
-            let hash = K::hash(K::stored(&record));
-            let half = if hash & (1 << (64 - depth)) == 0 { low } else { high };
-            half.bucket(hash).push(record, tag(hash), heap);
-            half.count.store(half.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
         self.publish(old, halves);
         *segments += 1;
         for (at, bucket) in old.buckets.iter().enumerate() {
-            let [low, high] = [&low.buckets[at], &high.buckets[at]].map(Bucket::seen);
+            // As they were made: if somebody has added a key since, those who relied on the old bucket must notice.
+            let [low, high] = [&low.buckets[at], &high.buckets[at]].map(Bucket::when_made);
             // Release; pairs with the Acquire of whoever finds the bucket obsolete and reads the directory again.
             let version = bucket.version.load(Ordering::Relaxed);
             bucket.version.store((version & !LOCKED) | OBSOLETE, Ordering::Release);
@@ -258,11 +250,8 @@ impl<K: Keys> Index for Hash<K> {
             if let Some((record, _)) = Self::search(bucket, key, hash) {
                 return Found::Record(record);
             } else if version & (LOCKED | OBSOLETE) == 0 {
-                // Pairs with the release fence in `Bucket::try_lock`: no key came while we searched.
-                fence(Ordering::Acquire);
-                if bucket.version.load(Ordering::Relaxed) == version {
-                    return Found::Absent(NodeSeen { version: &bucket.version, seen: version });
-                }
+                // A key that came while we searched has changed the version: whoever relies on it will notice.
+                return Found::Absent(NodeSeen { version: &bucket.version, seen: version });
             }
             backoff.wait();
         }
@@ -290,7 +279,7 @@ impl<K: Keys> Index for Hash<K> {
                 continue;
             }
             let record = Record::create::<K>(key, value_len, heap);
-            bucket.push(record, tag(hash), heap);
+            bucket.push(segment::packed(record, tag(hash), hash, segment.depth), heap);
             segment.count.fetch_add(1, Ordering::Relaxed);
             bucket.unlock(version + STEP);
             let seen = |seen| NodeSeen { version: &bucket.version, seen };

@@ -1,11 +1,15 @@
 //! Segments and buckets of the hash index.
 //!
 //! ```text
-//! segment  count u64 | prefix u64 | depth u32 | padding to 64 | 64 buckets of 64 bytes
+//! segment  count u64 | prefix u64 | depth u32 | known u32 | padding to 64 | 64 buckets of 64 bytes
 //! bucket   version u64 | 6 slots u64 | overflow bucket u64
-//! slot     tag (16 bits) | address of the record (48 bits); 0: empty
+//! slot     bits 0-4: the hash's bits behind the segment's prefix   5-47: address of the record   48-63: tag; 0: empty
 //! version  bit 0: locked   bit 1: obsolete   upper bits: counts the keys that came and went
 //! ```
+//!
+//! A split needs one more bit of each key's hash. Records are aligned to 32 bytes, so the low five bits of their
+//! addresses are free to hold the next five bits of the hash; only every sixth split of a segment's line has to look
+//! at the keys, and to miss the cache for each.
 
 use std::ptr::NonNull;
 
@@ -13,15 +17,20 @@ use super::SEGMENT;
 use crate::heap::{Heap, SEGMENT_BYTES};
 use crate::index::NodeSeen;
 use crate::record::Record;
-use crate::sync::{AtomicPtr, AtomicU64, Backoff, Ordering, fence};
+use crate::sync::{AtomicPtr, AtomicU64, Backoff, Ordering, prefetch};
 
-pub const BUCKETS: usize = 64;
+/// Shuttle's segments are small, so that threads meet in splits.
+pub const BUCKETS: usize = if cfg!(shuttle) { 2 } else { 64 };
 pub const LOCKED: u64 = 1;
 pub const OBSOLETE: u64 = 2;
 /// What a change adds to a bucket's version.
 pub const STEP: u64 = 4;
+const FIRST_VERSION: u64 = 0;
 
 const ADDRESS_BITS: u32 = 48;
+/// How many bits of the hash a slot holds for splits.
+const NEXT_BITS: u32 = 5;
+const NEXT: usize = (1 << NEXT_BITS) - 1;
 
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
@@ -38,10 +47,12 @@ pub(crate) struct Segment {
     /// The upper `depth` bits that all its hashes have.
     pub prefix: u64,
     pub depth: u32,
+    /// How many of the slots' next bits are right, from the upper end.
+    known: u32,
     pub buckets: [Bucket; BUCKETS],
 }
 
-const _: () = assert!(size_of::<Bucket>() == 64 && size_of::<Segment>() == SEGMENT_BYTES);
+const _: () = assert!(size_of::<Bucket>() == 64 && size_of::<Segment>() <= SEGMENT_BYTES);
 
 /// The record of a slot whose tag matches.
 #[inline]
@@ -53,15 +64,25 @@ pub fn tagged(slot: &AtomicPtr<u8>, tag: u16) -> Option<Record> {
 
 #[inline]
 fn record(slot: *mut u8) -> Option<Record> {
-    let at = NonNull::new(slot.map_addr(|addr| addr & ((1 << ADDRESS_BITS) - 1)))?;
+    let at = NonNull::new(slot.map_addr(|addr| addr & ((1 << ADDRESS_BITS) - 1) & !NEXT))?;
     // SAFETY: slots hold records that were in the index after the caller's guard was pinned.
     Some(unsafe { Record::from_ptr(at) })
+}
+
+/// What a slot holds for a record: its address, tag, and the bits of its hash behind the first `depth`.
+#[inline]
+pub fn packed(record: Record, tag: u16, hash: u64, depth: u32) -> *mut u8 {
+    let address = record.as_ptr();
+    assert!(address.addr() >> ADDRESS_BITS == 0, "user addresses have 48 bits");
+    debug_assert!(address.addr() & NEXT == 0, "pieces are aligned to 32");
+    let next = (hash << depth >> (64 - NEXT_BITS)) as usize;
+    address.map_addr(|addr| addr | next | usize::from(tag) << ADDRESS_BITS)
 }
 
 impl Bucket {
     fn empty() -> Bucket {
         Bucket {
-            version: AtomicU64::new(0),
+            version: AtomicU64::new(FIRST_VERSION),
             slots: [const { AtomicPtr::new(std::ptr::null_mut()) }; 6],
             overflow: AtomicPtr::new(std::ptr::null_mut()),
         }
@@ -76,18 +97,13 @@ impl Bucket {
         })
     }
 
+    /// Locks the bucket if its version is still this one. Its lookups need no fence here: what they find is right
+    /// whatever else changes, and that they found nothing is proved by a later look at the version.
     #[inline]
     pub fn try_lock(&self, version: u64) -> bool {
         // Acquire; pairs with the Release in `unlock`.
-        let taken = self
-            .version
-            .compare_exchange(version, version | LOCKED, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok();
-        if taken {
-            // Pairs with the acquire fence in `find`: whoever sees our change sees that the bucket was locked.
-            fence(Ordering::Release);
-        }
-        taken
+        let locked = version | LOCKED;
+        self.version.compare_exchange(version, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Locks a bucket that cannot become obsolete meanwhile.
@@ -110,34 +126,46 @@ impl Bucket {
         self.version.store(version, Ordering::Release);
     }
 
-    /// The bucket as it is; nobody else can change it.
-    pub fn seen(&self) -> NodeSeen {
-        NodeSeen { version: &self.version, seen: self.version.load(Ordering::Relaxed) }
+    /// The bucket as a split made it.
+    pub fn when_made(&self) -> NodeSeen {
+        NodeSeen { version: &self.version, seen: FIRST_VERSION }
     }
 
-    /// Adds a record. The caller holds the lock, or nobody else knows the bucket.
-    pub fn push(&self, record: Record, tag: u16, heap: &mut Heap) {
-        let address = record.as_ptr();
-        assert!(address.addr() >> ADDRESS_BITS == 0, "user addresses have 48 bits");
-        let tagged = address.map_addr(|addr| addr | usize::from(tag) << ADDRESS_BITS);
-        let mut last = self;
-        for bucket in self.chain() {
-            for slot in &bucket.slots {
-                if slot.load(Ordering::Relaxed).is_null() {
-                    // Release; pairs with the Acquire in `tagged`.
-                    slot.store(tagged, Ordering::Release);
-                    return;
-                }
+    /// Adds a record, [`packed`]. The caller holds the lock, or nobody else knows the bucket.
+    #[inline]
+    pub fn push(&self, packed: *mut u8, heap: &mut Heap) {
+        for slot in &self.slots {
+            if slot.load(Ordering::Relaxed).is_null() {
+                // Release; pairs with the Acquire in `tagged`.
+                slot.store(packed, Ordering::Release);
+                return;
             }
-            last = bucket;
         }
+        // SAFETY: overflow buckets live as long as their segment.
+        match unsafe { self.overflow.load(Ordering::Relaxed).as_ref() } {
+            Some(more) => more.push(packed, heap),
+            None => self.push_overflow(packed, heap),
+        }
+    }
+
+    #[cold]
+    fn push_overflow(&self, packed: *mut u8, heap: &mut Heap) {
         let more = heap.alloc(size_of::<Bucket>()).cast::<Bucket>();
         let bucket = Bucket::empty();
-        bucket.slots[0].store(tagged, Ordering::Relaxed);
+        bucket.slots[0].store(packed, Ordering::Relaxed);
         // SAFETY: the piece is large enough, aligned to 64 as its size is 64, and nobody else has it.
         unsafe { more.write(bucket) };
         // Release; pairs with the Acquire in `chain`.
-        last.overflow.store(more.as_ptr(), Ordering::Release);
+        self.overflow.store(more.as_ptr(), Ordering::Release);
+    }
+
+    /// What the slots hold.
+    fn packed(&self) -> impl Iterator<Item = *mut u8> {
+        self.chain()
+            .flat_map(|bucket| &bucket.slots)
+            // Acquire; pairs with the Release in `push`.
+            .map(|slot| slot.load(Ordering::Acquire))
+            .filter(|packed| !packed.is_null())
     }
 }
 
@@ -150,6 +178,7 @@ impl Segment {
                 count: AtomicU64::new(0),
                 prefix,
                 depth,
+                known: NEXT_BITS,
                 buckets: std::array::from_fn(|_| Bucket::empty()),
             });
         }
@@ -163,16 +192,42 @@ impl Segment {
 
     /// Every record in it.
     pub fn records(&self) -> impl Iterator<Item = Record> {
-        self.buckets
-            .iter()
-            .flat_map(Bucket::chain)
-            .flat_map(|bucket| &bucket.slots)
-            .filter_map(|slot| record(slot.load(Ordering::Acquire)))
+        self.buckets.iter().flat_map(Bucket::packed).filter_map(record)
     }
 
     /// The first hash behind those of this segment; `None` at the end.
     pub fn end(&self) -> Option<u64> {
         if self.depth == 0 { None } else { self.prefix.checked_add(1 << (64 - self.depth)) }
+    }
+
+    /// Two new segments with the records of this one, whose buckets are all locked.
+    pub fn halves(&self, hash: impl Fn(&Record) -> u64, heap: &mut Heap) -> [NonNull<Segment>; 2] {
+        let depth = self.depth + 1;
+        let upper = self.prefix | 1 << (64 - depth);
+        let mut halves = [Segment::create(depth, self.prefix, heap), Segment::create(depth, upper, heap)];
+        // SAFETY: both were just made, and are not published yet.
+        let [low, high] = halves.each_mut().map(|half| unsafe { half.as_mut() });
+        if self.known == 0 {
+            self.records().for_each(|record| prefetch(record.as_ptr()));
+        } else {
+            (low.known, high.known) = (self.known - 1, self.known - 1);
+        }
+        for (at, bucket) in self.buckets.iter().enumerate() {
+            for old in bucket.packed() {
+                let Some(record) = record(old) else { unreachable!("empty slots were left out") };
+                let (is_high, new) = if self.known == 0 {
+                    let (hash, tag) = (hash(&record), (old.addr() >> ADDRESS_BITS) as u16);
+                    (hash << self.depth >> 63 != 0, packed(record, tag, hash, depth))
+                } else {
+                    let is_high = old.addr() >> (NEXT_BITS - 1) & 1 != 0;
+                    (is_high, old.map_addr(|addr| (addr & !NEXT) | (addr << 1 & NEXT)))
+                };
+                let half = if is_high { &mut *high } else { &mut *low };
+                half.buckets[at].push(new, heap);
+                half.count.store(half.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            }
+        }
+        halves
     }
 
     /// Gives a segment and its overflow buckets back.
