@@ -65,9 +65,14 @@ fn members() -> impl Strategy<Value = Members> {
     )
 }
 
+fn pending() -> impl Strategy<Value = Pending> {
+    let decided_in = prop::collection::vec(any::<bool>(), 0..5);
+    (members(), decided_in).prop_map(|(members, decided_in)| Pending { members, decided_in })
+}
+
 fn election_message() -> impl Strategy<Value = ElectionMessage> {
     let list = prop::collection::vec(tail(), 0..20);
-    let promise = (ballot(), members(), prop::collection::vec(members(), 0..3), list, any::<u64>());
+    let promise = (ballot(), members(), prop::collection::vec(pending(), 0..3), list, any::<u64>());
     prop_oneof![
         ballot().prop_map(|ballot| ElectionMessage::PreVote { ballot }),
         (ballot(), any::<bool>(), ballot()).prop_map(|(ballot, granted, promised)| {

@@ -6,6 +6,16 @@ use highwater_core::{Ballot, Timestamp};
 use crate::message::{ballot, put_ballot};
 use crate::{Members, Tail};
 
+/// A change of membership that a voter does not know to be decided in every stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// The new membership.
+    pub members: Members,
+    /// Per stream: whether the voter knows it to be decided there. What is decided in every stream, each by somebody's
+    /// knowledge, is in force.
+    pub decided_in: Vec<bool>,
+}
+
 /// What a voter knows when it promises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
@@ -15,7 +25,7 @@ pub struct Promise {
     /// what its predecessor decided.
     pub members: Members,
     /// Newer memberships in its logs, of whatever stream.
-    pub pending: Vec<Members>,
+    pub pending: Vec<Pending>,
     /// One per stream.
     pub tails: Vec<Tail>,
     /// Above every timestamp in its logs.
@@ -80,7 +90,11 @@ impl ElectionMessage {
                 head(out, 4, promise.ballot);
                 promise.members.encode(out);
                 out.push(promise.pending.len() as u8);
-                promise.pending.iter().for_each(|members| members.encode(out));
+                for pending in &promise.pending {
+                    pending.members.encode(out);
+                    out.extend_from_slice(&(pending.decided_in.len() as u16).to_le_bytes());
+                    out.extend(pending.decided_in.iter().map(|decided| u8::from(*decided)));
+                }
                 out.extend_from_slice(&(promise.tails.len() as u16).to_le_bytes());
                 promise.tails.iter().for_each(|tail| tail.encode(out));
                 out.extend_from_slice(&promise.high.0.to_le_bytes());
@@ -108,7 +122,7 @@ impl ElectionMessage {
             3 => ElectionMessage::Prepare { ballot: first },
             4 => {
                 let members = Members::decode(reader)?;
-                let pending = (0..reader.u8()?).map(|_| Members::decode(reader)).collect::<Result<_, _>>()?;
+                let pending = (0..reader.u8()?).map(|_| Pending::decode(reader)).collect::<Result<_, _>>()?;
                 let tails = (0..reader.u16()?).map(|_| Tail::decode(reader)).collect::<Result<_, _>>()?;
                 let high = Timestamp(reader.u64()?);
                 ElectionMessage::Promise(Promise { ballot: first, members, pending, tails, high })
@@ -124,4 +138,13 @@ impl ElectionMessage {
 fn head(out: &mut Vec<u8>, tag: u8, ballot: Ballot) {
     out.push(tag);
     put_ballot(out, ballot);
+}
+
+impl Pending {
+    fn decode(reader: &mut Reader<'_>) -> Result<Pending, Malformed> {
+        let members = Members::decode(reader)?;
+        let streams = reader.u16()? as usize;
+        let decided_in = reader.take(streams)?.iter().map(|decided| *decided != 0).collect();
+        Ok(Pending { members, decided_in })
+    }
 }

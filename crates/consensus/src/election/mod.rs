@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use highwater_core::{Ballot, Epoch, NodeId};
 
-pub use message::{ElectionMessage, Promise};
+pub use message::{ElectionMessage, Pending, Promise};
 
 use crate::{Members, Nanos, Quorums, Voter};
 
@@ -318,12 +318,14 @@ impl Election {
             return;
         }
         self.promises.insert(from, promise);
-        let decided = self.promises.values().map(|promise| &promise.members).chain(&self.members);
-        let newest =
-            decided.max_by_key(|members| members.epoch).expect("every promise has a membership").clone();
+        let known = self.promises.values().map(|promise| &promise.members).chain(&self.members).cloned();
+        let newest = known.chain(self.decided_by_all_accounts());
+        let newest = newest.max_by_key(|members| members.epoch).expect("every promise has a membership");
         let mut quorums = Quorums::of(newest.clone());
         let mut latest = newest.clone();
-        for pending in self.promises.values().flat_map(|promise| &promise.pending) {
+        for pending in
+            self.promises.values().flat_map(|promise| &promise.pending).map(|pending| &pending.members)
+        {
             if pending.epoch > newest.epoch {
                 quorums.and(pending.clone());
                 if pending.epoch > latest.epoch {
@@ -346,6 +348,22 @@ impl Election {
         let promises = std::mem::take(&mut self.promises);
         self.events.push(ElectionEvent::Won { ballot: self.promised, promises, quorums, members: latest });
         self.send_heartbeats(now);
+    }
+
+    /// Changes that nobody knows to be decided in every stream, but that somebody knows to be decided in each.
+    ///
+    /// A leader opens its epoch only when, for each stream, a majority of the new members knows that the change is
+    /// decided there. So if an epoch opened, the promises of any majority of its members tell.
+    fn decided_by_all_accounts(&self) -> Vec<Members> {
+        let pending = || self.promises.values().flat_map(|promise| &promise.pending);
+        let decided = |members: &Members| {
+            let accounts =
+                || pending().filter(|pending| pending.members == *members).map(|pending| &pending.decided_in);
+            let streams = accounts().map(Vec::len).max().unwrap_or(0);
+            streams > 0
+                && (0..streams).all(|stream| accounts().any(|account| account.get(stream) == Some(&true)))
+        };
+        pending().map(|pending| &pending.members).filter(|members| decided(members)).cloned().collect()
     }
 
     fn on_heartbeat(&mut self, now: Nanos, from: Voter, ballot: Ballot, members: Members) {
@@ -409,7 +427,10 @@ impl Election {
 
     fn count_pre_votes(&mut self, now: Nanos) {
         let Some(members) = &self.members else { return };
-        if Quorums::of(members.clone()).reached(|voter| self.granted.contains(&voter)) {
+        // By node, whatever life: this node may not know yet who was admitted last. Pre-votes only keep the peace;
+        // promises are counted by life.
+        let granted = |voter: Voter| self.granted.iter().any(|known| known.node == voter.node);
+        if Quorums::of(members.clone()).reached(granted) {
             self.prepare(now);
         }
     }

@@ -186,6 +186,30 @@ impl Stream {
         }
     }
 
+    /// Whether a quorum knows that everything proposed is decided; asks those who were not told.
+    pub fn all_is_known_to_a_quorum(&mut self) -> bool {
+        let (me, decided, last) = (self.me, self.decided, self.log.last());
+        let Role::Leading(leading) = &mut self.role else { return false };
+        if decided < last {
+            return false;
+        }
+        let knows = |voter: Voter| {
+            voter == me
+                || leading
+                    .peers
+                    .get(&voter.node)
+                    .is_some_and(|peer| peer.voter == voter && peer.decided >= last)
+        };
+        let known = leading.quorums.reached(knows);
+        if !known && leading.told_decided < decided {
+            leading.told_decided = decided;
+            for node in leading.peers.keys().copied().collect::<Vec<_>>() {
+                self.tell(node, true);
+            }
+        }
+        known
+    }
+
     pub(super) fn on_accepted(&mut self, now: Nanos, from: Voter, ballot: Ballot, progress: Progress) {
         let (promised, last) = (self.promised, self.log.last());
         let Role::Leading(leading) = &mut self.role else { return };

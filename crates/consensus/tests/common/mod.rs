@@ -167,7 +167,7 @@ impl Node {
                 }
                 if self.streams.iter().all(|stream| stream.promised() <= ballot) {
                     let tails = self.streams.iter_mut().map(|stream| stream.promise(ballot)).collect();
-                    let (members, pending) = (self.members(), self.pending());
+                    let (members, pending) = (self.members(), self.pending_by_stream());
                     let promise = Promise { ballot, members, pending, tails, high: Timestamp(1) };
                     self.election.fenced(now, promise);
                 }
@@ -247,6 +247,16 @@ impl Node {
         pending.sort_by_key(|members| members.epoch);
         pending.dedup();
         pending
+    }
+
+    /// The same, with the streams in which each is known to be decided.
+    fn pending_by_stream(&self) -> Vec<Pending> {
+        let decided_in =
+            |members: &Members| self.known.iter().map(|known| known.members == *members).collect();
+        self.pending()
+            .into_iter()
+            .map(|members| Pending { decided_in: decided_in(&members), members })
+            .collect()
     }
 
     /// Whether it takes entries: it leads, and every stream is open.

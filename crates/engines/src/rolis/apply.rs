@@ -48,15 +48,7 @@ impl Default for Replay {
 impl Replay {
     /// Starts with the entry `start`; transactions at or below `floor` are there already.
     pub fn starting_at(start: EntryIndex, floor: Timestamp) -> Replay {
-        Replay {
-            scan: start,
-            apply: start,
-            offset: 0,
-            reached: floor,
-            floor,
-            claims: Vec::new(),
-            arrived: 0,
-        }
+        Replay { scan: start, apply: start, offset: 0, reached: floor, floor, claims: Vec::new(), arrived: 0 }
     }
 
     /// Whether everything looked at is installed.

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use highwater_consensus::{
-    Election, ElectionEvent, ElectionOptions, Members, Plan, Promise, Quorums, Standing, Tail, Voter,
+    Election, ElectionEvent, ElectionOptions, Members, Pending, Plan, Promise, Quorums, Standing, Tail, Voter,
 };
 use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp};
 use highwater_store::Store;
@@ -53,7 +53,7 @@ pub struct RolisController {
 /// Collects what the streams answer to a promise.
 struct Fence {
     ballot: Ballot,
-    answers: BTreeMap<StreamId, (Tail, Vec<Members>, Timestamp)>,
+    answers: BTreeMap<StreamId, (Tail, Vec<(Members, bool)>, Timestamp)>,
 }
 
 /// A takeover under way.
@@ -216,7 +216,7 @@ impl RolisController {
         now: Nanos,
         ballot: Ballot,
         stream: StreamId,
-        answer: (Tail, Vec<Members>, Timestamp),
+        answer: (Tail, Vec<(Members, bool)>, Timestamp),
     ) {
         let workers = self.workers();
         let Some(fence) = self.fence.as_mut().filter(|fence| fence.ballot == ballot) else { return };
@@ -230,10 +230,14 @@ impl RolisController {
             self.learn_members(now, members);
         }
         let Some(members) = self.election.members().cloned() else { return };
-        let mut pending: Vec<Members> = Vec::new();
-        for change in answers.values().flat_map(|(_, changes, _)| changes) {
-            if change.epoch > members.epoch && !pending.contains(change) {
-                pending.push(change.clone());
+        let mut pending: Vec<Pending> = Vec::new();
+        for (stream, (_, changes, _)) in &answers {
+            for (change, decided) in changes.iter().filter(|(change, _)| change.epoch > members.epoch) {
+                let at = pending.iter().position(|known| known.members == *change).unwrap_or_else(|| {
+                    pending.push(Pending { members: change.clone(), decided_in: vec![false; workers] });
+                    pending.len() - 1
+                });
+                pending[at].decided_in[stream.0 as usize] = *decided;
             }
         }
         let high = answers.values().map(|(_, _, high)| *high).max().unwrap_or_default();

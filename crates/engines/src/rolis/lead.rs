@@ -388,11 +388,10 @@ impl RolisWorker {
             self.look_at_decided(out);
         }
         let applying = self.apply_some(4 << 20);
-        if self.stream.undecided() == 0 {
-            self.stream.announce_decided();
-        }
+        // A later candidate must find out that this epoch opened, from any majority of its members.
+        let known = self.stream.all_is_known_to_a_quorum();
         let entered = self.shared.progress.epoch() == ballot.epoch;
-        let complete = entered && self.stream.undecided() == 0 && self.replay.caught_up();
+        let complete = entered && known && self.replay.caught_up();
         if complete && self.replay.scan > self.stream.decided() && !reported {
             reported = true;
             self.report(Report::Ready { ballot, stream: self.id }, out);

@@ -179,8 +179,8 @@ pub enum Report {
         stream: StreamId,
         /// Where its log stands.
         tail: Tail,
-        /// Changes of epoch in the log that are not known to be decided in all streams.
-        pending: Vec<Members>,
+        /// Changes of epoch in the log that are not known to be decided in all streams, and whether they are in this one.
+        pending: Vec<(Members, bool)>,
         /// Above every timestamp in the log.
         high: Timestamp,
     },

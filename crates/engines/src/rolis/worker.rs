@@ -191,14 +191,20 @@ impl RolisWorker {
         closed.max(self.replay.floor).max(self.shared.progress.closed(self.id)).next()
     }
 
-    /// Changes of epoch in the log that this replica has not entered.
-    fn pending_changes(&self) -> Vec<Members> {
+    /// Changes of epoch in the log that this replica has not entered; whether each is decided here.
+    fn pending_changes(&self) -> Vec<(Members, bool)> {
         let tail = self.stream.tail();
         let entered = self.shared.progress.epoch();
         let change = |index: u64| {
             let entry = EntryHeader::open(self.stream.entry(EntryIndex(index))?, false).ok()?;
             let new = entry.header.kind == EntryKind::EpochChange && entry.header.epoch > entered;
-            new.then(|| Members::decode(&mut Reader::new(entry.body)).expect("the leader wrote a membership"))
+            let decided = index <= tail.decided.0;
+            new.then(|| {
+                (
+                    Members::decode(&mut Reader::new(entry.body)).expect("the leader wrote a membership"),
+                    decided,
+                )
+            })
         };
         (self.replay.scan.max(tail.first).0..=tail.last.0).filter_map(change).collect()
     }
