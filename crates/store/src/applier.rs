@@ -84,7 +84,7 @@ impl Applier {
 
     /// Unlinks tombstones at or below `floor`: no older write can still be applied. Bounded work.
     pub fn collect(&mut self, floor: Timestamp) {
-        self.graveyard.collect(&self.store, floor, &mut self.heap);
+        self.graveyard.collect(&self.store, floor, &mut self.fingers, &mut self.heap);
     }
 
     #[inline]

@@ -13,6 +13,7 @@ use crate::index::Index;
 use crate::keys::Keys;
 use crate::store::{Store, with_index};
 use crate::sync::Ordering;
+use crate::tree::Fingers;
 use crate::word::TOMBSTONE;
 
 /// At most so many are looked at in one call.
@@ -60,22 +61,22 @@ impl Graveyard {
 
     /// Unlinks some of what nobody needs: tombstones at or below `floor`, and placeholders.
     #[inline]
-    pub fn collect(&mut self, store: &Store, floor: Timestamp, heap: &mut Heap) {
+    pub fn collect(&mut self, store: &Store, floor: Timestamp, fingers: &mut [Fingers], heap: &mut Heap) {
         let due = self.tombstones.front().is_some_and(|grave| grave.ts <= floor);
         // Relaxed: a hint; see `Store::abandon`.
         if due || !self.placeholders.is_empty() || store.orphan_count.load(Ordering::Relaxed) > 0 {
-            self.dig(store, floor, heap);
+            self.dig(store, floor, fingers, heap);
         }
     }
 
-    fn dig(&mut self, store: &Store, floor: Timestamp, heap: &mut Heap) {
+    fn dig(&mut self, store: &Store, floor: Timestamp, fingers: &mut [Fingers], heap: &mut Heap) {
         if store.orphan_count.load(Ordering::Relaxed) > 0 {
             self.adopt(store, floor);
         }
         heap.pin();
         let mut budget = BUDGET;
         while let Some(grave) = self.next(floor, &mut budget) {
-            unlink(store, &grave, heap);
+            unlink(store, &grave, &mut fingers[grave.table.0 as usize], heap);
         }
         heap.unpin();
     }
@@ -102,19 +103,19 @@ impl Graveyard {
     }
 }
 
-fn unlink(store: &Store, grave: &Grave, heap: &mut Heap) {
+fn unlink(store: &Store, grave: &Grave, fingers: &mut Fingers, heap: &mut Heap) {
     let index = store.table(grave.table).expect("graves are of tables of this store");
     let expected = TOMBSTONE | grave.ts.0;
-    with_index!(index, index => unlink_in(index, &grave.key, expected, heap));
+    with_index!(index, index => unlink_in(index, &grave.key, expected, fingers, heap));
 }
 
-fn unlink_in<I: Index>(index: &I, key: &GraveKey, expected: u64, heap: &mut Heap) {
-    let unlink = |bytes: &[u8], heap: &mut Heap| {
+fn unlink_in<I: Index>(index: &I, key: &GraveKey, expected: u64, fingers: &mut Fingers, heap: &mut Heap) {
+    let mut unlink = |bytes: &[u8]| {
         let key = I::Keys::parse(bytes).expect("graves hold keys of their table's kind");
-        index.unlink(key, I::Keys::hash(key), expected, heap);
+        index.unlink(key, I::Keys::hash(key), expected, fingers, heap);
     };
     match key {
-        GraveKey::U64(key) => unlink(&key.to_be_bytes(), heap),
-        GraveKey::Bytes(key) => unlink(key, heap),
+        GraveKey::U64(key) => unlink(&key.to_be_bytes()),
+        GraveKey::Bytes(key) => unlink(key),
     }
 }

@@ -145,6 +145,8 @@ unsafe impl Send for Piece {}
 pub(crate) struct Heaps {
     pub guards: Guards,
     chunks: Mutex<Vec<Chunk>>,
+    /// Chunks that nobody uses yet, their pages in place; also in `chunks`.
+    reserve: Mutex<Vec<Chunk>>,
     /// Free pieces that workers had too many of; and retired pieces of workers that are gone.
     pool: Mutex<Vec<Vec<Piece>>>,
     orphans: Mutex<Vec<Piece>>,
@@ -158,11 +160,33 @@ impl Heaps {
         Arc::new(Heaps {
             guards: Guards::new(MAX_PARTICIPANTS),
             chunks: Mutex::new(Vec::new()),
+            reserve: Mutex::new(Vec::new()),
             pool: Mutex::new((0..CLASSES).map(|_| Vec::new()).collect()),
             orphans: Mutex::new(Vec::new()),
             large: Mutex::new(HashMap::new()),
             counters: Mutex::new(vec![Arc::default()]),
         })
+    }
+
+    /// Maps chunks of so many bytes in all, and touches their pages.
+    pub fn reserve(&self, bytes: u64) {
+        for _ in 0..bytes.div_ceil(CHUNK as u64) {
+            let (at, size) = map(CHUNK);
+            // SAFETY: the chunk was just mapped.
+            unsafe { std::ptr::write_bytes(at.as_ptr(), 0, size) };
+            lock(&self.chunks).push(Chunk(at, size));
+            lock(&self.reserve).push(Chunk(at, size));
+        }
+    }
+
+    /// A fresh chunk: reserved, or of `size` bytes from the system.
+    fn chunk(&self, size: usize) -> (NonNull<u8>, usize) {
+        if let Some(Chunk(at, size)) = lock(&self.reserve).pop() {
+            return (at, size);
+        }
+        let (at, size) = map(size);
+        lock(&self.chunks).push(Chunk(at, size));
+        (at, size)
     }
 
     pub fn memory(&self) -> Memory {
@@ -405,8 +429,7 @@ impl Heap {
         let block = block.next_multiple_of(64);
         if self.chunk.1 < block {
             let first = self.chunk.0 == NonNull::dangling();
-            self.chunk = map(if first { FIRST_CHUNK } else { CHUNK });
-            lock(&self.shared.chunks).push(Chunk(self.chunk.0, self.chunk.1));
+            self.chunk = self.shared.chunk(if first { FIRST_CHUNK } else { CHUNK });
         }
         self.block[class as usize] = (cut(&mut self.chunk, block), block);
         None

@@ -64,7 +64,14 @@ pub(crate) trait Index {
     ) -> (Record, bool);
 
     /// Takes the key's record out of the index and retires it, if its word is `expected`.
-    fn unlink(&self, key: KeyOf<'_, Self>, hash: u64, expected: u64, heap: &mut Heap) -> bool;
+    fn unlink(
+        &self,
+        key: KeyOf<'_, Self>,
+        hash: u64,
+        expected: u64,
+        fingers: &mut Fingers,
+        heap: &mut Heap,
+    ) -> bool;
 
     /// First step of a lookup in lockstep with others: asks for the first line that is likely to miss.
     fn prefetch_node(&self, key: KeyOf<'_, Self>, hash: u64, fingers: &Fingers);

@@ -66,6 +66,12 @@ impl Store {
         &self.schema
     }
 
+    /// Takes memory from the system ahead of its use, and touches it: the kernel clears pages when they are first
+    /// touched, which can cost a transaction as much as everything else that it does.
+    pub fn reserve(&self, bytes: u64) {
+        self.heaps.reserve(bytes);
+    }
+
     /// Memory in use.
     pub fn memory(&self) -> Memory {
         self.heaps.memory()

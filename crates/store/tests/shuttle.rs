@@ -278,6 +278,47 @@ fn absence_is_protected_across_splits() {
     });
 }
 
+/// "Insert if absent", by way of a lookup or a scan and a blind put: one claims the key. (The second to come finds the
+/// first one's placeholder and writes to it, which changes no node: found by `threads.rs`.)
+#[test]
+fn an_absent_key_is_claimed_once() {
+    explore(1500, |kind| {
+        let world = World::new(kind);
+        world.fill(0..3);
+        let threads: Vec<_> = (0..3u64)
+            .map(|thread| {
+                let mut occ = world.occ();
+                thread::spawn(move || {
+                    let mut saw = None;
+                    let ts = attempt(&mut occ, &mut |occ| {
+                        saw = None;
+                        if kind.1 == IndexKind::Ordered && thread > 0 {
+                            let (from, to) = (key(5), key(9));
+                            let range = (Bound::Included(&from[..]), Bound::Included(&to[..]));
+                            occ.scan(TABLE, range, Direction::Forward, |_, value| {
+                                saw = Some(u64::from_le_bytes(value.try_into().unwrap()));
+                                ControlFlow::Continue(())
+                            })?;
+                        } else {
+                            let value = occ.get(TABLE, &key(7))?;
+                            saw = value.map(|value| u64::from_le_bytes(value.try_into().unwrap()));
+                        }
+                        if saw.is_none() {
+                            occ.put(TABLE, &key(7), &(thread + 1).to_le_bytes())
+                        } else {
+                            Ok(())
+                        }
+                    });
+                    let wrote = if saw.is_none() { vec![(7, Some(thread + 1))] } else { vec![] };
+                    ts.map(|ts| Done { ts, saw: vec![(7, saw)], wrote })
+                })
+            })
+            .collect();
+        let all = threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect();
+        assert_serial(all, BTreeMap::new());
+    });
+}
+
 /// Two transactions each count the keys by a scan and add one: they must not count the same.
 #[test]
 fn scans_see_no_phantoms() {

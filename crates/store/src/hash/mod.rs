@@ -288,7 +288,7 @@ impl<K: Keys> Index for Hash<K> {
         }
     }
 
-    fn unlink(&self, key: K::Key<'_>, hash: u64, expected: u64, heap: &mut Heap) -> bool {
+    fn unlink(&self, key: K::Key<'_>, hash: u64, expected: u64, _: &mut Fingers, heap: &mut Heap) -> bool {
         let (segment, bucket, version) = self.lock_bucket(hash);
         let Some((record, slot)) = Self::search(bucket, key, hash) else {
             bucket.unlock(version);

@@ -24,8 +24,9 @@
 //! # Inserts
 //!
 //! A key that is absent gets a *placeholder* at once: a tombstone with timestamp 0. It changes its node's version: so
-//! others who relied on the key's absence fail, and the transaction corrects its own node set. An aborted transaction
-//! leaves its placeholders to be collected.
+//! others who relied on the key's absence fail, and the transaction corrects its own node set. If it relied on the
+//! absence itself, then the placeholder's word takes over as the proof: another transaction may write to the placeholder
+//! without changing the node. An aborted transaction leaves its placeholders to be collected.
 
 mod commit;
 mod read;
@@ -161,7 +162,7 @@ impl Occ {
     #[inline]
     pub fn collect(&mut self, floor: Timestamp) {
         assert_eq!(self.phase, Phase::Idle, "collect between transactions");
-        self.graveyard.collect(&self.store, floor, &mut self.heap);
+        self.graveyard.collect(&self.store, floor, &mut self.fingers, &mut self.heap);
     }
 }
 

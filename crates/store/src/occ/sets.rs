@@ -143,12 +143,20 @@ pub(super) struct Sets {
     pub accesses: Vec<Access>,
     pub writes: Vec<Write>,
     pub nodes: Vec<NodeSeen>,
+    /// Whether the last insertion changed a node that this transaction relies on.
+    pub disturbed: bool,
     map: Map,
 }
 
 impl Sets {
     pub fn new() -> Sets {
-        Sets { accesses: Vec::new(), writes: Vec::new(), nodes: Vec::new(), map: Map::new() }
+        Sets {
+            accesses: Vec::new(),
+            writes: Vec::new(),
+            nodes: Vec::new(),
+            disturbed: false,
+            map: Map::new(),
+        }
     }
 
     #[inline]
@@ -197,6 +205,7 @@ impl NodeSet for Sets {
     fn replaced(&mut self, old: NodeSeen, new: &[NodeSeen]) {
         for at in 0..self.nodes.len() {
             if self.nodes[at] == old {
+                self.disturbed = true;
                 self.nodes[at] = new[0];
                 self.nodes.extend_from_slice(&new[1..]);
             }

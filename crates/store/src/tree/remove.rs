@@ -1,5 +1,6 @@
 //! Unlinking records, and giving back leaves and inner nodes that they leave empty.
 
+use super::finger::Fingers;
 use super::node::{INNER_FULL, Node, Restart};
 use super::{Seek, Step, Tree};
 use crate::heap::Heap;
@@ -29,9 +30,10 @@ impl<K: Keys> Tree<K> {
         &self,
         key: K::Key<'_>,
         expected: u64,
+        fingers: &mut Fingers,
         heap: &mut Heap,
     ) -> Result<(bool, bool), Restart> {
-        let Step { node: leaf, version, .. } = self.descend(Seek::At(key))?;
+        let Step { node: leaf, version, .. } = self.leaf_of(key, fingers)?;
         let (at, exact) = leaf.find_slot::<K>(key)?;
         if !exact {
             leaf.check(version)?;
