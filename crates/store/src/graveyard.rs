@@ -59,6 +59,11 @@ impl Graveyard {
         queue.push_back(Grave { table, ts, key: key.into() });
     }
 
+    /// The tombstone may go at the next collection, whatever its timestamp.
+    pub fn bury_at_once(&mut self, table: TableId, ts: Timestamp, key: highwater_core::log::Key<'_>) {
+        self.placeholders.push_back(Grave { table, ts, key: key.into() });
+    }
+
     /// Unlinks some of what nobody needs: tombstones at or below `floor`, and placeholders.
     #[inline]
     pub fn collect(&mut self, store: &Store, floor: Timestamp, fingers: &mut [Fingers], heap: &mut Heap) {

@@ -6,8 +6,8 @@
 //! Why that is enough. A pin stores the generation it read, then fences; a stamp fences, then reads the generation.
 //! - A reader pinned at `p > stamp` read a generation that the stamping thread did not see yet. So its fence comes
 //!   after the stamp's fence, and what it reads afterwards shows the unlinking: it cannot find the thing.
-//! - A reader pinned at `p <= stamp` is seen by [`Guards::safe`], or else its fence comes after the one in `safe`, which
-//!   comes after the unlinking: again it cannot find the thing.
+//! - A reader pinned at `p <= stamp` is seen by [`Guards::safe`], or else its fence comes after the stamp's, which comes
+//!   after the unlinking: again it cannot find the thing.
 //!
 //! A pin costs one store and one fence; nothing is shared but the generation, which moves rarely.
 
@@ -61,8 +61,10 @@ impl Guards {
     #[inline]
     pub fn pin(&self, slot: usize) {
         let generation = self.generation.load(Ordering::Relaxed);
-        self.slots[slot].store(generation, Ordering::Relaxed);
-        // Pairs with the fences in `stamp` and `safe`; see the module's proof.
+        // Release; pairs with the Acquire in `safe`: whoever sees that we are pinned anew knows that our reads under the
+        // pin before are over. (Found by loom.)
+        self.slots[slot].store(generation, Ordering::Release);
+        // Pairs with the fence in `stamp`; see the module's proof.
         fence(Ordering::SeqCst);
     }
 
@@ -81,13 +83,12 @@ impl Guards {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Things stamped below the result may be freed; by the thread that stamped them, or that got them from it.
+    /// Things stamped below the result may be freed, by the thread that stamped them. (The fence in `stamp` orders the
+    /// looks at the slots here.)
     pub fn safe(&self) -> u64 {
-        // Pairs with the fence in `pin`; see the module's proof.
-        fence(Ordering::SeqCst);
         let mut safe = u64::MAX;
         for slot in &self.slots {
-            // Acquire; pairs with the Release in `unpin`.
+            // Acquire; pairs with the Releases in `pin`, `unpin` and `leave`.
             let pinned = slot.load(Ordering::Acquire);
             if pinned >= FIRST {
                 safe = safe.min(pinned);

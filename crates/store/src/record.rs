@@ -195,6 +195,13 @@ impl Record {
         self.word().read(|| self.copy_value(into))
     }
 
+    /// Copies the value. The caller holds the lock.
+    #[inline]
+    pub fn locked_value<'a>(&self, into: &'a mut Scratch) -> &'a [u8] {
+        self.copy_value(into);
+        into.bytes()
+    }
+
     #[inline]
     fn copy_value(&self, into: &mut Scratch) {
         let len = (self.head().len.load(Ordering::Acquire) & !SPILLED) as usize;

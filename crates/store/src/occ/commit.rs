@@ -1,11 +1,12 @@
 //! The commit: lock, timestamp, validate, install. And the ways out of it.
 
-use highwater_core::{Abort, Timestamp};
+use highwater_core::log::Key;
+use highwater_core::{Abort, TableId, Timestamp};
 
 use super::{Occ, Phase};
 use crate::keys::{ByteKeys, IntegerKeys, Keys};
 use crate::record::Record;
-use crate::store::AnyIndex;
+use crate::store::{AnyIndex, Store};
 use crate::sync::{Ordering, fence};
 use crate::word::{DEAD, LOCKED, TIMESTAMP, TOMBSTONE};
 
@@ -136,6 +137,15 @@ impl Occ {
     #[inline]
     pub fn install(&mut self) -> Timestamp {
         let Phase::Validated(ts) = self.phase else { panic!("install comes after validate") };
+        if let Some(undo) = &mut self.undo
+            && !self.sets.writes.is_empty()
+        {
+            for write in &self.sets.writes {
+                let value = if write.before & TOMBSTONE == 0 { write.record.locked_value(&mut self.value) } else { &[] };
+                undo.keep(write.table, write.record, write.before, value);
+            }
+            undo.end(ts);
+        }
         for write in &self.sets.writes {
             debug_assert!(write.before & TIMESTAMP < ts.0, "a record's timestamp only grows");
             if write.delete {
@@ -179,14 +189,21 @@ impl Occ {
 
     fn bury(&mut self, write: usize, ts: Timestamp) {
         let write = &self.sets.writes[write];
-        let key = match self.store.table(write.table).expect("written tables exist") {
-            AnyIndex::HashU64(_) | AnyIndex::TreeU64(_) => {
-                IntegerKeys::logged(IntegerKeys::stored(&write.record))
-            }
-            AnyIndex::HashBytes(_) | AnyIndex::TreeBytes(_) => {
-                ByteKeys::logged(ByteKeys::stored(&write.record))
-            }
-        };
+        let key = stored_key(&self.store, write.table, &write.record);
         self.graveyard.bury(write.table, ts, key);
+    }
+
+    /// A roll-back made a tombstone again of a record; whoever buried it first has given it up.
+    pub(super) fn bury_restored(&mut self, table: TableId, record: Record, ts: Timestamp) {
+        let key = stored_key(&self.store, table, &record);
+        self.graveyard.bury_at_once(table, ts, key);
+    }
+}
+
+/// The key of a record, as the log has it.
+fn stored_key<'a>(store: &Store, table: TableId, record: &'a Record) -> Key<'a> {
+    match store.table(table).expect("written tables exist") {
+        AnyIndex::HashU64(_) | AnyIndex::TreeU64(_) => IntegerKeys::logged(IntegerKeys::stored(record)),
+        AnyIndex::HashBytes(_) | AnyIndex::TreeBytes(_) => ByteKeys::logged(ByteKeys::stored(record)),
     }
 }

@@ -31,6 +31,7 @@
 mod commit;
 mod read;
 mod sets;
+mod undo;
 mod write;
 
 use std::sync::Arc;
@@ -80,6 +81,8 @@ pub struct Occ {
     leaf: Box<LeafCopy>,
     fingers: Box<[Fingers]>,
     graveyard: Graveyard,
+    /// Before-images, if they are kept.
+    undo: Option<undo::UndoLog>,
 }
 
 // SAFETY: the records and nodes that it points to are shared memory, valid while its guard is pinned; pinning is by
@@ -109,6 +112,7 @@ impl Occ {
             value: Scratch::default(),
             leaf: Box::new(LeafCopy::new()),
             graveyard: Graveyard::default(),
+            undo: None,
         }
     }
 
