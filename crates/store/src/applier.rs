@@ -18,6 +18,7 @@ use crate::heap::Heap;
 use crate::index::{Index, KeyOf};
 use crate::keys::Keys;
 use crate::record::Record;
+use crate::snapshot::Pins;
 use crate::store::{AnyIndex, Store, with_index};
 use crate::sync::Backoff;
 use crate::tree::Fingers;
@@ -45,6 +46,7 @@ pub struct Applier {
     store: Arc<Store>,
     fingers: Box<[Fingers]>,
     graveyard: Graveyard,
+    pins: Pins,
 }
 
 /// A write in the window.
@@ -64,7 +66,18 @@ impl Applier {
     /// An applier on `store`.
     pub fn new(store: Arc<Store>) -> Applier {
         let heap = Heap::new(&store.heaps);
-        Applier { heap, fingers: store.fingers(), store, graveyard: Graveyard::default() }
+        Applier {
+            heap,
+            fingers: store.fingers(),
+            store,
+            graveyard: Graveyard::default(),
+            pins: Pins::default(),
+        }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
     }
 
     /// Applies the transactions with `after < ts <= upto` of a body in wire form, in order; stops in front of the first
@@ -75,6 +88,7 @@ impl Applier {
     pub fn apply(&mut self, body: &[u8], after: Timestamp, upto: Timestamp) -> Result<Applied, Malformed> {
         let store = self.store.clone();
         self.heap.pin();
+        self.pins.refresh(&store.snapshots);
         let mut window = Window { applier: self, ring: [None; WINDOW], entered: 0 };
         let applied = window.run(&store, body, after, upto);
         window.drain();
@@ -123,6 +137,9 @@ impl Applier {
         if before & TIMESTAMP >= write.ts.0 {
             record.word().unlock(before);
             return;
+        }
+        if self.pins.separate(before, write.ts.0) {
+            self.store.snapshots.keep(record, before, write.ts.0);
         }
         match write.value {
             Some(value) => {

@@ -8,27 +8,27 @@ use std::collections::VecDeque;
 
 use highwater_core::{TableId, Timestamp};
 
-use crate::heap::{Heap, lock};
+use crate::heap::Heap;
 use crate::index::Index;
 use crate::keys::Keys;
+use crate::snapshot::Snapshots;
 use crate::store::{Store, with_index};
-use crate::sync::Ordering;
 use crate::tree::Fingers;
 use crate::word::TOMBSTONE;
 
 /// At most so many are looked at in one call.
 const BUDGET: usize = 64;
 
-/// A tombstone, by key.
-#[derive(Debug)]
+/// A tombstone, by key. Ordered by its timestamp first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Grave {
-    pub table: TableId,
     pub ts: Timestamp,
+    pub table: TableId,
     pub key: GraveKey,
 }
 
 /// A key in its own memory.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum GraveKey {
     U64(u64),
     Bytes(Box<[u8]>),
@@ -64,19 +64,21 @@ impl Graveyard {
         self.placeholders.push_back(Grave { table, ts, key: key.into() });
     }
 
-    /// Unlinks some of what nobody needs: tombstones at or below `floor`, and placeholders.
+    /// Unlinks some of what nobody needs: tombstones at or below `floor` that no pinned snapshot has to see beyond, and
+    /// placeholders.
     #[inline]
     pub fn collect(&mut self, store: &Store, floor: Timestamp, fingers: &mut [Fingers], heap: &mut Heap) {
+        let floor = floor.min(store.snapshots.oldest());
         let due = self.tombstones.front().is_some_and(|grave| grave.ts <= floor);
-        // Relaxed: a hint; see `Store::abandon`.
-        if due || !self.placeholders.is_empty() || store.orphan_count.load(Ordering::Relaxed) > 0 {
+        if due || !self.placeholders.is_empty() || store.orphan_due(floor) {
             self.dig(store, floor, fingers, heap);
         }
     }
 
     fn dig(&mut self, store: &Store, floor: Timestamp, fingers: &mut [Fingers], heap: &mut Heap) {
-        if store.orphan_count.load(Ordering::Relaxed) > 0 {
-            self.adopt(store, floor);
+        if store.orphan_due(floor) {
+            // They go to the placeholders, which need no order.
+            self.placeholders.extend(store.adopt(floor, BUDGET));
         }
         heap.pin();
         let mut budget = BUDGET;
@@ -91,17 +93,6 @@ impl Graveyard {
         self.placeholders.pop_front().or_else(|| self.tombstones.pop_front_if(|grave| grave.ts <= floor))
     }
 
-    /// Takes some of the tombstones over that nobody looks after.
-    fn adopt(&mut self, store: &Store, floor: Timestamp) {
-        let mut orphans = lock(&store.orphans);
-        let from = orphans.len().saturating_sub(4 * BUDGET);
-        // Those that are due go to the front, as placeholders do; they need no order.
-        let (due, later): (Vec<_>, Vec<_>) = orphans.drain(from..).partition(|grave| grave.ts <= floor);
-        self.placeholders.extend(due);
-        orphans.splice(0..0, later);
-        store.orphan_count.store(orphans.len() as u64, Ordering::Relaxed);
-    }
-
     /// Leaves everything to the other workers.
     pub fn abandon(&mut self, store: &Store) {
         store.abandon(self.placeholders.drain(..).chain(self.tombstones.drain(..)));
@@ -111,13 +102,23 @@ impl Graveyard {
 fn unlink(store: &Store, grave: &Grave, fingers: &mut Fingers, heap: &mut Heap) {
     let index = store.table(grave.table).expect("graves are of tables of this store");
     let expected = TOMBSTONE | grave.ts.0;
-    with_index!(index, index => unlink_in(index, &grave.key, expected, fingers, heap));
+    with_index!(index, index => unlink_in(index, &grave.key, expected, fingers, heap, &store.snapshots));
 }
 
-fn unlink_in<I: Index>(index: &I, key: &GraveKey, expected: u64, fingers: &mut Fingers, heap: &mut Heap) {
+fn unlink_in<I: Index>(
+    index: &I,
+    key: &GraveKey,
+    expected: u64,
+    fingers: &mut Fingers,
+    heap: &mut Heap,
+    snapshots: &Snapshots,
+) {
     let mut unlink = |bytes: &[u8]| {
         let key = I::Keys::parse(bytes).expect("graves hold keys of their table's kind");
-        index.unlink(key, I::Keys::hash(key), expected, fingers, heap);
+        if let Some(record) = index.unlink(key, I::Keys::hash(key), expected, fingers, heap) {
+            // Its memory is not reused before the caller unpins.
+            snapshots.forget(record);
+        }
     };
     match key {
         GraveKey::U64(key) => unlink(&key.to_be_bytes()),

@@ -63,7 +63,7 @@ pub(crate) trait Index {
         nodes: &mut impl NodeSet,
     ) -> (Record, bool);
 
-    /// Takes the key's record out of the index and retires it, if its word is `expected`.
+    /// Takes the key's record out of the index and retires it, if its word is `expected`; returns which it was.
     fn unlink(
         &self,
         key: KeyOf<'_, Self>,
@@ -71,7 +71,7 @@ pub(crate) trait Index {
         expected: u64,
         fingers: &mut Fingers,
         heap: &mut Heap,
-    ) -> bool;
+    ) -> Option<Record>;
 
     /// First step of a lookup in lockstep with others: asks for the first line that is likely to miss.
     fn prefetch_node(&self, key: KeyOf<'_, Self>, hash: u64, fingers: &Fingers);

@@ -1,9 +1,11 @@
 //! What the indexes know of keys: native integers, or byte strings.
 
 use std::cmp::Ordering;
+use std::ops::Bound;
 use std::ptr::NonNull;
 
 use highwater_core::log;
+use highwater_core::transaction::KeyRange;
 
 use crate::heap::Heap;
 use crate::record::Record;
@@ -71,6 +73,21 @@ pub(crate) struct Kept {
 
 impl Kept {
     pub const NONE: Kept = Kept { word: 0, blob: std::ptr::null_mut() };
+}
+
+/// A range of keys.
+pub(crate) type Bounds<'k, K> = (Bound<<K as Keys>::Key<'k>>, Bound<<K as Keys>::Key<'k>>);
+
+/// The range that a caller's bytes mean; `None` if a bound is no key of the table.
+pub(crate) fn bounds<'k, K: Keys>(range: KeyRange<'k>) -> Option<Bounds<'k, K>> {
+    let parse = |bound: Bound<&'k [u8]>| {
+        Some(match bound {
+            Bound::Included(key) => Bound::Included(K::parse(key)?),
+            Bound::Excluded(key) => Bound::Excluded(K::parse(key)?),
+            Bound::Unbounded => Bound::Unbounded,
+        })
+    };
+    Some((parse(range.0)?, parse(range.1)?))
 }
 
 const K0: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -4,7 +4,8 @@
 //! - [`word`] and `record`: what is stored, and how it is read without locks.
 //! - [`guard`] and `heap`: when and where memory is used again.
 //! - `hash` and `tree`: the two indexes, each with versions that prove absence.
-//! - [`occ`]: transactions. [`applier`]: a follower's way to write. [`export`], [`digest`]: state transfer, comparison.
+//! - [`occ`]: transactions. [`applier`]: a follower's way to write. [`snapshot`]: its readers. [`export`],
+//!   [`digest`]: state transfer, comparison.
 //!
 //! This crate knows no network, no replication and no file. docs/internals/occ.md tells the whole story.
 
@@ -33,6 +34,8 @@ pub mod occ;
 #[cfg(not(loom))]
 mod record;
 #[cfg(not(loom))]
+pub mod snapshot;
+#[cfg(not(loom))]
 mod store;
 #[cfg(not(loom))]
 mod tree;
@@ -47,5 +50,7 @@ pub use export::Export;
 pub use heap::Memory;
 #[cfg(not(loom))]
 pub use occ::Occ;
+#[cfg(not(loom))]
+pub use snapshot::{Snapshot, SnapshotTx};
 #[cfg(not(loom))]
 pub use store::Store;

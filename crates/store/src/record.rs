@@ -54,8 +54,21 @@ pub(crate) struct Scratch {
 impl Scratch {
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `copy_value` initialised this many bytes at the front of the vector's memory; any bytes are valid.
+        // SAFETY: `copy_value` or `set` initialised this many bytes at the front of the vector's memory, and any bytes
+        // are valid.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len) }
+    }
+
+    /// Holds a copy of `bytes`.
+    pub fn set(&mut self, bytes: &[u8]) {
+        self.words.clear();
+        self.words.resize(bytes.len().div_ceil(8), 0);
+        for (word, chunk) in self.words.iter_mut().zip(bytes.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..chunk.len()].copy_from_slice(chunk);
+            *word = u64::from_ne_bytes(whole);
+        }
+        self.len = bytes.len();
     }
 }
 
@@ -197,7 +210,7 @@ impl Record {
 
     /// Copies the value. The caller holds the lock.
     #[inline]
-    pub fn locked_value<'a>(&self, into: &'a mut Scratch) -> &'a [u8] {
+    pub fn copy_locked_value<'a>(&self, into: &'a mut Scratch) -> &'a [u8] {
         self.copy_value(into);
         into.bytes()
     }

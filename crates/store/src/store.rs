@@ -1,8 +1,10 @@
 //! The store: tables, and what their users share.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use highwater_core::{IndexKind, KeyKind, Schema, TableId, TableSpec, View};
+use highwater_core::{IndexKind, KeyKind, Schema, TableId, TableSpec, Timestamp, View};
 
 use crate::graveyard::Grave;
 use crate::hash::Hash;
@@ -10,6 +12,7 @@ use crate::heap::{Heap, Heaps, Memory, lock};
 use crate::index::{Found, Index};
 use crate::keys::{ByteKeys, IntegerKeys, Keys};
 use crate::record::{Record, Scratch};
+use crate::snapshot::Snapshots;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::tree::{Fingers, LeafCopy, Tree};
 use crate::word::TOMBSTONE;
@@ -40,10 +43,11 @@ pub struct Store {
     schema: Schema,
     tables: Box<[AnyIndex]>,
     pub(crate) heaps: Arc<Heaps>,
-    /// Tombstones that nobody looks after: of workers that are gone, or imported.
-    pub(crate) orphans: Mutex<Vec<Grave>>,
-    /// How many, so that workers need not lock to see that there are none.
-    pub(crate) orphan_count: AtomicU64,
+    /// Tombstones that nobody looks after: of workers that are gone, or imported; oldest first.
+    orphans: Mutex<BinaryHeap<Reverse<Grave>>>,
+    /// The smallest timestamp among them, so that workers need not lock to see that none is due.
+    oldest_orphan: AtomicU64,
+    pub(crate) snapshots: Snapshots,
 }
 
 impl Store {
@@ -56,8 +60,9 @@ impl Store {
             schema,
             tables,
             heaps,
-            orphans: Mutex::new(Vec::new()),
-            orphan_count: AtomicU64::new(0),
+            orphans: Mutex::new(BinaryHeap::new()),
+            oldest_orphan: AtomicU64::new(u64::MAX),
+            snapshots: Snapshots::new(),
         })
     }
 
@@ -90,9 +95,31 @@ impl Store {
     /// Leaves tombstones for any worker to collect.
     pub(crate) fn abandon(&self, graves: impl Iterator<Item = Grave>) {
         let mut orphans = lock(&self.orphans);
-        orphans.extend(graves);
+        orphans.extend(graves.map(Reverse));
+        self.note_oldest(&orphans);
+    }
+
+    /// Whether some abandoned tombstone is at or below `floor`.
+    #[inline]
+    pub(crate) fn orphan_due(&self, floor: Timestamp) -> bool {
         // Relaxed: a hint; the mutex orders the graves themselves.
-        self.orphan_count.store(orphans.len() as u64, Ordering::Relaxed);
+        self.oldest_orphan.load(Ordering::Relaxed) <= floor.0
+    }
+
+    /// Takes up to `most` abandoned tombstones over that are at or below `floor`.
+    pub(crate) fn adopt(&self, floor: Timestamp, most: usize) -> Vec<Grave> {
+        let mut orphans = lock(&self.orphans);
+        let mut adopted = Vec::new();
+        while adopted.len() < most && orphans.peek().is_some_and(|Reverse(grave)| grave.ts <= floor) {
+            adopted.extend(orphans.pop().map(|Reverse(grave)| grave));
+        }
+        self.note_oldest(&orphans);
+        adopted
+    }
+
+    fn note_oldest(&self, orphans: &BinaryHeap<Reverse<Grave>>) {
+        let oldest = orphans.peek().map_or(u64::MAX, |Reverse(grave)| grave.ts.0);
+        self.oldest_orphan.store(oldest, Ordering::Relaxed);
     }
 
     /// Visits every record of a table, tombstones included; in key order if the table is ordered.

@@ -288,15 +288,22 @@ impl<K: Keys> Index for Hash<K> {
         }
     }
 
-    fn unlink(&self, key: K::Key<'_>, hash: u64, expected: u64, _: &mut Fingers, heap: &mut Heap) -> bool {
+    fn unlink(
+        &self,
+        key: K::Key<'_>,
+        hash: u64,
+        expected: u64,
+        _: &mut Fingers,
+        heap: &mut Heap,
+    ) -> Option<Record> {
         let (segment, bucket, version) = self.lock_bucket(hash);
         let Some((record, slot)) = Self::search(bucket, key, hash) else {
             bucket.unlock(version);
-            return false;
+            return None;
         };
         if !record.word().try_lock(expected) {
             bucket.unlock(version);
-            return false;
+            return None;
         }
         record.word().unlock(DEAD);
         // Relaxed: readers that still find it see that it is dead.
@@ -304,7 +311,7 @@ impl<K: Keys> Index for Hash<K> {
         segment.count.fetch_sub(1, Ordering::Relaxed);
         bucket.unlock(version + STEP);
         record.retire(heap);
-        true
+        Some(record)
     }
 
     #[inline]

@@ -141,7 +141,11 @@ impl Occ {
             && !self.sets.writes.is_empty()
         {
             for write in &self.sets.writes {
-                let value = if write.before & TOMBSTONE == 0 { write.record.locked_value(&mut self.value) } else { &[] };
+                let value = if write.before & TOMBSTONE == 0 {
+                    write.record.copy_locked_value(&mut self.value)
+                } else {
+                    &[]
+                };
                 undo.keep(write.table, write.record, write.before, value);
             }
             undo.end(ts);

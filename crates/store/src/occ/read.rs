@@ -1,6 +1,6 @@
 //! Reading: point reads, scans, versions, prefetching; and the [`Transaction`] trait, which picks the index.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use highwater_core::log::TxWriter;
 use highwater_core::transaction::KeyRange;
@@ -9,7 +9,7 @@ use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
 use super::sets::{Seen, Sets};
 use super::{Occ, Phase};
 use crate::index::{Found, Index, KeyOf};
-use crate::keys::Keys;
+use crate::keys::{Keys, bounds};
 use crate::record::{Record, Scratch};
 use crate::store::{AnyIndex, Store, with_index};
 use crate::tree::{Fingers, LeafCopy, Resume, Tree};
@@ -101,7 +101,7 @@ impl Reading<'_> {
         direction: Direction,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), Abort> {
-        let range = bounds::<K>(range)?;
+        let range = bounds::<K>(range).ok_or(Abort::BadRequest)?;
         let mut resume: Option<Resume> = None;
         loop {
             tree.copy_leaf(resume.as_ref(), direction, range, self.fingers, self.leaf);
@@ -153,20 +153,6 @@ impl Reading<'_> {
         let value = self.value.bytes();
         Ok(K::shown(key, |key| visit(key, value)))
     }
-}
-
-type Bounds<'k, K> = (Bound<<K as Keys>::Key<'k>>, Bound<<K as Keys>::Key<'k>>);
-
-/// A range over keys; what a caller's bytes mean. A bound that is no key of the table makes a bad request.
-fn bounds<'k, K: Keys>(range: KeyRange<'k>) -> Result<Bounds<'k, K>, Abort> {
-    let parse = |bound: Bound<&'k [u8]>| {
-        Ok::<_, Abort>(match bound {
-            Bound::Included(key) => Bound::Included(K::parse(key).ok_or(Abort::BadRequest)?),
-            Bound::Excluded(key) => Bound::Excluded(K::parse(key).ok_or(Abort::BadRequest)?),
-            Bound::Unbounded => Bound::Unbounded,
-        })
-    };
-    Ok((parse(range.0)?, parse(range.1)?))
 }
 
 impl Occ {

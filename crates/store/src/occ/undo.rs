@@ -4,7 +4,8 @@
 //! log keeps what it overwrote. When the final mark is known, [`Occ::roll_back`] restores, for each record, the value
 //! that the mark preserves: the before-image whose own timestamp is at or below the mark while its transaction's is
 //! above. There is exactly one such image per record that was overwritten beyond the mark, whichever worker keeps it; so
-//! every worker rolls its own log back, in any order.
+//! every worker rolls its own log back, in any order. Nothing newer may be written before all of them have: the
+//! timestamps of the next leader come from another clock and need not exceed those that are rolled back.
 //!
 //! ```text
 //! image   record u64 | word before u64 | length u32 | table u8 | value (length bytes)
@@ -105,13 +106,12 @@ impl Occ {
         }
     }
 
-    /// Restores what this worker's transactions above `preserved` overwrote. Leaves records alone that carry a
-    /// timestamp of at least `next_base`: they were written after the roll-back was decided. Other workers may roll
-    /// back, and appliers may apply later writes, at the same time. Says how many records it restored.
+    /// Restores what this worker's transactions above `preserved` overwrote. Other workers may roll back at the same
+    /// time; nothing else may be written until all of them have. Says how many records it restored.
     ///
     /// # Panics
     /// While a transaction is open.
-    pub fn roll_back(&mut self, preserved: Timestamp, next_base: Timestamp) -> u64 {
+    pub fn roll_back(&mut self, preserved: Timestamp) -> u64 {
         assert_eq!(self.phase, Phase::Idle, "a roll-back comes between transactions");
         let Some(mut undo) = self.undo.take() else { return 0 };
         undo.forget(preserved);
@@ -120,14 +120,14 @@ impl Occ {
         let mut restored = 0;
         while let Some(image) = take_image(&mut images) {
             if image.before & TIMESTAMP <= preserved.0 {
-                restored += u64::from(self.restore(&image, preserved, next_base));
+                restored += u64::from(self.restore(&image, preserved));
             }
         }
         self.heap.unpin();
         restored
     }
 
-    fn restore(&mut self, image: &Image<'_>, preserved: Timestamp, next_base: Timestamp) -> bool {
+    fn restore(&mut self, image: &Image<'_>, preserved: Timestamp) -> bool {
         // Held for the length of an install only; never for ever, since what is above the mark is not unlinked.
         let current = loop {
             match image.record.word().lock() {
@@ -135,8 +135,7 @@ impl Occ {
                 Err(_) => std::hint::spin_loop(),
             }
         };
-        let at = current & TIMESTAMP;
-        if at <= preserved.0 || at >= next_base.0 {
+        if current & TIMESTAMP <= preserved.0 {
             image.record.word().unlock(current);
             return false;
         }

@@ -153,7 +153,14 @@ impl<K: Keys> Index for Tree<K> {
         until_undisturbed(|| self.try_insert(key, value_len, fingers, heap, nodes))
     }
 
-    fn unlink(&self, key: K::Key<'_>, _: u64, expected: u64, fingers: &mut Fingers, heap: &mut Heap) -> bool {
+    fn unlink(
+        &self,
+        key: K::Key<'_>,
+        _: u64,
+        expected: u64,
+        fingers: &mut Fingers,
+        heap: &mut Heap,
+    ) -> Option<Record> {
         let (removed, emptied) = until_undisturbed(|| self.try_unlink(key, expected, fingers, heap));
         if emptied {
             until_undisturbed(|| self.try_prune(key, heap));

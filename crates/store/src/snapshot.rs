@@ -1,0 +1,364 @@
+//! Follower reads: transactions on the state as of a timestamp, while appliers go on.
+//!
+//! A snapshot at R is *pinned* before any applier passes R: the caller sees to that by publishing to the appliers how
+//! far they may go only afterwards. It is complete once all streams have been applied up to R; from then on it may be
+//! read, by any number of [`SnapshotTx`], without ever blocking an applier.
+//!
+//! Records hold their newest version only. An applier that overwrites a version which some pinned snapshot separates
+//! from its successor (`old <= R < new`) first keeps it in a table at the side, by the record's address. A reader that
+//! finds a record newer than its snapshot looks there; if there is nothing, the key did not exist. So snapshots cost
+//! nothing in the records, and next to nothing while none is pinned: an applier looks once a call whether the pins have
+//! changed.
+//!
+//! Tombstones that a pinned snapshot may still have to see beyond are not collected. Versions that no pin separates any
+//! more are dropped when a snapshot is unpinned.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use highwater_core::transaction::KeyRange;
+use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
+
+use crate::heap::{Heap, lock};
+use crate::index::{Found, Index};
+use crate::keys::{Keys, bounds};
+use crate::record::{Record, Scratch};
+use crate::store::{AnyIndex, Store, with_index};
+use crate::sync::{AtomicU64, Backoff, Mutex, Ordering};
+use crate::tree::{Fingers, LeafCopy, Resume, Tree};
+use crate::word::{DEAD, TIMESTAMP, TOMBSTONE};
+
+const SHARDS: usize = 64;
+
+/// A version that a pinned snapshot reads, though the record has moved on.
+struct Version {
+    /// Timestamp, and the tombstone's bit.
+    word: u64,
+    /// Timestamp of the version that replaced it.
+    until: u64,
+    value: Box<[u8]>,
+}
+
+type Shard = HashMap<usize, Vec<Version>>;
+
+/// The pins of a store and the versions kept for them.
+pub(crate) struct Snapshots {
+    /// Pinned timestamps and how often each is.
+    pins: Mutex<BTreeMap<u64, usize>>,
+    /// Moves when `pins` does.
+    changes: AtomicU64,
+    /// The smallest pin; the largest number if there is none.
+    oldest: AtomicU64,
+    /// How many versions are kept.
+    kept: AtomicU64,
+    /// Versions by the address of their record, oldest first.
+    shards: Box<[Mutex<Shard>]>,
+}
+
+/// What one applier knows of the pins.
+#[derive(Default)]
+pub(crate) struct Pins {
+    /// In ascending order.
+    pinned: Vec<u64>,
+    changes: u64,
+}
+
+impl Pins {
+    /// Looks whether the pins have changed. Enough at the start of each call: a snapshot that is pinned later is not
+    /// below what this call may apply.
+    #[inline]
+    pub fn refresh(&mut self, snapshots: &Snapshots) {
+        // Acquire; pairs with the Release in `changed`.
+        let changes = snapshots.changes.load(Ordering::Acquire);
+        if changes != self.changes {
+            self.changes = changes;
+            self.pinned = lock(&snapshots.pins).keys().copied().collect();
+        }
+    }
+
+    /// Whether a snapshot needs the version `old` after it is replaced by `new`.
+    #[inline]
+    pub fn separate(&self, old: u64, new: u64) -> bool {
+        !self.pinned.is_empty() && self.separate_any(old, new)
+    }
+
+    fn separate_any(&self, old: u64, new: u64) -> bool {
+        let at = self.pinned.partition_point(|&pin| pin < old & TIMESTAMP);
+        self.pinned.get(at).is_some_and(|&pin| pin < new)
+    }
+}
+
+impl Snapshots {
+    pub fn new() -> Snapshots {
+        Snapshots {
+            pins: Mutex::new(BTreeMap::new()),
+            changes: AtomicU64::new(0),
+            oldest: AtomicU64::new(u64::MAX),
+            kept: AtomicU64::new(0),
+            shards: (0..SHARDS).map(|_| Mutex::new(HashMap::new())).collect(),
+        }
+    }
+
+    /// Tombstones above this may not be collected.
+    #[inline]
+    pub fn oldest(&self) -> Timestamp {
+        // Acquire; pairs with the Release in `changed`.
+        Timestamp(self.oldest.load(Ordering::Acquire))
+    }
+
+    fn shard(&self, record: Record) -> &Mutex<Shard> {
+        &self.shards[(record.as_ptr().addr() >> 5) % SHARDS]
+    }
+
+    /// Keeps the record's version before it is replaced. The caller holds the record's lock; `before` is its word.
+    #[cold]
+    pub fn keep(&self, record: Record, before: u64, until: u64) {
+        if before == TOMBSTONE {
+            // Never written: to find nothing says the same.
+            return;
+        }
+        let mut value = Scratch::default();
+        if before & TOMBSTONE == 0 {
+            record.copy_locked_value(&mut value);
+        }
+        let value = value.bytes().into();
+        let mut shard = lock(self.shard(record));
+        shard.entry(record.as_ptr().addr()).or_default().push(Version { word: before, until, value });
+        self.kept.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The record's version at `ts`, if one is kept: copies the value and returns the word.
+    fn find(&self, record: Record, ts: u64, value: &mut Scratch) -> Option<u64> {
+        let shard = lock(self.shard(record));
+        let versions = shard.get(&record.as_ptr().addr())?;
+        let version = versions.iter().rev().find(|version| version.word & TIMESTAMP <= ts)?;
+        value.set(&version.value);
+        Some(version.word)
+    }
+
+    /// Drops what is kept for a record that has left its index.
+    #[inline]
+    pub fn forget(&self, record: Record) {
+        if self.kept.load(Ordering::Relaxed) > 0 {
+            let gone = lock(self.shard(record)).remove(&record.as_ptr().addr());
+            self.kept.fetch_sub(gone.map_or(0, |versions| versions.len() as u64), Ordering::Relaxed);
+        }
+    }
+
+    fn pin(&self, ts: Timestamp) {
+        let mut pins = lock(&self.pins);
+        *pins.entry(ts.0).or_default() += 1;
+        self.changed(&pins);
+    }
+
+    fn unpin(&self, ts: Timestamp) {
+        let mut pins = lock(&self.pins);
+        let count = pins.get_mut(&ts.0).expect("a snapshot is pinned until it is dropped");
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        pins.remove(&ts.0);
+        self.changed(&pins);
+        let pins = Pins { pinned: pins.keys().copied().collect(), changes: 0 };
+        for shard in &self.shards {
+            self.sweep(&mut lock(shard), &pins);
+        }
+    }
+
+    fn sweep(&self, shard: &mut Shard, pins: &Pins) {
+        let mut gone = 0;
+        shard.retain(|_, versions| {
+            let before = versions.len();
+            versions.retain(|version| pins.separate(version.word, version.until));
+            gone += before - versions.len();
+            !versions.is_empty()
+        });
+        self.kept.fetch_sub(gone as u64, Ordering::Relaxed);
+    }
+
+    fn changed(&self, pins: &BTreeMap<u64, usize>) {
+        // Releases; pair with the Acquires in `oldest` and `Pins::refresh`.
+        self.oldest.store(pins.keys().next().copied().unwrap_or(u64::MAX), Ordering::Release);
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl Store {
+    /// Pins the state at `ts` until the result is dropped. To be called before any applier passes `ts`; to be read when
+    /// all streams have been applied up to there.
+    pub fn pin_snapshot(self: &Arc<Store>, ts: Timestamp) -> Arc<Snapshot> {
+        self.snapshots.pin(ts);
+        Arc::new(Snapshot { store: self.clone(), ts })
+    }
+
+    /// How many old versions are kept for pinned snapshots.
+    pub fn versions_kept(&self) -> u64 {
+        self.snapshots.kept.load(Ordering::Relaxed)
+    }
+}
+
+/// A pinned state.
+pub struct Snapshot {
+    store: Arc<Store>,
+    ts: Timestamp,
+}
+
+impl Snapshot {
+    /// The state is the one after all commits up to here.
+    pub fn ts(&self) -> Timestamp {
+        self.ts
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.store.snapshots.unpin(self.ts);
+    }
+}
+
+/// Reads a snapshot. Writes are [`Abort::BadRequest`]; nothing ever conflicts.
+pub struct SnapshotTx {
+    heap: Heap,
+    snapshot: Arc<Snapshot>,
+    value: Scratch,
+    fingers: Box<[Fingers]>,
+}
+
+impl SnapshotTx {
+    /// A reader of `snapshot`.
+    pub fn new(snapshot: Arc<Snapshot>) -> SnapshotTx {
+        let store = &snapshot.store;
+        SnapshotTx {
+            heap: Heap::new(&store.heaps),
+            fingers: store.fingers(),
+            value: Scratch::default(),
+            snapshot,
+        }
+    }
+
+    /// Goes on with another snapshot of the same store.
+    pub fn move_to(&mut self, snapshot: Arc<Snapshot>) {
+        assert!(Arc::ptr_eq(&snapshot.store, &self.snapshot.store), "a reader belongs to its store");
+        self.snapshot = snapshot;
+    }
+
+    /// Finds the key's version; its value is in `self.value` then. 0: the key never existed.
+    fn look(&mut self, table: TableId, key: &[u8]) -> Result<u64, Abort> {
+        let snapshot = self.snapshot.clone();
+        let index = snapshot.store.table(table).ok_or(Abort::BadRequest)?;
+        self.heap.pin();
+        let word = with_index!(index, index => self.look_in(index, table, key));
+        self.heap.unpin();
+        word
+    }
+
+    fn look_in<I: Index>(&mut self, index: &I, table: TableId, key: &[u8]) -> Result<u64, Abort> {
+        let key = I::Keys::parse(key).ok_or(Abort::BadRequest)?;
+        let hash = I::Keys::hash(key);
+        let mut backoff = Backoff::default();
+        loop {
+            match index.find(key, hash, &mut self.fingers[table.0 as usize]) {
+                Found::Absent(_) => return Ok(0),
+                Found::Record(record) => match self.version_of(record) {
+                    DEAD => backoff.wait(),
+                    word => return Ok(word),
+                },
+            }
+        }
+    }
+
+    /// The word of the record's version in this snapshot: 0 if there is none, [`DEAD`] if the record left its index.
+    fn version_of(&mut self, record: Record) -> u64 {
+        let ts = self.snapshot.ts.0;
+        let mut backoff = Backoff::default();
+        let word = loop {
+            match record.read(&mut self.value) {
+                Ok(word) => break word,
+                Err(_) => backoff.wait(),
+            }
+        };
+        if word == DEAD || word & TIMESTAMP <= ts {
+            return word;
+        }
+        self.snapshot.store.snapshots.find(record, ts, &mut self.value).unwrap_or(0)
+    }
+
+    fn scan_tree<K: Keys>(
+        &mut self,
+        table: TableId,
+        tree: &Tree<K>,
+        range: KeyRange<'_>,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Abort> {
+        let range = bounds::<K>(range).ok_or(Abort::BadRequest)?;
+        let mut leaf = LeafCopy::new();
+        let mut resume: Option<Resume> = None;
+        loop {
+            let fingers = &mut self.fingers[table.0 as usize];
+            tree.copy_leaf(resume.as_ref(), direction, range, fingers, &mut leaf);
+            for at in 0..leaf.len() {
+                let record = leaf.record(at, direction).expect("a checked copy is filled");
+                // A record that died since was a tombstone for this snapshot.
+                let word = self.version_of(record);
+                if word & TIMESTAMP == 0 || word & TOMBSTONE != 0 {
+                    continue;
+                }
+                let value = self.value.bytes();
+                if K::shown(K::stored(&record), |key| visit(key, value)).is_break() {
+                    return Ok(());
+                }
+            }
+            resume = leaf.next::<K>(range, direction);
+            if resume.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Transaction for SnapshotTx {
+    fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort> {
+        let word = self.look(table, key)?;
+        Ok((word & TIMESTAMP != 0 && word & TOMBSTONE == 0).then(|| self.value.bytes()))
+    }
+
+    fn put(&mut self, _: TableId, _: &[u8], _: &[u8]) -> Result<(), Abort> {
+        Err(Abort::BadRequest)
+    }
+
+    fn insert(&mut self, _: TableId, _: &[u8], _: &[u8]) -> Result<bool, Abort> {
+        Err(Abort::BadRequest)
+    }
+
+    fn delete(&mut self, _: TableId, _: &[u8]) -> Result<bool, Abort> {
+        Err(Abort::BadRequest)
+    }
+
+    fn scan<F>(
+        &mut self,
+        table: TableId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: F,
+    ) -> Result<(), Abort>
+    where
+        F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    {
+        let snapshot = self.snapshot.clone();
+        self.heap.pin();
+        let outcome = match snapshot.store.table(table) {
+            Some(AnyIndex::TreeU64(tree)) => self.scan_tree(table, tree, range, direction, visit),
+            Some(AnyIndex::TreeBytes(tree)) => self.scan_tree(table, tree, range, direction, visit),
+            _ => Err(Abort::BadRequest),
+        };
+        self.heap.unpin();
+        outcome
+    }
+
+    fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {
+        Ok(Timestamp(self.look(table, key)? & TIMESTAMP))
+    }
+}
