@@ -8,6 +8,8 @@
 //! Every decided transaction is installed or skipped by one comparison, at the granularity of transactions: at or below
 //! the mark of its epoch, or, once the epoch has ended, its final mark.
 
+use std::sync::atomic::Ordering;
+
 use highwater_consensus::Members;
 use highwater_core::codec::Reader;
 use highwater_core::log::{ENTRY_HEADER_BYTES, EntryHeader, EntryKind};
@@ -127,8 +129,8 @@ impl RolisWorker {
         }
         // Behind: the first entry of the epoch entered, or that of an epoch that never opened.
         if header.epoch == progress.epoch() {
+            self.roll_back_speculation(header.epoch);
             self.replay.arrived = 0;
-            self.check_speculation(header.epoch, out);
             self.report(Report::Entered(header.epoch), out);
         }
         true
@@ -150,13 +152,16 @@ impl RolisWorker {
         (index.0..=self.stream.decided().0).map_while(start).collect()
     }
 
-    /// The epoch that this worker led has ended: does the store hold more than the final mark preserves?
-    fn check_speculation(&mut self, entered: Epoch, out: &mut Outbox) {
+    /// The epoch that this worker led has ended: what it executed above the final mark never happened.
+    fn roll_back_speculation(&mut self, entered: Epoch) {
         let Some(led) = self.lead.led.filter(|led| *led < entered) else { return };
-        let preserved =
-            self.shared.progress.final_mark(led).expect("an epoch that was led here has ended here");
-        if self.lead.last_executed > preserved {
-            self.report(Report::Dirty, out);
+        let progress = &self.shared.progress;
+        let preserved = progress.final_mark(led).expect("an epoch that was led here has ended here");
+        if self.lead.speculated {
+            self.lead.speculated = false;
+            self.occ.roll_back(preserved);
+            // Release; pairs with the Acquire in `apply_some`: who sees no speculation left sees it rolled back.
+            self.shared.speculating.fetch_sub(1, Ordering::Release);
         }
     }
 
@@ -175,6 +180,11 @@ impl RolisWorker {
                 EntryHeader::open(bytes, false).expect("entries were checked when they arrived").header;
             let body_end = ENTRY_HEADER_BYTES + header.body_len as usize;
             if header.kind == EntryKind::Batch && header.count > 0 && self.lead.led != Some(header.epoch) {
+                // What this node speculated has to go first: its timestamps may exceed those of the next leader.
+                if self.shared.speculating.load(Ordering::Acquire) > 0 {
+                    state = Applying::HeldBack;
+                    break;
+                }
                 // The mark of the entry's epoch, or what became of it.
                 let current = progress.mark_in(header.epoch);
                 let bound = current
@@ -199,7 +209,9 @@ impl RolisWorker {
             self.replay.apply = self.replay.apply.next();
             self.replay.offset = 0;
         }
-        progress.publish_applied(self.id, self.replay.reached, self.replay.caught_up());
+        // At the end of an epoch the cells of the next one may be there before this worker has rolled back.
+        let caught_up = self.replay.caught_up() && self.replay.arrived == 0;
+        progress.publish_applied(self.id, self.replay.reached, caught_up);
         let installed = EntryIndex(self.replay.apply.0 - 1);
         self.stream.trim(installed, self.shared.options.log_retain_bytes as u64);
         state
@@ -226,7 +238,6 @@ impl RolisWorker {
 
     /// Unlinks tombstones that no reader and no older write can need.
     pub(super) fn collect_garbage(&mut self) {
-        use std::sync::atomic::Ordering;
         if self.copies.receiving() || self.shared.serving_copies.load(Ordering::Acquire) > 0 {
             return;
         }

@@ -395,7 +395,6 @@ impl RolisController {
                     self.learn_members(now, members);
                 }
             }
-            Report::Dirty => self.on_dirty(now),
             Report::Quiesced(stream) => self.on_quiesced(now, stream),
             Report::Parked(stream) => self.on_parked(now, stream),
             Report::TooFar(stream) => self.on_too_far(now, stream),

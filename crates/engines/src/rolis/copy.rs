@@ -13,6 +13,8 @@
 //! A leader can be a donor, but its store is ahead of the watermark: a chunk leaves only when the mark has passed the
 //! time at which it was read.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use highwater_consensus::Voter;
 use highwater_core::{EntryIndex, NodeId, Timestamp};
@@ -153,6 +155,10 @@ impl RolisWorker {
         self.applier = Applier::new(store.clone());
         self.store = store;
         self.lead.led = None;
+        if std::mem::take(&mut self.lead.speculated) {
+            // The store that held it is gone.
+            self.shared.speculating.fetch_sub(1, Ordering::AcqRel);
+        }
         if start > tail.last.next() || self.stream.too_far().is_some() {
             let base = EntryIndex(start.0 - 1).max(tail.decided);
             self.stream.restart_after(base);
@@ -187,7 +193,7 @@ impl RolisWorker {
             self.copies.receiving = None;
             return;
         }
-        self.shared.copied_bytes.fetch_add(body.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        self.shared.copied_bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
         receiving.next = seq + 1;
         receiving.last_at = now;
         self.copies.acks.push((from, copy, seq));

@@ -16,6 +16,7 @@
 //! "stream j is closed up to my timestamp" by a worker that saw it quiet *after* reading that timestamp is true.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind};
@@ -36,6 +37,8 @@ pub struct Lead {
     quiesced: bool,
     /// The epoch that this worker last led on its present store: its own entries are in the store already.
     pub led: Option<Epoch>,
+    /// Its before-images are kept: [`super::apply`] rolls back what the final mark does not preserve.
+    pub speculated: bool,
     /// Timestamp of the last transaction executed in that epoch, whether it wrote or not.
     pub last_executed: Timestamp,
     pending: Pending,
@@ -81,6 +84,7 @@ impl Lead {
             quiescing: false,
             quiesced: false,
             led: None,
+            speculated: false,
             last_executed: Timestamp::ZERO,
             pending: Pending::default(),
             retries: VecDeque::new(),
@@ -98,7 +102,6 @@ impl RolisWorker {
     /// Whether a request would be taken.
     #[inline]
     pub(super) fn ready_to_lead(&self) -> Result<(), Refusal> {
-        use std::sync::atomic::Ordering;
         let Mode::Leading { .. } = self.mode else {
             let leader = self.shared.leader().filter(|leader| *leader != self.me.node);
             return Err(Refusal::NotLeader { leader });
@@ -126,16 +129,20 @@ impl RolisWorker {
         self.mode = Mode::Leading { ballot };
         let lead = &mut self.lead;
         lead.led = Some(ballot.epoch);
+        assert!(!lead.speculated, "an earlier epoch's final mark is met before another one opens");
+        lead.speculated = true;
+        self.shared.speculating.fetch_add(1, Ordering::AcqRel);
         lead.last_executed = base;
         lead.sealed = base;
         lead.close_up_to = base;
         lead.open = Open::default();
         (lead.quiescing, lead.quiesced, lead.quiet) = (false, false, false);
         self.occ.log().take(fresh_entry());
+        self.occ.keep_undo(true);
         self.occ.set_floor(base);
     }
 
-    /// Leads no more. What is speculative stays in the store until the final mark tells whether it is preserved.
+    /// Leads no more. What is speculative stays in the store until the final mark tells what to roll back.
     pub(super) fn close_lead(&mut self, out: &mut Outbox) {
         self.lead.pending.fail(out);
         self.copies.stop_serving();
@@ -250,6 +257,7 @@ impl RolisWorker {
         self.look_at_decided(out);
         self.apply_some(u32::MAX);
         let mark = self.shared.progress.mark_in(ballot.epoch).expect("a leader's epoch is the current one");
+        self.occ.forget_undo(mark);
         let released = self.lead.pending.release(mark, out);
         Counters::add(&self.counters.committed, released.committed);
         Counters::add(&self.counters.rolled_back, released.other);

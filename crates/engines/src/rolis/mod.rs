@@ -26,8 +26,8 @@
 //!    its leader had; everything at or below the final mark is applied by everyone.
 //! 2. *One granularity.* Release, replay and preservation compare the same timestamp of the same transaction with the
 //!    same mark. (The paper compares entries by their last timestamp.)
-//! 3. *Nothing above a final mark is ever applied.* Not by followers ([`apply`]), not by the deposed leader, who replaces
-//!    its store if it executed anything above it ([`rejoin`]).
+//! 3. *Nothing above a final mark is ever applied.* Not by followers ([`apply`]), and the deposed leader rolls back what
+//!    it executed above it, from before-images that it keeps until the mark passes them.
 //! 4. *A follower's store after applying to R is the leader's at R*: timestamps order all conflicting transactions
 //!    (read-write ones included: the timestamp is taken between locking and validation), and install-if-newer commutes.
 //!
@@ -37,7 +37,7 @@
 //! - Entries seal themselves by the state of the pipeline, not at a fixed size.
 //! - A silent stream is closed by other streams' claims, not by heartbeat transactions.
 //! - Followers install directly on records, not through OCC transactions.
-//! - Logs are trimmed; replicas that lost their memory, or hold what never happened, copy the state while load runs.
+//! - Logs are trimmed; replicas that lost their memory, or fell behind what is kept, copy the state while load runs.
 
 pub mod apply;
 pub mod control;

@@ -5,9 +5,9 @@
 //! goes wrong on the way leads back to *wanted*, with a fresh store: what an earlier donor sent may have been deleted
 //! since, unseen by the next one.
 //!
-//! Who receives: a node that lost its memory (a learner: it asks the leader for a vote when complete), a deposed leader
-//! whose store is ahead of the final mark, and a follower that fell behind what the leader keeps. The latter two keep
-//! their promises, logs and votes all along; only their stores are replaced (docs/decisions/0001).
+//! Who receives: a node that lost its memory (a learner: it asks the leader for a vote when complete), and a follower that
+//! fell behind what the leader keeps. The latter keeps its promises and its vote all along; only its store is replaced. A
+//! deposed leader needs no copy: it rolls back what it executed above the final mark (docs/decisions/0001).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -97,15 +97,6 @@ impl Rejoin {
 }
 
 impl RolisController {
-    /// A worker found that the store holds what the final mark does not preserve.
-    pub(super) fn on_dirty(&mut self, now: Nanos) {
-        if self.rejoin.store_is_complete() {
-            self.events
-                .push("this node executed transactions that were never released: replacing its store".into());
-            self.lose_store(now);
-        }
-    }
-
     /// The leader no longer keeps what a stream lacks.
     pub(super) fn on_too_far(&mut self, now: Nanos, stream: StreamId) {
         match self.rejoin.state {

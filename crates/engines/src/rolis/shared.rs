@@ -32,6 +32,9 @@ pub struct Shared {
     /// State copies that this replica serves now. While there are any, tombstones stay: the receiver may yet apply older
     /// writes.
     pub serving_copies: AtomicU32,
+    /// Workers that executed transactions in an epoch whose final mark they have not met: until it is 0, the store may
+    /// hold what never happened.
+    pub speculating: AtomicU32,
     /// Bytes of copied state received so far.
     pub copied_bytes: AtomicU64,
     /// For reports; each worker writes its own.
@@ -52,6 +55,7 @@ impl Shared {
             no_quorum: AtomicBool::new(false),
             leader: AtomicU32::new(0),
             serving_copies: AtomicU32::new(0),
+            speculating: AtomicU32::new(0),
             copied_bytes: AtomicU64::new(0),
             stream_status: (0..workers).map(|_| Mutex::default()).collect(),
             lags: (0..workers).map(|_| Mutex::default()).collect(),
@@ -197,8 +201,6 @@ pub enum Report {
     },
     /// The epoch changed.
     Entered(Epoch),
-    /// This worker executed transactions above the final mark: the store holds what never happened.
-    Dirty,
     /// The answer to [`Command::Quiesce`].
     Quiesced(StreamId),
     /// The answer to [`Command::Park`].
