@@ -36,6 +36,6 @@ pub fn build<L: Library>(kind: EngineKind, options: Options, library: &L, clock:
     match kind {
         EngineKind::Rolis => rolis::build(options, library, clock),
         EngineKind::Silo => baseline::silo::build(options, library, clock),
-        EngineKind::Strawman => rolis::build(options, library, clock),
+        EngineKind::Strawman => rolis::build_strawman(options, library, clock),
     }
 }

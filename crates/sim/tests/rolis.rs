@@ -24,9 +24,13 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, nodes: u8, workers: u16) -> Run {
+        Run::with_engine(EngineKind::Rolis, seed, nodes, workers)
+    }
+
+    fn with_engine(engine: EngineKind, seed: u64, nodes: u8, workers: u16) -> Run {
         let options = WorldOptions {
             seed,
-            engine: EngineKind::Rolis,
+            engine,
             nodes,
             workers,
             tune: |options| {
@@ -182,7 +186,11 @@ impl Run {
 }
 
 fn chaos(seed: u64, nodes: u8, workers: u16, rounds: u64) -> (u64, u64) {
-    let mut run = Run::new(seed, nodes, workers);
+    chaos_with(EngineKind::Rolis, seed, nodes, workers, rounds)
+}
+
+fn chaos_with(engine: EngineKind, seed: u64, nodes: u8, workers: u16, rounds: u64) -> (u64, u64) {
+    let mut run = Run::with_engine(engine, seed, nodes, workers);
     for id in run.world.ids() {
         run.world.start(id);
     }
@@ -311,5 +319,12 @@ fn chaos_with_many_seeds() {
         let (nodes, workers) = (if seed % 4 == 3 { 5 } else { 3 }, 1 + (seed % 3) as u16);
         let ended = std::panic::catch_unwind(|| chaos(seed, nodes, workers, 600));
         assert!(ended.is_ok(), "seed {seed} failed");
+    }
+}
+
+#[test]
+fn the_strawman_keeps_the_same_promises() {
+    for seed in 0..10 {
+        chaos_with(EngineKind::Strawman, seed, 3, 1 + (seed % 3) as u16, 400);
     }
 }

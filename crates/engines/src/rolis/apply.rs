@@ -106,7 +106,7 @@ impl RolisWorker {
             }
             self.replay.scan = self.replay.scan.next();
         }
-        if self.replay.scan > first && progress.others_wait(self.id) {
+        if self.replay.scan > first && (self.funnel.is_some() || progress.others_wait(self.id)) {
             out.wake_workers = true;
         }
     }

@@ -132,6 +132,11 @@ impl RolisWorker {
         assert!(!lead.speculated, "an earlier epoch's final mark is met before another one opens");
         lead.speculated = true;
         self.shared.speculating.fetch_add(1, Ordering::AcqRel);
+        if let Some(funnel) = &self.funnel {
+            let store = Some(self.store.clone());
+            *funnel.lock() =
+                super::funnel::Open { epoch: Some(ballot.epoch), floor: base, store, ..Default::default() };
+        }
         lead.last_executed = base;
         lead.sealed = base;
         lead.close_up_to = base;
@@ -144,6 +149,10 @@ impl RolisWorker {
 
     /// Leads no more. What is speculative stays in the store until the final mark tells what to roll back.
     pub(super) fn close_lead(&mut self, out: &mut Outbox) {
+        if let Some(funnel) = &self.funnel {
+            *funnel.lock() = super::funnel::Open::default();
+            out.wake_workers = true;
+        }
         self.lead.pending.fail(out);
         self.copies.stop_serving();
         for retry in self.lead.retries.drain(..) {
@@ -183,10 +192,10 @@ impl RolisWorker {
             self.occ.begin();
             let ran = self.registry.run(procedure, &mut self.occ, args, &mut self.lead.reply);
             let ended = match ran {
-                Ok(()) => self.occ.commit().map(|ts| (ts, Outcome::Committed)),
+                Ok(()) => self.commit(false).map(|ts| (ts, Outcome::Committed)),
                 // The decision to roll back reveals what was read: it is validated and released like a commit.
-                Err(Abort::Rollback) => self.occ.commit_rollback().map(|ts| (ts, Outcome::RolledBack)),
-                Err(Abort::BadRequest) => self.occ.commit_rollback().map(|ts| (ts, Outcome::BadRequest)),
+                Err(Abort::Rollback) => self.commit(true).map(|ts| (ts, Outcome::RolledBack)),
+                Err(Abort::BadRequest) => self.commit(true).map(|ts| (ts, Outcome::BadRequest)),
                 Err(Abort::Conflict) => {
                     self.occ.abort();
                     Err(Abort::Conflict)
@@ -203,9 +212,17 @@ impl RolisWorker {
     }
 
     #[inline]
+    fn commit(&mut self, roll_back: bool) -> Result<Timestamp, Abort> {
+        if let (Some(funnel), Mode::Leading { ballot }) = (&self.funnel, &self.mode) {
+            return funnel.commit(ballot.epoch, &mut self.occ, roll_back);
+        }
+        if roll_back { self.occ.commit_rollback() } else { self.occ.commit() }
+    }
+
+    #[inline]
     fn executed(&mut self, ts: Timestamp, token: Token, outcome: Outcome, log_before: usize) {
         let lead = &mut self.lead;
-        assert!(ts > lead.last_executed && ts > lead.sealed, "timestamps of a stream grow: {ts}");
+        assert!(ts > lead.last_executed && ts > lead.sealed, "timestamps of a worker grow: {ts}");
         lead.last_executed = ts;
         if self.occ.log().len() > log_before {
             if lead.open.count == 0 {
@@ -284,8 +301,8 @@ impl RolisWorker {
     }
 
     fn seal_what_is_due(&mut self, ballot: Ballot) {
+        let open_bytes = self.gather();
         let options = &self.shared.options;
-        let open_bytes = self.occ.log().len() - ENTRY_HEADER_BYTES;
         let in_flight = self.stream.undecided();
         let room = in_flight < options.pipeline_entries as u64;
         let due = if open_bytes > 0 {
@@ -299,6 +316,18 @@ impl RolisWorker {
         if due {
             self.seal(ballot);
         }
+    }
+
+    /// Bytes in the open entry. With a funnel: what all workers committed since the last entry comes in first, once the
+    /// last entry is decided or there is enough for another.
+    fn gather(&mut self) -> usize {
+        if let Some(funnel) = &self.funnel {
+            let mut open = funnel.lock();
+            open.full = self.stream.undecided_bytes() >= self.shared.options.max_in_flight_bytes as u64;
+            self.lead.close_up_to = self.lead.close_up_to.max(open.floor);
+            return open.bytes.len();
+        }
+        self.occ.log().len() - ENTRY_HEADER_BYTES
     }
 
     /// Whether replies wait only because another stream has been quiet since this one's last claim.
@@ -324,6 +353,17 @@ impl RolisWorker {
 
     /// Closes the open entry and proposes it.
     fn seal(&mut self, ballot: Ballot) {
+        if let Some(funnel) = self.funnel.clone() {
+            let mut shared = funnel.lock();
+            let closed = self.shared.clock.now().max(shared.floor);
+            shared.floor = closed;
+            self.lead.open = Open { count: shared.count, first: shared.first, last: shared.last };
+            shared.count = 0;
+            let mut buffer = fresh_entry();
+            buffer.append(&mut shared.bytes);
+            drop(shared);
+            return self.propose_batch(ballot, closed, buffer, &[]);
+        }
         let closed = self.shared.clock.now().max(self.lead.last_executed);
         // After the clock was read: see `Progress::unquiet`.
         let progress = &self.shared.progress;
@@ -331,6 +371,11 @@ impl RolisWorker {
             .other_streams()
             .filter_map(|stream| progress.quiet_index(stream).map(|index| Claim { stream, index }))
             .collect();
+        let buffer = self.occ.log().take(fresh_entry());
+        self.propose_batch(ballot, closed, buffer, &claims);
+    }
+
+    fn propose_batch(&mut self, ballot: Ballot, closed: Timestamp, mut buffer: Vec<u8>, claims: &[Claim]) {
         let open = std::mem::take(&mut self.lead.open);
         let header = EntryHeader {
             kind: EntryKind::Batch,
@@ -344,8 +389,7 @@ impl RolisWorker {
             body_len: 0,
             claims: 0,
         };
-        let mut buffer = self.occ.log().take(fresh_entry());
-        header.seal(&mut buffer, &claims);
+        header.seal(&mut buffer, claims);
         Counters::add(&self.counters.entries, 1);
         Counters::add(&self.counters.log_bytes, buffer.len() as u64);
         self.lead.sealed = closed;

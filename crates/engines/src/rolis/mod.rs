@@ -17,6 +17,7 @@
 //! | [`pending`] | replies that wait for the mark |
 //! | [`controller`] | birth, takeover, change of membership |
 //! | [`rejoin`] | getting a store again |
+//! | [`funnel`] | the strawman: all workers into one stream |
 //! | [`shared`] | mailboxes and atomics between them |
 //! | [`wire`], [`control`] | what goes over the network |
 //!
@@ -43,6 +44,7 @@ pub mod apply;
 pub mod control;
 pub mod controller;
 pub mod copy;
+pub mod funnel;
 pub mod lead;
 pub mod pending;
 pub mod rejoin;
@@ -59,22 +61,42 @@ use highwater_store::{Occ, Store};
 use crate::options::Options;
 use crate::seam::{Controller, Counters, Replica, Worker};
 use controller::RolisController;
+use funnel::{Funnel, FunnelWorker};
 use shared::Shared;
 use worker::RolisWorker;
 
 /// A fresh Rolis replica.
 pub fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+    let streams = options.workers;
+    build_with(options, streams, library, clock)
+}
+
+/// A fresh replica of the strawman: as many workers, one stream.
+pub fn build_strawman<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+    build_with(options, 1, library, clock)
+}
+
+fn build_with<L: Library>(options: Options, streams: u16, library: &L, clock: Arc<Clock>) -> Replica {
     let schema = Schema::new(library.tables());
     let store = Store::new(schema.clone());
     let mut registry: Registry<Occ> = Registry::new();
     library.register(&mut registry);
-    let workers = options.workers;
-    let shared = Arc::new(Shared::new(options, clock));
-    let counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
     let procedures = registry.names();
+    let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
+    let shared = Arc::new(Shared::new(Options { workers: streams, ..options }, clock));
+    let (funnel, shares_stream) = (Arc::new(Funnel::default()), streams < counters.len() as u16);
     let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
+        if at >= streams as usize {
+            return Box::new(FunnelWorker::new(
+                shared.clone(),
+                funnel.clone(),
+                registry.clone(),
+                counters.clone(),
+            ));
+        }
         let id = StreamId(at as u16);
-        Box::new(RolisWorker::new(id, shared.clone(), store.clone(), registry.clone(), counters.clone()))
+        let worker = RolisWorker::new(id, shared.clone(), store.clone(), registry.clone(), counters.clone());
+        Box::new(if shares_stream { worker.with_funnel(funnel.clone()) } else { worker })
     };
     let workers = counters.iter().enumerate().map(worker).collect();
     let controller: Box<dyn Controller> = Box::new(RolisController::new(shared, schema, store));

@@ -15,6 +15,7 @@ use highwater_store::{Applier, Occ, Store};
 
 use super::apply::Replay;
 use super::copy::Copies;
+use super::funnel::Funnel;
 use super::lead::Lead;
 use super::shared::{Command, EpochStart, Report, Shared};
 use super::wire::{Head, carried_entry};
@@ -32,6 +33,8 @@ pub struct RolisWorker {
     pub(super) occ: Occ,
     pub(super) applier: Applier,
     pub(super) mode: Mode,
+    /// The shared open entry, if all workers feed this one stream.
+    pub(super) funnel: Option<Arc<Funnel>>,
     pub(super) lead: Lead,
     pub(super) replay: Replay,
     pub(super) copies: Copies,
@@ -90,6 +93,7 @@ impl RolisWorker {
             replay: Replay::default(),
             copies: Copies::default(),
             mode: Mode::Following,
+            funnel: None,
             peers: BTreeMap::new(),
             known: Ballot::default(),
             published: Default::default(),
@@ -99,6 +103,12 @@ impl RolisWorker {
             registry,
             store,
         }
+    }
+
+    /// Takes what the other workers commit into this worker's stream.
+    pub fn with_funnel(mut self, funnel: Arc<Funnel>) -> RolisWorker {
+        self.funnel = Some(funnel);
+        self
     }
 
     pub(super) fn report(&self, report: Report, out: &mut Outbox) {

@@ -19,7 +19,7 @@ pub const PREFIX_BYTES: usize = 12;
 /// Longest head. Control messages travel as heads, so it is not small.
 pub const MAX_HEAD_BYTES: usize = 16 << 20;
 /// Longest body.
-pub const MAX_BODY_BYTES: usize = 64 << 20;
+pub const MAX_BODY_BYTES: usize = 128 << 20;
 
 /// Why a byte stream is no stream of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

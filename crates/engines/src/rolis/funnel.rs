@@ -1,0 +1,220 @@
+//! One stream for all workers: the paper's strawman (figure 2), so that the difference can be shown.
+//!
+//! Worker 0 owns the only stream. Every worker executes, but commits under one lock and appends to one open entry: the
+//! order of the lock is the order of the log. Everything else is Rolis.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use highwater_core::log::ENTRY_HEADER_BYTES;
+use highwater_core::{Abort, Epoch, Incarnation, NodeId, Outcome, Registry, Timestamp};
+use highwater_store::{Occ, Store};
+
+use super::pending::Pending;
+use super::shared::Shared;
+use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+
+/// The shared open entry.
+#[derive(Default)]
+pub struct Funnel {
+    open: Mutex<Open>,
+}
+
+/// What the lock protects.
+#[derive(Default)]
+pub struct Open {
+    /// The epoch that this node leads; `None` if it leads none: nothing may commit.
+    pub epoch: Option<Epoch>,
+    /// Transactions in wire form.
+    pub bytes: Vec<u8>,
+    /// How many.
+    pub count: u32,
+    /// Timestamp of the first one.
+    pub first: Timestamp,
+    /// Timestamp of the last one.
+    pub last: Timestamp,
+    /// The next timestamp exceeds this: everything committed, and what was closed.
+    pub floor: Timestamp,
+    /// Too much is undecided: requests are refused.
+    pub full: bool,
+    /// The store of the epoch.
+    pub store: Option<Arc<Store>>,
+}
+
+impl Funnel {
+    /// Locks the open entry.
+    pub fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().expect("nobody panics while committing")
+    }
+
+    /// Commits (or validates a roll-back) in the order of the log; in `epoch` only.
+    pub fn commit(&self, epoch: Epoch, occ: &mut Occ, roll_back: bool) -> Result<Timestamp, Abort> {
+        let mut open = self.lock();
+        if open.epoch != Some(epoch) {
+            occ.abort();
+            return Err(Abort::Conflict);
+        }
+        occ.set_floor(open.floor);
+        let ts = if roll_back { occ.commit_rollback()? } else { occ.commit()? };
+        open.floor = ts;
+        let log = occ.log();
+        if log.len() > ENTRY_HEADER_BYTES {
+            open.bytes.extend_from_slice(&log.bytes()[ENTRY_HEADER_BYTES..]);
+            if open.count == 0 {
+                open.first = ts;
+            }
+            open.last = ts;
+            open.count += 1;
+            let mut buffer = log.take(Vec::new());
+            buffer.truncate(ENTRY_HEADER_BYTES);
+            log.take(buffer);
+        }
+        Ok(ts)
+    }
+}
+
+/// Any worker but the first: executes, and leaves the stream to worker 0.
+pub struct FunnelWorker {
+    shared: Arc<Shared>,
+    funnel: Arc<Funnel>,
+    counters: Arc<Counters>,
+    registry: Registry<Occ>,
+    occ: Option<Occ>,
+    /// The epoch in which it may commit.
+    epoch: Option<Epoch>,
+    pending: Pending,
+    gave_up: Vec<crate::seam::Token>,
+    reply: Vec<u8>,
+    committed: bool,
+}
+
+/// How soon to look at the mark again while replies wait.
+const RECHECK: Nanos = 200_000;
+
+impl FunnelWorker {
+    /// A worker that waits for the node to lead.
+    pub fn new(
+        shared: Arc<Shared>,
+        funnel: Arc<Funnel>,
+        registry: Registry<Occ>,
+        counters: Arc<Counters>,
+    ) -> FunnelWorker {
+        FunnelWorker {
+            shared,
+            funnel,
+            counters,
+            registry,
+            occ: None,
+            epoch: None,
+            pending: Pending::default(),
+            gave_up: Vec::new(),
+            reply: Vec::new(),
+            committed: false,
+        }
+    }
+
+    /// Follows the node into its lead, or out of it.
+    fn notice_lead(&mut self, out: &mut Outbox) {
+        let progress = &self.shared.progress;
+        if let Some(led) = self.epoch
+            && self.funnel.lock().epoch != Some(led)
+        {
+            self.pending.fail(out);
+            let preserved = progress.final_mark(led);
+            let occ = self.occ.as_mut().expect("it led with a store");
+            if let Some(preserved) = preserved {
+                occ.roll_back(preserved);
+                // Release; pairs with the Acquire in `apply_some`.
+                self.shared.speculating.fetch_sub(1, Ordering::Release);
+                self.epoch = None;
+                out.wake_workers = true;
+            }
+            return;
+        }
+        if self.epoch.is_none() {
+            let open = self.funnel.lock();
+            let (Some(epoch), Some(store)) = (open.epoch, &open.store) else { return };
+            let mut occ = Occ::new(store.clone(), self.shared.clock.clone());
+            let mut header = Vec::with_capacity(16 << 10);
+            header.resize(ENTRY_HEADER_BYTES, 0);
+            occ.log().take(header);
+            occ.keep_undo(true);
+            self.shared.speculating.fetch_add(1, Ordering::AcqRel);
+            (self.occ, self.epoch) = (Some(occ), Some(epoch));
+        }
+    }
+}
+
+impl Worker for FunnelWorker {
+    fn ready(&self) -> Result<(), Refusal> {
+        if self.epoch.is_none() {
+            let leader = self.shared.leader().filter(|leader| *leader != self.shared.options.node);
+            return Err(Refusal::NotLeader { leader });
+        }
+        if self.shared.no_quorum.load(Ordering::Relaxed) {
+            return Err(Refusal::NoQuorum);
+        }
+        let full =
+            self.pending.len() >= self.shared.options.max_in_flight_requests || self.funnel.lock().full;
+        if full { Err(Refusal::Busy) } else { Ok(()) }
+    }
+
+    fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        self.ready()?;
+        let epoch = self.epoch.expect("ready said so");
+        let occ = self.occ.as_mut().expect("ready said so");
+        for _ in 0..self.shared.options.max_attempts {
+            self.reply.clear();
+            occ.begin();
+            let ran = self.registry.run(request.procedure, occ, request.args, &mut self.reply);
+            let (ended, outcome) = match ran {
+                Ok(()) => (self.funnel.commit(epoch, occ, false), Outcome::Committed),
+                Err(Abort::Rollback) => (self.funnel.commit(epoch, occ, true), Outcome::RolledBack),
+                Err(Abort::BadRequest) => (self.funnel.commit(epoch, occ, true), Outcome::BadRequest),
+                Err(Abort::Conflict) => {
+                    occ.abort();
+                    (Err(Abort::Conflict), Outcome::Conflict)
+                }
+            };
+            if let Ok(ts) = ended {
+                self.pending.push(ts, request.token, outcome, &self.reply);
+                Counters::add(&self.counters.executed, 1);
+                self.committed = true;
+                return Ok(());
+            }
+            Counters::add(&self.counters.conflicts, 1);
+            std::hint::spin_loop();
+        }
+        self.gave_up.push(request.token);
+        Ok(())
+    }
+
+    fn peer_up(&mut self, _now: Nanos, _peer: NodeId, _incarnation: Incarnation) {}
+
+    fn peer_down(&mut self, _now: Nanos, _peer: NodeId) {}
+
+    fn deliver(&mut self, _now: Nanos, _from: NodeId, _frame: Frame) {}
+
+    fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
+        for token in self.gave_up.drain(..) {
+            out.reply(token, Outcome::Conflict, &[]);
+        }
+        self.notice_lead(out);
+        out.wake_workers |= std::mem::take(&mut self.committed);
+        let Some(epoch) = self.epoch else { return Next::At(now + 10 * RECHECK) };
+        if let (Some(mark), Some(occ)) = (self.shared.progress.mark_in(epoch), &mut self.occ) {
+            occ.forget_undo(mark);
+            let released = self.pending.release(mark, out);
+            Counters::add(&self.counters.committed, released.committed);
+            Counters::add(&self.counters.rolled_back, released.other);
+            if self.shared.serving_copies.load(Ordering::Acquire) == 0 {
+                occ.collect(mark);
+            }
+        }
+        if self.pending.len() > 0 { Next::At(now + RECHECK) } else { Next::At(now + 50 * RECHECK) }
+    }
+
+    fn describe(&self) -> String {
+        format!("funnel into stream 0, epoch {:?}, {} replies wait", self.epoch, self.pending.len())
+    }
+}
