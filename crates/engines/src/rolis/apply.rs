@@ -212,7 +212,8 @@ impl RolisWorker {
         // At the end of an epoch the cells of the next one may be there before this worker has rolled back.
         let caught_up = self.replay.caught_up() && self.replay.arrived == 0;
         progress.publish_applied(self.id, self.replay.reached, caught_up);
-        let installed = EntryIndex(self.replay.apply.0 - 1);
+        // One is kept in any case: `locate` compares its timestamp.
+        let installed = EntryIndex(self.replay.apply.0.saturating_sub(2));
         self.stream.trim(installed, self.shared.options.log_retain_bytes as u64);
         state
     }
@@ -238,7 +239,8 @@ impl RolisWorker {
 
     /// Unlinks tombstones that no reader and no older write can need.
     pub(super) fn collect_garbage(&mut self) {
-        if self.copies.receiving() || self.shared.serving_copies.load(Ordering::Acquire) > 0 {
+        let shared = &self.shared;
+        if shared.receiving_copy.load(Ordering::SeqCst) || shared.serving_copies.load(Ordering::SeqCst) > 0 {
             return;
         }
         let floor = match self.mode {

@@ -28,6 +28,8 @@ pub enum Control {
         copy: u64,
         /// The epoch that the donor is in.
         epoch: Epoch,
+        /// The newest membership that the donor knows: the changes before `starts` will not be seen in the log.
+        members: Members,
         /// Everything at or below will be in the copied state.
         floor: Timestamp,
         /// Per stream: the first entry that may hold more.
@@ -62,9 +64,10 @@ impl Control {
                 members.encode(&mut out);
             }
             Control::CopyRequest { copy } => tagged(&mut out, 3, *copy),
-            Control::CopyGrant { copy, epoch, floor, starts } => {
+            Control::CopyGrant { copy, epoch, members, floor, starts } => {
                 tagged(&mut out, 4, *copy);
                 out.extend_from_slice(&epoch.0.to_le_bytes());
+                members.encode(&mut out);
                 out.extend_from_slice(&floor.0.to_le_bytes());
                 out.extend_from_slice(&(starts.len() as u16).to_le_bytes());
                 starts.iter().for_each(|start| out.extend_from_slice(&start.0.to_le_bytes()));
@@ -85,10 +88,11 @@ impl Control {
             2 => Control::Genesis(Members::decode(&mut reader)?),
             3 => Control::CopyRequest { copy: reader.u64()? },
             4 => {
-                let (copy, epoch, floor) = (reader.u64()?, Epoch(reader.u64()?), Timestamp(reader.u64()?));
+                let (copy, epoch) = (reader.u64()?, Epoch(reader.u64()?));
+                let (members, floor) = (Members::decode(&mut reader)?, Timestamp(reader.u64()?));
                 let starts =
                     (0..reader.u16()?).map(|_| reader.u64().map(EntryIndex)).collect::<Result<_, _>>()?;
-                Control::CopyGrant { copy, epoch, floor, starts }
+                Control::CopyGrant { copy, epoch, members, floor, starts }
             }
             5 => Control::CopyRefuse { copy: reader.u64()? },
             6 => Control::CopyFinished { copy: reader.u64()? },
@@ -106,15 +110,20 @@ fn tagged(out: &mut Vec<u8>, tag: u8, copy: u64) {
 
 #[cfg(test)]
 mod tests {
+    use highwater_consensus::Voter;
+    use highwater_core::{Incarnation, NodeId};
+
     use super::*;
 
     #[test]
     fn control_messages_round_trip_and_garbage_is_refused() {
         let starts = vec![EntryIndex(3), EntryIndex(9)];
+        let voter = Voter { node: NodeId(0), incarnation: Incarnation(7) };
+        let members = Members::new(Epoch(2), vec![voter]);
         for message in [
             Control::Hello { born: true },
             Control::CopyRequest { copy: 1 },
-            Control::CopyGrant { copy: 1, epoch: Epoch(2), floor: Timestamp(3), starts },
+            Control::CopyGrant { copy: 1, epoch: Epoch(2), members, floor: Timestamp(3), starts },
             Control::CopyRefuse { copy: 1 },
             Control::CopyFinished { copy: 1 },
             Control::LearnerReady,

@@ -23,7 +23,7 @@ use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId, Times
 use highwater_store::Store;
 
 use super::control::Control;
-use super::rejoin::Rejoin;
+use super::rejoin::{Grant, Rejoin};
 use super::shared::{Command, EpochStart, Report, Shared};
 use crate::seam::{ControlOutbox, Controller, Member, Nanos, Next, Role, Status};
 
@@ -40,6 +40,9 @@ pub struct RolisController {
     unborn: BTreeSet<Voter>,
     hello_at: Nanos,
     fence: Option<Fence>,
+    /// The last promise given. Of two ballots with the same epoch only one gets a promise from this node, so only one can
+    /// win: an epoch has one leader.
+    answered: Ballot,
     takeover: Option<TakeOver>,
     /// The ballot under which this node leads, once the epoch is open.
     pub(super) leading: Option<Ballot>,
@@ -96,6 +99,7 @@ impl RolisController {
             unborn: BTreeSet::new(),
             hello_at: 0,
             fence: None,
+            answered: Ballot::default(),
             takeover: None,
             leading: None,
             change: None,
@@ -165,7 +169,7 @@ impl RolisController {
     }
 
     /// A membership is decided.
-    fn learn_members(&mut self, now: Nanos, members: Members) {
+    pub(super) fn learn_members(&mut self, now: Nanos, members: Members) {
         let newborn = self.election.members().is_none();
         self.election.set_members(now, members);
         if newborn && !self.election.votes() {
@@ -225,6 +229,10 @@ impl RolisController {
             return;
         }
         let answers = self.fence.take().expect("just used").answers;
+        if self.answered.epoch == ballot.epoch && self.answered != ballot {
+            return;
+        }
+        self.answered = ballot;
         // Read after every stream answered: a change that one of them saw decided in all is known here.
         if let Some(members) = self.shared.progress.members() {
             self.learn_members(now, members);
@@ -402,6 +410,7 @@ impl RolisController {
                 self.on_located(receiver, copy, stream, start)
             }
             Report::Copied { copy, stream, complete_at } => self.on_copied(copy, stream, complete_at),
+            Report::CopyRefused { receiver, copy } => self.refuse_copy(receiver, copy),
             Report::CopyStalled { copy } => self.on_copy_stalled(now, copy),
         }
     }
@@ -466,8 +475,8 @@ impl Controller for RolisController {
             Control::Hello { born } => self.on_hello(now, sender, born),
             Control::Genesis(members) => self.on_genesis(now, members),
             Control::CopyRequest { copy } => self.on_copy_request(sender, copy),
-            Control::CopyGrant { copy, epoch, floor, starts } => {
-                self.on_copy_grant(now, from, copy, epoch, floor, starts)
+            Control::CopyGrant { copy, epoch, members, floor, starts } => {
+                self.on_copy_grant(now, from, copy, Grant { epoch, members, floor, starts })
             }
             Control::CopyRefuse { copy } => self.on_copy_stalled(now, copy),
             Control::CopyFinished { copy } => self.stop_serving(from, Some(copy)),

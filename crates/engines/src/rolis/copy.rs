@@ -35,6 +35,8 @@ pub struct Copies {
     stalled: Option<u64>,
     /// The last chunk is installed; tell the controller.
     completed: Option<(u64, Timestamp)>,
+    /// Copies that cannot go on; tell the controller.
+    refused: Vec<(NodeId, u64)>,
     /// Chunks to acknowledge.
     acks: Vec<(NodeId, u64, u32)>,
     /// The controller knows that the leader no longer keeps what this stream lacks.
@@ -88,8 +90,8 @@ impl Copies {
     }
 
     /// The store may no longer be sent.
-    pub fn stop_serving(&mut self) {
-        self.serving.clear();
+    pub fn refuse_all(&mut self) {
+        self.refused.extend(self.serving.drain(..).map(|serving| (serving.receiver.node, serving.copy)));
     }
 
     /// The store is about to be replaced.
@@ -128,13 +130,22 @@ impl RolisWorker {
         reaches_back.then_some(EntryIndex(low))
     }
 
+    /// Whether this worker may send its part of the store: a leader may (see [`serve`](Self::serve)); anybody else only if
+    /// no worker of this replica has executed anything whose fate is open.
+    pub(super) fn may_serve(&self) -> bool {
+        match self.mode {
+            Mode::Parked => false,
+            Mode::Leading { .. } => true,
+            Mode::Following | Mode::TakingOver { .. } => {
+                !self.copies.receiving() && self.shared.speculating.load(Ordering::SeqCst) == 0
+            }
+        }
+    }
+
     /// Starts to send this worker's part.
     pub(super) fn serve_copy(&mut self, receiver: Voter, copy: u64) {
-        // The store of a leader that was deposed in the current epoch may hold what will never have happened.
-        let leading = matches!(self.mode, Mode::Leading { .. });
-        let speculative = !leading && self.lead.led.is_some_and(|led| led >= self.shared.progress.epoch());
-        if matches!(self.mode, Mode::Parked) || self.copies.receiving() || speculative {
-            return;
+        if !self.may_serve() {
+            return self.copies.refused.push((receiver.node, copy));
         }
         self.copies.serving.retain(|serving| serving.receiver.node != receiver.node);
         let export = self.store.export(self.id.0 as usize, self.shared.options.workers as usize);
@@ -211,6 +222,9 @@ impl RolisWorker {
         if let Some((copy, complete_at)) = self.copies.completed.take() {
             self.report(Report::Copied { copy, stream: self.id, complete_at }, out);
         }
+        for (receiver, copy) in std::mem::take(&mut self.copies.refused) {
+            self.report(Report::CopyRefused { receiver, copy }, out);
+        }
         let mut next = Next::Idle;
         if let Some(receiving) = &mut self.copies.receiving {
             let (donor, copy) = (receiving.donor, receiving.copy);
@@ -237,6 +251,7 @@ impl RolisWorker {
         let mut next = Next::Idle;
         let leading = matches!(self.mode, Mode::Leading { .. });
         let mut serving = std::mem::take(&mut self.copies.serving);
+        let mut refused = Vec::new();
         for copy in &mut serving {
             if copy.finished || copy.next - copy.acked >= WINDOW {
                 continue;
@@ -250,6 +265,12 @@ impl RolisWorker {
                 let read_at = if leading { self.shared.clock.now() } else { self.shared.progress.mark() };
                 (chunk.into(), read_at, !more)
             });
+            // Another worker may have begun to lead, or may have led and not know yet what became of its transactions.
+            if !leading && self.shared.speculating.load(Ordering::SeqCst) > 0 {
+                refused.push((copy.receiver.node, copy.copy));
+                copy.finished = true;
+                continue;
+            }
             if leading && self.shared.progress.mark() < read_at {
                 self.lead.close_up_to = self.lead.close_up_to.max(read_at);
                 copy.held = Some((chunk, read_at, last));
@@ -263,7 +284,11 @@ impl RolisWorker {
             copy.finished = last;
             next = if last { next } else { Next::Now };
         }
+        serving.retain(|copy| !refused.contains(&(copy.receiver.node, copy.copy)));
         self.copies.serving = serving;
+        for (receiver, copy) in refused {
+            self.report(Report::CopyRefused { receiver, copy }, out);
+        }
         next
     }
 }

@@ -154,7 +154,8 @@ impl RolisWorker {
             out.wake_workers = true;
         }
         self.lead.pending.fail(out);
-        self.copies.stop_serving();
+        // The receivers would wait for a mark that this epoch may never reach.
+        self.copies.refuse_all();
         for retry in self.lead.retries.drain(..) {
             // Never committed, not even speculatively.
             out.reply(retry.token, Outcome::Conflict, &[]);

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
-use highwater_consensus::Voter;
+use highwater_consensus::{Members, Voter};
 use highwater_core::{EntryIndex, Epoch, NodeId, StreamId, Timestamp};
 use highwater_store::Store;
 
@@ -53,6 +53,14 @@ struct Serving {
     epoch: Epoch,
     floor: Timestamp,
     starts: BTreeMap<StreamId, EntryIndex>,
+}
+
+/// The fields of [`Control::CopyGrant`].
+pub(super) struct Grant {
+    pub epoch: Epoch,
+    pub members: Members,
+    pub floor: Timestamp,
+    pub starts: Vec<EntryIndex>,
 }
 
 /// How long a donor may take to answer.
@@ -109,6 +117,11 @@ impl RolisController {
     }
 
     fn lose_store(&mut self, now: Nanos) {
+        self.give_up_copy();
+        let served: Vec<_> = self.rejoin.serving.iter().map(|(node, serving)| (*node, serving.copy)).collect();
+        for (receiver, copy) in served {
+            self.refuse_copy(receiver, copy);
+        }
         self.rejoin.want(now);
         self.refresh_eligibility();
         if self.election.leader() == Some(self.me.node) {
@@ -162,10 +175,9 @@ impl RolisController {
         now: Nanos,
         from: NodeId,
         copy: u64,
-        epoch: Epoch,
-        floor: Timestamp,
-        starts: Vec<EntryIndex>,
+        grant: Grant,
     ) {
+        let Grant { epoch, members, floor, starts } = grant;
         let asked = matches!(self.rejoin.state, Receiving::Asking { donor, copy: c, .. } if donor == from && c == copy);
         if !asked || starts.len() != self.workers() {
             return;
@@ -173,14 +185,15 @@ impl RolisController {
         self.events.push(format!("copying the state from {from}, floor {floor}"));
         self.store = Store::new(self.schema.clone());
         // All workers are parked: nobody uses the cells.
-        self.shared.progress.restart(epoch, floor, &starts);
+        self.shared.progress.restart(epoch, members.clone(), floor, &starts);
+        self.shared.receiving_copy.store(true, Ordering::SeqCst);
+        self.learn_members(now, members);
         self.shared.copied_bytes.store(0, Ordering::Relaxed);
         let (store, leader) = (self.store.clone(), self.election.promised());
         self.command_all(|stream| {
             let start = starts[stream.0 as usize];
             Command::Restart(Restart { store: store.clone(), start, floor, donor: from, copy, leader })
         });
-        let _ = now;
         self.rejoin.state =
             Receiving::Arriving { donor: from, copy, arrived: BTreeSet::new(), complete_at: Timestamp::ZERO };
     }
@@ -195,6 +208,7 @@ impl RolisController {
             if arrived.len() == workers {
                 let (donor, complete_at) = (*donor, *complete_at);
                 self.out.push((donor, Control::CopyFinished { copy }));
+                self.shared.receiving_copy.store(false, Ordering::SeqCst);
                 self.rejoin.state = Receiving::CatchingUp { complete_at };
             }
         }
@@ -206,7 +220,15 @@ impl RolisController {
             _ => false,
         };
         if concerned {
+            self.give_up_copy();
             self.rejoin.state = Receiving::Wanted { at: now + RETRY_AFTER };
+        }
+    }
+
+    /// Tells the donor, if there is one: it keeps its tombstones until it hears so.
+    fn give_up_copy(&mut self) {
+        if let Receiving::Asking { donor, copy, .. } | Receiving::Arriving { donor, copy, .. } = self.rejoin.state {
+            self.out.push((donor, Control::CopyFinished { copy }));
         }
     }
 
@@ -253,6 +275,7 @@ impl RolisController {
             Receiving::Asking { deadline, .. } => {
                 let deadline = *deadline;
                 if now >= deadline {
+                    self.give_up_copy();
                     self.rejoin.state = Receiving::Wanted { at: now };
                     return Some(now);
                 }
@@ -279,7 +302,7 @@ impl RolisController {
         self.stop_serving(from.node, None);
         // First keep the tombstones, then choose the floor: none at or above it is unlinked any more.
         self.shared.serving_copies.fetch_add(1, Ordering::SeqCst);
-        let Some((epoch, floor)) = self.shared.progress.copy_point(self.leading.is_some()) else {
+        let Some((epoch, floor)) = self.shared.progress.copy_point(self.leading.map(|ballot| ballot.epoch)) else {
             self.shared.serving_copies.fetch_sub(1, Ordering::SeqCst);
             return self.out.push((from.node, Control::CopyRefuse { copy }));
         };
@@ -300,15 +323,22 @@ impl RolisController {
             return;
         };
         let Some(start) = start else {
-            self.stop_serving(receiver, Some(copy));
-            return self.out.push((receiver, Control::CopyRefuse { copy }));
+            return self.refuse_copy(receiver, copy);
         };
         serving.starts.insert(stream, start);
         if serving.starts.len() == workers {
             let (epoch, floor) = (serving.epoch, serving.floor);
             let starts = serving.starts.values().copied().collect();
-            self.out.push((receiver, Control::CopyGrant { copy, epoch, floor, starts }));
+            let known = self.shared.progress.members().into_iter().chain(self.election.members().cloned());
+            let Some(members) = known.max_by_key(|members| members.epoch) else { return };
+            self.out.push((receiver, Control::CopyGrant { copy, epoch, members, floor, starts }));
         }
+    }
+
+    /// The copy to `receiver` cannot go on.
+    pub(super) fn refuse_copy(&mut self, receiver: NodeId, copy: u64) {
+        self.stop_serving(receiver, Some(copy));
+        self.out.push((receiver, Control::CopyRefuse { copy }));
     }
 
     /// A copy to `receiver` has ended, one way or the other.

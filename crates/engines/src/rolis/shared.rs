@@ -32,6 +32,9 @@ pub struct Shared {
     /// State copies that this replica serves now. While there are any, tombstones stay: the receiver may yet apply older
     /// writes.
     pub serving_copies: AtomicU32,
+    /// Parts of a copied state are on their way into the store. Until all are there tombstones stay, on every worker:
+    /// another worker's part may hold an older write of the same key.
+    pub receiving_copy: AtomicBool,
     /// Workers that executed transactions in an epoch whose final mark they have not met: until it is 0, the store may
     /// hold what never happened.
     pub speculating: AtomicU32,
@@ -55,6 +58,7 @@ impl Shared {
             no_quorum: AtomicBool::new(false),
             leader: AtomicU32::new(0),
             serving_copies: AtomicU32::new(0),
+            receiving_copy: AtomicBool::new(false),
             speculating: AtomicU32::new(0),
             copied_bytes: AtomicU64::new(0),
             stream_status: (0..workers).map(|_| Mutex::default()).collect(),
@@ -226,6 +230,13 @@ pub enum Report {
         stream: StreamId,
         /// The store is complete once everything at or below this is applied.
         complete_at: Timestamp,
+    },
+    /// This worker cannot go on sending its part.
+    CopyRefused {
+        /// Who gets it.
+        receiver: NodeId,
+        /// Names the copy.
+        copy: u64,
     },
     /// Nothing came from the donor for too long, or the connection is lost.
     CopyStalled {

@@ -206,11 +206,14 @@ impl Progress {
     }
 
     /// From where a copy of this replica's store may start: the current epoch, and a timestamp of that epoch such that
-    /// everything at or below is installed (`leading`: released). `None`: older epochs are not installed completely.
-    pub fn copy_point(&self, leading: bool) -> Option<(Epoch, Timestamp)> {
+    /// everything at or below is installed; or, while that epoch is the one that this node leads (`leading`), released.
+    /// `None`: older epochs are not installed completely.
+    pub fn copy_point(&self, leading: Option<Epoch>) -> Option<(Epoch, Timestamp)> {
         // The lock keeps the epoch from changing.
         let _ends = self.ends.lock().expect("no worker panics here");
-        let floor = if leading { self.mark() } else { self.applied_floor() };
+        // The streams may have left the epoch that the controller still believes to lead: then the mark is a follower's,
+        // and runs ahead of what is installed.
+        let floor = if leading == Some(self.epoch()) { self.mark() } else { self.applied_floor() };
         (floor.0 >= self.base.load(Ordering::SeqCst)).then(|| (self.epoch(), floor))
     }
 
@@ -327,12 +330,12 @@ impl Progress {
     }
 
     /// Starts anew from a copied state: in `epoch`, with everything at or below `floor` installed, and stream i known up
-    /// to before `starts[i]`. No worker may use the cells meanwhile.
-    pub fn restart(&self, epoch: Epoch, floor: Timestamp, starts: &[EntryIndex]) {
+    /// to before `starts[i]`. `members`: a membership of that epoch or later. No worker may use the cells meanwhile.
+    pub fn restart(&self, epoch: Epoch, members: Members, floor: Timestamp, starts: &[EntryIndex]) {
         let mut ends = self.ends.lock().expect("no worker panics here");
         ends.arrivals.fill(None);
         ends.finals.clear();
-        ends.members = None;
+        ends.members = Some(members);
         self.base.store(floor.0, Ordering::SeqCst);
         self.epoch.store(epoch.0, Ordering::SeqCst);
         for (cell, start) in self.cells.iter().zip(starts) {

@@ -160,12 +160,21 @@ impl RolisWorker {
             Command::Park => {
                 self.stop_leading(out);
                 self.mode = Mode::Parked;
+                if let Some(first) = self.stream.too_far() {
+                    // The log need not wait for the store: this vote may be the one that a new leader lacks, and until it
+                    // leads nobody may be able to give a copy.
+                    self.stream.restart_after(EntryIndex(first.0 - 1));
+                }
                 self.copies.drop_all();
                 self.report(Report::Parked(self.id), out);
             }
             Command::Restart(restart) => self.restart(now, restart, out),
             Command::Locate { receiver, copy, floor } => {
-                let start = self.locate(floor);
+                let start = if self.may_serve() { self.locate(floor) } else { None };
+                if start.is_none() {
+                    // With an entry above what was trimmed the next question has an answer, even if nobody asks for more.
+                    self.lead.close_up_to = self.lead.close_up_to.max(self.high());
+                }
                 self.report(Report::Located { receiver, copy, stream: self.id, start }, out);
             }
         }

@@ -1,0 +1,439 @@
+//! Lists that grow: the strictest workload that a test can check in linear time.
+//!
+//! `list.step` reads some lists whole and appends one unique value to some others. So each reply tells exactly which appends
+//! it saw and, by the lengths, where in every list it stands. After a run, [`Lists::verify`] compares all replies with the
+//! final lists:
+//!
+//! - what an acknowledged transaction appended is in the final list, where its reply said; once;
+//! - what it read is a prefix of the final list: nothing that was seen is ever lost, read-only transactions included;
+//! - *strict serializability*: "came before" as the lists tell it (read this before that was appended, appended after that
+//!   was read) together with real time (answered before the other was asked) has no cycle.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use highwater_core::{
+    Abort, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, Registry, TableId, TableSpec, Transaction, View,
+};
+use highwater_engines::{EngineKind, Nanos, Options, Role, Token};
+use highwater_sim::{World, WorldOptions};
+
+pub const MS: Nanos = 1_000_000;
+const LISTS: TableId = TableId(0);
+const SCRATCH: TableId = TableId(1);
+
+/// The library of these tests.
+#[derive(Clone, Copy, Debug)]
+pub struct ListLibrary;
+
+impl Library for ListLibrary {
+    fn tables(&self) -> Vec<TableSpec> {
+        vec![
+            TableSpec { name: "lists", keys: KeyKind::U64, index: IndexKind::Hash },
+            TableSpec { name: "scratch", keys: KeyKind::U64, index: IndexKind::Ordered },
+        ]
+    }
+
+    fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
+        registry.register::<Step>();
+        registry.register::<Toggle>();
+    }
+}
+
+/// Arguments: value u32, count of lists to read u8, the lists (u8 each), the lists to append to (u8 each). Reply: per
+/// list, read ones first, its length u32 and its values before the append.
+struct Step;
+
+impl Procedure for Step {
+    const NAME: &'static str = "list.step";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        let reads = args[4] as usize;
+        for (at, list) in args[5..].iter().enumerate() {
+            let key = u64::from(*list).to_be_bytes();
+            let mut values = tx.get(LISTS, &key)?.unwrap_or_default().to_vec();
+            reply.extend_from_slice(&(values.len() as u32 / 4).to_le_bytes());
+            reply.extend_from_slice(&values);
+            if at >= reads {
+                values.extend_from_slice(&args[..4]);
+                tx.put(LISTS, &key, &values)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Inserts a key, or deletes it if it is there: tombstones come and go. Argument: key u8.
+struct Toggle;
+
+impl Procedure for Toggle {
+    const NAME: &'static str = "list.toggle";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        let key = u64::from(args[0]).to_be_bytes();
+        if !tx.delete(SCRATCH, &key)? {
+            tx.insert(SCRATCH, &key, b"here")?;
+        }
+        Ok(())
+    }
+}
+
+/// A transaction on lists, and how it ended.
+#[derive(Clone, Debug)]
+struct Asked {
+    value: u32,
+    reads: Vec<u8>,
+    appends: Vec<u8>,
+    at: Nanos,
+    /// When, and per list what was there before.
+    seen: Option<(Nanos, Vec<Vec<u32>>)>,
+}
+
+/// A world of lists, its clients, and what they know.
+pub struct Lists {
+    pub world: World<ListLibrary>,
+    pub workers: u16,
+    /// Lists that are used; few make conflicts.
+    pub lists: u8,
+    /// Requests go to these workers only; the others stay silent.
+    pub busy: Vec<u16>,
+    tokens: u64,
+    values: u32,
+    asked: BTreeMap<u64, Asked>,
+    open: BTreeSet<u64>,
+    pub outcomes: BTreeMap<&'static str, u64>,
+    /// Per epoch, who was seen leading it.
+    leaders: BTreeMap<u64, NodeId>,
+}
+
+/// Short timeouts, small limits.
+pub fn small(options: &mut Options) {
+    options.heartbeat = 5 * MS;
+    options.election_timeout = 30 * MS;
+    options.log_retain_bytes = 32 << 10;
+    options.max_in_flight_bytes = 16 << 10;
+    options.max_entry_bytes = 1 << 10;
+}
+
+/// The same with a pipeline of one and hardly any log kept.
+pub fn tiny(options: &mut Options) {
+    small(options);
+    options.pipeline_entries = 1;
+    options.max_in_flight_requests = 4;
+    options.max_in_flight_bytes = 2 << 10;
+    options.log_retain_bytes = 2 << 10;
+}
+
+impl Lists {
+    /// A world whose nodes are all started.
+    pub fn start(seed: u64, nodes: u8, workers: u16, tune: fn(&mut Options)) -> Lists {
+        let options = WorldOptions { seed, engine: EngineKind::Rolis, nodes, workers, tune };
+        let mut lists = Lists {
+            world: World::new(options, ListLibrary),
+            workers,
+            lists: 6,
+            busy: (0..workers).collect(),
+            tokens: 0,
+            values: 0,
+            asked: BTreeMap::new(),
+            open: BTreeSet::new(),
+            outcomes: BTreeMap::new(),
+            leaders: BTreeMap::new(),
+        };
+        for id in lists.world.ids() {
+            lists.world.start(id);
+        }
+        lists.wait_for(2000 * MS, "a leader", |lists| lists.world.leader().is_some());
+        lists
+    }
+
+    /// Lets time pass; takes what was answered; checks what must always hold.
+    pub fn run(&mut self, length: Nanos) {
+        let until = self.world.now + length;
+        self.world.run_until(until);
+        self.take_replies();
+        for id in self.world.ids() {
+            let Some(status) = self.world.status(id).filter(|status| status.role == Role::Leader) else { continue };
+            let first = *self.leaders.entry(status.members.iter().map(|_| status.epoch.0).max().unwrap_or(0)).or_insert(id);
+            assert!(first == id, "{first} and {id} both led {}\n{}", status.epoch, self.story());
+        }
+    }
+
+    pub fn wait_for(&mut self, limit: Nanos, what: &str, mut holds: impl FnMut(&Lists) -> bool) {
+        let deadline = self.world.now + limit;
+        while !holds(self) {
+            assert!(self.world.now < deadline, "{what} within {} ms\n{}", limit / MS, self.story());
+            self.run(MS);
+        }
+    }
+
+    /// The controllers' last words, every status and stream.
+    pub fn story(&self) -> String {
+        let mut text = String::new();
+        let skip = self.world.log.len().saturating_sub(60);
+        for (at, node, what) in &self.world.log[skip..] {
+            let _ = writeln!(text, "{:>9.3} ms {node} {what}", *at as f64 / MS as f64);
+        }
+        for id in self.world.ids() {
+            let _ = writeln!(text, "{id}: {:?}", self.world.status(id));
+            for worker in self.world.replica(id).map_or(&[][..], |replica| &replica.workers) {
+                let _ = writeln!(text, "  {}", worker.describe());
+            }
+        }
+        text
+    }
+
+    /// Whether a controller said this.
+    pub fn said(&self, what: &str) -> usize {
+        self.world.log.iter().filter(|(_, _, said)| said.contains(what)).count()
+    }
+
+    /// Submits one transaction; whether it was taken.
+    pub fn ask(&mut self, to: NodeId, worker: u16, reads: &[u8], appends: &[u8]) -> Option<Token> {
+        self.tokens += 1;
+        self.values += 1;
+        let token = Token(self.tokens);
+        let mut args = self.values.to_le_bytes().to_vec();
+        args.push(reads.len() as u8);
+        args.extend_from_slice(reads);
+        args.extend_from_slice(appends);
+        let procedure = self.world.procedure("list.step");
+        self.world.submit(to, worker, token, procedure, &args).ok()?;
+        let (reads, appends) = (reads.to_vec(), appends.to_vec());
+        let asked = Asked { value: self.values, reads, appends, at: self.world.now, seen: None };
+        self.asked.insert(token.0, asked);
+        self.open.insert(token.0);
+        Some(token)
+    }
+
+    /// Whether the transaction was acknowledged.
+    pub fn acknowledged(&self, token: Token) -> bool {
+        self.asked.get(&token.0).is_some_and(|asked| asked.seen.is_some())
+    }
+
+    /// How many were.
+    pub fn all_acknowledged(&self) -> usize {
+        self.asked.values().filter(|asked| asked.seen.is_some()).count()
+    }
+
+    /// Whether some wait for an answer from nodes that still live.
+    pub fn waiting(&self) -> usize {
+        self.open.len()
+    }
+
+    /// A few random requests to everyone who believes to lead.
+    pub fn load(&mut self) {
+        let leads = |id: &NodeId| self.world.status(*id).is_some_and(|status| status.role == Role::Leader);
+        let leaders: Vec<NodeId> = self.world.ids().filter(leads).collect();
+        for leader in leaders {
+            for _ in 0..self.world.random.below(6) {
+                let at = self.world.random.below(self.busy.len() as u64) as usize;
+                let worker = self.busy[at];
+                if self.world.random.one_in(6) {
+                    self.tokens += 1;
+                    let key = self.world.random.below(8) as u8;
+                    let procedure = self.world.procedure("list.toggle");
+                    let _ = self.world.submit(leader, worker, Token(self.tokens), procedure, &[key]);
+                    continue;
+                }
+                let mut some = |most: u64| -> Vec<u8> {
+                    let count = self.world.random.below(most + 1);
+                    (0..count).map(|_| self.world.random.below(self.lists.into()) as u8).collect()
+                };
+                let (reads, mut appends) = (some(3), some(2));
+                appends.sort_unstable();
+                appends.dedup();
+                if !reads.is_empty() || !appends.is_empty() {
+                    self.ask(leader, worker, &reads, &appends);
+                }
+            }
+        }
+    }
+
+    fn take_replies(&mut self) {
+        for reply in std::mem::take(&mut self.world.replies) {
+            let outcome = match reply.outcome {
+                Outcome::Committed => "committed",
+                Outcome::Unknown => "unknown",
+                Outcome::Conflict => "conflict",
+                Outcome::RolledBack | Outcome::BadRequest => "other",
+            };
+            *self.outcomes.entry(outcome).or_default() += 1;
+            self.open.remove(&reply.token.0);
+            if reply.outcome != Outcome::Committed {
+                continue;
+            }
+            let Some(asked) = self.asked.get_mut(&reply.token.0) else { continue };
+            assert!(asked.seen.is_none(), "one answer to one request");
+            let mut rest = &reply.bytes[..];
+            let mut seen = Vec::new();
+            while !rest.is_empty() {
+                let (length, behind) = rest.split_at(4);
+                let length = u32::from_le_bytes(length.try_into().unwrap()) as usize;
+                seen.push(numbers(&behind[..4 * length]));
+                rest = &behind[4 * length..];
+            }
+            assert_eq!(seen.len(), asked.reads.len() + asked.appends.len());
+            asked.seen = Some((reply.at, seen));
+        }
+    }
+
+    /// Whether everyone votes, has a store, and has applied what the leader has.
+    pub fn settled(&self) -> bool {
+        let world = &self.world;
+        let Some(at) = world.leader().and_then(|leader| world.status(leader)) else { return false };
+        world.ids().all(|id| {
+            world.status(id).is_some_and(|status| {
+                let voter =
+                    at.members.iter().any(|m| m.node == id && m.voter && m.incarnation == status.incarnation);
+                let same = status.streams.iter().zip(&at.streams);
+                voter
+                    && status.epoch == at.epoch
+                    && status.copying_bytes.is_none()
+                    && same.clone().all(|(own, leads)| own.applied == leads.accepted && leads.decided == leads.accepted)
+            })
+        })
+    }
+
+    /// Whether everyone votes and has a store: so that one may be killed.
+    pub fn whole(&self) -> bool {
+        let world = &self.world;
+        let Some(at) = world.leader().and_then(|leader| world.status(leader)) else { return false };
+        world.ids().all(|id| {
+            world.status(id).is_some_and(|status| {
+                status.copying_bytes.is_none()
+                    && at.members.iter().any(|m| m.node == id && m.voter && m.incarnation == status.incarnation)
+            })
+        })
+    }
+
+    /// The final list on a node.
+    pub fn list(&self, id: NodeId, list: u8) -> Vec<u32> {
+        let store = self.world.replica(id).expect("the node is up").controller.store();
+        numbers(&store.get(LISTS, &u64::from(list).to_be_bytes()).unwrap_or_default())
+    }
+
+    /// Lets everything settle, then compares what the clients were told with what is there, on every node.
+    pub fn verify(&mut self) {
+        for id in self.world.ids().filter(|id| !self.world.is_up(*id)).collect::<Vec<_>>() {
+            self.world.start(id);
+        }
+        self.run(50 * MS);
+        self.wait_for(5000 * MS, "all replicas converge", Lists::settled);
+        self.run(50 * MS);
+        self.wait_for(5000 * MS, "all replicas converge again", Lists::settled);
+        // Service goes on.
+        let leader = self.world.leader().expect("settled worlds have one");
+        let last = (0..self.workers).filter_map(|worker| self.ask(leader, worker, &[0, 1], &[2])).collect::<Vec<_>>();
+        assert_eq!(last.len(), self.workers as usize, "a settled leader takes requests\n{}", self.story());
+        let served = |lists: &Lists| last.iter().all(|token| lists.acknowledged(*token));
+        self.wait_for(1000 * MS, "a settled cluster serves", served);
+        self.run(50 * MS);
+        self.wait_for(5000 * MS, "all replicas converge at the end", Lists::settled);
+        let digest = |id: NodeId| self.world.replica(id).expect("settled").controller.store().digest();
+        for id in self.world.ids() {
+            assert_eq!(digest(id), digest(NodeId(0)), "{id} differs\n{}", self.story());
+        }
+        self.check_history();
+    }
+
+    fn check_history(&self) {
+        let finals: Vec<Vec<u32>> = (0..self.lists).map(|list| self.list(NodeId(0), list)).collect();
+        for (list, values) in finals.iter().enumerate() {
+            let once: BTreeSet<u32> = values.iter().copied().collect();
+            assert_eq!(once.len(), values.len(), "list {list} holds a value twice\n{}", self.story());
+        }
+        let acknowledged: Vec<(&Asked, Nanos, &Vec<Vec<u32>>)> =
+            self.asked.values().filter_map(|a| a.seen.as_ref().map(|(at, seen)| (a, *at, seen))).collect();
+        for (asked, _, seen) in &acknowledged {
+            for (at, (list, values)) in asked.reads.iter().chain(&asked.appends).zip(*seen).enumerate() {
+                let whole = &finals[*list as usize];
+                assert!(
+                    whole.starts_with(values),
+                    "{asked:?} saw in list {list} what was lost; finally {whole:?}\n{}",
+                    self.story()
+                );
+                if at >= asked.reads.len() {
+                    assert_eq!(
+                        whole.get(values.len()),
+                        Some(&asked.value),
+                        "{asked:?} was acknowledged and lost in list {list}: {whole:?}\n{}",
+                        self.story()
+                    );
+                }
+            }
+        }
+        self.check_order(&finals, &acknowledged);
+    }
+
+    /// Puts all that took effect into one order that respects the lists and real time, or fails.
+    ///
+    /// Nodes: the acknowledged, and those of unknown outcome whose value is there. Per list: the appends in order, and each
+    /// reader between the append that it saw last and the next. Real time goes through a chain of instants, so that it takes
+    /// few edges.
+    fn check_order(&self, finals: &[Vec<u32>], acknowledged: &[(&Asked, Nanos, &Vec<Vec<u32>>)]) {
+        let by_value: BTreeMap<u32, usize> =
+            acknowledged.iter().enumerate().map(|(at, (asked, _, _))| (asked.value, at)).collect();
+        let mut ids = by_value.clone();
+        let mut nodes = acknowledged.len();
+        for value in finals.iter().flatten() {
+            ids.entry(*value).or_insert_with(|| {
+                nodes += 1;
+                nodes - 1
+            });
+        }
+        let starts: BTreeMap<u32, Nanos> = self.asked.values().map(|asked| (asked.value, asked.at)).collect();
+        // Instants, in order; instant i has the id `nodes + i`.
+        let instants: Vec<Nanos> = acknowledged.iter().map(|(_, end, _)| *end).collect::<BTreeSet<_>>().into_iter().collect();
+        let mut edges: Vec<Vec<usize>> = vec![Vec::new(); nodes + instants.len()];
+        for at in 1..instants.len() {
+            edges[nodes + at - 1].push(nodes + at);
+        }
+        for (at, (_, end, _)) in acknowledged.iter().enumerate() {
+            edges[at].push(nodes + instants.binary_search(end).expect("listed"));
+        }
+        for (value, at) in &ids {
+            // The last instant before it was asked.
+            let before = instants.partition_point(|instant| *instant < starts[value]);
+            if before > 0 {
+                edges[nodes + before - 1].push(*at);
+            }
+        }
+        for list in finals {
+            for pair in list.windows(2) {
+                edges[ids[&pair[0]]].push(ids[&pair[1]]);
+            }
+        }
+        for (at, (asked, _, seen)) in acknowledged.iter().enumerate() {
+            for (list, values) in asked.reads.iter().chain(&asked.appends).zip(*seen) {
+                if let Some(last) = values.last() {
+                    edges[ids[last]].push(at);
+                }
+                if let Some(next) = finals[*list as usize].get(values.len())
+                    && ids[next] != at
+                {
+                    edges[at].push(ids[next]);
+                }
+            }
+        }
+        let mut into = vec![0; edges.len()];
+        edges.iter().flatten().for_each(|to| into[*to] += 1);
+        let mut ready: Vec<usize> = (0..edges.len()).filter(|at| into[*at] == 0).collect();
+        let mut ordered = 0;
+        while let Some(at) = ready.pop() {
+            ordered += 1;
+            for to in &edges[at] {
+                into[*to] -= 1;
+                if into[*to] == 0 {
+                    ready.push(*to);
+                }
+            }
+        }
+        let stuck: Vec<&Asked> = acknowledged.iter().enumerate().filter(|(at, _)| into[*at] > 0).map(|(_, a)| a.0).collect();
+        assert_eq!(ordered, edges.len(), "no serial order in real time exists: {stuck:#?}\n{}", self.story());
+    }
+}
+
+fn numbers(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|chunk| u32::from_le_bytes(chunk.try_into().unwrap())).collect()
+}
