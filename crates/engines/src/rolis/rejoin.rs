@@ -118,7 +118,8 @@ impl RolisController {
 
     fn lose_store(&mut self, now: Nanos) {
         self.give_up_copy();
-        let served: Vec<_> = self.rejoin.serving.iter().map(|(node, serving)| (*node, serving.copy)).collect();
+        let served: Vec<_> =
+            self.rejoin.serving.iter().map(|(node, serving)| (*node, serving.copy)).collect();
         for (receiver, copy) in served {
             self.refuse_copy(receiver, copy);
         }
@@ -170,13 +171,7 @@ impl RolisController {
         };
     }
 
-    pub(super) fn on_copy_grant(
-        &mut self,
-        now: Nanos,
-        from: NodeId,
-        copy: u64,
-        grant: Grant,
-    ) {
+    pub(super) fn on_copy_grant(&mut self, now: Nanos, from: NodeId, copy: u64, grant: Grant) {
         let Grant { epoch, members, floor, starts } = grant;
         let asked = matches!(self.rejoin.state, Receiving::Asking { donor, copy: c, .. } if donor == from && c == copy);
         if !asked || starts.len() != self.workers() {
@@ -227,7 +222,9 @@ impl RolisController {
 
     /// Tells the donor, if there is one: it keeps its tombstones until it hears so.
     fn give_up_copy(&mut self) {
-        if let Receiving::Asking { donor, copy, .. } | Receiving::Arriving { donor, copy, .. } = self.rejoin.state {
+        if let Receiving::Asking { donor, copy, .. } | Receiving::Arriving { donor, copy, .. } =
+            self.rejoin.state
+        {
             self.out.push((donor, Control::CopyFinished { copy }));
         }
     }
@@ -302,7 +299,8 @@ impl RolisController {
         self.stop_serving(from.node, None);
         // First keep the tombstones, then choose the floor: none at or above it is unlinked any more.
         self.shared.serving_copies.fetch_add(1, Ordering::SeqCst);
-        let Some((epoch, floor)) = self.shared.progress.copy_point(self.leading.map(|ballot| ballot.epoch)) else {
+        let Some((epoch, floor)) = self.shared.progress.copy_point(self.leading.map(|ballot| ballot.epoch))
+        else {
             self.shared.serving_copies.fetch_sub(1, Ordering::SeqCst);
             return self.out.push((from.node, Control::CopyRefuse { copy }));
         };

@@ -160,7 +160,9 @@ impl RolisWorker {
             Command::Park => {
                 self.stop_leading(out);
                 self.mode = Mode::Parked;
-                if let Some(first) = self.stream.too_far() {
+                if let Some(first) = self.stream.too_far()
+                    && first > self.stream.decided().next()
+                {
                     // The log need not wait for the store: this vote may be the one that a new leader lacks, and until it
                     // leads nobody may be able to give a copy.
                     self.stream.restart_after(EntryIndex(first.0 - 1));

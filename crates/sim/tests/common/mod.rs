@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use highwater_core::{
-    Abort, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, Registry, TableId, TableSpec, Transaction, View,
+    Abort, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, Registry, TableId, TableSpec,
+    Transaction, View,
 };
 use highwater_engines::{EngineKind, Nanos, Options, Role, Token};
 use highwater_sim::{World, WorldOptions};
@@ -100,7 +101,6 @@ pub struct Lists {
     tokens: u64,
     values: u32,
     asked: BTreeMap<u64, Asked>,
-    open: BTreeSet<u64>,
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Per epoch, who was seen leading it.
     leaders: BTreeMap<u64, NodeId>,
@@ -136,7 +136,6 @@ impl Lists {
             tokens: 0,
             values: 0,
             asked: BTreeMap::new(),
-            open: BTreeSet::new(),
             outcomes: BTreeMap::new(),
             leaders: BTreeMap::new(),
         };
@@ -153,8 +152,10 @@ impl Lists {
         self.world.run_until(until);
         self.take_replies();
         for id in self.world.ids() {
-            let Some(status) = self.world.status(id).filter(|status| status.role == Role::Leader) else { continue };
-            let first = *self.leaders.entry(status.members.iter().map(|_| status.epoch.0).max().unwrap_or(0)).or_insert(id);
+            let Some(status) = self.world.status(id).filter(|status| status.role == Role::Leader) else {
+                continue;
+            };
+            let first = *self.leaders.entry(status.epoch.0).or_insert(id);
             assert!(first == id, "{first} and {id} both led {}\n{}", status.epoch, self.story());
         }
     }
@@ -202,7 +203,6 @@ impl Lists {
         let (reads, appends) = (reads.to_vec(), appends.to_vec());
         let asked = Asked { value: self.values, reads, appends, at: self.world.now, seen: None };
         self.asked.insert(token.0, asked);
-        self.open.insert(token.0);
         Some(token)
     }
 
@@ -214,11 +214,6 @@ impl Lists {
     /// How many were.
     pub fn all_acknowledged(&self) -> usize {
         self.asked.values().filter(|asked| asked.seen.is_some()).count()
-    }
-
-    /// Whether some wait for an answer from nodes that still live.
-    pub fn waiting(&self) -> usize {
-        self.open.len()
     }
 
     /// A few random requests to everyone who believes to lead.
@@ -259,7 +254,6 @@ impl Lists {
                 Outcome::RolledBack | Outcome::BadRequest => "other",
             };
             *self.outcomes.entry(outcome).or_default() += 1;
-            self.open.remove(&reply.token.0);
             if reply.outcome != Outcome::Committed {
                 continue;
             }
@@ -290,7 +284,9 @@ impl Lists {
                 voter
                     && status.epoch == at.epoch
                     && status.copying_bytes.is_none()
-                    && same.clone().all(|(own, leads)| own.applied == leads.accepted && leads.decided == leads.accepted)
+                    && same
+                        .clone()
+                        .all(|(own, leads)| own.applied == leads.accepted && leads.decided == leads.accepted)
             })
         })
     }
@@ -302,7 +298,10 @@ impl Lists {
         world.ids().all(|id| {
             world.status(id).is_some_and(|status| {
                 status.copying_bytes.is_none()
-                    && at.members.iter().any(|m| m.node == id && m.voter && m.incarnation == status.incarnation)
+                    && at
+                        .members
+                        .iter()
+                        .any(|m| m.node == id && m.voter && m.incarnation == status.incarnation)
             })
         })
     }
@@ -324,7 +323,9 @@ impl Lists {
         self.wait_for(5000 * MS, "all replicas converge again", Lists::settled);
         // Service goes on.
         let leader = self.world.leader().expect("settled worlds have one");
-        let last = (0..self.workers).filter_map(|worker| self.ask(leader, worker, &[0, 1], &[2])).collect::<Vec<_>>();
+        let last = (0..self.workers)
+            .filter_map(|worker| self.ask(leader, worker, &[0, 1], &[2]))
+            .collect::<Vec<_>>();
         assert_eq!(last.len(), self.workers as usize, "a settled leader takes requests\n{}", self.story());
         let served = |lists: &Lists| last.iter().all(|token| lists.acknowledged(*token));
         self.wait_for(1000 * MS, "a settled cluster serves", served);
@@ -384,7 +385,8 @@ impl Lists {
         }
         let starts: BTreeMap<u32, Nanos> = self.asked.values().map(|asked| (asked.value, asked.at)).collect();
         // Instants, in order; instant i has the id `nodes + i`.
-        let instants: Vec<Nanos> = acknowledged.iter().map(|(_, end, _)| *end).collect::<BTreeSet<_>>().into_iter().collect();
+        let instants: Vec<Nanos> =
+            acknowledged.iter().map(|(_, end, _)| *end).collect::<BTreeSet<_>>().into_iter().collect();
         let mut edges: Vec<Vec<usize>> = vec![Vec::new(); nodes + instants.len()];
         for at in 1..instants.len() {
             edges[nodes + at - 1].push(nodes + at);
@@ -429,7 +431,8 @@ impl Lists {
                 }
             }
         }
-        let stuck: Vec<&Asked> = acknowledged.iter().enumerate().filter(|(at, _)| into[*at] > 0).map(|(_, a)| a.0).collect();
+        let stuck: Vec<&Asked> =
+            acknowledged.iter().enumerate().filter(|(at, _)| into[*at] > 0).map(|(_, a)| a.0).collect();
         assert_eq!(ordered, edges.len(), "no serial order in real time exists: {stuck:#?}\n{}", self.story());
     }
 }
