@@ -53,10 +53,14 @@ pub struct RolisController {
     pub(super) wake_workers: bool,
 }
 
+/// What a stream answers to a promise: its tail; changes of epoch in its log and whether each is decided there; above every
+/// timestamp in it.
+type Answer = (Tail, Vec<(Members, bool)>, Timestamp);
+
 /// Collects what the streams answer to a promise.
 struct Fence {
     ballot: Ballot,
-    answers: BTreeMap<StreamId, (Tail, Vec<(Members, bool)>, Timestamp)>,
+    answers: BTreeMap<StreamId, Answer>,
 }
 
 /// A takeover under way.
@@ -215,13 +219,7 @@ impl RolisController {
         self.command_all(|_| Command::Fence(ballot));
     }
 
-    fn on_fenced(
-        &mut self,
-        now: Nanos,
-        ballot: Ballot,
-        stream: StreamId,
-        answer: (Tail, Vec<(Members, bool)>, Timestamp),
-    ) {
+    fn on_fenced(&mut self, now: Nanos, ballot: Ballot, stream: StreamId, answer: Answer) {
         let workers = self.workers();
         let Some(fence) = self.fence.as_mut().filter(|fence| fence.ballot == ballot) else { return };
         fence.answers.insert(stream, answer);

@@ -51,6 +51,12 @@ impl Pending {
         self.queue.len()
     }
 
+    /// Whether none does.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Timestamp of the first one.
     #[inline]
     pub fn first(&self) -> Option<Timestamp> {
