@@ -12,6 +12,7 @@ use crate::index::{Found, Index, KeyOf};
 use crate::keys::{Keys, bounds};
 use crate::record::{Record, Scratch};
 use crate::store::{AnyIndex, Store, with_index};
+use crate::sync::Backoff;
 use crate::tree::{Fingers, LeafCopy, Resume, Tree};
 use crate::word::{Busy, DEAD, TIMESTAMP, TOMBSTONE};
 
@@ -55,6 +56,7 @@ impl Reading<'_> {
         if let Some(at) = self.sets.find(table, hash, |record| I::Keys::same(I::Keys::stored(record), key)) {
             return self.look_again::<COPY>(at);
         }
+        let mut backoff = Backoff::default();
         loop {
             let record = match index.find(key, hash, self.fingers) {
                 Found::Record(record) => record,
@@ -65,6 +67,8 @@ impl Reading<'_> {
             };
             let word = self.read::<COPY>(record)?;
             if word == DEAD {
+                // It is leaving the index right now.
+                backoff.wait();
                 continue;
             }
             *self.latest = (*self.latest).max(word & TIMESTAMP);

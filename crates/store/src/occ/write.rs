@@ -12,6 +12,7 @@ use crate::index::{Index, KeyOf};
 use crate::keys::Keys;
 use crate::record::Record;
 use crate::store::with_index;
+use crate::sync::Backoff;
 use crate::tree::Fingers;
 use crate::word::{DEAD, TIMESTAMP, TOMBSTONE};
 
@@ -66,11 +67,14 @@ impl Writing<'_> {
             }
             return Ok(gone);
         }
+        let mut backoff = Backoff::default();
         loop {
             let (record, created) = self.find_or_add(index, key, hash, value.len());
             // Our own placeholder was this when we made it; whatever happened to it since, validation will tell.
             let word = if created { TOMBSTONE } else { record.word().read(|| ())? };
             if word == DEAD {
+                // It is leaving the index right now.
+                backoff.wait();
                 continue;
             }
             *self.latest = (*self.latest).max(word & TIMESTAMP);
