@@ -60,6 +60,8 @@ pub struct Network {
     connections: BTreeMap<Link, Connection>,
     /// `(from, to)`: frames in this direction stand still.
     cut: std::collections::BTreeSet<(NodeId, NodeId)>,
+    /// On these channels nothing moves, between no nodes.
+    held: std::collections::BTreeSet<Channel>,
     /// Delay of a frame: at least, and up to this much more.
     pub delay: (Nanos, Nanos),
 }
@@ -71,8 +73,13 @@ impl Network {
     }
 
     /// Whether frames flow from one node to another.
-    pub fn flows(&self, from: NodeId, to: NodeId) -> bool {
-        !self.cut.contains(&(from, to))
+    pub fn flows(&self, from: NodeId, to: NodeId, channel: Channel) -> bool {
+        !self.cut.contains(&(from, to)) && !self.held.contains(&channel)
+    }
+
+    /// Lets everything on a channel stand still.
+    pub fn hold(&mut self, channel: Channel) {
+        self.held.insert(channel);
     }
 
     /// Cuts one direction.
@@ -83,6 +90,7 @@ impl Network {
     /// Mends everything.
     pub fn heal(&mut self) {
         self.cut.clear();
+        self.held.clear();
     }
 
     /// Makes a connection; says its generation, or nothing if it is up already.

@@ -75,6 +75,8 @@ pub struct World<L: Library> {
     pub replies: Vec<Reply>,
     /// What controllers said, for reports: `(when, node, what)`.
     pub log: Vec<(Nanos, NodeId, String)>,
+    /// Turns that workers took, and frames that they sent.
+    pub work: (u64, u64),
     options: WorldOptions,
     library: L,
     nodes: Vec<Node>,
@@ -108,6 +110,7 @@ impl<L: Library> World<L> {
             network: Network::with_delay(20_000, 100_000),
             replies: Vec::new(),
             log: Vec::new(),
+            work: (0, 0),
             nodes: (0..options.nodes).map(|_| node()).collect(),
             queue: BinaryHeap::new(),
             events: BTreeMap::new(),
@@ -136,7 +139,7 @@ impl<L: Library> World<L> {
 
     /// Starts a node with empty memory.
     pub fn start(&mut self, id: NodeId) {
-        let incarnation = Incarnation(self.random.next());
+        let incarnation = Incarnation(self.random.bits());
         let mut options = Options::new(id, self.options.nodes, self.options.workers, incarnation);
         (self.options.tune)(&mut options);
         let replica = build(self.options.engine, options, &self.library, Arc::new(Clock::counter()));
@@ -308,7 +311,8 @@ impl<L: Library> World<L> {
         if !both_up {
             return;
         }
-        let flows = self.network.flows(link.low, link.high) && self.network.flows(link.high, link.low);
+        let flows = |from, to| self.network.flows(from, to, link.channel);
+        let flows = flows(link.low, link.high) && flows(link.high, link.low);
         let awake = !self.nodes[link.low.0 as usize].paused && !self.nodes[link.high.0 as usize].paused;
         if !flows || !awake {
             return self.push(self.now + RECONNECT, Event::Connect { link });
@@ -354,7 +358,7 @@ impl<L: Library> World<L> {
             return;
         }
         let from = if to == link.low { link.high } else { link.low };
-        if !self.network.flows(from, to) {
+        if !self.network.flows(from, to, link.channel) {
             // Standing still: the sender's transport repeats it.
             return self.push(self.now + RECONNECT, Event::Arrive { link, generation, to, payload });
         }
@@ -401,6 +405,8 @@ impl<L: Library> World<L> {
             Channel::Worker(at) => {
                 let mut out = Outbox::default();
                 let next = replica.workers[at as usize].turn(now, &mut out);
+                self.work.0 += 1;
+                self.work.1 += out.frames.len() as u64;
                 for reply in &out.replies {
                     let bytes = out.content(reply).to_vec();
                     let (token, outcome) = (reply.token, reply.outcome);

@@ -211,7 +211,7 @@ impl Worker for FunnelWorker {
                 occ.collect(mark);
             }
         }
-        if self.pending.len() > 0 { Next::At(now + RECHECK) } else { Next::At(now + 50 * RECHECK) }
+        if !self.pending.is_empty() { Next::At(now + RECHECK) } else { Next::At(now + 50 * RECHECK) }
     }
 
     fn describe(&self) -> String {
