@@ -1,5 +1,8 @@
 //! Rolis under faults: acknowledged transactions survive, replicas converge, money is conserved.
 
+// Helpers of tests unwrap as tests do.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 
 use highwater_core::{NodeId, Outcome};
