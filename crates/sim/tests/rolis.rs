@@ -217,14 +217,12 @@ fn chaos_with(engine: EngineKind, seed: u64, nodes: u8, workers: u16, rounds: u6
         let victim = NodeId(run.world.random.below(nodes.into()) as u8);
         let other = NodeId(run.world.random.below(nodes.into()) as u8);
         match run.world.random.below(5) {
-            0 => {
-                // Only while everybody votes, so that memory is never lost beyond a minority.
-                if Run::settled_enough(&run.world) {
-                    run.world.kill(victim);
-                    let until = run.world.now + run.world.random.below(60 * MS);
-                    run.world.run_until(until);
-                    run.world.start(victim);
-                }
+            // Only while everybody votes, so that memory is never lost beyond a minority.
+            0 if Run::settled_enough(&run.world) => {
+                run.world.kill(victim);
+                let until = run.world.now + run.world.random.below(60 * MS);
+                run.world.run_until(until);
+                run.world.start(victim);
             }
             1 => {
                 let length = run.world.random.between(MS, 150 * MS);
