@@ -23,6 +23,8 @@ pub struct Options {
     pub election_timeout: Nanos,
     /// An entry is sealed at the latest at this size in bytes.
     pub max_entry_bytes: usize,
+    /// A busy worker keeps an entry open this long at most, to fill it; an idle one seals at once.
+    pub batch_delay: Nanos,
     /// Sealed and undecided entries per stream. Small entries when the network keeps up, large ones when it doesn't.
     pub pipeline_entries: usize,
     /// Undecided bytes per stream, beyond which requests are refused.
@@ -47,6 +49,7 @@ impl Options {
             heartbeat: 20_000_000,
             election_timeout: 120_000_000,
             max_entry_bytes: 256 << 10,
+            batch_delay: 1_000_000,
             pipeline_entries: 4,
             max_in_flight_bytes: 8 << 20,
             max_in_flight_requests: 20_000,

@@ -2,9 +2,10 @@
 //!
 //! # When an entry is sealed
 //!
-//! Batching clocks itself: an entry is sealed when none is in flight, or when the pipeline has room and the entry is
-//! large enough to be worth its messages. While the network keeps up entries are small and latency is a round trip or
-//! two; when it doesn't they grow by themselves, up to a limit in bytes.
+//! Batching clocks itself. A worker that has run out of requests seals what it has, so that under light load latency is
+//! a round trip. A worker that is kept busy goes on for a while, up to a short time or half an entry's bytes, because each
+//! message costs as much as several transactions. Undecided entries are limited; while the network is slow the open entry
+//! grows, up to its limit in bytes.
 //!
 //! An *empty* entry is sealed when a reply waits for this stream to be closed beyond the last entry (a read-only
 //! transaction's, say), and when replies wait for another stream that went quiet meanwhile: the new entry carries a claim
@@ -49,6 +50,10 @@ pub struct Lead {
     /// Somebody beside the replies needs the stream closed up to here (a state copy).
     pub close_up_to: Timestamp,
     quiet: bool,
+    /// Requests ran since the last turn: there may be more to come for the open entry.
+    busy: bool,
+    /// When the open entry was begun, about.
+    opened_at: Nanos,
     reply: Vec<u8>,
     random: u64,
 }
@@ -92,6 +97,8 @@ impl Lead {
             sealed: Timestamp::ZERO,
             close_up_to: Timestamp::ZERO,
             quiet: false,
+            busy: false,
+            opened_at: 0,
             reply: Vec::new(),
             random: (options.seed ^ (u64::from(id.0) + 1).wrapping_mul(0xd129_0f8a_21b7_4a05)) | 1,
         }
@@ -141,6 +148,7 @@ impl RolisWorker {
         lead.sealed = base;
         lead.close_up_to = base;
         lead.open = Open::default();
+        lead.busy = false;
         (lead.quiescing, lead.quiesced, lead.quiet) = (false, false, false);
         self.occ.log().take(fresh_entry());
         self.occ.keep_undo(true);
@@ -167,7 +175,11 @@ impl RolisWorker {
 
     /// Runs a request to its speculative commit.
     #[inline]
-    pub(super) fn execute(&mut self, _now: Nanos, request: Request<'_>) {
+    pub(super) fn execute(&mut self, now: Nanos, request: Request<'_>) {
+        if !self.lead.busy && self.lead.open.count == 0 {
+            self.lead.opened_at = now;
+        }
+        self.lead.busy = true;
         if self.lead.quiet {
             self.lead.quiet = false;
             self.shared.progress.unquiet(self.id);
@@ -270,7 +282,7 @@ impl RolisWorker {
     /// A leader's turn: retry, seal, release.
     pub(super) fn turn_leading(&mut self, now: Nanos, ballot: Ballot, out: &mut Outbox) -> Next {
         self.retry(out);
-        self.seal_what_is_due(ballot);
+        self.seal_what_is_due(now, ballot);
         // A lone voter decides by itself, at once.
         self.look_at_decided(out);
         self.apply_some(u32::MAX);
@@ -287,7 +299,9 @@ impl RolisWorker {
         }
         self.collect_garbage();
         self.report_quiesced(out);
-        if !self.lead.retries.is_empty() {
+        // An entry that stays open waits for requests only as long as they come.
+        let room = self.stream.undecided() < self.shared.options.pipeline_entries as u64;
+        if !self.lead.retries.is_empty() || self.lead.open.count > 0 && room {
             Next::Now
         } else if waits {
             Next::At(now + WAITING_RECHECK)
@@ -301,16 +315,16 @@ impl RolisWorker {
         self.lead.pending.last().max(Some(self.lead.close_up_to)) > Some(self.lead.sealed)
     }
 
-    fn seal_what_is_due(&mut self, ballot: Ballot) {
+    fn seal_what_is_due(&mut self, now: Nanos, ballot: Ballot) {
         let open_bytes = self.gather();
         let options = &self.shared.options;
         let in_flight = self.stream.undecided();
         let room = in_flight < options.pipeline_entries as u64;
         let due = if open_bytes > 0 {
-            // With nothing in flight, at once; beside entries in flight, only if it is worth its messages.
-            in_flight == 0
-                || room && open_bytes >= options.max_entry_bytes / 4
-                || open_bytes >= options.max_entry_bytes
+            let large = open_bytes >= options.max_entry_bytes / 2;
+            let idle = !std::mem::take(&mut self.lead.busy);
+            let old = now.saturating_sub(self.lead.opened_at) >= options.batch_delay;
+            room && (idle || old || large) || open_bytes >= options.max_entry_bytes
         } else {
             room && (self.wants_closing() || self.held_back_by_quiet_stream(ballot))
         };

@@ -79,6 +79,8 @@ pub struct TimeoutConfig {
 pub struct BatchingConfig {
     /// See [`Options::max_entry_bytes`].
     pub max_entry_bytes: usize,
+    /// See [`Options::batch_delay`]; in microseconds.
+    pub batch_delay_us: u64,
     /// See [`Options::pipeline_entries`].
     pub pipeline_entries: usize,
 }
@@ -265,6 +267,7 @@ impl Config {
             heartbeat: nanos(self.timeouts.heartbeat_ms),
             election_timeout: nanos(self.timeouts.election_timeout_ms),
             max_entry_bytes: self.batching.max_entry_bytes,
+            batch_delay: self.batching.batch_delay_us * 1_000,
             pipeline_entries: self.batching.pipeline_entries,
             max_in_flight_bytes: self.limits.max_in_flight_bytes,
             max_in_flight_requests: self.limits.max_in_flight_requests,

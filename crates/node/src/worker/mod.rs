@@ -32,7 +32,7 @@ const KEY_CLIENT: u64 = 3 << 32;
 const KIND_MASK: u64 = 0xffff_ffff << 32;
 
 /// A busy worker looks at its sockets as often. A look costs about half a microsecond.
-const LOOK_EVERY: Nanos = 40_000;
+const LOOK_EVERY: Nanos = 100_000;
 
 /// What a worker thread is made of.
 pub struct Setup {

@@ -30,8 +30,11 @@ use crate::tree::Fingers;
 use crate::word::DEAD;
 use segment::{Bucket, LOCKED, OBSOLETE, STEP, Segment};
 
-/// A segment with more keys than this is split: 4.5 of 6 slots of a bucket in use on average.
-const FULL: u64 = if cfg!(shuttle) { 4 } else { 288 };
+/// A segment is looked at when so many of its buckets have overflown: with 64 buckets of 6 slots, as a rule when it has
+/// about 260 keys, 4 a bucket.
+const CROWDED: u64 = if cfg!(shuttle) { 1 } else { 8 };
+/// If it has so many keys then, it is split.
+const FULL: usize = if cfg!(shuttle) { 0 } else { 160 };
 
 /// The directory is not doubled beyond so many entries a segment: keys that collide in all their upper bits must not
 /// blow it up. Their buckets grow chains instead.
@@ -176,18 +179,23 @@ impl<K: Keys> Hash<K> {
         }
     }
 
-    /// Splits the segment of the hash, if it is still full and may be split; says whether it did.
+    /// Splits the segment of the hash, if it is still crowded and may be split.
     #[cold]
-    fn split(&self, hash: u64, heap: &mut Heap, nodes: &mut impl NodeSet) -> bool {
+    fn split(&self, hash: u64, heap: &mut Heap, nodes: &mut impl NodeSet) {
         let mut segments = lock(&self.segments);
         let old_at = self.directory().entry(hash).load(Ordering::Relaxed);
         // SAFETY: it is retired below at the earliest, and we are pinned.
         let old = unsafe { &*old_at };
-        if old.count.load(Ordering::Relaxed) < FULL {
-            return true;
+        if old.crowded.load(Ordering::Relaxed) < CROWDED {
+            return;
+        }
+        if old.records().take(FULL).count() < FULL {
+            // Keys came and went: the overflow buckets are of different times.
+            old.crowded.store(0, Ordering::Relaxed);
+            return;
         }
         if old.depth == self.directory().depth && !self.double(*segments, heap) {
-            return false;
+            return;
         }
         for bucket in &old.buckets {
             bucket.lock();
@@ -206,7 +214,6 @@ impl<K: Keys> Hash<K> {
             nodes.replaced(NodeSeen { version: &bucket.version, seen: version & !LOCKED }, &[low, high]);
         }
         Segment::retire(NonNull::new(old_at).expect("entries are never null"), heap);
-        true
     }
 
     /// Points the directory to the two halves of a segment.
@@ -262,6 +269,7 @@ impl<K: Keys> Index for Hash<K> {
         key: K::Key<'_>,
         hash: u64,
         value_len: usize,
+        word: u64,
         _: &mut Fingers,
         heap: &mut Heap,
         nodes: &mut impl NodeSet,
@@ -273,14 +281,21 @@ impl<K: Keys> Index for Hash<K> {
                 bucket.unlock(version);
                 return (record, false);
             }
-            if may_split && segment.count.load(Ordering::Relaxed) >= FULL {
+            let slot = bucket.free_slot();
+            if slot.is_none() && may_split && segment.crowded.load(Ordering::Relaxed) + 1 >= CROWDED {
+                segment.crowded.fetch_add(1, Ordering::Relaxed);
                 bucket.unlock(version);
-                may_split = self.split(hash, heap, nodes);
+                self.split(hash, heap, nodes);
+                may_split = false;
                 continue;
             }
-            let record = Record::create::<K>(key, value_len, heap);
-            bucket.push(segment::packed(record, tag(hash), hash, segment.depth), heap);
-            segment.count.fetch_add(1, Ordering::Relaxed);
+            let record = Record::create::<K>(key, value_len, word, heap);
+            let packed = segment::packed(record, tag(hash), hash, segment.depth);
+            match slot {
+                // Release; pairs with the Acquire in `tagged`.
+                Some(slot) => slot.store(packed, Ordering::Release),
+                None => segment.push_overflow(segment::bucket_of(hash), packed, heap),
+            }
             bucket.unlock(version + STEP);
             let seen = |seen| NodeSeen { version: &bucket.version, seen };
             nodes.replaced(seen(version), &[seen(version + STEP)]);
@@ -296,7 +311,7 @@ impl<K: Keys> Index for Hash<K> {
         _: &mut Fingers,
         heap: &mut Heap,
     ) -> Option<Record> {
-        let (segment, bucket, version) = self.lock_bucket(hash);
+        let (_, bucket, version) = self.lock_bucket(hash);
         let Some((record, slot)) = Self::search(bucket, key, hash) else {
             bucket.unlock(version);
             return None;
@@ -308,7 +323,6 @@ impl<K: Keys> Index for Hash<K> {
         record.word().unlock(DEAD);
         // Relaxed: readers that still find it see that it is dead.
         slot.store(std::ptr::null_mut(), Ordering::Relaxed);
-        segment.count.fetch_sub(1, Ordering::Relaxed);
         bucket.unlock(version + STEP);
         record.retire(heap);
         Some(record)

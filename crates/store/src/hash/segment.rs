@@ -1,7 +1,7 @@
 //! Segments and buckets of the hash index.
 //!
 //! ```text
-//! segment  count u64 | prefix u64 | depth u32 | known u32 | padding to 64 | 64 buckets of 64 bytes
+//! segment  crowded u64 | prefix u64 | depth u32 | known u32 | padding to 64 | 64 buckets of 64 bytes
 //! bucket   version u64 | 6 slots u64 | overflow bucket u64
 //! slot     bits 0-4: the hash's bits behind the segment's prefix   5-47: address of the record   48-63: tag; 0: empty
 //! version  bit 0: locked   bit 1: obsolete   upper bits: counts the keys that came and went
@@ -42,8 +42,9 @@ pub(crate) struct Bucket {
 
 #[repr(C, align(64))]
 pub(crate) struct Segment {
-    /// Keys in it. Split when too many.
-    pub count: AtomicU64,
+    /// Overflow buckets made since the segment was made or last found to be half empty. A sign of how full it is that
+    /// few inserts have to touch.
+    pub crowded: AtomicU64,
     /// The upper `depth` bits that all its hashes have.
     pub prefix: u64,
     pub depth: u32,
@@ -57,7 +58,7 @@ const _: () = assert!(size_of::<Bucket>() == 64 && size_of::<Segment>() <= SEGME
 /// The record of a slot whose tag matches.
 #[inline]
 pub fn tagged(slot: &AtomicPtr<u8>, tag: u16) -> Option<Record> {
-    // Acquire; pairs with the Release in `push`: the record's key is there.
+    // Acquire; pairs with the Release in `find_or_add`: the record's key is there.
     let at = slot.load(Ordering::Acquire);
     if (at.addr() >> ADDRESS_BITS) as u16 == tag { record(at) } else { None }
 }
@@ -67,6 +68,12 @@ fn record(slot: *mut u8) -> Option<Record> {
     let at = NonNull::new(slot.map_addr(|addr| addr & ((1 << ADDRESS_BITS) - 1) & !NEXT))?;
     // SAFETY: slots hold records that were in the index after the caller's guard was pinned.
     Some(unsafe { Record::from_ptr(at) })
+}
+
+/// Which bucket of its segment a hash belongs to.
+#[inline]
+pub fn bucket_of(hash: u64) -> usize {
+    hash as usize % BUCKETS
 }
 
 /// What a slot holds for a record: its address, tag, and the bits of its hash behind the first `depth`.
@@ -92,7 +99,7 @@ impl Bucket {
     #[inline]
     pub fn chain(&self) -> impl Iterator<Item = &Bucket> {
         std::iter::successors(Some(self), |bucket| {
-            // SAFETY: overflow buckets live as long as their segment. Acquire; pairs with the Release in `push`.
+            // SAFETY: overflow buckets live as long as their segment. Acquire; pairs with the Release in `push_overflow`.
             unsafe { bucket.overflow.load(Ordering::Acquire).as_ref() }
         })
     }
@@ -131,39 +138,17 @@ impl Bucket {
         NodeSeen { version: &self.version, seen: FIRST_VERSION }
     }
 
-    /// Adds a record, [`packed`]. The caller holds the lock, or nobody else knows the bucket.
+    /// An empty slot, if there is one. The caller holds the lock, or nobody else knows the bucket.
     #[inline]
-    pub fn push(&self, packed: *mut u8, heap: &mut Heap) {
-        for slot in &self.slots {
-            if slot.load(Ordering::Relaxed).is_null() {
-                // Release; pairs with the Acquire in `tagged`.
-                slot.store(packed, Ordering::Release);
-                return;
-            }
-        }
-        // SAFETY: overflow buckets live as long as their segment.
-        match unsafe { self.overflow.load(Ordering::Relaxed).as_ref() } {
-            Some(more) => more.push(packed, heap),
-            None => self.push_overflow(packed, heap),
-        }
-    }
-
-    #[cold]
-    fn push_overflow(&self, packed: *mut u8, heap: &mut Heap) {
-        let more = heap.alloc(size_of::<Bucket>()).cast::<Bucket>();
-        let bucket = Bucket::empty();
-        bucket.slots[0].store(packed, Ordering::Relaxed);
-        // SAFETY: the piece is large enough, aligned to 64 as its size is 64, and nobody else has it.
-        unsafe { more.write(bucket) };
-        // Release; pairs with the Acquire in `chain`.
-        self.overflow.store(more.as_ptr(), Ordering::Release);
+    pub fn free_slot(&self) -> Option<&AtomicPtr<u8>> {
+        self.chain().flat_map(|bucket| &bucket.slots).find(|slot| slot.load(Ordering::Relaxed).is_null())
     }
 
     /// What the slots hold.
     fn packed(&self) -> impl Iterator<Item = *mut u8> {
         self.chain()
             .flat_map(|bucket| &bucket.slots)
-            // Acquire; pairs with the Release in `push`.
+            // Acquire; pairs with the Release in `find_or_add`.
             .map(|slot| slot.load(Ordering::Acquire))
             .filter(|packed| !packed.is_null())
     }
@@ -175,7 +160,7 @@ impl Segment {
         // SAFETY: the piece is of the segment's size and alignment, and nobody else has it.
         unsafe {
             at.write(Segment {
-                count: AtomicU64::new(0),
+                crowded: AtomicU64::new(0),
                 prefix,
                 depth,
                 known: NEXT_BITS,
@@ -187,7 +172,21 @@ impl Segment {
 
     #[inline]
     pub fn bucket(&self, hash: u64) -> &Bucket {
-        &self.buckets[hash as usize % BUCKETS]
+        &self.buckets[bucket_of(hash)]
+    }
+
+    /// Adds a record, [`packed`], to a bucket whose slots are all taken. The caller holds the bucket's lock, or nobody else
+    /// knows the segment.
+    pub fn push_overflow(&self, bucket: usize, packed: *mut u8, heap: &mut Heap) {
+        let more = heap.alloc(size_of::<Bucket>()).cast::<Bucket>();
+        let overflow = Bucket::empty();
+        overflow.slots[0].store(packed, Ordering::Relaxed);
+        // SAFETY: the piece is large enough, aligned to 64 as its size is 64, and nobody else has it.
+        unsafe { more.write(overflow) };
+        let last = self.buckets[bucket].chain().last().expect("a chain has a first bucket");
+        // Release; pairs with the Acquire in `chain`.
+        last.overflow.store(more.as_ptr(), Ordering::Release);
+        self.crowded.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Every record in it.
@@ -223,8 +222,10 @@ impl Segment {
                     (is_high, old.map_addr(|addr| (addr & !NEXT) | (addr << 1 & NEXT)))
                 };
                 let half = if is_high { &mut *high } else { &mut *low };
-                half.buckets[at].push(new, heap);
-                half.count.store(half.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                match half.buckets[at].free_slot() {
+                    Some(slot) => slot.store(new, Ordering::Relaxed),
+                    None => half.push_overflow(at, new, heap),
+                }
             }
         }
         halves

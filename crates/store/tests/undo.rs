@@ -1,0 +1,90 @@
+//! Rolling back what a deposed leader executed above the final mark.
+#![cfg(not(any(loom, shuttle)))]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use highwater_core::{Clock, IndexKind, KeyKind, Schema, TableId, TableSpec, Timestamp, Transaction, View};
+use highwater_store::{Occ, Store};
+
+const HASH: TableId = TableId(0);
+const TREE: TableId = TableId(1);
+
+fn schema() -> Schema {
+    Schema::new(vec![
+        TableSpec { name: "hash", keys: KeyKind::U64, index: IndexKind::Hash },
+        TableSpec { name: "tree", keys: KeyKind::Bytes, index: IndexKind::Ordered },
+    ])
+}
+
+fn contents(store: &Store) -> BTreeMap<(u8, Vec<u8>), Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for table in [HASH, TREE] {
+        store.for_each(table, &mut |key, value| {
+            all.insert((table.0, key.to_vec()), value.to_vec());
+        });
+    }
+    all
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// One random transaction; its timestamp.
+fn run(occ: &mut Occ, random: &mut Random) -> Timestamp {
+    occ.begin();
+    for _ in 0..1 + random.below(4) {
+        let number = random.below(40);
+        let key = number.to_be_bytes();
+        let table = if random.below(2) == 0 { HASH } else { TREE };
+        let value = vec![random.below(256) as u8; random.below(200) as usize];
+        if random.below(4) == 0 {
+            occ.delete(table, &key).unwrap();
+        } else {
+            occ.put(table, &key, &value).unwrap();
+        }
+    }
+    occ.commit().unwrap()
+}
+
+/// Two workers take turns; all above a random mark is rolled back; the rest is as if the others had never run.
+#[test]
+fn rolling_back_restores_exactly_what_the_mark_preserves() {
+    for seed in 1..400u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let clock = Arc::new(Clock::counter());
+        let store = Store::new(schema());
+        let mut workers: Vec<Occ> = (0..2).map(|_| Occ::new(store.clone(), clock.clone())).collect();
+        workers.iter_mut().for_each(|occ| occ.keep_undo(true));
+        let mut states = vec![(Timestamp::ZERO, contents(&store))];
+        for _ in 0..random.below(60) {
+            let worker = random.below(2) as usize;
+            let ts = run(&mut workers[worker], &mut random);
+            states.push((ts, contents(&store)));
+        }
+        let (mark, expected) = states[random.below(states.len() as u64) as usize].clone();
+        // The mark has been passing by; what is released is forgotten, and its tombstones are collected.
+        let seen = Timestamp(random.below(mark.0 + 1));
+        for occ in &mut workers {
+            occ.forget_undo(seen);
+            occ.collect(seen);
+        }
+        let first = random.below(2) as usize;
+        workers[first].roll_back(mark);
+        workers[1 - first].roll_back(mark);
+        assert_eq!(contents(&store), expected, "seed {seed}");
+        // Restored tombstones and placeholders go away.
+        for _ in 0..10 {
+            workers.iter_mut().for_each(|occ| occ.collect(clock.now()));
+        }
+        assert_eq!(contents(&store), expected, "seed {seed} after collecting");
+    }
+}
