@@ -22,7 +22,7 @@ use crate::snapshot::Pins;
 use crate::store::{AnyIndex, Store, with_index};
 use crate::sync::Backoff;
 use crate::tree::Fingers;
-use crate::word::{DEAD, TIMESTAMP, TOMBSTONE};
+use crate::word::{BORN_LOCKED, DEAD, TIMESTAMP, TOMBSTONE};
 
 /// Writes under way: about as many misses as a core keeps in flight.
 const WINDOW: usize = 16;
@@ -111,24 +111,31 @@ impl Applier {
         let Some(key) = I::Keys::logged_key(write.key) else { unreachable!("checked on entering") };
         let hint = write.hint.filter(|record| I::Keys::same(I::Keys::stored(record), key));
         let mut backoff = Backoff::default();
-        let mut record = hint.unwrap_or_else(|| self.find_or_add(index, key, write));
+        let mut found = hint;
         loop {
+            let record = match found.take() {
+                Some(record) => record,
+                None => match self.find_or_add(index, key, write) {
+                    (record, false) => record,
+                    (record, true) => return self.write(record, TOMBSTONE, write),
+                },
+            };
             match record.word().lock() {
-                Ok(DEAD) => {
-                    backoff.wait();
-                    record = self.find_or_add(index, key, write);
-                }
+                // It left the index.
+                Ok(DEAD) => {}
                 Ok(before) => return self.write(record, before, write),
-                Err(_) => backoff.wait(),
+                Err(_) => found = Some(record),
             }
+            backoff.wait();
         }
     }
 
+    /// The key's record; or a new one, which is locked.
     #[inline]
-    fn find_or_add<I: Index>(&mut self, index: &I, key: KeyOf<'_, I>, write: &Pending<'_>) -> Record {
+    fn find_or_add<I: Index>(&mut self, index: &I, key: KeyOf<'_, I>, write: &Pending<'_>) -> (Record, bool) {
         let value_len = write.value.map_or(0, <[u8]>::len);
         let fingers = &mut self.fingers[write.table.0 as usize];
-        index.find_or_add(key, write.hash, value_len, fingers, &mut self.heap, &mut ()).0
+        index.find_or_add(key, write.hash, value_len, BORN_LOCKED, fingers, &mut self.heap, &mut ())
     }
 
     /// Installs the write in the locked record, unless that is newer, and unlocks it.

@@ -124,7 +124,8 @@ fn import_in<I: Index>(
     let hash = I::Keys::hash(key);
     let mut backoff = Backoff::default();
     loop {
-        let (record, _) = index.find_or_add(key, hash, value.len(), &mut Fingers::default(), heap, &mut ());
+        let (record, _) =
+            index.find_or_add(key, hash, value.len(), TOMBSTONE, &mut Fingers::default(), heap, &mut ());
         match record.word().lock() {
             Ok(DEAD) | Err(_) => backoff.wait(),
             Ok(before) if before & TIMESTAMP >= word & TIMESTAMP => {

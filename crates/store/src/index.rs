@@ -51,13 +51,15 @@ pub(crate) trait Index {
     /// Finds a key. `hash` is the key's [`Keys::hash`].
     fn find(&self, key: KeyOf<'_, Self>, hash: u64, fingers: &mut Fingers) -> Found;
 
-    /// Finds a key, or adds a record for it: a tombstone that was never written, with room for `value_len` bytes.
-    /// Says whether it added one.
+    /// Finds a key, or adds a record for it, with room for `value_len` bytes. `word` is the word of a new record: that of
+    /// a tombstone that was never written, or of one that is locked for the caller. Says whether it added one.
+    #[expect(clippy::too_many_arguments, reason = "a struct for one call would be built on the hot path")]
     fn find_or_add(
         &self,
         key: KeyOf<'_, Self>,
         hash: u64,
         value_len: usize,
+        word: u64,
         fingers: &mut Fingers,
         heap: &mut Heap,
         nodes: &mut impl NodeSet,

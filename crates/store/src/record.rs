@@ -20,7 +20,7 @@ use std::ptr::NonNull;
 use crate::heap::{self, Heap, MAX_SIZED};
 use crate::keys::Keys;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, prefetch};
-use crate::word::{Busy, RecordWord, TOMBSTONE};
+use crate::word::{Busy, RecordWord};
 
 const HEAD: usize = 16;
 const SPILLED: u32 = 1 << 31;
@@ -73,9 +73,9 @@ impl Scratch {
 }
 
 impl Record {
-    /// A record that is not in an index yet: a tombstone that was never written, with room for a value of
-    /// `value_len` bytes and a little more.
-    pub fn create<K: Keys>(key: K::Key<'_>, value_len: usize, heap: &mut Heap) -> Record {
+    /// A record that is not in an index yet, with room for a value of `value_len` bytes and a little more. `word` is a
+    /// tombstone that was never written, or [`BORN_LOCKED`](crate::word::BORN_LOCKED).
+    pub fn create<K: Keys>(key: K::Key<'_>, value_len: usize, word: u64, heap: &mut Heap) -> Record {
         let key_len = K::len(key);
         let front = HEAD + key_len.next_multiple_of(8);
         let room = value_len.next_multiple_of(8).max(8);
@@ -86,7 +86,7 @@ impl Record {
         // SAFETY: the piece holds `front` bytes and more, is aligned to 32, and nobody else has it. A racing reader may
         // copy words that no value ever reached: the heap's memory always holds some bytes.
         unsafe {
-            at.cast::<Head>().write(Head { word: RecordWord::new(TOMBSTONE), len: AtomicU32::new(0), shape });
+            at.cast::<Head>().write(Head { word: RecordWord::new(word), len: AtomicU32::new(0), shape });
             match K::logged(key) {
                 highwater_core::log::Key::U64(key) => at.add(HEAD).cast::<u64>().write(key),
                 highwater_core::log::Key::Bytes(key) => {

@@ -18,6 +18,8 @@ pub const LOCKED: u64 = 1 << 63;
 pub const TOMBSTONE: u64 = 1 << 62;
 /// Unlinked: whoever still holds the record must look its key up again.
 pub const DEAD: u64 = u64::MAX;
+/// The first word of a record whose maker is about to write it.
+pub const BORN_LOCKED: u64 = LOCKED | TOMBSTONE;
 /// The bits of the timestamp.
 pub const TIMESTAMP: u64 = TOMBSTONE - 1;
 
@@ -38,9 +40,9 @@ pub struct Busy;
 pub struct RecordWord(AtomicU64);
 
 impl RecordWord {
-    /// An unlocked word.
+    /// The word of a record that nobody else knows.
     pub fn new(word: u64) -> RecordWord {
-        debug_assert!(word & LOCKED == 0);
+        debug_assert!(word == TOMBSTONE || word == BORN_LOCKED);
         RecordWord(AtomicU64::new(word))
     }
 

@@ -186,7 +186,7 @@ impl<K: Keys> Hash<K> {
         let old_at = self.directory().entry(hash).load(Ordering::Relaxed);
         // SAFETY: it is retired below at the earliest, and we are pinned.
         let old = unsafe { &*old_at };
-        if old.crowded.load(Ordering::Relaxed) < CROWDED {
+        if old.crowded.load(Ordering::Relaxed) + 1 < CROWDED {
             return;
         }
         if old.records().take(FULL).count() < FULL {
@@ -283,7 +283,6 @@ impl<K: Keys> Index for Hash<K> {
             }
             let slot = bucket.free_slot();
             if slot.is_none() && may_split && segment.crowded.load(Ordering::Relaxed) + 1 >= CROWDED {
-                segment.crowded.fetch_add(1, Ordering::Relaxed);
                 bucket.unlock(version);
                 self.split(hash, heap, nodes);
                 may_split = false;

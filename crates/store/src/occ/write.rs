@@ -111,7 +111,7 @@ impl Writing<'_> {
         value_len: usize,
     ) -> (Record, bool) {
         self.sets.disturbed = false;
-        index.find_or_add(key, hash, value_len, self.fingers, self.heap, self.sets)
+        index.find_or_add(key, hash, value_len, TOMBSTONE, self.fingers, self.heap, self.sets)
     }
 
     /// The first write of a record; `None` deletes.

@@ -16,6 +16,7 @@ impl<K: Keys> Tree<K> {
         &self,
         key: K::Key<'_>,
         value_len: usize,
+        word: u64,
         fingers: &mut Fingers,
         heap: &mut Heap,
         nodes: &mut impl NodeSet,
@@ -34,7 +35,7 @@ impl<K: Keys> Tree<K> {
         }
         // Nothing changed since the search, so its result holds.
         leaf.lock_at(version)?;
-        let record = Record::create::<K>(key, value_len, heap);
+        let record = Record::create::<K>(key, value_len, word, heap);
         leaf.insert_slot::<K>(at, record);
         let after = leaf.unlock(true);
         nodes.replaced(leaf.seen(version), &[leaf.seen(after)]);

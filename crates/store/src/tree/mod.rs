@@ -146,11 +146,12 @@ impl<K: Keys> Index for Tree<K> {
         key: K::Key<'_>,
         _: u64,
         value_len: usize,
+        word: u64,
         fingers: &mut Fingers,
         heap: &mut Heap,
         nodes: &mut impl NodeSet,
     ) -> (Record, bool) {
-        until_undisturbed(|| self.try_insert(key, value_len, fingers, heap, nodes))
+        until_undisturbed(|| self.try_insert(key, value_len, word, fingers, heap, nodes))
     }
 
     fn unlink(
