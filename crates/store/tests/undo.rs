@@ -1,5 +1,6 @@
 //! Rolling back what a deposed leader executed above the final mark.
 #![cfg(not(any(loom, shuttle)))]
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,12 +48,12 @@ fn run(occ: &mut Occ, random: &mut Random) -> Timestamp {
         let table = if random.below(2) == 0 { HASH } else { TREE };
         let value = vec![random.below(256) as u8; random.below(200) as usize];
         if random.below(4) == 0 {
-            occ.delete(table, &key).unwrap();
+            occ.delete(table, &key).expect("nobody else is at work");
         } else {
-            occ.put(table, &key, &value).unwrap();
+            occ.put(table, &key, &value).expect("nobody else is at work");
         }
     }
-    occ.commit().unwrap()
+    occ.commit().expect("nobody else is at work")
 }
 
 /// Two workers take turns; all above a random mark is rolled back; the rest is as if the others had never run.

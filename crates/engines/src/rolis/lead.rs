@@ -428,7 +428,7 @@ impl RolisWorker {
     fn report_quiesced(&mut self, out: &mut Outbox) {
         let lead = &self.lead;
         let still =
-            lead.quiescing && lead.pending.len() == 0 && lead.retries.is_empty() && lead.open.count == 0;
+            lead.quiescing && lead.pending.is_empty() && lead.retries.is_empty() && lead.open.count == 0;
         if still && !lead.quiesced && self.stream.undecided() == 0 {
             self.lead.quiesced = true;
             self.report(Report::Quiesced(self.id), out);
