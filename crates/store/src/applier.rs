@@ -193,17 +193,10 @@ impl<'b> Window<'_, 'b> {
                 for write in Writes::new(writes) {
                     let write = write?;
                     let index = store.table(write.table).ok_or(Malformed("table"))?;
-                    let hash = with_index!(index, index => enter(index, write.key, &self.applier.fingers[write.table.0 as usize]))?;
-                    let pending = Pending {
-                        ts,
-                        table: write.table,
-                        index,
-                        key: write.key,
-                        hash,
-                        value: write.value,
-                        hint: None,
-                    };
-                    self.push(Some(pending));
+                    let fingers = &self.applier.fingers[write.table.0 as usize];
+                    let hash = with_index!(index, index => enter(index, write.key, fingers))?;
+                    let (table, key, value) = (write.table, write.key, write.value);
+                    *self.advance() = Some(Pending { ts, table, index, key, hash, value, hint: None });
                     applied.writes += 1;
                 }
                 applied.transactions += 1;
@@ -214,35 +207,33 @@ impl<'b> Window<'_, 'b> {
         Ok(applied)
     }
 
-    /// Lets one write enter, and one leave.
+    /// Lets the oldest write leave, looks after the one in the middle, and returns the place for one to enter.
     #[inline]
-    fn push(&mut self, write: Option<Pending<'b>>) {
+    fn advance(&mut self) -> &mut Option<Pending<'b>> {
         let at = self.entered % WINDOW;
+        self.entered += 1;
         if let Some(oldest) = &self.ring[at] {
             self.applier.install(oldest);
         }
-        self.ring[at] = write;
         if let Some(middle) = &mut self.ring[(at + WINDOW / 2) % WINDOW] {
             middle.hint = with_index!(middle.index, index => index.peek(middle.hash));
             if let Some(record) = middle.hint {
                 record.prefetch();
             }
         }
-        self.entered += 1;
+        &mut self.ring[at]
     }
 
     fn drain(&mut self) {
         for _ in 0..WINDOW {
-            self.push(None);
+            *self.advance() = None;
         }
     }
 }
 
-/// A write enters the window: checks its key, hashes it, and asks for its bucket.
+/// A write enters the window: checks its key, and asks for its bucket or leaf. Returns its hash, if that will be used.
 #[inline]
 fn enter<I: Index>(index: &I, key: Key<'_>, fingers: &Fingers) -> Result<u64, Malformed> {
     let key = I::Keys::logged_key(key).ok_or(Malformed("key (wrong kind for its table)"))?;
-    let hash = I::Keys::hash(key);
-    index.prefetch_node(key, hash, fingers);
-    Ok(hash)
+    Ok(index.prefetch_node(key, fingers))
 }

@@ -75,8 +75,9 @@ pub(crate) trait Index {
         heap: &mut Heap,
     ) -> Option<Record>;
 
-    /// First step of a lookup in lockstep with others: asks for the first line that is likely to miss.
-    fn prefetch_node(&self, key: KeyOf<'_, Self>, hash: u64, fingers: &Fingers);
+    /// First step of a lookup in lockstep with others: asks for the first line that is likely to miss. Returns the hash,
+    /// if this index uses it.
+    fn prefetch_node(&self, key: KeyOf<'_, Self>, fingers: &Fingers) -> u64;
 
     /// Second step: the record that is probably the key's, from what the first step brought.
     fn peek(&self, hash: u64) -> Option<Record>;

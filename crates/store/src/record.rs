@@ -309,6 +309,15 @@ unsafe fn copy_out(from: *const AtomicU64, to: *mut u64, words: usize) {
     }
 }
 
+/// The last bytes of a value as a little-endian word, filled up with zeros: from one load where it has 8 bytes.
+#[inline(always)]
+fn tail(whole: &[u8], rest: &[u8]) -> u64 {
+    match whole.last_chunk::<8>() {
+        Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
+        None => rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    }
+}
+
 /// Copies bytes by relaxed stores of words; the last word is filled up with zeros.
 ///
 /// # Safety
@@ -321,9 +330,7 @@ unsafe fn copy_in(from: &[u8], to: *const AtomicU64) {
         unsafe { (*to.add(at)).store(u64::from_ne_bytes(*word), Ordering::Relaxed) };
     }
     if !rest.is_empty() {
-        let mut tail = [0; 8];
-        tail[..rest.len()].copy_from_slice(rest);
         // SAFETY: the target is rounded up to words.
-        unsafe { (*to.add(words.len())).store(u64::from_ne_bytes(tail), Ordering::Relaxed) };
+        unsafe { (*to.add(words.len())).store(tail(from, rest).to_le(), Ordering::Relaxed) };
     }
 }

@@ -328,8 +328,10 @@ impl<K: Keys> Index for Hash<K> {
     }
 
     #[inline]
-    fn prefetch_node(&self, _: K::Key<'_>, hash: u64, _: &Fingers) {
+    fn prefetch_node(&self, key: K::Key<'_>, _: &Fingers) -> u64 {
+        let hash = K::hash(key);
         self.prefetch_bucket(hash);
+        hash
     }
 
     #[inline]

@@ -170,8 +170,9 @@ impl<K: Keys> Index for Tree<K> {
     }
 
     #[inline]
-    fn prefetch_node(&self, key: K::Key<'_>, _: u64, fingers: &Fingers) {
+    fn prefetch_node(&self, key: K::Key<'_>, fingers: &Fingers) -> u64 {
         self.prefetch_finger(key, fingers);
+        0
     }
 
     fn peek(&self, _: u64) -> Option<Record> {

@@ -475,6 +475,22 @@ impl Node {
         Ok((at, false))
     }
 
+    /// As [`Node::find_slot`], with a guess first: that the key comes right behind the one that was inserted last, as keys
+    /// that come in order do.
+    #[inline]
+    pub fn find_slot_in_run<K: Keys>(&self, key: K::Key<'_>) -> Result<(usize, bool), Restart> {
+        let count = self.info().count.min(LEAF_KEYS);
+        let next = self.hint() + 1;
+        if K::EXACT && next <= count {
+            let (heads, head) = (&self.leaf().heads, K::head(key, 0));
+            let behind = heads[next - 1].load(Ordering::Relaxed) < head;
+            if behind && (next == count || head < heads[next].load(Ordering::Relaxed)) {
+                return Ok((next, false));
+            }
+        }
+        self.find_slot::<K>(key)
+    }
+
     /// The child for `key`; or, if `below`, the child for the largest keys below `key`.
     #[inline]
     pub fn find_child<K: Keys>(&self, key: K::Key<'_>, below: bool) -> Result<usize, Restart> {
