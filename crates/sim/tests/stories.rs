@@ -139,7 +139,8 @@ fn learner_copies_while_load_runs() {
         "admitted under load\n{}",
         lists.story()
     );
-    assert_eq!(lists.said("copying the state from"), 1, "{}", lists.story());
+    // With so little log kept it may fall too far behind once more.
+    assert!(lists.said("copying the state from") >= 1, "{}", lists.story());
     assert!(lists.said("has caught up") >= 1);
     assert!(lists.all_acknowledged() > 500, "{} acknowledged", lists.all_acknowledged());
     assert!(!lists.outcomes.contains_key("unknown"), "a planned change loses nothing: {:?}", lists.outcomes);
