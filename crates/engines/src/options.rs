@@ -71,6 +71,7 @@ impl Options {
         )?;
         check(self.max_entry_bytes >= 1 << 10, "max entry bytes must be at least 1 KiB")?;
         check(self.max_entry_bytes <= 16 << 20, "max entry bytes must be at most 16 MiB")?;
+        check(self.batch_delay <= 1_000_000_000, "batch delay must be at most one second")?;
         check(self.pipeline_entries > 0, "pipeline entries must be above 0")?;
         check(
             self.max_in_flight_bytes >= self.max_entry_bytes,

@@ -34,6 +34,10 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     let incarnation = options.incarnation;
     let replica =
         highwater_engines::build(config.engine()?, options, &NodeLibrary, Arc::new(Clock::system()));
+    if config.store.reserve_mb > 0 {
+        tracing::info!(mb = config.store.reserve_mb, "reserving memory");
+        replica.controller.store().reserve(config.store.reserve_mb << 20);
+    }
     Node::start(&config, incarnation, replica, Signals::Take)?.wait()
 }
 

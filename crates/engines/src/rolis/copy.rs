@@ -1,5 +1,5 @@
-//! Copying the state: how a replica that lost its memory, or holds what never happened, gets a store again while the
-//! cluster runs.
+//! Copying the state: how a replica that lost its memory, or fell behind what is kept of the log, gets a store again
+//! while the cluster runs.
 //!
 //! The receiver's controller asks a donor's for a *floor* R (everything at or below R is installed at the donor) and, per
 //! stream, the first entry that may hold more. Then worker i of the receiver gets part i of the store from worker i of

@@ -15,9 +15,10 @@ use super::shared::Shared;
 use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 
 /// The shared open entry.
-#[derive(Default)]
 pub struct Funnel {
     open: Mutex<Open>,
+    /// More is refused until the entry is sealed.
+    max_entry_bytes: usize,
 }
 
 /// What the lock protects.
@@ -42,6 +43,11 @@ pub struct Open {
 }
 
 impl Funnel {
+    /// Closed until worker 0 leads.
+    pub fn new(max_entry_bytes: usize) -> Funnel {
+        Funnel { open: Mutex::default(), max_entry_bytes }
+    }
+
     /// Locks the open entry.
     pub fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().expect("nobody panics while committing")
@@ -65,6 +71,7 @@ impl Funnel {
             }
             open.last = ts;
             open.count += 1;
+            open.full |= open.bytes.len() >= self.max_entry_bytes;
             let mut buffer = log.take(Vec::new());
             buffer.truncate(ENTRY_HEADER_BYTES);
             log.take(buffer);
@@ -120,10 +127,15 @@ impl FunnelWorker {
             && self.funnel.lock().epoch != Some(led)
         {
             self.pending.fail(out);
+            // The epoch first: the final mark is there before the epoch moves on. If it moved on without one, the store
+            // was replaced by a copy, and this one goes with what it holds.
+            let moved_on = progress.epoch() != led;
             let preserved = progress.final_mark(led);
-            let occ = self.occ.as_mut().expect("it led with a store");
-            if let Some(preserved) = preserved {
-                occ.roll_back(preserved);
+            if moved_on || preserved.is_some() {
+                let mut occ = self.occ.take().expect("it led with a store");
+                if let Some(preserved) = preserved {
+                    occ.roll_back(preserved);
+                }
                 // Release; pairs with the Acquire in `apply_some`.
                 self.shared.speculating.fetch_sub(1, Ordering::Release);
                 self.epoch = None;

@@ -117,7 +117,9 @@ impl RolisWorker {
             return Err(Refusal::NoQuorum);
         }
         let options = &self.shared.options;
+        // An open entry at its limit is sealed before more goes in: an entry exceeds it by one transaction at most.
         let full = self.lead.quiescing
+            || self.occ.log_len() >= options.max_entry_bytes
             || self.lead.pending.len() >= options.max_in_flight_requests
             || self.lead.retries.len() >= MAX_RETRIES_WAITING
             || self.stream.undecided_bytes() >= options.max_in_flight_bytes as u64;
@@ -262,6 +264,9 @@ impl RolisWorker {
     /// Gives every waiting request another round of attempts.
     fn retry(&mut self, out: &mut Outbox) {
         for _ in 0..self.lead.retries.len() {
+            if self.occ.log_len() >= self.shared.options.max_entry_bytes {
+                break;
+            }
             let Some(mut retry) = self.lead.retries.pop_front() else { break };
             if self.lead.quiet {
                 self.lead.quiet = false;
@@ -333,12 +338,13 @@ impl RolisWorker {
         }
     }
 
-    /// Bytes in the open entry. With a funnel: what all workers committed since the last entry comes in first, once the
-    /// last entry is decided or there is enough for another.
+    /// Bytes in the open entry; with a funnel, in the one that all workers share.
     fn gather(&mut self) -> usize {
         if let Some(funnel) = &self.funnel {
             let mut open = funnel.lock();
-            open.full = self.stream.undecided_bytes() >= self.shared.options.max_in_flight_bytes as u64;
+            let options = &self.shared.options;
+            open.full = self.stream.undecided_bytes() >= options.max_in_flight_bytes as u64
+                || open.bytes.len() >= options.max_entry_bytes;
             self.lead.close_up_to = self.lead.close_up_to.max(open.floor);
             return open.bytes.len();
         }

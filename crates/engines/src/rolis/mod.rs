@@ -84,7 +84,8 @@ fn build_with<L: Library>(options: Options, streams: u16, library: &L, clock: Ar
     let procedures = registry.names();
     let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
     let shared = Arc::new(Shared::new(Options { workers: streams, ..options }, clock));
-    let (funnel, shares_stream) = (Arc::new(Funnel::default()), streams < counters.len() as u16);
+    let (funnel, shares_stream) =
+        (Arc::new(Funnel::new(options.max_entry_bytes)), streams < counters.len() as u16);
     let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
         if at >= streams as usize {
             return Box::new(FunnelWorker::new(

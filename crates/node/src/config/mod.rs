@@ -29,6 +29,8 @@ pub struct Config {
     pub batching: BatchingConfig,
     /// What may pile up.
     pub limits: LimitConfig,
+    /// How the data is kept.
+    pub store: StoreConfig,
     /// How the process runs.
     pub threads: ThreadConfig,
     /// What is written to standard error.
@@ -101,6 +103,14 @@ pub struct LimitConfig {
     pub clients_per_worker: usize,
     /// Bytes that wait for one peer on one connection.
     pub send_queue_bytes: usize,
+}
+
+/// How the data is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreConfig {
+    /// Memory in MiB that is taken from the system, and touched, before the node starts.
+    pub reserve_mb: u64,
 }
 
 /// How the process runs.
@@ -267,7 +277,7 @@ impl Config {
             heartbeat: nanos(self.timeouts.heartbeat_ms),
             election_timeout: nanos(self.timeouts.election_timeout_ms),
             max_entry_bytes: self.batching.max_entry_bytes,
-            batch_delay: self.batching.batch_delay_us * 1_000,
+            batch_delay: self.batching.batch_delay_us.saturating_mul(1_000),
             pipeline_entries: self.batching.pipeline_entries,
             max_in_flight_bytes: self.limits.max_in_flight_bytes,
             max_in_flight_requests: self.limits.max_in_flight_requests,

@@ -141,6 +141,12 @@ impl Occ {
         self.wrote
     }
 
+    /// Bytes in the open log entry, whatever was put in front included.
+    #[inline]
+    pub fn log_len(&self) -> usize {
+        self.writer.len()
+    }
+
     /// The open log entry. Its buffer may be taken between transactions.
     #[inline]
     pub fn log(&mut self) -> &mut TxWriter {
