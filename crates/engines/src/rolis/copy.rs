@@ -13,6 +13,7 @@
 //! A leader can be a donor, but its store is ahead of the watermark: a chunk leaves only when the mark has passed the
 //! time at which it was read.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -50,8 +51,10 @@ struct Serving {
     next: u32,
     acked: u32,
     finished: bool,
-    /// A chunk that waits for the mark to pass the time at which it was read.
-    held: Option<(Bytes, Timestamp, bool)>,
+    /// Chunks that wait for the mark to pass the time at which they were read; the last one is marked.
+    held: VecDeque<(Bytes, Timestamp, bool)>,
+    /// Everything is read.
+    read: bool,
 }
 
 struct Receiving {
@@ -65,7 +68,7 @@ struct Receiving {
 /// Bytes of one chunk, about.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Chunks sent and not acknowledged, at most.
-const WINDOW: u32 = 4;
+const WINDOW: u32 = 16;
 /// Silence after which a receiver gives its donor up.
 const STALL: Nanos = 2_000_000_000;
 /// How soon to look again at a chunk that waits for the mark.
@@ -149,7 +152,16 @@ impl RolisWorker {
         }
         self.copies.serving.retain(|serving| serving.receiver.node != receiver.node);
         let export = self.store.export(self.id.0 as usize, self.shared.options.workers as usize);
-        let serving = Serving { receiver, copy, export, next: 0, acked: 0, finished: false, held: None };
+        let serving = Serving {
+            receiver,
+            copy,
+            export,
+            next: 0,
+            acked: 0,
+            finished: false,
+            held: VecDeque::new(),
+            read: false,
+        };
         self.copies.serving.push(serving);
     }
 
@@ -246,43 +258,47 @@ impl RolisWorker {
         super::worker::sooner(next, self.serve(now, out))
     }
 
-    /// One chunk to each receiver that has room.
+    /// Reads one chunk for each receiver that has room; sends what may leave.
     fn serve(&mut self, now: Nanos, out: &mut Outbox) -> Next {
         let mut next = Next::Idle;
         let leading = matches!(self.mode, Mode::Leading { .. });
         let mut serving = std::mem::take(&mut self.copies.serving);
         let mut refused = Vec::new();
         for copy in &mut serving {
-            if copy.finished || copy.next - copy.acked >= WINDOW {
-                continue;
-            }
-            let (chunk, read_at, last) = copy.held.take().unwrap_or_else(|| {
+            let under_way = copy.next - copy.acked + copy.held.len() as u32;
+            if !copy.read && under_way < WINDOW {
                 let mut chunk = Vec::with_capacity(CHUNK_BYTES + (CHUNK_BYTES >> 2));
                 chunk.extend_from_slice(&[0; 4]);
-                let more = copy.export.next_chunk(CHUNK_BYTES, &mut chunk);
+                copy.read = !copy.export.next_chunk(CHUNK_BYTES, &mut chunk);
                 let crc = crc32fast::hash(&chunk[4..]);
                 chunk[..4].copy_from_slice(&crc.to_le_bytes());
                 let read_at = if leading { self.shared.clock.now() } else { self.shared.progress.mark() };
-                (chunk.into(), read_at, !more)
-            });
+                copy.held.push_back((chunk.into(), read_at, copy.read));
+                next = Next::Now;
+            }
+            if copy.held.is_empty() {
+                continue;
+            }
             // Another worker may have begun to lead, or may have led and not know yet what became of its transactions.
             if !leading && self.shared.speculating.load(Ordering::SeqCst) > 0 {
                 refused.push((copy.receiver.node, copy.copy));
                 copy.finished = true;
                 continue;
             }
-            if leading && self.shared.progress.mark() < read_at {
-                self.lead.close_up_to = self.lead.close_up_to.max(read_at);
-                copy.held = Some((chunk, read_at, last));
-                next = super::worker::sooner(next, Next::At(now + HELD_RECHECK));
-                continue;
+            let mark = self.shared.progress.mark();
+            while let Some((chunk, read_at, last)) =
+                copy.held.pop_front_if(|(_, at, _)| !leading || *at <= mark)
+            {
+                let head =
+                    Head::CopyChunk { copy: copy.copy, seq: copy.next, complete_at: last.then_some(read_at) };
+                out.frames.push((copy.receiver.node, Frame { head: head.encode(), body: chunk }));
+                copy.next += 1;
+                copy.finished = last;
             }
-            let head =
-                Head::CopyChunk { copy: copy.copy, seq: copy.next, complete_at: last.then_some(read_at) };
-            out.frames.push((copy.receiver.node, Frame { head: head.encode(), body: chunk }));
-            copy.next += 1;
-            copy.finished = last;
-            next = if last { next } else { Next::Now };
+            if let Some((_, read_at, _)) = copy.held.back() {
+                self.lead.close_up_to = self.lead.close_up_to.max(*read_at);
+                next = super::worker::sooner(next, Next::At(now + HELD_RECHECK));
+            }
         }
         serving.retain(|copy| !refused.contains(&(copy.receiver.node, copy.copy)));
         self.copies.serving = serving;

@@ -27,6 +27,8 @@ pub struct Rejoin {
     /// Had a store that was valid once, or has one.
     had_store: bool,
     random: u64,
+    /// Donors asked since the store was lost.
+    attempts: u32,
     ready_at: Nanos,
     serving: BTreeMap<NodeId, Serving>,
 }
@@ -74,11 +76,19 @@ impl Rejoin {
     /// A newborn replica: its empty store is what the empty log says.
     pub fn new(seed: u64) -> Rejoin {
         let state = Receiving::Complete;
-        Rejoin { state, had_store: false, random: seed | 1, ready_at: 0, serving: BTreeMap::new() }
+        Rejoin {
+            state,
+            had_store: false,
+            random: seed | 1,
+            attempts: 0,
+            ready_at: 0,
+            serving: BTreeMap::new(),
+        }
     }
 
     /// The store is no good: get another.
     pub fn want(&mut self, now: Nanos) {
+        self.attempts = 0;
         self.had_store = true;
         self.state = Receiving::Wanted { at: now };
     }
@@ -155,11 +165,13 @@ impl RolisController {
         self.rejoin.random =
             self.rejoin.random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         let random = self.rejoin.random >> 33;
-        // Now and then the leader, even if there are followers: theirs may be incomplete, too.
+        // The leader has enough to do; but every other time it is asked, since the followers' stores may be incomplete.
+        let leaders_turn = self.rejoin.attempts % 2 == 1;
+        self.rejoin.attempts += 1;
         let donor = match followers.len() {
             0 => leader,
-            n if random % 4 == 3 => leader.or(Some(followers[random as usize / 4 % n])),
-            n => Some(followers[random as usize / 4 % n]),
+            _ if leaders_turn => leader,
+            n => Some(followers[random as usize % n]),
         };
         self.rejoin.state = match donor.filter(|donor| *donor != self.me.node && leader.is_some()) {
             Some(donor) => {
