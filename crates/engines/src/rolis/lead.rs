@@ -54,6 +54,8 @@ pub struct Lead {
     busy: bool,
     /// When the open entry was begun, about.
     opened_at: Nanos,
+    /// The buffer of an entry that was copied out of it.
+    spare: Vec<u8>,
     reply: Vec<u8>,
     random: u64,
 }
@@ -99,6 +101,7 @@ impl Lead {
             quiet: false,
             busy: false,
             opened_at: 0,
+            spare: Vec::new(),
             reply: Vec::new(),
             random: (options.seed ^ (u64::from(id.0) + 1).wrapping_mul(0xd129_0f8a_21b7_4a05)) | 1,
         }
@@ -392,7 +395,8 @@ impl RolisWorker {
             .other_streams()
             .filter_map(|stream| progress.quiet_index(stream).map(|index| Claim { stream, index }))
             .collect();
-        let buffer = self.occ.log().take(fresh_entry());
+        let next = self.next_entry();
+        let buffer = self.occ.log().take(next);
         self.propose_batch(ballot, closed, buffer, &claims);
     }
 
@@ -415,7 +419,26 @@ impl RolisWorker {
         Counters::add(&self.counters.log_bytes, buffer.len() as u64);
         self.lead.sealed = closed;
         self.occ.set_floor(closed);
-        self.stream.propose(Bytes::from(buffer));
+        // Entries are kept for a while: a small one in a large buffer would keep all of it.
+        let entry = if buffer.len() < buffer.capacity() / 2 {
+            let entry = Bytes::copy_from_slice(&buffer);
+            self.lead.spare = buffer;
+            entry
+        } else {
+            Bytes::from(buffer)
+        };
+        self.stream.propose(entry);
+    }
+
+    /// An empty entry, in the buffer of the last one if that is free.
+    fn next_entry(&mut self) -> Vec<u8> {
+        let mut buffer = std::mem::take(&mut self.lead.spare);
+        if buffer.capacity() == 0 {
+            return fresh_entry();
+        }
+        buffer.clear();
+        buffer.resize(ENTRY_HEADER_BYTES, 0);
+        buffer
     }
 
     /// With nothing open and nothing to close: lets the others claim that this stream is silent.
