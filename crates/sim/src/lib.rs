@@ -10,4 +10,4 @@ pub mod random;
 pub mod world;
 
 pub use random::Random;
-pub use world::{World, WorldOptions};
+pub use world::{Tune, World, WorldOptions};

@@ -25,7 +25,23 @@ pub struct WorldOptions {
     /// How many workers each.
     pub workers: u16,
     /// Adjusts the engine's options after the defaults.
-    pub tune: fn(&mut Options),
+    pub tune: Tune,
+}
+
+/// A change of the engine's options, the same for every node and every life.
+#[derive(Clone)]
+pub struct Tune(Arc<dyn Fn(&mut Options) + Send + Sync>);
+
+impl<F: Fn(&mut Options) + Send + Sync + 'static> From<F> for Tune {
+    fn from(change: F) -> Tune {
+        Tune(Arc::new(change))
+    }
+}
+
+impl std::fmt::Debug for Tune {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tune")
+    }
 }
 
 /// A reply as the client sees it.
@@ -141,7 +157,7 @@ impl<L: Library> World<L> {
     pub fn start(&mut self, id: NodeId) {
         let incarnation = Incarnation(self.random.bits());
         let mut options = Options::new(id, self.options.nodes, self.options.workers, incarnation);
-        (self.options.tune)(&mut options);
+        (self.options.tune.0)(&mut options);
         let replica = build(self.options.engine, options, &self.library, Arc::new(Clock::counter()));
         let node = &mut self.nodes[id.0 as usize];
         assert!(node.replica.is_none(), "{id} is running");

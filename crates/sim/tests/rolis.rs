@@ -36,13 +36,14 @@ impl Run {
             engine,
             nodes,
             workers,
-            tune: |options| {
+            tune: (|options: &mut highwater_engines::Options| {
                 options.heartbeat = 5 * MS;
                 options.election_timeout = 30 * MS;
                 options.log_retain_bytes = 64 << 10;
                 options.max_in_flight_bytes = 32 << 10;
                 options.max_entry_bytes = 4 << 10;
-            },
+            })
+            .into(),
         };
         let bank = highwater_workloads::Options::parse("bank", [("accounts", "50")]).unwrap().build();
         Run {

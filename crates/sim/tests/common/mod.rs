@@ -128,7 +128,7 @@ pub fn tiny(options: &mut Options) {
 impl Lists {
     /// A world whose nodes are all started.
     pub fn start(seed: u64, nodes: u8, workers: u16, tune: fn(&mut Options)) -> Lists {
-        let options = WorldOptions { seed, engine: EngineKind::Rolis, nodes, workers, tune };
+        let options = WorldOptions { seed, engine: EngineKind::Rolis, nodes, workers, tune: tune.into() };
         let mut lists = Lists {
             world: World::new(options, ListLibrary),
             workers,
