@@ -11,7 +11,7 @@
 use std::fmt;
 
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Epoch, Incarnation, NodeId};
+use highwater_core::{Epoch, Incarnation, NodeId, planted};
 
 /// A node in one life of its memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -139,7 +139,7 @@ impl Quorums {
         let of_set = |set: &Members| {
             let mut numbers: Vec<u64> = set.voters.iter().map(|voter| reached(*voter)).collect();
             numbers.sort_unstable_by(|a, b| b.cmp(a));
-            numbers[set.majority() - 1]
+            numbers[set.majority() - if planted!(MinorityDecides) { 2 } else { 1 }]
         };
         self.sets.iter().map(of_set).min().expect("there is at least one membership")
     }

@@ -4,6 +4,7 @@
 //! - [`clock`]: where commit timestamps come from.
 //! - [`schema`]: tables, their key kinds and their indexes.
 //! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
+//! - [`planted`]: switches for deliberate bugs, absent from default builds.
 //! - [`codec`]: varints and order-preserving key encodings. [`log`]: the wire form of a transaction and of an entry.
 //!
 //! This crate knows no store, no network, no thread and no file.
@@ -12,6 +13,7 @@ pub mod clock;
 pub mod codec;
 pub mod ids;
 pub mod log;
+pub mod planted;
 pub mod procedure;
 pub mod schema;
 pub mod transaction;

@@ -158,6 +158,7 @@ impl<L: Library> World<L> {
         let incarnation = Incarnation(self.random.bits());
         let mut options = Options::new(id, self.options.nodes, self.options.workers, incarnation);
         (self.options.tune.0)(&mut options);
+        let incarnation = options.incarnation;
         let replica = build(self.options.engine, options, &self.library, Arc::new(Clock::counter()));
         let node = &mut self.nodes[id.0 as usize];
         assert!(node.replica.is_none(), "{id} is running");

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use highwater_core::codec::Malformed;
 use highwater_core::log::{Key, Transactions, Writes};
-use highwater_core::{TableId, Timestamp};
+use highwater_core::{TableId, Timestamp, planted};
 
 use crate::graveyard::Graveyard;
 use crate::heap::Heap;
@@ -141,7 +141,7 @@ impl Applier {
     /// Installs the write in the locked record, unless that is newer, and unlocks it.
     #[inline]
     fn write(&mut self, record: Record, before: u64, write: &Pending<'_>) {
-        if before & TIMESTAMP >= write.ts.0 {
+        if before & TIMESTAMP >= write.ts.0 && !planted!(ReplayUnordered) {
             record.word().unlock(before);
             return;
         }

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use highwater_core::codec::{Malformed, Reader, put_bytes};
-use highwater_core::{Direction, TableId, Timestamp};
+use highwater_core::{Direction, TableId, Timestamp, planted};
 use std::ops::Bound;
 
 use crate::graveyard::Grave;
@@ -128,7 +128,7 @@ fn import_in<I: Index>(
             index.find_or_add(key, hash, value.len(), TOMBSTONE, &mut Fingers::default(), heap, &mut ());
         match record.word().lock() {
             Ok(DEAD) | Err(_) => backoff.wait(),
-            Ok(before) if before & TIMESTAMP >= word & TIMESTAMP => {
+            Ok(before) if before & TIMESTAMP >= word & TIMESTAMP && !planted!(CopyUnordered) => {
                 record.word().unlock(before);
                 return Ok(None);
             }

@@ -1,7 +1,7 @@
 //! The acceptor's side: adopt, accept, learn what is decided, ask for what is missing.
 
 use bytes::Bytes;
-use highwater_core::{Ballot, EntryIndex};
+use highwater_core::{Ballot, EntryIndex, planted};
 
 use super::{Role, Stream};
 use crate::{Message, Nanos, Voter};
@@ -117,7 +117,7 @@ impl Stream {
             following.ask_at = retry_at;
         }
         let received = adopting.received();
-        if received < upto {
+        if received < upto && !planted!(HalfAdopted) {
             return self.acknowledge_piece(ballot, received);
         }
         let adopting = following.adopting.take().expect("an adoption is under way");
@@ -140,10 +140,14 @@ impl Stream {
         decided: EntryIndex,
         entry: Bytes,
     ) {
-        if self.accepted != ballot || index > self.log.last().next() {
+        let next = self.log.last().next();
+        if self.accepted != ballot || index > next && !planted!(GapIgnored) {
             return self.pull(now);
         }
-        if index == self.log.last().next() {
+        if index == next
+            || index > next && planted!(GapIgnored)
+            || index < next && planted!(DuplicateAppended)
+        {
             self.log.append(entry);
         }
         self.learn_decided(decided);

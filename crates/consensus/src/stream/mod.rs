@@ -35,7 +35,7 @@ mod takeover;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use highwater_core::{Ballot, EntryIndex, NodeId};
+use highwater_core::{Ballot, EntryIndex, NodeId, planted};
 
 use crate::{Log, Message, Nanos, Quorums, Voter};
 use lead::Leading;
@@ -57,6 +57,9 @@ pub struct Tail {
 impl Tail {
     /// What a new leader compares: the largest wins.
     pub fn rank(&self) -> (Ballot, EntryIndex) {
+        if planted!(LongestLogWins) {
+            return (Ballot::default(), self.last);
+        }
         (self.accepted, self.last)
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use highwater_consensus::Members;
 use highwater_core::codec::Reader;
 use highwater_core::log::{ENTRY_HEADER_BYTES, EntryHeader, EntryKind};
-use highwater_core::{EntryIndex, Epoch, Timestamp};
+use highwater_core::{EntryIndex, Epoch, Timestamp, planted};
 
 use super::shared::Report;
 use super::watermark::{Arrival, OpenClaim, Start};
@@ -159,7 +159,9 @@ impl RolisWorker {
         let preserved = progress.final_mark(led).expect("an epoch that was led here has ended here");
         if self.lead.speculated {
             self.lead.speculated = false;
-            self.occ.roll_back(preserved);
+            if !planted!(NoRollBack) {
+                self.occ.roll_back(preserved);
+            }
             // Release; pairs with the Acquire in `apply_some`: who sees no speculation left sees it rolled back.
             self.shared.speculating.fetch_sub(1, Ordering::Release);
         }
@@ -190,6 +192,10 @@ impl RolisWorker {
                 let bound = current
                     .or_else(|| progress.final_mark(header.epoch))
                     .expect("a looked-at entry's epoch is the current one or has ended");
+                let bound =
+                    if current.is_none() && planted!(FinalMarkIgnored) { Timestamp::MAX } else { bound };
+                let whole = header.last_ts > bound && current.is_none() && planted!(EntrySkippedWhole);
+                let bound = if whole { Timestamp::ZERO } else { bound };
                 let body = &bytes[ENTRY_HEADER_BYTES + self.replay.offset..body_end];
                 let applied = self
                     .applier
@@ -245,6 +251,7 @@ impl RolisWorker {
         }
         let floor = match self.mode {
             Mode::Leading { .. } => self.shared.progress.mark(),
+            _ if planted!(TombstoneEarly) => self.shared.progress.mark(),
             _ => self.shared.progress.applied_floor(),
         };
         self.applier.collect(floor);

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use highwater_consensus::{
     Election, ElectionEvent, ElectionOptions, Members, Pending, Plan, Promise, Quorums, Standing, Tail, Voter,
 };
-use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp};
+use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp, planted};
 use highwater_store::Store;
 
 use super::control::Control;
@@ -276,7 +276,9 @@ impl RolisController {
         latest: Members,
     ) {
         let high = promises.values().map(|promise| promise.high).max().expect("a quorum promised");
-        self.shared.clock.advance_past(high);
+        if !planted!(ClockNotAdvanced) {
+            self.shared.clock.advance_past(high);
+        }
         let base = self.shared.clock.now();
         // A newcomer that is gone again would be a voter that never answers.
         let wanted = self.change.as_ref().filter(|change| change.campaigning).map(|change| change.voter);

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind};
-use highwater_core::{Abort, Ballot, Epoch, Outcome, ProcedureId, StreamId, Timestamp};
+use highwater_core::{Abort, Ballot, EntryIndex, Epoch, Outcome, ProcedureId, StreamId, Timestamp, planted};
 
 use super::apply::Applying;
 use super::pending::Pending;
@@ -185,7 +185,7 @@ impl RolisWorker {
             self.lead.opened_at = now;
         }
         self.lead.busy = true;
-        if self.lead.quiet {
+        if self.lead.quiet && !planted!(QuietKept) {
             self.lead.quiet = false;
             self.shared.progress.unquiet(self.id);
         }
@@ -249,6 +249,9 @@ impl RolisWorker {
             lead.open.last = ts;
             lead.open.count += 1;
         }
+        let read_only = self.occ.log().len() == log_before;
+        let ts =
+            if read_only && planted!(ReadUnmarked) { lead.pending.last().unwrap_or_default() } else { ts };
         lead.pending.push(ts, token, outcome, &lead.reply);
         Counters::add(&self.counters.executed, 1);
     }
@@ -296,7 +299,8 @@ impl RolisWorker {
         self.apply_some(u32::MAX);
         let mark = self.shared.progress.mark_in(ballot.epoch).expect("a leader's epoch is the current one");
         self.occ.forget_undo(mark);
-        let released = self.lead.pending.release(mark, out);
+        let bound = if planted!(EntryReleasedWhole) { self.end_of_entry_at(mark) } else { mark };
+        let released = self.lead.pending.release(bound, out);
         Counters::add(&self.counters.committed, released.committed);
         Counters::add(&self.counters.rolled_back, released.other);
         let waits = self.lead.pending.first().is_some_and(|first| first <= self.lead.sealed);
@@ -321,6 +325,14 @@ impl RolisWorker {
     /// Whether something needs the stream to be closed beyond the last sealed entry.
     fn wants_closing(&self) -> bool {
         self.lead.pending.last().max(Some(self.lead.close_up_to)) > Some(self.lead.sealed)
+    }
+
+    /// Up to where the entry reaches into which `mark` falls.
+    fn end_of_entry_at(&self, mark: Timestamp) -> Timestamp {
+        let decided = self.stream.decided().0;
+        let headers = (1..=decided).rev().map_while(|index| self.stream.entry(EntryIndex(index)));
+        let straddling = headers.map(|entry| self.header_of(entry)).find(|header| header.first_ts <= mark);
+        straddling.map_or(mark, |header| header.last_ts.max(mark))
     }
 
     fn seal_what_is_due(&mut self, now: Nanos, ballot: Ballot) {
@@ -480,12 +492,15 @@ impl RolisWorker {
         }
         if !proposed {
             proposed = true;
-            self.propose_epoch(ballot, &start);
+            let workers = self.shared.options.workers;
+            if !(planted!(EpochEndSkipped) && workers > 1 && self.id.0 + 1 == workers) {
+                self.propose_epoch(ballot, &start);
+            }
             self.look_at_decided(out);
         }
         let applying = self.apply_some(4 << 20);
         // A later candidate must find out that this epoch opened, from any majority of its members.
-        let known = self.stream.all_is_known_to_a_quorum();
+        let known = self.stream.all_is_known_to_a_quorum() || planted!(OpensEarly);
         let entered = self.shared.progress.epoch() == ballot.epoch;
         let complete = entered && known && self.replay.caught_up();
         if complete && self.replay.scan > self.stream.decided() && !reported {

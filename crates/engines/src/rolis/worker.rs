@@ -10,7 +10,7 @@ use bytes::Bytes;
 use highwater_consensus::{Members, Stream, StreamOptions, Voter};
 use highwater_core::codec::Reader;
 use highwater_core::log::{EntryHeader, EntryKind};
-use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId, Registry, StreamId, Timestamp};
+use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId, Registry, StreamId, Timestamp, planted};
 use highwater_store::{Applier, Occ, Store};
 
 use super::apply::Replay;
@@ -122,7 +122,8 @@ impl RolisWorker {
                 // A stream may have met a still higher ballot by itself; the controller will hear of that one.
                 if ballot >= self.stream.promised() {
                     self.stop_leading(out);
-                    let tail = self.stream.promise(ballot);
+                    let unfenced = ballot.node != self.me.node && planted!(PromiseUnfenced);
+                    let tail = if unfenced { self.stream.tail() } else { self.stream.promise(ballot) };
                     self.known = self.known.max(ballot);
                     let pending = self.pending_changes();
                     let high = self.high();
