@@ -21,7 +21,7 @@ use crate::logging;
 use crate::resp::{Description, Door, Procedures};
 use crate::shared::Shared;
 use crate::transport::directory::Directory;
-use crate::transport::handshake::Identity;
+use crate::transport::handshake::{Fingerprint, Identity};
 use crate::transport::socket;
 use crate::worker::{self, WorkerThread};
 
@@ -68,7 +68,16 @@ impl Node {
     ) -> Result<Node, NodeError> {
         let system = |what| move |error| NodeError::System { what, error };
         let Replica { controller, workers, counters, procedures } = replica;
-        let identity = identity(config, incarnation)?;
+        let identity = Identity {
+            cluster: config.cluster.id.clone(),
+            node: NodeId(config.node),
+            incarnation,
+            nodes: config.cluster.nodes.len() as u8,
+            streams: config.cluster.workers,
+            engine: config.engine()?,
+            tables: Fingerprint::of_tables(controller.store().schema()),
+            procedures: Fingerprint::of_procedures(&procedures),
+        };
         let peer_listener = listen("peer", &config.this_node().peer, socket::listen)?;
         let admin_listener = listen("admin", &config.this_node().admin, socket::listen)?;
         let resp_listeners = listen("resp", &config.this_node().resp, |address| {
@@ -221,17 +230,6 @@ fn fresh_incarnation() -> Incarnation {
     hasher.write_u64(monotonic());
     hasher.write_u32(std::process::id());
     Incarnation(hasher.finish().max(1))
-}
-
-fn identity(config: &Config, incarnation: Incarnation) -> Result<Identity, NodeError> {
-    Ok(Identity {
-        cluster: config.cluster.id.clone(),
-        node: NodeId(config.node),
-        incarnation,
-        nodes: config.cluster.nodes.len() as u8,
-        streams: config.cluster.workers,
-        engine: config.engine()?,
-    })
 }
 
 fn listen<T>(

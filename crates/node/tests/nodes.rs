@@ -9,11 +9,13 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::{Event, all_up, config, start, start_all};
-use highwater_core::{Incarnation, NodeId};
+use highwater_core::{Incarnation, Library, NodeId, Registry, Schema};
 use highwater_engines::EngineKind;
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse, LoadReport, WorkloadSpec};
+use highwater_node::library::NodeLibrary;
 use highwater_node::transport::Channel;
-use highwater_node::transport::handshake::{Hello, Identity, WELCOME_BYTES, Welcome};
+use highwater_node::transport::handshake::{Fingerprint, Hello, Identity, WELCOME_BYTES, Welcome};
+use highwater_workloads::testing::Memory;
 
 fn bank() -> WorkloadSpec {
     WorkloadSpec { name: "bank".into(), options: vec![("accounts".into(), "2000".into())] }
@@ -118,6 +120,8 @@ fn a_dead_process_is_known_to_be_dead_at_once_and_welcomed_back() {
 }
 
 fn identity(node: u8) -> Identity {
+    let mut registry = Registry::<Memory>::new();
+    NodeLibrary.register(&mut registry);
     Identity {
         cluster: "highwater".into(),
         node: NodeId(node),
@@ -125,6 +129,8 @@ fn identity(node: u8) -> Identity {
         nodes: 2,
         streams: 1,
         engine: EngineKind::Rolis,
+        tables: Fingerprint::of_tables(&Schema::new(NodeLibrary.tables())),
+        procedures: Fingerprint::of_procedures(&registry.names()),
     }
 }
 
@@ -152,9 +158,20 @@ fn callers_that_do_not_fit_are_told_why() {
     let other = Identity { cluster: "other".into(), ..identity(1) };
     let (_, welcome) = call(peer, &Hello::new(&other, NodeId(0), Channel::Control));
     assert!(welcome.refusal.unwrap().contains("\"highwater\""));
+    // A build with one table less: its table numbers may mean something else.
+    let mut fewer = NodeLibrary.tables();
+    fewer.pop();
+    let other = Identity { tables: Fingerprint::of_tables(&Schema::new(fewer)), ..identity(1) };
+    let (_, welcome) = call(peer, &Hello::new(&other, NodeId(0), Channel::Worker(0)));
+    let reason = welcome.refusal.unwrap();
+    assert!(reason.starts_with("tables: ") && reason.ends_with("different builds"), "{reason}");
+    let other = Identity { procedures: Fingerprint::of_procedures(&["bank.pay"]), ..identity(1) };
+    let (_, welcome) = call(peer, &Hello::new(&other, NodeId(0), Channel::Control));
+    let reason = welcome.refusal.unwrap();
+    assert!(reason.starts_with("procedures: caller has 1 ("), "{reason}");
     // Strangers get no answer.
     let mut stranger = TcpStream::connect(peer).unwrap();
-    stranger.write_all(&[b'x'; 40]).unwrap();
+    stranger.write_all(&[b'x'; 80]).unwrap();
     assert!(matches!(stranger.read(&mut [0; 1]), Ok(0) | Err(_)));
     assert!(node.events.try_recv().is_err(), "nobody was let in");
 }

@@ -5,7 +5,7 @@
 //!
 //! 1. The node with the **higher id dials**; the other accepts. Control threads do both, for all channels
 //!    ([`outgoing`], [`incoming`]), because only they are off the path of transactions.
-//! 2. The dialer says [`Hello`](handshake::Hello): cluster, node, incarnation, engine, stream count, format version,
+//! 2. The dialer says [`Hello`](handshake::Hello): cluster, node, incarnation, engine, streams, versions, tables,
 //!    channel. The acceptor answers [`Welcome`](handshake::Welcome), or refuses with a reason that both sides log.
 //! 3. The socket is handed to the thread that owns the channel, which then sends and receives [`frame`]s over its
 //!    [`link::Link`].

@@ -2,26 +2,35 @@
 //!
 //! ```text
 //! hello    "HWTR" | handshake version u16 | format version u16 | cluster u64 | incarnation u64 | from u8 | to u8 |
-//!          nodes u8 | engine u8 | streams u16 | channel u16 (65535: control) | crc u32                    36 bytes
+//!          nodes u8 | engine u8 | streams u16 | channel u16 (65535: control) | tables u16 | procedures u16 |
+//!          hash of the tables u64 | hash of the procedures u64 | zero u64 | crc u32                       64 bytes
 //! welcome  "HWTW" | verdict u16 (0: welcome) | node u8 | 0 u8 | incarnation u64 | reason (240, zero-filled) | crc u32
 //! ```
 //!
 //! Little endian; fixed lengths, so that neither side reads into the frames that follow. `cluster` is a hash of the
-//! cluster's name.
+//! cluster's name. Magic, version, length and place of the checksum stay as they are in every version, so that a
+//! version is refused by its number; what a version adds comes out of the zeros.
+//!
+//! Two builds with one log format may still mean different things by table 7: tables and procedures are compared by
+//! [`Fingerprint`].
 
-use std::fmt;
+mod identity;
+mod mismatch;
 
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::log::FORMAT_VERSION;
 use highwater_core::{Incarnation, NodeId};
-use highwater_engines::EngineKind;
 
+pub use self::identity::{Fingerprint, Identity};
+pub use self::mismatch::Mismatch;
+
+use self::identity::{cluster_hash, engine_number};
 use super::Channel;
 
 /// Version of this exchange and of the framing that follows it.
-pub const HANDSHAKE_VERSION: u16 = 1;
+pub const HANDSHAKE_VERSION: u16 = 2;
 /// Length of a [`Hello`].
-pub const HELLO_BYTES: usize = 36;
+pub const HELLO_BYTES: usize = 64;
 /// Length of a [`Welcome`].
 pub const WELCOME_BYTES: usize = 16 + REASON_BYTES + 4;
 
@@ -29,23 +38,6 @@ const HELLO_MAGIC: &[u8; 4] = b"HWTR";
 const WELCOME_MAGIC: &[u8; 4] = b"HWTW";
 const REASON_BYTES: usize = 240;
 const CONTROL_CHANNEL: u16 = u16::MAX;
-
-/// What must be the same on all nodes, and who this one is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The cluster's name.
-    pub cluster: String,
-    /// This node.
-    pub node: NodeId,
-    /// This life of its memory.
-    pub incarnation: Incarnation,
-    /// How many nodes the cluster has.
-    pub nodes: u8,
-    /// How many workers each node has.
-    pub streams: u16,
-    /// Which engine runs.
-    pub engine: EngineKind,
-}
 
 /// What a dialer says first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +56,16 @@ pub struct Hello {
     pub to: NodeId,
     /// Cluster size.
     pub nodes: u8,
-    /// Position in [`EngineKind::ALL`].
+    /// Position in [`EngineKind::ALL`](highwater_engines::EngineKind::ALL).
     pub engine: u8,
     /// Workers per node.
     pub streams: u16,
     /// What the connection is for.
     pub channel: Channel,
+    /// The dialer's tables.
+    pub tables: Fingerprint,
+    /// The dialer's procedures.
+    pub procedures: Fingerprint,
 }
 
 impl Hello {
@@ -86,6 +82,8 @@ impl Hello {
             engine: engine_number(me.engine),
             streams: me.streams,
             channel,
+            tables: me.tables,
+            procedures: me.procedures,
         }
     }
 
@@ -104,13 +102,18 @@ impl Hello {
             Channel::Worker(index) => index,
         };
         out.extend_from_slice(&channel.to_le_bytes());
+        out.extend_from_slice(&self.tables.count.to_le_bytes());
+        out.extend_from_slice(&self.procedures.count.to_le_bytes());
+        out.extend_from_slice(&self.tables.hash.to_le_bytes());
+        out.extend_from_slice(&self.procedures.hash.to_le_bytes());
+        out.resize(HELLO_BYTES - 4, 0);
         seal(out)
     }
 
     /// Takes it apart. An error means that whoever dialed is no Highwater node.
     pub fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Hello, Malformed> {
         let mut reader = open(bytes, HELLO_MAGIC, "hello")?;
-        Ok(Hello {
+        let mut hello = Hello {
             handshake_version: reader.u16()?,
             format_version: reader.u16()?,
             cluster: reader.u64()?,
@@ -124,7 +127,12 @@ impl Hello {
                 CONTROL_CHANNEL => Channel::Control,
                 index => Channel::Worker(index),
             },
-        })
+            tables: Fingerprint { count: reader.u16()?, hash: 0 },
+            procedures: Fingerprint { count: reader.u16()?, hash: 0 },
+        };
+        hello.tables.hash = reader.u64()?;
+        hello.procedures.hash = reader.u64()?;
+        Ok(hello)
     }
 
     /// Whether `me` can work with whoever said this.
@@ -140,6 +148,11 @@ impl Hello {
         if self.engine != engine_number(me.engine) {
             return Err(Mismatch::OtherEngine { ours: me.engine.name() });
         }
+        let builds = |what, theirs: Fingerprint, ours: Fingerprint| {
+            if theirs == ours { Ok(()) } else { Err(Mismatch::OtherBuild { what, theirs, ours }) }
+        };
+        builds("tables", self.tables, me.tables)?;
+        builds("procedures", self.procedures, me.procedures)?;
         theirs("number of nodes", self.nodes.into(), me.nodes.into())?;
         theirs("number of workers", self.streams.into(), me.streams.into())?;
         theirs("id of the node that was called", self.to.0.into(), me.node.0.into())?;
@@ -149,58 +162,6 @@ impl Hello {
         match self.channel {
             Channel::Worker(index) if index >= me.streams => Err(Mismatch::NoSuchChannel { index }),
             _ => Ok(()),
-        }
-    }
-}
-
-/// Why two nodes cannot work together. Its text travels to the other side.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mismatch {
-    /// A number that must be the same everywhere.
-    Differs {
-        /// Which.
-        what: &'static str,
-        /// The dialer's.
-        theirs: u64,
-        /// The acceptor's.
-        ours: u64,
-    },
-    /// Another cluster's name.
-    OtherCluster {
-        /// The acceptor's cluster.
-        ours: String,
-    },
-    /// Another engine.
-    OtherEngine {
-        /// The acceptor's engine.
-        ours: &'static str,
-    },
-    /// The dialer claims an id that it cannot have: higher ids dial lower ones.
-    BadCaller {
-        /// The claimed id.
-        from: NodeId,
-        /// The acceptor's id.
-        ours: NodeId,
-    },
-    /// There is no such worker.
-    NoSuchChannel {
-        /// The worker asked for.
-        index: u16,
-    },
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Mismatch::Differs { what, theirs, ours } => {
-                write!(f, "{what}: caller has {theirs}, called has {ours}")
-            }
-            Mismatch::OtherCluster { ours } => write!(f, "cluster: the called node belongs to {ours:?}"),
-            Mismatch::OtherEngine { ours } => write!(f, "engine: the called node runs {ours}"),
-            Mismatch::BadCaller { from, ours } => {
-                write!(f, "node id: the caller says it is {from}, to {ours}")
-            }
-            Mismatch::NoSuchChannel { index } => write!(f, "channel: there is no worker {index}"),
         }
     }
 }
@@ -263,19 +224,10 @@ fn open<'a>(bytes: &'a [u8], magic: &[u8; 4], what: &'static str) -> Result<Read
     Ok(reader)
 }
 
-fn engine_number(engine: EngineKind) -> u8 {
-    EngineKind::ALL.iter().position(|kind| *kind == engine).expect("ALL holds every engine") as u8
-}
-
-/// FNV-1a: stable over versions, good enough to tell names apart that people gave.
-fn cluster_hash(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use highwater_engines::EngineKind;
+
     use super::*;
 
     fn identity(node: u8) -> Identity {
@@ -286,6 +238,8 @@ mod tests {
             nodes: 3,
             streams: 2,
             engine: EngineKind::Rolis,
+            tables: Fingerprint { count: 14, hash: 5 },
+            procedures: Fingerprint::of_procedures(&["bank.pay", "bank.read"]),
         }
     }
 
@@ -314,6 +268,13 @@ mod tests {
         assert!(refusal(|hello| hello.format_version = 9).contains("log format version: caller has 9"));
         assert!(refusal(|hello| hello.cluster = 9).contains("\"test\""));
         assert!(refusal(|hello| hello.engine = 1).contains("runs rolis"));
+        assert_eq!(
+            refusal(|hello| hello.tables.hash = 6),
+            "tables: caller has 14 (hash 0000000000000006), called has 14 (hash 0000000000000005); \
+             the two are different builds"
+        );
+        assert!(refusal(|hello| hello.tables.count = 9).contains("tables: caller has 9"));
+        assert!(refusal(|hello| hello.procedures.hash = 9).starts_with("procedures: caller has 2"));
         assert!(refusal(|hello| hello.nodes = 5).contains("number of nodes: caller has 5, called has 3"));
         assert!(refusal(|hello| hello.streams = 4).contains("number of workers"));
         assert!(refusal(|hello| hello.to = NodeId(1)).contains("was called"));
@@ -330,6 +291,8 @@ mod tests {
             bad[at] ^= 0x20;
             assert!(Hello::decode(&bad).is_err(), "byte {at}");
         }
-        assert!(Hello::decode(b"GET / HTTP/1.1\r\nHost: localhost:7100").is_err());
+        let mut stranger = [b' '; HELLO_BYTES];
+        stranger[..14].copy_from_slice(b"GET / HTTP/1.1");
+        assert!(Hello::decode(&stranger).is_err());
     }
 }

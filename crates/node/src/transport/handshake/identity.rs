@@ -1,0 +1,128 @@
+//! What must be the same on all nodes.
+
+use std::fmt;
+
+use highwater_core::schema::{IndexKind, KeyKind};
+use highwater_core::{Incarnation, NodeId, Schema};
+use highwater_engines::EngineKind;
+
+/// What must be the same on all nodes, and who this one is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster's name.
+    pub cluster: String,
+    /// This node.
+    pub node: NodeId,
+    /// This life of its memory.
+    pub incarnation: Incarnation,
+    /// How many nodes the cluster has.
+    pub nodes: u8,
+    /// How many workers each node has.
+    pub streams: u16,
+    /// Which engine runs.
+    pub engine: EngineKind,
+    /// The tables; the log names them by number.
+    pub tables: Fingerprint,
+    /// The procedures; their ids are their positions.
+    pub procedures: Fingerprint,
+}
+
+/// A list of names that two builds must have alike, in the same order: how many there are, and a hash of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// How many.
+    pub count: u16,
+    /// FNV-1a over each item's bytes, each item ended by a byte that no text has.
+    pub hash: u64,
+}
+
+impl Fingerprint {
+    /// Of the tables: name, kind of keys and kind of index of each.
+    pub fn of_tables(schema: &Schema) -> Fingerprint {
+        Fingerprint::of(schema.iter().map(|(_, table)| {
+            let keys = match table.keys {
+                KeyKind::U64 => "u64",
+                KeyKind::Bytes => "bytes",
+            };
+            let index = match table.index {
+                IndexKind::Hash => "hash",
+                IndexKind::Ordered => "ordered",
+            };
+            format!("{} {keys} {index}", table.name)
+        }))
+    }
+
+    /// Of the procedures' names.
+    pub fn of_procedures(names: &[&'static str]) -> Fingerprint {
+        Fingerprint::of(names.iter())
+    }
+
+    fn of(items: impl Iterator<Item = impl AsRef<str>>) -> Fingerprint {
+        let mut fingerprint = Fingerprint { count: 0, hash: FNV_START };
+        for item in items {
+            fingerprint.count += 1;
+            fingerprint.hash = fnv(fnv(fingerprint.hash, item.as_ref().as_bytes()), &[0xff]);
+        }
+        fingerprint
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (hash {:016x})", self.count, self.hash)
+    }
+}
+
+/// A cluster's name as it travels.
+pub(super) fn cluster_hash(name: &str) -> u64 {
+    fnv(FNV_START, name.as_bytes())
+}
+
+/// An engine's kind as it travels.
+pub(super) fn engine_number(engine: EngineKind) -> u8 {
+    EngineKind::ALL.iter().position(|kind| *kind == engine).expect("ALL holds every engine") as u8
+}
+
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a: stable over versions, good enough to tell apart what people named.
+fn fnv(start: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::TableSpec;
+
+    use super::*;
+
+    fn tables(tables: &[(&'static str, KeyKind, IndexKind)]) -> Fingerprint {
+        let spec = |&(name, keys, index)| TableSpec { name, keys, index };
+        Fingerprint::of_tables(&Schema::new(tables.iter().map(spec).collect()))
+    }
+
+    #[test]
+    fn whatever_changes_the_meaning_of_a_log_changes_the_fingerprint() {
+        use {IndexKind::*, KeyKind::*};
+        let mut seen = vec![
+            tables(&[("a", U64, Hash), ("b", Bytes, Ordered)]),
+            tables(&[("b", Bytes, Ordered), ("a", U64, Hash)]),
+            tables(&[("a", Bytes, Hash), ("b", Bytes, Ordered)]),
+            tables(&[("a", U64, Ordered), ("b", Bytes, Ordered)]),
+            tables(&[("a", U64, Hash), ("c", Bytes, Ordered)]),
+            tables(&[("a", U64, Hash)]),
+            tables(&[]),
+        ];
+        assert_eq!(seen[0], tables(&[("a", U64, Hash), ("b", Bytes, Ordered)]), "and nothing else does");
+        seen.sort_by_key(|fingerprint| fingerprint.hash);
+        assert!(seen.windows(2).all(|pair| pair[0].hash != pair[1].hash), "{seen:?}");
+    }
+
+    #[test]
+    fn names_do_not_run_into_each_other() {
+        let of = Fingerprint::of_procedures;
+        assert_ne!(of(&["bank.pay", "er"]).hash, of(&["bank.payer", ""]).hash);
+        assert_ne!(of(&["bank.pay", "bank.read"]), of(&["bank.read", "bank.pay"]));
+        assert_eq!(of(&["bank.pay"]), of(&["bank.pay"]));
+    }
+}

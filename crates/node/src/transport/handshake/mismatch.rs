@@ -1,0 +1,71 @@
+//! Why two nodes cannot work together, in words.
+
+use std::fmt;
+
+use highwater_core::NodeId;
+
+use super::identity::Fingerprint;
+
+/// Why two nodes cannot work together. Its text travels to the other side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// A number that must be the same everywhere.
+    Differs {
+        /// Which.
+        what: &'static str,
+        /// The dialer's.
+        theirs: u64,
+        /// The acceptor's.
+        ours: u64,
+    },
+    /// Another build: what it calls table or procedure *n* is something else here.
+    OtherBuild {
+        /// `tables` or `procedures`.
+        what: &'static str,
+        /// The dialer's.
+        theirs: Fingerprint,
+        /// The acceptor's.
+        ours: Fingerprint,
+    },
+    /// Another cluster's name.
+    OtherCluster {
+        /// The acceptor's cluster.
+        ours: String,
+    },
+    /// Another engine.
+    OtherEngine {
+        /// The acceptor's engine.
+        ours: &'static str,
+    },
+    /// The dialer claims an id that it cannot have: higher ids dial lower ones.
+    BadCaller {
+        /// The claimed id.
+        from: NodeId,
+        /// The acceptor's id.
+        ours: NodeId,
+    },
+    /// There is no such worker.
+    NoSuchChannel {
+        /// The worker asked for.
+        index: u16,
+    },
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mismatch::Differs { what, theirs, ours } => {
+                write!(f, "{what}: caller has {theirs}, called has {ours}")
+            }
+            Mismatch::OtherBuild { what, theirs, ours } => {
+                write!(f, "{what}: caller has {theirs}, called has {ours}; the two are different builds")
+            }
+            Mismatch::OtherCluster { ours } => write!(f, "cluster: the called node belongs to {ours:?}"),
+            Mismatch::OtherEngine { ours } => write!(f, "engine: the called node runs {ours}"),
+            Mismatch::BadCaller { from, ours } => {
+                write!(f, "node id: the caller says it is {from}, to {ours}")
+            }
+            Mismatch::NoSuchChannel { index } => write!(f, "channel: there is no worker {index}"),
+        }
+    }
+}
