@@ -70,7 +70,10 @@ struct Audit {
 /// A fixed rate, in ticks.
 struct Pace {
     interval: f64,
-    next: f64,
+    /// When the next request is due. `None` while another replica leads: the schedule starts, anew, when this one
+    /// may submit. A leader without room or quorum, or between two of its own epochs, stays on its schedule: what is
+    /// late then counts as late.
+    next: Option<f64>,
 }
 
 impl Driver {
@@ -99,7 +102,7 @@ impl Driver {
         });
         let pace = spec.rate_per_worker.map(|rate| Pace {
             interval: stopwatch.ticks((1e9 / rate.max(1e-3)) as u64).max(1) as f64,
-            next: stopwatch.now().0 as f64,
+            next: None,
         });
         let stats = WorkerStats::new(&names, audit.as_ref().map(|audit| audit.generator));
         Ok(Driver {
@@ -126,6 +129,17 @@ impl Driver {
         }
         let start = self.stopwatch.now();
         let mut stamp = start;
+        if let Some(pace) = &mut self.pace
+            && pace.next.is_none()
+        {
+            if let Err(Refusal::NotLeader { .. }) = engine.ready() {
+                return Appetite::At(now + PARKED);
+            }
+            pace.next = Some(start.0 as f64);
+            if let Some(drawn) = &mut self.drawn {
+                drawn.due = pace.step();
+            }
+        }
         for _ in 0..BUDGET {
             if self.free.is_empty() {
                 return Appetite::None;
@@ -141,7 +155,13 @@ impl Driver {
                 Ok(()) => {}
                 // The engine has a turn coming in any case.
                 Err(Refusal::Busy) => return Appetite::At(now + 1_000_000),
-                Err(Refusal::NotLeader { .. } | Refusal::NoQuorum) => return Appetite::At(now + PARKED),
+                Err(Refusal::NotLeader { leader: Some(_) }) => {
+                    self.pace.iter_mut().for_each(|pace| pace.next = None);
+                    return Appetite::At(now + PARKED);
+                }
+                Err(Refusal::NotLeader { leader: None } | Refusal::NoQuorum) => {
+                    return Appetite::At(now + PARKED);
+                }
             }
             if self.stopwatch.nanos(start, stamp) > BUDGET_NANOS {
                 break;
@@ -196,17 +216,12 @@ impl Driver {
 
     /// How many ticks the rate asks to wait before the next request.
     fn wait_for_pace(&self, stamp: Ticks) -> Option<u64> {
-        let pace = self.pace.as_ref()?;
-        let wait = pace.next - stamp.0 as f64;
+        let wait = self.pace.as_ref()?.next? - stamp.0 as f64;
         (wait > 0.0).then_some(wait as u64 + 1)
     }
 
     fn draw(&mut self) {
-        let due = self.pace.as_mut().map(|pace| {
-            let due = Ticks(pace.next as u64);
-            pace.next += pace.interval;
-            due
-        });
+        let due = self.pace.as_mut().and_then(Pace::step);
         let audit = self.audit.as_mut().and_then(Audit::due);
         if let Some((generator, sequence)) = audit {
             encode_append(generator, sequence, &mut self.args);
@@ -236,6 +251,15 @@ impl Driver {
         self.slots[slot as usize] = Slot { stamp: due.unwrap_or(stamp), kind, sequence, busy: true };
         self.drawn = None;
         Ok(())
+    }
+}
+
+impl Pace {
+    /// When the next request is due; the one after it is due an interval later.
+    fn step(&mut self) -> Option<Ticks> {
+        let due = self.next?;
+        self.next = Some(due + self.interval);
+        Some(Ticks(due as u64))
     }
 }
 

@@ -6,13 +6,16 @@
 //! [`WorkerStats`] by letter, and [`report`] adds them up.
 //!
 //! Latency runs from submission to release; with a fixed rate, from the time at which the request *should* have been
-//! submitted, so that a stall is not forgiven to the requests that it held up.
+//! submitted, so that a stall is not forgiven to the requests that it held up. A load given to a replica that does not
+//! lead starts its schedule when the replica does.
 
 pub mod driver;
 pub mod loader;
 pub mod ranges;
 pub mod report;
 pub mod stats;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -1,0 +1,131 @@
+//! A driver on a stub engine.
+
+use std::sync::Arc;
+
+use highwater_core::{Incarnation, Library, NodeId, Outcome, Registry};
+use highwater_engines::{Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+use highwater_workloads::testing::Memory;
+
+use super::{Driver, RunSpec};
+use crate::clock::{Stopwatch, Ticks};
+use crate::library::{NodeLibrary, workload};
+use crate::token::unpack;
+
+/// Says what it is told to say, and keeps what it took.
+struct Stub {
+    answer: Result<(), Refusal>,
+    taken: Vec<(usize, u64)>,
+}
+
+impl Worker for Stub {
+    fn ready(&self) -> Result<(), Refusal> {
+        self.answer
+    }
+
+    fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        self.answer?;
+        let (_, slot, life) = unpack(request.token);
+        self.taken.push((slot, life));
+        Ok(())
+    }
+
+    fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation) {}
+    fn peer_down(&mut self, _: Nanos, _: NodeId) {}
+    fn deliver(&mut self, _: Nanos, _: NodeId, _: Frame) {}
+    fn turn(&mut self, _: Nanos, _: &mut Outbox) -> Next {
+        Next::Idle
+    }
+    fn describe(&self) -> String {
+        String::new()
+    }
+}
+
+const OTHER_LEADS: Result<(), Refusal> = Err(Refusal::NotLeader { leader: Some(NodeId(1)) });
+const PER_SECOND: u64 = 1000;
+
+struct Scene {
+    stub: Stub,
+    driver: Driver,
+    stopwatch: Stopwatch,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let mut registry = Registry::<Memory>::new();
+        NodeLibrary.register(&mut registry);
+        let spec = Arc::new(RunSpec {
+            workload: workload("bank", &[]).expect("there is a bank"),
+            in_flight: 1000,
+            rate_per_worker: Some(PER_SECOND as f64),
+            seed: 1,
+            audit_every: 0,
+            audit_base: 0,
+        });
+        let stopwatch = Stopwatch::calibrate();
+        let driver = Driver::new(&spec, 0, 1, &registry.names(), stopwatch, 1).expect("all is registered");
+        Scene { stub: Stub { answer: OTHER_LEADS, taken: Vec::new() }, driver, stopwatch }
+    }
+
+    /// Turns of the driver for so long; how many requests it submitted meanwhile.
+    fn turns(&mut self, ms: u64) -> usize {
+        let (before, start) = (self.stub.taken.len(), self.stopwatch.now());
+        while self.since(start) < ms * 1_000_000 {
+            self.driver.submit(0, &mut self.stub);
+        }
+        self.stub.taken.len() - before
+    }
+
+    /// One turn: how many requests it submitted, and how many the rate allows since `start`.
+    fn turn(&mut self, start: Ticks) -> (usize, usize) {
+        let before = self.stub.taken.len();
+        self.driver.submit(0, &mut self.stub);
+        let allowed = self.since(start) * PER_SECOND / 1_000_000_000 + 1;
+        (self.stub.taken.len() - before, allowed as usize)
+    }
+
+    fn since(&self, start: Ticks) -> Nanos {
+        self.stopwatch.nanos(start, self.stopwatch.now())
+    }
+}
+
+#[test]
+fn a_standby_starts_its_schedule_when_it_leads() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.turns(30), 0);
+    for _ in 0..2 {
+        let start = scene.stopwatch.now();
+        scene.stub.answer = Ok(());
+        let (submitted, allowed) = scene.turn(start);
+        assert!((1..=allowed).contains(&submitted), "{submitted} at once, {allowed} were due");
+        // Nor do they look older than they are.
+        let at = scene.stopwatch.now();
+        for (slot, life) in std::mem::take(&mut scene.stub.taken) {
+            scene.driver.released(1, at, slot, life, Outcome::Committed);
+        }
+        let slowest = scene.driver.stats().kinds.iter().map(|kind| kind.latency.max()).max();
+        let longest = scene.stopwatch.nanos(start, at);
+        assert!(
+            slowest.is_some_and(|slowest| slowest <= longest + longest / 50),
+            "{slowest:?} in {longest} ns"
+        );
+        scene.driver.reset();
+        // Deposed, it starts anew the next time.
+        scene.stub.answer = OTHER_LEADS;
+        assert_eq!(scene.turns(30), 0);
+    }
+}
+
+#[test]
+fn a_leader_that_stalls_catches_up_with_its_schedule() {
+    for stall in [Refusal::NoQuorum, Refusal::Busy, Refusal::NotLeader { leader: None }] {
+        let mut scene = Scene::new();
+        scene.stub.answer = Ok(());
+        scene.turns(5);
+        scene.stub.answer = Err(stall);
+        assert_eq!(scene.turns(30), 0);
+        scene.stub.answer = Ok(());
+        let start = scene.stopwatch.now();
+        let (submitted, _) = scene.turn(start);
+        assert!(submitted >= 29, "{stall:?}: {submitted} of 30 that were held up");
+    }
+}
