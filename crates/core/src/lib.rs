@@ -18,7 +18,7 @@ pub mod procedure;
 pub mod schema;
 pub mod transaction;
 
-pub use clock::Clock;
+pub use clock::{Clock, ClockChoice};
 pub use ids::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, ProcedureId, StreamId, TableId, Timestamp};
 pub use procedure::{Library, Outcome, Procedure, Registry};
 pub use schema::{IndexKind, KeyKind, Schema, TableSpec};

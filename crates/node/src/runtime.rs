@@ -13,7 +13,7 @@ use highwater_engines::Replica;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::clock::monotonic;
-use crate::config::{Config, Pin, PinPolicy};
+use crate::config::{Config, ConfigError, Pin, PinPolicy};
 use crate::control::{self, ControlThread};
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
@@ -32,8 +32,10 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     raise_descriptor_limit();
     let options = config.options(fresh_incarnation());
     let incarnation = options.incarnation;
-    let replica =
-        highwater_engines::build(config.engine()?, options, &NodeLibrary, Arc::new(Clock::system()));
+    let (clock, why) = Clock::chosen(config.clock())
+        .map_err(|why| ConfigError(format!("store.clock is \"tsc\", but {why}")))?;
+    tracing::info!(clock = clock.source_name(), "commit timestamps: {why}");
+    let replica = highwater_engines::build(config.engine()?, options, &NodeLibrary, Arc::new(clock));
     if config.store.reserve_mb > 0 {
         tracing::info!(mb = config.store.reserve_mb, "reserving memory");
         replica.controller.store().reserve(config.store.reserve_mb << 20);

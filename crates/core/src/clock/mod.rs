@@ -4,17 +4,33 @@
 //! each epoch so that the epoch's first timestamp exceeds every timestamp in any older log. So there is one 62-bit
 //! order for all time.
 //!
-//! Sources: the CPU's time-stamp counter where it says `constant_tsc` and `nonstop_tsc`; else the operating system's
-//! monotonic clock, made strictly increasing with one shared atomic; in the simulator a counter that moves at every
-//! reading.
+//! Sources: the CPU's time-stamp counter where the machine vouches for it (see [`Machine`]); else the operating
+//! system's monotonic clock, made strictly increasing with one shared atomic; in the simulator a counter that moves at
+//! every reading.
 //!
 //! Property: if reading A happens before reading B (in the memory model's sense, over any threads), then A <= B, and
 //! A < B where A and B are on different threads or come from the counter or the OS source.
+
+mod machine;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::ids::Timestamp;
+
+pub use machine::Machine;
+
+/// Which source an operator wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClockChoice {
+    /// The counter where the machine vouches for it, else the operating system's clock.
+    #[default]
+    Auto,
+    /// The counter: the operator vouches for it.
+    Tsc,
+    /// The operating system's clock.
+    Os,
+}
 
 /// A replica's source of commit timestamps; shared by its workers.
 #[derive(Debug)]
@@ -38,11 +54,33 @@ enum Source {
 impl Clock {
     /// The best clock of this machine.
     pub fn system() -> Clock {
-        #[cfg(target_arch = "x86_64")]
-        if tsc_is_synchronised() {
-            return Clock { source: Source::Tsc, offset: AtomicU64::new(0) };
+        Clock::chosen(ClockChoice::Auto).expect("there always is a clock").0
+    }
+
+    /// The clock that was chosen, and why it is this one. An error, in words, only where the counter is demanded and
+    /// there is none.
+    pub fn chosen(choice: ClockChoice) -> Result<(Clock, &'static str), &'static str> {
+        match choice {
+            ClockChoice::Auto => {
+                let counter = Machine::this().vouches_for_tsc().and_then(|why| Ok((Clock::tsc()?, why)));
+                Ok(counter.unwrap_or_else(|why| (Clock::os(), why)))
+            }
+            ClockChoice::Tsc => Ok((Clock::tsc()?, "chosen by the operator")),
+            ClockChoice::Os => Ok((Clock::os(), "chosen by the operator")),
         }
-        Clock::os()
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn tsc() -> Result<Clock, &'static str> {
+        if !machine::has_rdtscp() {
+            return Err("this machine cannot read its time-stamp counter in order (no rdtscp)");
+        }
+        Ok(Clock { source: Source::Tsc, offset: AtomicU64::new(0) })
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn tsc() -> Result<Clock, &'static str> {
+        Err("this machine has no time-stamp counter")
     }
 
     /// The operating system's monotonic clock, in nanoseconds, made strictly increasing.
@@ -101,19 +139,12 @@ impl Clock {
     }
 }
 
-/// Whether the kernel vouches for a counter that runs at one rate on all cores and never stops.
-#[cfg(target_arch = "x86_64")]
-fn tsc_is_synchronised() -> bool {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    info.contains(" constant_tsc") && info.contains(" nonstop_tsc")
-}
-
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn tsc() -> u64 {
     use std::arch::x86_64::{__rdtscp, _mm_lfence};
     let mut aux = 0;
-    // SAFETY: both instructions exist on every x86_64 CPU that reports constant_tsc, and touch no memory but `aux`.
+    // SAFETY: `Clock::tsc` checked for rdtscp, lfence is in every x86_64 CPU; they touch no memory but `aux`.
     // rdtscp waits for all earlier instructions; lfence keeps later ones from starting before it.
     unsafe {
         let reading = __rdtscp(&mut aux);
@@ -137,6 +168,17 @@ mod tests {
             clock.advance_past(Timestamp(1));
             assert!(clock.now() >= second);
         }
+    }
+
+    #[test]
+    fn an_operator_gets_the_clock_that_was_chosen() {
+        let source = |choice| Clock::chosen(choice).map(|(clock, _)| clock.source_name());
+        assert_eq!(source(ClockChoice::Os), Ok("os"));
+        match Machine::this().vouches_for_tsc() {
+            Ok(_) => assert_eq!(source(ClockChoice::Auto), Ok("tsc")),
+            Err(_) => assert_eq!(source(ClockChoice::Auto), Ok("os")),
+        }
+        assert!(matches!(source(ClockChoice::Tsc), Ok("tsc") | Err(_)));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use highwater_core::{Incarnation, NodeId};
+use highwater_core::{ClockChoice, Incarnation, NodeId};
 use highwater_engines::{EngineKind, Options};
 use serde::{Deserialize, Serialize};
 
@@ -111,6 +111,20 @@ pub struct LimitConfig {
 pub struct StoreConfig {
     /// Memory in MiB that is taken from the system, and touched, before the node starts.
     pub reserve_mb: u64,
+    /// Where commit timestamps come from.
+    pub clock: ClockSource,
+}
+
+/// Where commit timestamps come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClockSource {
+    /// See [`ClockChoice::Auto`].
+    Auto,
+    /// See [`ClockChoice::Tsc`].
+    Tsc,
+    /// See [`ClockChoice::Os`].
+    Os,
 }
 
 /// How the process runs.
@@ -262,6 +276,15 @@ impl Config {
     /// The engine to run.
     pub fn engine(&self) -> Result<EngineKind, ConfigError> {
         self.cluster.engine.parse().map_err(|error| ConfigError(format!("cluster.engine: {error}")))
+    }
+
+    /// Where commit timestamps come from.
+    pub fn clock(&self) -> ClockChoice {
+        match self.store.clock {
+            ClockSource::Auto => ClockChoice::Auto,
+            ClockSource::Tsc => ClockChoice::Tsc,
+            ClockSource::Os => ClockChoice::Os,
+        }
     }
 
     /// This node's addresses.
