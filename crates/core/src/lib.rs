@@ -5,12 +5,14 @@
 //! - [`schema`]: tables, their key kinds and their indexes.
 //! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
 //! - [`planted`]: switches for deliberate bugs, absent from default builds.
+//! - [`hooks`]: where a simulator may step in; nothing outside one.
 //! - [`codec`]: varints and order-preserving key encodings. [`log`]: the wire form of a transaction and of an entry.
 //!
 //! This crate knows no store, no network, no thread and no file.
 
 pub mod clock;
 pub mod codec;
+pub mod hooks;
 pub mod ids;
 pub mod log;
 pub mod planted;

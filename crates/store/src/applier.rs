@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use highwater_core::codec::Malformed;
+use highwater_core::hooks::{self, Point};
 use highwater_core::log::{Key, Transactions, Writes};
 use highwater_core::{TableId, Timestamp, planted};
 
@@ -103,6 +104,7 @@ impl Applier {
 
     #[inline]
     fn install(&mut self, write: &Pending<'_>) {
+        hooks::point(Point::Apply);
         with_index!(write.index, index => self.install_in(index, write));
     }
 

@@ -6,10 +6,16 @@
 
 #[cfg(not(any(loom, shuttle)))]
 mod imp {
-    pub use std::hint::spin_loop;
     pub use std::sync::Mutex;
     pub use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
     pub use std::thread::yield_now;
+
+    /// Inside a loop that waits for another thread. In a simulator there is no other thread: another worker gets a turn.
+    #[inline]
+    pub fn spin_loop() {
+        highwater_core::hooks::wait();
+        std::hint::spin_loop();
+    }
 }
 
 #[cfg(loom)]
@@ -118,7 +124,10 @@ impl Backoff {
     /// One step of waiting.
     pub fn wait(&mut self) {
         self.0 += 1;
-        if self.0.is_multiple_of(256) { yield_now() } else { spin_loop() }
+        if self.0.is_multiple_of(256) {
+            yield_now();
+        }
+        spin_loop();
     }
 }
 

@@ -19,6 +19,7 @@ mod message;
 
 use std::collections::BTreeMap;
 
+use highwater_core::hooks::{self, Site};
 use highwater_core::{Ballot, Epoch, NodeId};
 
 pub use message::{ElectionMessage, Pending, Promise};
@@ -260,6 +261,13 @@ impl Election {
     /// Lets time pass. Says when it wants to be called again, if at all.
     pub fn tick(&mut self, now: Nanos) -> Option<Nanos> {
         self.members.as_ref()?;
+        // Legal: pre-votes only keep the peace; promises decide.
+        if self.standing == Standing::Follower && hooks::buggify(Site::AskEarly) {
+            self.ask(now);
+        }
+        if self.standing == Standing::Follower && hooks::buggify(Site::SkipPreVote) {
+            self.campaign(now);
+        }
         if now >= self.deadline {
             match self.standing {
                 Standing::Leading => self.send_heartbeats(now),

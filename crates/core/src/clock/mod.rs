@@ -6,13 +6,14 @@
 //!
 //! Sources: the CPU's time-stamp counter where the machine vouches for it (see [`Machine`]); else the operating
 //! system's monotonic clock, made strictly increasing with one shared atomic; in the simulator a counter that moves at
-//! every reading.
+//! every reading, and that the simulator may push forward in between.
 //!
 //! Property: if reading A happens before reading B (in the memory model's sense, over any threads), then A <= B, and
 //! A < B where A and B are on different threads or come from the counter or the OS source.
 
 mod machine;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -48,7 +49,7 @@ enum Source {
         start: Instant,
         last: AtomicU64,
     },
-    Counter(AtomicU64),
+    Counter(Arc<AtomicU64>),
 }
 
 impl Clock {
@@ -93,7 +94,12 @@ impl Clock {
 
     /// A counter that moves by one at every reading: the simulator's clock.
     pub fn counter() -> Clock {
-        Clock { source: Source::Counter(AtomicU64::new(0)), offset: AtomicU64::new(0) }
+        Clock::shared_counter(Arc::default())
+    }
+
+    /// The same, on a counter that somebody else may push forward: the simulator lets it follow virtual time.
+    pub fn shared_counter(counter: Arc<AtomicU64>) -> Clock {
+        Clock { source: Source::Counter(counter), offset: AtomicU64::new(0) }
     }
 
     /// A reading that is ordered after every earlier instruction of this thread and before every later one.

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use highwater_consensus::Members;
 use highwater_core::codec::Reader;
+use highwater_core::hooks::{self, Fact, Point, Site};
 use highwater_core::log::{ENTRY_HEADER_BYTES, EntryHeader, EntryKind};
 use highwater_core::{EntryIndex, Epoch, Timestamp, planted};
 
@@ -74,6 +75,12 @@ impl RolisWorker {
         }
         let first = self.replay.scan;
         while self.replay.scan <= self.stream.decided() {
+            // Legal: a mark may lag. Another turn looks.
+            if hooks::buggify(Site::LookLater) {
+                self.again = true;
+                break;
+            }
+            hooks::point(Point::Look);
             let bytes = self
                 .stream
                 .entry(self.replay.scan)
@@ -81,6 +88,7 @@ impl RolisWorker {
                 .clone();
             let entry = EntryHeader::open(&bytes, false).expect("entries were checked when they arrived");
             let header = entry.header;
+            hooks::tell(|| Fact::Decided { stream: self.id, index: self.replay.scan, entry: &bytes });
             match header.kind {
                 EntryKind::Batch => {
                     assert_eq!(
@@ -201,6 +209,9 @@ impl RolisWorker {
                     .applier
                     .apply(body, self.replay.floor, bound)
                     .expect("entries were checked when they arrived");
+                if applied.transactions > 0 {
+                    hooks::tell(|| Fact::Applied(header.epoch, self.id, applied.last_ts));
+                }
                 Counters::add(&self.counters.applied, applied.transactions);
                 self.replay.offset += applied.bytes;
                 left -= applied.bytes as i64 + 64;
@@ -220,7 +231,10 @@ impl RolisWorker {
         progress.publish_applied(self.id, self.replay.reached, caught_up);
         // One is kept in any case: `locate` compares its timestamp.
         let installed = EntryIndex(self.replay.apply.0.saturating_sub(2));
-        self.stream.trim(installed, self.shared.options.log_retain_bytes as u64);
+        // Legal: what is kept beyond is a service to those who lag; they copy the state without it.
+        let early = hooks::buggify(Site::TrimEarly);
+        let keep = if early { 0 } else { self.shared.options.log_retain_bytes as u64 };
+        self.stream.trim(installed, keep);
         state
     }
 
@@ -234,7 +248,9 @@ impl RolisWorker {
             // Acknowledge first: the leader waits for it.
             return Next::Now;
         }
-        let applying = self.apply_some(APPLY_BYTES);
+        // Legal: how much a turn applies is a matter of latency.
+        let budget = if hooks::buggify(Site::ApplyLittle) { 1 } else { APPLY_BYTES };
+        let applying = self.apply_some(budget);
         self.collect_garbage();
         match applying {
             Applying::More => Next::Now,
@@ -254,6 +270,7 @@ impl RolisWorker {
             _ if planted!(TombstoneEarly) => self.shared.progress.mark(),
             _ => self.shared.progress.applied_floor(),
         };
+        hooks::point(Point::Collect);
         self.applier.collect(floor);
         self.occ.collect(floor);
     }

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use highwater_consensus::{
     Election, ElectionEvent, ElectionOptions, Members, Pending, Plan, Promise, Quorums, Standing, Tail, Voter,
 };
+use highwater_core::hooks::{self, Site};
 use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp, planted};
 use highwater_store::Store;
 
@@ -362,6 +363,10 @@ impl RolisController {
             self.change = None;
             self.events.push("the change of membership takes too long: going on without it".into());
             self.command_all(|_| Command::Resume);
+        }
+        // Legal: as if its heartbeats were lost for a while.
+        if self.leading.is_some() && hooks::buggify(Site::StepDown) {
+            self.abandon(now, "for no reason");
         }
         if self.leading.is_some() {
             let options = &self.shared.options;

@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use highwater_consensus::Voter;
+use highwater_core::hooks::{self, Point, Site};
 use highwater_core::{EntryIndex, NodeId, Timestamp, planted};
 use highwater_store::{Applier, Export, Occ};
 
@@ -150,7 +151,8 @@ impl RolisWorker {
 
     /// Starts to send this worker's part.
     pub(super) fn serve_copy(&mut self, receiver: Voter, copy: u64) {
-        if !self.may_serve() {
+        // Legal: a receiver asks again, or somebody else.
+        if !self.may_serve() || hooks::buggify(Site::RefuseCopy) {
             return self.copies.refused.push((receiver.node, copy));
         }
         self.copies.serving.retain(|serving| serving.receiver.node != receiver.node);
@@ -272,7 +274,10 @@ impl RolisWorker {
             if !copy.read && under_way < WINDOW {
                 let mut chunk = Vec::with_capacity(CHUNK_BYTES + (CHUNK_BYTES >> 2));
                 chunk.extend_from_slice(&[0; 4]);
-                copy.read = !copy.export.next_chunk(CHUNK_BYTES, &mut chunk);
+                // Legal: the size of a chunk says nothing.
+                let bytes = if hooks::buggify(Site::SmallChunk) { 1 } else { CHUNK_BYTES };
+                copy.read = !copy.export.next_chunk(bytes, &mut chunk);
+                hooks::point(Point::Export);
                 let crc = crc32fast::hash(&chunk[4..]);
                 chunk[..4].copy_from_slice(&crc.to_le_bytes());
                 let read_at = if leading { self.shared.clock.now() } else { self.shared.progress.mark() };

@@ -196,6 +196,7 @@ impl Worker for FunnelWorker {
             }
             Counters::add(&self.counters.conflicts, 1);
             std::hint::spin_loop();
+            highwater_core::hooks::wait();
         }
         self.gave_up.push(request.token);
         Ok(())

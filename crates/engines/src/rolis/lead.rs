@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use highwater_core::hooks::{self, Fact, Point, Site};
 use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind};
 use highwater_core::{Abort, Ballot, EntryIndex, Epoch, Outcome, ProcedureId, StreamId, Timestamp, planted};
 
@@ -125,7 +126,9 @@ impl RolisWorker {
             || self.occ.log_len() >= options.max_entry_bytes
             || self.lead.pending.len() >= options.max_in_flight_requests
             || self.lead.retries.len() >= MAX_RETRIES_WAITING
-            || self.stream.undecided_bytes() >= options.max_in_flight_bytes as u64;
+            || self.stream.undecided_bytes() >= options.max_in_flight_bytes as u64
+            // Legal: a client must bear it at any time.
+            || hooks::buggify(Site::Busy);
         if full { Err(Refusal::Busy) } else { Ok(()) }
     }
 
@@ -139,6 +142,7 @@ impl RolisWorker {
         );
         assert!(self.replay.caught_up(), "an epoch opens after everything older is applied");
         self.mode = Mode::Leading { ballot };
+        hooks::tell(|| Fact::Leads(ballot.epoch));
         let lead = &mut self.lead;
         lead.led = Some(ballot.epoch);
         assert!(!lead.speculated, "an earlier epoch's final mark is met before another one opens");
@@ -188,6 +192,7 @@ impl RolisWorker {
         if self.lead.quiet && !planted!(QuietKept) {
             self.lead.quiet = false;
             self.shared.progress.unquiet(self.id);
+            hooks::point(Point::Unquiet);
         }
         if !self.attempt(request.token, request.procedure, request.args) {
             let args = request.args.to_vec();
@@ -239,6 +244,7 @@ impl RolisWorker {
 
     #[inline]
     fn executed(&mut self, ts: Timestamp, token: Token, outcome: Outcome, log_before: usize) {
+        hooks::point(Point::Committed);
         let lead = &mut self.lead;
         assert!(ts > lead.last_executed && ts > lead.sealed, "timestamps of a worker grow: {ts}");
         lead.last_executed = ts;
@@ -265,6 +271,7 @@ impl RolisWorker {
         for _ in 0..*random % 256 {
             std::hint::spin_loop();
         }
+        hooks::wait();
     }
 
     /// Gives every waiting request another round of attempts.
@@ -299,6 +306,10 @@ impl RolisWorker {
         self.apply_some(u32::MAX);
         let mark = self.shared.progress.mark_in(ballot.epoch).expect("a leader's epoch is the current one");
         self.occ.forget_undo(mark);
+        hooks::tell(|| Fact::Holds {
+            undecided_bytes: self.stream.undecided_bytes(),
+            replies: self.lead.pending.len(),
+        });
         let bound = if planted!(EntryReleasedWhole) { self.end_of_entry_at(mark) } else { mark };
         let released = self.lead.pending.release(bound, out);
         Counters::add(&self.counters.committed, released.committed);
@@ -344,7 +355,9 @@ impl RolisWorker {
             let large = open_bytes >= options.max_entry_bytes / 2;
             let idle = !std::mem::take(&mut self.lead.busy);
             let old = now.saturating_sub(self.lead.opened_at) >= options.batch_delay;
-            room && (idle || old || large) || open_bytes >= options.max_entry_bytes
+            // Legal: when to seal is a matter of speed; while something is open the next turn comes at once.
+            let now_or_never = room && (idle || old || large || hooks::buggify(Site::SealEarly));
+            now_or_never && !hooks::buggify(Site::SealLate) || open_bytes >= options.max_entry_bytes
         } else {
             room && (self.wants_closing() || self.held_back_by_quiet_stream(ballot))
         };
@@ -401,6 +414,7 @@ impl RolisWorker {
             return self.propose_batch(ballot, closed, buffer, &[]);
         }
         let closed = self.shared.clock.now().max(self.lead.last_executed);
+        hooks::point(Point::Seal);
         // After the clock was read: see `Progress::unquiet`.
         let progress = &self.shared.progress;
         let claims: Vec<Claim> = self

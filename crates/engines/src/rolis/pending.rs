@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use highwater_core::hooks::{self, Fact};
 use highwater_core::{Outcome, Timestamp};
 
 use crate::seam::{Outbox, Token};
@@ -77,6 +78,7 @@ impl Pending {
             && waiting.ts <= mark
         {
             self.queue.pop_front();
+            hooks::tell(|| Fact::Released(waiting.ts));
             match waiting.outcome {
                 Outcome::Committed => counts.committed += 1,
                 _ => counts.other += 1,

@@ -25,6 +25,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use highwater_consensus::Members;
+use highwater_core::hooks::{self, Fact};
 use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp, planted};
 
 /// How far every stream of this replica is. Shared by its workers; each worker writes its own cell.
@@ -136,7 +137,12 @@ impl Progress {
         };
         // Whoever saw a cell of a later epoch sees that epoch here: `switch` stores the epoch first, and the Acquire
         // above pairs with the Release stores of the cells.
-        (self.epoch.load(Ordering::Acquire) == epoch.0).then(|| Timestamp(mark.expect("there are streams")))
+        let current = self.epoch.load(Ordering::Acquire) == epoch.0;
+        let mark = Timestamp(mark.expect("there are streams"));
+        if current {
+            hooks::tell(|| Fact::Mark(epoch, mark));
+        }
+        current.then_some(mark)
     }
 
     /// The mark of the current epoch, for reports.
@@ -318,6 +324,7 @@ impl Progress {
         assert!(final_mark >= before, "the mark never moves back: {final_mark} after {before}");
         let base = starts[0].base;
         assert!(base > final_mark, "the next epoch begins above the last one");
+        hooks::tell(|| Fact::Final(current, final_mark));
         ends.finals.insert(current, final_mark);
         ends.members = Some(starts[0].members.clone());
         self.base.store(base.0, Ordering::SeqCst);
@@ -340,6 +347,7 @@ impl Progress {
     pub fn restart(&self, epoch: Epoch, members: Members, floor: Timestamp, starts: &[EntryIndex]) {
         let mut ends = self.ends.lock().expect("no worker panics here");
         ends.arrivals.fill(None);
+        hooks::tell(|| Fact::Restarted);
         ends.finals.clear();
         ends.members = Some(members);
         self.base.store(floor.0, Ordering::SeqCst);

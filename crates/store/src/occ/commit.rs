@@ -1,13 +1,15 @@
 //! The commit: lock, timestamp, validate, install. And the ways out of it.
 
+use highwater_core::hooks::{self, Point, Site};
 use highwater_core::log::Key;
 use highwater_core::{Abort, TableId, Timestamp, planted};
 
 use super::{Occ, Phase};
+use crate::graveyard::GraveKey;
 use crate::keys::{ByteKeys, IntegerKeys, Keys};
 use crate::record::Record;
 use crate::store::{AnyIndex, Store};
-use crate::sync::{Ordering, fence};
+use crate::sync::{Ordering, fence, spin_loop};
 use crate::word::{DEAD, LOCKED, TIMESTAMP, TOMBSTONE};
 
 impl Occ {
@@ -55,7 +57,11 @@ impl Occ {
     pub fn lock(&mut self) -> Result<(), Abort> {
         assert_eq!(self.phase, Phase::Open);
         self.sets.writes.sort_unstable_by_key(|write| write.record);
+        if hooks::simulated() {
+            self.sort_by_key();
+        }
         for at in 0..self.sets.writes.len() {
+            hooks::point(Point::Lock);
             let write = &mut self.sets.writes[at];
             let before = match write.record.word().lock() {
                 Ok(DEAD) | Err(_) => return self.fail(at),
@@ -73,6 +79,7 @@ impl Occ {
             fence(Ordering::SeqCst);
         }
         self.phase = Phase::Locked;
+        hooks::point(Point::Locked);
         Ok(())
     }
 
@@ -99,10 +106,11 @@ impl Occ {
         let least = self.floor.max(Timestamp(self.latest));
         let mut ts = self.clock.now();
         while ts <= least {
-            std::hint::spin_loop();
+            spin_loop();
             ts = self.clock.now();
         }
         self.phase = Phase::Stamped(ts);
+        hooks::point(Point::Stamped);
         ts
     }
 
@@ -121,19 +129,32 @@ impl Occ {
                 now == seen.word() || now == seen.word() | LOCKED && self.owns(access.record)
             }
         });
+        // Legal: a conflict may always be suspected.
         let nodes = || planted!(PhantomsAllowed) || sets.nodes.iter().all(|node| node.unchanged());
-        if !((records || planted!(ReadsUnvalidated)) && nodes()) {
+        if !((records || planted!(ReadsUnvalidated)) && nodes()) || hooks::buggify(Site::Conflict) {
             return self.fail(self.sets.writes.len());
         }
         let ts = if planted!(TimestampLate) { self.clock.now() } else { ts };
         self.phase = Phase::Validated(ts);
+        hooks::point(Point::Validated);
         Ok(())
     }
 
     /// Whether the record is in the locked (and sorted) write set, though found again by a scan.
     #[cold]
     fn owns(&self, record: Record) -> bool {
+        if hooks::simulated() {
+            return self.sets.writes.iter().any(|write| write.record == record);
+        }
         self.sets.writes.binary_search_by_key(&record, |write| write.record).is_ok()
+    }
+
+    /// A simulated run must not depend on where the memory is.
+    #[cold]
+    fn sort_by_key(&mut self) {
+        let store = &self.store;
+        let key = |write: &super::sets::Write| GraveKey::from(stored_key(store, write.table, &write.record));
+        self.sets.writes.sort_by_cached_key(|write| (write.table, key(write)));
     }
 
     /// Phase 4: writes and unlocks.
@@ -154,6 +175,7 @@ impl Occ {
             undo.end(ts);
         }
         for write in &self.sets.writes {
+            hooks::point(Point::Install);
             debug_assert!(write.before & TIMESTAMP < ts.0, "a record's timestamp only grows");
             if write.delete {
                 write.record.word().unlock(ts.0 | TOMBSTONE);

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use highwater_core::hooks::{self, Point};
 use highwater_core::log::TxWriter;
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
@@ -110,6 +111,7 @@ impl Reading<'_> {
         loop {
             tree.copy_leaf(resume.as_ref(), direction, range, self.fingers, self.leaf);
             self.sets.nodes.push(self.leaf.seen);
+            hooks::point(Point::Execute);
             for at in 0..self.leaf.len() {
                 let record = self.leaf.record(at, direction).expect("a checked copy is filled");
                 prefetch_ahead(self.leaf, at, direction);
@@ -164,6 +166,7 @@ impl Occ {
     #[inline]
     pub(super) fn reading(&mut self, table: TableId) -> Result<(&AnyIndex, Reading<'_>), Abort> {
         debug_assert_eq!(self.phase, Phase::Open, "transactions read while they run");
+        hooks::point(Point::Execute);
         let index = self.store.table(table).ok_or(Abort::BadRequest)?;
         let reading = Reading {
             sets: &mut self.sets,

@@ -14,6 +14,7 @@
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
+use highwater_core::hooks::{self, Point};
 use highwater_core::{TableId, Timestamp};
 
 use super::{Occ, Phase};
@@ -120,6 +121,7 @@ impl Occ {
         let mut restored = 0;
         while let Some(image) = take_image(&mut images) {
             if image.before & TIMESTAMP <= preserved.0 {
+                hooks::point(Point::RollBack);
                 restored += u64::from(self.restore(&image, preserved));
             }
         }
@@ -132,7 +134,7 @@ impl Occ {
         let current = loop {
             match image.record.word().lock() {
                 Ok(word) => break word,
-                Err(_) => std::hint::spin_loop(),
+                Err(_) => crate::sync::spin_loop(),
             }
         };
         if current & TIMESTAMP <= preserved.0 {

@@ -1,5 +1,6 @@
 //! Writing: every write goes straight into the log; the write set remembers where.
 
+use highwater_core::hooks::{self, Point};
 use highwater_core::log::TxWriter;
 use highwater_core::schema::MAX_VALUE_BYTES;
 use highwater_core::{Abort, TableId};
@@ -148,6 +149,7 @@ macro_rules! write_with {
     ($occ:expr, $table:expr, $index:ident, $writing:ident => $body:expr) => {{
         let occ = $occ;
         debug_assert_eq!(occ.phase, super::Phase::Open, "transactions write while they run");
+        hooks::point(Point::Execute);
         let index = occ.store.table($table).ok_or(Abort::BadRequest)?;
         let mut $writing = Writing {
             table: $table,
