@@ -7,7 +7,12 @@
 
 pub mod network;
 pub mod random;
+mod stage;
+mod trace;
+pub mod watch;
 pub mod world;
 
 pub use random::Random;
-pub use world::{Tune, World, WorldOptions};
+pub use stage::{Buggify, Interleaving};
+pub use world::clock::NodeClock;
+pub use world::{Refused, Reply, Tune, World, WorldOptions};

@@ -1,0 +1,182 @@
+//! Where workers play: the simulator's end of the product's hooks.
+//!
+//! With [`Interleaving`] each turn of a worker runs in a coroutine. At a [`Point`] the coroutine may be suspended, as an
+//! operating system may preempt a thread; others have their turns before it goes on. A worker that spins for another
+//! one is always suspended. Everything is drawn from a generator of the stage's own, so that worlds without
+//! interleaving and rare choices draw what they always drew.
+
+mod fiber;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use corosensei::stack::DefaultStack;
+use highwater_core::hooks::{Fact, Point, Simulator, Site};
+use highwater_core::{Incarnation, NodeId};
+use highwater_engines::Nanos;
+
+use crate::network::Channel;
+use crate::random::Random;
+use crate::watch::Watch;
+pub(crate) use fiber::{Fiber, Input, Turned};
+
+/// How often workers are interrupted in the middle of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interleaving {
+    /// At one point in so many (never if 0); others go on within a few microseconds.
+    pub one_in: u64,
+    /// Of the interruptions one in so many (never if 0) is long: the thread lost its core.
+    pub long_one_in: u64,
+    /// How long at most, in ns.
+    pub longest: Nanos,
+}
+
+/// How often rare choices are made: one in so many times, never if 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buggify(pub [u64; Site::ALL.len()]);
+
+impl Buggify {
+    /// Sets one site's rate.
+    pub fn with(mut self, site: Site, one_in: u64) -> Buggify {
+        self.0[site as usize] = one_in;
+        self
+    }
+}
+
+/// Why a worker stands in the middle of its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It was interrupted.
+    Interrupted(Point),
+    /// It spins for another one.
+    Spins,
+}
+
+/// Who is on stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Actor {
+    pub node: NodeId,
+    pub life: Incarnation,
+    pub who: Channel,
+}
+
+/// Spinning outside a coroutine after which nobody can be waited for.
+const SPINS: u32 = 1_000_000;
+
+/// The simulator as the product's hooks see it.
+pub(crate) struct Stage {
+    random: RefCell<Random>,
+    pub interleaving: Cell<Option<Interleaving>>,
+    pub buggify: Cell<Buggify>,
+    /// How often each choice was made.
+    pub chosen: Cell<[u64; Site::ALL.len()]>,
+    /// How often a worker was interrupted.
+    pub interruptions: Cell<u64>,
+    /// The coroutine that runs.
+    current: Cell<Option<fiber::Suspender>>,
+    /// Turns run to their end, unseen: their node is dead.
+    draining: Cell<bool>,
+    actor: Cell<Option<Actor>>,
+    spins: Cell<u32>,
+    pub watch: RefCell<Watch>,
+    stacks: RefCell<Vec<DefaultStack>>,
+}
+
+impl Stage {
+    pub fn new(seed: u64) -> Rc<Stage> {
+        Rc::new(Stage {
+            random: RefCell::new(Random::new(seed ^ 0x57a6_e57a_6e57_a6e5)),
+            interleaving: Cell::new(None),
+            buggify: Cell::default(),
+            chosen: Cell::default(),
+            interruptions: Cell::new(0),
+            current: Cell::new(None),
+            draining: Cell::new(false),
+            actor: Cell::new(None),
+            spins: Cell::new(0),
+            watch: RefCell::default(),
+            stacks: RefCell::default(),
+        })
+    }
+
+    /// Says who acts from now on.
+    pub fn enter(&self, actor: Actor) {
+        self.actor.set(Some(actor));
+    }
+
+    /// How long a suspended worker stands still.
+    pub fn pause_after(&self, why: Why) -> Nanos {
+        let mut random = self.random.borrow_mut();
+        let usual = 1 + random.below(20_000);
+        match (why, self.interleaving.get()) {
+            (Why::Interrupted(_), Some(often))
+                if often.long_one_in > 0 && random.one_in(often.long_one_in) =>
+            {
+                1 + random.below(often.longest.max(1))
+            }
+            _ => usual,
+        }
+    }
+
+    /// Runs the turns of a dead node to their end; nobody sees what they do.
+    pub fn drain(self: &Rc<Stage>, fibers: &mut [Fiber]) {
+        self.draining.set(true);
+        let mut rounds = 0;
+        while fibers.iter().any(|fiber| !fiber.ended()) {
+            rounds += 1;
+            assert!(rounds < SPINS, "the turns of a dead node wait for each other");
+            fibers.iter_mut().filter(|fiber| !fiber.ended()).for_each(|fiber| drop(fiber.resume(self)));
+        }
+        self.draining.set(false);
+    }
+
+    fn one_in(&self, n: u64) -> bool {
+        n > 0 && self.random.borrow_mut().one_in(n)
+    }
+
+    fn count(&self, site: Site) {
+        let mut chosen = self.chosen.get();
+        chosen[site as usize] += 1;
+        self.chosen.set(chosen);
+    }
+}
+
+impl Simulator for Stage {
+    fn point(&self, point: Point) {
+        let Some(interleaving) = self.interleaving.get() else { return };
+        if self.draining.get() || !self.one_in(interleaving.one_in) {
+            return;
+        }
+        if let Some(current) = self.current.get() {
+            self.interruptions.set(self.interruptions.get() + 1);
+            current.suspend(Why::Interrupted(point));
+        }
+    }
+
+    fn wait(&self) {
+        match self.current.get() {
+            Some(current) => current.suspend(Why::Spins),
+            None => {
+                self.spins.set(self.spins.get() + 1);
+                assert!(
+                    self.spins.get() < SPINS || self.interleaving.get().is_none(),
+                    "a worker in the middle of its turn holds what is waited for: World::finish_turns comes first"
+                );
+            }
+        }
+    }
+
+    fn buggify(&self, site: Site) -> bool {
+        let yes = !self.draining.get() && self.one_in(self.buggify.get().0[site as usize]);
+        if yes {
+            self.count(site);
+        }
+        yes
+    }
+
+    fn tell(&self, fact: Fact<'_>) {
+        if let (Some(actor), false) = (self.actor.get(), self.draining.get()) {
+            self.watch.borrow_mut().tell(actor, fact);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What befalls processes and connections.
+
+use highwater_core::{Incarnation, Library, NodeId, hooks};
+use highwater_engines::{Nanos, Options, build};
+
+use super::{Event, RECONNECT, World};
+use crate::network::{Channel, Link};
+use crate::stage::Fiber;
+use crate::trace::What;
+
+impl<L: Library> World<L> {
+    /// Starts a node with empty memory.
+    ///
+    /// # Panics
+    /// If it runs.
+    pub fn start(&mut self, id: NodeId) {
+        let _entered = hooks::enter(self.stage.clone());
+        let incarnation = Incarnation(self.random.bits());
+        let mut options = Options::new(id, self.options.nodes, self.options.workers, incarnation);
+        (self.options.tune.0)(&mut options);
+        let now = self.now;
+        let node = &mut self.nodes[id.0 as usize];
+        assert!(node.replica.is_none(), "{id} is running");
+        node.clock.tick(now);
+        node.replica = Some(build(self.options.engine, options, &self.library, node.clock.commits()));
+        node.life += 1;
+        node.incarnation = incarnation;
+        node.reset();
+        self.trace.note(now, id, What::Started);
+        for channel in self.channels() {
+            self.schedule(id, channel, now);
+            for other in self.ids().filter(|other| *other != id) {
+                let at = now + self.random.below(RECONNECT);
+                self.queue.push(at, Event::Connect { link: Link::new(id, other, channel) });
+            }
+        }
+    }
+
+    /// Ends a process; its memory is gone. Its machine says so: peers find out at once that nothing listens there.
+    pub fn kill(&mut self, id: NodeId) {
+        if self.end(id) {
+            for channel in self.channels() {
+                for other in self.ids().filter(|other| *other != id) {
+                    self.break_link(Link::new(id, other, channel));
+                }
+            }
+        }
+    }
+
+    /// The same with the machine: nobody says anything. Peers find out after `silence`, by their own timers.
+    pub fn vanish(&mut self, id: NodeId, silence: Nanos) {
+        if self.end(id) {
+            for channel in self.channels() {
+                for other in self.ids().filter(|other| *other != id) {
+                    self.abandon_link(Link::new(id, other, channel), id, silence);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, id: NodeId) -> bool {
+        let _entered = hooks::enter(self.stage.clone());
+        self.drain(id);
+        let node = &mut self.nodes[id.0 as usize];
+        if node.replica.take().is_none() {
+            return false;
+        }
+        node.life += 1;
+        node.reset();
+        self.trace.note(self.now, id, What::Killed);
+        true
+    }
+
+    /// Lets the turns under way on a dying node run to their end, unseen.
+    pub(super) fn drain(&mut self, id: NodeId) {
+        let slots = &mut self.nodes[id.0 as usize].slots;
+        let mut fibers: Vec<Fiber> = slots.iter_mut().filter_map(|slot| slot.fiber.take()).collect();
+        self.stage.drain(&mut fibers);
+    }
+
+    /// Stops a node for a while; it keeps its memory, and what arrives waits.
+    pub fn pause(&mut self, id: NodeId, length: Nanos) {
+        let node = &mut self.nodes[id.0 as usize];
+        if node.replica.is_some() && !node.paused {
+            node.paused = true;
+            let life = node.life;
+            self.trace.note(self.now, id, What::Paused);
+            self.queue.push(self.now + length, Event::Resume { node: id, life });
+        }
+    }
+
+    pub(super) fn resume(&mut self, id: NodeId, life: u64) {
+        let node = &mut self.nodes[id.0 as usize];
+        if node.life != life || !node.paused {
+            return;
+        }
+        node.paused = false;
+        let held = std::mem::take(&mut node.held);
+        self.trace.note(self.now, id, What::Resumed);
+        for event in held {
+            self.handle(event);
+        }
+        for channel in self.channels() {
+            self.nodes[id.0 as usize].slot(channel).due = None;
+            self.schedule(id, channel, self.now);
+        }
+    }
+
+    /// Every turn of a node takes `times` as long from now on; 1 is usual.
+    pub fn slow_down(&mut self, id: NodeId, times: u64) {
+        for channel in self.channels() {
+            self.starve(id, channel, times);
+        }
+    }
+
+    /// Every turn of one worker (or the controller) takes `times` as long from now on; 1 is usual.
+    pub fn starve(&mut self, id: NodeId, who: Channel, times: u64) {
+        self.nodes[id.0 as usize].slot(who).slowness = times.max(1);
+    }
+
+    /// Breaks every connection between two nodes (they reconnect unless the network is cut).
+    pub fn break_links(&mut self, a: NodeId, b: NodeId) {
+        for channel in self.channels() {
+            self.break_link(Link::new(a, b, channel));
+        }
+    }
+
+    /// Breaks the connections between two nodes again and again.
+    pub fn flap_links(&mut self, a: NodeId, b: NodeId, every: Nanos, length: Nanos) {
+        self.queue.push(self.now, Event::Flap { a, b, every, until: self.now + length });
+    }
+
+    pub(super) fn flap(&mut self, a: NodeId, b: NodeId, every: Nanos, until: Nanos) {
+        self.break_links(a, b);
+        let next = self.now + 1 + self.random.below(2 * every);
+        if next < until {
+            self.queue.push(next, Event::Flap { a, b, every, until });
+        }
+    }
+}
+
+impl<L: Library> Drop for World<L> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _entered = hooks::enter(self.stage.clone());
+            self.ids().for_each(|id| self.drain(id));
+        }
+    }
+}

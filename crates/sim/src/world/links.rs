@@ -1,0 +1,268 @@
+//! Connections are made and lost; frames travel.
+
+use highwater_core::{Incarnation, Library, NodeId};
+use highwater_engines::Nanos;
+
+use super::{Event, RECONNECT, TURN, World};
+use crate::network::{Channel, InFlight, Link, Payload};
+use crate::stage::{Actor, Input};
+use crate::trace::{What, hash};
+
+/// An end of a broken connection hears of it within this time.
+const NEWS: Nanos = 200_000;
+
+impl<L: Library> World<L> {
+    /// Breaks a connection, if it is up: both ends hear of it soon, and try again.
+    pub(super) fn break_link(&mut self, link: Link) {
+        let truncate = self.network.faults.truncate;
+        let random = &mut self.random;
+        let Some(connection) = self.network.get(link).filter(|connection| connection.alive) else { return };
+        let generation = connection.generation;
+        let keep = |len: usize| if truncate { random.below(len as u64 + 1) as usize } else { 0 };
+        let (lost, last) = connection.break_off(keep);
+        self.keep_for_later(link, lost);
+        let again;
+        if truncate {
+            // Behind what still arrives there.
+            let heard = link.ends().map(|end| {
+                let at = (self.now + self.random.below(NEWS)).max(last[link.side(end)] + 1);
+                self.queue.push(at, Event::Lost { link, generation, end: Some(end) });
+                at
+            });
+            // Who dials need not wait for the other one to notice.
+            again = heard.into_iter().min().expect("two ends");
+        } else {
+            again = self.now + self.random.below(NEWS);
+            self.queue.push(again, Event::Lost { link, generation, end: None });
+        }
+        let again = again + 1 + self.random.below(RECONNECT);
+        self.queue.push(again, Event::Connect { link });
+    }
+
+    /// One end is gone without a word: the other finds out after `silence`.
+    pub(super) fn abandon_link(&mut self, link: Link, gone: NodeId, silence: Nanos) {
+        let Some(connection) = self.network.get(link).filter(|connection| connection.alive) else { return };
+        let generation = connection.generation;
+        // What it had sent still arrives.
+        let _ = connection.break_off(|len| len);
+        connection.under_way[link.side(gone)].clear();
+        let (end, at) = (Some(link.other(gone)), self.now + silence);
+        self.queue.push(at, Event::Lost { link, generation, end });
+        self.queue.push(at + 1 + self.random.below(RECONNECT), Event::Connect { link });
+    }
+
+    /// Of the control messages that were lost, half arrive over the next connection.
+    fn keep_for_later(&mut self, link: Link, lost: [Vec<InFlight>; 2]) {
+        let Some(longest) = self.network.faults.late.filter(|_| link.channel == Channel::Control) else {
+            return;
+        };
+        let lives = link.ends().map(|end| self.incarnation(end));
+        for (to, frames) in link.ends().into_iter().zip(lost) {
+            for frame in frames {
+                if self.random.one_in(2) {
+                    let at = self.now + 1 + self.random.below(longest);
+                    self.queue.push(at, Event::Late { link, lives, to, payload: frame.payload });
+                }
+            }
+        }
+    }
+
+    pub(super) fn connect(&mut self, link: Link) {
+        if !link.ends().into_iter().all(|end| self.is_up(end)) {
+            return;
+        }
+        let flows = |from, to| self.network.flows(from, to, link.channel);
+        let flows = flows(link.low, link.high) && flows(link.high, link.low);
+        let awake = link.ends().into_iter().all(|end| !self.nodes[end.0 as usize].paused);
+        if !flows || !awake {
+            return self.queue.push(self.now + RECONNECT, Event::Connect { link });
+        }
+        let connection = self.network.entry(link);
+        if connection.alive {
+            return;
+        }
+        let believed = connection.believed;
+        connection.connect(self.now);
+        for (end, believed) in link.ends().into_iter().zip(believed) {
+            if believed {
+                // It had not heard of the loss: the new connection takes the old one's place.
+                self.tell_down(end, link, false);
+            }
+            self.tell_up(end, link);
+        }
+    }
+
+    pub(super) fn lost(&mut self, link: Link, generation: u64, end: Option<NodeId>) {
+        let ends: Vec<NodeId> = end.map_or(link.ends().to_vec(), |end| vec![end]);
+        for end in ends {
+            let Some(connection) = self.network.get(link) else { return };
+            let side = link.side(end);
+            if connection.generation != generation || !connection.believed[side] {
+                continue;
+            }
+            let node = &mut self.nodes[end.0 as usize];
+            if node.paused {
+                node.held.push(Event::Lost { link, generation, end: Some(end) });
+                continue;
+            }
+            connection.believed[side] = false;
+            connection.under_way[side].clear();
+            if node.replica.is_some() {
+                let refused = !self.is_up(link.other(end));
+                self.tell_down(end, link, refused);
+            }
+        }
+    }
+
+    fn tell_up(&mut self, id: NodeId, link: Link) {
+        let (now, peer) = (self.now, link.other(id));
+        let incarnation = self.incarnation(peer);
+        self.act(id, link.channel);
+        let node = &mut self.nodes[id.0 as usize];
+        let local = node.clock.local(now);
+        let replica = node.replica.as_mut().expect("both ends are up");
+        match link.channel {
+            Channel::Control => replica.controller.peer_up(local, peer, incarnation),
+            Channel::Worker(at) if self.stage.interleaving.get().is_some() => {
+                node.slots[at as usize].inbox.push(Input::Up(peer, incarnation));
+            }
+            Channel::Worker(at) => replica.workers[at as usize].peer_up(local, peer, incarnation),
+        }
+        self.trace.note(now, id, What::Up(link.channel, peer));
+        self.schedule(id, link.channel, now);
+    }
+
+    fn tell_down(&mut self, id: NodeId, link: Link, refused: bool) {
+        let (now, peer) = (self.now, link.other(id));
+        self.act(id, link.channel);
+        let node = &mut self.nodes[id.0 as usize];
+        let local = node.clock.local(now);
+        let Some(replica) = node.replica.as_mut() else { return };
+        match link.channel {
+            Channel::Control => replica.controller.peer_down(local, peer, refused),
+            Channel::Worker(at) if self.stage.interleaving.get().is_some() => {
+                node.slots[at as usize].inbox.push(Input::Down(peer));
+            }
+            Channel::Worker(at) => replica.workers[at as usize].peer_down(local, peer),
+        }
+        self.trace.note(now, id, What::Down(link.channel, peer));
+        self.schedule(id, link.channel, now);
+    }
+
+    pub(super) fn send(&mut self, from: NodeId, to: NodeId, channel: Channel, payload: Payload) {
+        let link = Link::new(from, to, channel);
+        match &payload {
+            Payload::Control(message) => self.trace.mix(hash(message)),
+            Payload::Frame(frame) => {
+                self.trace.mix(hash(&frame.head));
+                self.trace.mix(hash(&frame.body));
+            }
+        }
+        let Some(connection) = self.network.get(link) else { return };
+        let (generation, alive) = (connection.generation, connection.alive);
+        if !alive {
+            return;
+        }
+        let at = self.now + self.network.draw_delay(from, to, &mut self.random);
+        if let Some(datagrams) = self.network.faults.datagrams.filter(|_| is_of_stream(&payload)) {
+            if self.random.below(1000) < datagrams.lost {
+                return;
+            }
+            if self.random.below(1000) < datagrams.repeated {
+                let at = at + self.network.draw_delay(from, to, &mut self.random);
+                let payload = payload.clone();
+                self.queue.push(at, Event::Datagram { link, generation, to, payload });
+            }
+            if datagrams.reordered {
+                return self.queue.push(at, Event::Datagram { link, generation, to, payload });
+            }
+        }
+        let now = self.now;
+        let at = self.network.entry(link).send(link.side(to), now, at, payload);
+        self.queue.push(at, Event::Arrive { link, generation, to });
+    }
+
+    pub(super) fn arrive(&mut self, link: Link, generation: u64, to: NodeId) {
+        let (now, from, side) = (self.now, link.other(to), link.side(to));
+        let Some(connection) = self.network.get(link) else { return };
+        let Some(first) = connection.under_way[side].front().filter(|_| connection.generation == generation)
+        else {
+            return;
+        };
+        let (sent, arrives) = (first.sent, first.arrives);
+        if arrives > now {
+            return self.queue.push(arrives, Event::Arrive { link, generation, to });
+        }
+        if !self.network.flows(from, to, link.channel) {
+            // Standing still: the sender's transport repeats it, until it loses its patience.
+            if self.network.faults.patience.is_some_and(|patience| now - sent > patience) {
+                return self.break_link(link);
+            }
+            return self.queue.push(now + RECONNECT, Event::Arrive { link, generation, to });
+        }
+        if let Some(until) = self.network.clogged_until(from, to, now) {
+            return self.queue.push(until, Event::Arrive { link, generation, to });
+        }
+        let node = &mut self.nodes[to.0 as usize];
+        if node.paused {
+            return node.held.push(Event::Arrive { link, generation, to });
+        }
+        let connection = self.network.get(link).expect("just used");
+        let frame = connection.under_way[side].pop_front().expect("just seen");
+        self.hand_in(link.channel, from, to, frame.payload);
+    }
+
+    pub(super) fn datagram(&mut self, link: Link, generation: u64, to: NodeId, payload: Payload) {
+        let from = link.other(to);
+        let current = self.network.get(link).is_some_and(|c| c.alive && c.generation == generation);
+        if !current || !self.network.flows(from, to, link.channel) {
+            return;
+        }
+        let node = &mut self.nodes[to.0 as usize];
+        if node.paused {
+            return node.held.push(Event::Datagram { link, generation, to, payload });
+        }
+        self.hand_in(link.channel, from, to, payload);
+    }
+
+    pub(super) fn late(&mut self, link: Link, lives: [Incarnation; 2], to: NodeId, payload: Payload) {
+        let up = self.network.get(link).is_some_and(|connection| connection.alive);
+        let same = link.ends().map(|end| self.incarnation(end)) == lives;
+        if up && same && !self.nodes[to.0 as usize].paused {
+            self.hand_in(link.channel, link.other(to), to, payload);
+        }
+    }
+
+    fn hand_in(&mut self, channel: Channel, from: NodeId, to: NodeId, payload: Payload) {
+        let now = self.now;
+        self.act(to, channel);
+        let node = &mut self.nodes[to.0 as usize];
+        let local = node.clock.local(now);
+        let Some(replica) = node.replica.as_mut() else { return };
+        self.trace.note(now, to, What::arrived(channel, from, &payload));
+        match (channel, payload) {
+            (Channel::Control, Payload::Control(message)) => replica.controller.deliver(local, from, message),
+            (Channel::Worker(at), Payload::Frame(frame)) if self.stage.interleaving.get().is_some() => {
+                node.slots[at as usize].inbox.push(Input::Frame(from, frame));
+            }
+            (Channel::Worker(at), Payload::Frame(frame)) => {
+                replica.workers[at as usize].deliver(local, from, frame)
+            }
+            _ => unreachable!("control messages travel between controllers, frames between workers"),
+        }
+        let at = now + self.random.below(TURN);
+        self.schedule(to, channel, at);
+    }
+
+    /// From now on `who` of a node acts.
+    pub(super) fn act(&mut self, id: NodeId, who: Channel) {
+        let node = &self.nodes[id.0 as usize];
+        node.clock.tick(self.now);
+        self.stage.enter(Actor { node: id, life: node.incarnation, who });
+    }
+}
+
+/// Whether a stream's contract covers it: it bears anything. State copies rely on their connection.
+fn is_of_stream(payload: &Payload) -> bool {
+    matches!(payload, Payload::Frame(frame) if frame.head.first() == Some(&0))
+}

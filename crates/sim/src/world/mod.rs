@@ -1,0 +1,368 @@
+//! Replicas, network and clients under one queue of events.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`mod`](self) | what a world is made of, and what a test may ask of it |
+//! | [`faults`] | crashes, pauses, slowness, connections that break |
+//! | [`turns`] | whose turn it is, and what comes of it |
+//! | [`links`] | connections are made and lost, frames travel |
+//! | [`clock`] | each machine's own clocks |
+//! | `node`, `queue` | a process and its machine; what will happen when |
+
+pub mod clock;
+mod faults;
+mod links;
+mod node;
+mod queue;
+mod turns;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use highwater_core::hooks::{self, Site};
+use highwater_core::{Incarnation, Library, NodeId, Outcome, ProcedureId};
+use highwater_engines::{EngineKind, Nanos, Options, Refusal, Replica, Request, Role, Status, Token};
+
+use crate::network::{Channel, Link, Network, Payload};
+use crate::random::Random;
+use crate::stage::{Actor, Buggify, Input, Interleaving, Stage};
+use crate::trace::{Trace, What};
+use crate::watch::{Limits, Seen};
+use clock::NodeClock;
+use node::Node;
+use queue::Queue;
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub struct WorldOptions {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// Which engine.
+    pub engine: EngineKind,
+    /// How many replicas.
+    pub nodes: u8,
+    /// How many workers each.
+    pub workers: u16,
+    /// Adjusts the engine's options after the defaults.
+    pub tune: Tune,
+}
+
+/// A change of the engine's options, the same for every node and every life.
+#[derive(Clone)]
+pub struct Tune(Arc<dyn Fn(&mut Options) + Send + Sync>);
+
+impl<F: Fn(&mut Options) + Send + Sync + 'static> From<F> for Tune {
+    fn from(change: F) -> Tune {
+        Tune(Arc::new(change))
+    }
+}
+
+impl std::fmt::Debug for Tune {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tune")
+    }
+}
+
+/// A reply as the client sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Which replica's worker answered.
+    pub from: (NodeId, u16),
+    /// Which request.
+    pub token: Token,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The reply.
+    pub bytes: Vec<u8>,
+    /// When.
+    pub at: Nanos,
+}
+
+/// A request that was taken in and refused later: only in worlds with [`Interleaving`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Which request.
+    pub token: Token,
+    /// Why. Nothing was done.
+    pub why: Refusal,
+    /// When.
+    pub at: Nanos,
+}
+
+#[derive(Debug)]
+enum Event {
+    Turn {
+        node: NodeId,
+        life: u64,
+        who: Channel,
+    },
+    /// The next frame of a connection arrives at `to`.
+    Arrive {
+        link: Link,
+        generation: u64,
+        to: NodeId,
+    },
+    /// A frame of a connection arrives outside its order.
+    Datagram {
+        link: Link,
+        generation: u64,
+        to: NodeId,
+        payload: Payload,
+    },
+    /// A control message of a connection that broke arrives over the next one.
+    Late {
+        link: Link,
+        lives: [Incarnation; 2],
+        to: NodeId,
+        payload: Payload,
+    },
+    Connect {
+        link: Link,
+    },
+    /// `end` hears that the connection is lost; or both ends.
+    Lost {
+        link: Link,
+        generation: u64,
+        end: Option<NodeId>,
+    },
+    Resume {
+        node: NodeId,
+        life: u64,
+    },
+    Flap {
+        a: NodeId,
+        b: NodeId,
+        every: Nanos,
+        until: Nanos,
+    },
+}
+
+/// Replicas, network and clients.
+pub struct World<L: Library> {
+    /// Virtual time.
+    pub now: Nanos,
+    /// Every choice.
+    pub random: Random,
+    /// Connections.
+    pub network: Network,
+    /// Replies not yet taken by the test.
+    pub replies: Vec<Reply>,
+    /// Requests refused after they were taken in; not yet taken by the test.
+    pub refused: Vec<Refused>,
+    /// What controllers said, for reports: `(when, node, what)`.
+    pub log: Vec<(Nanos, NodeId, String)>,
+    /// Turns that workers took, and frames that they sent.
+    pub work: (u64, u64),
+    /// Violations of what must hold over all nodes wait for [`violations`](World::violations) instead of panicking.
+    pub lenient: bool,
+    options: WorldOptions,
+    library: L,
+    nodes: Vec<Node>,
+    queue: Queue<Event>,
+    stage: Rc<Stage>,
+    trace: Trace,
+}
+
+/// How soon a broken connection is tried again.
+const RECONNECT: Nanos = 2_000_000;
+/// How long a worker's turn takes.
+const TURN: Nanos = 5_000;
+
+impl<L: Library> World<L> {
+    /// A world whose nodes are all down.
+    pub fn new(options: WorldOptions, library: L) -> World<L> {
+        let stage = Stage::new(options.seed);
+        let mut engine = Options::new(NodeId(0), options.nodes, options.workers, Incarnation(0));
+        (options.tune.0)(&mut engine);
+        stage.watch.borrow_mut().limits = Limits::of(&engine);
+        World {
+            now: 0,
+            random: Random::new(options.seed),
+            network: Network::with_delay(20_000, 100_000),
+            replies: Vec::new(),
+            refused: Vec::new(),
+            log: Vec::new(),
+            work: (0, 0),
+            lenient: false,
+            nodes: (0..options.nodes).map(|_| Node::new(options.workers)).collect(),
+            queue: Queue::new(),
+            stage,
+            trace: Trace::new(options.nodes),
+            options,
+            library,
+        }
+    }
+
+    /// From now on workers may be interrupted in the middle of their turns. Not with the strawman: its workers commit
+    /// under one lock, so nobody could go on.
+    pub fn interleave(&mut self, interleaving: Interleaving) {
+        if self.options.engine != EngineKind::Strawman {
+            self.stage.interleaving.set(Some(interleaving));
+        }
+    }
+
+    /// From now on rare choices are made so often.
+    pub fn buggify(&mut self, rates: Buggify) {
+        self.stage.buggify.set(rates);
+    }
+
+    /// How often a rare choice was made; how often a worker was interrupted in the middle of a turn.
+    pub fn chosen(&self, site: Site) -> u64 {
+        self.stage.chosen.get()[site as usize]
+    }
+
+    /// How often a worker was interrupted in the middle of a turn.
+    pub fn interruptions(&self) -> u64 {
+        self.stage.interruptions.get()
+    }
+
+    /// A machine's clocks.
+    pub fn clock(&mut self, id: NodeId) -> &mut NodeClock {
+        &mut self.nodes[id.0 as usize].clock
+    }
+
+    /// Every node's id.
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<L> {
+        (0..self.options.nodes).map(NodeId)
+    }
+
+    /// A number that two runs share exactly if they did the same: every event with its time, every byte that
+    /// travelled, every reply.
+    pub fn trace_hash(&self) -> u64 {
+        self.trace.hash
+    }
+
+    /// The last events of a node, oldest first.
+    pub fn events(&self, id: NodeId) -> Vec<String> {
+        self.trace.last(id)
+    }
+
+    /// Shows every event as it happens.
+    pub fn on_event(&mut self, listener: impl FnMut(&str) + 'static) {
+        self.trace.listener = Some(Box::new(listener));
+    }
+
+    /// What was wrong so far over all nodes, in words.
+    pub fn violations(&self) -> Vec<String> {
+        self.stage.watch.borrow().violations().to_vec()
+    }
+
+    /// Looks at what cannot be told by facts: the logs' sizes. Says what was seen so far.
+    pub fn observe(&mut self) -> Seen {
+        for id in self.ids() {
+            let bytes = self.status(id).map(|status| status.streams.iter().map(|s| s.log_bytes).max());
+            if let Some(bytes) = bytes.flatten() {
+                self.stage.watch.borrow_mut().log_bytes(id, bytes);
+            }
+        }
+        self.stage.watch.borrow().seen()
+    }
+
+    /// Whether a node is up.
+    pub fn is_up(&self, id: NodeId) -> bool {
+        self.nodes[id.0 as usize].replica.is_some()
+    }
+
+    /// The state of a node, if it is up.
+    pub fn status(&self, id: NodeId) -> Option<Status> {
+        let node = &self.nodes[id.0 as usize];
+        node.replica.as_ref().map(|replica| replica.controller.status(node.clock.local(self.now)))
+    }
+
+    /// The replica of a node, if it is up. Workers in the middle of a turn are not in it: see
+    /// [`finish_turns`](World::finish_turns).
+    pub fn replica(&self, id: NodeId) -> Option<&Replica> {
+        self.nodes[id.0 as usize].replica.as_ref()
+    }
+
+    /// Who leads an open epoch, by its own account; the highest epoch if several think so.
+    pub fn leader(&self) -> Option<NodeId> {
+        let leads = |id: &NodeId| self.status(*id).filter(|status| status.role == Role::Leader);
+        self.ids().filter_map(|id| leads(&id)).max_by_key(|status| status.epoch).map(|status| status.node)
+    }
+
+    /// The id of a procedure.
+    pub fn procedure(&self, name: &str) -> ProcedureId {
+        let replica = self.nodes.iter().find_map(|node| node.replica.as_ref()).expect("a node is up");
+        let at =
+            replica.procedures.iter().position(|known| *known == name).expect("the procedure is registered");
+        ProcedureId(at as u16)
+    }
+
+    /// Submits a request to a worker, which gets a turn soon.
+    ///
+    /// With [`Interleaving`] it is taken in if the worker is in the middle of a turn, and may be refused later: see
+    /// [`refused`](World::refused).
+    pub fn submit(
+        &mut self,
+        to: NodeId,
+        worker: u16,
+        token: Token,
+        procedure: ProcedureId,
+        args: &[u8],
+    ) -> Result<(), Refusal> {
+        let _entered = hooks::enter(self.stage.clone());
+        let now = self.now;
+        let who = Channel::Worker(worker);
+        let node = &mut self.nodes[to.0 as usize];
+        let Some(replica) = node.replica.as_mut().filter(|_| !node.paused) else {
+            return Err(Refusal::NotLeader { leader: None });
+        };
+        let slot = &mut node.slots[worker as usize];
+        let engine = &mut replica.workers[worker as usize];
+        self.stage.enter(Actor { node: to, life: node.incarnation, who });
+        if self.stage.interleaving.get().is_some() {
+            if slot.fiber.is_none() {
+                engine.ready()?;
+            }
+            slot.inbox.push(Input::Request(token, procedure, args.to_vec()));
+        } else {
+            node.clock.tick(now);
+            engine.submit(node.clock.local(now), Request { token, procedure, args })?;
+        }
+        self.trace.mix(token.0);
+        self.trace.note(now, to, What::Asked(worker, token));
+        let at = now + self.random.below(TURN);
+        self.schedule(to, who, at);
+        Ok(())
+    }
+
+    /// Runs until virtual time `until`.
+    ///
+    /// # Panics
+    /// If something is wrong over all nodes, unless the world is [`lenient`](World::lenient).
+    pub fn run_until(&mut self, until: Nanos) {
+        let _entered = hooks::enter(self.stage.clone());
+        while let Some((at, number, event)) = self.queue.pop(until) {
+            self.now = self.now.max(at);
+            self.trace.mix(at ^ number << 40);
+            self.handle(event);
+        }
+        self.now = until;
+        if !self.lenient {
+            let violations = self.violations();
+            assert!(violations.is_empty(), "{violations:#?}");
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Turn { node, life, who } => self.turn(node, life, who),
+            Event::Connect { link } => self.connect(link),
+            Event::Lost { link, generation, end } => self.lost(link, generation, end),
+            Event::Resume { node, life } => self.resume(node, life),
+            Event::Arrive { link, generation, to } => self.arrive(link, generation, to),
+            Event::Datagram { link, generation, to, payload } => self.datagram(link, generation, to, payload),
+            Event::Late { link, lives, to, payload } => self.late(link, lives, to, payload),
+            Event::Flap { a, b, every, until } => self.flap(a, b, every, until),
+        }
+    }
+
+    fn channels(&self) -> impl Iterator<Item = Channel> + use<L> {
+        (0..self.options.workers).map(Channel::Worker).chain([Channel::Control])
+    }
+
+    fn incarnation(&self, id: NodeId) -> Incarnation {
+        self.nodes[id.0 as usize].incarnation
+    }
+}

@@ -1,0 +1,108 @@
+//! A process and its machine.
+
+use highwater_core::{Incarnation, NodeId};
+use highwater_engines::{Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Worker};
+
+use super::Event;
+use super::clock::NodeClock;
+use crate::network::Channel;
+use crate::stage::{Fiber, Input};
+
+/// One node. The clock is the machine's, the rest is the process's.
+pub(super) struct Node {
+    /// Counts starts and kills: what was planned for an earlier life is void.
+    pub life: u64,
+    pub incarnation: Incarnation,
+    pub replica: Option<Replica>,
+    pub clock: NodeClock,
+    /// Takes no turn (a pause); what arrives waits.
+    pub paused: bool,
+    pub held: Vec<Event>,
+    /// One per worker, then the controller's.
+    pub slots: Vec<Slot>,
+}
+
+/// A worker's (or the controller's) place on its machine.
+pub(super) struct Slot {
+    /// When the next turn is.
+    pub due: Option<Nanos>,
+    /// No turn before this: it has lost its core, or is slow.
+    pub not_before: Nanos,
+    /// Turns take so many times as long.
+    pub slowness: u64,
+    /// A turn under way.
+    pub fiber: Option<Fiber>,
+    /// What arrived since the turn began.
+    pub inbox: Vec<Input>,
+}
+
+impl Slot {
+    fn new() -> Slot {
+        Slot { due: None, not_before: 0, slowness: 1, fiber: None, inbox: Vec::new() }
+    }
+}
+
+impl Node {
+    pub fn new(workers: u16) -> Node {
+        Node {
+            life: 0,
+            incarnation: Incarnation(0),
+            replica: None,
+            clock: NodeClock::default(),
+            paused: false,
+            held: Vec::new(),
+            slots: (0..=workers).map(|_| Slot::new()).collect(),
+        }
+    }
+
+    pub fn slot(&mut self, who: Channel) -> &mut Slot {
+        match who {
+            Channel::Worker(at) => &mut self.slots[at as usize],
+            Channel::Control => self.slots.last_mut().expect("the controller's is the last"),
+        }
+    }
+
+    /// A new process: nothing is planned or under way.
+    pub fn reset(&mut self) {
+        self.paused = false;
+        self.held.clear();
+        for slot in &mut self.slots {
+            slot.due = None;
+            slot.not_before = 0;
+            slot.inbox.clear();
+        }
+    }
+}
+
+/// Stands for a worker that is in the middle of a turn.
+pub(super) struct Away;
+
+impl Worker for Away {
+    fn ready(&self) -> Result<(), Refusal> {
+        Err(Refusal::Busy)
+    }
+
+    fn submit(&mut self, _: Nanos, _: Request<'_>) -> Result<(), Refusal> {
+        unreachable!("requests wait for the turn to end")
+    }
+
+    fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation) {
+        unreachable!("news waits for the turn to end")
+    }
+
+    fn peer_down(&mut self, _: Nanos, _: NodeId) {
+        unreachable!("news waits for the turn to end")
+    }
+
+    fn deliver(&mut self, _: Nanos, _: NodeId, _: Frame) {
+        unreachable!("frames wait for the turn to end")
+    }
+
+    fn turn(&mut self, _: Nanos, _: &mut Outbox) -> Next {
+        unreachable!("one turn at a time")
+    }
+
+    fn describe(&self) -> String {
+        "in the middle of a turn".into()
+    }
+}
