@@ -33,7 +33,7 @@ mod message;
 use std::collections::BTreeMap;
 
 use highwater_core::hooks::{self, Site};
-use highwater_core::{Ballot, Epoch, NodeId};
+use highwater_core::{Ballot, Epoch, NodeId, planted};
 
 pub use message::{ElectionMessage, Pending, Promise};
 
@@ -382,7 +382,10 @@ impl Election {
         if !still_votes {
             return self.abandon(now);
         }
-        if !quorums.reached(|voter| self.promises.contains_key(&voter)) {
+        let same_node = |voter: Voter| self.promises.keys().any(|promised| promised.node == voter.node);
+        let promised =
+            |voter| self.promises.contains_key(&voter) || planted!(PromiseByNode) && same_node(voter);
+        if !quorums.reached(promised) {
             return;
         }
         if self.outbid {
