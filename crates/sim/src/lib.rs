@@ -4,15 +4,25 @@
 //! A [`World`] holds whole replicas, a network of connections between their workers and controllers, and clients that
 //! submit transactions. Everything that happens is an event in one queue, ordered by virtual time; every choice is drawn
 //! from one seeded generator. The same seed gives the same run.
+//!
+//! A [`Plan`] is a whole run, drawn from a seed: replicas, settings, load and faults. [`run`](run()) runs and judges it.
 
+pub mod clients;
+pub mod faults;
+pub mod isolate;
+pub mod library;
 pub mod network;
+pub mod plan;
 pub mod random;
+pub mod run;
 mod stage;
 mod trace;
 pub mod watch;
 pub mod world;
 
+pub use plan::Plan;
 pub use random::Random;
+pub use run::{Failure, FailureKind, Summary, run};
 pub use stage::{Buggify, Interleaving};
 pub use world::clock::NodeClock;
 pub use world::{Refused, Reply, Tune, World, WorldOptions};

@@ -1,0 +1,438 @@
+//! What goes wrong in a run, and the hand that does it.
+//!
+//! Every fault is an event of the plan with a time of its own, and is undone by itself. Two rules keep runs fair:
+//!
+//! - memory is never lost beyond what `docs/guarantees.md` allows: a node is killed only if a majority of voters with
+//!   complete stores is left, whichever membership counts ([`spare`]);
+//! - cuts, pauses and delays may hit anybody, a majority included.
+
+use std::collections::BTreeMap;
+
+use highwater_core::NodeId;
+use highwater_engines::{Nanos, Role};
+use serde::{Deserialize, Serialize};
+
+use crate::network::Channel;
+use crate::plan::pick;
+use crate::random::Random;
+use crate::world::World;
+
+const MS: Nanos = 1_000_000;
+/// How often it looks for somebody whom it waits for.
+const LOOK_EVERY: Nanos = MS / 20;
+/// How long a flapping connection lives.
+const FLAP_EVERY: Nanos = 4 * MS;
+
+/// A fault and its time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduled {
+    /// In ns, from the first leader on.
+    pub at_ns: Nanos,
+    /// How long until it is undone, in ns.
+    pub for_ns: Nanos,
+    /// What happens.
+    pub fault: Fault,
+}
+
+/// Whom it hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Victim {
+    /// Whoever leads then.
+    Leader,
+    /// The next one that stands for election or takes over.
+    Candidate,
+    /// The next one that copies the state, or waits to be admitted.
+    Learner,
+    /// This one.
+    Node(u8),
+}
+
+/// What happens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The process ends; after the time it comes back with empty memory.
+    Kill(Victim),
+    /// The process stands still.
+    Pause(Victim),
+    /// All connections between two nodes break; what was on its way is lost. They reconnect.
+    Break(u8, u8),
+    /// Nothing goes in or out.
+    Isolate(Victim),
+    /// Nothing goes out; what comes in arrives.
+    Mute(Victim),
+    /// Nothing comes in; what goes out arrives.
+    Deafen(Victim),
+    /// Nothing goes from the first to the second.
+    OneWay(u8, u8),
+    /// Nodes of the set (a bit each) and the others do not hear each other.
+    Split(u8),
+    /// The same, but for one node that hears all.
+    Bridge(u8, u8),
+    /// The connections between two nodes break again and again.
+    Flap(u8, u8),
+    /// Frames take this many times as long, between all nodes.
+    Clog(u32),
+    /// Everything between workers of this number stands still.
+    Hold(u16),
+    /// Clients cannot reach a node.
+    Shun(Victim),
+}
+
+/// The names of all kinds of faults.
+pub const KINDS: &[&str] = &[
+    "kill",
+    "kill_candidate",
+    "kill_learner",
+    "pause",
+    "break",
+    "isolate",
+    "mute",
+    "deafen",
+    "one_way",
+    "split",
+    "bridge",
+    "flap",
+    "clog",
+    "hold",
+    "shun",
+];
+
+impl Fault {
+    /// The name of its kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Fault::Kill(Victim::Candidate) => "kill_candidate",
+            Fault::Kill(Victim::Learner) => "kill_learner",
+            Fault::Kill(_) => "kill",
+            Fault::Pause(_) => "pause",
+            Fault::Break(..) => "break",
+            Fault::Isolate(_) => "isolate",
+            Fault::Mute(_) => "mute",
+            Fault::Deafen(_) => "deafen",
+            Fault::OneWay(..) => "one_way",
+            Fault::Split(_) => "split",
+            Fault::Bridge(..) => "bridge",
+            Fault::Flap(..) => "flap",
+            Fault::Clog(_) => "clog",
+            Fault::Hold(_) => "hold",
+            Fault::Shun(_) => "shun",
+        }
+    }
+
+    fn draw(kind: &str, random: &mut Random, replicas: u8, workers: u16) -> Fault {
+        let node = random.below(replicas.into()) as u8;
+        let other = (node + 1 + random.below(u64::from(replicas) - 1) as u8) % replicas;
+        // Leaders have the more interesting accidents.
+        let victim = if random.one_in(2) { Victim::Leader } else { Victim::Node(node) };
+        let some = random.between(1, (1 << replicas) - 1) as u8;
+        match kind {
+            "kill" => Fault::Kill(victim),
+            "kill_candidate" => Fault::Kill(Victim::Candidate),
+            "kill_learner" => Fault::Kill(Victim::Learner),
+            "pause" => Fault::Pause(victim),
+            "break" => Fault::Break(node, other),
+            "isolate" => Fault::Isolate(victim),
+            "mute" => Fault::Mute(victim),
+            "deafen" => Fault::Deafen(victim),
+            "one_way" => Fault::OneWay(node, other),
+            "split" => Fault::Split(some),
+            "bridge" => Fault::Bridge(some, node),
+            "flap" => Fault::Flap(node, other),
+            "clog" => Fault::Clog(pick(random, &[3, 10, 50])),
+            "hold" => Fault::Hold(random.below(workers.into()) as u16),
+            "shun" => Fault::Shun(victim),
+            _ => unreachable!("{kind} is not listed in KINDS"),
+        }
+    }
+}
+
+/// Draws which kinds are in, how often each happens, and when.
+pub(crate) fn draw(
+    random: &mut Random,
+    replicas: u8,
+    workers: u16,
+    length: Nanos,
+    timeout: Nanos,
+) -> Vec<Scheduled> {
+    let mut faults = Vec::new();
+    for kind in KINDS {
+        if !random.one_in(3) {
+            continue;
+        }
+        for _ in 0..random.between(1, 9) {
+            let at_ns = random.below(length);
+            // Shorter than an election takes, or longer.
+            let for_ns = match random.below(3) {
+                0 => random.between(MS, timeout),
+                1 => random.between(timeout, 3 * timeout),
+                _ => random.between(timeout, 10 * timeout),
+            };
+            faults.push(Scheduled { at_ns, for_ns, fault: Fault::draw(kind, random, replicas, workers) });
+        }
+    }
+    faults.sort_by_key(|fault| fault.at_ns);
+    faults
+}
+
+/// Does and undoes what is due.
+pub struct Hand {
+    /// From here on times count.
+    start: Nanos,
+    waiting: Vec<Scheduled>,
+    /// What was done and is to be undone: when, and what exactly.
+    active: Vec<(Nanos, Effect)>,
+    delay: (Nanos, Nanos),
+    /// How often each kind was done.
+    pub done: BTreeMap<&'static str, u64>,
+    /// What was done, in words: for reports.
+    pub said: Vec<(Nanos, String)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Effect {
+    Down(NodeId),
+    Cut(Vec<(NodeId, NodeId)>),
+    Flap(NodeId, NodeId, Nanos),
+    Clog,
+    Hold(Channel),
+    Shun(NodeId),
+}
+
+impl Hand {
+    /// Starts counting now.
+    pub fn new(faults: &[Scheduled], now: Nanos, delay: (Nanos, Nanos)) -> Hand {
+        let waiting = faults.to_vec();
+        Hand { start: now, waiting, active: Vec::new(), delay, done: BTreeMap::new(), said: Vec::new() }
+    }
+
+    /// When it wants to act next, after `now`. A candidate or learner that it waits for may come at any time.
+    pub fn next(&self, now: Nanos) -> Option<Nanos> {
+        let waiting = self.waiting.iter().map(|fault| (self.start + fault.at_ns).max(now + LOOK_EVERY));
+        let active = self.active.iter().map(|(until, effect)| match effect {
+            Effect::Flap(_, _, again) => *until.min(again),
+            _ => *until,
+        });
+        waiting.chain(active).min()
+    }
+
+    /// Whether clients cannot reach a node.
+    pub fn shuns(&self, node: NodeId) -> bool {
+        self.active.iter().any(|(_, effect)| *effect == Effect::Shun(node))
+    }
+
+    /// Whether a node is to be down now.
+    fn holds_down(&self, node: NodeId) -> bool {
+        self.active.iter().any(|(_, effect)| *effect == Effect::Down(node))
+    }
+
+    /// Undoes and does what is due.
+    pub fn act<L: highwater_core::Library>(&mut self, world: &mut World<L>) {
+        let now = world.now;
+        let (over, active) =
+            std::mem::take(&mut self.active).into_iter().partition(|(until, _)| *until <= now);
+        self.active = active;
+        self.undo(world, over);
+        for (_, effect) in &mut self.active {
+            if let Effect::Flap(a, b, again) = effect
+                && *again <= now
+            {
+                world.break_links(*a, *b);
+                *again = now + FLAP_EVERY;
+            }
+        }
+        let due = self.waiting.iter().take_while(|fault| self.start + fault.at_ns <= now).count();
+        for at in (0..due).rev() {
+            let Scheduled { for_ns, fault, .. } = self.waiting[at].clone();
+            if self.act_on(world, &fault, now + for_ns) {
+                self.waiting.remove(at);
+            }
+        }
+    }
+
+    /// Undoes everything and does nothing more.
+    pub fn rest<L: highwater_core::Library>(&mut self, world: &mut World<L>) {
+        self.waiting.clear();
+        let over = std::mem::take(&mut self.active);
+        self.undo(world, over);
+    }
+
+    fn undo<L: highwater_core::Library>(&mut self, world: &mut World<L>, over: Vec<(Nanos, Effect)>) {
+        if over.is_empty() {
+            return;
+        }
+        for (_, effect) in &over {
+            match effect {
+                Effect::Down(node) => {
+                    self.said.push((world.now, format!("{node} starts again")));
+                    world.start(*node);
+                }
+                Effect::Clog => world.network.delay = self.delay,
+                _ => self.said.push((world.now, format!("over: {effect:?}"))),
+            }
+        }
+        self.apply_cuts(world);
+    }
+
+    /// The network knows cuts as one set; those that go on are made again.
+    fn apply_cuts<L: highwater_core::Library>(&self, world: &mut World<L>) {
+        world.network.heal();
+        for (_, effect) in &self.active {
+            match effect {
+                Effect::Cut(pairs) => pairs.iter().for_each(|(from, to)| world.network.cut(*from, *to)),
+                Effect::Hold(channel) => world.network.hold(*channel),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the fault need not be looked at again.
+    fn act_on<L: highwater_core::Library>(
+        &mut self,
+        world: &mut World<L>,
+        fault: &Fault,
+        until: Nanos,
+    ) -> bool {
+        let ids: Vec<NodeId> = world.ids().collect();
+        let known = |id: u8| ids.contains(&NodeId(id));
+        let effect = match fault {
+            Fault::Kill(victim) => match self.find(world, *victim) {
+                Found::Now(node) if spare(world, node) => {
+                    world.kill(node);
+                    Some(Effect::Down(node))
+                }
+                Found::Later => return false,
+                _ => None,
+            },
+            Fault::Pause(victim) => {
+                if let Found::Now(node) = self.find(world, *victim) {
+                    world.pause(node, until - world.now);
+                    self.tell(world.now, fault, node.0);
+                }
+                return true;
+            }
+            Fault::Break(a, b) => {
+                if known(*a) && known(*b) {
+                    world.break_links(NodeId(*a), NodeId(*b));
+                    self.tell(world.now, fault, *a);
+                }
+                return true;
+            }
+            Fault::Isolate(victim) => self.around(world, *victim, |node, id| vec![(node, id), (id, node)]),
+            Fault::Mute(victim) => self.around(world, *victim, |node, id| vec![(node, id)]),
+            Fault::Deafen(victim) => self.around(world, *victim, |node, id| vec![(id, node)]),
+            Fault::OneWay(from, to) => Some(Effect::Cut(vec![(NodeId(*from), NodeId(*to))])),
+            Fault::Split(side) => Some(Effect::Cut(between(&ids, *side, None))),
+            Fault::Bridge(side, bridge) => Some(Effect::Cut(between(&ids, *side, Some(NodeId(*bridge))))),
+            Fault::Flap(a, b) if known(*a) && known(*b) => {
+                Some(Effect::Flap(NodeId(*a), NodeId(*b), world.now))
+            }
+            Fault::Flap(..) => None,
+            Fault::Clog(times) => {
+                let slower = |delay: Nanos| delay * u64::from(*times);
+                world.network.delay = (slower(self.delay.0), slower(self.delay.1));
+                Some(Effect::Clog)
+            }
+            Fault::Hold(worker) => Some(Effect::Hold(Channel::Worker(*worker))),
+            Fault::Shun(victim) => match self.find(world, *victim) {
+                Found::Now(node) => Some(Effect::Shun(node)),
+                _ => None,
+            },
+        };
+        if let Some(effect) = effect {
+            let who = match &effect {
+                Effect::Down(node) | Effect::Shun(node) => node.0,
+                _ => 0,
+            };
+            self.active.push((until, effect));
+            self.tell(world.now, fault, who);
+            self.apply_cuts(world);
+        }
+        true
+    }
+
+    fn tell(&mut self, now: Nanos, fault: &Fault, who: u8) {
+        *self.done.entry(fault.kind()).or_default() += 1;
+        self.said.push((now, format!("{fault:?} (node {who})")));
+    }
+
+    fn around<L: highwater_core::Library>(
+        &self,
+        world: &World<L>,
+        victim: Victim,
+        cut: impl Fn(NodeId, NodeId) -> Vec<(NodeId, NodeId)>,
+    ) -> Option<Effect> {
+        let Found::Now(node) = self.find(world, victim) else { return None };
+        Some(Effect::Cut(world.ids().filter(|id| *id != node).flat_map(|id| cut(node, id)).collect()))
+    }
+
+    fn find<L: highwater_core::Library>(&self, world: &World<L>, victim: Victim) -> Found {
+        let role = |wanted: fn(Role) -> bool| {
+            world.ids().find(|id| world.status(*id).is_some_and(|status| wanted(status.role)))
+        };
+        let (found, wait) = match victim {
+            Victim::Leader => (world.leader(), false),
+            Victim::Candidate => (role(|role| role == Role::Candidate), true),
+            Victim::Learner => (role(|role| role == Role::Learner), true),
+            Victim::Node(node) => (world.ids().find(|id| *id == NodeId(node)), false),
+        };
+        match found {
+            Some(node) if world.is_up(node) && !self.holds_down(node) => Found::Now(node),
+            None if wait => Found::Later,
+            _ => Found::Nobody,
+        }
+    }
+}
+
+enum Found {
+    Now(NodeId),
+    Later,
+    Nobody,
+}
+
+/// Every direction between a set of nodes and the others; the bridge belongs to both sides.
+fn between(ids: &[NodeId], side: u8, bridge: Option<NodeId>) -> Vec<(NodeId, NodeId)> {
+    let inside = |id: &NodeId| side >> id.0 & 1 == 1;
+    let mut pairs = Vec::new();
+    for from in ids.iter().filter(|id| Some(**id) != bridge) {
+        let others = ids.iter().filter(|id| Some(**id) != bridge && inside(id) != inside(from));
+        pairs.extend(others.map(|to| (*from, *to)));
+    }
+    pairs
+}
+
+/// Whether a node may lose its memory: the voters with complete stores that are left are a majority.
+///
+/// Who votes depends on whom one asks while a membership changes; only those count who vote by every account. That is
+/// stricter than the guarantee asks for, never laxer.
+pub fn spare<L: highwater_core::Library>(world: &World<L>, victim: NodeId) -> bool {
+    let statuses: Vec<_> = world.ids().filter_map(|id| world.status(id)).collect();
+    let accounts: Vec<_> =
+        statuses.iter().filter(|status| !matches!(status.role, Role::Starting | Role::Learner)).collect();
+    let sound = statuses.iter().filter(|status| {
+        let votes = accounts.iter().all(|account| {
+            account.members.iter().any(|member| {
+                member.node == status.node && member.voter && member.incarnation == status.incarnation
+            })
+        });
+        status.node != victim && votes && !accounts.is_empty() && status.copying_bytes.is_none()
+    });
+    sound.count() > world.ids().count() / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bridge_hears_both_sides() {
+        let ids: Vec<NodeId> = (0..5).map(NodeId).collect();
+        let cut = between(&ids, 0b00011, Some(NodeId(2)));
+        assert_eq!(cut.len(), 2 * 2 * 2);
+        assert!(!cut.iter().any(|(from, to)| *from == NodeId(2) || *to == NodeId(2)));
+        assert!(cut.contains(&(NodeId(0), NodeId(4))) && cut.contains(&(NodeId(4), NodeId(0))));
+        assert_eq!(between(&ids, 0b11100, None).len(), 2 * 2 * 3);
+    }
+}
