@@ -15,7 +15,7 @@ use bytes::Bytes;
 use common::{Node, Wire, as_change, founder, founders};
 use highwater_consensus::*;
 use highwater_core::codec::Reader;
-use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId};
+use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId};
 
 const MS: Nanos = 1_000_000;
 
@@ -69,7 +69,7 @@ struct Simulation {
     streams: usize,
     /// What was ever decided, by stream.
     history: Vec<Vec<Bytes>>,
-    winners: BTreeMap<Ballot, Voter>,
+    winners: BTreeMap<Epoch, (Ballot, Voter)>,
     /// Connections that keep order, or free datagrams.
     connections: bool,
     /// Directed; with connections: symmetric. Bumped when a connection breaks: what was under way is lost.
@@ -392,8 +392,8 @@ impl Simulation {
         seen.promised.resize(self.streams, Ballot::default());
         seen.decided.resize(self.streams, EntryIndex::NONE);
         for ballot in life.won.drain(..) {
-            let winner = self.winners.insert(ballot, life.me);
-            assert!(winner.is_none(), "{ballot} was won twice: {winner:?}, {:?}", life.me);
+            let winner = self.winners.insert(ballot.epoch, (ballot, life.me));
+            assert!(winner.is_none(), "one leader per epoch: {winner:?}, then {ballot} by {:?}", life.me);
         }
         for (at, stream) in life.streams.iter().enumerate() {
             assert!(stream.promised() >= seen.promised[at], "a promise moved back");
@@ -501,7 +501,7 @@ fn run(seed: u64) -> u64 {
     simulation.expect("progress", |simulation| decided(simulation) >= before + 30);
     simulation.expect("everyone votes", |simulation| {
         let alive = simulation.nodes.iter().map(|node| node.me);
-        let all = Members::new(highwater_core::Epoch(0), alive.collect());
+        let all = Members::new(Epoch(0), alive.collect());
         let votes = |node: &Node| node.members().voters() == all.voters();
         simulation.nodes.iter().all(votes)
     });

@@ -25,7 +25,7 @@ macro_rules! planted {
 }
 
 #[cfg(feature = "planted")]
-pub use list::{Bug, on, plant};
+pub use list::{Bug, current, on, plant};
 
 #[cfg(feature = "planted")]
 mod list {
@@ -53,7 +53,7 @@ mod list {
         };
     }
 
-    // The names are greped for in default builds, which must not hold any.
+    // A test of the command looks for the names in its default build, which must not hold any.
     bugs! {
         /// The mark is the minimum over the streams that have said something in this epoch.
         SilentStreamIgnored = "silent-stream-ignored",
@@ -73,6 +73,8 @@ mod list {
         EpochEndSkipped = "epoch-end-skipped",
         /// A deposed leader keeps what it executed above the final mark.
         NoRollBack = "no-roll-back",
+        /// A leader forgets before-images once its own stream is closed so far, not once the mark has passed.
+        UndoForgotten = "undo-forgotten",
         /// A write from the log is installed over a newer one.
         ReplayUnordered = "replay-unordered",
         /// Followers unlink tombstones by the mark, though a stream may yet apply older writes.
@@ -81,6 +83,8 @@ mod list {
         CopyStartsLate = "copy-starts-late",
         /// A copied record is installed over a newer one from the log.
         CopyUnordered = "copy-unordered",
+        /// A leader that gives a copy sends what is above the mark.
+        CopyUnheld = "copy-unheld",
         /// The lead passes to the longest log, whatever ballot it was accepted under.
         LongestLogWins = "longest-log-wins",
         /// A follower's streams answer a candidate without promising anything.
@@ -95,6 +99,8 @@ mod list {
         MinorityDecides = "minority-decides",
         /// A restarted node votes as the one it was before.
         AmnesiacVoter = "amnesiac-voter",
+        /// A promise counts for the node, whichever of its lives gave it.
+        PromiseByNode = "promise-by-node",
         /// An epoch opens before a quorum knows that all of its beginning is decided.
         OpensEarly = "opens-early",
         /// The new leader's clock is not moved past the old log.
@@ -116,6 +122,11 @@ mod list {
     /// Plants a bug for this thread, in the place of any other; or none.
     pub fn plant(bug: Option<Bug>) {
         PLANTED.set(bug);
+    }
+
+    /// What is planted in this thread.
+    pub fn current() -> Option<Bug> {
+        PLANTED.get()
     }
 
     /// Whether this bug is planted in this thread.

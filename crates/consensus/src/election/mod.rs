@@ -9,6 +9,19 @@
 //! 3. **Won.** With promises from a majority of every membership that may be in force, the candidate leads
 //!    ([`ElectionEvent::Won`]): its host takes over the streams. From now on it sends heartbeats.
 //!
+//! Of two ballots of one epoch a node answers only one, so an epoch has one leader at most. Two that stand at once may
+//! therefore split the votes, and the one whose ballot is higher may deny its own promise to a rival that wins:
+//! - Who asks holds back when it hears of a higher ballot that asks, and gives the lower one no yes; who has promised in
+//!   an epoch gives no yes for the same epoch. So most duels end before anyone promises.
+//! - A promise in an epoch is not replaced by one for another candidate of it: that one could not be answered, and the
+//!   first may have won.
+//! - A candidate that wins, or leads, and hears that somebody promised a rival of the same epoch takes the next epoch at
+//!   once: nobody else has won this one, and the rival follows a higher ballot.
+//!
+//! None of the three matters for safety: the first is about pre-votes, the second loses a message, the third is a new
+//! campaign. They end: a rival needs pre-votes of a majority that misses the leader, and whoever promised has heard
+//! of one; what was granted before is used up once per node.
+//!
 //! Which memberships may be in force? The newest that any promise knows to be decided, and every newer one that stands
 //! undecided in somebody's log. A decided change was accepted by a majority of its predecessor, so any majority of the
 //! predecessor reveals it.
@@ -20,7 +33,7 @@ mod message;
 use std::collections::BTreeMap;
 
 use highwater_core::hooks::{self, Site};
-use highwater_core::{Ballot, Epoch, NodeId};
+use highwater_core::{Ballot, Epoch, NodeId, planted};
 
 pub use message::{ElectionMessage, Pending, Promise};
 
@@ -78,6 +91,9 @@ pub struct Election {
     me: Voter,
     options: ElectionOptions,
     promised: Ballot,
+    /// The last promise that was answered. Of two ballots with the same epoch only one gets an answer, so only one can
+    /// win.
+    answered: Ballot,
     /// Highest epoch heard of, promised or not.
     highest: Epoch,
     members: Option<Members>,
@@ -88,6 +104,8 @@ pub struct Election {
     /// Yeses to it.
     granted: Vec<Voter>,
     promises: BTreeMap<Voter, Promise>,
+    /// Somebody promised a higher ballot of the epoch that this node prepares.
+    outbid: bool,
     /// Under which ballot a leader was heard.
     following: Option<Ballot>,
     last_heard: Nanos,
@@ -109,6 +127,7 @@ impl Election {
             me,
             options,
             promised: Ballot::default(),
+            answered: Ballot::default(),
             highest: Epoch::default(),
             members: None,
             eligible: false,
@@ -116,6 +135,7 @@ impl Election {
             asked: Ballot::default(),
             granted: Vec::new(),
             promises: BTreeMap::new(),
+            outbid: false,
             following: None,
             last_heard: 0,
             suspected: false,
@@ -190,20 +210,28 @@ impl Election {
         self.wait(now);
     }
 
-    /// A stream met a higher ballot than the controllers did.
+    /// Somebody has promised `ballot`: another node, or a stream of this one that met it before the controllers did.
     pub fn met(&mut self, now: Nanos, ballot: Ballot) {
         self.highest = self.highest.max(ballot.epoch);
-        if ballot > self.promised {
-            self.promise(now, ballot);
+        if ballot <= self.promised {
+            return;
+        }
+        let rival = ballot.epoch == self.promised.epoch;
+        match self.standing {
+            Standing::Leading if rival => self.prepare(now),
+            Standing::Preparing if rival => self.outbid = true,
+            _ => self.promise(now, ballot),
         }
     }
 
     /// Every stream has promised `promise.ballot`; the answer to [`ElectionEvent::Fence`].
     pub fn fenced(&mut self, now: Nanos, promise: Promise) {
         let ballot = promise.ballot;
-        if ballot != self.promised {
+        let answered_a_rival = self.answered.epoch == ballot.epoch && self.answered != ballot;
+        if ballot != self.promised || answered_a_rival {
             return;
         }
+        self.answered = ballot;
         if ballot.node == self.me.node {
             self.on_promise(now, self.me, promise);
         } else {
@@ -298,7 +326,14 @@ impl Election {
             Standing::Leading => !self.quorum_heard(now, self.options.timeout),
             _ => self.suspected || now.saturating_sub(self.last_heard) >= self.options.timeout,
         };
-        let granted = ballot > self.promised && misses_leader;
+        let outbids = self.standing == Standing::Asking && self.asked > ballot;
+        let granted = ballot.epoch > self.promised.epoch && misses_leader && !outbids;
+        if granted {
+            self.hold_back(now);
+        } else if outbids {
+            // The sender may have refused this node before it missed the leader itself.
+            self.out.push((from.node, ElectionMessage::PreVote { ballot: self.asked }));
+        }
         let reply = ElectionMessage::PreVoteReply { ballot, granted, promised: self.promised };
         self.out.push((from.node, reply));
     }
@@ -308,7 +343,8 @@ impl Election {
         if self.members.is_none() {
             return;
         }
-        if ballot < self.promised {
+        let rival = ballot.epoch == self.promised.epoch && ballot != self.promised;
+        if ballot < self.promised || rival {
             return self.out.push((from.node, ElectionMessage::Stale { promised: self.promised }));
         }
         if ballot > self.promised {
@@ -346,8 +382,14 @@ impl Election {
         if !still_votes {
             return self.abandon(now);
         }
-        if !quorums.reached(|voter| self.promises.contains_key(&voter)) {
+        let same_node = |voter: Voter| self.promises.keys().any(|promised| promised.node == voter.node);
+        let promised =
+            |voter| self.promises.contains_key(&voter) || planted!(PromiseByNode) && same_node(voter);
+        if !quorums.reached(promised) {
             return;
+        }
+        if self.outbid {
+            return self.prepare(now);
         }
         self.standing = Standing::Leading;
         self.following = None;
@@ -407,6 +449,7 @@ impl Election {
         // must never be counted together.
         self.standing = Standing::Follower;
         self.promises.clear();
+        self.outbid = false;
         if ballot.node != self.me.node {
             self.suspected = false;
             self.last_heard = now;
@@ -460,6 +503,19 @@ impl Election {
     /// Sets the deadline to a randomised timeout from now.
     fn wait(&mut self, now: Nanos) {
         self.deadline = now + self.options.timeout + self.random_below(self.options.timeout);
+    }
+
+    /// Leaves the next round trips to somebody who stands. Not longer: it may be one whom no answer reaches.
+    fn hold_back(&mut self, now: Nanos) {
+        let until = now + self.options.heartbeat + self.random_below(self.options.heartbeat);
+        match self.standing {
+            Standing::Asking => {
+                self.standing = Standing::Follower;
+                self.deadline = until;
+            }
+            Standing::Follower => self.deadline = self.deadline.max(until),
+            Standing::Preparing | Standing::Leading => {}
+        }
     }
 
     fn broadcast(&mut self, message: ElectionMessage) {

@@ -41,9 +41,6 @@ pub struct RolisController {
     unborn: BTreeSet<Voter>,
     hello_at: Nanos,
     fence: Option<Fence>,
-    /// The last promise given. Of two ballots with the same epoch only one gets a promise from this node, so only one can
-    /// win: an epoch has one leader.
-    answered: Ballot,
     takeover: Option<TakeOver>,
     /// The ballot under which this node leads, once the epoch is open.
     pub(super) leading: Option<Ballot>,
@@ -104,7 +101,6 @@ impl RolisController {
             unborn: BTreeSet::new(),
             hello_at: 0,
             fence: None,
-            answered: Ballot::default(),
             takeover: None,
             leading: None,
             change: None,
@@ -228,10 +224,6 @@ impl RolisController {
             return;
         }
         let answers = self.fence.take().expect("just used").answers;
-        if self.answered.epoch == ballot.epoch && self.answered != ballot {
-            return;
-        }
-        self.answered = ballot;
         // Read after every stream answered: a change that one of them saw decided in all is known here.
         if let Some(members) = self.shared.progress.members() {
             self.learn_members(now, members);

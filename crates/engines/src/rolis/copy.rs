@@ -295,7 +295,7 @@ impl RolisWorker {
             }
             let mark = self.shared.progress.mark();
             while let Some((chunk, read_at, last)) =
-                copy.held.pop_front_if(|(_, at, _)| !leading || *at <= mark)
+                copy.held.pop_front_if(|(_, at, _)| !leading || *at <= mark || planted!(CopyUnheld))
             {
                 let head =
                     Head::CopyChunk { copy: copy.copy, seq: copy.next, complete_at: last.then_some(read_at) };

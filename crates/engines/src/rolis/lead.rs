@@ -305,7 +305,8 @@ impl RolisWorker {
         self.look_at_decided(out);
         self.apply_some(u32::MAX);
         let mark = self.shared.progress.mark_in(ballot.epoch).expect("a leader's epoch is the current one");
-        self.occ.forget_undo(mark);
+        let kept = if planted!(UndoForgotten) { self.shared.progress.closed(self.id) } else { mark };
+        self.occ.forget_undo(kept);
         hooks::tell(|| Fact::Holds {
             undecided_bytes: self.stream.undecided_bytes(),
             replies: self.lead.pending.len(),

@@ -134,9 +134,9 @@ impl Occ {
         if !((records || planted!(ReadsUnvalidated)) && nodes()) || hooks::buggify(Site::Conflict) {
             return self.fail(self.sets.writes.len());
         }
+        hooks::point(Point::Validated);
         let ts = if planted!(TimestampLate) { self.clock.now() } else { ts };
         self.phase = Phase::Validated(ts);
-        hooks::point(Point::Validated);
         Ok(())
     }
 
