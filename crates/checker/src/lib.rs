@@ -18,6 +18,7 @@
 mod check;
 mod explain;
 mod findings;
+pub mod generate;
 mod graph;
 pub mod history;
 mod infer;

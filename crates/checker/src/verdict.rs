@@ -141,6 +141,35 @@ impl AnomalyKind {
     }
 }
 
+impl AnomalyKind {
+    /// What it is, in a few words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            AnomalyKind::BrokenHistory => "the record cannot be true",
+            AnomalyKind::DuplicateWrite => "the load sent one value to one key twice",
+            AnomalyKind::GarbageRead => "a read of what nobody wrote",
+            AnomalyKind::DuplicateElements => "a list with an element twice",
+            AnomalyKind::IncompatibleOrder => "reads of one list that do not begin alike",
+            AnomalyKind::Internal => "a transaction that contradicts itself",
+            AnomalyKind::G1a => "a read of what an aborted transaction wrote",
+            AnomalyKind::G1b => "a read from the middle of a transaction",
+            AnomalyKind::LostUpdate => "transactions that went on from the same version",
+            AnomalyKind::G0 => "a cycle of overwrites",
+            AnomalyKind::G0Process => "overwrites against a client's order",
+            AnomalyKind::G0Realtime => "overwrites against real time",
+            AnomalyKind::G1c => "a cycle of overwrites and reads",
+            AnomalyKind::G1cProcess => "reads or overwrites against a client's order",
+            AnomalyKind::G1cRealtime => "reads or overwrites against real time",
+            AnomalyKind::GSingle => "a transaction seen in part",
+            AnomalyKind::GSingleProcess => "a read older than its client allows",
+            AnomalyKind::GSingleRealtime => "a stale read, or a write that vanished",
+            AnomalyKind::G2 => "write skew: reads of what the others then overwrote",
+            AnomalyKind::G2Process => "write skew with a client's order",
+            AnomalyKind::G2Realtime => "write skew with real time",
+        }
+    }
+}
+
 impl fmt::Display for AnomalyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())

@@ -128,6 +128,11 @@ impl Op {
         matches!(self, Op::Append { .. } | Op::Write { .. })
     }
 
+    /// True for a read whose client never learned the value.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Op::ReadList { value: None, .. } | Op::ReadReg { value: None, .. })
+    }
+
     /// True if the key is a list, false if it is a register.
     pub fn is_list(&self) -> bool {
         matches!(self, Op::Append { .. } | Op::ReadList { .. })
