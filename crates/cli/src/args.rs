@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::bench::args::BenchArgs;
 use crate::failure::EXIT_CODES;
+use crate::torture::{ClientArgs, NodeArgs, ProxyArgs, TortureArgs};
 
 /// A replicated, multi-core, in-memory transactional database.
 #[derive(Debug, Parser)]
@@ -44,10 +45,22 @@ pub enum Command {
     /// Measure: throughput, latency and CPU time of an engine on a workload; failover; replay.
     #[command(after_help = concat_help("highwater bench tpcc --engine silo --workers 1 --seconds 10\n  highwater bench tpcc --compare --runs 5\n  highwater bench failover --runs 20\n  highwater bench replay"))]
     Bench(BenchArgs),
+    /// Real replicas under real faults (kills, pauses, cut and slow links), and a checker's verdict on what clients saw.
+    #[command(after_help = concat_help("highwater torture --seconds 60\n  highwater torture --faults kill,pause --seed 7 --keep\n  highwater torture --means proxy --replicas 5 --json torture.json"))]
+    Torture(TortureArgs),
+    /// One replica of a torture.
+    #[command(hide = true)]
+    TortureNode(NodeArgs),
+    /// Clients of a torture.
+    #[command(hide = true)]
+    TortureClient(ClientArgs),
+    /// Links of a torture.
+    #[command(hide = true)]
+    TortureProxy(ProxyArgs),
 }
 
 /// `highwater serve`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
     /// The TOML config; the defaults if absent.
     #[arg(long, short, value_name = "FILE")]

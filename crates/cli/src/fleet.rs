@@ -14,11 +14,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_node::config::{Config, NodeConfig};
-use highwater_node::free_loopback_ports;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt;
+use crate::layout::Layout;
 use crate::link::{Link, LinkError, failure_at};
 use crate::protocol::StatusReport;
 
@@ -53,6 +53,7 @@ pub struct Fleet {
 #[derive(Debug)]
 struct ReplicaProcess {
     admin: SocketAddr,
+    command: Vec<String>,
     config: PathBuf,
     log: PathBuf,
     /// The process, unless it was killed.
@@ -62,6 +63,11 @@ struct ReplicaProcess {
 impl Fleet {
     /// Starts the replicas. They have not elected anybody yet.
     pub fn start(plan: &FleetPlan) -> Result<Fleet> {
+        Fleet::start_as(plan, Layout::loopback(plan.replicas)?)
+    }
+
+    /// Starts the replicas in these places.
+    pub fn start_as(plan: &FleetPlan, layout: Layout) -> Result<Fleet> {
         let directory = fresh_directory()?;
         interrupt::keeps_files_in(Some(directory.clone()));
         let mut fleet = Fleet {
@@ -69,14 +75,14 @@ impl Fleet {
             directory: directory.clone(),
             keep_files: AtomicBool::new(plan.keep),
         };
-        let nodes = free_addresses(plan.replicas)?;
-        for node in 0..plan.replicas {
-            let config = config_of(plan, node, &nodes)?;
+        for (node, command) in (0..plan.replicas).zip(layout.commands) {
+            let nodes = &layout.views[usize::from(node)];
+            let config = config_of(plan, node, nodes)?;
             let path = directory.join(format!("node-{node}.toml"));
             fs::write(&path, config.to_toml()).map_err(|error| cannot_write(&path, &error))?;
             let admin = nodes[usize::from(node)].admin.parse().map_err(Failure::cannot_start)?;
             let log = directory.join(format!("node-{node}.log"));
-            fleet.replicas.push(ReplicaProcess { admin, config: path, log, child: None });
+            fleet.replicas.push(ReplicaProcess { admin, command, config: path, log, child: None });
         }
         for node in 0..fleet.len() {
             fleet.start_again(node)?;
@@ -153,6 +159,15 @@ impl Fleet {
         killed.map(drop).map_err(|error| Failure::negative(format!("cannot kill replica {node}: {error}")))
     }
 
+    /// Sends a signal to a replica, if it runs.
+    pub fn signal(&self, node: usize, signal: Signal) -> Result<()> {
+        let Some(child) = &self.replicas[node].child else { return Ok(()) };
+        let pid = Pid::from_raw(child.id() as i32).expect("a child has an id");
+        // Not reaped yet, so the id is still its own.
+        kill_process(pid, signal)
+            .map_err(|error| Failure::negative(format!("cannot signal replica {node}: {error}")))
+    }
+
     /// Starts a replica that does not run, with the same config and addresses.
     pub fn start_again(&mut self, node: usize) -> Result<()> {
         let replica = &mut self.replicas[node];
@@ -160,7 +175,7 @@ impl Fleet {
         let log = log.map_err(|error| cannot_write(&replica.log, &error))?;
         let binary = std::env::current_exe().map_err(Failure::cannot_start)?;
         let mut command = Command::new(binary);
-        command.arg("serve").arg("--config").arg(&replica.config);
+        command.args(&replica.command).arg("--config").arg(&replica.config);
         // The pipe to its standard input is its lifeline.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
         let child = command
@@ -197,7 +212,8 @@ impl Fleet {
     }
 
     /// A failure if a replica ended that nobody killed.
-    fn none_died(&self) -> Result<()> {
+    /// A failure if a replica ended by itself.
+    pub fn none_died(&self) -> Result<()> {
         for (node, replica) in self.replicas.iter().enumerate() {
             let Some(child) = &replica.child else { continue };
             if let Some(status) = ended(child) {
@@ -285,19 +301,6 @@ fn fresh_directory() -> Result<PathBuf> {
     let directory = std::env::temp_dir().join(format!("highwater-{}-{number}", std::process::id()));
     fs::create_dir_all(&directory).map_err(|error| cannot_write(&directory, &error))?;
     Ok(directory)
-}
-
-fn free_addresses(replicas: u8) -> Result<Vec<NodeConfig>> {
-    let ports = free_loopback_ports(3 * usize::from(replicas))
-        .map_err(|error| Failure::cannot_start(format!("no free loopback ports: {error}")))?;
-    let address = |port: u16| format!("127.0.0.1:{port}");
-    let nodes = (0..replicas).zip(ports.chunks_exact(3)).map(|(id, ports)| NodeConfig {
-        id,
-        peer: address(ports[0]),
-        resp: address(ports[1]),
-        admin: address(ports[2]),
-    });
-    Ok(nodes.collect())
 }
 
 fn config_of(plan: &FleetPlan, node: u8, nodes: &[NodeConfig]) -> Result<Config> {

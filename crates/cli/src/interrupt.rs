@@ -23,7 +23,7 @@ const UNREAD: i32 = 141;
 const BROKEN_PIPE: &str = "failed printing to stdout";
 
 static LEFTOVERS: Mutex<Leftovers> =
-    Mutex::new(Leftovers { pids: BTreeSet::new(), directory: None, on_terminal: false });
+    Mutex::new(Leftovers { pids: BTreeSet::new(), directory: None, on_terminal: false, at_the_end: None });
 
 struct Leftovers {
     /// Replica processes that run.
@@ -32,6 +32,8 @@ struct Leftovers {
     directory: Option<PathBuf>,
     /// The terminal is in raw mode.
     on_terminal: bool,
+    /// What else there is to clean up, once the processes are gone.
+    at_the_end: Option<fn()>,
 }
 
 /// Ends the replicas when this process is interrupted or panics, from now on.
@@ -84,6 +86,11 @@ pub fn keeps_files_in(directory: Option<PathBuf>) {
     leftovers().directory = directory;
 }
 
+/// What else to clean up, once the processes are gone.
+pub fn at_the_end(cleans_up: fn()) {
+    leftovers().at_the_end = Some(cleans_up);
+}
+
 /// Whether the terminal is in raw mode.
 pub fn draws_on_terminal(drawing: bool) {
     leftovers().on_terminal = drawing;
@@ -116,6 +123,9 @@ impl Leftovers {
         }
         for pid in pids {
             let _ = waitpid(Some(pid), WaitOptions::empty());
+        }
+        if let Some(clean_up) = self.at_the_end.take() {
+            clean_up();
         }
     }
 }

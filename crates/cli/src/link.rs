@@ -50,15 +50,26 @@ impl From<io::Error> for LinkError {
 pub struct Link {
     address: SocketAddr,
     stream: BufReader<TcpStream>,
+    /// How long an answer about the replica's state may take.
+    prompt: Duration,
 }
 
 impl Link {
     /// Connects; says who does not answer.
     pub fn connect(address: SocketAddr) -> Result<Link, LinkError> {
-        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
+        Link::connect_within(address, Duration::from_secs(2), PROMPT)
+    }
+
+    /// Connects to a replica that may not answer at all: gives up soon.
+    pub fn connect_within(
+        address: SocketAddr,
+        patience: Duration,
+        prompt: Duration,
+    ) -> Result<Link, LinkError> {
+        let stream = TcpStream::connect_timeout(&address, patience)?;
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(PROMPT))?;
-        Ok(Link { address, stream: BufReader::new(stream) })
+        stream.set_write_timeout(Some(prompt))?;
+        Ok(Link { address, stream: BufReader::new(stream), prompt })
     }
 
     /// Turns an error of this link into the command's failure.
@@ -68,7 +79,7 @@ impl Link {
 
     /// The replica's state.
     pub fn status(&mut self) -> Result<StatusReport, LinkError> {
-        match self.ask(&AdminRequest::Status, PROMPT)? {
+        match self.ask(&AdminRequest::Status, self.prompt)? {
             AdminResponse::Status(status) => Ok(*status),
             other => Err(confused(other)),
         }
@@ -112,7 +123,7 @@ impl Link {
 
     /// Counts of the running (or last) load.
     pub fn load_stats(&mut self) -> Result<LoadReport, LinkError> {
-        match self.ask(&AdminRequest::LoadStats, PROMPT)? {
+        match self.ask(&AdminRequest::LoadStats, self.prompt)? {
             AdminResponse::Load(report) => Ok(*report),
             other => Err(confused(other)),
         }

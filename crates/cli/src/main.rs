@@ -8,6 +8,7 @@ mod failure;
 mod figures;
 mod fleet;
 mod interrupt;
+mod layout;
 mod link;
 mod load;
 mod machine;
@@ -16,6 +17,7 @@ mod serve;
 mod settle;
 mod status;
 mod strike;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -37,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<()> {
-    if !matches!(cli.command, Command::Serve(_)) {
+    if !matches!(cli.command, Command::Serve(_) | Command::TortureNode(_)) {
         // A replica takes care of its signals itself.
         interrupt::guard()?;
     }
@@ -47,5 +49,9 @@ fn run(cli: Cli) -> Result<()> {
         Command::Status(args) => status::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(args),
+        Command::Torture(args) => torture::run(&args),
+        Command::TortureNode(args) => torture::node(&args),
+        Command::TortureClient(args) => torture::client::run(&args),
+        Command::TortureProxy(args) => torture::proxy(&args),
     }
 }

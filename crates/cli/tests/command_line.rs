@@ -56,6 +56,7 @@ fn every_subcommand_has_help_with_exit_codes() {
         "bench bank",
         "bench failover",
         "bench replay",
+        "torture",
     ];
     for command in commands {
         let args: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
@@ -67,7 +68,7 @@ fn every_subcommand_has_help_with_exit_codes() {
 
 #[test]
 fn a_bad_command_line_is_exit_code_2() {
-    let bad: [&[&str]; 11] = [
+    let bad: [&[&str]; 13] = [
         &["serve", "--no-such-flag"],
         &["no-such-command"],
         &["serve", "--set", "workers"],
@@ -79,6 +80,8 @@ fn a_bad_command_line_is_exit_code_2() {
         &["bench", "tpcc", "--option", "warehouse=2"],
         &["bench", "ycsb", "--reads", "1.5"],
         &["demo", "--replicas", "2"],
+        &["torture", "--faults", "earthquake"],
+        &["torture", "--rate", "0"],
     ];
     for args in bad {
         let (code, out, error) = highwater(args);

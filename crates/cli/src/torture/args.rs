@@ -1,0 +1,76 @@
+//! The flags of `highwater torture`, and of the processes that it starts.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::network::Means;
+use super::plan::FaultKind;
+use crate::args::{ServeArgs, key_value};
+
+/// `highwater torture`.
+#[derive(Clone, Debug, Args)]
+pub struct TortureArgs {
+    /// Seconds of load and faults.
+    #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: u64,
+    /// Kinds of faults; all if absent.
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    pub faults: Vec<FaultKind>,
+    /// Seed of the schedule and the clients; a fresh one if absent. Processes have their own time: a seed repeats what
+    /// is tried, not what comes of it.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Clients, each with a connection of its own.
+    #[arg(long, default_value_t = 16, value_name = "C", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub clients: u16,
+    /// Transactions per second of all clients, at most.
+    #[arg(long, default_value_t = 2000.0, value_name = "TPS", value_parser = positive)]
+    pub rate: f64,
+    /// How many replicas.
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u8).range(3..=9))]
+    pub replicas: u8,
+    /// Workers per replica.
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub workers: u16,
+    /// How links between replicas are broken.
+    #[arg(long, default_value = "auto", value_name = "MEANS")]
+    pub means: Means,
+    /// Write the history here, an empty or new directory; else it goes with a run that went well.
+    #[arg(long, value_name = "DIR")]
+    pub history: Option<PathBuf>,
+    /// Keep configs, logs and history even if all goes well.
+    #[arg(long)]
+    pub keep: bool,
+    /// Write the report as JSON, too.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Override one config key of the replicas; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<(String, String)>,
+}
+
+impl TortureArgs {
+    /// The kinds asked for.
+    pub fn kinds(&self) -> Vec<FaultKind> {
+        if self.faults.is_empty() { FaultKind::value_variants().to_vec() } else { self.faults.clone() }
+    }
+}
+
+/// `highwater torture-node`.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// The file of the network namespace to live in.
+    #[arg(long, value_name = "FILE")]
+    pub namespace: Option<PathBuf>,
+    /// As for `serve`.
+    #[command(flatten)]
+    pub serve: ServeArgs,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err("must be above 0".into()),
+    }
+}

@@ -1,0 +1,196 @@
+//! `highwater torture-client`: a process of clients, each with one connection and one history file.
+//!
+//! It runs until its standard input ends, and says every tenth of a second on standard output, in a line of JSON, how
+//! far it is.
+
+pub mod session;
+pub mod wire;
+pub mod work;
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use highwater_checker::Status;
+use highwater_workloads::random::mix;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, Result};
+use crate::machine::monotonic_ns;
+use session::{Session, Setup};
+use work::{Lists, Values};
+
+/// How often it says how far it is.
+const TELL_EVERY: Duration = Duration::from_millis(100);
+/// How long the clients wait for a reply: some are patient, some are not.
+const PATIENCE: [Duration; 4] = [
+    Duration::from_millis(400),
+    Duration::from_millis(1000),
+    Duration::from_millis(2500),
+    Duration::from_millis(6000),
+];
+/// Before asking again when nobody leads.
+const NOBODY_LEADS: Duration = Duration::from_millis(10);
+
+/// `highwater torture-client`.
+#[derive(Debug, Args)]
+pub struct ClientArgs {
+    /// The replicas' RESP addresses.
+    #[arg(long, value_delimiter = ',', required = true)]
+    pub doors: Vec<SocketAddr>,
+    /// Number of the first client.
+    #[arg(long)]
+    pub first: u64,
+    /// How many clients this process is.
+    #[arg(long)]
+    pub count: u64,
+    /// How many there are in all, in all processes.
+    #[arg(long)]
+    pub of: u64,
+    /// Transactions per second of one client, at most.
+    #[arg(long)]
+    pub rate: f64,
+    /// Seed of what is drawn.
+    #[arg(long)]
+    pub seed: u64,
+    /// Directory of the history files.
+    #[arg(long)]
+    pub history: PathBuf,
+}
+
+/// How far a process is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Committed.
+    pub ok: u64,
+    /// Surely not applied.
+    pub fail: u64,
+    /// Unknown.
+    pub info: u64,
+    /// When the last one committed, on `CLOCK_MONOTONIC` in nanoseconds; 0: none yet.
+    pub last_ok_ns: u64,
+    /// The newest generation of each list.
+    pub generations: Vec<u32>,
+    /// What must not happen, in words.
+    pub trouble: Vec<String>,
+}
+
+/// What the clients of a process share.
+#[derive(Debug, Default)]
+struct Common {
+    over: AtomicBool,
+    counts: [AtomicU64; 3],
+    last_ok_ns: AtomicU64,
+    lists: Lists,
+    trouble: Mutex<Vec<String>>,
+}
+
+impl Common {
+    fn tally(&self) -> Tally {
+        let [ok, fail, info] = self.counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Tally {
+            ok,
+            fail,
+            info,
+            last_ok_ns: self.last_ok_ns.load(Ordering::Relaxed),
+            generations: self.lists.generations(),
+            trouble: self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    fn count(&self, status: Status) {
+        let at = match status {
+            Status::Ok => 0,
+            Status::Fail => 1,
+            Status::Info => 2,
+        };
+        self.counts[at].fetch_add(1, Ordering::Relaxed);
+        if status == Status::Ok {
+            self.last_ok_ns.fetch_max(monotonic_ns(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Runs the clients.
+pub fn run(args: &ClientArgs) -> Result<()> {
+    let common = Common::default();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (args.first..args.first + args.count)
+            .map(|number| {
+                let common = &common;
+                scope.spawn(move || {
+                    let outcome = client(args, number, common);
+                    // Without one of them the run is not what it claims to be.
+                    common.over.store(true, Ordering::Relaxed);
+                    outcome
+                })
+            })
+            .collect();
+        let over = &common.over;
+        scope.spawn(move || {
+            // Whatever ends the pipe ends the load.
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+            over.store(true, Ordering::Relaxed);
+        });
+        while !over.load(Ordering::Relaxed) && !clients.iter().any(thread::ScopedJoinHandle::is_finished) {
+            thread::sleep(TELL_EVERY);
+            tell(&common)?;
+        }
+        let outcomes: Vec<_> =
+            clients.into_iter().map(|client| client.join().expect("a client does not panic")).collect();
+        tell(&common)?;
+        outcomes.into_iter().collect::<Result<()>>()
+    })
+}
+
+/// A line of JSON. Nobody reads it any more: the run is over.
+fn tell(common: &Common) -> Result<()> {
+    let line = serde_json::to_string(&common.tally()).map_err(Failure::negative)? + "\n";
+    std::io::stdout().write_all(line.as_bytes()).map_err(Failure::negative)
+}
+
+/// One client: a transaction, a pause, the next.
+fn client(args: &ClientArgs, number: u64, common: &Common) -> Result<()> {
+    let path = args.history.join(format!("client-{number}.jsonl"));
+    let cannot =
+        |error: std::io::Error| Failure::cannot_start(format!("cannot write {}: {error}", path.display()));
+    let file = File::create(&path).map_err(cannot)?;
+    let setup = Setup {
+        doors: args.doors.clone(),
+        number,
+        of: args.of,
+        patience: PATIENCE[number as usize % PATIENCE.len()],
+        seed: mix(args.seed ^ mix(number)),
+    };
+    let mut session = Session::new(setup, BufWriter::new(file));
+    let mut values = Values::new(number, args.of);
+    let pause = Duration::from_secs_f64(1.0 / args.rate);
+    let mut next = Instant::now();
+    while !common.over.load(Ordering::Relaxed) {
+        // A little more or less each time, so that clients do not march in step; what was missed is not made up for.
+        let jitter = 0.5 + session.rng().unit();
+        next = (next + pause.mul_f64(jitter)).max(Instant::now());
+        if session.connected() {
+            let task = work::draw(session.rng(), &common.lists, &mut values);
+            let status = session.run(&task, &common.lists).map_err(cannot)?;
+            common.count(status);
+            if status == Status::Fail {
+                next += NOBODY_LEADS;
+            }
+        } else {
+            next += NOBODY_LEADS;
+        }
+        if !session.trouble.is_empty() {
+            let mut trouble = common.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            trouble.append(&mut session.trouble);
+        }
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    session.finish().map_err(cannot)
+}

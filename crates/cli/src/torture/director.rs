@@ -1,0 +1,339 @@
+//! Strikes the cluster as the plan says, heals it, and waits until it is whole again.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use highwater_workloads::random::Rng;
+use rustix::process::Signal;
+use serde::Serialize;
+
+use super::load::Load;
+use super::network::{Network, OUTSIDE, Weather};
+use super::plan::{self, Episode, FaultKind, Plan, Strike, millis};
+use super::watch::{Watch, settled};
+use crate::failure::{Failure, Result};
+use crate::fleet::Fleet;
+use crate::machine::monotonic_ns;
+
+/// How often the director looks at the clock.
+const TURN: Duration = Duration::from_millis(5);
+/// How long a healed cluster may take until everybody votes again.
+const SETTLE: Duration = Duration::from_secs(60);
+/// How long a whole cluster may take until it commits something.
+const PROGRESS: Duration = Duration::from_secs(10);
+/// How often the progress is shown.
+const SHOW_EVERY: Duration = Duration::from_secs(5);
+
+/// A fault that was done.
+#[derive(Clone, Debug, Serialize)]
+pub struct Event {
+    /// What kind.
+    pub kind: FaultKind,
+    /// What exactly.
+    pub what: String,
+    /// When it began, on `CLOCK_MONOTONIC` in nanoseconds.
+    pub from_ns: u64,
+    /// When it was healed; 0 until then.
+    pub to_ns: u64,
+}
+
+/// Who does what to whom.
+pub struct Director<'a> {
+    fleet: &'a mut Fleet,
+    network: &'a mut Network,
+    watch: &'a Watch,
+    load: &'a mut Load,
+    /// Everything that was done.
+    pub events: Vec<Event>,
+    /// When the cluster was not whole: from the first strike until it settled.
+    pub unrest: Vec<(u64, u64)>,
+    active: Vec<Active>,
+    /// Replicas that do not run.
+    down: BTreeSet<usize>,
+    started: Instant,
+    shown: (Instant, u64),
+    /// The longest time without a commit since it was shown.
+    gap: Duration,
+}
+
+struct Active {
+    event: usize,
+    ends: Instant,
+    hold: Hold,
+}
+
+/// What has to be taken back.
+enum Hold {
+    Down { node: usize, again: Option<Duration> },
+    Returning { node: usize },
+    Stopped { node: usize },
+    Cut(Vec<(usize, usize)>),
+    Unplugged { node: usize },
+    Flapping { links: Vec<(usize, usize)>, cut: bool, turn: Instant, rng: Rng },
+    Weather(Vec<(usize, usize)>),
+    Resets { pairs: Vec<(usize, usize)>, turn: Instant, rng: Rng },
+}
+
+impl<'a> Director<'a> {
+    /// Of a cluster that runs, under load.
+    pub fn new(
+        fleet: &'a mut Fleet,
+        network: &'a mut Network,
+        watch: &'a Watch,
+        load: &'a mut Load,
+    ) -> Director<'a> {
+        let now = Instant::now();
+        Director {
+            fleet,
+            network,
+            watch,
+            load,
+            events: Vec::new(),
+            unrest: Vec::new(),
+            active: Vec::new(),
+            down: BTreeSet::new(),
+            started: now,
+            shown: (now, 0),
+            gap: Duration::ZERO,
+        }
+    }
+
+    /// Plays episodes for so long; in the end the cluster is whole and at work.
+    pub fn play(&mut self, plan: &mut Plan, lasts: Duration) -> Result<()> {
+        self.settle()?;
+        while self.started.elapsed() < lasts {
+            let Episode { rest, strikes } = plan.next_episode();
+            self.wait(rest)?;
+            let began = monotonic_ns();
+            self.episode(&strikes)?;
+            self.settle()?;
+            self.unrest.push((began, monotonic_ns()));
+        }
+        Ok(())
+    }
+
+    fn episode(&mut self, strikes: &[Strike]) -> Result<()> {
+        let began = Instant::now();
+        let mut strikes = strikes.iter().peekable();
+        while strikes.peek().is_some() || !self.active.is_empty() {
+            while let Some(strike) = strikes.next_if(|strike| strike.after <= began.elapsed()) {
+                self.strike(strike)?;
+            }
+            self.heal_what_is_due()?;
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everybody votes and something commits.
+    fn settle(&mut self) -> Result<()> {
+        let began = Instant::now();
+        while let Err(missing) = settled(&self.watch.statuses()) {
+            if began.elapsed() > SETTLE {
+                let seconds = SETTLE.as_secs();
+                return Err(Failure::negative(format!(
+                    "the healed cluster is not whole after {seconds} s: {missing}"
+                )));
+            }
+            self.turn()?;
+        }
+        let (whole, since) = (Instant::now(), monotonic_ns());
+        while self.load.tally().last_ok_ns < since {
+            if whole.elapsed() > PROGRESS {
+                let seconds = PROGRESS.as_secs();
+                return Err(Failure::negative(format!(
+                    "the whole cluster committed nothing for {seconds} s"
+                )));
+            }
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, lasts: Duration) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < lasts {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// A moment passes.
+    fn turn(&mut self) -> Result<()> {
+        self.fleet.none_died()?;
+        self.load.none_died()?;
+        self.fickle()?;
+        let tally = self.load.tally();
+        if tally.last_ok_ns > 0 {
+            self.gap = self.gap.max(Duration::from_nanos(monotonic_ns().saturating_sub(tally.last_ok_ns)));
+        }
+        let since = self.shown.0.elapsed();
+        if since > SHOW_EVERY {
+            let rate = (tally.ok - self.shown.1) as f64 / since.as_secs_f64();
+            let leader = self.watch.reign().map_or("nobody led yet".into(), |(epoch, leader)| {
+                format!("replica {leader} leads epoch {epoch}")
+            });
+            let (faults, gap) = (self.events.len(), self.gap.as_millis());
+            self.say(&format!("{leader}, {rate:.0} tx/s, longest gap {gap} ms, {faults} faults so far"));
+            self.shown = (Instant::now(), tally.ok);
+            self.gap = Duration::ZERO;
+        }
+        thread::sleep(TURN);
+        Ok(())
+    }
+
+    fn say(&self, what: &str) {
+        println!("{:7.1} s  {what}", self.started.elapsed().as_secs_f64());
+    }
+
+    fn strike(&mut self, strike: &Strike) -> Result<()> {
+        let replicas = self.fleet.len();
+        let node = strike.who.resolve(self.watch.leader());
+        let mut rng = Rng::new(strike.draw);
+        let (what, hold) = match strike.kind {
+            FaultKind::Kill | FaultKind::KillLeader => {
+                if !self.down.insert(node) {
+                    return Ok(());
+                }
+                self.fleet.kill(node)?;
+                let again = rng.percent(25).then(|| millis(&mut rng, 30, 500));
+                (format!("kill -9 of replica {node}"), Hold::Down { node, again })
+            }
+            FaultKind::Pause => {
+                self.fleet.signal(node, Signal::STOP)?;
+                (format!("replica {node} stopped"), Hold::Stopped { node })
+            }
+            FaultKind::Partition if self.network.has_cables() && rng.percent(25) => {
+                self.network.unplug(node)?;
+                (format!("the cable of replica {node} pulled"), Hold::Unplugged { node })
+            }
+            FaultKind::Partition => {
+                let (what, links) = plan::partition(&mut rng, node, replicas);
+                (what, self.cut(links)?)
+            }
+            FaultKind::Asymmetric => {
+                let (what, links) = plan::one_way(&mut rng, node, replicas);
+                (what, self.cut(links)?)
+            }
+            FaultKind::Clients => {
+                (format!("clients hear nothing of replica {node}"), self.cut(vec![(node, OUTSIDE)])?)
+            }
+            FaultKind::Flapping => {
+                let draw = if rng.percent(50) { plan::partition } else { plan::one_way };
+                let (what, links) = draw(&mut rng, node, replicas);
+                (
+                    format!("now and then {what}"),
+                    Hold::Flapping { links, cut: false, turn: Instant::now(), rng },
+                )
+            }
+            FaultKind::Slow => {
+                let pairs = self.pairs_of(node, &mut rng);
+                let weather = Weather::draw(&mut rng);
+                for pair in &pairs {
+                    self.network.weather(*pair, weather)?;
+                }
+                (format!("{} between {pairs:?}", weather), Hold::Weather(pairs))
+            }
+            FaultKind::Reset => {
+                let pairs = self.pairs_of(node, &mut rng);
+                (
+                    format!("connections break between {pairs:?}"),
+                    Hold::Resets { pairs, turn: Instant::now(), rng },
+                )
+            }
+        };
+        self.say(&format!("{:<11} {what}, for {} ms", strike.kind.name(), strike.lasts.as_millis()));
+        self.events.push(Event { kind: strike.kind, what, from_ns: monotonic_ns(), to_ns: 0 });
+        self.active.push(Active { event: self.events.len() - 1, ends: Instant::now() + strike.lasts, hold });
+        Ok(())
+    }
+
+    fn cut(&mut self, links: Vec<(usize, usize)>) -> Result<Hold> {
+        for (from, to) in &links {
+            self.network.cut(*from, *to)?;
+        }
+        Ok(Hold::Cut(links))
+    }
+
+    /// Pairs that can be slowed down: those of a replica, or one.
+    fn pairs_of(&self, node: usize, rng: &mut Rng) -> Vec<(usize, usize)> {
+        let all = self.network.slow_pairs();
+        let mut own: Vec<_> = all.iter().copied().filter(|(a, b)| *a == node || *b == node).collect();
+        if own.is_empty() {
+            own = all;
+        }
+        if rng.percent(50) {
+            own = vec![own[rng.below(own.len() as u64) as usize]];
+        }
+        own
+    }
+
+    /// What comes and goes while a fault lasts.
+    fn fickle(&mut self) -> Result<()> {
+        for active in &mut self.active {
+            match &mut active.hold {
+                Hold::Flapping { links, cut, turn, rng } if *turn <= Instant::now() => {
+                    for (from, to) in links.iter() {
+                        if *cut { self.network.mend(*from, *to)? } else { self.network.cut(*from, *to)? }
+                    }
+                    *cut = !*cut;
+                    *turn = Instant::now() + millis(rng, 20, 300);
+                }
+                Hold::Resets { pairs, turn, rng } if *turn <= Instant::now() => {
+                    for pair in pairs.iter() {
+                        self.network.reset(*pair)?;
+                    }
+                    *turn = Instant::now() + millis(rng, 10, 400);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn heal_what_is_due(&mut self) -> Result<()> {
+        let now = Instant::now();
+        let (due, rest) = std::mem::take(&mut self.active).into_iter().partition(|active| active.ends <= now);
+        self.active = rest;
+        let due: Vec<Active> = due;
+        due.into_iter().try_for_each(|active| self.heal(active))
+    }
+
+    fn heal(&mut self, Active { event, hold, .. }: Active) -> Result<()> {
+        match hold {
+            Hold::Down { node, again } => {
+                self.fleet.start_again(node)?;
+                match again {
+                    None => drop(self.down.remove(&node)),
+                    Some(after) => {
+                        let hold = Hold::Returning { node };
+                        self.active.push(Active { event, ends: Instant::now() + after, hold });
+                        return Ok(());
+                    }
+                }
+            }
+            Hold::Returning { node } => {
+                self.say(&format!("            kill -9 of replica {node} again, while it comes back"));
+                self.fleet.kill(node)?;
+                self.fleet.start_again(node)?;
+                self.down.remove(&node);
+            }
+            Hold::Stopped { node } => self.fleet.signal(node, Signal::CONT)?,
+            Hold::Cut(links) | Hold::Flapping { links, cut: true, .. } => {
+                for (from, to) in links {
+                    self.network.mend(from, to)?;
+                }
+            }
+            Hold::Flapping { .. } | Hold::Resets { .. } => {}
+            Hold::Unplugged { node } => self.network.plug(node)?,
+            Hold::Weather(pairs) => {
+                for pair in pairs {
+                    self.network.weather(pair, Weather::default())?;
+                }
+            }
+        }
+        self.events[event].to_ns = monotonic_ns();
+        Ok(())
+    }
+}

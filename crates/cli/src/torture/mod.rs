@@ -1,0 +1,176 @@
+//! `highwater torture`: real replica processes, real clients, real faults, and the checker's verdict.
+//!
+//! The *director* strikes and heals the cluster as the seed's [`plan`] says; client processes run lists and a bank over
+//! RESP and write down what they saw; the [`network`] lies between the replicas. When the time is over, all is healed,
+//! the clients end, every key is read once more, and the history goes through the same checker as the simulator's.
+
+mod args;
+pub mod client;
+mod director;
+mod load;
+mod network;
+mod plan;
+mod report;
+mod settling;
+mod watch;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use highwater_workloads::random::{Rng, mix};
+
+use crate::failure::{Failure, Result};
+use crate::fleet::{Fleet, FleetPlan};
+use crate::machine::monotonic_ns;
+pub use args::{NodeArgs, TortureArgs};
+pub use client::ClientArgs;
+use director::Director;
+use load::{Load, LoadPlan};
+use network::Network;
+pub use network::pump::{ProxyArgs, run as proxy};
+use plan::{FaultKind, Plan};
+use report::Report;
+use watch::Watch;
+
+/// Health at the end, under load.
+const LAST_REST: Duration = Duration::from_secs(1);
+
+/// Runs `highwater torture`.
+pub fn run(args: &TortureArgs) -> Result<()> {
+    let seed = args.seed.unwrap_or_else(fresh_seed);
+    let mut rng = Rng::new(mix(seed));
+    let faults = args.kinds();
+    let proxied = faults.iter().any(|fault| fault.needs_proxy());
+    let mut network = Network::set_up(args.means, usize::from(args.replicas), proxied, &mut rng)?;
+    let faults = possible(faults, &network)?;
+    let plan = FleetPlan {
+        engine: "rolis",
+        replicas: args.replicas,
+        workers: args.workers,
+        set: args.set.clone(),
+        keep: args.keep,
+    };
+    let names: Vec<_> = faults.iter().map(|fault| fault.name()).collect();
+    println!(
+        "seed {seed}: {} replicas, {} worker(s), {} clients, {} s of {}; links: {}",
+        args.replicas,
+        args.workers,
+        args.clients,
+        args.seconds,
+        names.join(","),
+        network.describe()
+    );
+    let mut fleet = Fleet::start_as(&plan, network.layout())?;
+    let outcome = torture(args, seed, &faults, &mut fleet, &mut network);
+    let outcome = outcome.map_err(|failure| failure.hint(format!("seed {seed}")));
+    if args.history.is_none() && (args.keep || outcome.is_err()) {
+        eprintln!("highwater: the history is in {}", fleet.directory().join("history").display());
+    }
+    fleet.finish(outcome)
+}
+
+/// Runs one replica as part of a torture: in its namespace, and never longer than its parent.
+pub fn node(args: &NodeArgs) -> Result<()> {
+    // The lifeline does not end a replica that is stopped.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|error| Failure::cannot_start(format!("no signal at the parent's end: {error}")))?;
+    if let Some(path) = &args.namespace {
+        enter(path)
+            .map_err(|error| Failure::cannot_start(format!("cannot enter {}: {error}", path.display())))?;
+    }
+    crate::serve::serve(&args.serve)
+}
+
+/// Moves this thread, and those that it will start, into a network namespace.
+fn enter(path: &Path) -> std::io::Result<()> {
+    use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+    let file = fs::File::open(path)?;
+    Ok(move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), Some(LinkNameSpaceType::Network))?)
+}
+
+fn torture(
+    args: &TortureArgs,
+    seed: u64,
+    faults: &[FaultKind],
+    fleet: &mut Fleet,
+    network: &mut Network,
+) -> Result<()> {
+    let directory = history_directory(args, fleet)?;
+    let watch = Watch::start((0..fleet.len()).map(|node| fleet.admin(node)).collect());
+    fleet.wait_for_leader()?;
+    let clients = u64::from(args.clients);
+    // Two more write history: who opens the accounts, and who reads everything in the end.
+    let (opener, reader, of) = (clients, clients + 1, clients + 2);
+    let doors = network.doors();
+    settling::open_accounts(&doors, opener, of, &directory)?;
+
+    let plan =
+        LoadPlan { doors: doors.clone(), clients, of, rate: args.rate, seed, history: directory.clone() };
+    let mut load = Load::start(&plan, fleet.directory())?;
+    let began = monotonic_ns();
+    let mut director = Director::new(fleet, network, &watch, &mut load);
+    let mut schedule = Plan::new(seed, faults, usize::from(args.replicas));
+    let outcome = director.play(&mut schedule, Duration::from_secs(args.seconds));
+    let (events, unrest) = (std::mem::take(&mut director.events), std::mem::take(&mut director.unrest));
+    let counts = report::by_kind(&events);
+    settling::write_events(&directory, &events)?;
+    outcome?;
+    std::thread::sleep(LAST_REST);
+    let ended = monotonic_ns();
+    let tally = load.stop()?;
+
+    println!("the load stopped; reading every key once more");
+    settling::read_everything(&doors, reader, of, &directory, &tally.generations)?;
+    let digests = settling::digests(fleet)?;
+    let failovers = watch.failovers();
+    drop(watch);
+    let verdict = settling::judge(&directory)?;
+    let report = Report {
+        seed,
+        seconds: (ended - began) as f64 / 1e9,
+        replicas: args.replicas,
+        workers: args.workers,
+        clients: args.clients,
+        links: network.describe(),
+        ok: tally.ok,
+        fail: tally.fail,
+        info: tally.info,
+        faults: counts,
+        failovers,
+        gaps: report::Gaps::of(&verdict.commits, (began, ended), &events, &unrest),
+        digests,
+        checked: verdict.checked,
+        check_seconds: verdict.seconds,
+        anomalies: verdict.anomalies,
+        trouble: tally.trouble,
+        history: directory.display().to_string(),
+    };
+    report.publish(args.json.as_deref())
+}
+
+/// The kinds that this machine can do.
+fn possible(faults: Vec<FaultKind>, network: &Network) -> Result<Vec<FaultKind>> {
+    let (able, unable): (Vec<_>, Vec<_>) =
+        faults.into_iter().partition(|fault| *fault != FaultKind::Clients || network.has_cables());
+    for fault in unable {
+        eprintln!("highwater: left out for want of network namespaces: {}", fault.name());
+    }
+    if able.is_empty() { Err(Failure::usage("no fault is left to be tried")) } else { Ok(able) }
+}
+
+/// Where the history goes: an empty directory.
+fn history_directory(args: &TortureArgs, fleet: &Fleet) -> Result<PathBuf> {
+    let directory = args.history.clone().unwrap_or_else(|| fleet.directory().join("history"));
+    let cannot = |error| Failure::cannot_start(format!("cannot use {}: {error}", directory.display()));
+    fs::create_dir_all(&directory).map_err(cannot)?;
+    if fs::read_dir(&directory).map_err(cannot)?.next().is_some() {
+        return Err(Failure::usage(format!("{} is not empty", directory.display())));
+    }
+    Ok(directory)
+}
+
+fn fresh_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    mix(now.as_nanos() as u64 ^ u64::from(std::process::id())) % 1_000_000_000
+}

@@ -1,0 +1,269 @@
+//! The schedule of faults: everything in it is drawn from the seed, before anything is known of the run.
+//!
+//! A run is a row of *episodes*. Each begins with a whole, settled cluster, strikes once or a few times, and ends when
+//! all is healed. What a strike hits is meant by role ("the leader"), and becomes a node when it strikes.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use highwater_workloads::random::Rng;
+use serde::Serialize;
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// SIGKILL, and a new start without memory; now and then a second one while it comes back.
+    Kill,
+    /// The same, of the leader.
+    KillLeader,
+    /// SIGSTOP and SIGCONT; the leader half of the time.
+    Pause,
+    /// Replicas cut off from each other: one, two halves, one pair, all but a bridge; or a cable pulled.
+    Partition,
+    /// Cuts in one direction: a replica that nobody hears, or that hears nobody, or one pair.
+    Asymmetric,
+    /// A cut that comes and goes.
+    Flapping,
+    /// Links with delay, or with little room.
+    Slow,
+    /// Connections between replicas broken, again and again.
+    Reset,
+    /// A replica whose replies to clients are lost; half of the time the leader. Needs namespaces.
+    Clients,
+}
+
+impl FaultKind {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            FaultKind::Kill => "kill",
+            FaultKind::KillLeader => "kill-leader",
+            FaultKind::Pause => "pause",
+            FaultKind::Partition => "partition",
+            FaultKind::Asymmetric => "asymmetric",
+            FaultKind::Flapping => "flapping",
+            FaultKind::Slow => "slow",
+            FaultKind::Reset => "reset",
+            FaultKind::Clients => "clients",
+        }
+    }
+
+    /// Whether it costs a replica its memory.
+    pub fn takes_memory(self) -> bool {
+        matches!(self, FaultKind::Kill | FaultKind::KillLeader)
+    }
+
+    /// Whether links must go through the proxy.
+    pub fn needs_proxy(self) -> bool {
+        matches!(self, FaultKind::Slow | FaultKind::Reset)
+    }
+}
+
+/// Whom a strike is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Whoever leads then; if nobody does, the node.
+    Leader(usize),
+    /// This node.
+    Node(usize),
+}
+
+impl Who {
+    fn draw(rng: &mut Rng, replicas: usize, leader_percent: u64) -> Who {
+        let node = rng.below(replicas as u64) as usize;
+        if rng.percent(leader_percent) { Who::Leader(node) } else { Who::Node(node) }
+    }
+
+    /// The node, given who leads.
+    pub fn resolve(self, leader: Option<usize>) -> usize {
+        match self {
+            Who::Leader(otherwise) => leader.unwrap_or(otherwise),
+            Who::Node(node) => node,
+        }
+    }
+}
+
+/// One fault to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strike {
+    /// What.
+    pub kind: FaultKind,
+    /// Whom.
+    pub who: Who,
+    /// When, after its episode's begin.
+    pub after: Duration,
+    /// How long.
+    pub lasts: Duration,
+    /// Seed of its details.
+    pub draw: u64,
+}
+
+/// Strikes between two times of health.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Episode {
+    /// Health before it.
+    pub rest: Duration,
+    /// In the order of their times.
+    pub strikes: Vec<Strike>,
+}
+
+/// Draws episodes without end.
+#[derive(Debug)]
+pub struct Plan {
+    rng: Rng,
+    faults: Vec<FaultKind>,
+    replicas: usize,
+    /// Kinds still to come before any comes again, so that short runs see all of them.
+    deck: Vec<FaultKind>,
+}
+
+impl Plan {
+    /// From a seed, over these kinds.
+    pub fn new(seed: u64, faults: &[FaultKind], replicas: usize) -> Plan {
+        let mut faults = faults.to_vec();
+        faults.sort_unstable();
+        faults.dedup();
+        Plan { rng: Rng::new(seed), faults, replicas, deck: Vec::new() }
+    }
+
+    /// The next episode: one strike two times of three, else two or three that overlap.
+    pub fn next_episode(&mut self) -> Episode {
+        let rest = millis(&mut self.rng, 100, 1200);
+        let count = if self.rng.percent(66) { 1 } else { self.rng.within(2, 3) };
+        // Never more than a minority's memory at a time.
+        let mut memories = (self.replicas - 1) / 2;
+        let mut strikes = Vec::new();
+        for _ in 0..count {
+            let strike = self.strike(if strikes.is_empty() { 0 } else { 1500 });
+            if strike.kind.takes_memory() {
+                if memories == 0 {
+                    continue;
+                }
+                memories -= 1;
+            }
+            strikes.push(strike);
+        }
+        strikes.sort_by_key(|strike| strike.after);
+        Episode { rest, strikes }
+    }
+
+    fn strike(&mut self, latest: u64) -> Strike {
+        let kind = self.deal();
+        let rng = &mut self.rng;
+        let leader_percent = match kind {
+            FaultKind::KillLeader => 100,
+            FaultKind::Kill => 0,
+            _ => 50,
+        };
+        let who = Who::draw(rng, self.replicas, leader_percent);
+        let after = millis(rng, 0, latest);
+        // Most are a little shorter or longer than the time in which silence counts as death; a few last.
+        let lasts = match rng.below(4) {
+            0 => millis(rng, 20, 300),
+            3 => millis(rng, 1500, 5000),
+            _ => millis(rng, 200, 1500),
+        };
+        Strike { kind, who, after, lasts, draw: rng.u64() }
+    }
+
+    fn deal(&mut self) -> FaultKind {
+        if self.deck.is_empty() {
+            self.deck = self.faults.clone();
+        }
+        let at = self.rng.below(self.deck.len() as u64) as usize;
+        self.deck.swap_remove(at)
+    }
+}
+
+/// Directed links to cut, for a partition around a node.
+pub fn partition(rng: &mut Rng, node: usize, replicas: usize) -> (String, Vec<(usize, usize)>) {
+    let others: Vec<usize> = (0..replicas).filter(|other| *other != node).collect();
+    let both = |a: usize, b: usize| [(a, b), (b, a)];
+    let cross = |left: &[usize], right: &[usize]| -> Vec<_> {
+        left.iter().flat_map(|a| right.iter().flat_map(move |b| both(*a, *b))).collect()
+    };
+    match rng.below(4) {
+        0 => (format!("replica {node} cut off from all"), cross(&[node], &others)),
+        1 => {
+            let other = others[rng.below(others.len() as u64) as usize];
+            (format!("replicas {node} and {other} cut off from each other"), cross(&[node], &[other]))
+        }
+        2 => {
+            let (left, right) = split(rng, &others);
+            (format!("only replica {node} between {left:?} and {right:?}"), cross(&left, &right))
+        }
+        _ => {
+            let (mut left, right) = split(rng, &others);
+            left.push(node);
+            (format!("halves {left:?} and {right:?}"), cross(&left, &right))
+        }
+    }
+}
+
+/// Directed links to cut, in one direction only.
+pub fn one_way(rng: &mut Rng, node: usize, replicas: usize) -> (String, Vec<(usize, usize)>) {
+    let others: Vec<usize> = (0..replicas).filter(|other| *other != node).collect();
+    let other = others[rng.below(others.len() as u64) as usize];
+    match rng.below(4) {
+        0 => (format!("nobody hears replica {node}"), others.iter().map(|to| (node, *to)).collect()),
+        1 => (format!("replica {node} hears nobody"), others.iter().map(|from| (*from, node)).collect()),
+        2 => (format!("replica {other} does not hear replica {node}"), vec![(node, other)]),
+        _ => (format!("replica {node} does not hear replica {other}"), vec![(other, node)]),
+    }
+}
+
+/// Two parts, neither of them empty.
+fn split(rng: &mut Rng, nodes: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let at = 1 + rng.below(nodes.len() as u64 - 1) as usize;
+    (nodes[..at].to_vec(), nodes[at..].to_vec())
+}
+
+/// A duration, uniformly.
+pub fn millis(rng: &mut Rng, from: u64, to: u64) -> Duration {
+    Duration::from_micros(rng.within(from * 1000, to * 1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_schedule() {
+        let draw = |seed| {
+            let mut plan = Plan::new(seed, FaultKind::value_variants(), 5);
+            (0..20).map(|_| plan.next_episode()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+
+    #[test]
+    fn no_episode_takes_more_than_a_minoritys_memory_and_every_kind_comes() {
+        for replicas in [3, 5] {
+            let mut plan = Plan::new(1, FaultKind::value_variants(), replicas);
+            let mut seen = BTreeSet::new();
+            for _ in 0..200 {
+                let episode = plan.next_episode();
+                let memories = episode.strikes.iter().filter(|strike| strike.kind.takes_memory()).count();
+                assert!(memories <= (replicas - 1) / 2);
+                seen.extend(episode.strikes.iter().map(|strike| strike.kind));
+            }
+            assert_eq!(seen.len(), FaultKind::value_variants().len());
+        }
+    }
+
+    #[test]
+    fn cuts_are_between_different_replicas_and_partitions_are_mutual() {
+        let mut rng = Rng::new(3);
+        for round in 0..200 {
+            let (replicas, node) = (3 + round % 3, round % 3);
+            let (_, cut) = partition(&mut rng, node, replicas);
+            assert!(!cut.is_empty() && cut.iter().all(|(a, b)| a != b && cut.contains(&(*b, *a))));
+            let (_, cut) = one_way(&mut rng, node, replicas);
+            assert!(!cut.is_empty() && cut.iter().all(|(a, b)| a != b && !cut.contains(&(*b, *a))));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What a torture found, on one page.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::director::Event;
+use super::plan::FaultKind;
+use crate::failure::{Failure, Result};
+
+/// The whole result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Repeats the schedule.
+    pub seed: u64,
+    /// Of load.
+    pub seconds: f64,
+    /// How many.
+    pub replicas: u8,
+    /// Of each replica.
+    pub workers: u16,
+    /// How many.
+    pub clients: u16,
+    /// How links were broken.
+    pub links: String,
+    /// Transactions told committed.
+    pub ok: u64,
+    /// Told not applied.
+    pub fail: u64,
+    /// Of unknown outcome.
+    pub info: u64,
+    /// Faults by kind.
+    pub faults: BTreeMap<FaultKind, u64>,
+    /// How often the lead went to another replica.
+    pub failovers: u64,
+    /// Times without a commit.
+    pub gaps: Gaps,
+    /// One per replica, after everything was applied.
+    pub digests: Vec<String>,
+    /// Transactions that the checker looked at.
+    pub checked: usize,
+    /// How long it took.
+    pub check_seconds: f64,
+    /// What it found, in words.
+    pub anomalies: Vec<String>,
+    /// What clients saw that must not happen, in words.
+    pub trouble: Vec<String>,
+    /// Where the history is, if it is kept.
+    pub history: String,
+}
+
+/// The longest times without a commit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Gaps {
+    /// Of all, in milliseconds.
+    pub longest_ms: f64,
+    /// What was going on.
+    pub during: Vec<String>,
+    /// While the cluster was whole, in milliseconds.
+    pub whole_ms: f64,
+}
+
+impl Gaps {
+    /// Of commits (in order) between the load's begin and end.
+    pub fn of(commits: &[u64], (began, ended): (u64, u64), events: &[Event], unrest: &[(u64, u64)]) -> Gaps {
+        let mut times = vec![began];
+        times.extend(commits.iter().copied().filter(|at| (began..ended).contains(at)));
+        times.push(ended);
+        let gaps = || times.windows(2).map(|pair| (pair[0], pair[1]));
+        let meets = |(from, to): (u64, u64), (begin, end): (u64, u64)| begin < to && from < end;
+        let longest = gaps().max_by_key(|(from, to)| to - from).unwrap_or_default();
+        let whole = gaps().filter(|gap| !unrest.iter().any(|spell| meets(*gap, *spell)));
+        let during = events.iter().filter(|event| meets(longest, (event.from_ns, event.to_ns)));
+        Gaps {
+            longest_ms: millis(longest),
+            during: during.map(|event| event.what.clone()).collect(),
+            whole_ms: whole.map(millis).fold(0.0, f64::max),
+        }
+    }
+}
+
+fn millis((from, to): (u64, u64)) -> f64 {
+    (to - from) as f64 / 1e6
+}
+
+/// Faults by kind.
+pub fn by_kind(events: &[Event]) -> BTreeMap<FaultKind, u64> {
+    let mut counts = BTreeMap::new();
+    for event in events {
+        *counts.entry(event.kind).or_default() += 1;
+    }
+    counts
+}
+
+impl Report {
+    /// Why the verdict is negative, if it is.
+    pub fn failure(&self) -> Option<String> {
+        let first = |what: &str, all: &[String]| all.first().map(|first| format!("{what}: {first}"));
+        if let Some(anomaly) = first("the history is not strictly serializable", &self.anomalies) {
+            return Some(anomaly);
+        }
+        if let Some(trouble) = first("a client saw what must not happen", &self.trouble) {
+            return Some(trouble);
+        }
+        if self.digests.windows(2).any(|pair| pair[0] != pair[1]) {
+            return Some(format!("the replicas' digests differ: {}", self.digests.join(", ")));
+        }
+        (self.ok == 0).then(|| "nothing was committed".into())
+    }
+
+    /// Prints it, writes the JSON if asked, and turns a negative verdict into a failure.
+    pub fn publish(&self, json: Option<&Path>) -> Result<()> {
+        print!("\n{self}");
+        if let Some(path) = json {
+            let text = serde_json::to_string_pretty(self).map_err(Failure::negative)? + "\n";
+            std::fs::write(path, text)
+                .map_err(|error| Failure::negative(format!("cannot write {}: {error}", path.display())))?;
+        }
+        self.failure().map_or(Ok(()), |why| Err(Failure::negative(why)))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { seed, seconds, replicas, workers, clients, links, .. } = self;
+        writeln!(
+            f,
+            "torture      seed {seed}, {seconds:.0} s, {replicas} replicas, {workers} worker(s), {clients} clients"
+        )?;
+        writeln!(f, "links        {links}")?;
+        let (ok, fail, info) = (self.ok, self.fail, self.info);
+        writeln!(f, "transactions {ok} ok, {fail} fail, {info} unknown; {:.0} ok/s", ok as f64 / seconds)?;
+        let faults: Vec<_> =
+            self.faults.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();
+        let total: u64 = self.faults.values().sum();
+        writeln!(f, "faults       {total}: {}", faults.join(", "))?;
+        writeln!(f, "failovers    {}", self.failovers)?;
+        let Gaps { longest_ms, during, whole_ms } = &self.gaps;
+        let during = if during.is_empty() { String::new() } else { format!(" ({})", during.join("; ")) };
+        writeln!(f, "longest gap  {longest_ms:.0} ms{during}; {whole_ms:.0} ms while the cluster was whole")?;
+        let equal = self.digests.windows(2).all(|pair| pair[0] == pair[1]);
+        let digests = if equal { "equal" } else { "DIFFERENT" };
+        writeln!(f, "digests      {digests} on {} replicas", self.digests.len())?;
+        let (checked, took) = (self.checked, self.check_seconds);
+        let verdict =
+            if self.anomalies.is_empty() { "strictly serializable" } else { "NOT strictly serializable" };
+        writeln!(f, "verdict      {verdict}: {checked} transactions checked in {took:.1} s")?;
+        for anomaly in self.anomalies.iter().chain(&self.trouble) {
+            writeln!(f, "\n{anomaly}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_told_apart() {
+        let ms = |ms: u64| ms * 1_000_000;
+        let commits = [ms(10), ms(20), ms(320), ms(330), ms(380)];
+        let event = Event {
+            kind: FaultKind::Pause,
+            what: "replica 1 stopped".into(),
+            from_ns: ms(25),
+            to_ns: ms(300),
+        };
+        let gaps = Gaps::of(&commits, (ms(0), ms(400)), &[event], &[(ms(25), ms(325))]);
+        let during = vec!["replica 1 stopped".to_string()];
+        assert_eq!(gaps, Gaps { longest_ms: 300.0, during, whole_ms: 50.0 });
+    }
+
+    #[test]
+    fn silence_is_one_long_gap() {
+        assert_eq!(Gaps::of(&[], (0, 5_000_000), &[], &[]).longest_ms, 5.0);
+    }
+}

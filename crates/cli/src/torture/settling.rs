@@ -1,0 +1,179 @@
+//! Before and after the load: accounts are opened, everything is read once more, and the history is judged.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use highwater_checker::{History, Options, Status, check};
+
+use super::client::session::{Session, Setup};
+use super::client::work::{ACCOUNTS, List, Lists, Step, Task, Values};
+use super::director::Event;
+use crate::failure::{Failure, Result};
+use crate::fleet::Fleet;
+use crate::settle;
+
+/// How long a whole cluster may take to answer one transaction.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// And how long it may refuse.
+const STUBBORN: Duration = Duration::from_secs(30);
+/// Keys read in one transaction.
+const READS: usize = 8;
+/// Of its own kind, so that a directory of histories holds nothing else under the suffix.
+const EVENTS: &str = "faults.json";
+
+/// Gives every account its opening balance.
+pub fn open_accounts(doors: &[SocketAddr], number: u64, of: u64, directory: &Path) -> Result<()> {
+    let mut session = session(doors, number, of, directory, "opening")?;
+    let mut values = Values::new(number, of);
+    insist("the accounts cannot be opened", || {
+        if !session.connected() {
+            return Ok(Status::Fail);
+        }
+        let ids: Vec<i64> = (0..ACCOUNTS).map(|_| values.fresh()).collect();
+        session.open_accounts(&ids)
+    })?;
+    finish(session)
+}
+
+/// Reads every list that ever was, and the accounts.
+pub fn read_everything(
+    doors: &[SocketAddr],
+    number: u64,
+    of: u64,
+    directory: &Path,
+    generations: &[u32],
+) -> Result<()> {
+    let mut session = session(doors, number, of, directory, "final")?;
+    let lists: Vec<Step> = generations
+        .iter()
+        .enumerate()
+        .flat_map(|(slot, last)| (0..=*last).map(move |generation| List { slot, generation }))
+        .map(|list| Step { list, append: None })
+        .collect();
+    let tasks = lists.chunks(READS).map(|steps| Task::Lists(steps.to_vec())).chain([Task::Total]);
+    for task in tasks {
+        insist("the final reads are refused", || match session.connected() {
+            true => session.run(&task, &Lists::default()),
+            false => Ok(Status::Fail),
+        })?;
+    }
+    if let Some(trouble) = session.trouble.first() {
+        return Err(Failure::negative(format!("at the final reads: {trouble}")));
+    }
+    finish(session)
+}
+
+type FileSession = Session<BufWriter<File>>;
+
+fn session(doors: &[SocketAddr], number: u64, of: u64, directory: &Path, name: &str) -> Result<FileSession> {
+    let path = directory.join(format!("{name}.jsonl"));
+    let cannot = |error| Failure::cannot_start(format!("cannot write {}: {error}", path.display()));
+    let file = BufWriter::new(File::create(&path).map_err(cannot)?);
+    let setup = Setup { doors: doors.to_vec(), number, of, patience: PATIENCE, seed: number };
+    Ok(Session::new(setup, file))
+}
+
+fn finish(session: FileSession) -> Result<()> {
+    session.finish().map_err(|error| Failure::negative(format!("cannot write the history: {error}")))
+}
+
+/// Tries until it is told committed.
+fn insist(what: &str, mut attempt: impl FnMut() -> std::io::Result<Status>) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let status =
+            attempt().map_err(|error| Failure::negative(format!("cannot write the history: {error}")))?;
+        match status {
+            Status::Ok => return Ok(()),
+            _ if began.elapsed() > STUBBORN => {
+                return Err(Failure::negative(format!("{what} for {} s", STUBBORN.as_secs())));
+            }
+            _ => thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+/// Every replica's digest, once all have applied everything.
+pub fn digests(fleet: &Fleet) -> Result<Vec<String>> {
+    settle::converge(fleet)?;
+    (0..fleet.len())
+        .map(|node| {
+            let mut link = fleet.link(node)?;
+            link.digest().map(|digest| digest.digest).map_err(|error| link.failure(error))
+        })
+        .collect()
+}
+
+/// Leaves the faults beside the history: the same clock.
+pub fn write_events(directory: &Path, events: &[Event]) -> Result<()> {
+    let path = directory.join(EVENTS);
+    let write = || {
+        let mut file = BufWriter::new(File::create(&path)?);
+        for event in events {
+            serde_json::to_writer(&mut file, event)?;
+            file.write_all(b"\n")?;
+        }
+        file.flush()
+    };
+    write().map_err(|error| Failure::negative(format!("cannot write {}: {error}", path.display())))
+}
+
+/// What the checker says.
+pub struct Judgement {
+    /// Transactions looked at.
+    pub checked: usize,
+    /// How long that took.
+    pub seconds: f64,
+    /// In words.
+    pub anomalies: Vec<String>,
+    /// When each committed transaction was told so, in order.
+    pub commits: Vec<u64>,
+}
+
+/// Checks the history against strict serializability.
+pub fn judge(directory: &Path) -> Result<Judgement> {
+    let began = Instant::now();
+    let entries = fs::read_dir(directory).map_err(Failure::negative)?.flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|suffix| suffix == "jsonl"));
+    files.sort();
+    let history = History::read(&files).map_err(Failure::negative)?;
+    println!("checking {} transactions", history.txns.len());
+    let verdict = check(&history, &Options::strict());
+    let committed = history.txns.iter().filter(|txn| txn.status == Status::Ok);
+    let mut commits: Vec<u64> = committed.filter_map(|txn| txn.t1).collect();
+    commits.sort_unstable();
+    let mut anomalies: Vec<String> =
+        verdict.anomalies.iter().map(|anomaly| format!("{}: {}", anomaly.kind, anomaly.text)).collect();
+    if anomalies.is_empty() && !verdict.passed() {
+        anomalies.push(format!("not explained: {:?}", verdict.found));
+    }
+    Ok(Judgement { checked: history.txns.len(), seconds: began.elapsed().as_secs_f64(), anomalies, commits })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_read_in_one_of_the_files_is_found() {
+        let directory = std::env::temp_dir().join(format!("highwater-test-{}-judge", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let append = r#"{"p":0,"t0":10,"t1":20,"st":"ok","ops":[["a","l0.0",1]]}"#;
+        let good = r#"{"p":1,"t0":30,"t1":40,"st":"ok","ops":[["r","l0.0",[1]]]}"#;
+        let stale = r#"{"p":1,"t0":30,"t1":40,"st":"ok","ops":[["r","l0.0",[]]]}"#;
+        fs::write(directory.join("client-0.jsonl"), append).unwrap();
+        let judged = [good, stale].map(|read| {
+            fs::write(directory.join("client-1.jsonl"), read).unwrap();
+            judge(&directory).unwrap()
+        });
+        fs::remove_dir_all(&directory).unwrap();
+        let [good, stale] = judged;
+        assert_eq!((good.checked, good.anomalies.len(), good.commits), (2, 0, vec![20, 40]));
+        assert!(!stale.anomalies.is_empty());
+    }
+}

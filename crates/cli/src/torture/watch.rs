@@ -1,0 +1,143 @@
+//! Watches the replicas: who leads, and whether the cluster is whole.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::link::Link;
+use crate::protocol::StatusReport;
+
+/// How often each replica is asked.
+const LOOK_EVERY: Duration = Duration::from_millis(40);
+/// How long a replica may take to answer; one that is stopped or cut off never does.
+const PATIENCE: Duration = Duration::from_millis(400);
+/// What is older says nothing about now.
+const FRESH: Duration = Duration::from_millis(800);
+
+/// Threads that ask the replicas, one each; they end when this is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    seen: Arc<Mutex<Seen>>,
+    over: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    replicas: Vec<Option<(Instant, StatusReport)>>,
+    /// Who led the latest epoch that anybody was seen to lead.
+    leader: Option<(u64, u8)>,
+    failovers: u64,
+}
+
+impl Watch {
+    /// Begins to watch the replicas at these admin addresses.
+    pub fn start(admins: Vec<SocketAddr>) -> Watch {
+        let replicas = admins.iter().map(|_| None).collect();
+        let seen = Arc::new(Mutex::new(Seen { replicas, leader: None, failovers: 0 }));
+        let over = Arc::new(AtomicBool::new(false));
+        let threads = admins
+            .into_iter()
+            .enumerate()
+            .map(|(node, admin)| {
+                let (seen, over) = (seen.clone(), over.clone());
+                thread::spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        ask(node, admin, &seen, &over);
+                        thread::sleep(LOOK_EVERY);
+                    }
+                })
+            })
+            .collect();
+        Watch { seen, over, threads }
+    }
+
+    /// Every replica's state, unless it did not answer lately.
+    pub fn statuses(&self) -> Vec<Option<StatusReport>> {
+        let fresh = |seen: &Option<(Instant, StatusReport)>| {
+            seen.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, status)| status.clone())
+        };
+        lock(&self.seen).replicas.iter().map(fresh).collect()
+    }
+
+    /// Who leads, as far as the replicas that answer know: of several the one with the highest epoch.
+    pub fn leader(&self) -> Option<usize> {
+        let statuses = self.statuses();
+        let leaders = statuses.iter().flatten().filter(|status| status.role == "leader");
+        leaders.max_by_key(|status| status.epoch).map(|status| usize::from(status.node))
+    }
+
+    /// The latest epoch that was seen, and who led it.
+    pub fn reign(&self) -> Option<(u64, u8)> {
+        lock(&self.seen).leader
+    }
+
+    /// How often the lead went from one replica to another.
+    pub fn failovers(&self) -> u64 {
+        lock(&self.seen).failovers
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A watcher that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One conversation, until the replica does not answer any more.
+fn ask(node: usize, admin: SocketAddr, seen: &Mutex<Seen>, over: &AtomicBool) {
+    let Ok(mut link) = Link::connect_within(admin, PATIENCE, PATIENCE) else { return };
+    while let Ok(status) = link.status() {
+        let mut seen = lock(seen);
+        if status.role == "leader" && seen.leader.is_none_or(|(epoch, _)| epoch < status.epoch) {
+            seen.failovers += u64::from(seen.leader.is_some_and(|(_, leader)| leader != status.node));
+            seen.leader = Some((status.epoch, status.node));
+        }
+        seen.replicas[node] = Some((Instant::now(), status));
+        drop(seen);
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who leads a cluster in which everybody votes and has a complete store; else what is missing.
+pub fn settled(statuses: &[Option<StatusReport>]) -> Result<usize, String> {
+    let Some(all) = statuses.iter().cloned().collect::<Option<Vec<_>>>() else {
+        let silent = statuses.iter().position(Option::is_none).expect("not all answered");
+        return Err(format!("replica {silent} does not answer"));
+    };
+    let leader = all.iter().filter(|status| status.role == "leader").max_by_key(|status| status.epoch);
+    let leader = leader.ok_or("nobody leads")?;
+    for status in &all {
+        let node = status.node;
+        if let Some(trouble) = &status.trouble {
+            return Err(format!("replica {node} ({}): {trouble}", status.role));
+        }
+        if status.leader != Some(leader.node) || status.epoch != leader.epoch {
+            return Err(format!("replica {node} is a {} in epoch {}", status.role, status.epoch));
+        }
+        if status.copying_bytes.is_some() {
+            return Err(format!("replica {node} copies the state"));
+        }
+        let admitted = leader
+            .members
+            .iter()
+            .any(|member| member.node == node && member.voter && member.incarnation == status.incarnation);
+        if !admitted || !matches!(status.role.as_str(), "leader" | "follower") {
+            return Err(format!("replica {node} is a {}, and no voter yet", status.role));
+        }
+    }
+    Ok(usize::from(leader.node))
+}

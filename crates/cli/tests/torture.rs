@@ -1,0 +1,85 @@
+//! `highwater torture` for a few seconds: faults through the proxy, a verdict, and nothing left behind.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+fn torture(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
+    command.arg("torture").args(args);
+    command
+}
+
+#[test]
+fn a_short_torture_finds_nothing_and_makes_progress() {
+    let path = std::env::temp_dir().join(format!("highwater-test-{}-torture.json", std::process::id()));
+    let faults = "kill-leader,pause,partition";
+    let args = ["--seconds", "8", "--rate", "400", "--means", "proxy", "--seed", "5", "--faults", faults];
+    let output = torture(&args).arg("--json").arg(&path).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    assert!(output.status.success(), "{text}");
+    for wanted in
+        ["seed 5", "links        the proxy", "kill -9 of replica", "strictly serializable", "equal on 3"]
+    {
+        assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
+    }
+    let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let _ = fs::remove_file(&path);
+    assert!(report["ok"].as_u64().unwrap() > 100, "{report}");
+    // What the clients counted is what the checker saw, and the opening and the final reads besides.
+    let counted: u64 = ["ok", "fail", "info"].iter().map(|status| report[status].as_u64().unwrap()).sum();
+    assert!(report["checked"].as_u64().unwrap() > counted, "{report}");
+    assert!(report["faults"].as_object().unwrap().len() >= 2, "{report}");
+    assert!(!Path::new(report["history"].as_str().unwrap()).exists(), "{report}");
+}
+
+#[test]
+fn an_interrupted_torture_leaves_nothing_behind() {
+    let mut command = torture(&["--seconds", "60", "--rate", "200", "--faults", "pause"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // Under way: namespaces (if this machine has them), replicas, clients, and one replica stopped.
+    lines.find(|line| line.as_ref().unwrap().contains(" stopped")).unwrap().unwrap();
+    let family = children(child.id());
+    assert!(family.len() >= 7, "three replicas and four client processes at least: {family:?}");
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(child.id() as i32).unwrap(),
+        rustix::process::Signal::INT,
+    )
+    .unwrap();
+    let status = child.wait().unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(status.code(), Some(130), "{said}");
+    for pid in family {
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "process {pid} is still there");
+    }
+    let own = |directory: &str, prefix: String| -> Vec<String> {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter(|name| name.starts_with(&prefix)).collect()
+    };
+    let id = child.id();
+    assert!(own("/sys/class/net", format!("hwt{id}b")).is_empty());
+    assert!(own("/var/run/netns", format!("hwt{id}n")).is_empty());
+    let temporary = std::env::temp_dir();
+    assert!(own(temporary.to_str().unwrap(), format!("highwater-{id}-")).is_empty());
+}
+
+/// The ids of a process's children.
+fn children(parent: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter(|id: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        // After the name in parentheses: state, then the parent.
+        let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        rest.split(' ').nth(1).and_then(|id| id.parse().ok()) == Some(parent)
+    })
+    .collect()
+}
