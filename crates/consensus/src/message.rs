@@ -35,6 +35,8 @@ pub enum Message {
         index: EntryIndex,
         /// What the leader knows to be decided.
         decided: EntryIndex,
+        /// Every replica that the leader knows is known to know that this much is decided.
+        common: EntryIndex,
     },
     /// Follower to leader: my log equals yours up to `index`, accepted under `ballot`.
     Accepted {
@@ -55,6 +57,8 @@ pub enum Message {
         decided: EntryIndex,
         /// Last index that was sent. A follower that ends earlier has missed something.
         last: EntryIndex,
+        /// As in [`Message::Accept`].
+        common: EntryIndex,
         /// Whether the follower shall answer even if it misses nothing (its answer may have been lost).
         ask: bool,
     },
@@ -162,12 +166,12 @@ impl Message {
             Message::Adopt { ballot, start, upto, index, decided } => {
                 head(1, ballot, &[start, upto, index, decided])
             }
-            Message::Accept { ballot, index, decided } => head(2, ballot, &[index, decided]),
+            Message::Accept { ballot, index, decided, common } => head(2, ballot, &[index, decided, common]),
             Message::Accepted { ballot, index, received, decided } => {
                 head(3, ballot, &[index, received, decided])
             }
-            Message::Decide { ballot, decided, last, ask } => {
-                head(4, ballot, &[decided, last]);
+            Message::Decide { ballot, decided, last, common, ask } => {
+                head(4, ballot, &[decided, last, common]);
                 out.push(ask.into());
             }
             Message::Pull { promised, tail, received } => {
@@ -196,7 +200,12 @@ impl Message {
                 index: index(reader)?,
                 decided: index(reader)?,
             },
-            2 => Message::Accept { ballot, index: index(reader)?, decided: index(reader)? },
+            2 => Message::Accept {
+                ballot,
+                index: index(reader)?,
+                decided: index(reader)?,
+                common: index(reader)?,
+            },
             3 => Message::Accepted {
                 ballot,
                 index: index(reader)?,
@@ -207,6 +216,7 @@ impl Message {
                 ballot,
                 decided: index(reader)?,
                 last: index(reader)?,
+                common: index(reader)?,
                 ask: reader.u8()? != 0,
             },
             5 => Message::Pull { promised: ballot, received: index(reader)?, tail: Tail::decode(reader)? },

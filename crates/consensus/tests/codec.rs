@@ -30,16 +30,18 @@ fn message() -> impl Strategy<Value = Message> {
         });
     prop_oneof![
         adopt,
-        (ballot(), index(), index()).prop_map(|(ballot, index, decided)| Message::Accept {
+        (ballot(), index(), index(), index()).prop_map(|(ballot, index, decided, common)| Message::Accept {
             ballot,
             index,
-            decided
+            decided,
+            common
         }),
         (ballot(), index(), index(), index()).prop_map(|(ballot, index, received, decided)| {
             Message::Accepted { ballot, index, received, decided }
         }),
-        (ballot(), index(), index(), any::<bool>())
-            .prop_map(|(ballot, decided, last, ask)| Message::Decide { ballot, decided, last, ask }),
+        (ballot(), index(), index(), index(), any::<bool>()).prop_map(
+            |(ballot, decided, last, common, ask)| Message::Decide { ballot, decided, last, common, ask }
+        ),
         (ballot(), tail(), index()).prop_map(|(promised, tail, received)| Message::Pull {
             promised,
             tail,

@@ -158,8 +158,13 @@ fn an_adoption_that_grows_is_left_alone() {
         streams[2].tick(now);
         streams[2].deliver(now, voter(0), piece.message, piece.entry);
         // The leader sees silence and asks.
-        let ask =
-            Message::Decide { ballot: ballot(2, 0), decided: EntryIndex(0), last: EntryIndex(8), ask: true };
+        let ask = Message::Decide {
+            ballot: ballot(2, 0),
+            decided: EntryIndex(0),
+            last: EntryIndex(8),
+            common: EntryIndex(0),
+            ask: true,
+        };
         streams[2].deliver(now, voter(0), ask, Bytes::new());
     }
     assert_eq!(text(&streams[2]), "abcdefgh");

@@ -224,6 +224,8 @@ impl Stream {
         let grew = progress.index > peer.acked;
         peer.acked = peer.acked.max(progress.index);
         peer.ask_at = Some(now + self.options.retry);
+        let known = leading.peers.values().map(|peer| peer.decided).min().unwrap_or_default();
+        self.common = self.common.max(known);
         if grew {
             self.count();
         }
@@ -253,7 +255,8 @@ impl Stream {
         let (ballot, decided, last) = (self.promised, self.decided, self.log.last());
         let Role::Leading(leading) = &self.role else { return };
         let last = leading.peers.get(&node).map_or(last, |peer| peer.sent(last));
-        self.send(node, Message::Decide { ballot, decided, last, ask }, Bytes::new());
+        let common = self.common;
+        self.send(node, Message::Decide { ballot, decided, last, common, ask }, Bytes::new());
     }
 
     /// Sends to a peer whose log stood at `tail` when it had promised our ballot, from the point where it surely agrees
@@ -308,7 +311,8 @@ impl Stream {
 
     /// Sends what a peer lacks, as far as its window allows.
     fn pump(&mut self, node: NodeId) {
-        let (ballot, decided, window) = (self.promised, self.decided, self.options.window_bytes);
+        let (ballot, decided, common) = (self.promised, self.decided, self.common);
+        let window = self.options.window_bytes;
         let Role::Leading(leading) = &mut self.role else { return };
         let Some(peer) = leading.peers.get_mut(&node) else { return };
         while let Sending::From(index) = peer.sending {
@@ -330,7 +334,7 @@ impl Stream {
                 Some((start, upto)) if index <= upto => {
                     Message::Adopt { ballot, start, upto, index, decided }
                 }
-                _ => Message::Accept { ballot, index, decided },
+                _ => Message::Accept { ballot, index, decided, common },
             };
             self.out.push(Envelope { to: node, message, entry });
         }

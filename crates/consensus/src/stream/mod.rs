@@ -115,6 +115,9 @@ pub struct Stream {
     accepted: Ballot,
     log: Log,
     decided: EntryIndex,
+    /// Every replica, this one included, has known at some time that this much is decided: nobody who lives will ask for
+    /// it again.
+    common: EntryIndex,
     role: Role,
     out: Vec<Envelope>,
 }
@@ -140,6 +143,7 @@ impl Stream {
             accepted: Ballot::default(),
             log: Log::after(base),
             decided: base,
+            common: EntryIndex::NONE,
             role: Role::Following(follow::Following::default()),
             out: Vec::new(),
         }
@@ -219,9 +223,12 @@ impl Stream {
         self.log.bytes_between(from, to)
     }
 
-    /// Drops decided entries up to `upto`, oldest first, while more than `keep_bytes` are held.
+    /// Drops decided entries up to `upto`, oldest first, while more than `keep_bytes` are held. Of what every replica knows
+    /// to be decided a sixteenth of that is enough: so long as nobody lags, the log stays in the cache.
     pub fn trim(&mut self, upto: EntryIndex, keep_bytes: u64) {
-        self.log.trim(upto.min(self.decided), keep_bytes);
+        let upto = upto.min(self.decided);
+        self.log.trim(upto.min(self.common), keep_bytes / 16);
+        self.log.trim(upto, keep_bytes);
     }
 
     /// Whether this node leads the stream under `ballot`.
@@ -238,13 +245,15 @@ impl Stream {
                     self.on_adopt(now, ballot, follow::Piece { start, upto, index, decided }, entry);
                 }
             }
-            Message::Accept { ballot, index, decided } => {
+            Message::Accept { ballot, index, decided, common } => {
                 if self.heed(from, ballot) {
+                    self.common = self.common.max(common);
                     self.on_accept(now, ballot, index, decided, entry);
                 }
             }
-            Message::Decide { ballot, decided, last, ask } => {
+            Message::Decide { ballot, decided, last, common, ask } => {
                 if self.heed(from, ballot) {
+                    self.common = self.common.max(common);
                     self.on_decide(now, ballot, decided, last, ask);
                 }
             }

@@ -1,0 +1,113 @@
+//! How much of the log is kept: little while nobody lags, the whole budget as soon as somebody does.
+
+#![allow(clippy::unwrap_used)] // a test may fail so
+
+use bytes::Bytes;
+use highwater_consensus::*;
+use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId};
+
+const BALLOT: Ballot = Ballot { epoch: Epoch(1), node: NodeId(0) };
+const KEEP: u64 = 160;
+
+fn voter(node: u8) -> Voter {
+    Voter { node: NodeId(node), incarnation: Incarnation(1) }
+}
+
+/// Three replicas; node 0 leads.
+fn cluster() -> Vec<Stream> {
+    let stream = |node| Stream::new(voter(node), EntryIndex::NONE, StreamOptions::default());
+    let mut streams: Vec<Stream> = (0..3).map(stream).collect();
+    let tails = [0, 1, 2].map(|node| (voter(node), streams[node as usize].promise(BALLOT)));
+    let members = Members::new(Epoch(0), (0..3).map(voter).collect());
+    let plan = Plan { ballot: BALLOT, tails: tails.into(), quorums: Quorums::of(members) };
+    assert!(streams[0].take_over(0, plan));
+    deliver(&mut streams, &[0, 1, 2]);
+    streams
+}
+
+/// Delivers among those that are `reachable` until nothing is under way.
+fn deliver(streams: &mut [Stream], reachable: &[u8]) {
+    loop {
+        let mut waiting: Vec<(u8, Envelope)> = Vec::new();
+        for from in reachable {
+            waiting.extend(streams[*from as usize].drain().map(|envelope| (*from, envelope)));
+        }
+        if waiting.is_empty() {
+            return;
+        }
+        for (from, envelope) in waiting.into_iter().filter(|(_, envelope)| reachable.contains(&envelope.to.0))
+        {
+            let to = &mut streams[envelope.to.0 as usize];
+            to.deliver(0, voter(from), envelope.message, envelope.entry);
+        }
+    }
+}
+
+/// Proposes entries of one byte, one after another, and trims everywhere.
+fn propose(streams: &mut [Stream], count: usize, reachable: &[u8]) {
+    for _ in 0..count {
+        streams[0].propose(Bytes::from_static(b"x"));
+        deliver(streams, reachable);
+        for stream in streams.iter_mut() {
+            let decided = stream.decided();
+            stream.trim(decided, KEEP);
+        }
+    }
+}
+
+#[test]
+fn a_log_that_everyone_has_is_kept_to_a_sixteenth() {
+    let mut streams = cluster();
+    propose(&mut streams, 1000, &[0, 1, 2]);
+    for stream in &streams {
+        // What everyone knows is told with a later entry: a few more than the sixteenth.
+        assert!((KEEP / 16..KEEP / 16 + 5).contains(&stream.log_bytes()), "{}", stream.describe());
+    }
+}
+
+#[test]
+fn what_one_replica_lacks_is_kept_by_all_others_and_given_to_it() {
+    let mut streams = cluster();
+    propose(&mut streams, 100, &[0, 1, 2]);
+    streams[0].peer_down(NodeId(2));
+    propose(&mut streams, 100, &[0, 1]);
+    for stream in &streams[..2] {
+        assert!(stream.log_bytes() > 100, "{}", stream.describe());
+    }
+    // Node 2 is back.
+    streams[0].peer_up(0, voter(2));
+    streams[2].peer_up(0, voter(0));
+    deliver(&mut streams, &[0, 1, 2]);
+    assert_eq!(streams[2].last(), streams[0].last());
+    assert_eq!(streams[2].too_far(), None);
+    // And everything is trimmed again.
+    propose(&mut streams, 100, &[0, 1, 2]);
+    assert!(streams.iter().all(|stream| stream.log_bytes() < 20));
+}
+
+#[test]
+fn the_budget_bounds_what_is_kept_for_one_who_stays_away() {
+    let mut streams = cluster();
+    propose(&mut streams, 10, &[0, 1, 2]);
+    streams[0].peer_down(NodeId(2));
+    propose(&mut streams, 1000, &[0, 1]);
+    for stream in &streams[..2] {
+        assert_eq!(stream.log_bytes(), KEEP, "{}", stream.describe());
+    }
+}
+
+#[test]
+fn a_new_leader_has_what_the_last_one_kept_for_others() {
+    let mut streams = cluster();
+    propose(&mut streams, 100, &[0, 1, 2]);
+    propose(&mut streams, 100, &[0, 1]);
+    // Node 0 is gone; node 1 leads with the promise of node 2, which lacks a hundred entries.
+    let ballot = Ballot { epoch: Epoch(2), node: NodeId(1) };
+    let tails = [1, 2].map(|node| (voter(node), streams[node as usize].promise(ballot)));
+    let members = Members::new(Epoch(0), (0..3).map(voter).collect());
+    let plan = Plan { ballot, tails: tails.into(), quorums: Quorums::of(members) };
+    assert!(streams[1].take_over(0, plan));
+    deliver(&mut streams, &[1, 2]);
+    assert_eq!(streams[2].last(), streams[1].last());
+    assert_eq!(streams[1].decided(), streams[1].last());
+}
