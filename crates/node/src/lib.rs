@@ -26,6 +26,7 @@ pub mod poll;
 pub mod resp;
 pub mod runtime;
 pub mod shared;
+mod slice;
 pub mod token;
 pub mod transport;
 pub mod waker;

@@ -130,6 +130,7 @@ impl Node {
             let core = core_of(&config.threads.pin, index);
             node.spawn(format!("worker-{index}"), move || {
                 pin_to(core);
+                crate::slice::ask_for_short_slices();
                 worker.run()
             })?;
         }

@@ -17,6 +17,9 @@ const BUDGET: usize = 64;
 const BUDGET_NANOS: Nanos = 50_000;
 /// One of so many generator calls is timed.
 const SAMPLE: u64 = 64;
+/// A fixed rate sleeps no shorter than this: to wake up for each request would cost more than to run it. Latency counts
+/// from when a request was due, so this is in it.
+const GRAIN: Nanos = 200_000;
 /// How often to ask a replica that does not lead whether it does again. It wakes its workers too; this is for safety.
 const PARKED: Nanos = 5_000_000;
 /// How long after a stop unreleased transactions are waited for.
@@ -146,7 +149,8 @@ impl Driver {
             }
             if self.drawn.is_none() {
                 if let Some(wait) = self.wait_for_pace(stamp) {
-                    return Appetite::At(now + self.stopwatch.nanos(start, Ticks(start.0 + wait)));
+                    let wait = self.stopwatch.nanos(start, Ticks(start.0 + wait));
+                    return Appetite::At(now + wait.max(GRAIN));
                 }
                 self.draw();
             }
