@@ -51,7 +51,7 @@ impl Options {
             heartbeat: 20_000_000,
             election_timeout: 120_000_000,
             max_entry_bytes: 256 << 10,
-            batch_delay: 1_000_000,
+            batch_delay: 3_000_000,
             pipeline_entries: 4,
             max_in_flight_bytes: 8 << 20,
             max_in_flight_requests: 20_000,

@@ -2,10 +2,11 @@
 //!
 //! # When an entry is sealed
 //!
-//! Batching clocks itself. A worker that has run out of requests seals what it has, so that under light load latency is
-//! a round trip. A worker that is kept busy goes on for a while, up to a short time or half an entry's bytes, because each
-//! message costs as much as several transactions. Undecided entries are limited; while the network is slow the open entry
-//! grows, up to its limit in bytes.
+//! Batching clocks itself, because each message costs as much as several transactions. Under light load, when few
+//! transactions come during a round trip, each entry leaves as soon as nothing else is undecided, and latency is a round
+//! trip. When more come, entries leave at short intervals whenever the worker has run out of requests. A worker that is
+//! kept busy goes on for longer, or to half an entry's bytes. Undecided entries are limited; while the network is slow the
+//! open entry grows, up to its limit in bytes.
 //!
 //! An *empty* entry is sealed when a reply waits for this stream to be closed beyond the last entry (a read-only
 //! transaction's, say), and when replies wait for another stream that went quiet meanwhile: the new entry carries a claim
@@ -27,7 +28,7 @@ use highwater_core::{Abort, Ballot, EntryIndex, Epoch, Outcome, ProcedureId, Str
 use super::apply::Applying;
 use super::pending::Pending;
 use super::shared::{EpochStart, Report};
-use super::worker::{Mode, RolisWorker};
+use super::worker::{Mode, RolisWorker, sooner};
 use crate::options::Options;
 use crate::seam::{Counters, Nanos, Next, Outbox, Refusal, Request, Token};
 
@@ -55,8 +56,14 @@ pub struct Lead {
     busy: bool,
     /// When the open entry was begun, about.
     opened_at: Nanos,
+    /// When the last entry was sealed.
+    sealed_at: Nanos,
     /// The buffer of an entry that was copied out of it.
     spare: Vec<u8>,
+    /// Length of the last entry: the next one will be about as long.
+    last_len: usize,
+    /// Transactions in the last entry that had any.
+    last_count: u32,
     reply: Vec<u8>,
     random: u64,
 }
@@ -82,6 +89,10 @@ struct Retry {
 const ATTEMPTS_IN_A_ROW: u32 = 4;
 /// Requests that may wait for another attempt before new ones are refused.
 const MAX_RETRIES_WAITING: usize = 256;
+/// Entries of a worker that is not kept busy follow each other at this fraction of the batch delay, at the soonest,
+const SPACING: Nanos = 12;
+/// unless the last one had only so many transactions, and is decided.
+const FEW: u32 = 4;
 /// How soon to look again while another stream holds replies back (wake-ups make it sooner).
 const WAITING_RECHECK: Nanos = 500_000;
 
@@ -102,7 +113,10 @@ impl Lead {
             quiet: false,
             busy: false,
             opened_at: 0,
+            sealed_at: 0,
             spare: Vec::new(),
+            last_len: 0,
+            last_count: 0,
             reply: Vec::new(),
             random: (options.seed ^ (u64::from(id.0) + 1).wrapping_mul(0xd129_0f8a_21b7_4a05)) | 1,
         }
@@ -323,15 +337,13 @@ impl RolisWorker {
         }
         self.collect_garbage();
         self.report_quiesced(out);
+        if !self.lead.retries.is_empty() {
+            return Next::Now;
+        }
+        let next = if waits { Next::At(now + WAITING_RECHECK) } else { Next::Idle };
         // An entry that stays open waits for requests only as long as they come.
         let room = self.stream.undecided() < self.shared.options.pipeline_entries as u64;
-        if !self.lead.retries.is_empty() || self.lead.open.count > 0 && room {
-            Next::Now
-        } else if waits {
-            Next::At(now + WAITING_RECHECK)
-        } else {
-            Next::Idle
-        }
+        if self.lead.open.count > 0 && room { sooner(next, Next::At(self.due_when_idle())) } else { next }
     }
 
     /// Whether something needs the stream to be closed beyond the last sealed entry.
@@ -354,7 +366,7 @@ impl RolisWorker {
         let room = in_flight < options.pipeline_entries as u64;
         let due = if open_bytes > 0 {
             let large = open_bytes >= options.max_entry_bytes / 2;
-            let idle = !std::mem::take(&mut self.lead.busy);
+            let idle = !std::mem::take(&mut self.lead.busy) && now >= self.due_when_idle();
             let old = now.saturating_sub(self.lead.opened_at) >= options.batch_delay;
             // Legal: when to seal is a matter of speed; while something is open the next turn comes at once.
             let now_or_never = room && (idle || old || large || hooks::buggify(Site::SealEarly));
@@ -363,8 +375,15 @@ impl RolisWorker {
             room && (self.wants_closing() || self.held_back_by_quiet_stream(ballot))
         };
         if due {
+            self.lead.sealed_at = now;
             self.seal(ballot);
         }
+    }
+
+    /// When the open entry is due if no more requests come.
+    fn due_when_idle(&self) -> Nanos {
+        let light = self.lead.last_count <= FEW && self.stream.undecided() == 0;
+        if light { 0 } else { self.lead.sealed_at + self.shared.options.batch_delay / SPACING }
     }
 
     /// Bytes in the open entry; with a funnel, in the one that all workers share.
@@ -445,6 +464,10 @@ impl RolisWorker {
         Counters::add(&self.counters.entries, 1);
         Counters::add(&self.counters.log_bytes, buffer.len() as u64);
         self.lead.sealed = closed;
+        self.lead.last_len = buffer.len();
+        if open.count > 0 {
+            self.lead.last_count = open.count;
+        }
         self.occ.set_floor(closed);
         // Entries are kept for a while: a small one in a large buffer would keep all of it.
         let entry = if buffer.len() < buffer.capacity() / 2 {
@@ -460,10 +483,9 @@ impl RolisWorker {
     /// An empty entry, in the buffer of the last one if that is free.
     fn next_entry(&mut self) -> Vec<u8> {
         let mut buffer = std::mem::take(&mut self.lead.spare);
-        if buffer.capacity() == 0 {
-            return fresh_entry();
-        }
         buffer.clear();
+        // Room from the start: what grows by doubling is copied as it grows.
+        buffer.reserve((self.lead.last_len + self.lead.last_len / 4).max(FRESH_BYTES));
         buffer.resize(ENTRY_HEADER_BYTES, 0);
         buffer
     }
@@ -547,9 +569,12 @@ impl RolisWorker {
     }
 }
 
+/// Least room in a new entry's buffer.
+const FRESH_BYTES: usize = 16 << 10;
+
 /// A buffer with room for an entry's header.
 pub(super) fn fresh_entry() -> Vec<u8> {
-    let mut buffer = Vec::with_capacity(16 << 10);
+    let mut buffer = Vec::with_capacity(FRESH_BYTES);
     buffer.resize(ENTRY_HEADER_BYTES, 0);
     buffer
 }
