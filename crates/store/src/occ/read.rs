@@ -275,7 +275,7 @@ impl Transaction for Occ {
     }
 }
 
-/// Takes some lookups through their steps together: bucket lines, record lines, value lines.
+/// Takes some lookups through their steps together: bucket lines (or leaves), record lines, value lines.
 fn prefetch_some(store: &Store, wanted: &[(TableId, u64)]) {
     let mut hashes = [0; LOCKSTEP];
     let mut records = [None; LOCKSTEP];
@@ -284,9 +284,14 @@ fn prefetch_some(store: &Store, wanted: &[(TableId, u64)]) {
         _ => None,
     };
     for (&(table, key), hash) in wanted.iter().zip(&mut hashes) {
-        let Some(index) = hashed(table) else { continue };
-        *hash = crate::keys::IntegerKeys::hash(key);
-        index.prefetch_bucket(*hash);
+        match store.table(table) {
+            Some(AnyIndex::HashU64(index)) => {
+                *hash = crate::keys::IntegerKeys::hash(key);
+                index.prefetch_bucket(*hash);
+            }
+            Some(AnyIndex::TreeU64(index)) => index.prefetch_leaf(key),
+            _ => {}
+        }
     }
     for ((&(table, _), hash), record) in wanted.iter().zip(hashes).zip(&mut records) {
         *record = hashed(table).and_then(|index| index.peek(hash));
