@@ -315,3 +315,29 @@ fn promises_of_two_ballots_are_never_counted_together() {
     assert_eq!(election.standing(), Standing::Follower);
     assert!(!election.events().iter().any(|event| matches!(event, ElectionEvent::Won { .. })));
 }
+
+/// A candidate whose own streams were slow to promise won with the promises of the others. Its own log was not compared: a
+/// deposed leader with more undecided entries than any of them found the best log shorter than its own, and panicked
+/// (`highwater torture --faults reset --seed 1008`, on a busy machine).
+#[test]
+fn a_candidate_does_not_win_before_its_own_streams_promised() {
+    let options = ElectionOptions { nodes: 3, heartbeat: 10 * MS, timeout: 50 * MS };
+    let mut election = Election::new(voter(0), options, 1);
+    election.set_members(0, members(3));
+    election.set_eligible(true);
+    election.campaign(0);
+    let ballot = election.promised();
+    let promise =
+        Promise { ballot, members: members(3), pending: Vec::new(), tails: Vec::new(), high: Timestamp(1) };
+    for node in [1, 2] {
+        election.deliver(0, voter(node), ElectionMessage::Promise(promise.clone()));
+    }
+    assert_eq!(election.standing(), Standing::Preparing);
+    election.fenced(0, promise);
+    assert_eq!(election.standing(), Standing::Leading);
+    let won = election.events().into_iter().find_map(|event| match event {
+        ElectionEvent::Won { promises, .. } => Some(promises.contains_key(&voter(0))),
+        _ => None,
+    });
+    assert_eq!(won, Some(true));
+}

@@ -385,7 +385,8 @@ impl Election {
         let same_node = |voter: Voter| self.promises.keys().any(|promised| promised.node == voter.node);
         let promised =
             |voter| self.promises.contains_key(&voter) || planted!(PromiseByNode) && same_node(voter);
-        if !quorums.reached(promised) {
+        // The own streams lead: where they stand must be among what is compared, even if a quorum is faster than they are.
+        if !self.promises.contains_key(&self.me) || !quorums.reached(promised) {
             return;
         }
         if self.outbid {

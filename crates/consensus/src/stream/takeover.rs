@@ -38,6 +38,7 @@ impl Stream {
         }
         assert_eq!(plan.ballot, self.promised, "a takeover follows the own promise");
         assert_eq!(plan.ballot.node, self.me.node, "only the owner of a ballot leads under it");
+        assert!(plan.tails.contains_key(&self.me), "the own log is compared, too");
         let best = *plan.tails.values().max_by_key(|tail| tail.rank()).expect("a quorum has tails");
         let own = self.tail();
         if own.rank() == best.rank() {
