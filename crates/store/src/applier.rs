@@ -144,6 +144,7 @@ impl Applier {
     #[inline]
     fn write(&mut self, record: Record, before: u64, write: &Pending<'_>) {
         if before & TIMESTAMP >= write.ts.0 && !planted!(ReplayUnordered) {
+            self.superseded(record, before, write);
             record.word().unlock(before);
             return;
         }
@@ -159,6 +160,20 @@ impl Applier {
                 record.word().unlock(write.ts.0 | TOMBSTONE);
                 self.graveyard.bury(write.table, write.ts, write.key);
             }
+        }
+    }
+}
+
+impl Applier {
+    /// Another stream's applier was faster: the record is newer already. A snapshot between the two needs this version.
+    ///
+    /// That applier may have passed a snapshot that was pinned while this one's call was under way, so this one looks
+    /// again: whoever locks a record that was written above a pin sees the pin.
+    #[cold]
+    fn superseded(&mut self, record: Record, before: u64, write: &Pending<'_>) {
+        self.pins.refresh(&self.store.snapshots);
+        if self.pins.separate(write.ts.0, before & TIMESTAMP) {
+            self.store.snapshots.keep_late(record, write.ts, write.value, before);
         }
     }
 }

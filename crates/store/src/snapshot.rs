@@ -1,14 +1,16 @@
 //! Follower reads: transactions on the state as of a timestamp, while appliers go on.
 //!
 //! A snapshot at R is *pinned* before any applier passes R: the caller sees to that by publishing to the appliers how
-//! far they may go only afterwards. It is complete once all streams have been applied up to R; from then on it may be
-//! read, by any number of [`SnapshotTx`], without ever blocking an applier.
+//! far they may go only afterwards. Each stream's applier may pass R as soon as it likes, the others behind it or not. The
+//! snapshot is complete once all streams have been applied up to R; from then on it may be read, by any number of
+//! [`SnapshotTx`], without ever blocking an applier.
 //!
 //! Records hold their newest version only. An applier that overwrites a version which some pinned snapshot separates
 //! from its successor (`old <= R < new`) first keeps it in a table at the side, by the record's address. A reader that
-//! finds a record newer than its snapshot looks there; if there is nothing, the key did not exist. So snapshots cost
-//! nothing in the records, and next to nothing while none is pinned: an applier looks once a call whether the pins have
-//! changed.
+//! finds a record newer than its snapshot looks there; if there is nothing, the key did not exist. An applier that comes
+//! too late with a version at or below R, because another stream's has replaced it already, puts it there, too. So
+//! snapshots cost nothing in the records, and next to nothing while none is pinned: an applier looks once a call, and at
+//! each write that comes too late, whether the pins have changed.
 //!
 //! Tombstones that a pinned snapshot may still have to see beyond are not collected. Versions that no pin separates any
 //! more are dropped when a snapshot is unpinned.
@@ -17,6 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use highwater_core::hooks::{self, Point};
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
 
@@ -52,7 +55,7 @@ pub(crate) struct Snapshots {
     oldest: AtomicU64,
     /// How many versions are kept.
     kept: AtomicU64,
-    /// Versions by the address of their record, oldest first.
+    /// Versions by the address of their record, oldest first: the order of their timestamps.
     shards: Box<[Mutex<Shard>]>,
 }
 
@@ -65,8 +68,8 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// Looks whether the pins have changed. Enough at the start of each call: a snapshot that is pinned later is not
-    /// below what this call may apply.
+    /// Looks whether the pins have changed. Enough at the start of each call, but for writes that come too late: a
+    /// snapshot that is pinned later is not below what this call may apply.
     #[inline]
     pub fn refresh(&mut self, snapshots: &Snapshots) {
         // Acquire; pairs with the Release in `changed`.
@@ -125,6 +128,25 @@ impl Snapshots {
         let value = value.bytes().into();
         let mut shard = lock(self.shard(record));
         shard.entry(record.as_ptr().addr()).or_default().push(Version { word: before, until, value });
+        self.kept.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Keeps a version that was replaced before it came: the record holds `after` already. The caller holds its lock.
+    #[cold]
+    pub fn keep_late(&self, record: Record, ts: Timestamp, value: Option<&[u8]>, after: u64) {
+        let word = ts.0 | if value.is_none() { TOMBSTONE } else { 0 };
+        let mut shard = lock(self.shard(record));
+        let versions = shard.entry(record.as_ptr().addr()).or_default();
+        let at = versions.partition_point(|version| version.word & TIMESTAMP < ts.0);
+        let next = versions.get(at).map_or(after, |version| version.word) & TIMESTAMP;
+        if next == ts.0 {
+            // Applied twice.
+            return;
+        }
+        if let Some(previous) = at.checked_sub(1) {
+            versions[previous].until = ts.0;
+        }
+        versions.insert(at, Version { word, until: next, value: value.unwrap_or_default().into() });
         self.kept.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -246,6 +268,7 @@ impl SnapshotTx {
 
     /// Finds the key's version; its value is in `self.value` then. 0: the key never existed.
     fn look(&mut self, table: TableId, key: &[u8]) -> Result<u64, Abort> {
+        hooks::point(Point::Execute);
         let snapshot = self.snapshot.clone();
         let index = snapshot.store.table(table).ok_or(Abort::BadRequest)?;
         self.heap.pin();
@@ -347,6 +370,7 @@ impl Transaction for SnapshotTx {
     where
         F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     {
+        hooks::point(Point::Execute);
         let snapshot = self.snapshot.clone();
         self.heap.pin();
         let outcome = match snapshot.store.table(table) {
