@@ -80,5 +80,38 @@ case "$refusal" in
     *127.0.0.1:"$leader_port"*) passed=$((passed + 1)) ;;
     *) failed=$((failed + 1)); printf 'a follower should name the leader, said %q\n' "$refusal" ;;
 esac
+
+# READONLY: a follower reads its own snapshot. It shows what the leader acknowledged within a few polls, each on a new snapshot.
+on_follower() { printf '%s\n' READONLY "$@" | redis-cli -p "$follower_port" 2>&1 || true; }
+check() { # what, expected, got
+    if [ "$2" = "$3" ]; then passed=$((passed + 1)); else
+        failed=$((failed + 1)); printf '%s\n  expected %q\n  got      %q\n' "$1" "$2" "$3"
+    fi
+}
+expect OK MSET left 50 right 50
+got=""
+for _ in $(seq 100); do
+    got=$(on_follower "MGET left right")
+    [ "$got" != $'OK\n50\n50' ] || break
+done
+check "READONLY MGET on a follower" $'OK\n50\n50' "$got"
+check "READONLY MULTI on a follower" $'OK\nOK\nQUEUED\nQUEUED\nQUEUED\nhello world\n11\n1' \
+    "$(on_follower MULTI "GET greeting" "STRLEN greeting" "EXISTS greeting" EXEC)"
+got=$(on_follower "SET left 0" READWRITE "GET left")
+case "$got" in
+    OK$'\n'*NOTLEADER*"$leader_port"*OK*NOTLEADER*) passed=$((passed + 1)) ;;
+    *) failed=$((failed + 1)); printf 'READONLY takes no writes, READWRITE no reads; got %q\n' "$got" ;;
+esac
+# Money moves between two keys all the time; a follower's snapshot never shows a part of it.
+(for _ in $(seq 200); do printf 'MULTI\nDECRBY left 1\nINCRBY right 1\nEXEC\n'; done) |
+    redis-cli -p "$leader_port" >/dev/null &
+mover=$!
+torn=0
+for sum in $( (echo READONLY; yes "MGET left right" | head -n 400) | redis-cli -p "$follower_port" |
+    tail -n +2 | paste -d' ' - - | awk '{ print $1 + $2 }'); do
+    [ "$sum" = 100 ] || torn=$((torn + 1))
+done
+wait "$mover"
+check "sums that a follower showed torn" 0 "$torn"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -35,6 +35,8 @@ pub struct Options {
     pub log_retain_bytes: usize,
     /// Attempts of one transaction before its client is told of the conflict.
     pub max_attempts: u32,
+    /// A snapshot serves reads on a follower until it is this old; then a new one is taken.
+    pub snapshot_age: Nanos,
 }
 
 impl Options {
@@ -57,6 +59,7 @@ impl Options {
             max_in_flight_requests: 20_000,
             log_retain_bytes: 64 << 20,
             max_attempts: 100,
+            snapshot_age: 10_000_000,
         }
     }
 
@@ -84,6 +87,7 @@ impl Options {
             self.log_retain_bytes >= self.max_in_flight_bytes,
             "log retain bytes must be at least max in-flight bytes",
         )?;
-        check(self.max_attempts > 0, "max attempts must be above 0")
+        check(self.max_attempts > 0, "max attempts must be above 0")?;
+        check(self.snapshot_age <= 60_000_000_000, "snapshot age must be at most one minute")
     }
 }

@@ -121,6 +121,16 @@ pub trait Worker: Send {
     /// Runs a transaction to its speculative commit. The reply comes out of a later turn, once released.
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal>;
 
+    /// Runs a transaction that only reads on a snapshot of this replica's store: on a follower without asking anybody.
+    /// Serializable: the reads of one request are of one moment, which may be past; moments never go back on one replica.
+    /// A write ends it with [`Outcome::BadRequest`]. The reply comes out of a later turn, or [`Outcome::Conflict`] if the
+    /// replica's role or store changes before: nothing was done, ask again.
+    ///
+    /// A leader, and an engine without snapshots, runs it as any other transaction, which may write.
+    fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        self.submit(now, request)
+    }
+
     /// The connection to the same-numbered worker of `peer` is up (again); frames sent before may be lost.
     fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation);
 
@@ -265,6 +275,8 @@ pub struct Counters {
     pub conflicts: AtomicU64,
     /// Transactions applied from the log.
     pub applied: AtomicU64,
+    /// Transactions that read a snapshot here.
+    pub snapshot_reads: AtomicU64,
     /// Entries sealed.
     pub entries: AtomicU64,
     /// Bytes of the entries sealed, headers included.

@@ -4,11 +4,7 @@
 
 mod common;
 
-use common::faults;
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
-}
+use common::{faults, number};
 
 #[test]
 fn lists_with_many_seeds() {

@@ -197,9 +197,11 @@ impl RolisWorker {
                 }
                 // The mark of the entry's epoch, or what became of it.
                 let current = progress.mark_in(header.epoch);
-                let bound = current
+                let goal = current
                     .or_else(|| progress.final_mark(header.epoch))
                     .expect("a looked-at entry's epoch is the current one or has ended");
+                let bound = self.shared.rounds.admit(goal);
+                let clamped = bound < goal;
                 let bound =
                     if current.is_none() && planted!(FinalMarkIgnored) { Timestamp::MAX } else { bound };
                 let whole = header.last_ts > bound && current.is_none() && planted!(EntrySkippedWhole);
@@ -216,7 +218,7 @@ impl RolisWorker {
                 self.replay.offset += applied.bytes;
                 left -= applied.bytes as i64 + 64;
                 let done = ENTRY_HEADER_BYTES + self.replay.offset == body_end;
-                if !done && current.is_some() {
+                if !done && (current.is_some() || clamped) {
                     self.replay.reached = bound;
                     state = Applying::HeldBack;
                     break;

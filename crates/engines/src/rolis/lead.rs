@@ -162,6 +162,8 @@ impl RolisWorker {
         assert!(!lead.speculated, "an earlier epoch's final mark is met before another one opens");
         lead.speculated = true;
         self.shared.speculating.fetch_add(1, Ordering::AcqRel);
+        // Transactions write to the store from here on, and keep no versions for followers' readers.
+        self.shared.rounds.void();
         if let Some(funnel) = &self.funnel {
             let store = Some(self.store.clone());
             *funnel.lock() =

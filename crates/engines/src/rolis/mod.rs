@@ -15,6 +15,7 @@
 //! | [`apply`] | look at decided entries, install what is safe |
 //! | [`copy`] | send and receive state |
 //! | [`pending`] | replies that wait for the mark |
+//! | [`snapshots`], [`reads`] | followers serve reads |
 //! | [`controller`] | birth, takeover, change of membership |
 //! | [`rejoin`] | getting a store again |
 //! | [`funnel`] | the strawman: all workers into one stream |
@@ -47,8 +48,10 @@ pub mod copy;
 pub mod funnel;
 pub mod lead;
 pub mod pending;
+pub mod reads;
 pub mod rejoin;
 pub mod shared;
+pub mod snapshots;
 pub mod watermark;
 pub mod wire;
 pub mod worker;
@@ -56,7 +59,7 @@ pub mod worker;
 use std::sync::Arc;
 
 use highwater_core::{Clock, Library, Registry, Schema, StreamId};
-use highwater_store::{Occ, Store};
+use highwater_store::{Occ, SnapshotTx, Store};
 
 use crate::options::Options;
 use crate::seam::{Controller, Counters, Replica, Worker};
@@ -81,6 +84,8 @@ fn build_with<L: Library>(options: Options, streams: u16, library: &L, clock: Ar
     let store = Store::new(schema.clone());
     let mut registry: Registry<Occ> = Registry::new();
     library.register(&mut registry);
+    let mut readers: Registry<SnapshotTx> = Registry::new();
+    library.register(&mut readers);
     let procedures = registry.names();
     let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
     let shared = Arc::new(Shared::new(Options { workers: streams, ..options }, clock));
@@ -96,7 +101,8 @@ fn build_with<L: Library>(options: Options, streams: u16, library: &L, clock: Ar
             ));
         }
         let id = StreamId(at as u16);
-        let worker = RolisWorker::new(id, shared.clone(), store.clone(), registry.clone(), counters.clone());
+        let code = (registry.clone(), readers.clone());
+        let worker = RolisWorker::new(id, shared.clone(), store.clone(), code, counters.clone());
         Box::new(if shares_stream { worker.with_funnel(funnel.clone()) } else { worker })
     };
     let workers = counters.iter().enumerate().map(worker).collect();

@@ -194,6 +194,7 @@ impl RolisController {
         // All workers are parked: nobody uses the cells.
         self.shared.progress.restart(epoch, members.clone(), floor, &starts);
         self.shared.receiving_copy.store(true, Ordering::SeqCst);
+        self.shared.rounds.lose_store();
         self.learn_members(now, members);
         self.shared.copied_bytes.store(0, Ordering::Relaxed);
         let (store, leader) = (self.store.clone(), self.election.promised());
@@ -295,6 +296,7 @@ impl RolisController {
                     return Some(now + READY_EVERY / 4);
                 }
                 self.rejoin.state = Receiving::Complete;
+                self.shared.rounds.store_is_complete();
                 self.events.push("the copied state is complete".into());
                 self.refresh_eligibility();
                 Some(now)

@@ -9,6 +9,7 @@ use highwater_consensus::{Members, Plan, Tail};
 use highwater_core::{Ballot, Clock, EntryIndex, Epoch, NodeId, StreamId, Timestamp};
 use highwater_store::Store;
 
+use super::snapshots::Rounds;
 use super::watermark::Progress;
 use crate::options::Options;
 use crate::seam::StreamStatus;
@@ -21,6 +22,8 @@ pub struct Shared {
     pub clock: Arc<Clock>,
     /// The watermark.
     pub progress: Progress,
+    /// Snapshots for followers' readers.
+    pub rounds: Rounds,
     /// Controller to worker.
     pub commands: Vec<Mailbox<Command>>,
     /// Workers to controller.
@@ -53,6 +56,7 @@ impl Shared {
         Shared {
             clock,
             progress: Progress::new(workers),
+            rounds: Rounds::default(),
             commands: (0..workers).map(|_| Mailbox::default()).collect(),
             reports: Mailbox::default(),
             no_quorum: AtomicBool::new(false),

@@ -1,7 +1,7 @@
 //! One worker: stream *i*, its share of the execution while the node leads, its share of the applying while it follows.
 //!
 //! This file joins the parts and dispatches: [`lead`](super::lead) executes, seals and releases; [`apply`](super::apply)
-//! follows the decided log; [`copy`](super::copy) sends and receives state.
+//! follows the decided log; [`reads`](super::reads) reads snapshots of it; [`copy`](super::copy) sends and receives state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,13 @@ use highwater_core::codec::Reader;
 use highwater_core::hooks::{self, Site};
 use highwater_core::log::{EntryHeader, EntryKind};
 use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId, Registry, StreamId, Timestamp, planted};
-use highwater_store::{Applier, Occ, Store};
+use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
 use super::apply::Replay;
 use super::copy::Copies;
 use super::funnel::Funnel;
 use super::lead::Lead;
+use super::reads::Reads;
 use super::shared::{Command, EpochStart, Report, Shared};
 use super::wire::{Head, carried_entry};
 use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, StreamStatus, Worker};
@@ -39,6 +40,7 @@ pub struct RolisWorker {
     pub(super) lead: Lead,
     pub(super) replay: Replay,
     pub(super) copies: Copies,
+    pub(super) reads: Reads,
     /// Which life of each peer is connected.
     pub(super) peers: BTreeMap<NodeId, Incarnation>,
     /// The ballot that the controller was last told of.
@@ -74,12 +76,12 @@ pub(super) enum Mode {
 const STATUS_EVERY: Nanos = 2_000_000;
 
 impl RolisWorker {
-    /// A worker with an empty log and store.
+    /// A worker with an empty log and store. Its procedures come as a leader runs them, and as a follower does.
     pub fn new(
         id: StreamId,
         shared: Arc<Shared>,
         store: Arc<Store>,
-        registry: Registry<Occ>,
+        (registry, readers): (Registry<Occ>, Registry<SnapshotTx>),
         counters: Arc<Counters>,
     ) -> RolisWorker {
         let options = &shared.options;
@@ -95,6 +97,7 @@ impl RolisWorker {
             lead: Lead::new(options, id),
             replay: Replay::default(),
             copies: Copies::default(),
+            reads: Reads::new(readers),
             mode: Mode::Following,
             funnel: None,
             peers: BTreeMap::new(),
@@ -282,6 +285,13 @@ impl Worker for RolisWorker {
         Ok(())
     }
 
+    fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        match self.mode {
+            Mode::Leading { .. } => self.submit(now, request),
+            _ => self.submit_read(now, request),
+        }
+    }
+
     fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation) {
         self.peers.insert(peer, incarnation);
         self.copies.peer_changed(peer);
@@ -333,7 +343,8 @@ impl Worker for RolisWorker {
             Mode::Following => self.turn_following(now, out),
             Mode::Parked => Next::Idle,
         };
-        let copying = self.turn_copying(now, out);
+        let reading = self.turn_reading(now, out);
+        let copying = sooner(self.turn_copying(now, out), reading);
         // Legal: the network might as well have been slower.
         if hooks::buggify(Site::SendLater) {
             self.again = true;

@@ -99,6 +99,8 @@ pub struct LimitConfig {
     pub log_retain_bytes: usize,
     /// See [`Options::max_attempts`].
     pub max_attempts: u32,
+    /// See [`Options::snapshot_age`]; in microseconds.
+    pub snapshot_age_us: u64,
     /// Client connections per worker.
     pub clients_per_worker: usize,
     /// Bytes that wait for one peer on one connection.
@@ -306,6 +308,7 @@ impl Config {
             max_in_flight_requests: self.limits.max_in_flight_requests,
             log_retain_bytes: self.limits.log_retain_bytes,
             max_attempts: self.limits.max_attempts,
+            snapshot_age: self.limits.snapshot_age_us.saturating_mul(1_000),
             ..Options::new(NodeId(self.node), nodes, self.cluster.workers, incarnation)
         }
     }

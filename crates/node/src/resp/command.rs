@@ -45,6 +45,8 @@ pub enum Local {
     Client,
     Command,
     Info,
+    Readonly,
+    Readwrite,
 }
 
 /// Commands about the connection and its transaction.
@@ -83,7 +85,7 @@ pub struct Spec {
     pub flags: &'static str,
     /// Which words are keys.
     pub keys: Keys,
-    /// `string`, `generic`, `connection`, `server` or `transactions`.
+    /// `string`, `generic`, `connection`, `server`, `cluster` or `transactions`.
     pub group: &'static str,
     /// The version of Redis that brought it.
     pub since: &'static str,
@@ -167,6 +169,8 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Local Command, "command", -1, "loading stale", NO_KEYS, "server", "2.8.13", "Get array of Redis command details",
         subcommands!["command" "count" 2, "command" "info" -2, "command" "docs" -2, "command" "list" 2, "command" "help" 2]),
     spec!(Local Info, "info", -1, "loading stale", NO_KEYS, "server", "1.0.0", "Get information and statistics about the server"),
+    spec!(Local Readonly, "readonly", 1, "loading stale fast", NO_KEYS, "cluster", "3.0.0", "Let the reads of this connection run on a replica's snapshot"),
+    spec!(Local Readwrite, "readwrite", 1, "loading stale fast", NO_KEYS, "cluster", "3.0.0", "Send the reads of this connection to the leader again"),
     spec!(Control Quit, "quit", -1, "allow_busy noscript loading stale fast no_auth", NO_KEYS, "connection", "1.0.0", "Close the connection"),
 ];
 
@@ -218,6 +222,11 @@ impl Spec {
         self.subcommands.iter().find(|known| known.name.as_bytes().eq_ignore_ascii_case(name))
     }
 
+    /// Whether it touches data and changes none.
+    pub fn reads(&self) -> bool {
+        self.flags.starts_with("readonly")
+    }
+
     /// The flags, one by one.
     pub fn flags(&self) -> impl Iterator<Item = &'static str> + Clone {
         self.flags.split(' ')
@@ -253,6 +262,15 @@ mod tests {
         assert_eq!(Opcode::find(b""), None);
         assert_eq!(Opcode::find(b"gets"), None);
         assert!(COMMANDS.len() < 0xff, "0xff is the literal's opcode");
+    }
+
+    #[test]
+    fn data_is_read_or_written() {
+        for spec in COMMANDS {
+            let data = matches!(spec.command, Command::Data(_));
+            let first = spec.flags().next();
+            assert_eq!(data, spec.reads() || first == Some("write"), "{}", spec.name);
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ enum Stage {
     /// Takes commands.
     Open,
     /// Offers a request that the engine has not taken yet; [`Connection::args`] holds its arguments.
-    Offering { seq: u64, procedure: ProcedureId, watch: bool },
+    Offering { seq: u64, procedure: ProcedureId, watch: bool, snapshot: bool },
     /// Waits for the versions of a `WATCH`; [`Connection::args`] still holds its keys.
     Watching { seq: u64 },
     /// Takes no more commands: the client quit, or broke the protocol.
@@ -101,8 +101,8 @@ impl Connection {
             }
         }
         match self.stage {
-            Stage::Offering { seq, procedure, .. } => {
-                Some(EngineRequest { seq, procedure, args: &self.args })
+            Stage::Offering { seq, procedure, snapshot, .. } => {
+                Some(EngineRequest { seq, snapshot, procedure, args: &self.args })
             }
             Stage::Open | Stage::Watching { .. } | Stage::Finished => None,
         }
@@ -232,7 +232,7 @@ impl Connection {
             };
         }
         match command {
-            Command::Data(_) => self.offer(self.door.procedures.exec, false),
+            Command::Data(_) => self.offer(self.door.procedures.exec, false, opcode.spec().reads()),
             Command::Local(local) => self.answer(local),
             Command::Control(control) => {
                 if let Err(error) = self.control(control) {
@@ -242,10 +242,10 @@ impl Connection {
         }
     }
 
-    /// Makes [`args`](Self::args) the next request.
-    fn offer(&mut self, procedure: ProcedureId, watch: bool) {
+    /// Makes [`args`](Self::args) the next request. `reads`: it changes no data.
+    fn offer(&mut self, procedure: ProcedureId, watch: bool, reads: bool) {
         let seq = self.order.open();
-        self.stage = Stage::Offering { seq, procedure, watch };
+        self.stage = Stage::Offering { seq, procedure, watch, snapshot: reads && self.session.snapshots };
     }
 
     fn answer(&mut self, command: Local) {
@@ -272,7 +272,7 @@ impl Connection {
         let answer =
             |command, words: Args<'_>, out: &mut Vec<u8>| local::run(command, words, session, door, out);
         match transactions.exec(protocol, answer, args)? {
-            Exec::Submit => self.offer(self.door.procedures.exec, false),
+            Exec::Submit { writes } => self.offer(self.door.procedures.exec, false, !writes),
             Exec::Changed => self.reply(|reply| reply.null_array()),
             Exec::Known => {
                 self.order.local(|out| write_known(&self.args, out).expect("exec wrote the arguments"))
@@ -287,7 +287,7 @@ impl Connection {
         }
         self.transactions.check_watch(single::args(&self.args))?;
         self.args.drain(..single::ARGS_AT);
-        self.offer(self.door.procedures.watch, true);
+        self.offer(self.door.procedures.watch, true, true);
         Ok(())
     }
 

@@ -29,6 +29,8 @@ const LITERAL: u8 = 0xff;
 pub struct EngineRequest<'a> {
     /// Names the request on its connection; comes back in `submitted`, `refused` and `released`.
     pub seq: u64,
+    /// Whether it only reads, and may do so on a snapshot of this replica.
+    pub snapshot: bool,
     /// The code to run.
     pub procedure: ProcedureId,
     /// Its arguments; valid until the next call.

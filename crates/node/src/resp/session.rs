@@ -11,11 +11,13 @@ pub struct Session {
     pub protocol: Protocol,
     /// `CLIENT SETNAME`; empty: none.
     pub name: Vec<u8>,
+    /// `READONLY`: what only reads may run on a snapshot.
+    pub snapshots: bool,
 }
 
 impl Session {
     /// A client that has said nothing yet.
     pub fn new(id: u64) -> Session {
-        Session { id, protocol: Protocol::default(), name: Vec::new() }
+        Session { id, protocol: Protocol::default(), name: Vec::new(), snapshots: false }
     }
 }

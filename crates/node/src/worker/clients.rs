@@ -267,7 +267,11 @@ impl Client {
             let Some(request) = self.connection.next() else { return false };
             let seq = request.seq;
             let token = pack(Owner::Client, at, seq);
-            match engine.submit(now, Request { token, procedure: request.procedure, args: request.args }) {
+            let snapshot = request.snapshot;
+            let request = Request { token, procedure: request.procedure, args: request.args };
+            let taken =
+                if snapshot { engine.submit_snapshot(now, request) } else { engine.submit(now, request) };
+            match taken {
                 Ok(()) => {
                     self.connection.submitted(seq);
                     *unreleased += 1;

@@ -15,6 +15,7 @@ use super::{Stage, Why};
 pub(crate) enum Input {
     Frame(NodeId, Frame),
     Request(Token, ProcedureId, Vec<u8>),
+    Read(Token, ProcedureId, Vec<u8>),
     Up(NodeId, Incarnation),
     Down(NodeId),
 }
@@ -69,6 +70,10 @@ impl Fiber {
                     Input::Request(token, procedure, args) => {
                         let request = Request { token, procedure, args: &args };
                         refused.extend(worker.submit(now, request).err().map(|why| (token, why)));
+                    }
+                    Input::Read(token, procedure, args) => {
+                        let request = Request { token, procedure, args: &args };
+                        refused.extend(worker.submit_snapshot(now, request).err().map(|why| (token, why)));
                     }
                 }
             }

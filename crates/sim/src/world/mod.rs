@@ -32,6 +32,13 @@ use clock::NodeClock;
 use node::Node;
 use queue::Queue;
 
+/// How a request is to run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Submission {
+    Transaction,
+    Read,
+}
+
 /// What a world is made of.
 #[derive(Clone, Debug)]
 pub struct WorldOptions {
@@ -301,6 +308,32 @@ impl<L: Library> World<L> {
         procedure: ProcedureId,
         args: &[u8],
     ) -> Result<(), Refusal> {
+        self.submit_as(Submission::Transaction, to, worker, Request { token, procedure, args })
+    }
+
+    /// Submits a read to a worker, to run on a snapshot of its replica.
+    ///
+    /// With [`Interleaving`] it is taken in whatever the replica does, and may be refused later: see
+    /// [`refused`](World::refused).
+    pub fn submit_snapshot(
+        &mut self,
+        to: NodeId,
+        worker: u16,
+        token: Token,
+        procedure: ProcedureId,
+        args: &[u8],
+    ) -> Result<(), Refusal> {
+        self.submit_as(Submission::Read, to, worker, Request { token, procedure, args })
+    }
+
+    fn submit_as(
+        &mut self,
+        submission: Submission,
+        to: NodeId,
+        worker: u16,
+        request: Request<'_>,
+    ) -> Result<(), Refusal> {
+        let Request { token, procedure, args } = request;
         let _entered = hooks::enter(self.stage.clone());
         let now = self.now;
         let who = Channel::Worker(worker);
@@ -312,13 +345,20 @@ impl<L: Library> World<L> {
         let engine = &mut replica.workers[worker as usize];
         self.stage.enter(Actor { node: to, life: node.incarnation, who });
         if self.stage.interleaving.get().is_some() {
-            if slot.fiber.is_none() {
+            if slot.fiber.is_none() && submission == Submission::Transaction {
                 engine.ready()?;
             }
-            slot.inbox.push(Input::Request(token, procedure, args.to_vec()));
+            slot.inbox.push(match submission {
+                Submission::Transaction => Input::Request(token, procedure, args.to_vec()),
+                Submission::Read => Input::Read(token, procedure, args.to_vec()),
+            });
         } else {
             node.clock.tick(now);
-            engine.submit(node.clock.local(now), Request { token, procedure, args })?;
+            let local = node.clock.local(now);
+            match submission {
+                Submission::Transaction => engine.submit(local, request)?,
+                Submission::Read => engine.submit_snapshot(local, request)?,
+            }
         }
         self.trace.mix(token.0);
         self.trace.note(now, to, What::Asked(worker, token));

@@ -14,10 +14,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::ops::{Bound, ControlFlow};
 
 use highwater_core::{
-    Abort, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, Registry, TableId, TableSpec,
-    Transaction, View,
+    Abort, Direction, Incarnation, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, Registry,
+    TableId, TableSpec, Transaction, View,
 };
 use highwater_engines::{EngineKind, Nanos, Options, Role, Status, Token};
 use highwater_sim::{World, WorldOptions};
@@ -25,6 +26,10 @@ use highwater_sim::{World, WorldOptions};
 pub const MS: Nanos = 1_000_000;
 const LISTS: TableId = TableId(0);
 const SCRATCH: TableId = TableId(1);
+const PURSES: TableId = TableId(2);
+const COINS: TableId = TableId(3);
+/// Accounts whose balances add up to nothing.
+const ACCOUNTS: u64 = 8;
 
 /// The library of these tests.
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +40,16 @@ impl Library for ListLibrary {
         vec![
             TableSpec { name: "lists", keys: KeyKind::U64, index: IndexKind::Hash },
             TableSpec { name: "scratch", keys: KeyKind::U64, index: IndexKind::Ordered },
+            TableSpec { name: "purses", keys: KeyKind::U64, index: IndexKind::Hash },
+            TableSpec { name: "coins", keys: KeyKind::U64, index: IndexKind::Ordered },
         ]
     }
 
     fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
         registry.register::<Step>();
         registry.register::<Toggle>();
+        registry.register::<Pay>();
+        registry.register::<Audit>();
     }
 }
 
@@ -82,6 +91,66 @@ impl Procedure for Toggle {
     }
 }
 
+/// Moves money between two accounts, which both tables keep. Balances may be negative; an account with nothing in it is
+/// no row. Arguments: from u8, to u8, amount u8.
+struct Pay;
+
+impl Procedure for Pay {
+    const NAME: &'static str = "list.pay";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        let amount = i64::from(args[2]);
+        for (account, change) in [(args[0], -amount), (args[1], amount)] {
+            let key = u64::from(account).to_be_bytes();
+            for table in [PURSES, COINS] {
+                match tx.get(table, &key)?.map_or(0, balance) + change {
+                    0 => drop(tx.delete(table, &key)?),
+                    now => tx.put(table, &key, &now.to_le_bytes())?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds all balances up, four times: what the purses hold, what the coins hold by key, and by scans both ways. Reply: the
+/// sums, i64 each, and how many rows each found, u64.
+struct Audit;
+
+impl Procedure for Audit {
+    const NAME: &'static str = "list.audit";
+
+    fn run<T: Transaction>(tx: &mut T, _: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        let mut found = Vec::new();
+        for table in [PURSES, COINS] {
+            let (mut sum, mut rows) = (0, 0u64);
+            for account in 0..ACCOUNTS {
+                if let Some(value) = tx.get(table, &account.to_be_bytes())? {
+                    (sum, rows) = (sum + balance(value), rows + 1);
+                }
+            }
+            found.push((sum, rows));
+        }
+        for direction in [Direction::Forward, Direction::Backward] {
+            let (mut sum, mut rows) = (0, 0u64);
+            tx.scan(COINS, (Bound::Unbounded, Bound::Unbounded), direction, |_, value| {
+                (sum, rows) = (sum + balance(value), rows + 1);
+                ControlFlow::Continue(())
+            })?;
+            found.push((sum, rows));
+        }
+        for (sum, rows) in found {
+            reply.extend_from_slice(&sum.to_le_bytes());
+            reply.extend_from_slice(&rows.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+fn balance(value: &[u8]) -> i64 {
+    i64::from_le_bytes(value.try_into().expect("eight bytes"))
+}
+
 /// A transaction on lists, and how it ended.
 #[derive(Clone, Debug)]
 struct Asked {
@@ -89,6 +158,8 @@ struct Asked {
     reads: Vec<u8>,
     appends: Vec<u8>,
     at: Nanos,
+    /// Of a read on a snapshot: which replica's, in which life.
+    snapshot_of: Option<(NodeId, Incarnation)>,
     /// When, and per list what was there before.
     seen: Option<(Nanos, Vec<Vec<u32>>)>,
 }
@@ -105,6 +176,14 @@ pub struct Lists {
     values: u32,
     asked: BTreeMap<u64, Asked>,
     pub outcomes: BTreeMap<&'static str, u64>,
+    /// Whether [`load`](Lists::load) also reads snapshots on followers.
+    pub reads_snapshots: bool,
+    /// Requests of which a sum of nothing is expected.
+    audits: BTreeSet<u64>,
+    /// Sums that came.
+    pub audited: u64,
+    /// Rows that they found.
+    pub rows_audited: u64,
 }
 
 /// Short timeouts, small limits.
@@ -114,6 +193,7 @@ pub fn small(options: &mut Options) {
     options.log_retain_bytes = 32 << 10;
     options.max_in_flight_bytes = 16 << 10;
     options.max_entry_bytes = 1 << 10;
+    options.snapshot_age = 3 * MS;
 }
 
 /// The same with a pipeline of one and hardly any log kept.
@@ -123,6 +203,7 @@ pub fn tiny(options: &mut Options) {
     options.max_in_flight_requests = 4;
     options.max_in_flight_bytes = 2 << 10;
     options.log_retain_bytes = 2 << 10;
+    options.snapshot_age = 0;
 }
 
 impl Lists {
@@ -138,6 +219,10 @@ impl Lists {
             values: 0,
             asked: BTreeMap::new(),
             outcomes: BTreeMap::new(),
+            reads_snapshots: false,
+            audits: BTreeSet::new(),
+            audited: 0,
+            rows_audited: 0,
         };
         for id in lists.world.ids() {
             lists.world.start(id);
@@ -194,9 +279,77 @@ impl Lists {
         let procedure = self.world.procedure("list.step");
         self.world.submit(to, worker, token, procedure, &args).ok()?;
         let (reads, appends) = (reads.to_vec(), appends.to_vec());
-        let asked = Asked { value: self.values, reads, appends, at: self.world.now, seen: None };
-        self.asked.insert(token.0, asked);
+        let (value, at) = (self.values, self.world.now);
+        self.asked.insert(token.0, Asked { value, reads, appends, at, snapshot_of: None, seen: None });
         Some(token)
+    }
+
+    /// Asks for lists as a snapshot of a replica shows them; whether it was taken.
+    pub fn ask_snapshot(&mut self, to: NodeId, worker: u16, reads: &[u8]) -> Option<Token> {
+        self.tokens += 1;
+        self.values += 1;
+        let (token, value, at) = (Token(self.tokens), self.values, self.world.now);
+        let mut args = value.to_le_bytes().to_vec();
+        args.push(reads.len() as u8);
+        args.extend_from_slice(reads);
+        let life = self.world.status(to)?.incarnation;
+        let procedure = self.world.procedure("list.step");
+        self.world.submit_snapshot(to, worker, token, procedure, &args).ok()?;
+        let (reads, appends, snapshot_of) = (reads.to_vec(), Vec::new(), Some((to, life)));
+        self.asked.insert(token.0, Asked { value, reads, appends, at, snapshot_of, seen: None });
+        Some(token)
+    }
+
+    /// Asks for the sum of all balances, on a snapshot of a replica.
+    pub fn audit_snapshot(&mut self, to: NodeId, worker: u16) -> Option<Token> {
+        self.tokens += 1;
+        let token = Token(self.tokens);
+        let procedure = self.world.procedure("list.audit");
+        self.world.submit_snapshot(to, worker, token, procedure, &[]).ok()?;
+        self.audits.insert(token.0);
+        Some(token)
+    }
+
+    /// Moves some money.
+    pub fn pay(&mut self, leader: NodeId, worker: u16) {
+        self.tokens += 1;
+        let mut some = |below| self.world.random.below(below) as u8;
+        let args = [some(ACCOUNTS), some(ACCOUNTS), some(4)];
+        let procedure = self.world.procedure("list.pay");
+        let _ = self.world.submit(leader, worker, Token(self.tokens), procedure, &args);
+    }
+
+    /// What a read saw.
+    pub fn seen(&self, token: Token) -> Option<&Vec<Vec<u32>>> {
+        self.asked.get(&token.0)?.seen.as_ref().map(|(_, seen)| seen)
+    }
+
+    /// How many reads on snapshots were answered.
+    pub fn snapshots_read(&self) -> usize {
+        self.asked.values().filter(|asked| asked.snapshot_of.is_some() && asked.seen.is_some()).count()
+    }
+
+    /// A few reads on each replica, and payments on those who believe to lead.
+    fn load_snapshots(&mut self, leaders: &[NodeId]) {
+        for leader in leaders {
+            for _ in 0..self.world.random.below(3) {
+                let worker = self.world.random.below(self.workers.into()) as u16;
+                self.pay(*leader, worker);
+            }
+        }
+        for id in self.world.ids() {
+            let worker = self.world.random.below(self.workers.into()) as u16;
+            match self.world.random.below(6) {
+                0 => drop(self.audit_snapshot(id, worker)),
+                1 | 2 => {
+                    let count = 1 + self.world.random.below(u64::from(self.lists)) as u8;
+                    let first = self.world.random.below(self.lists.into()) as u8;
+                    let reads: Vec<u8> = (0..count).map(|at| (first + at) % self.lists).collect();
+                    self.ask_snapshot(id, worker, &reads);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Whether the transaction was acknowledged.
@@ -213,6 +366,9 @@ impl Lists {
     pub fn load(&mut self) {
         let leads = |id: &NodeId| self.world.status(*id).is_some_and(|status| status.role == Role::Leader);
         let leaders: Vec<NodeId> = self.world.ids().filter(leads).collect();
+        if self.reads_snapshots {
+            self.load_snapshots(&leaders);
+        }
         for leader in leaders {
             for _ in 0..self.world.random.below(6) {
                 let at = self.world.random.below(self.busy.len() as u64) as usize;
@@ -248,6 +404,14 @@ impl Lists {
             };
             *self.outcomes.entry(outcome).or_default() += 1;
             if reply.outcome != Outcome::Committed {
+                continue;
+            }
+            if self.audits.remove(&reply.token.0) {
+                let found: Vec<i64> = reply.bytes.chunks_exact(8).map(balance).collect();
+                let even = found.chunks_exact(2).all(|pair| pair == [0, found[1]]);
+                assert!(even, "n{:?} shows sums and rows {found:?}\n{}", reply.from, self.story());
+                self.audited += 1;
+                self.rows_audited += found[1] as u64;
                 continue;
             }
             let Some(asked) = self.asked.get_mut(&reply.token.0) else { continue };
@@ -376,7 +540,7 @@ impl Lists {
     ///
     /// Nodes: the acknowledged, and those of unknown outcome whose value is there. Per list: the appends in order, and each
     /// reader between the append that it saw last and the next. Real time goes through a chain of instants, so that it takes
-    /// few edges.
+    /// few edges. Reads on snapshots have an order in real time only among those of one replica.
     fn check_order(&self, finals: &[Vec<u32>], acknowledged: &[(&Asked, Nanos, &Vec<Vec<u32>>)]) {
         let by_value: BTreeMap<u32, usize> =
             acknowledged.iter().enumerate().map(|(at, (asked, _, _))| (asked.value, at)).collect();
@@ -389,21 +553,36 @@ impl Lists {
             });
         }
         let starts: BTreeMap<u32, Nanos> = self.asked.values().map(|asked| (asked.value, asked.at)).collect();
-        // Instants, in order; instant i has the id `nodes + i`.
-        let instants: Vec<Nanos> =
-            acknowledged.iter().map(|(_, end, _)| *end).collect::<BTreeSet<_>>().into_iter().collect();
-        let mut edges: Vec<Vec<usize>> = vec![Vec::new(); nodes + instants.len()];
-        for at in 1..instants.len() {
-            edges[nodes + at - 1].push(nodes + at);
-        }
-        for (at, (_, end, _)) in acknowledged.iter().enumerate() {
-            edges[at].push(nodes + instants.binary_search(end).expect("listed"));
-        }
-        for (value, at) in &ids {
-            // The last instant before it was asked.
-            let before = instants.partition_point(|instant| *instant < starts[value]);
-            if before > 0 {
-                edges[nodes + before - 1].push(*at);
+        let mut edges: Vec<Vec<usize>> = vec![Vec::new(); nodes];
+        let ends: BTreeMap<u32, Nanos> =
+            acknowledged.iter().map(|(asked, end, _)| (asked.value, *end)).collect();
+        let replicas: BTreeMap<u32, _> =
+            acknowledged.iter().map(|(asked, _, _)| (asked.value, asked.snapshot_of)).collect();
+        let kinds: BTreeSet<_> = replicas.values().copied().chain([None]).collect();
+        for kind in kinds {
+            let of_kind: Vec<(u32, usize)> = ids
+                .iter()
+                .filter(|(value, _)| replicas.get(value).copied().flatten() == kind)
+                .map(|(value, at)| (*value, *at))
+                .collect();
+            // Instants, in order; instant i has the id `first + i`.
+            let first = edges.len();
+            let instants: BTreeSet<Nanos> =
+                of_kind.iter().filter_map(|(value, _)| ends.get(value).copied()).collect();
+            let instants: Vec<Nanos> = instants.into_iter().collect();
+            edges.resize(first + instants.len(), Vec::new());
+            for at in 1..instants.len() {
+                edges[first + at - 1].push(first + at);
+            }
+            for (value, at) in of_kind {
+                if let Some(end) = ends.get(&value) {
+                    edges[at].push(first + instants.binary_search(end).expect("listed"));
+                }
+                // The last instant before it was asked.
+                let before = instants.partition_point(|instant| *instant < starts[&value]);
+                if before > 0 {
+                    edges[first + before - 1].push(at);
+                }
             }
         }
         for list in finals {
@@ -446,11 +625,22 @@ fn numbers(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(|chunk| u32::from_le_bytes(chunk.try_into().expect("four bytes"))).collect()
 }
 
+/// A number from the environment.
+pub fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
+}
+
 /// One run: what it is made of and what befalls it follow from the seed.
 pub fn faults(seed: u64) -> Lists {
+    faults_with(seed, if seed.is_multiple_of(3) { tiny } else { small }, |_| {})
+}
+
+/// The same with other settings, and something prepared.
+pub fn faults_with(seed: u64, tune: fn(&mut Options), prepare: impl FnOnce(&mut Lists)) -> Lists {
     let nodes = if seed.is_multiple_of(5) { 5 } else { 3 };
     let workers = 1 + (seed % 4) as u16;
-    let mut lists = Lists::start(seed, nodes, workers, if seed.is_multiple_of(3) { tiny } else { small });
+    let mut lists = Lists::start(seed, nodes, workers, tune);
+    prepare(&mut lists);
     let mut cuts_until = 0;
     let mut down: Vec<NodeId> = Vec::new();
     let mut back_at = 0;

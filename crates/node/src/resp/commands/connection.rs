@@ -1,4 +1,4 @@
-//! Commands about the connection: PING ECHO HELLO SELECT AUTH CLIENT.
+//! Commands about the connection: PING ECHO HELLO SELECT AUTH CLIENT READONLY READWRITE.
 
 use highwater_engines::seam::Role;
 
@@ -24,6 +24,8 @@ pub fn run(command: Local, args: Args<'_>, session: &mut Session, door: &Door, o
         Local::Client => client(args, session, &mut reply),
         Local::Command => server::command(args, &mut reply),
         Local::Info => server::info(args, door, &mut reply),
+        Local::Readonly => reads_snapshots(session, true, &mut reply),
+        Local::Readwrite => reads_snapshots(session, false, &mut reply),
     };
     if let Err(error) = result {
         reply.out.truncate(start);
@@ -112,6 +114,13 @@ fn select(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError>
         0 => reply.ok(),
         _ => return Err(CommandError::NoSuchDatabase),
     }
+    Ok(())
+}
+
+/// `READONLY`, `READWRITE`: on any replica, at any time.
+fn reads_snapshots(session: &mut Session, yes: bool, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    session.snapshots = yes;
+    reply.ok();
     Ok(())
 }
 

@@ -23,6 +23,8 @@ struct Block {
     count: u64,
     /// Whether one of them touches data.
     data: bool,
+    /// Whether one of them changes data.
+    writes: bool,
     /// Whether one of them is answered at the door.
     local: bool,
     /// A command was refused: `EXEC` will be, too.
@@ -33,7 +35,10 @@ struct Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exec {
     /// A request to the engine.
-    Submit,
+    Submit {
+        /// Whether it changes data.
+        writes: bool,
+    },
     /// No data and nothing watched: every reply is known.
     Known,
     /// A `WATCH` was not answered with OK: nobody can say that nothing changed.
@@ -78,7 +83,10 @@ impl Transactions {
         match opcode.spec().command {
             // It would change how the replies around it are written.
             Command::Local(Local::Hello) => return Err(CommandError::NotInsideMulti),
-            Command::Data(_) => block.data = true,
+            Command::Data(_) => {
+                block.data = true;
+                block.writes |= !opcode.spec().reads();
+            }
             Command::Local(_) | Command::Control(_) => block.local = true,
         }
         self.body.extend_from_slice(step);
@@ -112,9 +120,9 @@ impl Transactions {
         let decision = match block {
             Block { refused: true, .. } => Err(CommandError::ExecAborted),
             _ if self.watch_failed => Ok(Exec::Changed),
-            Block { data, .. } => {
+            Block { data, writes, .. } => {
                 let written = self.encode(block, protocol, answer, args);
-                written.map(|()| if data || self.watches > 0 { Exec::Submit } else { Exec::Known })
+                written.map(|()| if data || self.watches > 0 { Exec::Submit { writes } } else { Exec::Known })
             }
         };
         self.unwatch();

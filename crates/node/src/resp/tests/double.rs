@@ -72,6 +72,8 @@ pub struct Held {
     pub seq: u64,
     pub outcome: Outcome,
     pub reply: Vec<u8>,
+    /// Whether it might have run on a snapshot.
+    pub snapshot: bool,
 }
 
 /// A node with one map.
@@ -167,9 +169,9 @@ impl Client {
     pub fn submit(&mut self) -> usize {
         let before = self.held.len();
         while let Some(request) = self.connection.next() {
-            let seq = request.seq;
+            let (seq, snapshot) = (request.seq, request.snapshot);
             let (outcome, reply) = self.node.run(request.procedure, request.args);
-            self.held.push_back(Held { seq, outcome, reply });
+            self.held.push_back(Held { seq, outcome, reply, snapshot });
             self.connection.submitted(seq);
         }
         self.held.len() - before

@@ -5,4 +5,5 @@ mod exec;
 mod frame;
 mod golden;
 mod ordering;
+mod readonly;
 mod watch;

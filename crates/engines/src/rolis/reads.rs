@@ -1,0 +1,141 @@
+//! Follower reads, a worker's side: requests that wait for a snapshot, and their execution on it.
+//!
+//! A request waits only while a round is under way ([`super::snapshots`]); then all that wait run in one go, on one
+//! snapshot. If the node comes to lead, or its store is replaced, while some wait, they are told that nothing was done.
+
+use std::sync::Arc;
+
+use highwater_core::{Abort, Outcome, ProcedureId, Registry};
+use highwater_store::{Snapshot, SnapshotTx};
+
+use super::snapshots::{Life, Offer};
+use super::worker::{Mode, RolisWorker};
+use crate::seam::{Counters, Nanos, Next, Outbox, Refusal, Request, Token};
+
+/// The reads of one worker.
+pub struct Reads {
+    registry: Registry<SnapshotTx>,
+    waiting: Vec<Waiting>,
+    /// Their arguments, one after another.
+    args: Vec<u8>,
+    /// When the first of them came.
+    since: Nanos,
+    /// This worker has read, and will look whether the snapshots may go.
+    tends: bool,
+    reply: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    token: Token,
+    procedure: ProcedureId,
+    /// Where its arguments end.
+    end: usize,
+}
+
+/// Most reads that wait, and run in one turn.
+const MOST: usize = 1024;
+/// Most bytes of their arguments, but for one request alone.
+const MOST_BYTES: usize = 1 << 20;
+/// How soon to look whether a round is complete.
+const RECHECK: Nanos = 100_000;
+
+impl Reads {
+    /// Nobody reads.
+    pub fn new(registry: Registry<SnapshotTx>) -> Reads {
+        Reads { registry, waiting: Vec::new(), args: Vec::new(), since: 0, tends: false, reply: Vec::new() }
+    }
+
+    fn clear(&mut self) {
+        self.waiting.clear();
+        self.args.clear();
+        self.args.shrink_to(MOST_BYTES);
+    }
+}
+
+impl RolisWorker {
+    /// Takes a read; see [`Worker::submit_snapshot`](crate::seam::Worker::submit_snapshot).
+    pub(super) fn submit_read(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        // The strawman's other workers know no store while they follow: no snapshots there.
+        if matches!(self.mode, Mode::Parked) || self.funnel.is_some() || !self.shared.has_snapshots() {
+            let leader = self.shared.leader().filter(|leader| *leader != self.me.node);
+            return Err(Refusal::NotLeader { leader });
+        }
+        let reads = &mut self.reads;
+        if reads.waiting.len() >= MOST || reads.args.len() >= MOST_BYTES {
+            return Err(Refusal::Busy);
+        }
+        if reads.waiting.is_empty() {
+            reads.since = now;
+        }
+        reads.args.extend_from_slice(request.args);
+        let end = reads.args.len();
+        reads.waiting.push(Waiting { token: request.token, procedure: request.procedure, end });
+        Ok(())
+    }
+
+    /// Runs what waits, if there is a snapshot for it.
+    #[inline]
+    pub(super) fn turn_reading(&mut self, now: Nanos, out: &mut Outbox) -> Next {
+        if self.reads.waiting.is_empty() {
+            let again = self.shared.rounds.tend(now);
+            self.reads.tends &= again.is_some();
+            return again.filter(|_| self.reads.tends).map_or(Next::Idle, Next::At);
+        }
+        let offer = match self.mode {
+            // Appliers are all that write until the epoch opens.
+            Mode::Following | Mode::TakingOver { .. } => {
+                self.shared.snapshot(now, self.reads.since, &self.store)
+            }
+            Mode::Leading { .. } | Mode::Parked => Offer::Never,
+        };
+        match offer {
+            Offer::Read(snapshot, life) => {
+                self.read(snapshot, life, out);
+                self.reads.tends = true;
+                Next::Now
+            }
+            Offer::Later => Next::At(now + RECHECK),
+            Offer::Never => {
+                self.refuse_reads(out);
+                Next::Idle
+            }
+        }
+    }
+
+    /// Runs everything that waits on one snapshot.
+    fn read(&mut self, snapshot: Arc<Snapshot>, life: Life, out: &mut Outbox) {
+        let before = (out.replies.len(), out.reply_bytes.len());
+        let mut tx = SnapshotTx::new(snapshot);
+        let Reads { registry, waiting, args, reply, .. } = &mut self.reads;
+        let mut start = 0;
+        for read in waiting.iter() {
+            reply.clear();
+            let outcome = match registry.run(read.procedure, &mut tx, &args[start..read.end], reply) {
+                Ok(()) => Outcome::Committed,
+                Err(Abort::Rollback) => Outcome::RolledBack,
+                Err(Abort::BadRequest) => Outcome::BadRequest,
+                // By the procedure's own decision: a snapshot has no conflicts.
+                Err(Abort::Conflict) => Outcome::Conflict,
+            };
+            out.reply(read.token, outcome, reply);
+            start = read.end;
+        }
+        if !self.shared.rounds.lives(life) {
+            // Another worker began to lead: what was read may never have been. The next turn decides.
+            out.replies.truncate(before.0);
+            out.reply_bytes.truncate(before.1);
+            return;
+        }
+        Counters::add(&self.counters.snapshot_reads, self.reads.waiting.len() as u64);
+        self.reads.clear();
+    }
+
+    /// No snapshot will come: nothing was done.
+    fn refuse_reads(&mut self, out: &mut Outbox) {
+        for read in &self.reads.waiting {
+            out.reply(read.token, Outcome::Conflict, &[]);
+        }
+        self.reads.clear();
+    }
+}

@@ -1,0 +1,266 @@
+//! Applied snapshots: the state at one timestamp, pinned in rounds and shared by all readers of a follower.
+//!
+//! A follower's store is fit for readers at no moment of its own: the mark passes through the middle of it, stream by
+//! stream. A **round** gives them one. It chooses a timestamp R, *pins* it in the store (from then on the appliers keep
+//! the versions at R, see [`highwater_store::snapshot`]), and *publishes* the snapshot when every stream is installed up
+//! to R. Nobody waits for it but readers: the appliers go past R as they please.
+//!
+//! # Invariants
+//!
+//! 1. *No applier is above R when R is pinned.* Whatever appliers may install is at or below the **horizon**: the largest
+//!    bound that any of them was given. R is the horizon or more, and the horizon stands still while R is pinned; an
+//!    applier that wants to raise it meanwhile makes do with what it has.
+//! 2. *Whoever passes R sees the pin.* It was given a horizon above R, and that was stored after the pin.
+//! 3. *Published means complete*: [`Progress::applied_floor`](super::watermark::Progress::applied_floor) has reached R.
+//! 4. *Only appliers write while readers read.* A leader's transactions keep no versions, and a copied state is none
+//!    before it is complete. Each such event begins another **life** of the snapshots; what was pinned in an earlier one
+//!    is void, even for a reader that is in the middle of it: it looks at the life again when it is done.
+//! 5. *Snapshots never go back* on one replica, whatever happens to its store: the horizon only grows.
+//!
+//! Why the state at R is one that a serial execution passes through: timestamps order all conflicting transactions,
+//! read-write conflicts included (the timestamp is taken between locking and validation), and at or below R nothing is
+//! missing once the mark has passed R. R need not be the timestamp of anything, and may lie between two epochs.
+//!
+//! Nobody reads: no round, no pin, no version kept, and tombstones go as early as ever. What remains is a load for each
+//! entry and a compare-and-swap for each step of the mark.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use highwater_core::{Epoch, Timestamp};
+use highwater_store::{Snapshot, Store};
+
+use super::shared::Shared;
+use crate::seam::Nanos;
+
+/// The snapshots of one replica. Shared by its workers.
+#[derive(Default)]
+pub struct Rounds {
+    horizon: Horizon,
+    /// Invariant 4.
+    life: AtomicU64,
+    /// A copied state is on its way into the store.
+    incomplete: AtomicBool,
+    /// When to give the snapshots up if nobody asks before; 0 while there are none.
+    expires: AtomicU64,
+    taken: Mutex<Taken>,
+}
+
+/// `timestamp << 1 | pinning`, on cache lines of its own: appliers load it for every entry.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Horizon(AtomicU64);
+
+/// A snapshot is being pinned at or above the horizon, which stands still.
+const PINNING: u64 = 1;
+
+#[derive(Default)]
+struct Taken {
+    published: Option<Round>,
+    /// Pinned, not complete.
+    pending: Option<Round>,
+    /// The largest timestamp ever published.
+    last: Timestamp,
+}
+
+#[derive(Clone)]
+struct Round {
+    snapshot: Arc<Snapshot>,
+    life: u64,
+    /// When it was pinned.
+    at: Nanos,
+}
+
+/// What a reader gets.
+pub enum Offer {
+    /// Read this; believe what was read if [`Rounds::lives`] afterwards.
+    Read(Arc<Snapshot>, Life),
+    /// A round is under way.
+    Later,
+    /// This replica's store is not fit for snapshots at the moment.
+    Never,
+}
+
+/// Names a stretch of time in which only appliers wrote to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life(u64);
+
+/// How long the last snapshot is kept for readers to come, at least.
+const LINGER: Nanos = 100_000_000;
+
+impl Horizon {
+    /// How far an applier that wants to go to `wanted` may go now.
+    #[inline]
+    fn admit(&self, wanted: Timestamp) -> Timestamp {
+        // Acquire; pairs with the Release in `release`: who may pass a pin sees it. The exchanges in between carry it on.
+        let mut horizon = self.0.load(Ordering::Acquire);
+        loop {
+            if horizon >> 1 >= wanted.0 {
+                return wanted;
+            }
+            if horizon & PINNING != 0 {
+                return Timestamp(horizon >> 1);
+            }
+            let raised = wanted.0 << 1;
+            match self.0.compare_exchange_weak(horizon, raised, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return wanted,
+                Err(now) => horizon = now,
+            }
+        }
+    }
+
+    /// Makes the horizon stand still, and says where. One caller at a time.
+    fn hold(&self) -> Timestamp {
+        let horizon = self.0.fetch_or(PINNING, Ordering::AcqRel);
+        assert_eq!(horizon & PINNING, 0, "one snapshot is pinned at a time");
+        Timestamp(horizon >> 1)
+    }
+
+    /// Lets it grow again, from `at` on, where a snapshot is pinned.
+    fn release(&self, at: Timestamp) {
+        self.0.store(at.0 << 1, Ordering::Release);
+    }
+}
+
+impl Rounds {
+    /// How far an applier that wants to install up to `wanted` may go now: not further while a snapshot is being pinned
+    /// below. Such a moment is over at its next turn.
+    #[inline]
+    pub fn admit(&self, wanted: Timestamp) -> Timestamp {
+        self.horizon.admit(wanted)
+    }
+
+    /// Somebody other than an applier is about to write to the store: what is pinned is void. To be called after that is
+    /// visible otherwise (`speculating`, `incomplete`), so that nothing is pinned in the new life before it is over.
+    pub fn void(&self) {
+        // Release; pairs with the Acquires in `snapshot` and `lives`.
+        self.life.fetch_add(1, Ordering::AcqRel);
+        let mut taken = self.lock();
+        (taken.published, taken.pending) = (None, None);
+    }
+
+    /// The store is replaced by one that will not be complete for a while.
+    pub fn lose_store(&self) {
+        self.incomplete.store(true, Ordering::SeqCst);
+        self.void();
+    }
+
+    /// The copied store is complete.
+    pub fn store_is_complete(&self) {
+        self.incomplete.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether what was read from an offered snapshot was there. To be asked after reading.
+    pub fn lives(&self, life: Life) -> bool {
+        // What the reader saw of a foreign write it saw by an Acquire; the life was moved before that write.
+        std::sync::atomic::fence(Ordering::Acquire);
+        self.life.load(Ordering::Acquire) == life.0
+    }
+
+    /// Gives up what nobody has asked for lately. Says when to look again.
+    #[inline]
+    pub fn tend(&self, now: Nanos) -> Option<Nanos> {
+        match self.expires.load(Ordering::Relaxed) {
+            0 => None,
+            expires if now < expires => Some(expires),
+            _ => self.give_up(now),
+        }
+    }
+
+    #[cold]
+    fn give_up(&self, now: Nanos) -> Option<Nanos> {
+        let mut taken = self.lock();
+        let expires = self.expires.load(Ordering::Relaxed);
+        if now < expires {
+            return Some(expires);
+        }
+        self.expires.store(0, Ordering::Relaxed);
+        (taken.published, taken.pending) = (None, None);
+        None
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().expect("nobody panics while taking a snapshot")
+    }
+}
+
+impl Shared {
+    /// Whether this replica's store is one that followers' snapshots can be taken of: it belongs to a cluster, is
+    /// complete, and holds nothing whose fate is open.
+    pub fn has_snapshots(&self) -> bool {
+        self.progress.epoch() > Epoch(0)
+            && !self.rounds.incomplete.load(Ordering::SeqCst)
+            && self.speculating.load(Ordering::Acquire) == 0
+    }
+
+    /// A snapshot of `store`, for reads of which the first was asked for at `since`: one that is not older than that, or
+    /// young enough. Begins a round if there is none.
+    pub fn snapshot(&self, now: Nanos, since: Nanos, store: &Arc<Store>) -> Offer {
+        let rounds = &self.rounds;
+        // Before the look at what would forbid it: see `void`.
+        let life = rounds.life.load(Ordering::Acquire);
+        if !self.has_snapshots() {
+            return Offer::Never;
+        }
+        let mut taken = rounds.lock();
+        taken.bury(life);
+        rounds.expires.store(now + LINGER.max(self.options.snapshot_age), Ordering::Relaxed);
+        let fits =
+            |round: &Round| round.at >= since || now.saturating_sub(round.at) <= self.options.snapshot_age;
+        if taken.pending.is_none() && !taken.published.as_ref().is_some_and(fits) {
+            taken.pending = Some(self.pin(now, life, store));
+        }
+        taken.publish(self.progress.applied_floor());
+        match taken.published.as_ref().filter(|round| fits(round)) {
+            Some(round) => Offer::Read(round.snapshot.clone(), Life(round.life)),
+            None => Offer::Later,
+        }
+    }
+
+    /// Begins a round. The caller holds the lock.
+    fn pin(&self, now: Nanos, life: u64, store: &Arc<Store>) -> Round {
+        let horizon = self.rounds.horizon.hold();
+        // Also above everything that did not come through an applier: what this node executed when it led (the epoch has
+        // changed since), and what a copy brought (its store is complete).
+        let ts = horizon.max(self.progress.mark());
+        let snapshot = store.pin_snapshot(ts);
+        self.rounds.horizon.release(ts);
+        Round { snapshot, life, at: now }
+    }
+}
+
+impl Taken {
+    /// Drops what is void.
+    fn bury(&mut self, life: u64) {
+        for round in [&mut self.published, &mut self.pending] {
+            round.take_if(|round| round.life != life);
+        }
+    }
+
+    /// The pending snapshot may be read once every stream is installed up to it.
+    fn publish(&mut self, applied: Timestamp) {
+        let Some(round) = self.pending.take_if(|round| round.snapshot.ts() <= applied) else { return };
+        let ts = round.snapshot.ts();
+        assert!(ts >= self.last, "snapshots never go back: {ts} after {}", self.last);
+        self.last = ts;
+        self.published = Some(round);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_passes_a_snapshot_while_it_is_pinned() {
+        let horizon = Horizon::default();
+        assert_eq!(horizon.admit(Timestamp(10)), Timestamp(10));
+        assert_eq!(horizon.hold(), Timestamp(10), "what was given is given");
+        assert_eq!(horizon.admit(Timestamp(11)), Timestamp(10), "makes do with what it has");
+        assert_eq!(horizon.admit(Timestamp(9)), Timestamp(9));
+        horizon.release(Timestamp(12));
+        assert_eq!(horizon.admit(Timestamp(11)), Timestamp(11));
+        assert_eq!(horizon.admit(Timestamp(13)), Timestamp(13));
+        assert_eq!(horizon.hold(), Timestamp(13));
+    }
+}
