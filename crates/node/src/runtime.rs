@@ -154,9 +154,10 @@ impl Node {
         self.admin
     }
 
-    /// Asks it to end.
+    /// Asks it to end: it takes no more requests, answers those under way (for up to a second), and stops. Dropping it
+    /// instead stops it at once.
     pub fn stop(&self) {
-        self.shared.stop();
+        self.shared.end();
     }
 
     /// Until it ends; why, if not because it was asked to.
@@ -193,7 +194,7 @@ impl Node {
                 Ok(())
             }
             Err(error) => {
-                self.stop();
+                self.shared.stop();
                 Err(NodeError::System { what: "start a thread", error })
             }
         }

@@ -1,7 +1,7 @@
 //! What the threads of a node share, and the letters that they send each other.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use highwater_core::{Epoch, NodeId};
@@ -32,6 +32,9 @@ pub struct Shared {
     pub stopwatch: Stopwatch,
     /// When the process started.
     pub started: Nanos,
+    ending: AtomicBool,
+    /// Workers that owe no client a reply any more, once it is ending.
+    settled: AtomicUsize,
     stopping: AtomicBool,
     clients: Vec<Padded>,
     summary: Mutex<Summary>,
@@ -71,12 +74,39 @@ impl Shared {
             procedures,
             stopwatch: Stopwatch::calibrate(),
             started: monotonic(),
+            ending: AtomicBool::new(false),
+            settled: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             summary: Mutex::new(Summary { role: Role::Starting, epoch: Epoch(0), leader: None }),
         })
     }
 
-    /// Makes every thread end its loop.
+    /// Asks the node to end in good order: no new clients and requests; what is under way is answered, for as long as
+    /// the control thread has patience; then [`Shared::stop`].
+    pub fn end(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+        self.control.waker.wake();
+        self.wake_workers();
+    }
+
+    /// Whether the node was asked to end.
+    #[inline]
+    pub fn ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
+    }
+
+    /// A worker owes no client a reply any more; said once by each.
+    pub fn settled(&self) {
+        self.settled.fetch_add(1, Ordering::Relaxed);
+        self.control.waker.wake();
+    }
+
+    /// Whether no worker owes a reply.
+    pub fn all_settled(&self) -> bool {
+        self.settled.load(Ordering::Relaxed) == self.workers.len()
+    }
+
+    /// Makes every thread end its loop, now.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.control.waker.wake();

@@ -6,6 +6,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use common::{Event, all_up, config, start, start_all};
@@ -241,6 +242,55 @@ fn a_client_that_goes_with_requests_under_way_disturbs_nobody() {
         polite.read_to_end(&mut all).unwrap();
         assert_eq!(all, b"+OK\r\n+OK\r\n");
     }
+}
+
+#[test]
+fn a_node_that_is_asked_to_end_answers_what_is_under_way() {
+    for _ in 0..20 {
+        let mut nodes = start_all(&config(2, 2));
+        let leader = nodes.remove(0);
+        let mut clients: Vec<_> =
+            (0..4).map(|_| TcpStream::connect(leader.node.resp_address()).unwrap()).collect();
+        for client in &mut clients {
+            client.write_all(&b"SET k v\r\n".repeat(2000)).unwrap();
+        }
+        // Requests are under way now, and more of them wait.
+        clients[0].read_exact(&mut [0; 5]).unwrap();
+        leader.node.stop();
+        leader.node.wait().unwrap();
+        let mut answered = 1;
+        for client in &mut clients {
+            let mut all = Vec::new();
+            // The connection may be reset behind the replies: requests were left unread.
+            let _ = client.read_to_end(&mut all);
+            assert!(all.chunks(5).all(|reply| reply == b"+OK\r\n"), "whole replies");
+            answered += all.len() as u64 / 5;
+        }
+        let executed: u64 = leader.counters.iter().map(|counts| counts.executed.load(Relaxed)).sum();
+        assert_eq!(answered, executed, "each request that ran was answered");
+    }
+}
+
+#[test]
+fn a_node_that_is_asked_to_end_does_not_wait_for_ever() {
+    let config = config(2, 1);
+    let leader = start(&config, 0, 100);
+    // A peer that never echoes.
+    let hello = Hello::new(&identity(1), NodeId(0), Channel::Worker(0));
+    let (_peer, _) = call(&config.cluster.nodes[0].peer, &hello);
+    leader.expect(&[Event::Up(Some(0), NodeId(1), Incarnation(9))]);
+    let address = leader.node.resp_address();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"SET k v\r\n").unwrap();
+    while leader.counters[0].executed.load(Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+    leader.node.stop();
+    leader.node.wait().unwrap();
+    let mut all = Vec::new();
+    let _ = client.read_to_end(&mut all);
+    assert!(all.is_empty(), "{all:?}");
+    assert!(TcpStream::connect(address).is_err());
 }
 
 #[test]

@@ -41,6 +41,9 @@ const KIND_MASK: u64 = 0xff_ffff << 40;
 /// The other threads learn of the controller's state at least as often, while it has anything to do.
 const SUMMARY_EVERY: Nanos = 20_000_000;
 
+/// How long replies under way are waited for when the node is asked to end. Without a majority they never come.
+const END_PATIENCE: Nanos = 1_000_000_000;
+
 /// What a control thread is made of.
 pub struct Setup {
     /// The replica's controller.
@@ -74,6 +77,8 @@ pub struct ControlThread {
     admin: Server,
     loads: Loads,
     summarised: Nanos,
+    /// When the node ends even if replies are still owed.
+    ends_by: Option<Nanos>,
 }
 
 impl ControlThread {
@@ -95,6 +100,7 @@ impl ControlThread {
             out: ControlOutbox::default(),
             signals: setup.signals,
             summarised: 0,
+            ends_by: None,
             shared,
             poller,
         })
@@ -121,6 +127,7 @@ impl ControlThread {
         self.outgoing.turn(now, &self.poller, &mut dialed);
         self.take_dialed(now, dialed)?;
         self.incoming.turn(now);
+        self.end_if_settled(now);
         self.loads.turn(now, &mut self.admin);
         let next = self.controller.turn(now, &mut self.out);
         let news = !self.out.events.is_empty();
@@ -134,8 +141,20 @@ impl ControlThread {
             Next::At(at) => Some(at),
             Next::Idle => None,
         };
-        let deadlines = [engine, self.outgoing.deadline(), self.incoming.deadline(), self.loads.deadline()];
+        let deadlines =
+            [engine, self.outgoing.deadline(), self.incoming.deadline(), self.loads.deadline(), self.ends_by];
         Ok(deadlines.into_iter().flatten().min())
+    }
+
+    /// Once the node was asked to end: stops it when the workers owe nothing any more, or patience ends. Until then it
+    /// goes on as a replica: replies need the others.
+    fn end_if_settled(&mut self, now: Nanos) {
+        if self.shared.ending() {
+            let by = *self.ends_by.get_or_insert(now + END_PATIENCE);
+            if self.shared.all_settled() || now >= by {
+                self.shared.stop();
+            }
+        }
     }
 
     fn hand_out(&mut self, now: Nanos) {
@@ -173,9 +192,9 @@ impl ControlThread {
         match event.key & KIND_MASK {
             KEY_SIGNAL => {
                 tracing::info!("asked to end");
-                // Read nothing: the loop ends here, and a second signal finds the default action restored.
-                let _ = &self.signals;
-                self.shared.stop();
+                // Once is enough: a second signal finds the default action restored.
+                self.poller.remove(&self.signals)?;
+                self.shared.end();
             }
             KEY_LIFELINE => self.pull_lifeline(),
             KEY_LINK => {

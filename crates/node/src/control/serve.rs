@@ -72,7 +72,7 @@ impl Context<'_> {
             }
             AdminRequest::Shutdown => {
                 tracing::info!("asked to end over the admin port");
-                self.shared.stop();
+                self.shared.end();
                 return Ok(Some(AdminResponse::Done));
             }
         }

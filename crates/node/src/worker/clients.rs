@@ -27,7 +27,8 @@ const READ_BYTES: usize = 64 << 10;
 /// All clients of one worker.
 pub struct Clients {
     worker: usize,
-    listener: TcpListener,
+    /// `None` once the door is closed: no new clients, no new requests.
+    listener: Option<TcpListener>,
     door: Arc<Door>,
     max: usize,
     /// A slot is free again when its client is gone *and* its last request is released: so a token never names the
@@ -80,7 +81,7 @@ impl Clients {
         poller.add(&listener, KEY_LISTENER, Interest::READ)?;
         Ok(Clients {
             worker,
-            listener,
+            listener: Some(listener),
             door,
             max,
             slots: Vec::new(),
@@ -114,22 +115,38 @@ impl Clients {
     pub fn turn(&mut self, now: Nanos, poller: &Poller) -> io::Result<()> {
         if self.accepts_again.is_some_and(|at| at <= now) {
             self.accepts_again = None;
-            poller.modify(&self.listener, KEY_LISTENER, Interest::READ)?;
+            if let Some(listener) = &self.listener {
+                poller.modify(listener, KEY_LISTENER, Interest::READ)?;
+            }
         }
         Ok(())
+    }
+
+    /// Takes no more clients and no more requests. Callers find nobody at the port.
+    pub fn close_door(&mut self) {
+        self.listener = None;
+    }
+
+    /// Whether a client waits for a reply, or for the rest of one.
+    pub fn owes(&self) -> bool {
+        self.slots.iter().any(|slot| {
+            let client = slot.client.as_ref().filter(|client| !client.gone);
+            client.is_some_and(|client| slot.unreleased > 0 || !client.connection.output().is_empty())
+        })
     }
 
     /// Takes new clients.
     pub fn accept(&mut self, now: Nanos, poller: &Poller) -> io::Result<()> {
         for _ in 0..ACCEPTS {
-            let stream = match self.listener.accept() {
+            let Some(listener) = &self.listener else { return Ok(()) };
+            let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
                     tracing::warn!(worker = self.worker, "cannot accept clients for a moment: {error}");
                     self.accepts_again = Some(now + ACCEPT_PAUSE);
-                    return poller.modify(&self.listener, KEY_LISTENER, Interest::NONE);
+                    return poller.modify(listener, KEY_LISTENER, Interest::NONE);
                 }
             };
             if self.open >= self.max {
@@ -179,6 +196,10 @@ impl Clients {
     /// Submits the requests of the clients that are ready, until the engine has no room.
     pub fn submit(&mut self, now: Nanos, engine: &mut dyn Worker) {
         self.blocked = false;
+        if self.listener.is_none() {
+            self.ready.clear();
+            return;
+        }
         for at in std::mem::take(&mut self.ready) {
             let Slot { client: Some(client), unreleased } = &mut self.slots[at] else { continue };
             client.ready = false;

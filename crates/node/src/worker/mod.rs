@@ -68,6 +68,8 @@ pub struct WorkerThread {
     /// Loads so far: tells their tokens apart.
     lives: u64,
     last_look: Nanos,
+    /// The node is ending, and no client waits for a reply of this worker.
+    settled: bool,
 }
 
 impl WorkerThread {
@@ -85,6 +87,7 @@ impl WorkerThread {
             loader: None,
             lives: 0,
             last_look: 0,
+            settled: false,
             shared,
             index,
             engine,
@@ -115,6 +118,9 @@ impl WorkerThread {
 
     /// Runs requests, gives the engine its turn, hands out what it has; when to come back.
     fn turn(&mut self, now: Nanos) -> io::Result<Next> {
+        if self.shared.ending() {
+            self.settle(&self.shared.clone());
+        }
         self.clients.turn(now, &self.poller)?;
         self.clients.submit(now, &mut *self.engine);
         let appetite = self.submit_load(now);
@@ -135,6 +141,15 @@ impl WorkerThread {
             Appetite::At(at) => earlier(next, at),
             Appetite::None => next,
         })
+    }
+
+    /// The node is ending: no more requests; says so when all are answered.
+    fn settle(&mut self, shared: &Shared) {
+        self.clients.close_door();
+        if !self.settled && !self.clients.owes() {
+            self.settled = true;
+            shared.settled();
+        }
     }
 
     /// Frames to the sockets, replies to who asked, wake-ups to who sleeps. Whether the load has something to go on
@@ -294,6 +309,9 @@ impl WorkerThread {
     }
 
     fn submit_load(&mut self, now: Nanos) -> Appetite {
+        if self.shared.ending() {
+            return Appetite::None;
+        }
         if let Some((ticket, loader)) = &mut self.loader {
             let (ticket, appetite) = (*ticket, loader.submit(now, &mut *self.engine));
             if let Some(verdict) = loader.finished() {

@@ -195,6 +195,7 @@ pub fn config(nodes: u8, workers: u16) -> Config {
 pub struct StubNode {
     pub node: Node,
     pub events: Receiver<Event>,
+    pub counters: Vec<Arc<Counters>>,
 }
 
 pub fn start(config: &Config, id: u8, incarnation: u64) -> StubNode {
@@ -229,12 +230,12 @@ pub fn start(config: &Config, id: u8, incarnation: u64) -> StubNode {
             store: Store::new(Schema::new(NodeLibrary.tables())),
             events: sender,
         }),
-        counters,
+        counters: counters.clone(),
         procedures,
     };
     let config = Config { node: id, ..config.clone() };
     let node = Node::start(&config, incarnation, replica, Signals::Leave).unwrap();
-    StubNode { node, events }
+    StubNode { node, events, counters }
 }
 
 impl StubNode {
