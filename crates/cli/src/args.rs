@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::bench::args::BenchArgs;
 use crate::failure::EXIT_CODES;
 use crate::torture::{ClientArgs, NodeArgs, ProxyArgs, TortureArgs};
+use crate::sim::SimArgs;
 
 /// A replicated, multi-core, in-memory transactional database.
 #[derive(Debug, Parser)]
@@ -57,6 +58,9 @@ pub enum Command {
     /// Links of a torture.
     #[command(hide = true)]
     TortureProxy(ProxyArgs),
+    /// Simulate whole clusters under faults, each run drawn from one seed; judge, shrink and report what fails.
+    #[command(after_help = concat_help("highwater sim --runs 1000\n  highwater sim --minutes 30 --from 100000\n  highwater sim --seed 42 --trace\n  highwater sim --plan sim-failures/seed-42.json"))]
+    Sim(SimArgs),
 }
 
 /// `highwater serve`.

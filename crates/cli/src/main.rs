@@ -1,4 +1,4 @@
-//! The `highwater` command: serve a replica, look at one, see the demo, measure.
+//! The `highwater` command: serve a replica, look at one, see the demo, measure, simulate.
 
 mod args;
 mod audit;
@@ -15,6 +15,7 @@ mod machine;
 mod progress;
 mod serve;
 mod settle;
+mod sim;
 mod status;
 mod strike;
 mod torture;
@@ -53,5 +54,6 @@ fn run(cli: Cli) -> Result<()> {
         Command::TortureNode(args) => torture::node(&args),
         Command::TortureClient(args) => torture::client::run(&args),
         Command::TortureProxy(args) => torture::proxy(&args),
+        Command::Sim(args) => sim::run_sim(&args),
     }
 }

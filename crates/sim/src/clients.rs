@@ -460,6 +460,12 @@ impl Clients {
         (rows(Status::Ok), rows(Status::Fail))
     }
 
+    /// The transaction that was to leave an audit row, in words.
+    pub fn who_audits(&self, row: u32) -> String {
+        let of = self.asked.iter().find(|(_, asked)| asked.ops.contains(&Op::Audit(row)));
+        of.map_or(String::new(), |(token, asked)| format!("request {token}: {asked:?}"))
+    }
+
     /// What single replies contradict by themselves: totals, toggles, rows that were new.
     pub fn contradictions(&self) -> Option<String> {
         for (asked, seen) in self.ok() {

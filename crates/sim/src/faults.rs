@@ -20,7 +20,7 @@ use crate::world::World;
 const MS: Nanos = 1_000_000;
 /// How often it looks for somebody whom it waits for.
 const LOOK_EVERY: Nanos = MS / 20;
-/// How long a flapping connection lives.
+/// How long a flapping connection lives, about.
 const FLAP_EVERY: Nanos = 4 * MS;
 
 /// A fault and its time.
@@ -55,6 +55,8 @@ pub enum Victim {
 pub enum Fault {
     /// The process ends; after the time it comes back with empty memory.
     Kill(Victim),
+    /// The same, but the machine is gone with it: for so long, in ns, its peers hear nothing of the end.
+    Vanish(Victim, Nanos),
     /// The process stands still.
     Pause(Victim),
     /// All connections between two nodes break; what was on its way is lost. They reconnect.
@@ -73,8 +75,22 @@ pub enum Fault {
     Bridge(u8, u8),
     /// The connections between two nodes break again and again.
     Flap(u8, u8),
-    /// Frames take this many times as long, between all nodes.
-    Clog(u32),
+    /// Frames between all nodes take this many times as long.
+    Lag(u64),
+    /// What goes from the first to the second stands still, then arrives in a burst.
+    Clog(u8, u8),
+    /// All turns of a node take this many times as long.
+    Slow(Victim, u64),
+    /// The turns of one worker of a node take this many times as long.
+    Starve(Victim, u16, u64),
+    /// A node's clock for timeouts jumps ahead by this, in ns.
+    Leap(u8, Nanos),
+    /// A node's clock for timeouts runs at this rate from now on, in millionths.
+    Rate(u8, u64),
+    /// The counter that a node's commits read jumps ahead by this.
+    LeapCommits(u8, u64),
+    /// The counter that a node's commits read hardly moves.
+    StallCommits(u8),
     /// Everything between workers of this number stands still.
     Hold(u16),
     /// Clients cannot reach a node.
@@ -86,6 +102,7 @@ pub const KINDS: &[&str] = &[
     "kill",
     "kill_candidate",
     "kill_learner",
+    "vanish",
     "pause",
     "break",
     "isolate",
@@ -95,7 +112,14 @@ pub const KINDS: &[&str] = &[
     "split",
     "bridge",
     "flap",
+    "lag",
     "clog",
+    "slow",
+    "starve",
+    "leap",
+    "rate",
+    "leap_commits",
+    "stall_commits",
     "hold",
     "shun",
 ];
@@ -116,9 +140,42 @@ impl Fault {
             Fault::Split(_) => "split",
             Fault::Bridge(..) => "bridge",
             Fault::Flap(..) => "flap",
-            Fault::Clog(_) => "clog",
+            Fault::Vanish(..) => "vanish",
+            Fault::Lag(_) => "lag",
+            Fault::Clog(..) => "clog",
+            Fault::Slow(..) => "slow",
+            Fault::Starve(..) => "starve",
+            Fault::Leap(..) => "leap",
+            Fault::Rate(..) => "rate",
+            Fault::LeapCommits(..) => "leap_commits",
+            Fault::StallCommits(_) => "stall_commits",
             Fault::Hold(_) => "hold",
             Fault::Shun(_) => "shun",
+        }
+    }
+
+    /// Whether the nodes that it names exist.
+    pub fn fits(&self, replicas: u8) -> bool {
+        let known = |node: u8| node < replicas;
+        match self {
+            Fault::Kill(victim)
+            | Fault::Vanish(victim, _)
+            | Fault::Pause(victim)
+            | Fault::Isolate(victim)
+            | Fault::Mute(victim)
+            | Fault::Deafen(victim)
+            | Fault::Slow(victim, _)
+            | Fault::Starve(victim, ..)
+            | Fault::Shun(victim) => !matches!(victim, Victim::Node(node) if !known(*node)),
+            Fault::Break(a, b) | Fault::OneWay(a, b) | Fault::Flap(a, b) | Fault::Clog(a, b) => {
+                known(*a) && known(*b) && a != b
+            }
+            Fault::Bridge(_, node)
+            | Fault::Leap(node, _)
+            | Fault::LeapCommits(node, _)
+            | Fault::StallCommits(node) => known(*node),
+            Fault::Rate(node, rate) => known(*node) && *rate > 0,
+            Fault::Split(_) | Fault::Lag(_) | Fault::Hold(_) => true,
         }
     }
 
@@ -141,7 +198,17 @@ impl Fault {
             "split" => Fault::Split(some),
             "bridge" => Fault::Bridge(some, node),
             "flap" => Fault::Flap(node, other),
-            "clog" => Fault::Clog(pick(random, &[3, 10, 50])),
+            "vanish" => Fault::Vanish(victim, random.between(MS, 200 * MS)),
+            "lag" => Fault::Lag(pick(random, &[3, 10, 50])),
+            "clog" => Fault::Clog(node, other),
+            "slow" => Fault::Slow(victim, pick(random, &[3, 20, 200])),
+            "starve" => {
+                Fault::Starve(victim, random.below(workers.into()) as u16, pick(random, &[20, 200, 2000]))
+            }
+            "leap" => Fault::Leap(node, random.between(MS, 10_000 * MS)),
+            "rate" => Fault::Rate(node, random.between(700_000, 1_400_000)),
+            "leap_commits" => Fault::LeapCommits(node, 1 << random.between(10, 40)),
+            "stall_commits" => Fault::StallCommits(node),
             "hold" => Fault::Hold(random.below(workers.into()) as u16),
             "shun" => Fault::Shun(victim),
             _ => unreachable!("{kind} is not listed in KINDS"),
@@ -159,7 +226,7 @@ pub(crate) fn draw(
 ) -> Vec<Scheduled> {
     let mut faults = Vec::new();
     for kind in KINDS {
-        if !random.one_in(3) {
+        if !random.one_in(4) {
             continue;
         }
         for _ in 0..random.between(1, 9) {
@@ -184,7 +251,6 @@ pub struct Hand {
     waiting: Vec<Scheduled>,
     /// What was done and is to be undone: when, and what exactly.
     active: Vec<(Nanos, Effect)>,
-    delay: (Nanos, Nanos),
     /// How often each kind was done.
     pub done: BTreeMap<&'static str, u64>,
     /// What was done, in words: for reports.
@@ -195,27 +261,24 @@ pub struct Hand {
 enum Effect {
     Down(NodeId),
     Cut(Vec<(NodeId, NodeId)>),
-    Flap(NodeId, NodeId, Nanos),
-    Clog,
+    Lag(u64),
+    Clog(NodeId, NodeId, Nanos),
     Hold(Channel),
+    Slow(NodeId),
     Shun(NodeId),
 }
 
 impl Hand {
     /// Starts counting now.
-    pub fn new(faults: &[Scheduled], now: Nanos, delay: (Nanos, Nanos)) -> Hand {
+    pub fn new(faults: &[Scheduled], now: Nanos) -> Hand {
         let waiting = faults.to_vec();
-        Hand { start: now, waiting, active: Vec::new(), delay, done: BTreeMap::new(), said: Vec::new() }
+        Hand { start: now, waiting, active: Vec::new(), done: BTreeMap::new(), said: Vec::new() }
     }
 
     /// When it wants to act next, after `now`. A candidate or learner that it waits for may come at any time.
     pub fn next(&self, now: Nanos) -> Option<Nanos> {
         let waiting = self.waiting.iter().map(|fault| (self.start + fault.at_ns).max(now + LOOK_EVERY));
-        let active = self.active.iter().map(|(until, effect)| match effect {
-            Effect::Flap(_, _, again) => *until.min(again),
-            _ => *until,
-        });
-        waiting.chain(active).min()
+        waiting.chain(self.active.iter().map(|(until, _)| *until)).min()
     }
 
     /// Whether clients cannot reach a node.
@@ -235,14 +298,6 @@ impl Hand {
             std::mem::take(&mut self.active).into_iter().partition(|(until, _)| *until <= now);
         self.active = active;
         self.undo(world, over);
-        for (_, effect) in &mut self.active {
-            if let Effect::Flap(a, b, again) = effect
-                && *again <= now
-            {
-                world.break_links(*a, *b);
-                *again = now + FLAP_EVERY;
-            }
-        }
         let due = self.waiting.iter().take_while(|fault| self.start + fault.at_ns <= now).count();
         for at in (0..due).rev() {
             let Scheduled { for_ns, fault, .. } = self.waiting[at].clone();
@@ -264,26 +319,30 @@ impl Hand {
             return;
         }
         for (_, effect) in &over {
+            self.said.push((world.now, format!("over: {effect:?}")));
             match effect {
-                Effect::Down(node) => {
-                    self.said.push((world.now, format!("{node} starts again")));
-                    world.start(*node);
-                }
-                Effect::Clog => world.network.delay = self.delay,
-                _ => self.said.push((world.now, format!("over: {effect:?}"))),
+                Effect::Down(node) => world.start(*node),
+                Effect::Slow(node) => world.slow_down(*node, 1),
+                _ => {}
             }
         }
-        self.apply_cuts(world);
+        self.apply(world);
     }
 
-    /// The network knows cuts as one set; those that go on are made again.
-    fn apply_cuts<L: highwater_core::Library>(&self, world: &mut World<L>) {
+    /// The network mends everything at once; what goes on is done again.
+    fn apply<L: highwater_core::Library>(&self, world: &mut World<L>) {
         world.network.heal();
+        let ids: Vec<NodeId> = world.ids().collect();
         for (_, effect) in &self.active {
             match effect {
                 Effect::Cut(pairs) => pairs.iter().for_each(|(from, to)| world.network.cut(*from, *to)),
+                Effect::Lag(times) => {
+                    let pairs = ids.iter().flat_map(|from| ids.iter().map(move |to| (*from, *to)));
+                    pairs.for_each(|(from, to)| world.network.slow_down(from, to, *times));
+                }
+                Effect::Clog(from, to, until) => world.network.clog(*from, *to, *until),
                 Effect::Hold(channel) => world.network.hold(*channel),
-                _ => {}
+                Effect::Down(_) | Effect::Slow(_) | Effect::Shun(_) => {}
             }
         }
     }
@@ -296,76 +355,98 @@ impl Hand {
         until: Nanos,
     ) -> bool {
         let ids: Vec<NodeId> = world.ids().collect();
-        let known = |id: u8| ids.contains(&NodeId(id));
-        let effect = match fault {
-            Fault::Kill(victim) => match self.find(world, *victim) {
+        let now = world.now;
+        let victim = |hand: &Hand, world: &World<L>, victim: &Victim| match hand.find(world, *victim) {
+            Found::Now(node) => Some(node),
+            Found::Later | Found::Nobody => None,
+        };
+        // What undoes itself happens here; the rest leaves an effect.
+        let mut who = None;
+        let mut effect = None;
+        match fault {
+            Fault::Kill(wanted) | Fault::Vanish(wanted, _) => match self.find(world, *wanted) {
                 Found::Now(node) if spare(world, node) => {
-                    world.kill(node);
-                    Some(Effect::Down(node))
+                    match fault {
+                        Fault::Vanish(_, silence) => world.vanish(node, *silence),
+                        _ => world.kill(node),
+                    }
+                    effect = Some(Effect::Down(node));
+                    who = Some(node);
                 }
                 Found::Later => return false,
-                _ => None,
+                _ => {}
             },
-            Fault::Pause(victim) => {
-                if let Found::Now(node) = self.find(world, *victim) {
-                    world.pause(node, until - world.now);
-                    self.tell(world.now, fault, node.0);
-                }
-                return true;
+            Fault::Pause(wanted) => {
+                who = victim(self, world, wanted);
+                who.into_iter().for_each(|node| world.pause(node, until - now));
             }
             Fault::Break(a, b) => {
-                if known(*a) && known(*b) {
-                    world.break_links(NodeId(*a), NodeId(*b));
-                    self.tell(world.now, fault, *a);
-                }
-                return true;
+                who = Some(NodeId(*a));
+                world.break_links(NodeId(*a), NodeId(*b));
             }
-            Fault::Isolate(victim) => self.around(world, *victim, |node, id| vec![(node, id), (id, node)]),
-            Fault::Mute(victim) => self.around(world, *victim, |node, id| vec![(node, id)]),
-            Fault::Deafen(victim) => self.around(world, *victim, |node, id| vec![(id, node)]),
-            Fault::OneWay(from, to) => Some(Effect::Cut(vec![(NodeId(*from), NodeId(*to))])),
-            Fault::Split(side) => Some(Effect::Cut(between(&ids, *side, None))),
-            Fault::Bridge(side, bridge) => Some(Effect::Cut(between(&ids, *side, Some(NodeId(*bridge))))),
-            Fault::Flap(a, b) if known(*a) && known(*b) => {
-                Some(Effect::Flap(NodeId(*a), NodeId(*b), world.now))
+            Fault::Flap(a, b) => {
+                who = Some(NodeId(*a));
+                world.flap_links(NodeId(*a), NodeId(*b), FLAP_EVERY, until - now);
             }
-            Fault::Flap(..) => None,
-            Fault::Clog(times) => {
-                let slower = |delay: Nanos| delay * u64::from(*times);
-                world.network.delay = (slower(self.delay.0), slower(self.delay.1));
-                Some(Effect::Clog)
+            Fault::Isolate(wanted) | Fault::Mute(wanted) | Fault::Deafen(wanted) => {
+                who = victim(self, world, wanted);
+                let (out, into) = (!matches!(fault, Fault::Deafen(_)), !matches!(fault, Fault::Mute(_)));
+                effect = who.map(|node| {
+                    let others = ids.iter().filter(|id| **id != node);
+                    let pairs = others.flat_map(|id| [(out, node, *id), (into, *id, node)]);
+                    Effect::Cut(pairs.filter(|pair| pair.0).map(|(_, from, to)| (from, to)).collect())
+                });
             }
-            Fault::Hold(worker) => Some(Effect::Hold(Channel::Worker(*worker))),
-            Fault::Shun(victim) => match self.find(world, *victim) {
-                Found::Now(node) => Some(Effect::Shun(node)),
-                _ => None,
-            },
-        };
+            Fault::OneWay(from, to) => effect = Some(Effect::Cut(vec![(NodeId(*from), NodeId(*to))])),
+            Fault::Split(side) => effect = Some(Effect::Cut(between(&ids, *side, None))),
+            Fault::Bridge(side, bridge) => {
+                effect = Some(Effect::Cut(between(&ids, *side, Some(NodeId(*bridge)))));
+            }
+            Fault::Lag(times) => effect = Some(Effect::Lag(*times)),
+            Fault::Clog(from, to) => effect = Some(Effect::Clog(NodeId(*from), NodeId(*to), until)),
+            Fault::Hold(worker) => effect = Some(Effect::Hold(Channel::Worker(*worker))),
+            Fault::Slow(wanted, times) => {
+                who = victim(self, world, wanted);
+                who.into_iter().for_each(|node| world.slow_down(node, *times));
+                effect = who.map(Effect::Slow);
+            }
+            Fault::Starve(wanted, worker, times) => {
+                who = victim(self, world, wanted);
+                who.into_iter().for_each(|node| world.starve(node, Channel::Worker(*worker), *times));
+                effect = who.map(Effect::Slow);
+            }
+            Fault::Leap(node, by) => {
+                who = Some(NodeId(*node));
+                world.clock(NodeId(*node)).leap(now, *by);
+            }
+            Fault::Rate(node, rate) => {
+                who = Some(NodeId(*node));
+                world.clock(NodeId(*node)).set_rate(now, *rate);
+            }
+            Fault::LeapCommits(node, by) => {
+                who = Some(NodeId(*node));
+                world.clock(NodeId(*node)).leap_commits(*by);
+            }
+            Fault::StallCommits(node) => {
+                who = Some(NodeId(*node));
+                world.clock(NodeId(*node)).stall_commits(now, until - now);
+            }
+            Fault::Shun(wanted) => {
+                who = victim(self, world, wanted);
+                effect = who.map(Effect::Shun);
+            }
+        }
+        if who.is_none() && effect.is_none() {
+            return true;
+        }
+        *self.done.entry(fault.kind()).or_default() += 1;
+        let who = who.map_or(String::new(), |node| format!(" ({node})"));
+        self.said.push((now, format!("{fault:?}{who}")));
         if let Some(effect) = effect {
-            let who = match &effect {
-                Effect::Down(node) | Effect::Shun(node) => node.0,
-                _ => 0,
-            };
             self.active.push((until, effect));
-            self.tell(world.now, fault, who);
-            self.apply_cuts(world);
+            self.apply(world);
         }
         true
-    }
-
-    fn tell(&mut self, now: Nanos, fault: &Fault, who: u8) {
-        *self.done.entry(fault.kind()).or_default() += 1;
-        self.said.push((now, format!("{fault:?} (node {who})")));
-    }
-
-    fn around<L: highwater_core::Library>(
-        &self,
-        world: &World<L>,
-        victim: Victim,
-        cut: impl Fn(NodeId, NodeId) -> Vec<(NodeId, NodeId)>,
-    ) -> Option<Effect> {
-        let Found::Now(node) = self.find(world, victim) else { return None };
-        Some(Effect::Cut(world.ids().filter(|id| *id != node).flat_map(|id| cut(node, id)).collect()))
     }
 
     fn find<L: highwater_core::Library>(&self, world: &World<L>, victim: Victim) -> Found {

@@ -14,7 +14,9 @@ pub mod library;
 pub mod network;
 pub mod plan;
 pub mod random;
+pub mod report;
 pub mod run;
+pub mod shrink;
 mod stage;
 mod trace;
 pub mod watch;
@@ -22,7 +24,7 @@ pub mod world;
 
 pub use plan::Plan;
 pub use random::Random;
-pub use run::{Failure, FailureKind, Summary, run};
+pub use run::{Failure, FailureKind, Summary, run, run_tracing};
 pub use stage::{Buggify, Interleaving};
 pub use world::clock::NodeClock;
 pub use world::{Refused, Reply, Tune, World, WorldOptions};

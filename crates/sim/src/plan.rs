@@ -4,11 +4,16 @@
 //! corners instead of all looking like the average. The plan says everything: it can be saved, changed and run again, and
 //! a failing one is [shrunk](crate::shrink) by leaving things out of it.
 
+use std::collections::BTreeMap;
+
+use highwater_core::hooks::Site;
 use highwater_engines::{EngineKind, Nanos, Options};
 use serde::{Deserialize, Serialize};
 
 use crate::faults::{self, Scheduled};
+use crate::network::{self, Datagrams, Network};
 use crate::random::Random;
+use crate::stage::{Buggify, Interleaving};
 
 const US: Nanos = 1_000;
 const MS: Nanos = 1_000_000;
@@ -33,6 +38,15 @@ pub struct Plan {
     pub delay_ns: Nanos,
     /// And up to so much more; one in a hundred up to twenty times so much.
     pub delay_spread_ns: Nanos,
+    /// What the transport does to frames.
+    pub transport: Transport,
+    /// Whether workers are interrupted in the middle of their turns, and how.
+    pub interleaving: Option<Interleaved>,
+    /// Rare but legal choices of the product, by the name of their [`Site`]: once in so many times.
+    pub choices: BTreeMap<String, u64>,
+    /// Per node: the rate of its clock in millionths, and whether its commits read a counter that follows time, so far
+    /// ahead.
+    pub clocks: Vec<(u64, Option<u64>)>,
     /// Virtual time under faults, in ns, from the first leader on.
     pub length_ns: Nanos,
     /// In the second stage this many replicas stay away at first: the others must get on alone. Less than half.
@@ -55,6 +69,34 @@ pub struct Settings {
     pub max_in_flight_requests: usize,
     pub log_retain_bytes: usize,
     pub max_attempts: u32,
+}
+
+/// What the transport does to frames; see [`network::Faults`](crate::network::Faults).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transport {
+    /// A broken connection delivers a part of what was under way.
+    pub truncate: bool,
+    /// Control messages of a broken connection may arrive so late, in ns.
+    pub late_ns: Option<Nanos>,
+    /// A frame under way for so long, in ns, breaks its connection.
+    pub patience_ns: Option<Nanos>,
+    /// Frames of streams, in thousandths: lost.
+    pub lost: u64,
+    /// In thousandths: repeated.
+    pub repeated: u64,
+    /// Whether they overtake each other.
+    pub reordered: bool,
+}
+
+/// How workers are interrupted; see [`Interleaving`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // The fields are those of `Interleaving`.
+pub struct Interleaved {
+    pub one_in: u64,
+    pub long_one_in: u64,
+    pub longest_ns: Nanos,
 }
 
 /// What clients ask for.
@@ -136,6 +178,10 @@ impl Plan {
         let spread = pick(random, &[5 * US, 50 * US, 100 * US, 500 * US, 2 * MS]);
         let delay_spread_ns = spread.min(settings.election_timeout / 40);
         let load = Load::draw(random);
+        let transport = Transport::draw(random, settings.election_timeout);
+        let interleaving = Interleaved::draw(random, settings.election_timeout);
+        let choices = draw_choices(random);
+        let clocks = draw_clocks(random, replicas);
         let absent = random.below(u64::from(replicas.div_ceil(2))) as u8;
         let faults = faults::draw(random, replicas, workers, length_ns, settings.election_timeout);
         let engine = engine.name().to_string();
@@ -148,6 +194,10 @@ impl Plan {
             load,
             delay_ns,
             delay_spread_ns,
+            transport,
+            interleaving,
+            choices,
+            clocks,
             length_ns,
             absent,
             faults,
@@ -173,11 +223,40 @@ impl Plan {
         check((1..=7).contains(&plan.replicas), "replicas must be 1 to 7")?;
         check((1..=16).contains(&plan.workers), "workers must be 1 to 16")?;
         check(plan.absent < plan.replicas.div_ceil(2), "absent must be less than half of the replicas")?;
+        let fits = plan.faults.iter().all(|fault| fault.fault.fits(plan.replicas));
+        check(fits, "faults name nodes that do not exist, or a node and itself")?;
+        check(plan.choices.keys().all(|name| site(name).is_some()), "choices name unknown sites")?;
+        check(plan.clocks.iter().all(|(rate, _)| *rate > 0), "clocks must move")?;
         check(plan.load.clients > 0 && plan.load.keys > 0, "clients and keys must be above 0")?;
         check(plan.load.operations > 0, "operations must be above 0")?;
         check(plan.load.appends_per_key > 0, "appends per key must be above 0")?;
         check(plan.load.mix.weights().iter().any(|weight| *weight > 0), "the mix must hold something")?;
         Ok(plan)
+    }
+
+    /// The network, as the plan wants it.
+    pub(crate) fn network(&self, network: &mut Network) {
+        network.delay = (self.delay_ns, self.delay_spread_ns);
+        network.tail = (100, 20 * self.delay_spread_ns);
+        let Transport { truncate, late_ns, patience_ns, lost, repeated, reordered } = self.transport;
+        let datagrams = Datagrams { lost, repeated, reordered };
+        let datagrams = (datagrams != Datagrams::default()).then_some(datagrams);
+        network.faults = network::Faults { truncate, late: late_ns, patience: patience_ns, datagrams };
+    }
+
+    /// The interruptions, if there are any.
+    pub(crate) fn interleaving(&self) -> Option<Interleaving> {
+        self.interleaving.map(|Interleaved { one_in, long_one_in, longest_ns }| Interleaving {
+            one_in,
+            long_one_in,
+            longest: longest_ns,
+        })
+    }
+
+    /// The rates of rare choices.
+    pub(crate) fn buggify(&self) -> Buggify {
+        let sites = self.choices.iter().filter_map(|(name, rate)| Some((site(name)?, *rate)));
+        sites.fold(Buggify::default(), |all, (site, rate)| all.with(site, rate))
     }
 
     /// As [`parse`](Plan::parse) reads it.
@@ -248,6 +327,62 @@ impl Mix {
         };
         if drawn == Mix::default() { Mix { lists: 1, ..drawn } } else { drawn }
     }
+}
+
+impl Transport {
+    fn draw(random: &mut Random, timeout: Nanos) -> Transport {
+        let truncate = random.one_in(2);
+        let late_ns = random.one_in(2).then(|| random.between(MS, 2 * timeout));
+        let patience_ns = random.one_in(2).then(|| random.between(timeout, 5 * timeout));
+        let datagrams = random.one_in(4);
+        let rate =
+            |random: &mut Random| if datagrams && random.one_in(2) { random.between(1, 50) } else { 0 };
+        let (lost, repeated) = (rate(random), rate(random));
+        Transport { truncate, late_ns, patience_ns, lost, repeated, reordered: datagrams && random.one_in(2) }
+    }
+}
+
+impl Interleaved {
+    fn draw(random: &mut Random, timeout: Nanos) -> Option<Interleaved> {
+        if random.one_in(3) {
+            return None;
+        }
+        let one_in = pick(random, &[3, 10, 50, 200]);
+        let long_one_in = pick(random, &[0, 20, 200]);
+        Some(Interleaved { one_in, long_one_in, longest_ns: random.between(US, timeout) })
+    }
+}
+
+/// Which rare choices are in, and how rare each is. Those that cost a leadership are rarer.
+fn draw_choices(random: &mut Random) -> BTreeMap<String, u64> {
+    if random.one_in(3) {
+        return BTreeMap::new();
+    }
+    let mut choices = BTreeMap::new();
+    for site in Site::ALL {
+        let rate = match site {
+            Site::AskEarly | Site::SkipPreVote | Site::StepDown => pick(random, &[50, 300, 1000]),
+            Site::RefuseCopy => pick(random, &[2, 5]),
+            _ => pick(random, &[3, 20, 200]),
+        };
+        if random.one_in(4) {
+            choices.insert(format!("{site:?}"), rate);
+        }
+    }
+    choices
+}
+
+fn draw_clocks(random: &mut Random, replicas: u8) -> Vec<(u64, Option<u64>)> {
+    let (rates, follow) = (random.one_in(2), random.one_in(2));
+    let clock = |_| {
+        let rate = if rates { random.between(800_000, 1_250_000) } else { 1_000_000 };
+        (rate, follow.then(|| random.below(1 << 40)))
+    };
+    (0..replicas).map(clock).collect()
+}
+
+fn site(name: &str) -> Option<Site> {
+    Site::ALL.into_iter().find(|site| format!("{site:?}") == name)
 }
 
 /// One of these.

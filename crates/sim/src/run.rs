@@ -23,11 +23,16 @@ use crate::faults::Hand;
 use crate::isolate::{Broken, isolated};
 use crate::library::{self, ACCOUNTS, OPENING, Op, SimLibrary};
 use crate::plan::Plan;
+use crate::stage::Buggify;
 use crate::world::{World, WorldOptions};
 
 const MS: Nanos = 1_000_000;
 /// Wall-clock time after which a run counts as endless.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// No figure of a status is older than this.
+const STALE: Nanos = 30 * MS;
+/// How many steps go by between looks at the sizes of logs.
+const WATCH_EVERY: u64 = 64;
 /// Controllers' last words that are kept per node for a report.
 const LAST_WORDS: usize = 14;
 
@@ -57,16 +62,20 @@ pub struct Summary {
 /// How a run fails: what a shrunk plan has to keep.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailureKind {
-    /// An assertion of the product or of the world, by `file:line`.
+    /// An assertion of the product, by `file:line`.
     Assertion(String),
     /// No leader, no progress, no convergence in time: which.
     Stuck(&'static str),
+    /// The world's watch over all nodes saw a broken invariant.
+    Invariant,
     /// The checker found an anomaly.
     Anomaly,
     /// Replicas differ.
     Diverged,
     /// A promise about single things is broken: bank, audit, toggles, one answer, one leader.
     Promise(&'static str),
+    /// Two runs of one plan are not the same.
+    Differs,
     /// It does not end.
     Hangs,
 }
@@ -76,9 +85,11 @@ impl fmt::Display for FailureKind {
         match self {
             FailureKind::Assertion(place) => write!(f, "assertion at {place}"),
             FailureKind::Stuck(what) => write!(f, "stuck: {what}"),
+            FailureKind::Invariant => f.write_str("broken invariant"),
             FailureKind::Anomaly => f.write_str("not strictly serializable"),
             FailureKind::Diverged => f.write_str("replicas differ"),
             FailureKind::Promise(what) => write!(f, "broken promise: {what}"),
+            FailureKind::Differs => f.write_str("not deterministic"),
             FailureKind::Hangs => f.write_str("endless"),
         }
     }
@@ -99,6 +110,20 @@ pub struct Failure {
     pub story: String,
 }
 
+impl Failure {
+    /// Two runs of this plan were not the same.
+    pub fn differs(plan: &Plan) -> Box<Failure> {
+        let what = "two runs have different traces".to_string();
+        Box::new(Failure {
+            kind: FailureKind::Differs,
+            what,
+            at: 0,
+            plan: plan.clone(),
+            story: String::new(),
+        })
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self.at as f64 / MS as f64;
@@ -111,10 +136,32 @@ impl fmt::Display for Failure {
 /// # Errors
 /// What is wrong, and the story.
 pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
+    judged(plan, |_| {})
+}
+
+/// The same; `listener` sees a line for every event.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_tracing(
+    plan: &Plan,
+    listener: impl FnMut(&str) + Send + 'static,
+) -> Result<Summary, Box<Failure>> {
+    judged(plan, |world| world.on_event(listener))
+}
+
+fn judged(
+    plan: &Plan,
+    prepare: impl FnOnce(&mut World<SimLibrary>) + Send + 'static,
+) -> Result<Summary, Box<Failure>> {
     let started = Instant::now();
     let clock = Arc::new(AtomicU64::new(0));
     let (job, shared) = (plan.clone(), Arc::clone(&clock));
-    let ended = isolated(PATIENCE, move || Run::new(&job, shared, Nanos::MAX).all());
+    let ended = isolated(PATIENCE, move || {
+        let mut run = Run::new(&job, shared, Nanos::MAX);
+        prepare(&mut run.world);
+        run.all()
+    });
     let (kind, what) = match ended {
         Ok(Ok(summary)) => return Ok(Summary { took: started.elapsed(), ..summary }),
         Ok(Err(Verdict { kind, what, at, story })) => {
@@ -154,6 +201,7 @@ struct Run {
     clock: Arc<AtomicU64>,
     /// Stops here.
     end: Nanos,
+    steps: u64,
 }
 
 impl Run {
@@ -167,16 +215,23 @@ impl Run {
             tune: (move |options: &mut highwater_engines::Options| settings.apply(options)).into(),
         };
         let mut world = World::new(options, SimLibrary);
-        let delay = (plan.delay_ns, plan.delay_spread_ns);
-        world.network.delay = delay;
+        world.lenient = true;
+        plan.network(&mut world.network);
+        world.buggify(plan.buggify());
+        plan.interleaving().into_iter().for_each(|how| world.interleave(how));
+        for (id, (rate, ahead)) in (0..plan.replicas).map(NodeId).zip(&plan.clocks) {
+            world.clock(id).set_rate(0, *rate);
+            ahead.iter().for_each(|ahead| world.clock(id).follow_time(*ahead));
+        }
         world.ids().collect::<Vec<_>>().into_iter().for_each(|id| world.start(id));
         let idle = crate::plan::Load { transactions: 0, ..plan.load };
         let clients = Clients::new(idle, plan.replicas, plan.workers, plan.seed, 0, plan.length_ns);
-        Run { plan: plan.clone(), world, clients, hand: Hand::new(&[], 0, delay), clock, end }
+        Run { plan: plan.clone(), world, clients, hand: Hand::new(&[], 0), clock, end, steps: 0 }
     }
 
     fn all(mut self) -> Result<Summary, Verdict> {
         let stages = self.stages()?;
+        self.world.finish_turns();
         self.judge()?;
         Ok(stages)
     }
@@ -184,9 +239,8 @@ impl Run {
     fn stages(&mut self) -> Result<Summary, Verdict> {
         self.wait("a first leader", |run| run.world.leader().is_some())?;
         let Plan { load, replicas, workers, seed, length_ns, .. } = self.plan;
-        let delay = (self.plan.delay_ns, self.plan.delay_spread_ns);
         self.clients = Clients::new(load, replicas, workers, seed, self.world.now, length_ns);
-        self.hand = Hand::new(&self.plan.faults, self.world.now, delay);
+        self.hand = Hand::new(&self.plan.faults, self.world.now);
         self.advance(self.world.now + length_ns)?;
         self.heal()?;
         Ok(self.summary())
@@ -196,21 +250,22 @@ impl Run {
     fn heal(&mut self) -> Result<(), Verdict> {
         self.clients.stop();
         self.hand.rest(&mut self.world);
+        self.world.buggify(Buggify::default());
+        self.world.network.faults.datagrams = None;
         for id in self.world.ids().collect::<Vec<_>>() {
             if !self.world.is_up(id) {
                 self.world.start(id);
             }
         }
         self.wait("open transactions end", |run| run.clients.quiet())?;
-        self.wait("replicas that were left alone converge", Run::settled)?;
+        self.converge("replicas that were left alone converge")?;
         self.leave_out()?;
-        let probes = self.clients.probes();
-        self.serve("all replicas together serve", &probes)?;
-        self.wait("all replicas converge", Run::settled)?;
+        self.serve("all replicas together serve", Clients::probes)?;
+        self.converge("all replicas converge")?;
         for reads in self.clients.last_reads() {
-            self.serve("the last reads are answered", &[reads])?;
+            self.serve("the last reads are answered", |_| vec![reads.clone()])?;
         }
-        self.wait("all replicas converge at the end", Run::settled)
+        self.converge("all replicas converge at the end")
     }
 
     /// Some replicas are cut off; the others must serve alone.
@@ -227,14 +282,17 @@ impl Run {
                 self.world.network.cut(id, *away);
             }
         }
-        let probes = self.clients.probes();
-        self.serve("a majority alone serves", &probes)?;
+        self.serve("a majority alone serves", Clients::probes)?;
         self.world.network.heal();
-        self.wait("replicas that were away converge", Run::settled)
+        self.converge("replicas that were away converge")
     }
 
-    /// The leader takes these requests and releases them, within a bound.
-    fn serve(&mut self, what: &'static str, requests: &[Vec<Op>]) -> Result<(), Verdict> {
+    /// The leader takes requests and releases them, within a bound. A retry is a new transaction.
+    fn serve(
+        &mut self,
+        what: &'static str,
+        requests: impl Fn(&mut Clients) -> Vec<Vec<Op>>,
+    ) -> Result<(), Verdict> {
         let deadline = self.deadline();
         let mut tokens = Vec::new();
         while self.world.now < self.end {
@@ -246,7 +304,8 @@ impl Run {
             if (tokens.is_empty() || failed)
                 && let Some(leader) = self.world.leader()
             {
-                tokens = self.clients.request(self.world.now, leader, requests);
+                let requests = requests(&mut self.clients);
+                tokens = self.clients.request(self.world.now, leader, &requests);
             }
             self.advance(self.world.now + MS / 5)?;
         }
@@ -260,6 +319,13 @@ impl Run {
             let step = next.unwrap_or(until).clamp(self.world.now + 1, self.world.now + MS).min(until);
             self.clock.store(step, Ordering::Relaxed);
             self.world.run_until(step);
+            self.steps += 1;
+            if self.steps.is_multiple_of(WATCH_EVERY) {
+                self.world.observe();
+            }
+            if let Some(wrong) = self.world.violations().into_iter().next() {
+                return self.fail(FailureKind::Invariant, wrong);
+            }
             self.hand.act(&mut self.world);
             self.clients.act(&mut self.world, &self.hand);
             if let Some(wrong) = self.clients.wrong.take() {
@@ -294,6 +360,12 @@ impl Run {
 
     fn fail<T>(&self, kind: FailureKind, what: String) -> Result<T, Verdict> {
         Err(Verdict { kind, what, at: self.world.now, story: self.story() })
+    }
+
+    fn converge(&mut self, what: &'static str) -> Result<(), Verdict> {
+        // Figures of a status may be old.
+        self.advance(self.world.now + STALE)?;
+        self.wait(what, Run::settled)
     }
 
     /// Whether everyone votes, has a store, and has applied what the leader has.
@@ -365,11 +437,11 @@ impl Run {
         for id in self.world.ids() {
             let store = store(id);
             if let Some(row) = written.iter().find(|row| !library::audited(&*store, **row)) {
-                let what = format!("{id} has lost audit row {row}, which was acknowledged");
+                let what = format!("{id} has lost audit row {row}; {}", self.clients.who_audits(*row));
                 return self.fail(FailureKind::Promise("what was acknowledged is there"), what);
             }
             if let Some(row) = refused.iter().find(|row| library::audited(&*store, **row)) {
-                let what = format!("{id} holds audit row {row}, whose client was told that nothing was done");
+                let what = format!("{id} holds audit row {row}; {}", self.clients.who_audits(*row));
                 return self.fail(FailureKind::Promise("what was refused is not there"), what);
             }
             let total = library::total(&*store);
@@ -400,7 +472,7 @@ impl Run {
                 let _ = writeln!(text, "{:>10.3} ms {what}", *at as f64 / MS as f64);
             }
             match self.world.status(id) {
-                None => text.push_str("  down\n"),
+                None => text.push_str("  is down\n"),
                 Some(status) => {
                     let leads = if status.role == Role::Leader { " (leads)" } else { "" };
                     let _ = writeln!(text, "  {status:?}{leads}");

@@ -1,0 +1,263 @@
+//! `highwater sim`: whole runs in the simulator, each drawn from one seed, judged, shrunk if they fail.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use highwater_engines::EngineKind;
+use highwater_sim::shrink::shrink;
+use highwater_sim::{Failure as Broken, Plan, Summary, report, run, run_tracing};
+
+use crate::failure::{Failure, Result};
+use crate::figures::short;
+use crate::progress::Progress;
+
+/// How many seeds run if nothing else is asked for.
+const RUNS: u64 = 200;
+/// How long a failing plan is shrunk.
+const SHRINK_FOR: Duration = Duration::from_secs(60);
+/// More failures than this are counted, not shrunk.
+const SHRINK_MOST: u64 = 5;
+
+/// `highwater sim`.
+#[derive(Debug, Args)]
+pub struct SimArgs {
+    /// Run this seed, twice: both runs must be the same.
+    #[arg(long, value_name = "N", conflicts_with_all = ["runs", "minutes", "plan"])]
+    pub seed: Option<u64>,
+    /// Run this many seeds.
+    #[arg(long, value_name = "K", conflicts_with_all = ["minutes", "plan"])]
+    pub runs: Option<u64>,
+    /// Run seeds for this many minutes.
+    #[arg(long, value_name = "M", conflicts_with = "plan")]
+    pub minutes: Option<f64>,
+    /// Run a saved plan, twice.
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
+    /// The first seed of many.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub from: u64,
+    /// Which engine: rolis or strawman.
+    #[arg(long, default_value = "rolis", value_name = "E", value_parser = engine)]
+    pub engine: EngineKind,
+    /// Seeds at a time; as many as there are cores if absent.
+    #[arg(long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
+    /// Run every seed twice, and compare.
+    #[arg(long)]
+    pub twice: bool,
+    /// Print every event of the run; with --seed or --plan.
+    #[arg(long, conflicts_with_all = ["runs", "minutes"])]
+    pub trace: bool,
+    /// Do not shrink what fails.
+    #[arg(long)]
+    pub no_shrink: bool,
+    /// Where reports of failures go, and plans that reproduce them.
+    #[arg(long, value_name = "DIR", default_value = "sim-failures")]
+    pub report: PathBuf,
+}
+
+/// An engine that replicates.
+fn engine(name: &str) -> std::result::Result<EngineKind, String> {
+    match name.parse()? {
+        EngineKind::Silo => Err("silo replicates nothing: there is nothing to simulate".into()),
+        engine => Ok(engine),
+    }
+}
+
+/// Runs what was asked for.
+pub fn run_sim(args: &SimArgs) -> Result<()> {
+    let plan = match (&args.plan, args.seed) {
+        (Some(file), _) => {
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| Failure::cannot_start(format!("{}: {error}", file.display())))?;
+            let bad = |error| Failure::cannot_start(format!("{}: {error}", file.display()));
+            Some(Plan::parse(&text).map_err(bad)?)
+        }
+        (None, Some(seed)) => Some(Plan::draw_for(args.engine, seed)),
+        (None, None) => None,
+    };
+    match plan {
+        Some(plan) => one(args, &plan),
+        None => many(args),
+    }
+}
+
+/// One plan, twice.
+fn one(args: &SimArgs, plan: &Plan) -> Result<()> {
+    println!("seed {}: {}", plan.seed, report::describe(plan));
+    let ended = if args.trace { run_tracing(plan, |line| println!("{line}")) } else { run(plan) };
+    let summary = match ended {
+        Ok(summary) => summary,
+        Err(broken) => return Err(fail(args, broken, !args.no_shrink)),
+    };
+    let again = run(plan).map_err(|broken| fail(args, broken, false))?;
+    let mut total = Total::default();
+    total.add(&summary);
+    println!("{}", total.describe(summary.took));
+    if again.trace != summary.trace {
+        let (one, other) = (summary.trace, again.trace);
+        return Err(Failure::negative(format!("two runs differ: trace {one:016x}, then {other:016x}")));
+    }
+    println!("trace {:016x}, twice", summary.trace);
+    Ok(())
+}
+
+/// Many seeds, on all threads.
+fn many(args: &SimArgs) -> Result<()> {
+    let jobs = args.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let minutes = args.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes.max(0.0)));
+    let runs = args.runs.or(minutes.is_none().then_some(RUNS));
+    let seeds = args.from..runs.map_or(u64::MAX, |runs| args.from.saturating_add(runs));
+    let started = Instant::now();
+    let over = minutes.map(|length| started + length);
+    let (mut total, mut progress, mut cpu) = (Total::default(), Progress::new(), Duration::ZERO);
+    let mut failed: Vec<(u64, String)> = Vec::new();
+    for (seed, ended) in sweep(seeds, jobs, args.engine, args.twice, over) {
+        match ended {
+            Ok(summary) => total.add(&summary),
+            Err(broken) => {
+                progress.clear();
+                let shrinks = !args.no_shrink && (failed.len() as u64) < SHRINK_MOST;
+                let failure = fail(args, broken, shrinks);
+                eprintln!("highwater: {failure}");
+                failed.push((seed, failure.message));
+            }
+        }
+        cpu = machine_cpu();
+        progress.show(&format!("{}, {} failed", total.describe(cpu), failed.len()));
+    }
+    progress.clear();
+    println!("{}; {:.1} s on {jobs} threads", total.describe(cpu), started.elapsed().as_secs_f64());
+    println!("{}", total.details());
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let seeds: Vec<String> = failed.iter().take(20).map(|(seed, _)| seed.to_string()).collect();
+    let message = format!(
+        "{} of {} seeds failed: {}",
+        failed.len(),
+        total.seeds + failed.len() as u64,
+        seeds.join(", ")
+    );
+    Err(Failure::negative(message).hint(format!("reports in {}", args.report.display())))
+}
+
+type Ended = (u64, std::result::Result<Summary, Box<Broken>>);
+
+/// Results in the order in which they come.
+fn sweep(
+    seeds: Range<u64>,
+    jobs: usize,
+    engine: EngineKind,
+    twice: bool,
+    over: Option<Instant>,
+) -> Receiver<Ended> {
+    let next = Arc::new(AtomicU64::new(seeds.start));
+    let (sender, receiver) = channel();
+    for _ in 0..jobs {
+        let (sender, next, end) = (sender.clone(), Arc::clone(&next), seeds.end);
+        thread::spawn(move || {
+            while over.is_none_or(|over| Instant::now() < over) {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= end {
+                    break;
+                }
+                let plan = Plan::draw_for(engine, seed);
+                let mut ended = run(&plan);
+                if let (true, Ok(first)) = (twice, &ended)
+                    && run(&plan).is_ok_and(|second| second.trace != first.trace)
+                {
+                    ended = Err(Broken::differs(&plan));
+                }
+                if sender.send((seed, ended)).is_err() {
+                    break;
+                }
+            }
+        });
+    }
+    receiver
+}
+
+/// Shrinks, reports and saves a failure; says it in one line.
+fn fail(args: &SimArgs, broken: Box<Broken>, shrinks: bool) -> Failure {
+    let seed = broken.plan.seed;
+    let line = broken.to_string().lines().next().unwrap_or_default().to_string();
+    let small = shrinks.then(|| {
+        eprintln!("{line}; shrinking ..");
+        shrink(broken.clone(), SHRINK_FOR)
+    });
+    let small = small.as_ref().map(|small| (&*small.failure, small.tried));
+    let file = args.report.join(format!("seed-{seed}.json"));
+    let plan = small.map_or(&broken.plan, |(small, _)| &small.plan);
+    let page = report::page(&broken, small, Some(&file.display().to_string()));
+    let saved = save(&args.report, seed, &plan.to_json(), &page);
+    println!("{page}");
+    match saved {
+        Ok(()) => Failure::negative(line).hint(format!("report in {}", args.report.display())),
+        Err(error) => {
+            Failure::negative(line).hint(format!("cannot write {}: {error}", args.report.display()))
+        }
+    }
+}
+
+fn save(directory: &Path, seed: u64, plan: &str, page: &str) -> std::io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    std::fs::write(directory.join(format!("seed-{seed}.json")), plan)?;
+    std::fs::write(directory.join(format!("seed-{seed}.txt")), page)
+}
+
+/// CPU time of this process.
+fn machine_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// All good runs together.
+#[derive(Debug, Default)]
+struct Total {
+    seeds: u64,
+    simulated: Duration,
+    acknowledged: u64,
+    failovers: u64,
+    faults: BTreeMap<&'static str, u64>,
+    outcomes: BTreeMap<&'static str, u64>,
+}
+
+impl Total {
+    fn add(&mut self, run: &Summary) {
+        self.seeds += 1;
+        self.simulated += Duration::from_nanos(run.simulated);
+        self.acknowledged += run.acknowledged;
+        self.failovers += run.failovers;
+        run.faults.iter().for_each(|(kind, count)| *self.faults.entry(kind).or_default() += count);
+        run.outcomes.iter().for_each(|(kind, count)| *self.outcomes.entry(kind).or_default() += count);
+    }
+
+    fn describe(&self, cpu: Duration) -> String {
+        let simulated = self.simulated.as_secs_f64();
+        format!(
+            "{} seeds, {:.2} simulated hours, {} transactions acknowledged, {} changes of leader, {} faults, \
+             {:.1} simulated s per CPU-second",
+            self.seeds,
+            simulated / 3600.0,
+            short(self.acknowledged as f64),
+            short(self.failovers as f64),
+            short(self.faults.values().sum::<u64>() as f64),
+            simulated / cpu.as_secs_f64().max(1e-9),
+        )
+    }
+
+    fn details(&self) -> String {
+        let list = |counts: &BTreeMap<&str, u64>| {
+            counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ")
+        };
+        format!("faults: {}\nrequests: {}", list(&self.faults), list(&self.outcomes))
+    }
+}
