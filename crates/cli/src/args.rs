@@ -7,8 +7,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::bench::args::BenchArgs;
 use crate::failure::EXIT_CODES;
-use crate::torture::{ClientArgs, NodeArgs, ProxyArgs, TortureArgs};
 use crate::sim::SimArgs;
+use crate::torture::{ClientArgs, NodeArgs, ProxyArgs, TortureArgs};
 
 /// A replicated, multi-core, in-memory transactional database.
 #[derive(Debug, Parser)]
