@@ -28,12 +28,14 @@
 //!
 //! Left out: what happens to the streams (the host's business), leases (reads wait for the watermark instead).
 
+mod candidate;
 mod message;
+mod voter;
 
 use std::collections::BTreeMap;
 
 use highwater_core::hooks::{self, Site};
-use highwater_core::{Ballot, Epoch, NodeId, planted};
+use highwater_core::{Ballot, Epoch, NodeId};
 
 pub use message::{ElectionMessage, Pending, Promise};
 
@@ -315,186 +317,6 @@ impl Election {
         std::mem::take(&mut self.events)
     }
 
-    fn on_pre_vote(&mut self, now: Nanos, from: Voter, ballot: Ballot) {
-        self.highest = self.highest.max(Epoch(ballot.epoch.0.saturating_sub(1)));
-        // Also one that does not know yet that it was admitted: the candidate counts those whom *its* membership
-        // names, and may depend on this one.
-        if self.members.is_none() {
-            return;
-        }
-        let misses_leader = match self.standing {
-            Standing::Leading => !self.quorum_heard(now, self.options.timeout),
-            _ => self.suspected || now.saturating_sub(self.last_heard) >= self.options.timeout,
-        };
-        let outbids = self.standing == Standing::Asking && self.asked > ballot;
-        let granted = ballot.epoch > self.promised.epoch && misses_leader && !outbids;
-        if granted {
-            self.hold_back(now);
-        } else if outbids {
-            // The sender may have refused this node before it missed the leader itself.
-            self.out.push((from.node, ElectionMessage::PreVote { ballot: self.asked }));
-        }
-        let reply = ElectionMessage::PreVoteReply { ballot, granted, promised: self.promised };
-        self.out.push((from.node, reply));
-    }
-
-    fn on_prepare(&mut self, now: Nanos, from: Voter, ballot: Ballot) {
-        debug_assert_eq!(from.node, ballot.node);
-        if self.members.is_none() {
-            return;
-        }
-        let rival = ballot.epoch == self.promised.epoch && ballot != self.promised;
-        if ballot < self.promised || rival {
-            return self.out.push((from.node, ElectionMessage::Stale { promised: self.promised }));
-        }
-        if ballot > self.promised {
-            self.promise(now, ballot);
-        } else if ballot.node != self.me.node {
-            // Asked again: the answer may have been lost.
-            self.events.push(ElectionEvent::Fence(ballot));
-        }
-        // Time for the new leader to show up.
-        self.wait(now);
-    }
-
-    fn on_promise(&mut self, now: Nanos, from: Voter, promise: Promise) {
-        if self.standing != Standing::Preparing || promise.ballot != self.promised {
-            return;
-        }
-        self.promises.insert(from, promise);
-        let known = self.promises.values().map(|promise| &promise.members).chain(&self.members).cloned();
-        let newest = known.chain(self.decided_by_all_accounts());
-        let newest = newest.max_by_key(|members| members.epoch).expect("every promise has a membership");
-        let mut quorums = Quorums::of(newest.clone());
-        let mut latest = newest.clone();
-        for pending in
-            self.promises.values().flat_map(|promise| &promise.pending).map(|pending| &pending.members)
-        {
-            if pending.epoch > newest.epoch {
-                quorums.and(pending.clone());
-                if pending.epoch > latest.epoch {
-                    latest = pending.clone();
-                }
-            }
-        }
-        let still_votes = newest.contains(self.me);
-        self.set_members(now, newest);
-        if !still_votes {
-            return self.abandon(now);
-        }
-        let same_node = |voter: Voter| self.promises.keys().any(|promised| promised.node == voter.node);
-        let promised =
-            |voter| self.promises.contains_key(&voter) || planted!(PromiseByNode) && same_node(voter);
-        // The own streams lead: where they stand must be among what is compared, even if a quorum is faster than they are.
-        if !self.promises.contains_key(&self.me) || !quorums.reached(promised) {
-            return;
-        }
-        if self.outbid {
-            return self.prepare(now);
-        }
-        self.standing = Standing::Leading;
-        self.following = None;
-        self.suspected = false;
-        self.heard_from = self.promises.keys().map(|voter| (*voter, now)).collect();
-        let promises = std::mem::take(&mut self.promises);
-        self.events.push(ElectionEvent::Won { ballot: self.promised, promises, quorums, members: latest });
-        self.send_heartbeats(now);
-    }
-
-    /// Changes that nobody knows to be decided in every stream, but that somebody knows to be decided in each.
-    ///
-    /// A leader opens its epoch only when, for each stream, a majority of the new members knows that the change is
-    /// decided there. So if an epoch opened, the promises of any majority of its members tell.
-    fn decided_by_all_accounts(&self) -> Vec<Members> {
-        let pending = || self.promises.values().flat_map(|promise| &promise.pending);
-        let decided = |members: &Members| {
-            let accounts =
-                || pending().filter(|pending| pending.members == *members).map(|pending| &pending.decided_in);
-            let streams = accounts().map(Vec::len).max().unwrap_or(0);
-            streams > 0
-                && (0..streams).all(|stream| accounts().any(|account| account.get(stream) == Some(&true)))
-        };
-        pending().map(|pending| &pending.members).filter(|members| decided(members)).cloned().collect()
-    }
-
-    fn on_heartbeat(&mut self, now: Nanos, from: Voter, ballot: Ballot, members: Members) {
-        debug_assert_eq!(from.node, ballot.node);
-        if ballot < self.promised {
-            return self.out.push((from.node, ElectionMessage::Stale { promised: self.promised }));
-        }
-        if ballot > self.promised {
-            self.promise(now, ballot);
-        }
-        self.set_members(now, members);
-        if self.standing != Standing::Follower {
-            debug_assert_ne!(ballot.node, self.me.node);
-            self.standing = Standing::Follower;
-        }
-        self.suspected = false;
-        self.last_heard = now;
-        self.wait(now);
-        if self.following != Some(ballot) {
-            self.following = Some(ballot);
-            self.events.push(ElectionEvent::Follow(ballot));
-        }
-        self.out.push((from.node, ElectionMessage::HeartbeatReply { ballot }));
-    }
-
-    /// Promises a higher ballot and has the streams do so.
-    fn promise(&mut self, now: Nanos, ballot: Ballot) {
-        assert!(ballot > self.promised, "a promise never moves back");
-        self.promised = ballot;
-        self.highest = self.highest.max(ballot.epoch);
-        self.following = None;
-        // Also if the ballot is one of this node's own: an earlier life may have asked for it. Promises of two ballots
-        // must never be counted together.
-        self.standing = Standing::Follower;
-        self.promises.clear();
-        self.outbid = false;
-        if ballot.node != self.me.node {
-            self.suspected = false;
-            self.last_heard = now;
-            self.wait(now);
-        }
-        self.events.push(ElectionEvent::Fence(ballot));
-    }
-
-    /// Asks who else misses the leader.
-    fn ask(&mut self, now: Nanos) {
-        self.wait(now);
-        if !self.eligible || !self.votes() {
-            self.standing = Standing::Follower;
-            return;
-        }
-        self.standing = Standing::Asking;
-        self.granted = vec![self.me];
-        self.asked = self.next_ballot();
-        self.broadcast(ElectionMessage::PreVote { ballot: self.asked });
-        self.count_pre_votes(now);
-    }
-
-    fn next_ballot(&self) -> Ballot {
-        Ballot { epoch: self.highest.max(self.promised.epoch).next(), node: self.me.node }
-    }
-
-    fn count_pre_votes(&mut self, now: Nanos) {
-        let Some(members) = &self.members else { return };
-        // By node, whatever life: this node may not know yet who was admitted last. Pre-votes only keep the peace;
-        // promises are counted by life.
-        let granted = |voter: Voter| self.granted.iter().any(|known| known.node == voter.node);
-        if Quorums::of(members.clone()).reached(granted) {
-            self.prepare(now);
-        }
-    }
-
-    fn prepare(&mut self, now: Nanos) {
-        let ballot = self.next_ballot();
-        self.promise(now, ballot);
-        self.standing = Standing::Preparing;
-        self.wait(now);
-        self.broadcast(ElectionMessage::Prepare { ballot });
-    }
-
     fn send_heartbeats(&mut self, now: Nanos) {
         self.deadline = now + self.options.heartbeat;
         let members = self.members.clone().expect("a leader knows the membership");
@@ -504,19 +326,6 @@ impl Election {
     /// Sets the deadline to a randomised timeout from now.
     fn wait(&mut self, now: Nanos) {
         self.deadline = now + self.options.timeout + self.random_below(self.options.timeout);
-    }
-
-    /// Leaves the next round trips to somebody who stands. Not longer: it may be one whom no answer reaches.
-    fn hold_back(&mut self, now: Nanos) {
-        let until = now + self.options.heartbeat + self.random_below(self.options.heartbeat);
-        match self.standing {
-            Standing::Asking => {
-                self.standing = Standing::Follower;
-                self.deadline = until;
-            }
-            Standing::Follower => self.deadline = self.deadline.max(until),
-            Standing::Preparing | Standing::Leading => {}
-        }
     }
 
     fn broadcast(&mut self, message: ElectionMessage) {

@@ -1,0 +1,104 @@
+//! The candidate's side: ask for yeses, prepare, count promises.
+
+use highwater_core::{Ballot, planted};
+
+use super::{Election, ElectionEvent, ElectionMessage, Promise, Standing};
+use crate::{Members, Nanos, Quorums, Voter};
+
+impl Election {
+    /// Asks who else misses the leader.
+    pub(super) fn ask(&mut self, now: Nanos) {
+        self.wait(now);
+        if !self.eligible || !self.votes() {
+            self.standing = Standing::Follower;
+            return;
+        }
+        self.standing = Standing::Asking;
+        self.granted = vec![self.me];
+        self.asked = self.next_ballot();
+        self.broadcast(ElectionMessage::PreVote { ballot: self.asked });
+        self.count_pre_votes(now);
+    }
+
+    fn next_ballot(&self) -> Ballot {
+        Ballot { epoch: self.highest.max(self.promised.epoch).next(), node: self.me.node }
+    }
+
+    pub(super) fn count_pre_votes(&mut self, now: Nanos) {
+        let Some(members) = &self.members else { return };
+        // By node, whatever life: this node may not know yet who was admitted last. Pre-votes only keep the peace;
+        // promises are counted by life.
+        let granted = |voter: Voter| self.granted.iter().any(|known| known.node == voter.node);
+        if Quorums::of(members.clone()).reached(granted) {
+            self.prepare(now);
+        }
+    }
+
+    pub(super) fn prepare(&mut self, now: Nanos) {
+        let ballot = self.next_ballot();
+        self.promise(now, ballot);
+        self.standing = Standing::Preparing;
+        self.wait(now);
+        self.broadcast(ElectionMessage::Prepare { ballot });
+    }
+
+    pub(super) fn on_promise(&mut self, now: Nanos, from: Voter, promise: Promise) {
+        if self.standing != Standing::Preparing || promise.ballot != self.promised {
+            return;
+        }
+        self.promises.insert(from, promise);
+        let known = self.promises.values().map(|promise| &promise.members).chain(&self.members).cloned();
+        let newest = known.chain(self.decided_by_all_accounts());
+        let newest = newest.max_by_key(|members| members.epoch).expect("every promise has a membership");
+        let mut quorums = Quorums::of(newest.clone());
+        let mut latest = newest.clone();
+        for pending in
+            self.promises.values().flat_map(|promise| &promise.pending).map(|pending| &pending.members)
+        {
+            if pending.epoch > newest.epoch {
+                quorums.and(pending.clone());
+                if pending.epoch > latest.epoch {
+                    latest = pending.clone();
+                }
+            }
+        }
+        let still_votes = newest.contains(self.me);
+        self.set_members(now, newest);
+        if !still_votes {
+            return self.abandon(now);
+        }
+        let same_node = |voter: Voter| self.promises.keys().any(|promised| promised.node == voter.node);
+        let promised =
+            |voter| self.promises.contains_key(&voter) || planted!(PromiseByNode) && same_node(voter);
+        // The own streams lead: where they stand must be among what is compared, even if a quorum is faster than they are.
+        if !self.promises.contains_key(&self.me) || !quorums.reached(promised) {
+            return;
+        }
+        if self.outbid {
+            return self.prepare(now);
+        }
+        self.standing = Standing::Leading;
+        self.following = None;
+        self.suspected = false;
+        self.heard_from = self.promises.keys().map(|voter| (*voter, now)).collect();
+        let promises = std::mem::take(&mut self.promises);
+        self.events.push(ElectionEvent::Won { ballot: self.promised, promises, quorums, members: latest });
+        self.send_heartbeats(now);
+    }
+
+    /// Changes that nobody knows to be decided in every stream, but that somebody knows to be decided in each.
+    ///
+    /// A leader opens its epoch only when, for each stream, a majority of the new members knows that the change is
+    /// decided there. So if an epoch opened, the promises of any majority of its members tell.
+    fn decided_by_all_accounts(&self) -> Vec<Members> {
+        let pending = || self.promises.values().flat_map(|promise| &promise.pending);
+        let decided = |members: &Members| {
+            let accounts =
+                || pending().filter(|pending| pending.members == *members).map(|pending| &pending.decided_in);
+            let streams = accounts().map(Vec::len).max().unwrap_or(0);
+            streams > 0
+                && (0..streams).all(|stream| accounts().any(|account| account.get(stream) == Some(&true)))
+        };
+        pending().map(|pending| &pending.members).filter(|members| decided(members)).cloned().collect()
+    }
+}
