@@ -272,12 +272,20 @@ fn a_takeover_that_comes_too_late_is_refused() {
 fn a_deposed_leader_survives_a_peer_that_is_further() {
     let mut streams: Vec<Stream> = (0..3).map(stream).collect();
     win(&mut streams, 0, ballot(1, 0), &[0, 1]);
+    sent(&mut streams[0]);
     let learner = Voter { node: NodeId(2), incarnation: Incarnation(9) };
     let mut further = Stream::new(learner, EntryIndex(7), OPTIONS);
     let tail = further.promise(ballot(1, 0));
     let pull = Message::Pull { promised: ballot(1, 0), tail, received: EntryIndex::NONE };
     streams[0].deliver(0, learner, pull, Bytes::new());
-    assert_eq!(streams[0].decided(), EntryIndex::NONE);
+    let adopts = |envelope: &Envelope| matches!(envelope.message, Message::Adopt { .. });
+    assert!(!sent(&mut streams[0]).iter().any(adopts), "a shorter log is not to be adopted");
+    for node in [1, 2] {
+        let index = EntryIndex(7);
+        let further = Message::Accepted { ballot: ballot(1, 0), index, received: index, decided: index };
+        streams[0].deliver(0, voter(node), further, Bytes::new());
+    }
+    assert_eq!(streams[0].decided(), EntryIndex::NONE, "what it does not hold it cannot call decided");
 }
 
 /// A cluster of one node decided nothing while a learner was cut off: it waited for somebody to acknowledge.
