@@ -61,6 +61,9 @@ pub enum Command {
     /// Simulate whole clusters under faults, each run drawn from one seed; judge, shrink and report what fails.
     #[command(after_help = concat_help("highwater sim --runs 1000\n  highwater sim --minutes 30 --from 100000\n  highwater sim --seed 42 --trace\n  highwater sim --plan sim-failures/seed-42.json"))]
     Sim(SimArgs),
+    /// Judge recorded histories: name and explain every isolation anomaly they prove.
+    #[command(after_help = concat_help("highwater check run.jsonl\n  highwater check client-*.jsonl --level serializable\n  highwater check run.jsonl --session monotonic-reads,read-your-writes --edn run.edn\n  highwater check run.jsonl --json | jq .found"))]
+    Check(CheckArgs),
 }
 
 /// `highwater serve`.
@@ -139,6 +142,52 @@ pub struct DemoArgs {
     /// Keep the replicas' logs and configs even if all goes well.
     #[arg(long)]
     pub keep: bool,
+}
+
+/// `highwater check`.
+#[derive(Clone, Debug, Args)]
+pub struct CheckArgs {
+    /// Files of JSON lines, one transaction a line; together they are one history.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// The isolation level. Snapshot reads are held against `serializable` at most, except at `session`.
+    #[arg(long, value_enum, default_value_t = CheckLevel::Strict)]
+    pub level: CheckLevel,
+    /// What clients may ask of their snapshot reads besides; repeatable.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "GUARANTEE")]
+    pub session: Vec<CheckSession>,
+    /// Also write the history as the EDN events that Elle reads.
+    #[arg(long, value_name = "OUT")]
+    pub edn: Option<PathBuf>,
+    /// Also write the history as events in JSON.
+    #[arg(long, value_name = "OUT")]
+    pub events: Option<PathBuf>,
+    /// Print the verdict as one line of JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Explain at most so many anomalies of one kind.
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    pub explain: usize,
+}
+
+/// What to hold a history against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CheckLevel {
+    /// Some serial order that agrees with real time; snapshot reads need only be serializable.
+    Strict,
+    /// Some serial order that agrees with each client's own, snapshot reads included.
+    Session,
+    /// Some serial order.
+    Serializable,
+}
+
+/// What clients may ask of snapshot reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CheckSession {
+    /// A client's reads never go back in time, be they served by a follower or not.
+    MonotonicReads,
+    /// A snapshot read shows what its client wrote before.
+    ReadYourWrites,
 }
 
 /// Examples, then the exit codes.

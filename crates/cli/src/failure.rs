@@ -16,6 +16,8 @@ pub enum Kind {
     CannotStart,
     /// The cluster cannot be reached or has no majority.
     Unavailable,
+    /// What was to be judged cannot be read, or holds nothing.
+    Unreadable,
 }
 
 impl Kind {
@@ -26,6 +28,7 @@ impl Kind {
             Kind::Usage => 2,
             Kind::CannotStart => 3,
             Kind::Unavailable => 4,
+            Kind::Unreadable => 5,
         }
     }
 }
@@ -38,6 +41,7 @@ Exit codes:
   2  the command line makes no sense
   3  cannot start: bad config, port in use
   4  the cluster is unavailable, or its majority is lost
+  5  the input cannot be read
   130  interrupted";
 
 /// A failed command.
@@ -70,6 +74,11 @@ impl Failure {
         Failure { kind: Kind::Unavailable, message: message.to_string() }
     }
 
+    /// There is nothing to judge.
+    pub fn unreadable(message: impl fmt::Display) -> Failure {
+        Failure { kind: Kind::Unreadable, message: message.to_string() }
+    }
+
     /// Says where to look further.
     pub fn hint(mut self, hint: impl fmt::Display) -> Failure {
         self.message = format!("{} ({hint})", self.message);
@@ -98,7 +107,8 @@ mod tests {
 
     #[test]
     fn every_code_is_documented() {
-        for kind in [Kind::Negative, Kind::Usage, Kind::CannotStart, Kind::Unavailable] {
+        let kinds = [Kind::Negative, Kind::Usage, Kind::CannotStart, Kind::Unavailable, Kind::Unreadable];
+        for kind in kinds {
             assert!(EXIT_CODES.contains(&format!("\n  {}  ", kind.code())), "{kind:?}");
         }
     }

@@ -1,8 +1,9 @@
-//! The `highwater` command: serve a replica, look at one, see the demo, measure, simulate.
+//! The `highwater` command: serve a replica, look at one, see the demo, measure, simulate, judge.
 
 mod args;
 mod audit;
 mod bench;
+mod check;
 mod demo;
 mod failure;
 mod figures;
@@ -55,5 +56,6 @@ fn run(cli: Cli) -> Result<()> {
         Command::TortureClient(args) => torture::client::run(&args),
         Command::TortureProxy(args) => torture::proxy(&args),
         Command::Sim(args) => sim::run_sim(&args),
+        Command::Check(args) => check::run(&args),
     }
 }

@@ -57,6 +57,7 @@ fn every_subcommand_has_help_with_exit_codes() {
         "bench failover",
         "bench replay",
         "torture",
+        "check",
     ];
     for command in commands {
         let args: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
