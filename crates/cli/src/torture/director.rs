@@ -129,7 +129,8 @@ impl<'a> Director<'a> {
     /// Waits until everybody votes and something commits.
     fn settle(&mut self) -> Result<()> {
         let began = Instant::now();
-        while let Err(missing) = settled(&self.watch.statuses()) {
+        // What a replica said before does not count: it may have died since, and come back without its memory.
+        while let Err(missing) = settled(&self.watch.statuses_since(began)) {
             if began.elapsed() > SETTLE {
                 let seconds = SETTLE.as_secs();
                 return Err(Failure::negative(format!(

@@ -26,6 +26,7 @@ pub struct Watch {
 
 #[derive(Debug)]
 struct Seen {
+    /// When each was asked, and what it answered.
     replicas: Vec<Option<(Instant, StatusReport)>>,
     /// Who led the latest epoch that anybody was seen to lead.
     leader: Option<(u64, u8)>,
@@ -54,17 +55,18 @@ impl Watch {
         Watch { seen, over, threads }
     }
 
-    /// Every replica's state, unless it did not answer lately.
-    pub fn statuses(&self) -> Vec<Option<StatusReport>> {
+    /// The state of every replica that was asked since then, and answered.
+    pub fn statuses_since(&self, then: Instant) -> Vec<Option<StatusReport>> {
         let fresh = |seen: &Option<(Instant, StatusReport)>| {
-            seen.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, status)| status.clone())
+            seen.as_ref().filter(|(asked, _)| *asked >= then).map(|(_, status)| status.clone())
         };
         lock(&self.seen).replicas.iter().map(fresh).collect()
     }
 
     /// Who leads, as far as the replicas that answer know: of several the one with the highest epoch.
     pub fn leader(&self) -> Option<usize> {
-        let statuses = self.statuses();
+        let lately = Instant::now().checked_sub(FRESH).unwrap_or_else(Instant::now);
+        let statuses = self.statuses_since(lately);
         let leaders = statuses.iter().flatten().filter(|status| status.role == "leader");
         leaders.max_by_key(|status| status.epoch).map(|status| usize::from(status.node))
     }
@@ -93,13 +95,15 @@ impl Drop for Watch {
 /// One conversation, until the replica does not answer any more.
 fn ask(node: usize, admin: SocketAddr, seen: &Mutex<Seen>, over: &AtomicBool) {
     let Ok(mut link) = Link::connect_within(admin, PATIENCE, PATIENCE) else { return };
-    while let Ok(status) = link.status() {
+    loop {
+        let asked = Instant::now();
+        let Ok(status) = link.status() else { return };
         let mut seen = lock(seen);
         if status.role == "leader" && seen.leader.is_none_or(|(epoch, _)| epoch < status.epoch) {
             seen.failovers += u64::from(seen.leader.is_some_and(|(_, leader)| leader != status.node));
             seen.leader = Some((status.epoch, status.node));
         }
-        seen.replicas[node] = Some((Instant::now(), status));
+        seen.replicas[node] = Some((asked, status));
         drop(seen);
         if over.load(Ordering::Relaxed) {
             return;
