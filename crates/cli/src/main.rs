@@ -13,6 +13,7 @@ mod layout;
 mod link;
 mod load;
 mod machine;
+mod planted;
 mod progress;
 mod serve;
 mod settle;

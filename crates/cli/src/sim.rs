@@ -9,13 +9,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use highwater_engines::EngineKind;
 use highwater_sim::shrink::shrink;
 use highwater_sim::{Failure as Broken, Plan, Summary, report, run, run_tracing};
 
+use crate::args::concat_help;
 use crate::failure::{Failure, Result};
 use crate::figures::short;
+use crate::planted::{self, PlantedArgs};
 use crate::progress::Progress;
 
 /// How many seeds run if nothing else is asked for.
@@ -27,7 +29,11 @@ const SHRINK_MOST: u64 = 5;
 
 /// `highwater sim`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct SimArgs {
+    /// Something else than runs.
+    #[command(subcommand)]
+    pub action: Option<SimAction>,
     /// Run this seed, twice: both runs must be the same.
     #[arg(long, value_name = "N", conflicts_with_all = ["runs", "minutes", "plan"])]
     pub seed: Option<u64>,
@@ -63,6 +69,14 @@ pub struct SimArgs {
     pub report: PathBuf,
 }
 
+/// Something else than runs.
+#[derive(Debug, Subcommand)]
+pub enum SimAction {
+    /// Hunt for bugs that were planted on purpose; needs a build with the feature `planted`.
+    #[command(after_help = concat_help("cargo run --release --features planted -- sim planted\n  cargo run --release --features planted -- sim planted --only BUG --repeats 9"))]
+    Planted(PlantedArgs),
+}
+
 /// An engine that replicates.
 fn engine(name: &str) -> std::result::Result<EngineKind, String> {
     match name.parse()? {
@@ -73,6 +87,9 @@ fn engine(name: &str) -> std::result::Result<EngineKind, String> {
 
 /// Runs what was asked for.
 pub fn run_sim(args: &SimArgs) -> Result<()> {
+    if let Some(SimAction::Planted(args)) = &args.action {
+        return planted::run(args);
+    }
     let plan = match (&args.plan, args.seed) {
         (Some(file), _) => {
             let text = std::fs::read_to_string(file)

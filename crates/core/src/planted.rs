@@ -111,8 +111,6 @@ mod list {
         LockIgnored = "lock-ignored",
         /// What a transaction did not find, or scanned past, is not validated.
         PhantomsAllowed = "phantoms-allowed",
-        /// The commit timestamp is taken after validation.
-        TimestampLate = "timestamp-late",
     }
 
     thread_local! {

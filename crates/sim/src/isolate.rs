@@ -55,10 +55,14 @@ pub fn isolated<T: Send + 'static>(
     });
     let (sender, receiver) = channel();
     let panics: Sender<Result<T, Broken>> = sender.clone();
+    #[cfg(feature = "planted")]
+    let planted = highwater_core::planted::current();
     thread::Builder::new()
         .name("simulation".into())
         .stack_size(STACK_BYTES)
         .spawn(move || {
+            #[cfg(feature = "planted")]
+            highwater_core::planted::plant(planted);
             // Whoever gave up waiting does not need the answer.
             let report: Report = Box::new(move |broken| drop(panics.send(Err(broken))));
             REPORT.set(Some(report));

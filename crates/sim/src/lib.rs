@@ -13,6 +13,8 @@ pub mod isolate;
 pub mod library;
 pub mod network;
 pub mod plan;
+#[cfg(feature = "planted")]
+pub mod planted;
 pub mod random;
 pub mod report;
 pub mod run;

@@ -135,7 +135,6 @@ impl Occ {
             return self.fail(self.sets.writes.len());
         }
         hooks::point(Point::Validated);
-        let ts = if planted!(TimestampLate) { self.clock.now() } else { ts };
         self.phase = Phase::Validated(ts);
         Ok(())
     }
