@@ -349,3 +349,26 @@ fn a_candidate_does_not_win_before_its_own_streams_promised() {
     });
     assert_eq!(won, Some(true));
 }
+
+/// A follower's question after a reconnection was lost. Before it asked again it answered the leader, which had something
+/// to ask itself, and so believed to be heard; the leader went on waiting for the question. Nothing was ever sent again.
+#[test]
+fn a_follower_that_answers_need_not_ask() {
+    let mut streams = [stream(0), stream(1), stream(2)];
+    assert!(win(&mut streams, 0, ballot(1, 0), &[0, 1, 2]));
+    propose(&mut streams[0], "a");
+    settle(&mut streams, 0, &[0, 1, 2]);
+    streams[0].peer_up(MS, voter(2));
+    streams[2].peer_up(MS, voter(0));
+    assert!(sent(&mut streams[2]).iter().any(|lost| matches!(lost.message, Message::Pull { .. })));
+    streams[0].all_is_known_to_a_quorum();
+    settle(&mut streams, MS, &[0, 2]);
+    propose(&mut streams[0], "b");
+    settle(&mut streams, MS, &[0, 2]);
+    for now in 1..10 {
+        streams[0].tick(now * 20 * MS);
+        streams[2].tick(now * 20 * MS);
+        settle(&mut streams, now * 20 * MS, &[0, 2]);
+    }
+    assert_eq!(text(&streams[2]), "ab");
+}

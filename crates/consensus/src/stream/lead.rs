@@ -224,6 +224,10 @@ impl Stream {
         let grew = progress.index > peer.acked;
         peer.acked = peer.acked.max(progress.index);
         peer.ask_at = Some(now + self.options.retry);
+        if peer.sending == Sending::Waiting && peer.adopting.is_none() && progress.index > EntryIndex::NONE {
+            // It has stopped asking, since it heard from us, but its question was lost. It says where it stands.
+            peer.sending = Sending::From(progress.index.next());
+        }
         let known = leading.peers.values().map(|peer| peer.decided).min().unwrap_or_default();
         self.common = self.common.max(known);
         if grew {

@@ -93,8 +93,8 @@ pub struct Datagrams {
     pub lost: u64,
     /// Arrive twice.
     pub repeated: u64,
-    /// Arrive in the order that their delays give.
-    pub reordered: bool,
+    /// Arrive when their own delay says so, in front of earlier or behind later ones.
+    pub reordered: u64,
 }
 
 /// What goes wrong with connections beyond delay; nothing by default.
@@ -188,6 +188,12 @@ impl Network {
     /// The connection, made or not.
     pub(crate) fn entry(&mut self, link: Link) -> &mut Connection {
         self.connections.entry(link).or_default()
+    }
+
+    /// A process has ended: what it believed of its connections is gone with it.
+    pub(crate) fn forget(&mut self, id: NodeId) {
+        let own = self.connections.iter_mut().filter(|(link, _)| link.ends().contains(&id));
+        own.for_each(|(link, connection)| connection.believed[link.side(id)] = false);
     }
 
     /// How long a frame takes that is sent now.

@@ -4,8 +4,8 @@ use highwater_core::{Incarnation, Library, NodeId, hooks};
 use highwater_engines::{Nanos, Options, build};
 
 use super::{Event, RECONNECT, World};
-use crate::network::{Channel, Link};
-use crate::stage::Fiber;
+use crate::network::{Channel, Faults, Link};
+use crate::stage::{Buggify, Fiber};
 use crate::trace::What;
 
 impl<L: Library> World<L> {
@@ -67,6 +67,7 @@ impl<L: Library> World<L> {
         }
         node.life += 1;
         node.reset();
+        self.network.forget(id);
         self.trace.note(self.now, id, What::Killed);
         true
     }
@@ -116,6 +117,17 @@ impl<L: Library> World<L> {
     /// Every turn of one worker (or the controller) takes `times` as long from now on; 1 is usual.
     pub fn starve(&mut self, id: NodeId, who: Channel, times: u64) {
         self.nodes[id.0 as usize].slot(who).slowness = times.max(1);
+    }
+
+    /// Nothing goes wrong any more: the network is whole, turns are not interrupted, no rare choice is made. Clocks keep
+    /// their rates, and whoever is down or paused stays so.
+    pub fn calm(&mut self) {
+        self.finish_turns();
+        self.interleave(None);
+        self.buggify(Buggify::default());
+        self.network.heal();
+        self.network.faults = Faults::default();
+        self.ids().for_each(|id| self.slow_down(id, 1));
     }
 
     /// Breaks every connection between two nodes (they reconnect unless the network is cut).

@@ -123,7 +123,7 @@ impl<L: Library> World<L> {
         let replica = node.replica.as_mut().expect("both ends are up");
         match link.channel {
             Channel::Control => replica.controller.peer_up(local, peer, incarnation),
-            Channel::Worker(at) if self.stage.interleaving.get().is_some() => {
+            Channel::Worker(at) if node.slots[at as usize].waits(&self.stage) => {
                 node.slots[at as usize].inbox.push(Input::Up(peer, incarnation));
             }
             Channel::Worker(at) => replica.workers[at as usize].peer_up(local, peer, incarnation),
@@ -140,7 +140,7 @@ impl<L: Library> World<L> {
         let Some(replica) = node.replica.as_mut() else { return };
         match link.channel {
             Channel::Control => replica.controller.peer_down(local, peer, refused),
-            Channel::Worker(at) if self.stage.interleaving.get().is_some() => {
+            Channel::Worker(at) if node.slots[at as usize].waits(&self.stage) => {
                 node.slots[at as usize].inbox.push(Input::Down(peer));
             }
             Channel::Worker(at) => replica.workers[at as usize].peer_down(local, peer),
@@ -173,7 +173,7 @@ impl<L: Library> World<L> {
                 let payload = payload.clone();
                 self.queue.push(at, Event::Datagram { link, generation, to, payload });
             }
-            if datagrams.reordered {
+            if self.random.below(1000) < datagrams.reordered {
                 return self.queue.push(at, Event::Datagram { link, generation, to, payload });
             }
         }
@@ -242,7 +242,7 @@ impl<L: Library> World<L> {
         self.trace.note(now, to, What::arrived(channel, from, &payload));
         match (channel, payload) {
             (Channel::Control, Payload::Control(message)) => replica.controller.deliver(local, from, message),
-            (Channel::Worker(at), Payload::Frame(frame)) if self.stage.interleaving.get().is_some() => {
+            (Channel::Worker(at), Payload::Frame(frame)) if node.slots[at as usize].waits(&self.stage) => {
                 node.slots[at as usize].inbox.push(Input::Frame(from, frame));
             }
             (Channel::Worker(at), Payload::Frame(frame)) => {

@@ -200,11 +200,11 @@ impl<L: Library> World<L> {
         }
     }
 
-    /// From now on workers may be interrupted in the middle of their turns. Not with the strawman: its workers commit
+    /// From now on workers may be interrupted in the middle of their turns, or not any more. Not with the strawman: its workers commit
     /// under one lock, so nobody could go on.
-    pub fn interleave(&mut self, interleaving: Interleaving) {
+    pub fn interleave(&mut self, interleaving: impl Into<Option<Interleaving>>) {
         if self.options.engine != EngineKind::Strawman {
-            self.stage.interleaving.set(Some(interleaving));
+            self.stage.interleaving.set(interleaving.into());
         }
     }
 
@@ -344,7 +344,7 @@ impl<L: Library> World<L> {
         let slot = &mut node.slots[worker as usize];
         let engine = &mut replica.workers[worker as usize];
         self.stage.enter(Actor { node: to, life: node.incarnation, who });
-        if self.stage.interleaving.get().is_some() {
+        if slot.waits(&self.stage) {
             if slot.fiber.is_none() && submission == Submission::Transaction {
                 engine.ready()?;
             }

@@ -6,7 +6,7 @@ use highwater_engines::{Frame, Nanos, Next, Outbox, Refusal, Replica, Request, W
 use super::Event;
 use super::clock::NodeClock;
 use crate::network::Channel;
-use crate::stage::{Fiber, Input};
+use crate::stage::{Fiber, Input, Stage};
 
 /// One node. The clock is the machine's, the rest is the process's.
 pub(super) struct Node {
@@ -32,13 +32,20 @@ pub(super) struct Slot {
     pub slowness: u64,
     /// A turn under way.
     pub fiber: Option<Fiber>,
+    /// Somebody woke it since the turn began: another one follows.
+    pub again: bool,
     /// What arrived since the turn began.
     pub inbox: Vec<Input>,
 }
 
 impl Slot {
+    /// Whether what arrives waits for the next turn: turns may be interrupted, or something waits already.
+    pub fn waits(&self, stage: &Stage) -> bool {
+        stage.interleaving.get().is_some() || self.fiber.is_some() || !self.inbox.is_empty()
+    }
+
     fn new() -> Slot {
-        Slot { due: None, not_before: 0, slowness: 1, fiber: None, inbox: Vec::new() }
+        Slot { due: None, not_before: 0, slowness: 1, fiber: None, again: false, inbox: Vec::new() }
     }
 }
 
@@ -69,6 +76,7 @@ impl Node {
         for slot in &mut self.slots {
             slot.due = None;
             slot.not_before = 0;
+            slot.again = false;
             slot.inbox.clear();
         }
     }

@@ -17,6 +17,10 @@ impl<L: Library> World<L> {
         let life = node.life;
         let slot = node.slot(who);
         let at = at.max(now).max(slot.not_before);
+        if slot.fiber.is_some() {
+            // The turn under way may have looked already; when it goes on is planned, unless a pause undid that.
+            slot.again = true;
+        }
         if slot.due.is_some_and(|due| due <= at) {
             return;
         }
@@ -41,7 +45,9 @@ impl<L: Library> World<L> {
                 let next = self.turn_of_controller(id);
                 self.plan_next(id, who, next);
             }
-            Channel::Worker(at) if self.stage.interleaving.get().is_some() => self.turn_in_parts(id, at),
+            Channel::Worker(at) if self.nodes[id.0 as usize].slots[at as usize].waits(&self.stage) => {
+                self.turn_in_parts(id, at);
+            }
             Channel::Worker(at) => {
                 let node = &mut self.nodes[id.0 as usize];
                 let local = node.clock.local(now);
@@ -71,14 +77,13 @@ impl<L: Library> World<L> {
         match fiber.resume(&self.stage) {
             Err(why) => {
                 let at = now + self.stage.pause_after(why);
-                let slot = &mut self.nodes[id.0 as usize].slots[worker as usize];
-                slot.fiber = Some(fiber);
-                slot.not_before = at;
+                self.nodes[id.0 as usize].slots[worker as usize].not_before = at;
                 if let Why::Interrupted(point) = why {
                     self.trace.mix(point as u64);
                 }
                 self.trace.note(now, id, What::Suspended(worker, why));
                 self.schedule(id, who, at);
+                self.nodes[id.0 as usize].slots[worker as usize].fiber = Some(fiber);
             }
             Ok(turned) => self.turned(id, worker, turned),
         }
@@ -88,7 +93,8 @@ impl<L: Library> World<L> {
     fn turned(&mut self, id: NodeId, worker: u16, turned: Turned) {
         let Turned { worker: engine, out, next, refused } = turned;
         let node = &mut self.nodes[id.0 as usize];
-        let more = !node.slots[worker as usize].inbox.is_empty();
+        let slot = &mut node.slots[worker as usize];
+        let more = std::mem::take(&mut slot.again) || !slot.inbox.is_empty();
         node.replica.as_mut().expect("its node is up").workers[worker as usize] = engine;
         let at = self.now;
         self.refused.extend(refused.into_iter().map(|(token, why)| Refused { token, why, at }));

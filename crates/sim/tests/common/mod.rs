@@ -209,6 +209,17 @@ pub fn tiny(options: &mut Options) {
 impl Lists {
     /// A world whose nodes are all started.
     pub fn start(seed: u64, nodes: u8, workers: u16, tune: fn(&mut Options)) -> Lists {
+        Lists::prepared(seed, nodes, workers, tune, |_| {})
+    }
+
+    /// The same; the world is prepared before they start.
+    pub fn prepared(
+        seed: u64,
+        nodes: u8,
+        workers: u16,
+        tune: fn(&mut Options),
+        prepare: impl FnOnce(&mut World<ListLibrary>),
+    ) -> Lists {
         let options = WorldOptions { seed, engine: EngineKind::Rolis, nodes, workers, tune: tune.into() };
         let mut lists = Lists {
             world: World::new(options, ListLibrary),
@@ -224,6 +235,7 @@ impl Lists {
             audited: 0,
             rows_audited: 0,
         };
+        prepare(&mut lists.world);
         for id in lists.world.ids() {
             lists.world.start(id);
         }
@@ -471,6 +483,7 @@ impl Lists {
 
     /// Lets everything settle, then compares what the clients were told with what is there, on every node.
     pub fn verify(&mut self) {
+        self.world.calm();
         for id in self.world.ids().filter(|id| !self.world.is_up(*id)).collect::<Vec<_>>() {
             self.world.start(id);
         }
