@@ -44,7 +44,7 @@ fn hard(seed: u64) -> Lists {
             rates = rates.with(site, one_in);
         }
         world.buggify(rates);
-        let datagrams = (seed % 2 == 1).then_some(Datagrams { lost: 20, repeated: 20, reordered: 20 });
+        let datagrams = (seed % 2 == 1).then_some(Datagrams { lost: 20, repeated: 20, reordered: true });
         let (late, patience) = (Some(20 * MS), Some(100 * MS));
         world.network.faults = Faults { truncate: true, late, patience, datagrams };
     });

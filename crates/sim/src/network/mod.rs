@@ -93,8 +93,8 @@ pub struct Datagrams {
     pub lost: u64,
     /// Arrive twice.
     pub repeated: u64,
-    /// Arrive when their own delay says so, in front of earlier or behind later ones.
-    pub reordered: u64,
+    /// One in fifty arrives when its own delay says so, in front of earlier or behind later ones.
+    pub reordered: bool,
 }
 
 /// What goes wrong with connections beyond delay; nothing by default.

@@ -173,7 +173,7 @@ impl<L: Library> World<L> {
                 let payload = payload.clone();
                 self.queue.push(at, Event::Datagram { link, generation, to, payload });
             }
-            if self.random.below(1000) < datagrams.reordered {
+            if datagrams.reordered && self.random.one_in(50) {
                 return self.queue.push(at, Event::Datagram { link, generation, to, payload });
             }
         }
