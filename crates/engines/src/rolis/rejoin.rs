@@ -293,6 +293,8 @@ impl RolisController {
             }
             Receiving::CatchingUp { complete_at } => {
                 if self.shared.progress.applied_floor() < *complete_at {
+                    // What a worker waits for may be in another one's stream, and nobody else wakes it if the cluster is idle.
+                    self.wake_workers = true;
                     return Some(now + READY_EVERY / 4);
                 }
                 self.rejoin.state = Receiving::Complete;
