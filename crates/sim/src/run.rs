@@ -453,7 +453,11 @@ impl Run {
         let first = store(NodeId(0)).digest();
         match self.world.ids().find(|id| store(*id).digest() != first) {
             Some(id) => {
-                self.fail(FailureKind::Diverged, format!("{id}'s rows are not those of {}", NodeId(0)))
+                let differ = store(id).differences(&store(NodeId(0)), 4).join("; ");
+                self.fail(
+                    FailureKind::Diverged,
+                    format!("{id}'s rows are not those of {}: {differ}", NodeId(0)),
+                )
             }
             None => Ok(()),
         }

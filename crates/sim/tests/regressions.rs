@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Lists, MS, faults, tiny};
+use common::{Lists, MS, faults, small, tiny};
 use highwater_core::NodeId;
+use highwater_sim::network::Channel;
 
 /// A transaction larger than the log that is kept emptied it. A donor whose log is empty could not say from where a receiver
 /// had to follow, and refused; while nobody wrote, newcomers were refused for ever. One entry is always kept now, and a
@@ -71,4 +72,49 @@ fn learners_that_die_while_they_copy_leave_nothing_behind() {
         }
     }
     lists.verify();
+}
+
+/// A donor granted a copy, died and came back before its workers were asked for their parts. Its new life, with nothing in its
+/// store, sent that: the receiver called its empty store complete, and voted (`highwater sim --seed 100445`).
+#[test]
+fn the_later_life_of_a_donor_does_not_serve_what_the_earlier_one_granted() {
+    let mut met = 0;
+    for seed in 0..6 {
+        let mut lists = Lists::start(seed, 5, 1, small);
+        for _ in 0..40 {
+            lists.load();
+            lists.run(MS / 2);
+        }
+        lists.run(50 * MS);
+        let leader = lists.world.leader().unwrap();
+        let victim = lists.world.ids().find(|id| *id != leader).unwrap();
+        lists.world.kill(victim);
+        lists.run(20 * MS);
+        // Controllers talk, workers do not.
+        lists.world.network.hold(Channel::Worker(0));
+        lists.world.start(victim);
+        let granted = |lists: &Lists| {
+            let said =
+                lists.world.log.iter().rev().find(|(_, at, said)| *at == victim && said.contains("copying"));
+            let donor =
+                said.and_then(|(_, _, said)| said.split("from n").nth(1)?.split(',').next()?.parse().ok());
+            donor.map(NodeId)
+        };
+        lists.wait_for(500 * MS, "a copy is granted", |lists| granted(lists).is_some());
+        let donor = granted(&lists).unwrap();
+        if donor == leader {
+            continue;
+        }
+        met += 1;
+        // It vanishes, so that nobody hears of it, and comes back; now workers talk, controllers do not.
+        lists.world.vanish(donor, 500 * MS);
+        lists.world.network.hold(Channel::Control);
+        lists.run(MS);
+        lists.world.start(donor);
+        lists.world.network.release(Channel::Worker(0));
+        lists.run(10 * MS);
+        lists.world.network.heal();
+        lists.verify();
+    }
+    assert!(met > 0, "some donors are followers");
 }

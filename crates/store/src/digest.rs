@@ -1,5 +1,6 @@
 //! A fingerprint of a store's content, to compare replicas.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use highwater_core::TableId;
@@ -35,6 +36,34 @@ impl Store {
         });
         let rows = rows.collect();
         Digest { hash, rows }
+    }
+}
+
+impl Store {
+    /// In words, the first `most` rows in which two stores that nobody writes to differ: for reports.
+    pub fn differences(&self, other: &Store, most: usize) -> Vec<String> {
+        let mut words = Vec::new();
+        for (table, spec) in self.schema().iter() {
+            let rows = |store: &Store| {
+                let mut rows = BTreeMap::new();
+                store.for_each_live(table, |ts, key, value| {
+                    rows.insert(key.to_vec(), (ts, value.to_vec()));
+                });
+                rows
+            };
+            let (own, others) = (rows(self), rows(other));
+            let keys: BTreeSet<_> = own.keys().chain(others.keys()).collect();
+            let differing = keys.into_iter().filter(|key| own.get(*key) != others.get(*key));
+            words.extend(differing.take(most - words.len()).map(|key| {
+                let show = |row: Option<&(u64, Vec<u8>)>| match row {
+                    Some((ts, value)) => format!("{} of t{ts}", value.escape_ascii()),
+                    None => "nothing".into(),
+                };
+                let key_words = key.escape_ascii();
+                format!("{} {key_words}: {} / {}", spec.name, show(own.get(key)), show(others.get(key)))
+            }));
+        }
+        words
     }
 }
 

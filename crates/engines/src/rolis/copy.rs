@@ -31,6 +31,8 @@ use crate::seam::{Frame, Nanos, Next, Outbox};
 /// Copies that this worker sends, and the one that it receives.
 #[derive(Default)]
 pub struct Copies {
+    /// Copies of this store that the controller announced and nobody has asked for yet: receiver and name.
+    announced: Vec<(NodeId, u64)>,
     serving: Vec<Serving>,
     receiving: Option<Receiving>,
     /// A copy failed; tell the controller.
@@ -149,10 +151,22 @@ impl RolisWorker {
         }
     }
 
+    /// The controller is about to grant a copy of the store as it is here.
+    pub(super) fn announce_copy(&mut self, receiver: NodeId, copy: u64) {
+        self.copies.announced.retain(|(node, _)| *node != receiver);
+        self.copies.announced.push((receiver, copy));
+    }
+
     /// Starts to send this worker's part.
+    ///
+    /// Only of a store that this very copy was granted from: the question may come late, to a later life of the node
+    /// that granted it, or after its store was replaced.
     pub(super) fn serve_copy(&mut self, receiver: Voter, copy: u64) {
+        let announced = &mut self.copies.announced;
+        let granted = announced.iter().position(|at| *at == (receiver.node, copy));
+        let granted = granted.map(|at| announced.swap_remove(at)).is_some();
         // Legal: a receiver asks again, or somebody else.
-        if !self.may_serve() || hooks::buggify(Site::RefuseCopy) {
+        if !granted || !self.may_serve() || hooks::buggify(Site::RefuseCopy) {
             return self.copies.refused.push((receiver.node, copy));
         }
         self.copies.serving.retain(|serving| serving.receiver.node != receiver.node);

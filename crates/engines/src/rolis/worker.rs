@@ -181,7 +181,9 @@ impl RolisWorker {
             Command::Restart(restart) => self.restart(now, restart, out),
             Command::Locate { receiver, copy, floor } => {
                 let start = if self.may_serve() { self.locate(floor) } else { None };
-                if start.is_none() {
+                if start.is_some() {
+                    self.announce_copy(receiver, copy);
+                } else {
                     // With an entry above what was trimmed the next question has an answer, even if nobody asks for more.
                     self.lead.close_up_to = self.lead.close_up_to.max(self.high());
                 }
