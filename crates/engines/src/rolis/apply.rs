@@ -267,6 +267,12 @@ impl RolisWorker {
         if shared.receiving_copy.load(Ordering::SeqCst) || shared.serving_copies.load(Ordering::SeqCst) > 0 {
             return;
         }
+        let leads = matches!(self.mode, Mode::Leading { .. });
+        // Another worker's roll-back may restore what our tombstone replaced: the record has to be in its index still, though
+        // the marks of the new epoch have passed the tombstone's timestamp.
+        if !leads && shared.speculating.load(Ordering::Acquire) > 0 {
+            return;
+        }
         let floor = match self.mode {
             Mode::Leading { .. } => self.shared.progress.mark(),
             _ if planted!(TombstoneEarly) => self.shared.progress.mark(),
