@@ -59,7 +59,7 @@ pub enum Op {
     Audit(u32),
 }
 
-/// What an operation saw: see [`Op::run`].
+/// What an operation saw: see `Op::run`.
 pub type Seen = Vec<u32>;
 
 impl Op {

@@ -71,7 +71,7 @@ pub struct Settings {
     pub max_attempts: u32,
 }
 
-/// What the transport does to frames; see [`network::Faults`](crate::network::Faults).
+/// What the transport does to frames; see [`network::Faults`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transport {

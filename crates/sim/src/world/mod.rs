@@ -3,9 +3,9 @@
 //! | file | what |
 //! |---|---|
 //! | [`mod`](self) | what a world is made of, and what a test may ask of it |
-//! | [`faults`] | crashes, pauses, slowness, connections that break |
-//! | [`turns`] | whose turn it is, and what comes of it |
-//! | [`links`] | connections are made and lost, frames travel |
+//! | `faults` | crashes, pauses, slowness, connections that break |
+//! | `turns` | whose turn it is, and what comes of it |
+//! | `links` | connections are made and lost, frames travel |
 //! | [`clock`] | each machine's own clocks |
 //! | `node`, `queue` | a process and its machine; what will happen when |
 
