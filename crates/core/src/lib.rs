@@ -4,7 +4,7 @@
 //! - [`clock`]: where commit timestamps come from.
 //! - [`schema`]: tables, their key kinds and their indexes.
 //! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
-//! - [`planted`]: switches for deliberate bugs, absent from default builds.
+//! - [`planted`](mod@planted): switches for deliberate bugs, absent from default builds.
 //! - [`hooks`]: where a simulator may step in; nothing outside one.
 //! - [`codec`]: varints and order-preserving key encodings. [`log`]: the wire form of a transaction and of an entry.
 //!
