@@ -16,16 +16,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use highwater_consensus::{
-    Election, ElectionEvent, ElectionOptions, Members, Pending, Plan, Promise, Quorums, Standing, Tail, Voter,
-};
+use highwater_consensus::{Election, ElectionOptions, Members, Quorums, Standing, Voter};
 use highwater_core::hooks::{self, Site};
-use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp, planted};
+use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId};
 use highwater_store::Store;
 
 use super::control::Control;
 use super::rejoin::{Grant, Rejoin};
-use super::shared::{Command, EpochStart, Report, Shared};
+use super::shared::{Command, Report, Shared};
+use super::takeover::{Fence, TakeOver};
 use crate::seam::{ControlOutbox, Controller, Member, Nanos, Next, Role, Status};
 
 /// The controller of a Rolis replica.
@@ -38,49 +37,31 @@ pub struct RolisController {
     /// Which life of each peer is connected.
     pub(super) peers: BTreeMap<NodeId, Incarnation>,
     /// Peers that said hello without knowing of a membership.
-    unborn: BTreeSet<Voter>,
-    hello_at: Nanos,
-    fence: Option<Fence>,
-    takeover: Option<TakeOver>,
+    pub(super) unborn: BTreeSet<Voter>,
+    pub(super) hello_at: Nanos,
+    pub(super) fence: Option<Fence>,
+    pub(super) takeover: Option<TakeOver>,
     /// The ballot under which this node leads, once the epoch is open.
     pub(super) leading: Option<Ballot>,
-    change: Option<Change>,
+    pub(super) change: Option<Change>,
     pub(super) rejoin: Rejoin,
     pub(super) out: Vec<(NodeId, Control)>,
     pub(super) events: Vec<String>,
     pub(super) wake_workers: bool,
 }
 
-/// What a stream answers to a promise: its tail; changes of epoch in its log and whether each is decided there; above every
-/// timestamp in it.
-type Answer = (Tail, Vec<(Members, bool)>, Timestamp);
-
-/// Collects what the streams answer to a promise.
-struct Fence {
-    ballot: Ballot,
-    answers: BTreeMap<StreamId, Answer>,
-}
-
-/// A takeover under way.
-struct TakeOver {
-    ballot: Ballot,
-    members: Members,
-    ready: BTreeSet<StreamId>,
-    deadline: Nanos,
-}
-
 /// A change of membership under way: the leader quiesces first.
-struct Change {
-    voter: Voter,
-    quiesced: BTreeSet<StreamId>,
-    campaigning: bool,
-    deadline: Nanos,
+pub(super) struct Change {
+    pub(super) voter: Voter,
+    pub(super) quiesced: BTreeSet<StreamId>,
+    pub(super) campaigning: bool,
+    pub(super) deadline: Nanos,
 }
 
 /// How often a node without a membership greets.
 const HELLO_EVERY: Nanos = 100_000_000;
 /// A takeover or a change that takes longer than this many election timeouts is given up.
-const PATIENCE: u64 = 10;
+pub(super) const PATIENCE: u64 = 10;
 
 impl RolisController {
     /// The controller of a fresh replica.
@@ -123,7 +104,7 @@ impl RolisController {
         self.shared.options.workers as usize
     }
 
-    fn voter(&self, node: NodeId) -> Option<Voter> {
+    pub(super) fn voter(&self, node: NodeId) -> Option<Voter> {
         self.peers.get(&node).map(|incarnation| Voter { node, incarnation: *incarnation })
     }
 
@@ -184,144 +165,6 @@ impl RolisController {
     pub(super) fn refresh_eligibility(&mut self) {
         let eligible = self.election.votes() && self.rejoin.store_is_complete();
         self.election.set_eligible(eligible);
-    }
-
-    // ---- election and takeover ----
-
-    fn on_election_events(&mut self, now: Nanos) {
-        for event in self.election.events() {
-            match event {
-                ElectionEvent::Fence(ballot) => self.start_fence(ballot),
-                ElectionEvent::Follow(ballot) => self.follow(now, ballot),
-                ElectionEvent::Won { ballot, promises, quorums, members } => {
-                    self.take_over(now, ballot, promises, quorums, members);
-                }
-            }
-        }
-    }
-
-    fn start_fence(&mut self, ballot: Ballot) {
-        if self.leading.is_some_and(|leading| leading < ballot) {
-            self.leading = None;
-            if ballot.node != self.me.node {
-                self.events.push(format!("deposed by {ballot}"));
-            }
-        }
-        self.takeover = None;
-        if ballot.node != self.me.node {
-            self.change = None;
-        }
-        self.fence = Some(Fence { ballot, answers: BTreeMap::new() });
-        self.shared.set_leader(None);
-        self.command_all(|_| Command::Fence(ballot));
-    }
-
-    fn on_fenced(&mut self, now: Nanos, ballot: Ballot, stream: StreamId, answer: Answer) {
-        let workers = self.workers();
-        let Some(fence) = self.fence.as_mut().filter(|fence| fence.ballot == ballot) else { return };
-        fence.answers.insert(stream, answer);
-        if fence.answers.len() < workers {
-            return;
-        }
-        let answers = self.fence.take().expect("just used").answers;
-        // Read after every stream answered: a change that one of them saw decided in all is known here.
-        if let Some(members) = self.shared.progress.members() {
-            self.learn_members(now, members);
-        }
-        let Some(members) = self.election.members().cloned() else { return };
-        let mut pending: Vec<Pending> = Vec::new();
-        for (stream, (_, changes, _)) in &answers {
-            for (change, decided) in changes.iter().filter(|(change, _)| change.epoch > members.epoch) {
-                let at = pending.iter().position(|known| known.members == *change).unwrap_or_else(|| {
-                    pending.push(Pending { members: change.clone(), decided_in: vec![false; workers] });
-                    pending.len() - 1
-                });
-                pending[at].decided_in[stream.0 as usize] = *decided;
-            }
-        }
-        let high = answers.values().map(|(_, _, high)| *high).max().unwrap_or_default();
-        let tails = answers.into_values().map(|(tail, _, _)| tail).collect();
-        self.election.fenced(now, Promise { ballot, members, pending, tails, high });
-    }
-
-    fn follow(&mut self, now: Nanos, ballot: Ballot) {
-        self.shared.set_leader(Some(ballot.node));
-        self.events.push(format!("following {} in {}", ballot.node, ballot.epoch));
-        if let Some(members) = self.election.members().cloned() {
-            // Learned from the heartbeat itself if this node knew none.
-            self.learn_members(now, members);
-        }
-        if !self.election.votes() && self.rejoin.never_had_a_store() {
-            self.rejoin.want(now);
-            self.refresh_eligibility();
-        }
-        if self.election.votes() || !self.rejoin.must_not_follow() {
-            self.command_all(|_| Command::Follow(ballot));
-        }
-    }
-
-    fn take_over(
-        &mut self,
-        now: Nanos,
-        ballot: Ballot,
-        promises: BTreeMap<Voter, Promise>,
-        mut quorums: Quorums,
-        latest: Members,
-    ) {
-        let high = promises.values().map(|promise| promise.high).max().expect("a quorum promised");
-        if !planted!(ClockNotAdvanced) {
-            self.shared.clock.advance_past(high);
-        }
-        let base = self.shared.clock.now();
-        // A newcomer that is gone again would be a voter that never answers.
-        let wanted = self.change.as_ref().filter(|change| change.campaigning).map(|change| change.voter);
-        let wanted = wanted.filter(|voter| self.voter(voter.node) == Some(*voter));
-        let members = match wanted {
-            Some(voter) => latest.with(ballot.epoch, voter),
-            None => latest.in_epoch(ballot.epoch),
-        };
-        quorums.and(members.clone());
-        self.events.push(format!("won {ballot}: taking over with {members:?}"));
-        let start = EpochStart { members: members.clone(), base };
-        let deadline = now + PATIENCE * self.shared.options.election_timeout;
-        self.takeover = Some(TakeOver { ballot, members, ready: BTreeSet::new(), deadline });
-        self.command_all(|stream| {
-            let of_stream = |(voter, promise): (&Voter, &Promise)| {
-                promise.tails.get(stream.0 as usize).map(|tail| (*voter, *tail))
-            };
-            let tails = promises.iter().filter_map(of_stream).collect();
-            let plan = Plan { ballot, tails, quorums: quorums.clone() };
-            Command::TakeOver { plan, start: start.clone() }
-        });
-    }
-
-    fn on_ready(&mut self, now: Nanos, ballot: Ballot, stream: StreamId) {
-        let workers = self.workers();
-        let Some(takeover) = self.takeover.as_mut().filter(|takeover| takeover.ballot == ballot) else {
-            return;
-        };
-        takeover.ready.insert(stream);
-        if takeover.ready.len() < workers || self.election.promised() != ballot {
-            return;
-        }
-        let members = self.takeover.take().expect("just used").members;
-        self.learn_members(now, members.clone());
-        self.change = None;
-        self.leading = Some(ballot);
-        self.shared.no_quorum.store(false, Ordering::Relaxed);
-        self.shared.set_leader(Some(self.me.node));
-        self.events.push(format!("leading {} with {members:?}", ballot.epoch));
-        self.command_all(|_| Command::Open { ballot, members: members.clone() });
-    }
-
-    /// Gives a takeover or the lead up: somebody else shall try.
-    pub(super) fn abandon(&mut self, now: Nanos, why: &str) {
-        self.events.push(format!("giving up the lead: {why}"));
-        self.takeover = None;
-        self.leading = None;
-        self.change = None;
-        self.shared.set_leader(None);
-        self.election.abandon(now);
     }
 
     // ---- change of membership ----

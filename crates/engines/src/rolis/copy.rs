@@ -193,7 +193,7 @@ impl RolisWorker {
             return self.report(Report::CopyStalled { copy }, out);
         }
         self.occ = Occ::new(store.clone(), self.shared.clock.clone());
-        self.occ.log().take(super::lead::fresh_entry());
+        self.occ.log().take(super::seal::fresh_entry());
         self.applier = Applier::new(store.clone());
         self.store = store;
         self.lead.led = None;

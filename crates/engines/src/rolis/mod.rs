@@ -11,12 +11,14 @@
 //! | where | what |
 //! |---|---|
 //! | [`worker`] | a worker: joins the next four, dispatches |
-//! | [`lead`] | execute, seal entries, release |
+//! | [`lead`] | execute, release |
+//! | [`seal`] | hand entries out |
 //! | [`apply`] | look at decided entries, install what is safe |
 //! | [`copy`] | send and receive state |
 //! | [`pending`] | replies that wait for the mark |
 //! | [`snapshots`], [`reads`] | followers serve reads |
-//! | [`controller`] | birth, takeover, change of membership |
+//! | [`controller`] | birth, change of membership; joins the rest |
+//! | [`takeover`] | from a won election to an open epoch |
 //! | [`rejoin`] | getting a store again |
 //! | [`funnel`] | the strawman: all workers into one stream |
 //! | [`shared`] | mailboxes and atomics between them |
@@ -50,8 +52,10 @@ pub mod lead;
 pub mod pending;
 pub mod reads;
 pub mod rejoin;
+pub mod seal;
 pub mod shared;
 pub mod snapshots;
+pub mod takeover;
 pub mod watermark;
 pub mod wire;
 pub mod worker;
