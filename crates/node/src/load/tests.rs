@@ -125,7 +125,13 @@ fn a_leader_that_stalls_catches_up_with_its_schedule() {
         assert_eq!(scene.turns(30), 0);
         scene.stub.answer = Ok(());
         let start = scene.stopwatch.now();
-        let (submitted, _) = scene.turn(start);
-        assert!(submitted >= 29, "{stall:?}: {submitted} of 30 that were held up");
+        // A turn is bounded in time, so it may take several; a schedule that started anew would never be ahead of the rate.
+        let mut submitted = 0;
+        let caught_up = (0..100_000).any(|_| {
+            let (more, allowed) = scene.turn(start);
+            submitted += more;
+            submitted >= 28 + allowed
+        });
+        assert!(caught_up, "{stall:?}: {submitted}, with 30 that were held up");
     }
 }
