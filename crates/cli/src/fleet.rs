@@ -42,6 +42,13 @@ pub struct FleetPlan {
     pub keep: bool,
 }
 
+impl FleetPlan {
+    /// Replicas of `rolis`, the engine that survives faults.
+    pub fn rolis(replicas: u8, workers: u16, set: &[(String, String)], keep: bool) -> FleetPlan {
+        FleetPlan { engine: "rolis", replicas, workers, set: set.to_vec(), keep }
+    }
+}
+
 /// Running replicas.
 #[derive(Debug)]
 pub struct Fleet {
@@ -211,7 +218,6 @@ impl Fleet {
         }
     }
 
-    /// A failure if a replica ended that nobody killed.
     /// A failure if a replica ended by itself.
     pub fn none_died(&self) -> Result<()> {
         for (node, replica) in self.replicas.iter().enumerate() {

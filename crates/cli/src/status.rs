@@ -68,7 +68,11 @@ fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
     if let Some(copying) = status.copying_bytes {
         writeln!(text, "  copying      {} so far", bytes(copying))?;
     }
-    writeln!(text, "  transactions executed {}, applied {}", status.executed, status.applied)?;
+    let StatusReport { executed, applied, snapshot_reads, .. } = status;
+    writeln!(
+        text,
+        "  transactions executed {executed}, applied {applied}, read on snapshots {snapshot_reads}"
+    )?;
     writeln!(
         text,
         "  memory       resident {}, store {}",
@@ -142,6 +146,7 @@ mod tests {
             uptime_seconds: 1.0,
             executed: 0,
             applied: 0,
+            snapshot_reads: 0,
             log_bytes: 0,
             clients: 0,
         };

@@ -69,7 +69,7 @@ fn every_subcommand_has_help_with_exit_codes() {
 
 #[test]
 fn a_bad_command_line_is_exit_code_2() {
-    let bad: [&[&str]; 13] = [
+    let bad: [&[&str]; 12] = [
         &["serve", "--no-such-flag"],
         &["no-such-command"],
         &["serve", "--set", "workers"],
@@ -81,12 +81,30 @@ fn a_bad_command_line_is_exit_code_2() {
         &["bench", "tpcc", "--option", "warehouse=2"],
         &["bench", "ycsb", "--reads", "1.5"],
         &["demo", "--replicas", "2"],
-        &["torture", "--faults", "earthquake"],
         &["torture", "--rate", "0"],
     ];
     for args in bad {
         let (code, out, error) = highwater(args);
         assert_eq!(code, 2, "{args:?}: {out}{error}");
+    }
+}
+
+#[test]
+fn a_torture_that_cannot_be_says_what_could_before_anything_starts() {
+    let bad: [(&[&str], &str); 8] = [
+        (&["--faults", "kill,earthquake"], "possible values: kill, kill-leader, pause"),
+        (&["--faults", "clients", "--means", "proxy"], "name others, or be root"),
+        (&["--seconds", "0"], "1..=86400"),
+        (&["--replicas", "2"], "3..=9"),
+        (&["--means", "magic"], "possible values: auto, namespaces, proxy"),
+        (&["--set", "limits.no_such_key=1"], "`highwater config default` lists all keys"),
+        (&["--history", "/"], "name a new directory"),
+        (&["--json", "/no/such/directory/report.json"], "there is no directory /no/such/directory"),
+    ];
+    for (args, wanted) in bad {
+        let (code, out, error) = highwater(&[&["torture"], args].concat());
+        assert_eq!(code, 2, "{args:?}: {out}{error}");
+        assert!(error.contains(wanted) && out.is_empty(), "{args:?}: {out}{error}");
     }
 }
 

@@ -32,8 +32,14 @@ fn a_short_torture_finds_nothing_and_makes_progress() {
     let _ = fs::remove_file(&path);
     assert!(report["ok"].as_u64().unwrap() > 100, "{report}");
     // What the clients counted is what the checker saw, and the opening and the final reads besides.
-    let counted: u64 = ["ok", "fail", "info"].iter().map(|status| report[status].as_u64().unwrap()).sum();
-    assert!(report["checked"].as_u64().unwrap() > counted, "{report}");
+    let counted = |of: &Value| -> u64 {
+        ["ok", "fail", "info"].iter().map(|status| of[status].as_u64().unwrap()).sum()
+    };
+    let snapshots = &report["snapshots"];
+    assert!(report["checked"].as_u64().unwrap() > counted(&report) + counted(snapshots), "{report}");
+    // Snapshot reads are in the history, and some were answered by followers.
+    assert_eq!(report["checked_snapshots"], snapshots["ok"], "{report}");
+    assert!(report["by_followers"].as_u64().unwrap() > 20, "{report}");
     assert!(report["faults"].as_object().unwrap().len() >= 2, "{report}");
     assert!(!Path::new(report["history"].as_str().unwrap()).exists(), "{report}");
 }

@@ -54,13 +54,7 @@ struct Round {
 pub fn run(args: &FailoverArgs) -> Result<()> {
     let mut machine = Machine::look();
     let workload = workload(args)?;
-    let plan = FleetPlan {
-        engine: "rolis",
-        replicas: args.replicas,
-        workers: args.workers,
-        set: args.set.clone(),
-        keep: args.keep,
-    };
+    let plan = FleetPlan::rolis(args.replicas, args.workers, &args.set, args.keep);
     let mut fleet = Fleet::start(&plan)?;
     let mut progress = Progress::new();
     let mut rounds = Vec::new();

@@ -40,13 +40,7 @@ const WHOLE: Duration = Duration::from_secs(1);
 
 /// Runs the demo.
 pub fn run(args: &DemoArgs) -> Result<()> {
-    let plan = FleetPlan {
-        engine: "rolis",
-        replicas: args.replicas,
-        workers: args.workers,
-        set: Vec::new(),
-        keep: args.keep,
-    };
+    let plan = FleetPlan::rolis(args.replicas, args.workers, &[], args.keep);
     let began = Instant::now();
     let fleet = Fleet::start(&plan)?;
     let scene = Shared::new(fleet.len());

@@ -67,9 +67,8 @@ impl Load {
         let mut sum = Tally::default();
         for process in &self.processes {
             let tally = process.tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            sum.ok += tally.ok;
-            sum.fail += tally.fail;
-            sum.info += tally.info;
+            sum.transactions = sum.transactions.plus(tally.transactions);
+            sum.snapshots = sum.snapshots.plus(tally.snapshots);
             sum.last_ok_ns = sum.last_ok_ns.max(tally.last_ok_ns);
             sum.trouble.extend(tally.trouble);
             sum.generations.resize(tally.generations.len().max(sum.generations.len()), 0);

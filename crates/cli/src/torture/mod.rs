@@ -1,8 +1,9 @@
 //! `highwater torture`: real replica processes, real clients, real faults, and the checker's verdict.
 //!
 //! The *director* strikes and heals the cluster as the seed's [`plan`] says; client processes run lists and a bank over
-//! RESP and write down what they saw; the [`network`] lies between the replicas. When the time is over, all is healed,
-//! the clients end, every key is read once more, and the history goes through the same checker as the simulator's.
+//! RESP, on whoever leads and on any replica's snapshots, and write down what they saw; the [`network`] lies between the
+//! replicas. When the time is over, all is healed, the clients end, every key is read once more, and the history goes
+//! through the same checker as the simulator's.
 
 mod args;
 pub mod client;
@@ -15,9 +16,10 @@ mod settling;
 mod watch;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use highwater_node::config::Config;
 use highwater_workloads::random::{Rng, mix};
 
 use crate::failure::{Failure, Result};
@@ -25,12 +27,14 @@ use crate::fleet::{Fleet, FleetPlan};
 use crate::machine::monotonic_ns;
 pub use args::{NodeArgs, TortureArgs};
 pub use client::ClientArgs;
+use client::session::Asks;
 use director::Director;
 use load::{Load, LoadPlan};
 use network::Network;
 pub use network::pump::{ProxyArgs, run as proxy};
 use plan::{FaultKind, Plan};
 use report::Report;
+use settling::Notary;
 use watch::Watch;
 
 /// Health at the end, under load.
@@ -41,16 +45,11 @@ pub fn run(args: &TortureArgs) -> Result<()> {
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let mut rng = Rng::new(mix(seed));
     let faults = args.kinds();
+    look_ahead(args)?;
     let proxied = faults.iter().any(|fault| fault.needs_proxy());
     let mut network = Network::set_up(args.means, usize::from(args.replicas), proxied, &mut rng)?;
     let faults = possible(faults, &network)?;
-    let plan = FleetPlan {
-        engine: "rolis",
-        replicas: args.replicas,
-        workers: args.workers,
-        set: args.set.clone(),
-        keep: args.keep,
-    };
+    let plan = FleetPlan::rolis(args.replicas, args.workers, &args.set, args.keep);
     let names: Vec<_> = faults.iter().map(|fault| fault.name()).collect();
     println!(
         "seed {seed}: {} replicas, {} worker(s), {} clients, {} s of {}; links: {}",
@@ -96,14 +95,16 @@ fn torture(
     fleet: &mut Fleet,
     network: &mut Network,
 ) -> Result<()> {
-    let directory = history_directory(args, fleet)?;
+    let directory = args.history.clone().unwrap_or_else(|| fleet.directory().join("history"));
+    use_directory(&directory)?;
     let watch = Watch::start((0..fleet.len()).map(|node| fleet.admin(node)).collect());
     fleet.wait_for_leader()?;
     let clients = u64::from(args.clients);
-    // Two more write history: who opens the accounts, and who reads everything in the end.
-    let (opener, reader, of) = (clients, clients + 1, clients + 2);
+    // More write history: who opens the accounts, and who reads everything in the end, there and on each replica.
+    let of = clients + 2 + u64::from(args.replicas);
+    let notary = |number| Notary { number, of, directory: &directory };
     let doors = network.doors();
-    settling::open_accounts(&doors, opener, of, &directory)?;
+    settling::open_accounts(notary(clients), &doors, fleet)?;
 
     let plan =
         LoadPlan { doors: doors.clone(), clients, of, rate: args.rate, seed, history: directory.clone() };
@@ -121,10 +122,14 @@ fn torture(
     let tally = load.stop()?;
 
     println!("the load stopped; reading every key once more");
-    settling::read_everything(&doors, reader, of, &directory, &tally.generations)?;
-    let digests = settling::digests(fleet)?;
-    let failovers = watch.failovers();
+    let (failovers, by_followers) = (watch.failovers(), watch.snapshot_reads());
     drop(watch);
+    settling::read_everything(notary(clients + 1), Asks::Leader, &doors, &tally.generations)?;
+    let digests = settling::digests(fleet)?;
+    std::thread::sleep(snapshot_age(args)?);
+    for (door, number) in doors.chunks(1).zip(clients + 2..) {
+        settling::read_everything(notary(number), Asks::SnapshotsAtRest, door, &tally.generations)?;
+    }
     let verdict = settling::judge(&directory)?;
     let report = Report {
         seed,
@@ -133,14 +138,15 @@ fn torture(
         workers: args.workers,
         clients: args.clients,
         links: network.describe(),
-        ok: tally.ok,
-        fail: tally.fail,
-        info: tally.info,
+        transactions: tally.transactions,
+        snapshots: tally.snapshots,
+        by_followers,
         faults: counts,
         failovers,
         gaps: report::Gaps::of(&verdict.commits, (began, ended), &events, &unrest),
         digests,
         checked: verdict.checked,
+        checked_snapshots: verdict.snapshots,
         check_seconds: verdict.seconds,
         anomalies: verdict.anomalies,
         trouble: tally.trouble,
@@ -156,18 +162,38 @@ fn possible(faults: Vec<FaultKind>, network: &Network) -> Result<Vec<FaultKind>>
     for fault in unable {
         eprintln!("highwater: left out for want of network namespaces: {}", fault.name());
     }
-    if able.is_empty() { Err(Failure::usage("no fault is left to be tried")) } else { Ok(able) }
+    if able.is_empty() {
+        return Err(Failure::usage(
+            "no fault is left to be tried: name others, or be root and use --means namespaces",
+        ));
+    }
+    Ok(able)
 }
 
-/// Where the history goes: an empty directory.
-fn history_directory(args: &TortureArgs, fleet: &Fleet) -> Result<PathBuf> {
-    let directory = args.history.clone().unwrap_or_else(|| fleet.directory().join("history"));
-    let cannot = |error| Failure::cannot_start(format!("cannot use {}: {error}", directory.display()));
-    fs::create_dir_all(&directory).map_err(cannot)?;
-    if fs::read_dir(&directory).map_err(cannot)?.next().is_some() {
-        return Err(Failure::usage(format!("{} is not empty", directory.display())));
+/// Finds what would go wrong only later.
+fn look_ahead(args: &TortureArgs) -> Result<()> {
+    snapshot_age(args)?;
+    let place = args.json.as_deref().and_then(Path::parent).filter(|place| !place.as_os_str().is_empty());
+    if let Some(place) = place.filter(|place| !place.is_dir()) {
+        return Err(Failure::usage(format!("--json: there is no directory {}", place.display())));
     }
-    Ok(directory)
+    args.history.as_deref().map_or(Ok(()), use_directory)
+}
+
+/// Makes sure that history can go there: an empty directory.
+fn use_directory(directory: &Path) -> Result<()> {
+    let cannot = |error| Failure::cannot_start(format!("cannot use {}: {error}", directory.display()));
+    fs::create_dir_all(directory).map_err(cannot)?;
+    if fs::read_dir(directory).map_err(cannot)?.next().is_some() {
+        return Err(Failure::usage(format!("{} is not empty: name a new directory", directory.display())));
+    }
+    Ok(())
+}
+
+/// How old a snapshot may be where nothing is written any more: after so long it shows the present.
+fn snapshot_age(args: &TortureArgs) -> Result<Duration> {
+    let config = Config::load(None, [], &args.set).map_err(Failure::usage)?;
+    Ok(Duration::from_micros(config.limits.snapshot_age_us))
 }
 
 fn fresh_seed() -> u64 {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::client::Outcomes;
 use super::director::Event;
 use super::plan::FaultKind;
 use crate::failure::{Failure, Result};
@@ -25,12 +26,13 @@ pub struct Report {
     pub clients: u16,
     /// How links were broken.
     pub links: String,
-    /// Transactions told committed.
-    pub ok: u64,
-    /// Told not applied.
-    pub fail: u64,
-    /// Of unknown outcome.
-    pub info: u64,
+    /// How the transactions ended that asked whoever leads.
+    #[serde(flatten)]
+    pub transactions: Outcomes,
+    /// And those that asked any replica for a snapshot.
+    pub snapshots: Outcomes,
+    /// Of these, answered by followers, at least; the leader runs them as transactions.
+    pub by_followers: u64,
     /// Faults by kind.
     pub faults: BTreeMap<FaultKind, u64>,
     /// How often the lead went to another replica.
@@ -41,6 +43,8 @@ pub struct Report {
     pub digests: Vec<String>,
     /// Transactions that the checker looked at.
     pub checked: usize,
+    /// Snapshot reads among them.
+    pub checked_snapshots: usize,
     /// How long it took.
     pub check_seconds: f64,
     /// What it found, in words.
@@ -107,7 +111,7 @@ impl Report {
         if self.digests.windows(2).any(|pair| pair[0] != pair[1]) {
             return Some(format!("the replicas' digests differ: {}", self.digests.join(", ")));
         }
-        (self.ok == 0).then(|| "nothing was committed".into())
+        (self.transactions.ok == 0).then(|| "nothing was committed".into())
     }
 
     /// Prints it, writes the JSON if asked, and turns a negative verdict into a failure.
@@ -130,8 +134,14 @@ impl fmt::Display for Report {
             "torture      seed {seed}, {seconds:.0} s, {replicas} replicas, {workers} worker(s), {clients} clients"
         )?;
         writeln!(f, "links        {links}")?;
-        let (ok, fail, info) = (self.ok, self.fail, self.info);
+        let Outcomes { ok, fail, info } = self.transactions;
         writeln!(f, "transactions {ok} ok, {fail} fail, {info} unknown; {:.0} ok/s", ok as f64 / seconds)?;
+        let Outcomes { ok, fail, info } = self.snapshots;
+        let by_followers = self.by_followers;
+        writeln!(
+            f,
+            "snapshots    {ok} ok, {fail} fail, {info} unknown; {by_followers} or more by followers"
+        )?;
         let faults: Vec<_> =
             self.faults.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();
         let total: u64 = self.faults.values().sum();
@@ -143,10 +153,13 @@ impl fmt::Display for Report {
         let equal = self.digests.windows(2).all(|pair| pair[0] == pair[1]);
         let digests = if equal { "equal" } else { "DIFFERENT" };
         writeln!(f, "digests      {digests} on {} replicas", self.digests.len())?;
-        let (checked, took) = (self.checked, self.check_seconds);
+        let (checked, snapshots, took) = (self.checked, self.checked_snapshots, self.check_seconds);
         let verdict =
             if self.anomalies.is_empty() { "strictly serializable" } else { "NOT strictly serializable" };
-        writeln!(f, "verdict      {verdict}: {checked} transactions checked in {took:.1} s")?;
+        writeln!(
+            f,
+            "verdict      {verdict}: {checked} transactions checked in {took:.1} s, {snapshots} snapshot reads among them"
+        )?;
         for anomaly in self.anomalies.iter().chain(&self.trouble) {
             writeln!(f, "\n{anomaly}")?;
         }

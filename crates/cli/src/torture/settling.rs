@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use highwater_checker::{History, Options, Status, check};
+use highwater_checker::{History, Options, Sessions, Status, check};
 
-use super::client::session::{Session, Setup};
+use super::client::session::{Asks, Session, Setup};
 use super::client::work::{ACCOUNTS, List, Lists, Step, Task, Values};
 use super::director::Event;
 use crate::failure::{Failure, Result};
@@ -25,10 +25,21 @@ const READS: usize = 8;
 /// Of its own kind, so that a directory of histories holds nothing else under the suffix.
 const EVENTS: &str = "faults.json";
 
-/// Gives every account its opening balance.
-pub fn open_accounts(doors: &[SocketAddr], number: u64, of: u64, directory: &Path) -> Result<()> {
-    let mut session = session(doors, number, of, directory, "opening")?;
-    let mut values = Values::new(number, of);
+/// Somebody besides the load who writes history: a client with a number of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Notary<'a> {
+    /// Its number.
+    pub number: u64,
+    /// How many write history.
+    pub of: u64,
+    /// Where it goes.
+    pub directory: &'a Path,
+}
+
+/// Gives every account its opening balance, on every replica.
+pub fn open_accounts(notary: Notary<'_>, doors: &[SocketAddr], fleet: &Fleet) -> Result<()> {
+    let mut session = notary.session(Asks::Leader, doors, "opening")?;
+    let mut values = Values::new(notary.number, notary.of);
     insist("the accounts cannot be opened", || {
         if !session.connected() {
             return Ok(Status::Fail);
@@ -36,18 +47,20 @@ pub fn open_accounts(doors: &[SocketAddr], number: u64, of: u64, directory: &Pat
         let ids: Vec<i64> = (0..ACCOUNTS).map(|_| values.fresh()).collect();
         session.open_accounts(&ids)
     })?;
-    finish(session)
+    finish(session)?;
+    // From now on no snapshot is without them.
+    settle::converge(fleet).map(drop)
 }
 
-/// Reads every list that ever was, and the accounts.
+/// Reads every list that ever was, and the accounts: of the leader, or of one replica's snapshots.
 pub fn read_everything(
+    notary: Notary<'_>,
+    asks: Asks,
     doors: &[SocketAddr],
-    number: u64,
-    of: u64,
-    directory: &Path,
     generations: &[u32],
 ) -> Result<()> {
-    let mut session = session(doors, number, of, directory, "final")?;
+    let name = format!("final-{}", notary.number);
+    let mut session = notary.session(asks, doors, &name)?;
     let lists: Vec<Step> = generations
         .iter()
         .enumerate()
@@ -56,7 +69,7 @@ pub fn read_everything(
         .collect();
     let tasks = lists.chunks(READS).map(|steps| Task::Lists(steps.to_vec())).chain([Task::Total]);
     for task in tasks {
-        insist("the final reads are refused", || match session.connected() {
+        insist(&format!("the final reads ({asks:?}) are refused"), || match session.connected() {
             true => session.run(&task, &Lists::default()),
             false => Ok(Status::Fail),
         })?;
@@ -69,12 +82,15 @@ pub fn read_everything(
 
 type FileSession = Session<BufWriter<File>>;
 
-fn session(doors: &[SocketAddr], number: u64, of: u64, directory: &Path, name: &str) -> Result<FileSession> {
-    let path = directory.join(format!("{name}.jsonl"));
-    let cannot = |error| Failure::cannot_start(format!("cannot write {}: {error}", path.display()));
-    let file = BufWriter::new(File::create(&path).map_err(cannot)?);
-    let setup = Setup { doors: doors.to_vec(), number, of, patience: PATIENCE, seed: number };
-    Ok(Session::new(setup, file))
+impl Notary<'_> {
+    fn session(&self, asks: Asks, doors: &[SocketAddr], name: &str) -> Result<FileSession> {
+        let Notary { number, of, directory } = *self;
+        let path = directory.join(format!("{name}.jsonl"));
+        let cannot = |error| Failure::cannot_start(format!("cannot write {}: {error}", path.display()));
+        let file = BufWriter::new(File::create(&path).map_err(cannot)?);
+        let setup = Setup { asks, doors: doors.to_vec(), number, of, patience: PATIENCE, seed: number };
+        Ok(Session::new(setup, file))
+    }
 }
 
 fn finish(session: FileSession) -> Result<()> {
@@ -126,15 +142,18 @@ pub fn write_events(directory: &Path, events: &[Event]) -> Result<()> {
 pub struct Judgement {
     /// Transactions looked at.
     pub checked: usize,
+    /// Snapshot reads among them that were answered.
+    pub snapshots: usize,
     /// How long that took.
     pub seconds: f64,
     /// In words.
     pub anomalies: Vec<String>,
-    /// When each committed transaction was told so, in order.
+    /// When each committed transaction of the leaders was told so, in order.
     pub commits: Vec<u64>,
 }
 
-/// Checks the history against strict serializability.
+/// Checks the history: the leaders' transactions are strictly serializable, snapshots are of moments in that order, and never
+/// go back on one connection.
 pub fn judge(directory: &Path) -> Result<Judgement> {
     let began = Instant::now();
     let entries = fs::read_dir(directory).map_err(Failure::negative)?.flatten();
@@ -143,8 +162,9 @@ pub fn judge(directory: &Path) -> Result<Judgement> {
     files.sort();
     let history = History::read(&files).map_err(Failure::negative)?;
     println!("checking {} transactions", history.txns.len());
-    let verdict = check(&history, &Options::strict());
-    let committed = history.txns.iter().filter(|txn| txn.status == Status::Ok);
+    let sessions = Sessions { monotonic_reads: true, read_your_writes: false };
+    let verdict = check(&history, &Options { sessions, ..Options::strict() });
+    let committed = history.txns.iter().filter(|txn| txn.status == Status::Ok && !txn.snap);
     let mut commits: Vec<u64> = committed.filter_map(|txn| txn.t1).collect();
     commits.sort_unstable();
     let mut anomalies: Vec<String> =
@@ -152,12 +172,35 @@ pub fn judge(directory: &Path) -> Result<Judgement> {
     if anomalies.is_empty() && !verdict.passed() {
         anomalies.push(format!("not explained: {:?}", verdict.found));
     }
-    Ok(Judgement { checked: history.txns.len(), seconds: began.elapsed().as_secs_f64(), anomalies, commits })
+    let (checked, snapshots) = (history.txns.len(), verdict.counts.snap);
+    Ok(Judgement { checked, snapshots, seconds: began.elapsed().as_secs_f64(), anomalies, commits })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn snapshots_may_be_old_but_not_go_back_on_one_connection() {
+        let directory = std::env::temp_dir().join(format!("highwater-test-{}-snapshots", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let append = r#"{"p":0,"t0":10,"t1":20,"st":"ok","ops":[["a","l0.0",1]]}"#;
+        let snapshot = |process: u64, t0: u64, read: &str| {
+            let t1 = t0 + 5;
+            format!(
+                r#"{{"p":{process},"t0":{t0},"t1":{t1},"st":"ok","ops":[["r","l0.0",{read}]],"snap":true}}"#
+            )
+        };
+        let judged = [1, 2].map(|old| {
+            let lines = [append.to_string(), snapshot(1, 30, "[1]"), snapshot(old, 40, "[]")];
+            fs::write(directory.join("client.jsonl"), lines.join("\n")).unwrap();
+            judge(&directory).unwrap()
+        });
+        fs::remove_dir_all(&directory).unwrap();
+        let [same, other] = judged;
+        assert!(!same.anomalies.is_empty());
+        assert_eq!((other.anomalies.len(), other.snapshots, other.commits), (0, 2, vec![20]));
+    }
 
     #[test]
     fn a_stale_read_in_one_of_the_files_is_found() {

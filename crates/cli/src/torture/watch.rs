@@ -31,13 +31,30 @@ struct Seen {
     /// Who led the latest epoch that anybody was seen to lead.
     leader: Option<(u64, u8)>,
     failovers: u64,
+    /// Of all lives of all replicas, but for each life's last moment.
+    snapshot_reads: u64,
+}
+
+impl Seen {
+    /// A replica answered.
+    fn note(&mut self, node: usize, asked: Instant, status: StatusReport) {
+        if status.role == "leader" && self.leader.is_none_or(|(epoch, _)| epoch < status.epoch) {
+            self.failovers += u64::from(self.leader.is_some_and(|(_, leader)| leader != status.node));
+            self.leader = Some((status.epoch, status.node));
+        }
+        let same_life = |(_, before): &&(Instant, StatusReport)| before.incarnation == status.incarnation;
+        let counted =
+            self.replicas[node].as_ref().filter(same_life).map_or(0, |(_, before)| before.snapshot_reads);
+        self.snapshot_reads += status.snapshot_reads.saturating_sub(counted);
+        self.replicas[node] = Some((asked, status));
+    }
 }
 
 impl Watch {
     /// Begins to watch the replicas at these admin addresses.
     pub fn start(admins: Vec<SocketAddr>) -> Watch {
         let replicas = admins.iter().map(|_| None).collect();
-        let seen = Arc::new(Mutex::new(Seen { replicas, leader: None, failovers: 0 }));
+        let seen = Arc::new(Mutex::new(Seen { replicas, leader: None, failovers: 0, snapshot_reads: 0 }));
         let over = Arc::new(AtomicBool::new(false));
         let threads = admins
             .into_iter()
@@ -80,6 +97,12 @@ impl Watch {
     pub fn failovers(&self) -> u64 {
         lock(&self.seen).failovers
     }
+
+    /// How many reads followers answered from their snapshots, at least: what a replica did right before it died is not
+    /// known.
+    pub fn snapshot_reads(&self) -> u64 {
+        lock(&self.seen).snapshot_reads
+    }
 }
 
 impl Drop for Watch {
@@ -98,13 +121,7 @@ fn ask(node: usize, admin: SocketAddr, seen: &Mutex<Seen>, over: &AtomicBool) {
     loop {
         let asked = Instant::now();
         let Ok(status) = link.status() else { return };
-        let mut seen = lock(seen);
-        if status.role == "leader" && seen.leader.is_none_or(|(epoch, _)| epoch < status.epoch) {
-            seen.failovers += u64::from(seen.leader.is_some_and(|(_, leader)| leader != status.node));
-            seen.leader = Some((status.epoch, status.node));
-        }
-        seen.replicas[node] = Some((asked, status));
-        drop(seen);
+        lock(seen).note(node, asked, status);
         if over.load(Ordering::Relaxed) {
             return;
         }

@@ -157,6 +157,8 @@ pub struct StatusReport {
     pub executed: u64,
     /// Transactions applied from the log.
     pub applied: u64,
+    /// Reads answered from this replica's snapshots, not as transactions.
+    pub snapshot_reads: u64,
     /// Bytes of entries sealed.
     pub log_bytes: u64,
     /// Client connections open.

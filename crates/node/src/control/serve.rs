@@ -109,6 +109,7 @@ impl Context<'_> {
             uptime_seconds: (self.now - shared.started) as f64 / 1e9,
             executed: shared.total(|counters| &counters.executed),
             applied: shared.total(|counters| &counters.applied),
+            snapshot_reads: shared.total(|counters| &counters.snapshot_reads),
             log_bytes: shared.total(|counters| &counters.log_bytes),
             clients: shared.clients(),
         }

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
 use crate::machine::monotonic_ns;
-use session::{Session, Setup};
+use session::{Asks, Session, Setup};
 use work::{Lists, Values};
 
 /// How often it says how far it is.
@@ -35,6 +35,10 @@ const PATIENCE: [Duration; 4] = [
     Duration::from_millis(2500),
     Duration::from_millis(6000),
 ];
+/// How long those wait who read snapshots: other replicas have them, too.
+const READER_PATIENCE: Duration = Duration::from_millis(400);
+/// One client of so many only reads snapshots. It goes on while nobody leads.
+const READER_EVERY: u64 = 5;
 /// Before asking again when nobody leads.
 const NOBODY_LEADS: Duration = Duration::from_millis(10);
 
@@ -64,16 +68,32 @@ pub struct ClientArgs {
     pub history: PathBuf,
 }
 
-/// How far a process is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
+/// How many transactions ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcomes {
     /// Committed.
     pub ok: u64,
     /// Surely not applied.
     pub fail: u64,
     /// Unknown.
     pub info: u64,
-    /// When the last one committed, on `CLOCK_MONOTONIC` in nanoseconds; 0: none yet.
+}
+
+impl Outcomes {
+    /// All of both.
+    pub fn plus(self, more: Outcomes) -> Outcomes {
+        Outcomes { ok: self.ok + more.ok, fail: self.fail + more.fail, info: self.info + more.info }
+    }
+}
+
+/// How far a process is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Of the leaders' transactions.
+    pub transactions: Outcomes,
+    /// Of the reads on snapshots.
+    pub snapshots: Outcomes,
+    /// When the last of the leaders' transactions committed, on `CLOCK_MONOTONIC` in nanoseconds; 0: none yet.
     pub last_ok_ns: u64,
     /// The newest generation of each list.
     pub generations: Vec<u32>,
@@ -85,32 +105,48 @@ pub struct Tally {
 #[derive(Debug, Default)]
 struct Common {
     over: AtomicBool,
-    counts: [AtomicU64; 3],
+    transactions: Counts,
+    snapshots: Counts,
     last_ok_ns: AtomicU64,
     lists: Lists,
     trouble: Mutex<Vec<String>>,
 }
 
+#[derive(Debug, Default)]
+struct Counts([AtomicU64; 3]);
+
+impl Counts {
+    fn add(&self, status: Status) {
+        let at = match status {
+            Status::Ok => 0,
+            Status::Fail => 1,
+            Status::Info => 2,
+        };
+        self.0[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn outcomes(&self) -> Outcomes {
+        let [ok, fail, info] = self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Outcomes { ok, fail, info }
+    }
+}
+
 impl Common {
     fn tally(&self) -> Tally {
-        let [ok, fail, info] = self.counts.each_ref().map(|count| count.load(Ordering::Relaxed));
         Tally {
-            ok,
-            fail,
-            info,
+            transactions: self.transactions.outcomes(),
+            snapshots: self.snapshots.outcomes(),
             last_ok_ns: self.last_ok_ns.load(Ordering::Relaxed),
             generations: self.lists.generations(),
             trouble: self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 
-    fn count(&self, status: Status) {
-        let at = match status {
-            Status::Ok => 0,
-            Status::Fail => 1,
-            Status::Info => 2,
-        };
-        self.counts[at].fetch_add(1, Ordering::Relaxed);
+    fn count(&self, reader: bool, status: Status) {
+        if reader {
+            return self.snapshots.add(status);
+        }
+        self.transactions.add(status);
         if status == Status::Ok {
             self.last_ok_ns.fetch_max(monotonic_ns(), Ordering::Relaxed);
         }
@@ -161,11 +197,13 @@ fn client(args: &ClientArgs, number: u64, common: &Common) -> Result<()> {
     let cannot =
         |error: std::io::Error| Failure::cannot_start(format!("cannot write {}: {error}", path.display()));
     let file = File::create(&path).map_err(cannot)?;
+    let reader = number % READER_EVERY == 1;
     let setup = Setup {
+        asks: if reader { Asks::Snapshots } else { Asks::Leader },
         doors: args.doors.clone(),
         number,
         of: args.of,
-        patience: PATIENCE[number as usize % PATIENCE.len()],
+        patience: if reader { READER_PATIENCE } else { PATIENCE[number as usize % PATIENCE.len()] },
         seed: mix(args.seed ^ mix(number)),
     };
     let mut session = Session::new(setup, BufWriter::new(file));
@@ -177,9 +215,12 @@ fn client(args: &ClientArgs, number: u64, common: &Common) -> Result<()> {
         let jitter = 0.5 + session.rng().unit();
         next = (next + pause.mul_f64(jitter)).max(Instant::now());
         if session.connected() {
-            let task = work::draw(session.rng(), &common.lists, &mut values);
+            let task = match reader {
+                true => work::draw_reads(session.rng(), &common.lists),
+                false => work::draw(session.rng(), &common.lists, &mut values),
+            };
             let status = session.run(&task, &common.lists).map_err(cannot)?;
-            common.count(status);
+            common.count(reader, status);
             if status == Status::Fail {
                 next += NOBODY_LEADS;
             }

@@ -6,6 +6,9 @@
 //! | `EXEC` answered nil: a watched key had changed | fail |
 //! | `NOTLEADER`, `NOQUORUM`, `CONFLICT`; or trouble before an `EXEC` was sent | fail |
 //! | `UNKNOWN`, a broken connection, no reply in time, anything else | info; the client goes on as another process |
+//!
+//! A client of snapshots is another process on each connection: a replica's snapshots never go back while it lives, and no
+//! connection outlives it. What another replica shows may be older.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -39,14 +42,27 @@ impl Ending {
     }
 }
 
+/// Whom a client asks, and so what the answers are worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// Whoever leads.
+    Leader,
+    /// Any replica, on a `READONLY` connection. Reads only.
+    Snapshots,
+    /// The same of a cluster at rest, where the latest snapshot is the present.
+    SnapshotsAtRest,
+}
+
 /// Who is who.
 #[derive(Clone, Debug)]
 pub struct Setup {
+    /// Whom this client asks.
+    pub asks: Asks,
     /// Where the replicas' RESP doors are.
     pub doors: Vec<SocketAddr>,
     /// This client's number.
     pub number: u64,
-    /// How many clients there are: the process number's step after an unknown outcome.
+    /// How many clients there are: the process number's step.
     pub of: u64,
     /// How long a reply may take.
     pub patience: Duration,
@@ -96,12 +112,20 @@ impl<W: Write> Session<W> {
 
     /// Connects if it must; false if nobody is there.
     pub fn connected(&mut self) -> bool {
+        if self.setup.asks == Asks::Snapshots && self.rng.percent(1) {
+            // Another replica, or the same again.
+            self.wire = None;
+        }
         if self.wire.is_none() {
             // Now and then somebody else is asked than who is said to lead: a deposed leader may still believe it leads.
             let hint = self.leader.take().filter(|_| !self.rng.percent(10));
             let door = hint
                 .unwrap_or_else(|| self.setup.doors[self.rng.below(self.setup.doors.len() as u64) as usize]);
             self.wire = Wire::connect(door, self.setup.patience).ok();
+            if self.setup.asks != Asks::Leader && self.wire.is_some() {
+                self.process += self.setup.of;
+                self.look(&[vec!["READONLY"]]);
+            }
         }
         self.wire.is_some()
     }
@@ -132,7 +156,8 @@ impl<W: Write> Session<W> {
     fn record(&mut self, began: u64, ending: &Ending, ops: Vec<Op>) -> io::Result<Status> {
         let status = ending.status();
         let t1 = (status != Status::Info).then(monotonic_ns);
-        let txn = Txn { process: self.process, t0: began, t1, status, ops, snap: false };
+        let snap = self.setup.asks == Asks::Snapshots;
+        let txn = Txn { process: self.process, t0: began, t1, status, ops, snap };
         self.history.write(&self.keys.keys, &txn)?;
         if status == Status::Info {
             self.process += self.setup.of;
@@ -311,7 +336,7 @@ impl<W: Write> Session<W> {
     fn refused(&mut self, text: &str) -> Ending {
         match Refusal::of(text) {
             Refusal::NotLeader(leader) => {
-                self.leader = leader;
+                self.leader = leader.filter(|_| self.setup.asks == Asks::Leader);
                 self.wire = None;
                 Ending::Fail
             }

@@ -139,6 +139,15 @@ pub fn draw(rng: &mut Rng, lists: &Lists, values: &mut Values) -> Task {
     }
 }
 
+/// Draws a transaction that only reads.
+pub fn draw_reads(rng: &mut Rng, lists: &Lists) -> Task {
+    if rng.percent(20) {
+        return Task::Total;
+    }
+    let count = rng.within(2, MAX_OPS);
+    Task::Lists((0..count).map(|_| Step { list: draw_list(rng, lists), append: None }).collect())
+}
+
 fn draw_steps(rng: &mut Rng, lists: &Lists, values: &mut Values) -> Vec<Step> {
     // Reads only, appends only, or both.
     let reads = match rng.below(5) {
@@ -148,11 +157,15 @@ fn draw_steps(rng: &mut Rng, lists: &Lists, values: &mut Values) -> Vec<Step> {
     };
     let count = rng.within(1, MAX_OPS);
     let draw_step = |_| {
-        let slots = if rng.percent(50) { HOT_SLOTS } else { SLOTS as u64 };
-        let list = lists.current(rng.below(slots) as usize);
+        let list = draw_list(rng, lists);
         Step { list, append: (!rng.percent(reads)).then(|| values.fresh()) }
     };
     (0..count).map(draw_step).collect()
+}
+
+fn draw_list(rng: &mut Rng, lists: &Lists) -> List {
+    let slots = if rng.percent(50) { HOT_SLOTS } else { SLOTS as u64 };
+    lists.current(rng.below(slots) as usize)
 }
 
 /// `1,5,2,` as a list; `None` if it is none.
@@ -225,5 +238,18 @@ mod tests {
             kinds.insert(kind);
         }
         assert_eq!(kinds.len(), 5);
+    }
+
+    #[test]
+    fn readers_of_snapshots_write_nothing() {
+        let (mut rng, lists) = (Rng::new(1), Lists::default());
+        let tasks: Vec<Task> = (0..200).map(|_| draw_reads(&mut rng, &lists)).collect();
+        assert!(tasks.iter().any(|task| matches!(task, Task::Total)));
+        let written = tasks.iter().filter(|task| match task {
+            Task::Lists(steps) => steps.len() < 2 || steps.iter().any(|step| step.append.is_some()),
+            Task::Total => false,
+            Task::Transfer { .. } => true,
+        });
+        assert_eq!(written.count(), 0);
     }
 }

@@ -27,8 +27,12 @@ fn door(replies: &'static [&'static str]) -> SocketAddr {
 
 /// Runs one task; the outcome and the line of history.
 fn run(task: &Task, replies: &'static [&'static str]) -> (Status, String, Vec<String>) {
-    let setup =
-        Setup { doors: vec![door(replies)], number: 3, of: 16, patience: Duration::from_secs(5), seed: 1 };
+    run_as(Asks::Leader, task, replies)
+}
+
+fn run_as(asks: Asks, task: &Task, replies: &'static [&'static str]) -> (Status, String, Vec<String>) {
+    let patience = Duration::from_secs(5);
+    let setup = Setup { asks, doors: vec![door(replies)], number: 3, of: 16, patience, seed: 1 };
     let mut line = Vec::new();
     let mut session = Session::new(setup, &mut line);
     assert!(session.connected());
@@ -88,6 +92,23 @@ fn a_transfer_that_sent_no_write_has_failed() {
     let (status, line, _) = run(&TRANSFER, Vec::leak(moved));
     assert_eq!(status, Status::Ok);
     assert!(line.contains(r#"[["r","b0",1],["r","b1",2],["w","b0",21],["w","b1",22]]"#), "{line}");
+}
+
+#[test]
+fn a_snapshot_is_read_on_a_readonly_connection_by_another_process() {
+    let list = List { slot: 0, generation: 0 };
+    let reads = Task::Lists(vec![Step { list, append: None }; 2]);
+    let block = ["+OK\r\n", "+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n"];
+    let answer = |exec| -> &'static [&'static str] { Vec::leak(block.into_iter().chain([exec]).collect()) };
+    let read = "*2\r\n$2\r\n5,\r\n$2\r\n5,\r\n";
+    let (status, line, trouble) = run_as(Asks::Snapshots, &reads, answer(read));
+    assert_eq!((status, trouble.len()), (Status::Ok, 0));
+    assert!(line.contains(r#""p":19,"#) && line.contains(r#""snap":true"#), "{line}");
+    let (_, line, _) = run_as(Asks::SnapshotsAtRest, &reads, answer(read));
+    assert!(!line.contains("snap"), "{line}");
+    for refusal in ["-NOTLEADER leader is node 1 at 127.0.0.1:1\r\n", "-CONFLICT x\r\n"] {
+        assert_eq!(run_as(Asks::Snapshots, &reads, answer(refusal)).0, Status::Fail, "{refusal}");
+    }
 }
 
 #[test]
