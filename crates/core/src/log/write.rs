@@ -1,0 +1,164 @@
+//! Encoding transactions while they run.
+
+use super::{BYTES_KEY, Key, LONG_KEY, OP_DELETE, OP_MASK, OP_PUT, OP_SUPERSEDED, TX_HEADER_BYTES};
+use crate::codec::put_varint;
+use crate::ids::{TableId, Timestamp};
+
+/// Encodes the transactions of the open entry, one after another, into one buffer.
+///
+/// Invariant: outside `begin..end` the buffer holds whole transactions only.
+#[derive(Debug, Default)]
+pub struct TxWriter {
+    buffer: Vec<u8>,
+    /// Where the open transaction starts, if one is open.
+    start: Option<usize>,
+    /// The last integer key of the open transaction.
+    previous: u64,
+}
+
+/// Where an encoded value stands in the buffer of its [`TxWriter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteAt {
+    /// Offset of the write's tag.
+    pub tag: u32,
+    /// Offset of the value.
+    pub value: u32,
+    /// Length of the value in bytes.
+    pub len: u32,
+}
+
+impl TxWriter {
+    /// Starts in `buffer`, behind what it already holds (room for the entry's header, as a rule).
+    pub fn new(buffer: Vec<u8>) -> TxWriter {
+        TxWriter { buffer, start: None, previous: 0 }
+    }
+
+    /// All bytes so far.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// How many bytes so far, whatever was in front included.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether nothing was ever put in.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// Takes the buffer out and goes on in `fresh`.
+    ///
+    /// # Panics
+    /// While a transaction is open: an entry holds whole transactions.
+    pub fn take(&mut self, fresh: Vec<u8>) -> Vec<u8> {
+        assert!(self.start.is_none(), "an entry is sealed between transactions");
+        std::mem::replace(&mut self.buffer, fresh)
+    }
+
+    /// Opens a transaction.
+    #[inline]
+    pub fn begin(&mut self) {
+        debug_assert!(self.start.is_none(), "one transaction at a time");
+        self.start = Some(self.buffer.len());
+        self.previous = 0;
+        self.buffer.extend_from_slice(&[0; TX_HEADER_BYTES]);
+    }
+
+    /// Appends a put and says where its value stands.
+    #[inline]
+    pub fn put(&mut self, table: TableId, key: Key<'_>, value: &[u8]) -> WriteAt {
+        let tag = self.buffer.len();
+        self.head(OP_PUT, table, key, Some(value.len()));
+        let at = self.buffer.len();
+        self.buffer.extend_from_slice(value);
+        WriteAt { tag: tag as u32, value: at as u32, len: value.len() as u32 }
+    }
+
+    /// Appends a delete.
+    #[inline]
+    pub fn delete(&mut self, table: TableId, key: Key<'_>) -> WriteAt {
+        let tag = self.buffer.len();
+        self.head(OP_DELETE, table, key, None);
+        WriteAt { tag: tag as u32, value: self.buffer.len() as u32, len: 0 }
+    }
+
+    /// Turns an earlier write of this transaction into one that readers skip.
+    #[inline]
+    pub fn supersede(&mut self, at: WriteAt) {
+        let tag = &mut self.buffer[at.tag as usize];
+        // A delete carries no value length, so it cannot become a put that is skipped: it becomes one by its length.
+        *tag = match *tag & OP_MASK {
+            OP_PUT => (*tag & !OP_MASK) | OP_SUPERSEDED,
+            _ => (*tag & !OP_MASK) | OP_MASK,
+        };
+    }
+
+    /// Overwrites the value of an earlier put of this transaction with one of the same length.
+    #[inline]
+    pub fn overwrite(&mut self, at: WriteAt, value: &[u8]) {
+        debug_assert_eq!(at.len as usize, value.len());
+        self.buffer[at.value as usize..][..value.len()].copy_from_slice(value);
+    }
+
+    /// The value that an earlier put wrote.
+    #[inline]
+    pub fn value(&self, at: WriteAt) -> &[u8] {
+        &self.buffer[at.value as usize..][..at.len as usize]
+    }
+
+    /// Closes the open transaction with its timestamp and says how many bytes it took. One without writes leaves no
+    /// trace.
+    #[inline]
+    pub fn commit(&mut self, ts: Timestamp) -> usize {
+        let start = self.start.take().expect("a transaction is open");
+        let len = self.buffer.len() - start - TX_HEADER_BYTES;
+        if len == 0 {
+            self.buffer.truncate(start);
+            return 0;
+        }
+        self.buffer[start..start + 8].copy_from_slice(&ts.0.to_le_bytes());
+        self.buffer[start + 8..start + 12].copy_from_slice(&(len as u32).to_le_bytes());
+        len + TX_HEADER_BYTES
+    }
+
+    /// Drops the open transaction, if any.
+    #[inline]
+    pub fn abort(&mut self) {
+        if let Some(start) = self.start.take() {
+            self.buffer.truncate(start);
+        }
+    }
+
+    #[inline]
+    fn head(&mut self, op: u8, table: TableId, key: Key<'_>, value_len: Option<usize>) {
+        match key {
+            Key::U64(key) => {
+                let delta = key ^ self.previous;
+                self.previous = key;
+                let len = (8 - delta.leading_zeros() / 8) as u8;
+                self.buffer.extend_from_slice(&[op | len << 4, table.0]);
+                if let Some(len) = value_len {
+                    put_varint(&mut self.buffer, len as u64);
+                }
+                let end = self.buffer.len() + len as usize;
+                self.buffer.extend_from_slice(&delta.to_le_bytes());
+                self.buffer.truncate(end);
+            }
+            Key::Bytes(key) => {
+                let short = key.len().min(LONG_KEY);
+                self.buffer.extend_from_slice(&[op | BYTES_KEY | (short as u8) << 4, table.0]);
+                if short == LONG_KEY {
+                    put_varint(&mut self.buffer, key.len() as u64);
+                }
+                if let Some(len) = value_len {
+                    put_varint(&mut self.buffer, len as u64);
+                }
+                self.buffer.extend_from_slice(key);
+            }
+        }
+    }
+}

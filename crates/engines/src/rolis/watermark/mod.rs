@@ -1,0 +1,234 @@
+//! The watermark: what is safe.
+//!
+//! *mark = min over streams of closed*, where a stream is **closed** up to C if every transaction of the epoch at or
+//! below C that will ever be in it is in its decided entries. Below the mark nothing can be missing; so a result at or
+//! below it may be released, and a write at or below it may be applied. One definition, on leader and follower alike.
+//!
+//! A stream becomes closed further in two ways:
+//! - one of its own entries is decided: closed up to that entry's `closed_ts`;
+//! - another stream's decided entry carries a **claim** about it: "decided up to index k, it is closed up to my
+//!   `closed_ts`". The claim counts once k is decided here, too. So a silent stream does not hold the mark.
+//!
+//! # Epochs
+//!
+//! All this is per epoch. An epoch ends in each stream where the first entry of a later epoch stands. When that is known
+//! for every stream, the epoch's **final mark** is known, too: a function of the decided logs only, hence the same on
+//! every replica. What is at or below it is applied, what is above is skipped, everywhere, for ever. Then the cells start
+//! anew at the next epoch's base timestamp, which exceeds every timestamp of the past.
+//!
+//! A later epoch may have started in some streams only, its leader lost before the others (a takeover interrupted by
+//! another takeover). It never opened, so it holds no transaction; the streams go on to the first epoch that all of them
+//! entered.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+use highwater_core::hooks::{self, Fact};
+use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp, planted};
+
+mod epochs;
+#[cfg(test)]
+mod tests;
+
+use epochs::Ends;
+pub use epochs::{Arrival, Start};
+
+/// How far every stream of this replica is. Shared by its workers; each worker writes its own cell.
+#[derive(Debug)]
+pub struct Progress {
+    /// The epoch that the cells speak of. Changes before the cells do, so that a reader who sees a new cell sees the new
+    /// epoch as well.
+    epoch: AtomicU64,
+    /// Where that epoch begins: every older transaction is at or below.
+    base: AtomicU64,
+    cells: Box<[Cell]>,
+    ends: Mutex<Ends>,
+}
+
+/// One stream. Two cache lines of its own: a worker that commits writes no line that another one writes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Cell {
+    /// Last decided entry of the epoch that this replica has looked at.
+    decided: AtomicU64,
+    /// Closed up to this timestamp. Only grows within an epoch.
+    closed: AtomicU64,
+    /// Every transaction of this stream at or below is installed, unless `caught_up`.
+    applied: AtomicU64,
+    /// Every entry looked at is installed: applied as far as it is closed.
+    caught_up: AtomicBool,
+    /// On a leader: `index << 1 | 1` while the worker has nothing open and will announce itself before it commits again;
+    /// `index` is its last entry.
+    quiet: AtomicU64,
+    /// On a leader: the worker holds replies that wait for other streams.
+    waiting: AtomicBool,
+}
+
+/// A claim whose index is not decided yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenClaim {
+    /// The silent stream.
+    pub stream: StreamId,
+    /// Must be decided for the claim to count.
+    pub index: EntryIndex,
+    /// Closed up to this.
+    pub closed: Timestamp,
+}
+
+impl Progress {
+    /// No epoch yet; `streams` streams.
+    pub fn new(streams: usize) -> Progress {
+        Progress {
+            epoch: AtomicU64::new(0),
+            base: AtomicU64::new(0),
+            cells: (0..streams).map(|_| Cell::default()).collect(),
+            ends: Mutex::new(Ends::new(streams)),
+        }
+    }
+
+    fn cell(&self, stream: StreamId) -> &Cell {
+        &self.cells[stream.0 as usize]
+    }
+
+    /// The epoch that the cells speak of.
+    #[inline]
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::Acquire))
+    }
+
+    /// The mark, if `epoch` is the current one. `None`: it ended; ask [`final_mark`](Progress::final_mark).
+    #[inline]
+    pub fn mark_in(&self, epoch: Epoch) -> Option<Timestamp> {
+        let closed = self.cells.iter().map(|cell| cell.closed.load(Ordering::Acquire));
+        let mark = if planted!(SilentStreamIgnored) {
+            let base = self.base.load(Ordering::SeqCst);
+            closed.filter(|closed| *closed > base).min().or(Some(base))
+        } else {
+            closed.min()
+        };
+        // Whoever saw a cell of a later epoch sees that epoch here: `switch` stores the epoch first, and the Acquire
+        // above pairs with the Release stores of the cells.
+        let current = self.epoch.load(Ordering::Acquire) == epoch.0;
+        let mark = Timestamp(mark.expect("there are streams"));
+        if current {
+            hooks::tell(|| Fact::Mark(epoch, mark));
+        }
+        current.then_some(mark)
+    }
+
+    /// The mark of the current epoch, for reports.
+    pub fn mark(&self) -> Timestamp {
+        loop {
+            if let Some(mark) = self.mark_in(self.epoch()) {
+                return mark;
+            }
+        }
+    }
+
+    /// The owner of `stream` has looked at its decided entries up to `decided`, which close it up to `closed`.
+    /// `transactions`: they hold some that are not installed yet.
+    #[inline]
+    pub fn publish(&self, stream: StreamId, decided: EntryIndex, closed: Timestamp, transactions: bool) {
+        let cell = self.cell(stream);
+        if transactions {
+            // Before `closed` grows: see `applied_floor`.
+            cell.caught_up.store(false, Ordering::Release);
+        }
+        cell.closed.fetch_max(closed.0, Ordering::AcqRel);
+        // Release: a claimer that sees this index sees what it closes.
+        cell.decided.store(decided.0, Ordering::Release);
+    }
+
+    /// Applies a claim, if its index is decided here. To be called in the epoch of the claim only.
+    #[inline]
+    pub fn claim(&self, claim: OpenClaim) -> bool {
+        let cell = self.cell(claim.stream);
+        let holds = cell.decided.load(Ordering::Acquire) >= claim.index.0 || planted!(ClaimUnchecked);
+        if holds && cell.closed.load(Ordering::Relaxed) < claim.closed.0 {
+            cell.closed.fetch_max(claim.closed.0, Ordering::AcqRel);
+        }
+        holds
+    }
+
+    /// How far a stream is closed.
+    pub fn closed(&self, stream: StreamId) -> Timestamp {
+        Timestamp(self.cell(stream).closed.load(Ordering::Acquire))
+    }
+
+    /// The owner of `stream` has installed its transactions at or below `applied`; or, if `caught_up`, of all entries
+    /// that it has looked at.
+    #[inline]
+    pub fn publish_applied(&self, stream: StreamId, applied: Timestamp, caught_up: bool) {
+        let cell = self.cell(stream);
+        cell.applied.store(applied.0, Ordering::Release);
+        cell.caught_up.store(caught_up, Ordering::Release);
+    }
+
+    /// Every transaction at or below is installed in this replica's store.
+    pub fn applied_floor(&self) -> Timestamp {
+        let of_cell = |cell: &Cell| {
+            // `closed` first: if an entry raised it, `caught_up` was cleared before, and is set again once installed.
+            let closed = cell.closed.load(Ordering::Acquire);
+            if cell.caught_up.load(Ordering::Acquire) {
+                closed
+            } else {
+                cell.applied.load(Ordering::Acquire).min(closed)
+            }
+        };
+        Timestamp(self.cells.iter().map(of_cell).min().expect("there are streams"))
+    }
+
+    /// From where a copy of this replica's store may start: the current epoch, and a timestamp of that epoch such that
+    /// everything at or below is installed; or, while that epoch is the one that this node leads (`leading`), released.
+    /// `None`: older epochs are not installed completely.
+    pub fn copy_point(&self, leading: Option<Epoch>) -> Option<(Epoch, Timestamp)> {
+        // The lock keeps the epoch from changing.
+        let _ends = self.ends.lock().expect("no worker panics here");
+        // The streams may have left the epoch that the controller still believes to lead: then the mark is a follower's,
+        // and runs ahead of what is installed.
+        let floor = if leading == Some(self.epoch()) { self.mark() } else { self.applied_floor() };
+        (floor.0 >= self.base.load(Ordering::SeqCst)).then(|| (self.epoch(), floor))
+    }
+
+    /// On a leader: the owner of `stream` has nothing open behind entry `last`, and will call
+    /// [`unquiet`](Progress::unquiet) before it takes another timestamp.
+    #[inline]
+    pub fn go_quiet(&self, stream: StreamId, last: EntryIndex) {
+        self.cell(stream).quiet.store(last.0 << 1 | 1, Ordering::Release);
+    }
+
+    /// On a leader: the owner of `stream` is about to take timestamps again.
+    #[inline]
+    pub fn unquiet(&self, stream: StreamId) {
+        self.cell(stream).quiet.store(0, Ordering::Relaxed);
+        // The store must be visible before the next timestamp is read; pairs with the fence in `quiet_index`: either
+        // the claimer sees that this worker is no longer quiet, or this worker's next timestamp exceeds the claimer's.
+        fence(Ordering::SeqCst);
+    }
+
+    /// On a leader: the last entry of `stream`, if it is quiet. To be called *after* the claiming timestamp was read.
+    #[inline]
+    pub fn quiet_index(&self, stream: StreamId) -> Option<EntryIndex> {
+        fence(Ordering::SeqCst);
+        let quiet = self.cell(stream).quiet.load(Ordering::Acquire);
+        (quiet & 1 == 1).then_some(EntryIndex(quiet >> 1))
+    }
+
+    /// On a leader: whether the owner of `stream` holds replies that other streams keep back.
+    #[inline]
+    pub fn set_waiting(&self, stream: StreamId, waiting: bool) {
+        let cell = self.cell(stream);
+        if cell.waiting.load(Ordering::Relaxed) != waiting {
+            cell.waiting.store(waiting, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether any worker but that of `stream` waits for the mark.
+    #[inline]
+    pub fn others_wait(&self, stream: StreamId) -> bool {
+        self.cells
+            .iter()
+            .enumerate()
+            .any(|(at, cell)| at != stream.0 as usize && cell.waiting.load(Ordering::SeqCst))
+    }
+}

@@ -1,0 +1,240 @@
+//! What goes wrong in a run, and the hand that does it.
+//!
+//! Every fault is an event of the plan with a time of its own, and is undone by itself. Two rules keep runs fair:
+//!
+//! - memory is never lost beyond what `docs/guarantees.md` allows: a node is killed only if a majority of voters with
+//!   complete stores is left, whichever membership counts ([`spare`]);
+//! - cuts, pauses and delays may hit anybody, a majority included.
+
+use highwater_engines::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::pick;
+use crate::random::Random;
+
+mod hand;
+
+pub use hand::{Hand, spare};
+
+const MS: Nanos = 1_000_000;
+
+/// A fault and its time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduled {
+    /// In ns, from the first leader on.
+    pub at_ns: Nanos,
+    /// How long until it is undone, in ns.
+    pub for_ns: Nanos,
+    /// What happens.
+    pub fault: Fault,
+}
+
+/// Whom it hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Victim {
+    /// Whoever leads then.
+    Leader,
+    /// The next one that stands for election or takes over.
+    Candidate,
+    /// The next one that copies the state, or waits to be admitted.
+    Learner,
+    /// This one.
+    Node(u8),
+}
+
+/// What happens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The process ends; after the time it comes back with empty memory.
+    Kill(Victim),
+    /// The same, but the machine is gone with it: for so long, in ns, its peers hear nothing of the end.
+    Vanish(Victim, Nanos),
+    /// The process stands still.
+    Pause(Victim),
+    /// All connections between two nodes break; what was on its way is lost. They reconnect.
+    Break(u8, u8),
+    /// Nothing goes in or out.
+    Isolate(Victim),
+    /// Nothing goes out; what comes in arrives.
+    Mute(Victim),
+    /// Nothing comes in; what goes out arrives.
+    Deafen(Victim),
+    /// Nothing goes from the first to the second.
+    OneWay(u8, u8),
+    /// Nodes of the set (a bit each) and the others do not hear each other.
+    Split(u8),
+    /// The same, but for one node that hears all.
+    Bridge(u8, u8),
+    /// The connections between two nodes break again and again.
+    Flap(u8, u8),
+    /// Frames between all nodes take this many times as long.
+    Lag(u64),
+    /// What goes from the first to the second stands still, then arrives in a burst.
+    Clog(u8, u8),
+    /// All turns of a node take this many times as long.
+    Slow(Victim, u64),
+    /// The turns of one worker of a node take this many times as long.
+    Starve(Victim, u16, u64),
+    /// A node's clock for timeouts jumps ahead by this, in ns.
+    Leap(u8, Nanos),
+    /// A node's clock for timeouts runs at this rate from now on, in millionths.
+    Rate(u8, u64),
+    /// The counter that a node's commits read jumps ahead by this.
+    LeapCommits(u8, u64),
+    /// The counter that a node's commits read hardly moves.
+    StallCommits(u8),
+    /// Everything between workers of this number stands still.
+    Hold(u16),
+    /// Clients cannot reach a node.
+    Shun(Victim),
+}
+
+/// The names of all kinds of faults.
+pub const KINDS: &[&str] = &[
+    "kill",
+    "kill_candidate",
+    "kill_learner",
+    "vanish",
+    "pause",
+    "break",
+    "isolate",
+    "mute",
+    "deafen",
+    "one_way",
+    "split",
+    "bridge",
+    "flap",
+    "lag",
+    "clog",
+    "slow",
+    "starve",
+    "leap",
+    "rate",
+    "leap_commits",
+    "stall_commits",
+    "hold",
+    "shun",
+];
+
+impl Fault {
+    /// The name of its kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Fault::Kill(Victim::Candidate) => "kill_candidate",
+            Fault::Kill(Victim::Learner) => "kill_learner",
+            Fault::Kill(_) => "kill",
+            Fault::Pause(_) => "pause",
+            Fault::Break(..) => "break",
+            Fault::Isolate(_) => "isolate",
+            Fault::Mute(_) => "mute",
+            Fault::Deafen(_) => "deafen",
+            Fault::OneWay(..) => "one_way",
+            Fault::Split(_) => "split",
+            Fault::Bridge(..) => "bridge",
+            Fault::Flap(..) => "flap",
+            Fault::Vanish(..) => "vanish",
+            Fault::Lag(_) => "lag",
+            Fault::Clog(..) => "clog",
+            Fault::Slow(..) => "slow",
+            Fault::Starve(..) => "starve",
+            Fault::Leap(..) => "leap",
+            Fault::Rate(..) => "rate",
+            Fault::LeapCommits(..) => "leap_commits",
+            Fault::StallCommits(_) => "stall_commits",
+            Fault::Hold(_) => "hold",
+            Fault::Shun(_) => "shun",
+        }
+    }
+
+    /// Whether the nodes that it names exist.
+    pub fn fits(&self, replicas: u8) -> bool {
+        let known = |node: u8| node < replicas;
+        match self {
+            Fault::Kill(victim)
+            | Fault::Vanish(victim, _)
+            | Fault::Pause(victim)
+            | Fault::Isolate(victim)
+            | Fault::Mute(victim)
+            | Fault::Deafen(victim)
+            | Fault::Slow(victim, _)
+            | Fault::Starve(victim, ..)
+            | Fault::Shun(victim) => !matches!(victim, Victim::Node(node) if !known(*node)),
+            Fault::Break(a, b) | Fault::OneWay(a, b) | Fault::Flap(a, b) | Fault::Clog(a, b) => {
+                known(*a) && known(*b) && a != b
+            }
+            Fault::Bridge(_, node)
+            | Fault::Leap(node, _)
+            | Fault::LeapCommits(node, _)
+            | Fault::StallCommits(node) => known(*node),
+            Fault::Rate(node, rate) => known(*node) && *rate > 0,
+            Fault::Split(_) | Fault::Lag(_) | Fault::Hold(_) => true,
+        }
+    }
+
+    fn draw(kind: &str, random: &mut Random, replicas: u8, workers: u16) -> Fault {
+        let node = random.below(replicas.into()) as u8;
+        let other = (node + 1 + random.below(u64::from(replicas) - 1) as u8) % replicas;
+        // Leaders have the more interesting accidents.
+        let victim = if random.one_in(2) { Victim::Leader } else { Victim::Node(node) };
+        let some = random.between(1, (1 << replicas) - 1) as u8;
+        match kind {
+            "kill" => Fault::Kill(victim),
+            "kill_candidate" => Fault::Kill(Victim::Candidate),
+            "kill_learner" => Fault::Kill(Victim::Learner),
+            "pause" => Fault::Pause(victim),
+            "break" => Fault::Break(node, other),
+            "isolate" => Fault::Isolate(victim),
+            "mute" => Fault::Mute(victim),
+            "deafen" => Fault::Deafen(victim),
+            "one_way" => Fault::OneWay(node, other),
+            "split" => Fault::Split(some),
+            "bridge" => Fault::Bridge(some, node),
+            "flap" => Fault::Flap(node, other),
+            "vanish" => Fault::Vanish(victim, random.between(MS, 200 * MS)),
+            "lag" => Fault::Lag(pick(random, &[3, 10, 50])),
+            "clog" => Fault::Clog(node, other),
+            "slow" => Fault::Slow(victim, pick(random, &[3, 20, 200])),
+            "starve" => {
+                Fault::Starve(victim, random.below(workers.into()) as u16, pick(random, &[20, 200, 2000]))
+            }
+            "leap" => Fault::Leap(node, random.between(MS, 10_000 * MS)),
+            "rate" => Fault::Rate(node, random.between(700_000, 1_400_000)),
+            "leap_commits" => Fault::LeapCommits(node, 1 << random.between(10, 40)),
+            "stall_commits" => Fault::StallCommits(node),
+            "hold" => Fault::Hold(random.below(workers.into()) as u16),
+            "shun" => Fault::Shun(victim),
+            _ => unreachable!("{kind} is not listed in KINDS"),
+        }
+    }
+}
+
+/// Draws which kinds are in, how often each happens, and when.
+pub(crate) fn draw(
+    random: &mut Random,
+    replicas: u8,
+    workers: u16,
+    length: Nanos,
+    timeout: Nanos,
+) -> Vec<Scheduled> {
+    let mut faults = Vec::new();
+    for kind in KINDS {
+        if !random.one_in(4) {
+            continue;
+        }
+        for _ in 0..random.between(1, 9) {
+            let at_ns = random.below(length);
+            // Shorter than an election takes, or longer.
+            let for_ns = match random.below(3) {
+                0 => random.between(MS, timeout),
+                1 => random.between(timeout, 3 * timeout),
+                _ => random.between(timeout, 10 * timeout),
+            };
+            faults.push(Scheduled { at_ns, for_ns, fault: Fault::draw(kind, random, replicas, workers) });
+        }
+    }
+    faults.sort_by_key(|fault| fault.at_ns);
+    faults
+}
