@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{faults, number};
+use common::chaos::faults;
+use common::number;
 
 #[test]
 fn lists_with_many_seeds() {

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Lists, MS, faults, small, tiny};
+use common::chaos::faults;
+use common::{Lists, MS, small, tiny};
 use highwater_core::NodeId;
 use highwater_sim::network::Channel;
 

@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{Lists, MS, faults_with, number, small, tiny};
+use common::chaos::faults_with;
+use common::{Lists, MS, number, small, tiny};
 use highwater_core::NodeId;
 use highwater_engines::{Options, Refusal};
 use highwater_sim::network::Channel;

@@ -1,0 +1,203 @@
+//! Whether a world of lists has settled, and whether what the clients were told is what is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use highwater_core::{NodeId, View};
+use highwater_engines::Nanos;
+
+use super::library::LISTS;
+use super::{Asked, Lists, MS, numbers};
+
+impl Lists {
+    /// Whether everyone votes, has a store, and has applied what the leader has.
+    pub fn settled(&self) -> bool {
+        let world = &self.world;
+        let Some(at) = world.leader().and_then(|leader| world.status(leader)) else { return false };
+        world.ids().all(|id| {
+            world.status(id).is_some_and(|status| {
+                let voter =
+                    at.members.iter().any(|m| m.node == id && m.voter && m.incarnation == status.incarnation);
+                let same = status.streams.iter().zip(&at.streams);
+                voter
+                    && status.epoch == at.epoch
+                    && status.copying_bytes.is_none()
+                    && same
+                        .clone()
+                        .all(|(own, leads)| own.applied == leads.accepted && leads.decided == leads.accepted)
+            })
+        })
+    }
+
+    /// Whether everyone votes and has a store: so that one may be killed.
+    pub fn whole(&self) -> bool {
+        let world = &self.world;
+        let Some(at) = world.leader().and_then(|leader| world.status(leader)) else { return false };
+        world.ids().all(|id| {
+            world.status(id).is_some_and(|status| {
+                status.copying_bytes.is_none()
+                    && at
+                        .members
+                        .iter()
+                        .any(|m| m.node == id && m.voter && m.incarnation == status.incarnation)
+            })
+        })
+    }
+
+    /// The final list on a node.
+    pub fn list(&self, id: NodeId, list: u8) -> Vec<u32> {
+        let store = self.world.replica(id).expect("the node is up").controller.store();
+        numbers(&store.get(LISTS, &u64::from(list).to_be_bytes()).unwrap_or_default())
+    }
+
+    /// Lets everything settle, then compares what the clients were told with what is there, on every node.
+    pub fn verify(&mut self) {
+        self.world.calm();
+        for id in self.world.ids().filter(|id| !self.world.is_up(*id)).collect::<Vec<_>>() {
+            self.world.start(id);
+        }
+        self.run(50 * MS);
+        self.wait_for(5000 * MS, "all replicas converge", Lists::settled);
+        self.run(50 * MS);
+        self.wait_for(5000 * MS, "all replicas converge again", Lists::settled);
+        // Service goes on.
+        let leader = self.world.leader().expect("settled worlds have one");
+        let last = (0..self.workers)
+            .filter_map(|worker| self.ask(leader, worker, &[0, 1], &[2]))
+            .collect::<Vec<_>>();
+        assert_eq!(last.len(), self.workers as usize, "a settled leader takes requests\n{}", self.story());
+        let served = |lists: &Lists| last.iter().all(|token| lists.acknowledged(*token));
+        self.wait_for(1000 * MS, "a settled cluster serves", served);
+        self.run(50 * MS);
+        self.wait_for(5000 * MS, "all replicas converge at the end", Lists::settled);
+        let digest = |id: NodeId| self.world.replica(id).expect("settled").controller.store().digest();
+        for id in self.world.ids() {
+            assert_eq!(digest(id), digest(NodeId(0)), "{id} differs\n{}", self.story());
+        }
+        self.check_history();
+        self.check_leaders();
+    }
+
+    /// An epoch has one leader, ever.
+    fn check_leaders(&self) {
+        let mut leaders: BTreeMap<&str, NodeId> = BTreeMap::new();
+        for (_, node, said) in &self.world.log {
+            if let Some(epoch) = said.strip_prefix("leading ").and_then(|said| said.split(' ').next()) {
+                let first = *leaders.entry(epoch).or_insert(*node);
+                assert_eq!(first, *node, "two led {epoch}\n{}", self.story());
+            }
+        }
+    }
+
+    fn check_history(&self) {
+        let finals: Vec<Vec<u32>> = (0..self.lists).map(|list| self.list(NodeId(0), list)).collect();
+        for (list, values) in finals.iter().enumerate() {
+            let once: BTreeSet<u32> = values.iter().copied().collect();
+            assert_eq!(once.len(), values.len(), "list {list} holds a value twice\n{}", self.story());
+        }
+        let acknowledged: Vec<(&Asked, Nanos, &Vec<Vec<u32>>)> =
+            self.asked.values().filter_map(|a| a.seen.as_ref().map(|(at, seen)| (a, *at, seen))).collect();
+        for (asked, _, seen) in &acknowledged {
+            for (at, (list, values)) in asked.reads.iter().chain(&asked.appends).zip(*seen).enumerate() {
+                let whole = &finals[*list as usize];
+                assert!(
+                    whole.starts_with(values),
+                    "{asked:?} saw in list {list} what was lost; finally {whole:?}\n{}",
+                    self.story()
+                );
+                if at >= asked.reads.len() {
+                    assert_eq!(
+                        whole.get(values.len()),
+                        Some(&asked.value),
+                        "{asked:?} was acknowledged and lost in list {list}: {whole:?}\n{}",
+                        self.story()
+                    );
+                }
+            }
+        }
+        self.check_order(&finals, &acknowledged);
+    }
+
+    /// Puts all that took effect into one order that respects the lists and real time, or fails.
+    ///
+    /// Nodes: the acknowledged, and those of unknown outcome whose value is there. Per list: the appends in order, and each
+    /// reader between the append that it saw last and the next. Real time goes through a chain of instants, so that it takes
+    /// few edges. Reads on snapshots have an order in real time only among those of one replica.
+    fn check_order(&self, finals: &[Vec<u32>], acknowledged: &[(&Asked, Nanos, &Vec<Vec<u32>>)]) {
+        let by_value: BTreeMap<u32, usize> =
+            acknowledged.iter().enumerate().map(|(at, (asked, _, _))| (asked.value, at)).collect();
+        let mut ids = by_value.clone();
+        let mut nodes = acknowledged.len();
+        for value in finals.iter().flatten() {
+            ids.entry(*value).or_insert_with(|| {
+                nodes += 1;
+                nodes - 1
+            });
+        }
+        let starts: BTreeMap<u32, Nanos> = self.asked.values().map(|asked| (asked.value, asked.at)).collect();
+        let mut edges: Vec<Vec<usize>> = vec![Vec::new(); nodes];
+        let ends: BTreeMap<u32, Nanos> =
+            acknowledged.iter().map(|(asked, end, _)| (asked.value, *end)).collect();
+        let replicas: BTreeMap<u32, _> =
+            acknowledged.iter().map(|(asked, _, _)| (asked.value, asked.snapshot_of)).collect();
+        let kinds: BTreeSet<_> = replicas.values().copied().chain([None]).collect();
+        for kind in kinds {
+            let of_kind: Vec<(u32, usize)> = ids
+                .iter()
+                .filter(|(value, _)| replicas.get(value).copied().flatten() == kind)
+                .map(|(value, at)| (*value, *at))
+                .collect();
+            // Instants, in order; instant i has the id `first + i`.
+            let first = edges.len();
+            let instants: BTreeSet<Nanos> =
+                of_kind.iter().filter_map(|(value, _)| ends.get(value).copied()).collect();
+            let instants: Vec<Nanos> = instants.into_iter().collect();
+            edges.resize(first + instants.len(), Vec::new());
+            for at in 1..instants.len() {
+                edges[first + at - 1].push(first + at);
+            }
+            for (value, at) in of_kind {
+                if let Some(end) = ends.get(&value) {
+                    edges[at].push(first + instants.binary_search(end).expect("listed"));
+                }
+                // The last instant before it was asked.
+                let before = instants.partition_point(|instant| *instant < starts[&value]);
+                if before > 0 {
+                    edges[first + before - 1].push(at);
+                }
+            }
+        }
+        for list in finals {
+            for pair in list.windows(2) {
+                edges[ids[&pair[0]]].push(ids[&pair[1]]);
+            }
+        }
+        for (at, (asked, _, seen)) in acknowledged.iter().enumerate() {
+            for (list, values) in asked.reads.iter().chain(&asked.appends).zip(*seen) {
+                if let Some(last) = values.last() {
+                    edges[ids[last]].push(at);
+                }
+                if let Some(next) = finals[*list as usize].get(values.len())
+                    && ids[next] != at
+                {
+                    edges[at].push(ids[next]);
+                }
+            }
+        }
+        let mut into = vec![0; edges.len()];
+        edges.iter().flatten().for_each(|to| into[*to] += 1);
+        let mut ready: Vec<usize> = (0..edges.len()).filter(|at| into[*at] == 0).collect();
+        let mut ordered = 0;
+        while let Some(at) = ready.pop() {
+            ordered += 1;
+            for to in &edges[at] {
+                into[*to] -= 1;
+                if into[*to] == 0 {
+                    ready.push(*to);
+                }
+            }
+        }
+        let stuck: Vec<&Asked> =
+            acknowledged.iter().enumerate().filter(|(at, _)| into[*at] > 0).map(|(_, a)| a.0).collect();
+        assert_eq!(ordered, edges.len(), "no serial order in real time exists: {stuck:#?}\n{}", self.story());
+    }
+}
