@@ -119,25 +119,43 @@ fn g2_write_skew() {
 }
 
 #[test]
-fn g2_realtime_the_order_seen_by_two_readers() {
-    // Long fork: each reader misses what the other saw; neither writer knows of the other.
+fn g2_long_fork_two_readers_see_two_orders() {
+    // Each reader misses what the other saw; neither writer knows of the other.
     expect(Serializable, "0 0-90 x+1\n 1 0-90 y+1\n 2 0-90 x=[1] y=[]\n 3 0-90 x=[] y=[1]", &[G2]);
-    // With real time between a reader and a writer.
-    expect(Strict, "0 0-10 x=[] z=[]\n 1 20-30 y=[] z+1\n 2 0-90 x+1 y+1\n 3 40-50 z=[1] x=[1]", &[]);
-    expect(Strict, "0 0-10 x+1\n 1 11-20 y=[]\n 2 0-30 y+1\n 3 31-40 x=[]", &[GSingleRealtime]);
-    expect(
-        Strict,
-        "0 0-90 y+1 a+1\n 1 0-10 y=[] b+1\n 2 0-10 b=[] c=[1]\n 3 0-90 c+1 z=[]\n 4 20-30 z+1 a=[]\n",
-        &[],
-    );
+    fine("0 0-90 x+1\n 1 0-90 y+1\n 2 0-90 x=[1] y=[]\n 3 0-90 x=[] y=[]");
 }
 
 #[test]
-fn g2_realtime_skew_across_time() {
+fn g2_realtime_a_chain_of_misses_against_the_clock() {
+    // T1 missed x, so it comes before T2; T2 missed y, so it comes before T0; but T0 was over when T1 began.
+    let run =
+        |t1: &str, y: &str| format!("0 0-10 y+1\n 1 {t1} x=[]\n 2 0-40 y={y} x+1\n 3 50-60 x=[1] y=[1]");
+    expect(Strict, &run("11-20", "[]"), &[G2Realtime]);
+    expect(Serializable, &run("11-20", "[]"), &[]);
+    fine(&run("10-20", "[]"));
+    fine(&run("11-20", "[1]"));
+}
+
+#[test]
+fn g2_process_a_chain_of_misses_against_the_client() {
+    // The same; the instants touch, so the clock says nothing, but T0 and T1 are one client's.
+    let run = |client: u32, y: &str| format!("0 0-10 y+1\n {client} 10-20 x=[]\n 2 0-40 y={y} x+1");
+    expect(Session, &run(0, "[]"), &[G2Process]);
+    expect(Strict, &run(0, "[]"), &[G2Process]);
+    expect(Serializable, &run(0, "[]"), &[]);
+    fine(&run(1, "[]"));
+    fine(&run(0, "[1]"));
+}
+
+#[test]
+fn two_gaps_of_real_time_in_a_cycle_hold_a_stale_read() {
     // T0 reads x before T1 wrote it; T1 is over when T2 begins; T2 reads y before T3 wrote it; T3 is over when T0 begins.
     let run = |t0: &str| format!("0 {t0} x=[]\n 1 0-20 x+1\n 2 30-40 y=[]\n 3 0-24 y+1\n");
     expect(Strict, &run("25-35"), &[GSingleRealtime]);
     expect(Strict, "0 25-45 x=[] q+1\n 1 22-29 x+1\n 2 30-40 y=[]\n 3 0-24 y+1 w=[]\n", &[GSingleRealtime]);
+    expect(Strict, "0 0-10 x+1\n 1 11-20 y=[]\n 2 0-30 y+1\n 3 31-40 x=[]", &[GSingleRealtime]);
+    fine("0 0-10 x=[] z=[]\n 1 20-30 y=[] z+1\n 2 0-90 x+1 y+1\n 3 40-50 z=[1] x=[1]");
+    fine("0 0-90 y+1 a+1\n 1 0-10 y=[] b+1\n 2 0-10 b=[] c=[1]\n 3 0-90 c+1 z=[]\n 4 20-30 z+1 a=[]\n");
 }
 
 #[test]

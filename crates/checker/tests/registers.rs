@@ -95,6 +95,15 @@ fn g2_write_skew() {
 }
 
 #[test]
+fn g2_with_a_client_or_the_clock() {
+    let run = |t1: &str, y: &str| format!("0 0-10 y:1\n {t1} x=nil\n 2 0-40 y={y} x:1");
+    expect(Strict, &run("1 11-20", "nil"), &[G2Realtime]);
+    expect(Session, &run("0 10-20", "nil"), &[G2Process]);
+    fine(&run("1 10-20", "nil"));
+    fine(&run("1 11-20", "1"));
+}
+
+#[test]
 fn lost_update_two_go_on_from_one_version() {
     expect(Serializable, "0 0-10 x=nil x:1\n 1 0-10 x=nil x:2", &[LostUpdate, G2]);
     expect(Serializable, "9 0-1 x:9\n 0 2-10 x=9 x:1\n 1 2-10 x=9 x:2", &[LostUpdate, G2]);
