@@ -7,7 +7,8 @@ use highwater_consensus::{Members, Voter};
 use highwater_core::{EntryIndex, Epoch, Incarnation, NodeId, StreamId, Timestamp};
 use highwater_engines::rolis::watermark::{Arrival, OpenClaim, Progress, Start};
 
-use super::protocol::{Ballot, Bounds, Entry, Mistake, STREAMS, State};
+use super::protocol::{Bounds, Mistake};
+use super::state::{Ballot, Entry, STREAMS, State};
 
 /// A replica that knows these entries to be decided: its epoch, its mark, and the final marks of past epochs.
 #[derive(Debug)]
