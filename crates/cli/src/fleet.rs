@@ -38,6 +38,8 @@ pub struct FleetPlan {
     pub workers: u16,
     /// Config keys that override the defaults.
     pub set: Vec<(String, String)>,
+    /// Other defaults, of each replica by itself.
+    pub own: Vec<Vec<(String, String)>>,
     /// Keep configs and logs even if all goes well.
     pub keep: bool,
 }
@@ -45,7 +47,7 @@ pub struct FleetPlan {
 impl FleetPlan {
     /// Replicas of `rolis`, the engine that survives faults.
     pub fn rolis(replicas: u8, workers: u16, set: &[(String, String)], keep: bool) -> FleetPlan {
-        FleetPlan { engine: "rolis", replicas, workers, set: set.to_vec(), keep }
+        FleetPlan { engine: "rolis", replicas, workers, set: set.to_vec(), own: Vec::new(), keep }
     }
 }
 
@@ -311,7 +313,8 @@ fn fresh_directory() -> Result<PathBuf> {
 
 fn config_of(plan: &FleetPlan, node: u8, nodes: &[NodeConfig]) -> Result<Config> {
     // The environment is not asked: a benchmark is what its command line says.
-    let mut config = Config::load(None, [], &plan.set).map_err(Failure::usage)?;
+    let own = plan.own.get(usize::from(node)).map_or(&[][..], Vec::as_slice);
+    let mut config = Config::load(None, [], &[own, &plan.set].concat()).map_err(Failure::usage)?;
     config.node = node;
     config.cluster.engine = plan.engine.to_string();
     config.cluster.workers = plan.workers;

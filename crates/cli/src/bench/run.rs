@@ -34,6 +34,7 @@ pub fn run_once(
         replicas,
         workers: args.workers,
         set: args.set.clone(),
+        own: Vec::new(),
         keep: args.keep,
     };
     progress.step(&format!("{}: starting {replicas} replica(s)", engine.name()));

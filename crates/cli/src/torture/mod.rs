@@ -37,6 +37,9 @@ use report::Report;
 use settling::Notary;
 use watch::Watch;
 
+/// Replicas renew their snapshots for every read, which tries how they begin; all but every third one, which keeps them for
+/// so long, in microseconds, which tries what they hold back.
+const SNAPSHOT_AGES_US: [u64; 2] = [10_000, 100_000];
 /// Health at the end, under load.
 const LAST_REST: Duration = Duration::from_secs(1);
 
@@ -49,7 +52,8 @@ pub fn run(args: &TortureArgs) -> Result<()> {
     let proxied = faults.iter().any(|fault| fault.needs_proxy());
     let mut network = Network::set_up(args.means, usize::from(args.replicas), proxied, &mut rng)?;
     let faults = possible(faults, &network)?;
-    let plan = FleetPlan::rolis(args.replicas, args.workers, &args.set, args.keep);
+    let mut plan = FleetPlan::rolis(args.replicas, args.workers, &args.set, args.keep);
+    plan.own = snapshot_ages(args.replicas, &mut rng);
     let names: Vec<_> = faults.iter().map(|fault| fault.name()).collect();
     println!(
         "seed {seed}: {} replicas, {} worker(s), {} clients, {} s of {}; links: {}",
@@ -126,7 +130,7 @@ fn torture(
     drop(watch);
     settling::read_everything(notary(clients + 1), Asks::Leader, &doors, &tally.generations)?;
     let digests = settling::digests(fleet)?;
-    std::thread::sleep(snapshot_age(args)?);
+    std::thread::sleep(oldest_snapshot(args)?);
     for (door, number) in doors.chunks(1).zip(clients + 2..) {
         settling::read_everything(notary(number), Asks::SnapshotsAtRest, door, &tally.generations)?;
     }
@@ -172,7 +176,7 @@ fn possible(faults: Vec<FaultKind>, network: &Network) -> Result<Vec<FaultKind>>
 
 /// Finds what would go wrong only later.
 fn look_ahead(args: &TortureArgs) -> Result<()> {
-    snapshot_age(args)?;
+    oldest_snapshot(args)?;
     let place = args.json.as_deref().and_then(Path::parent).filter(|place| !place.as_os_str().is_empty());
     if let Some(place) = place.filter(|place| !place.is_dir()) {
         return Err(Failure::usage(format!("--json: there is no directory {}", place.display())));
@@ -190,10 +194,18 @@ fn use_directory(directory: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Each replica's own age of snapshots.
+fn snapshot_ages(replicas: u8, rng: &mut Rng) -> Vec<Vec<(String, String)>> {
+    let (keeps, age) = (rng.below(3) as u8, SNAPSHOT_AGES_US[rng.below(2) as usize]);
+    let age = |node: u8| if node % 3 == keeps { age } else { 0 };
+    (0..replicas).map(|node| vec![("limits.snapshot_age_us".to_string(), age(node).to_string())]).collect()
+}
+
 /// How old a snapshot may be where nothing is written any more: after so long it shows the present.
-fn snapshot_age(args: &TortureArgs) -> Result<Duration> {
+fn oldest_snapshot(args: &TortureArgs) -> Result<Duration> {
     let config = Config::load(None, [], &args.set).map_err(Failure::usage)?;
-    Ok(Duration::from_micros(config.limits.snapshot_age_us))
+    let ages = SNAPSHOT_AGES_US.into_iter().chain([config.limits.snapshot_age_us]);
+    Ok(Duration::from_micros(ages.max().expect("there are some")))
 }
 
 fn fresh_seed() -> u64 {

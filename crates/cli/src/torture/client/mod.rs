@@ -39,6 +39,8 @@ const PATIENCE: [Duration; 4] = [
 const READER_PATIENCE: Duration = Duration::from_millis(400);
 /// One client of so many only reads snapshots. It goes on while nobody leads.
 const READER_EVERY: u64 = 5;
+/// What must not happen is told so often.
+const TROUBLES: usize = 10;
 /// Before asking again when nobody leads.
 const NOBODY_LEADS: Duration = Duration::from_millis(10);
 
@@ -229,7 +231,9 @@ fn client(args: &ClientArgs, number: u64, common: &Common) -> Result<()> {
         }
         if !session.trouble.is_empty() {
             let mut trouble = common.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-            trouble.append(&mut session.trouble);
+            // The first ones tell enough.
+            let room = TROUBLES.saturating_sub(trouble.len());
+            trouble.extend(session.trouble.drain(..).take(room));
         }
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }

@@ -244,7 +244,7 @@ impl<W: Write> Session<W> {
                     OPENING * ACCOUNTS as i64
                 ));
             }
-            balances.iter().flatten().zip(&mut seen).for_each(|((_, id), seen)| *seen = Some(*id));
+            balances.iter().zip(&mut seen).for_each(|(balance, seen)| *seen = balance.map(|(_, id)| id));
         }
         let ops = (0..ACCOUNTS).map(|number| self.read(number, seen[number])).collect();
         (ending, ops)
@@ -356,10 +356,7 @@ impl<W: Write> Session<W> {
     }
 
     fn complain(&mut self, trouble: String) {
-        // The first ones tell enough.
-        if self.trouble.len() < 10 {
-            self.trouble.push(format!("process {}: {trouble}", self.process));
-        }
+        self.trouble.push(format!("process {}: {trouble}", self.process));
     }
 }
 
