@@ -3,14 +3,16 @@
 // Helpers of tests unwrap as tests do.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeSet;
 
+use common::MS;
+use common::cluster::{settled, story, whole};
 use highwater_core::{NodeId, Outcome};
 use highwater_engines::{EngineKind, Nanos, Role, Token};
 use highwater_sim::{World, WorldOptions};
 use highwater_workloads::{AllWorkloads, Workload};
-
-const MS: Nanos = 1_000_000;
 
 struct Run {
     world: World<AllWorkloads>,
@@ -70,18 +72,7 @@ impl Run {
     }
 
     fn story(&self) -> String {
-        let mut text = String::new();
-        let skip = self.world.log.len().saturating_sub(60);
-        for (at, node, what) in &self.world.log[skip..] {
-            text += &format!("{:>9.3} ms {node} {what}\n", *at as f64 / MS as f64);
-        }
-        for id in self.world.ids() {
-            text += &format!("{id}: {:?}\n", self.world.status(id));
-            for worker in self.world.replica(id).map_or(&[][..], |replica| &replica.workers) {
-                text += &format!("  {}\n", worker.describe());
-            }
-        }
-        text
+        story(&self.world)
     }
 
     fn take_replies(&mut self) {
@@ -144,30 +135,11 @@ impl Run {
         }
     }
 
-    fn settled(world: &World<AllWorkloads>) -> bool {
-        let Some(leader) = world.leader() else { return false };
-        let at = world.status(leader).unwrap();
-        world.ids().all(|id| {
-            world.status(id).is_some_and(|status| {
-                status.epoch == at.epoch
-                    && at.members.iter().any(|member| {
-                        member.node == id && member.voter && member.incarnation == status.incarnation
-                    })
-                    && status.copying_bytes.is_none()
-                    && status
-                        .streams
-                        .iter()
-                        .zip(&at.streams)
-                        .all(|(own, leads)| own.applied == leads.accepted && leads.decided == leads.accepted)
-            })
-        })
-    }
-
     fn verify(&mut self) {
         // What is still in flight ends first; figures for status lag behind by a few milliseconds.
         let until = self.world.now + 50 * MS;
         self.world.run_until(until);
-        self.wait_for(5000 * MS, "all replicas converge", Run::settled);
+        self.wait_for(5000 * MS, "all replicas converge", settled);
         let until = self.world.now + 50 * MS;
         self.world.run_until(until);
         self.take_replies();
@@ -219,7 +191,7 @@ fn chaos_with(engine: EngineKind, seed: u64, nodes: u8, workers: u16, rounds: u6
         let other = NodeId(run.world.random.below(nodes.into()) as u8);
         match run.world.random.below(5) {
             // Only while everybody votes, so that memory is never lost beyond a minority.
-            0 if Run::settled_enough(&run.world) => {
+            0 if whole(&run.world) => {
                 run.world.kill(victim);
                 let until = run.world.now + run.world.random.below(60 * MS);
                 run.world.run_until(until);
@@ -247,20 +219,6 @@ fn chaos_with(engine: EngineKind, seed: u64, nodes: u8, workers: u16, rounds: u6
     run.world.network.heal();
     run.verify();
     (run.committed, run.world.trace_hash())
-}
-
-impl Run {
-    fn settled_enough(world: &World<AllWorkloads>) -> bool {
-        let Some(leader) = world.leader() else { return false };
-        let at = world.status(leader).unwrap();
-        world.ids().all(|id| {
-            world.status(id).is_some_and(|status| {
-                let votes =
-                    at.members.iter().any(|m| m.node == id && m.voter && m.incarnation == status.incarnation);
-                votes && status.copying_bytes.is_none()
-            })
-        })
-    }
 }
 
 #[test]

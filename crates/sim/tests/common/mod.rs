@@ -13,13 +13,13 @@
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use highwater_core::{Incarnation, NodeId, Outcome};
 use highwater_engines::{EngineKind, Nanos, Options, Role, Token};
 use highwater_sim::{World, WorldOptions};
 
 pub mod chaos;
+pub mod cluster;
 mod library;
 mod verify;
 
@@ -136,18 +136,7 @@ impl Lists {
 
     /// The controllers' last words, every status and stream.
     pub fn story(&self) -> String {
-        let mut text = String::new();
-        let skip = self.world.log.len().saturating_sub(60);
-        for (at, node, what) in &self.world.log[skip..] {
-            let _ = writeln!(text, "{:>9.3} ms {node} {what}", *at as f64 / MS as f64);
-        }
-        for id in self.world.ids() {
-            let _ = writeln!(text, "{id}: {:?}", self.world.status(id));
-            for worker in self.world.replica(id).map_or(&[][..], |replica| &replica.workers) {
-                let _ = writeln!(text, "  {}", worker.describe());
-            }
-        }
-        text
+        cluster::story(&self.world)
     }
 
     /// Whether a controller said this.

@@ -5,42 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use highwater_core::{NodeId, View};
 use highwater_engines::Nanos;
 
+use super::cluster::{settled, whole};
 use super::library::LISTS;
 use super::{Asked, Lists, MS, numbers};
 
 impl Lists {
     /// Whether everyone votes, has a store, and has applied what the leader has.
     pub fn settled(&self) -> bool {
-        let world = &self.world;
-        let Some(at) = world.leader().and_then(|leader| world.status(leader)) else { return false };
-        world.ids().all(|id| {
-            world.status(id).is_some_and(|status| {
-                let voter =
-                    at.members.iter().any(|m| m.node == id && m.voter && m.incarnation == status.incarnation);
-                let same = status.streams.iter().zip(&at.streams);
-                voter
-                    && status.epoch == at.epoch
-                    && status.copying_bytes.is_none()
-                    && same
-                        .clone()
-                        .all(|(own, leads)| own.applied == leads.accepted && leads.decided == leads.accepted)
-            })
-        })
+        settled(&self.world)
     }
 
     /// Whether everyone votes and has a store: so that one may be killed.
     pub fn whole(&self) -> bool {
-        let world = &self.world;
-        let Some(at) = world.leader().and_then(|leader| world.status(leader)) else { return false };
-        world.ids().all(|id| {
-            world.status(id).is_some_and(|status| {
-                status.copying_bytes.is_none()
-                    && at
-                        .members
-                        .iter()
-                        .any(|m| m.node == id && m.voter && m.incarnation == status.incarnation)
-            })
-        })
+        whole(&self.world)
     }
 
     /// The final list on a node.

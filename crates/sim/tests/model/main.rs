@@ -213,6 +213,7 @@ fn compare(bounds: Bounds) {
 #[test]
 fn normal_runs_lose_nothing() {
     compare(bounds(2, 1, 0, 0));
+    compare(bounds(3, 0, 0, 0));
 }
 
 /// The same for `MODEL=BALLOTS,FIRST,LATER`.

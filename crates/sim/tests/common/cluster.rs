@@ -1,0 +1,58 @@
+//! How a whole cluster is, whatever runs on it.
+
+use std::fmt::Write as _;
+
+use highwater_core::{Library, NodeId};
+use highwater_engines::Status;
+use highwater_sim::World;
+
+use super::MS;
+
+/// The controllers' last words, every status and stream.
+pub fn story<L: Library>(world: &World<L>) -> String {
+    let mut text = String::new();
+    let skip = world.log.len().saturating_sub(60);
+    for (at, node, what) in &world.log[skip..] {
+        let _ = writeln!(text, "{:>9.3} ms {node} {what}", *at as f64 / MS as f64);
+    }
+    for id in world.ids() {
+        let _ = writeln!(text, "{id}: {:?}", world.status(id));
+        for worker in world.replica(id).map_or(&[][..], |replica| &replica.workers) {
+            let _ = writeln!(text, "  {}", worker.describe());
+        }
+    }
+    text
+}
+
+/// Whether everyone votes and has a store: so that one may be killed.
+pub fn whole<L: Library>(world: &World<L>) -> bool {
+    let Some(at) = leaders_account(world) else { return false };
+    world.ids().all(|id| world.status(id).is_some_and(|status| votes(&at, id, &status)))
+}
+
+/// Whether everyone votes, has a store, and has applied what the leader has.
+pub fn settled<L: Library>(world: &World<L>) -> bool {
+    let Some(at) = leaders_account(world) else { return false };
+    world.ids().all(|id| {
+        world.status(id).is_some_and(|status| {
+            let mut streams = status.streams.iter().zip(&at.streams);
+            votes(&at, id, &status)
+                && status.epoch == at.epoch
+                && streams
+                    .all(|(own, leads)| own.applied == leads.accepted && leads.decided == leads.accepted)
+        })
+    })
+}
+
+fn leaders_account<L: Library>(world: &World<L>) -> Option<Status> {
+    world.leader().and_then(|leader| world.status(leader))
+}
+
+/// Whether a node, in its present life, votes by the leader's account, and copies nothing.
+fn votes(leader: &Status, id: NodeId, own: &Status) -> bool {
+    own.copying_bytes.is_none()
+        && leader
+            .members
+            .iter()
+            .any(|member| member.node == id && member.voter && member.incarnation == own.incarnation)
+}
