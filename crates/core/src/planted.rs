@@ -105,6 +105,10 @@ mod list {
         OpensEarly = "opens-early",
         /// The new leader's clock is not moved past the old log.
         ClockNotAdvanced = "clock-not-advanced",
+        /// A transaction takes its timestamp after what it read is validated, not before.
+        StampedLate = "stamped-late",
+        /// A follower shows a snapshot as soon as it is pinned, whatever is still to be installed below it.
+        SnapshotIncomplete = "snapshot-incomplete",
         /// What a transaction read is not validated.
         ReadsUnvalidated = "reads-unvalidated",
         /// Validation accepts a record that another transaction has locked.

@@ -69,6 +69,8 @@ pub struct Settings {
     pub max_in_flight_requests: usize,
     pub log_retain_bytes: usize,
     pub max_attempts: u32,
+    #[serde(default)]
+    pub snapshot_age: Nanos,
 }
 
 /// What the transport does to frames; see [`network::Faults`].
@@ -123,6 +125,9 @@ pub struct Load {
     pub workers: Busy,
     /// One in so many requests goes to any replica instead of the leader; 0 for none.
     pub astray: u16,
+    /// Of a hundred requests, how many only read, on the snapshot of any replica.
+    #[serde(default)]
+    pub snapshot_percent: u8,
 }
 
 /// Weights; 0 leaves a kind out. See [`library`](crate::library) for what they are.
@@ -170,20 +175,23 @@ impl Plan {
         let random = &mut random;
         let replicas: u8 = pick(random, &[3, 3, 3, 3, 4, 5, 5, 5, 6, 7]);
         let workers = 1 + random.below(4) as u16;
-        let settings = Settings::draw(random);
+        let mut settings = Settings::draw(random);
         let length_ns = settings.election_timeout * random.between(10, 40);
         let length_ns = length_ns.clamp(300 * MS, 2500 * MS);
         // Delays that make elections fail all the time test nothing else.
         let delay_ns = pick(random, &[5 * US, 20 * US, 50 * US, 200 * US]);
         let spread = pick(random, &[5 * US, 50 * US, 100 * US, 500 * US, 2 * MS]);
         let delay_spread_ns = spread.min(settings.election_timeout / 40);
-        let load = Load::draw(random);
+        let mut load = Load::draw(random);
         let transport = Transport::draw(random, settings.election_timeout);
         let interleaving = Interleaved::draw(random, settings.election_timeout);
         let choices = draw_choices(random);
         let clocks = draw_clocks(random, replicas);
         let absent = random.below(u64::from(replicas.div_ceil(2))) as u8;
         let faults = faults::draw(random, replicas, workers, length_ns, settings.election_timeout);
+        // Long snapshots outlive changes of the lead.
+        load.snapshot_percent = pick(random, &[0, 0, 10, 40]);
+        settings.snapshot_age = pick(random, &[0, 0, 3 * MS, 300 * MS]);
         let engine = engine.name().to_string();
         Plan {
             seed,
@@ -280,6 +288,7 @@ impl Settings {
             max_in_flight_requests: pick(random, &[4, 64, 20_000]),
             log_retain_bytes: max_in_flight_bytes * pick(random, &[1, 1, 4, 64]),
             max_attempts: pick(random, &[1, 10, 100]),
+            snapshot_age: 0,
         }
     }
 
@@ -294,6 +303,7 @@ impl Settings {
         options.max_in_flight_requests = self.max_in_flight_requests;
         options.log_retain_bytes = self.log_retain_bytes;
         options.max_attempts = self.max_attempts;
+        options.snapshot_age = self.snapshot_age;
     }
 }
 
@@ -310,6 +320,7 @@ impl Load {
             mix: Mix::draw(random),
             workers: pick(random, &[Busy::Any, Busy::Any, Busy::Home, Busy::Few]),
             astray: pick(random, &[0, 20, 100]),
+            snapshot_percent: 0,
         }
     }
 }

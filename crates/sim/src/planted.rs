@@ -172,6 +172,39 @@ fn torn(plan: &mut Plan) {
     });
 }
 
+/// The same, with so long interruptions that others seal meanwhile; and replicas show their snapshots all the time.
+fn observed(plan: &mut Plan) {
+    contended(plan);
+    shown(plan);
+    plan.interleaving = Some(Interleaved { one_in: 3, long_one_in: 4, longest_ns: 1000 * US });
+    plan.settings.batch_delay = 0;
+    plan.settings.max_entry_bytes = 1 << 10;
+    plan.settings.pipeline_entries = 16;
+    plan.choices.insert(format!("{:?}", Site::SealEarly), 3);
+    plan.load.mix = Mix { lists: 4, ..Mix::default() };
+}
+
+/// Replicas show their snapshots all the time.
+fn shown(plan: &mut Plan) {
+    plan.load.snapshot_percent = 40;
+    plan.settings.snapshot_age = 0;
+}
+
+/// Leaders die as soon as their epochs open, over slow links, in small clusters whose members change with each death.
+fn newborn(plan: &mut Plan) {
+    plan.replicas = 3;
+    plan.faults.retain(|fault| fault.fault.fits(3));
+    plan.clocks.truncate(3);
+    plan.absent = 0;
+    let timeout = plan.settings.election_timeout;
+    plan.delay_ns = timeout / 40;
+    plan.delay_spread_ns = timeout / 80;
+    every(plan, 7 * timeout, |round| {
+        let follower = Victim::Node((round % 3) as u8);
+        vec![(0, timeout / 4, Fault::Kill(follower)), (timeout / 2, timeout / 2, Fault::Kill(Victim::Opener))]
+    });
+}
+
 /// Leaders die and come back, one after the other: changes of members, copies, takeovers that are cut short.
 fn mortal(plan: &mut Plan) {
     let timeout = plan.settings.election_timeout;
@@ -325,7 +358,7 @@ pub fn case(bug: Bug) -> Case {
             "a learner's empty log stands for the log that was lost",
         ),
         Bug::OpensEarly => case(
-            mortal,
+            newborn,
             "an epoch opens before a quorum knows that its beginning is decided",
             "later candidates do not learn of a change of members that is in force",
         ),
@@ -333,6 +366,16 @@ pub fn case(bug: Bug) -> Case {
             any,
             "the new leader's clock is not moved past the old log",
             "timestamps go back from one epoch to the next",
+        ),
+        Bug::StampedLate => case(
+            observed,
+            "a transaction takes its timestamp after its reads are validated",
+            "a follower's snapshot shows who overwrote what it read, but not the transaction itself",
+        ),
+        Bug::SnapshotIncomplete => case(
+            shown,
+            "a follower shows a snapshot before every stream is installed up to it",
+            "a state that no serial execution passes through",
         ),
         Bug::ReadsUnvalidated => {
             case(contended, "what a transaction read is not validated", "write skew and lost updates")

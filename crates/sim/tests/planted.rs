@@ -2,6 +2,10 @@
 //!
 //! `ONLY=no-roll-back,half-adopted HUNTS=5 MOST=500` in the environment look closer at some.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
 use highwater_core::planted::Bug;
 use highwater_sim::planted::{by_name, case, survey};
 
@@ -9,22 +13,38 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
 }
 
+/// Several bugs at a time.
+fn each(bugs: &[Bug], threads: usize, look: impl Fn(Bug) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    look(*bug);
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn every_planted_bug_is_caught() {
     let wanted = std::env::var("ONLY").ok();
     let named = |names: String| names.split(',').map(|name| by_name(name).expect(name)).collect();
     let bugs: Vec<Bug> = wanted.map_or_else(|| Bug::ALL.to_vec(), named);
-    let (mut missed, mut tainted) = (Vec::new(), Vec::new());
-    for bug in bugs {
-        let started = std::time::Instant::now();
-        let row = survey(bug, number("HUNTS", 1), number("MOST", case(bug).most), 2);
+    let (missed, tainted) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    each(&bugs, 2, |bug| {
+        let started = Instant::now();
+        let row = survey(bug, number("HUNTS", 1), number("MOST", case(bug).most), 1);
         let (name, took) = (bug.name(), started.elapsed().as_secs_f64());
         println!("{name:24} {:?} plans, {took:.1} s: {}", row.seeds, row.anomaly(200));
         if !row.caught() {
-            missed.push(name);
+            missed.lock().unwrap().push(name);
         }
-        tainted.extend(row.tainted.iter().map(|failure| format!("as for {name}, {failure}")));
-    }
+        let told = row.tainted.iter().map(|failure| format!("as for {name}, {failure}"));
+        tainted.lock().unwrap().extend(told);
+    });
+    let (missed, tainted) = (missed.into_inner().unwrap(), tainted.into_inner().unwrap());
     assert!(missed.is_empty(), "not caught: {missed:?}");
     assert!(tainted.is_empty(), "these fail without a bug: {tainted:#?}");
 }

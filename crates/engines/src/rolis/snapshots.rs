@@ -27,7 +27,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use highwater_core::{Epoch, Timestamp};
+use highwater_core::{Epoch, Timestamp, planted};
 use highwater_store::{Snapshot, Store};
 
 use super::shared::Shared;
@@ -239,7 +239,8 @@ impl Taken {
 
     /// The pending snapshot may be read once every stream is installed up to it.
     fn publish(&mut self, applied: Timestamp) {
-        let Some(round) = self.pending.take_if(|round| round.snapshot.ts() <= applied) else { return };
+        let complete = |round: &mut Round| round.snapshot.ts() <= applied || planted!(SnapshotIncomplete);
+        let Some(round) = self.pending.take_if(complete) else { return };
         let ts = round.snapshot.ts();
         assert!(ts >= self.last, "snapshots never go back: {ts} after {}", self.last);
         self.last = ts;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use highwater_core::NodeId;
+use highwater_core::{Epoch, NodeId};
 use highwater_engines::{Nanos, Role};
 
 use super::{Fault, MS, Scheduled, Victim};
@@ -21,6 +21,8 @@ pub struct Hand {
     waiting: Vec<Scheduled>,
     /// What was done and is to be undone: when, and what exactly.
     active: Vec<(Nanos, Effect)>,
+    /// Of those that wait for an opening: the epoch that was open at the look before.
+    opened: Option<Epoch>,
     /// How often each kind was done.
     pub done: BTreeMap<&'static str, u64>,
     /// What was done, in words: for reports.
@@ -42,10 +44,17 @@ impl Hand {
     /// Starts counting now.
     pub fn new(faults: &[Scheduled], now: Nanos) -> Hand {
         let waiting = faults.to_vec();
-        Hand { start: now, waiting, active: Vec::new(), done: BTreeMap::new(), said: Vec::new() }
+        Hand {
+            start: now,
+            waiting,
+            active: Vec::new(),
+            opened: None,
+            done: BTreeMap::new(),
+            said: Vec::new(),
+        }
     }
 
-    /// When it wants to act next, after `now`. A candidate or learner that it waits for may come at any time.
+    /// When it wants to act next, after `now`. Whom it waits for may come at any time.
     pub fn next(&self, now: Nanos) -> Option<Nanos> {
         let waiting = self.waiting.iter().map(|fault| (self.start + fault.at_ns).max(now + LOOK_EVERY));
         waiting.chain(self.active.iter().map(|(until, _)| *until)).min()
@@ -75,6 +84,10 @@ impl Hand {
                 self.waiting.remove(at);
             }
         }
+        let waits =
+            |fault: &Scheduled| fault.fault == Fault::Kill(Victim::Opener) && self.start + fault.at_ns <= now;
+        let newest = || newest_open(world).max(self.opened).unwrap_or_default();
+        self.opened = self.waiting.iter().any(waits).then(newest);
     }
 
     /// Undoes everything and does nothing more.
@@ -227,6 +240,10 @@ impl Hand {
             Victim::Leader => (world.leader(), false),
             Victim::Candidate => (role(|role| role == Role::Candidate), true),
             Victim::Learner => (role(|role| role == Role::Learner), true),
+            Victim::Opener => {
+                let new = self.opened.is_some_and(|before| newest_open(world) > Some(before));
+                (world.leader().filter(|_| new), true)
+            }
             Victim::Node(node) => (world.ids().find(|id| *id == NodeId(node)), false),
         };
         match found {
@@ -254,14 +271,23 @@ fn between(ids: &[NodeId], side: u8, bridge: Option<NodeId>) -> Vec<(NodeId, Nod
     pairs
 }
 
+/// The newest epoch that somebody leads.
+fn newest_open<L: highwater_core::Library>(world: &World<L>) -> Option<Epoch> {
+    world.leader().and_then(|leader| world.status(leader)).map(|status| status.epoch)
+}
+
 /// Whether a node may lose its memory: the voters with complete stores that are left are a majority.
 ///
-/// Who votes depends on whom one asks while a membership changes; only those count who vote by every account. That is
-/// stricter than the guarantee asks for, never laxer.
+/// Who votes depends on whom one asks while a membership changes; only those count who vote by every account, but for
+/// accounts of epochs that are over: the membership with which an epoch opened is in force from then on. While nobody
+/// leads this is stricter than the guarantee asks for, never laxer.
 pub fn spare<L: highwater_core::Library>(world: &World<L>, victim: NodeId) -> bool {
     let statuses: Vec<_> = world.ids().filter_map(|id| world.status(id)).collect();
-    let accounts: Vec<_> =
-        statuses.iter().filter(|status| !matches!(status.role, Role::Starting | Role::Learner)).collect();
+    let open = newest_open(world).unwrap_or_default();
+    let accounts: Vec<_> = statuses
+        .iter()
+        .filter(|status| !matches!(status.role, Role::Starting | Role::Learner) && status.epoch >= open)
+        .collect();
     let sound = statuses.iter().filter(|status| {
         let votes = accounts.iter().all(|account| {
             account.members.iter().any(|member| {

@@ -40,6 +40,8 @@ pub enum Victim {
     Candidate,
     /// The next one that copies the state, or waits to be admitted.
     Learner,
+    /// The next one that opens an epoch, right then.
+    Opener,
     /// This one.
     Node(u8),
 }
@@ -97,6 +99,7 @@ pub const KINDS: &[&str] = &[
     "kill",
     "kill_candidate",
     "kill_learner",
+    "kill_opener",
     "vanish",
     "pause",
     "break",
@@ -125,6 +128,7 @@ impl Fault {
         match self {
             Fault::Kill(Victim::Candidate) => "kill_candidate",
             Fault::Kill(Victim::Learner) => "kill_learner",
+            Fault::Kill(Victim::Opener) => "kill_opener",
             Fault::Kill(_) => "kill",
             Fault::Pause(_) => "pause",
             Fault::Break(..) => "break",
@@ -184,6 +188,7 @@ impl Fault {
             "kill" => Fault::Kill(victim),
             "kill_candidate" => Fault::Kill(Victim::Candidate),
             "kill_learner" => Fault::Kill(Victim::Learner),
+            "kill_opener" => Fault::Kill(Victim::Opener),
             "pause" => Fault::Pause(victim),
             "break" => Fault::Break(node, other),
             "isolate" => Fault::Isolate(victim),

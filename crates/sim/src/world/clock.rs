@@ -6,7 +6,7 @@
 //!   [`NodeClock::follow_time`] it is a TSC: it follows virtual time at the machine's rate from a value of its own, moves
 //!   at every reading, may leap, and may all but stand still for a while.
 //!
-//! There is no wall clock: `core`, `store`, `consensus` and `engines` read none (`clippy.toml` forbids it), so jumps of
+//! There is no wall clock: `core`, `store`, `consensus` and `engines` read none (their `clippy.toml` forbids it), so jumps of
 //! it have nothing to hit.
 
 use std::sync::Arc;

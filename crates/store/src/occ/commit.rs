@@ -135,6 +135,7 @@ impl Occ {
             return self.fail(self.sets.writes.len());
         }
         hooks::point(Point::Validated);
+        let ts = if planted!(StampedLate) { self.clock.now() } else { ts };
         self.phase = Phase::Validated(ts);
         Ok(())
     }

@@ -8,23 +8,25 @@
 //!    time; equal digests; the bank's total; acknowledged audit rows present and refused ones absent; toggles that agree
 //!    with their counts; one leader an epoch.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Write as _};
+mod failure;
+mod judge;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use highwater_checker::{Options, check};
 use highwater_core::NodeId;
-use highwater_engines::{Nanos, Role};
+use highwater_engines::Nanos;
 
 use crate::clients::Clients;
 use crate::faults::Hand;
 use crate::isolate::{Broken, isolated};
-use crate::library::{self, ACCOUNTS, OPENING, Op, SimLibrary};
+use crate::library::{Op, SimLibrary};
 use crate::plan::Plan;
 use crate::stage::Buggify;
 use crate::world::{World, WorldOptions};
+pub use failure::{Failure, FailureKind};
 
 const MS: Nanos = 1_000_000;
 /// Wall-clock time after which a run counts as endless.
@@ -33,8 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const STALE: Nanos = 30 * MS;
 /// How many steps go by between looks at the sizes of logs.
 const WATCH_EVERY: u64 = 64;
-/// Controllers' last words that are kept per node for a report.
-const LAST_WORDS: usize = 14;
 
 /// What a good run did.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,6 +45,8 @@ pub struct Summary {
     pub asked: u64,
     /// Transactions that were acknowledged.
     pub acknowledged: u64,
+    /// Those of them that only read, on a replica's snapshot.
+    pub snapshot_reads: u64,
     /// Epochs that were opened after the first.
     pub failovers: u64,
     /// Faults by kind.
@@ -57,78 +59,6 @@ pub struct Summary {
     pub trace: u64,
     /// Wall-clock time that the run took on its thread, judging included.
     pub took: Duration,
-}
-
-/// How a run fails: what a shrunk plan has to keep.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FailureKind {
-    /// An assertion of the product, by `file:line`.
-    Assertion(String),
-    /// No leader, no progress, no convergence in time: which.
-    Stuck(&'static str),
-    /// The world's watch over all nodes saw a broken invariant.
-    Invariant,
-    /// The checker found an anomaly.
-    Anomaly,
-    /// Replicas differ.
-    Diverged,
-    /// A promise about single things is broken: bank, audit, toggles, one answer, one leader.
-    Promise(&'static str),
-    /// Two runs of one plan are not the same.
-    Differs,
-    /// It does not end.
-    Hangs,
-}
-
-impl fmt::Display for FailureKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FailureKind::Assertion(place) => write!(f, "assertion at {place}"),
-            FailureKind::Stuck(what) => write!(f, "stuck: {what}"),
-            FailureKind::Invariant => f.write_str("broken invariant"),
-            FailureKind::Anomaly => f.write_str("not strictly serializable"),
-            FailureKind::Diverged => f.write_str("replicas differ"),
-            FailureKind::Promise(what) => write!(f, "broken promise: {what}"),
-            FailureKind::Differs => f.write_str("not deterministic"),
-            FailureKind::Hangs => f.write_str("endless"),
-        }
-    }
-}
-
-/// A run that failed.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// Of which kind.
-    pub kind: FailureKind,
-    /// What is wrong, in words.
-    pub what: String,
-    /// When, in virtual time.
-    pub at: Nanos,
-    /// What was run.
-    pub plan: Plan,
-    /// Faults, the last words of every node, and how each stands.
-    pub story: String,
-}
-
-impl Failure {
-    /// Two runs of this plan were not the same.
-    pub fn differs(plan: &Plan) -> Box<Failure> {
-        let what = "two runs have different traces".to_string();
-        Box::new(Failure {
-            kind: FailureKind::Differs,
-            what,
-            at: 0,
-            plan: plan.clone(),
-            story: String::new(),
-        })
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = self.at as f64 / MS as f64;
-        write!(f, "seed {}: {} at {at:.3} ms: {}", self.plan.seed, self.kind, self.what)
-    }
 }
 
 /// Runs a plan and judges it; panics of the product are failures.
@@ -265,7 +195,8 @@ impl Run {
         for reads in self.clients.last_reads() {
             self.serve("the last reads are answered", |_| vec![reads.clone()])?;
         }
-        self.converge("all replicas converge at the end")
+        self.converge("all replicas converge at the end")?;
+        self.show()
     }
 
     /// Some replicas are cut off; the others must serve alone.
@@ -287,12 +218,35 @@ impl Run {
         self.converge("replicas that were away converge")
     }
 
-    /// The leader takes requests and releases them, within a bound. A retry is a new transaction.
+    /// The leader takes requests and releases them, within a bound.
     fn serve(
         &mut self,
         what: &'static str,
         requests: impl Fn(&mut Clients) -> Vec<Vec<Op>>,
     ) -> Result<(), Verdict> {
+        self.insist(what, |run| {
+            let Some(leader) = run.world.leader() else { return Vec::new() };
+            let requests = requests(&mut run.clients);
+            run.clients.request(run.world.now, leader, &requests)
+        })
+    }
+
+    /// Every replica shows what it has, if clients of this plan ask for that.
+    fn show(&mut self) -> Result<(), Verdict> {
+        if self.plan.load.snapshot_percent == 0 {
+            return Ok(());
+        }
+        for id in self.world.ids().collect::<Vec<_>>() {
+            self.insist("every replica shows a snapshot", |run| {
+                let reads = run.clients.last_reads();
+                run.clients.request_snapshot(run.world.now, id, &reads[..1])
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Asks, again and again, until everything is answered, within a bound. A retry is a new transaction.
+    fn insist(&mut self, what: &'static str, ask: impl Fn(&mut Run) -> Vec<u64>) -> Result<(), Verdict> {
         let deadline = self.deadline();
         let mut tokens = Vec::new();
         while self.world.now < self.end {
@@ -301,11 +255,8 @@ impl Run {
                 break;
             }
             self.at_most(deadline, what)?;
-            if (tokens.is_empty() || failed)
-                && let Some(leader) = self.world.leader()
-            {
-                let requests = requests(&mut self.clients);
-                tokens = self.clients.request(self.world.now, leader, &requests);
+            if tokens.is_empty() || failed {
+                tokens = ask(self);
             }
             self.advance(self.world.now + MS / 5)?;
         }
@@ -392,8 +343,9 @@ impl Run {
     fn summary(&self) -> Summary {
         Summary {
             seed: self.plan.seed,
-            asked: self.clients.asked(),
-            acknowledged: self.clients.acknowledged(),
+            asked: self.clients.journal.asked(),
+            acknowledged: self.clients.journal.acknowledged(),
+            snapshot_reads: self.clients.journal.snapshot_reads(),
             failovers: (self.leaders().len() as u64).saturating_sub(1),
             faults: self.hand.done.clone(),
             outcomes: self.clients.outcomes.clone(),
@@ -401,91 +353,5 @@ impl Run {
             trace: self.world.trace_hash() ^ self.clients.trace,
             took: Duration::ZERO,
         }
-    }
-
-    /// Epochs that were opened, by their leaders' own accounts.
-    fn leaders(&self) -> BTreeMap<&str, BTreeSet<NodeId>> {
-        let mut leaders: BTreeMap<&str, BTreeSet<NodeId>> = BTreeMap::new();
-        for (_, node, said) in &self.world.log {
-            if let Some(epoch) = said.strip_prefix("leading ").and_then(|said| said.split(' ').next()) {
-                leaders.entry(epoch).or_default().insert(*node);
-            }
-        }
-        leaders
-    }
-
-    fn judge(&self) -> Result<(), Verdict> {
-        self.judge_replicas()?;
-        if let Some((epoch, who)) = self.leaders().into_iter().find(|(_, who)| who.len() > 1) {
-            return self.fail(FailureKind::Promise("one leader an epoch"), format!("{who:?} led {epoch}"));
-        }
-        let verdict = check(&self.clients.history(), &Options::strict());
-        if let Some(first) = verdict.anomalies.first() {
-            let kinds: Vec<String> =
-                verdict.found.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-            return self.fail(FailureKind::Anomaly, format!("{}. First: {}", kinds.join(", "), first.text));
-        }
-        if let Some(wrong) = self.clients.contradictions() {
-            return self.fail(FailureKind::Promise("what a transaction sees is of one moment"), wrong);
-        }
-        Ok(())
-    }
-
-    fn judge_replicas(&self) -> Result<(), Verdict> {
-        let store = |id: NodeId| self.world.replica(id).expect("all are up").controller.store();
-        let (written, refused) = self.clients.audits();
-        for id in self.world.ids() {
-            let store = store(id);
-            if let Some(row) = written.iter().find(|row| !library::audited(&*store, **row)) {
-                let what = format!("{id} has lost audit row {row}; {}", self.clients.who_audits(*row));
-                return self.fail(FailureKind::Promise("what was acknowledged is there"), what);
-            }
-            if let Some(row) = refused.iter().find(|row| library::audited(&*store, **row)) {
-                let what = format!("{id} holds audit row {row}; {}", self.clients.who_audits(*row));
-                return self.fail(FailureKind::Promise("what was refused is not there"), what);
-            }
-            let total = library::total(&*store);
-            if total != u64::from(ACCOUNTS * OPENING) {
-                let what = format!("{id}'s accounts hold {total}, not {}", ACCOUNTS * OPENING);
-                return self.fail(FailureKind::Promise("the bank's total never changes"), what);
-            }
-        }
-        let first = store(NodeId(0)).digest();
-        match self.world.ids().find(|id| store(*id).digest() != first) {
-            Some(id) => {
-                let differ = store(id).differences(&store(NodeId(0)), 4).join("; ");
-                self.fail(
-                    FailureKind::Diverged,
-                    format!("{id}'s rows are not those of {}: {differ}", NodeId(0)),
-                )
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// The faults, the last words of every node, and how each stands.
-    fn story(&self) -> String {
-        let mut text = String::from("faults:\n");
-        for (at, what) in &self.hand.said {
-            let _ = writeln!(text, "{:>10.3} ms {what}", *at as f64 / MS as f64);
-        }
-        for id in self.world.ids() {
-            let _ = writeln!(text, "{id}, last events:");
-            let own: Vec<_> = self.world.log.iter().filter(|(_, node, _)| *node == id).collect();
-            for (at, _, what) in &own[own.len().saturating_sub(LAST_WORDS)..] {
-                let _ = writeln!(text, "{:>10.3} ms {what}", *at as f64 / MS as f64);
-            }
-            match self.world.status(id) {
-                None => text.push_str("  is down\n"),
-                Some(status) => {
-                    let leads = if status.role == Role::Leader { " (leads)" } else { "" };
-                    let _ = writeln!(text, "  {status:?}{leads}");
-                }
-            }
-            for worker in self.world.replica(id).map_or(&[][..], |replica| &replica.workers) {
-                let _ = writeln!(text, "  {}", worker.describe());
-            }
-        }
-        text
     }
 }

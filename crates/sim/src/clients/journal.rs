@@ -1,0 +1,147 @@
+//! What simulated clients saw, and what of it is wrong by itself.
+
+use std::collections::BTreeMap;
+
+use highwater_checker::{History, Op as Entry, Status, Txn};
+use highwater_engines::Nanos;
+
+use super::work::Kind;
+use crate::library::{ACCOUNTS, OPENING, Op, Seen, TOGGLE_LISTS};
+
+/// A transaction, from its invocation on.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) client: usize,
+    pub(super) process: u64,
+    pub(super) ops: Vec<Op>,
+    /// It reads what a replica's snapshot holds.
+    pub(super) snap: bool,
+    pub(super) invoked: Nanos,
+    /// How it ended, when, and what it saw; `None` while open, or forever.
+    pub(super) ended: Option<(Status, Nanos, Vec<Seen>)>,
+}
+
+impl Asked {
+    pub(super) fn status(&self) -> Option<Status> {
+        self.ended.as_ref().map(|(status, _, _)| *status)
+    }
+}
+
+/// All transactions of a run, by their tokens.
+#[derive(Default)]
+pub struct Journal(pub(super) BTreeMap<u64, Asked>);
+
+impl Journal {
+    /// Transactions that were asked for.
+    pub fn asked(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Transactions that were acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.ok().count() as u64
+    }
+
+    /// Those of them that read a snapshot.
+    pub fn snapshot_reads(&self) -> u64 {
+        self.ok().filter(|(asked, _)| asked.snap).count() as u64
+    }
+
+    fn ok(&self) -> impl Iterator<Item = (&Asked, &Vec<Seen>)> {
+        self.0.values().filter_map(|asked| match &asked.ended {
+            Some((Status::Ok, _, seen)) => Some((asked, seen)),
+            _ => None,
+        })
+    }
+
+    /// Audit rows that were acknowledged, and those that surely were not written.
+    pub fn audits(&self) -> (Vec<u32>, Vec<u32>) {
+        let rows = |wanted: Status| {
+            let ended = self.0.values().filter(move |asked| asked.status() == Some(wanted));
+            let ops = ended.flat_map(|asked| &asked.ops);
+            ops.filter_map(|op| if let Op::Audit(row) = op { Some(*row) } else { None }).collect()
+        };
+        (rows(Status::Ok), rows(Status::Fail))
+    }
+
+    /// The transaction that was to leave an audit row, in words.
+    pub fn who_audits(&self, row: u32) -> String {
+        let of = self.0.iter().find(|(_, asked)| asked.ops.contains(&Op::Audit(row)));
+        of.map_or(String::new(), |(token, asked)| format!("request {token}: {asked:?}"))
+    }
+
+    /// What single replies contradict by themselves: totals, toggles, rows that were new.
+    pub fn contradictions(&self) -> Option<String> {
+        for (asked, seen) in self.ok() {
+            for (op, seen) in asked.ops.iter().zip(seen) {
+                let wrong = match (op, &seen[..]) {
+                    (Op::Total, [total]) if *total != ACCOUNTS * OPENING => "the bank's total changed",
+                    (Op::Toggle(..), [present, turns @ ..]) if *present as usize != turns.len() % 2 => {
+                        "a toggle's presence contradicts the count of its turns"
+                    }
+                    (Op::Peek(..), pairs) if pairs.chunks(2).any(|pair| pair[0] != pair[1] % 2) => {
+                        "a scan of toggles contradicts the counts of their turns"
+                    }
+                    (Op::AddRow(..), [0]) => "a row behind the last one existed",
+                    (Op::Audit(..), [0]) => "an audit row existed before it was written",
+                    _ => continue,
+                };
+                return Some(format!("{wrong}: {op:?} saw {seen:?} in {asked:?}"));
+            }
+        }
+        None
+    }
+
+    /// For the checker.
+    pub fn history(&self) -> History {
+        let mut history = History::new();
+        for asked in self.0.values() {
+            let (status, t1, seen) = match &asked.ended {
+                Some((status, at, seen)) => (*status, (*status != Status::Info).then_some(*at), Some(seen)),
+                None => (Status::Info, None, None),
+            };
+            let mut ops = Vec::new();
+            for (at, op) in asked.ops.iter().enumerate() {
+                let seen = seen.filter(|_| status == Status::Ok).map(|seen| &seen[at]);
+                record(&mut history, &mut ops, *op, seen);
+            }
+            if !ops.is_empty() {
+                let Asked { process, invoked: t0, snap, .. } = *asked;
+                history.push(Txn { process, t0, t1, status, ops, snap });
+            }
+        }
+        history
+    }
+}
+
+/// An operation as entries of a history. The bank and audits are judged elsewhere.
+fn record(history: &mut History, ops: &mut Vec<Entry>, op: Op, seen: Option<&Seen>) {
+    let list = |seen: Option<&[u32]>| seen.map(|seen| seen.iter().map(|value| i64::from(*value)).collect());
+    let whole = seen.map(|seen| &seen[..]);
+    let mut intern = |kind: Kind, key: u32| history.keys.intern(&kind.name(key));
+    match op {
+        Op::Read(key) => ops.push(Entry::ReadList { key: intern(Kind::List, key), value: list(whole) }),
+        Op::Append(key, value) => {
+            let key = intern(Kind::List, key);
+            ops.push(Entry::ReadList { key, value: list(whole) });
+            ops.push(Entry::Append { key, value: value.into() });
+        }
+        Op::Scan(key) => ops.push(Entry::ReadList { key: intern(Kind::Rows, key), value: list(whole) }),
+        Op::AddRow(key, value) => {
+            ops.push(Entry::Append { key: intern(Kind::Rows, key), value: value.into() });
+        }
+        Op::Get(key) => {
+            let value = whole.map(|seen| seen.first().map(|value| i64::from(*value)));
+            ops.push(Entry::ReadReg { key: intern(Kind::Register, key), value });
+        }
+        Op::Set(key, value) => {
+            ops.push(Entry::Write { key: intern(Kind::Register, key), value: value.into() });
+        }
+        Op::Toggle(key, value) => {
+            let key = intern(Kind::List, TOGGLE_LISTS + key);
+            ops.push(Entry::ReadList { key, value: list(whole.map(|seen| &seen[1..])) });
+            ops.push(Entry::Append { key, value: value.into() });
+        }
+        Op::Peek(..) | Op::Transfer(..) | Op::Total | Op::Audit(_) => {}
+    }
+}

@@ -1,0 +1,344 @@
+//! Simulated clients: each has one open transaction at most, is impatient, and writes down what it saw.
+
+mod journal;
+mod work;
+
+use std::collections::BTreeMap;
+
+use highwater_checker::Status;
+use highwater_core::{NodeId, Outcome, ProcedureId};
+use highwater_engines::{Nanos, Refusal, Token};
+
+use crate::faults::Hand;
+use crate::library::{self, Op, STEPS, SimLibrary};
+use crate::plan::Load;
+use crate::random::Random;
+use crate::world::{Refused, Reply, World};
+use journal::Asked;
+pub use journal::Journal;
+use work::Work;
+
+/// A request or a reply takes at least this long, and up to so much more.
+const HOP: (Nanos, Nanos) = (5_000, 60_000);
+/// A client that was refused waits up to this long.
+const REFUSED_WAIT: Nanos = 2_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Thinks; then asks.
+    Ask,
+    /// Its request arrives at a node's worker.
+    Arrive(u64, NodeId, u16),
+    /// Hears no more of this request.
+    GiveUp(u64),
+}
+
+struct Client {
+    process: u64,
+    /// Whom it believes to lead.
+    aim: NodeId,
+    home: u16,
+    open: Option<u64>,
+}
+
+/// All clients of a run, and what they saw.
+pub struct Clients {
+    random: Random,
+    load: Load,
+    workers: u16,
+    replicas: u8,
+    think: Nanos,
+    clients: Vec<Client>,
+    steps: BTreeMap<(Nanos, u64), (usize, Step)>,
+    seq: u64,
+    processes: u64,
+    work: Work,
+    left: u32,
+    /// What they saw.
+    pub journal: Journal,
+    procedure: Option<ProcedureId>,
+    /// What no database may do: found while listening.
+    pub wrong: Option<String>,
+    /// Mixes what clients saw: equal for equal runs.
+    pub trace: u64,
+    /// How often a request ended so.
+    pub outcomes: BTreeMap<&'static str, u64>,
+}
+
+impl Clients {
+    /// Clients that begin now and spread their requests over `length`.
+    pub fn new(load: Load, replicas: u8, workers: u16, seed: u64, now: Nanos, length: Nanos) -> Clients {
+        let mut random = Random::new(seed ^ 0x00c1_1e27);
+        let clients: Vec<Client> = (0..load.clients)
+            .map(|at| Client {
+                process: u64::from(at),
+                aim: NodeId(random.below(replicas.into()) as u8),
+                home: at % workers,
+                open: None,
+            })
+            .collect();
+        let think = length * u64::from(load.clients) / u64::from(load.transactions.max(1));
+        let mut all = Clients {
+            random,
+            load,
+            workers,
+            replicas,
+            think,
+            processes: u64::from(load.clients),
+            clients,
+            steps: BTreeMap::new(),
+            seq: 0,
+            work: Work::new(load, workers, now),
+            left: load.transactions,
+            journal: Journal::default(),
+            procedure: None,
+            wrong: None,
+            trace: 0,
+            outcomes: BTreeMap::new(),
+        };
+        for at in 0..all.clients.len() {
+            let start = now + all.random.below(all.think + 1);
+            all.plan_step(start, at, Step::Ask);
+        }
+        all
+    }
+
+    /// When a client wants to do something next.
+    pub fn next(&self) -> Option<Nanos> {
+        self.steps.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// No new transactions; those that are open may end.
+    pub fn stop(&mut self) {
+        self.left = 0;
+    }
+
+    /// Whether no transaction is open.
+    pub fn quiet(&self) -> bool {
+        self.clients.iter().all(|client| client.open.is_none())
+    }
+
+    /// Does what clients do up to now; takes the replies.
+    pub fn act(&mut self, world: &mut World<SimLibrary>, hand: &Hand) {
+        for reply in std::mem::take(&mut world.replies) {
+            self.hear(&reply, hand);
+        }
+        for Refused { token, why, at } in std::mem::take(&mut world.refused) {
+            let aim = self.clients[self.journal.0[&token.0].client].aim;
+            self.refused(at, token.0, aim, why);
+        }
+        while let Some(entry) = self.steps.first_entry()
+            && entry.key().0 <= world.now
+        {
+            let (client, step) = entry.remove();
+            match step {
+                Step::Ask => self.ask(world, client),
+                Step::Arrive(token, node, worker) => self.arrive(world, hand, token, node, worker),
+                Step::GiveUp(token) => self.give_up(world.now, client, token),
+            }
+        }
+    }
+
+    fn plan_step(&mut self, at: Nanos, client: usize, step: Step) {
+        self.seq += 1;
+        self.steps.insert((at, self.seq), (client, step));
+    }
+
+    fn hop(&mut self) -> Nanos {
+        HOP.0 + self.random.below(HOP.1)
+    }
+
+    fn ask(&mut self, world: &World<SimLibrary>, client: usize) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        let percent = u64::from(self.load.snapshot_percent);
+        if percent > 0 && self.random.below(100) < percent {
+            let (ops, aim) = (self.work.reads(&mut self.random), self.any_node());
+            let worker = self.work.worker(&mut self.random, world.now, self.clients[client].home);
+            self.invoke(world.now, client, ops, true, aim, worker);
+            return;
+        }
+        let ops = self.work.ops(&mut self.random);
+        let astray = self.load.astray > 0 && self.random.one_in(self.load.astray.into());
+        if astray {
+            self.clients[client].aim = self.any_node();
+        }
+        let Client { home, aim, .. } = self.clients[client];
+        let worker = self.work.worker(&mut self.random, world.now, home);
+        self.invoke(world.now, client, ops, false, aim, worker);
+    }
+
+    fn any_node(&mut self) -> NodeId {
+        NodeId(self.random.below(self.replicas.into()) as u8)
+    }
+
+    fn invoke(
+        &mut self,
+        now: Nanos,
+        client: usize,
+        ops: Vec<Op>,
+        snap: bool,
+        aim: NodeId,
+        worker: u16,
+    ) -> u64 {
+        self.seq += 1;
+        let token = self.seq;
+        let process = self.clients[client].process;
+        self.clients[client].open = Some(token);
+        self.journal.0.insert(token, Asked { client, process, ops, snap, invoked: now, ended: None });
+        let hop = self.hop();
+        self.plan_step(now + hop, client, Step::Arrive(token, aim, worker));
+        self.plan_step(now + self.load.patience_ns, client, Step::GiveUp(token));
+        token
+    }
+
+    fn arrive(&mut self, world: &mut World<SimLibrary>, hand: &Hand, token: u64, node: NodeId, worker: u16) {
+        if hand.shuns(node) {
+            return;
+        }
+        let procedure = *self.procedure.get_or_insert_with(|| world.procedure(STEPS));
+        let asked = &self.journal.0[&token];
+        let (args, token_) = (library::encode(&asked.ops), Token(token));
+        let taken = if asked.snap {
+            world.submit_snapshot(node, worker, token_, procedure, &args)
+        } else {
+            world.submit(node, worker, token_, procedure, &args)
+        };
+        if let Err(refusal) = taken {
+            self.refused(world.now, token, node, refusal);
+        }
+    }
+
+    /// Nothing was done, and the client is told so.
+    fn refused(&mut self, now: Nanos, token: u64, node: NodeId, refusal: Refusal) {
+        let hop = self.hop();
+        let asked = self.journal.0.get_mut(&token).expect("every token was asked");
+        let (client, snap, at) = (asked.client, asked.snap, now + hop);
+        asked.ended = Some((Status::Fail, at, Vec::new()));
+        self.count("refused");
+        let aim = match refusal {
+            Refusal::NotLeader { leader: Some(leader) } => leader,
+            Refusal::Busy => node,
+            Refusal::NotLeader { leader: None } | Refusal::NoQuorum => self.any_node(),
+        };
+        if self.clients[client].open == Some(token) {
+            // Of the lead nothing was learnt by a replica that has no snapshot to show.
+            if !snap {
+                self.clients[client].aim = aim;
+            }
+            let wait = self.random.below(REFUSED_WAIT);
+            self.next_round(client, at + wait);
+        }
+    }
+
+    fn hear(&mut self, reply: &Reply, hand: &Hand) {
+        let (token, hop) = (reply.token.0, self.hop());
+        self.mix(token);
+        self.mix(reply.at);
+        reply.bytes.iter().for_each(|byte| self.mix(u64::from(*byte)));
+        let Some(asked) = self.journal.0.get_mut(&token) else {
+            self.wrong = Some(format!("{:?} answered request {token}, which nobody made", reply.from));
+            return;
+        };
+        if asked.status().is_some_and(|status| status != Status::Info) {
+            self.wrong = Some(format!("request {token} was answered twice: {asked:?}, then {reply:?}"));
+            return;
+        }
+        let at = reply.at + hop;
+        let (status, name) = match reply.outcome {
+            Outcome::Committed => (Status::Ok, "committed"),
+            Outcome::Unknown => (Status::Info, "unknown"),
+            Outcome::Conflict => (Status::Fail, "conflict"),
+            Outcome::RolledBack | Outcome::BadRequest => (Status::Fail, "rolled back"),
+        };
+        let seen = if status == Status::Ok { library::decode_reply(&reply.bytes) } else { Vec::new() };
+        if status == Status::Ok && seen.len() != asked.ops.len() {
+            self.wrong = Some(format!("a reply tells of {} operations: {asked:?}", seen.len()));
+            return;
+        }
+        // We hear it even if the client has given up, or cannot be reached: more is known, and nothing false.
+        asked.ended = Some((status, at, seen));
+        let client = asked.client;
+        self.count(name);
+        if self.clients[client].open == Some(token) && !hand.shuns(reply.from.0) {
+            if status == Status::Info {
+                self.fresh_process(client);
+            }
+            let wait = self.random.below(2 * self.think + 1);
+            self.next_round(client, at + wait);
+        }
+    }
+
+    fn give_up(&mut self, now: Nanos, client: usize, token: u64) {
+        if self.clients[client].open != Some(token) {
+            return;
+        }
+        self.count("given up");
+        self.fresh_process(client);
+        self.clients[client].aim = self.any_node();
+        self.next_round(client, now + 1);
+    }
+
+    /// After an unknown outcome the client goes on as another: its next transaction need not come after that one.
+    fn fresh_process(&mut self, client: usize) {
+        self.clients[client].process = self.processes;
+        self.processes += 1;
+    }
+
+    fn next_round(&mut self, client: usize, at: Nanos) {
+        self.clients[client].open = None;
+        self.plan_step(at, client, Step::Ask);
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.outcomes.entry(what).or_default() += 1;
+    }
+
+    fn mix(&mut self, bits: u64) {
+        self.trace = (self.trace ^ bits).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+
+    /// One small request for each worker: proof of progress.
+    pub fn probes(&mut self) -> Vec<Vec<Op>> {
+        self.work.probes()
+    }
+
+    /// Reads of every key that was ever used, in requests of a few.
+    pub fn last_reads(&self) -> Vec<Vec<Op>> {
+        self.work.last_reads()
+    }
+
+    /// Asks `node` for these, each from a client of its own and through the next worker. Returns the requests.
+    pub fn request(&mut self, now: Nanos, node: NodeId, requests: &[Vec<Op>]) -> Vec<u64> {
+        self.request_as(now, node, requests, false)
+    }
+
+    /// The same, of the replica's snapshot.
+    pub fn request_snapshot(&mut self, now: Nanos, node: NodeId, requests: &[Vec<Op>]) -> Vec<u64> {
+        self.request_as(now, node, requests, true)
+    }
+
+    fn request_as(&mut self, now: Nanos, node: NodeId, requests: &[Vec<Op>], snap: bool) -> Vec<u64> {
+        let ask = |(at, ops): (usize, &Vec<Op>)| {
+            let client = self.fresh_client(node);
+            self.invoke(now, client, ops.clone(), snap, node, at as u16 % self.workers)
+        };
+        requests.iter().enumerate().map(ask).collect()
+    }
+
+    fn fresh_client(&mut self, aim: NodeId) -> usize {
+        let process = self.processes;
+        self.processes += 1;
+        self.clients.push(Client { process, aim, home: 0, open: None });
+        self.clients.len() - 1
+    }
+
+    /// Whether all of these were acknowledged; and whether one ended otherwise.
+    pub fn answered(&self, tokens: &[u64]) -> (bool, bool) {
+        let ok = |token: &u64| self.journal.0[token].status() == Some(Status::Ok);
+        let open = |token: &u64| self.clients[self.journal.0[token].client].open == Some(*token);
+        (tokens.iter().all(ok), tokens.iter().any(|token| !open(token) && !ok(token)))
+    }
+}

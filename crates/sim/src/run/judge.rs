@@ -1,0 +1,103 @@
+//! What is asked of a run that came to its end; and the story of one that did not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use highwater_checker::{Options, check};
+use highwater_core::NodeId;
+use highwater_engines::Role;
+
+use super::{FailureKind, MS, Run, Verdict};
+use crate::library::{self, ACCOUNTS, OPENING};
+
+/// Controllers' last words that are kept per node for a report.
+const LAST_WORDS: usize = 14;
+
+impl Run {
+    /// Epochs that were opened, by their leaders' own accounts.
+    pub(super) fn leaders(&self) -> BTreeMap<&str, BTreeSet<NodeId>> {
+        let mut leaders: BTreeMap<&str, BTreeSet<NodeId>> = BTreeMap::new();
+        for (_, node, said) in &self.world.log {
+            if let Some(epoch) = said.strip_prefix("leading ").and_then(|said| said.split(' ').next()) {
+                leaders.entry(epoch).or_default().insert(*node);
+            }
+        }
+        leaders
+    }
+
+    pub(super) fn judge(&self) -> Result<(), Verdict> {
+        self.judge_replicas()?;
+        if let Some((epoch, who)) = self.leaders().into_iter().find(|(_, who)| who.len() > 1) {
+            return self.fail(FailureKind::Promise("one leader an epoch"), format!("{who:?} led {epoch}"));
+        }
+        let verdict = check(&self.clients.journal.history(), &Options::strict());
+        if let Some(first) = verdict.anomalies.first() {
+            let kinds: Vec<String> =
+                verdict.found.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+            return self.fail(FailureKind::Anomaly, format!("{}. First: {}", kinds.join(", "), first.text));
+        }
+        if let Some(wrong) = self.clients.journal.contradictions() {
+            return self.fail(FailureKind::Promise("what a transaction sees is of one moment"), wrong);
+        }
+        Ok(())
+    }
+
+    fn judge_replicas(&self) -> Result<(), Verdict> {
+        let store = |id: NodeId| self.world.replica(id).expect("all are up").controller.store();
+        let (written, refused) = self.clients.journal.audits();
+        for id in self.world.ids() {
+            let store = store(id);
+            if let Some(row) = written.iter().find(|row| !library::audited(&*store, **row)) {
+                let what =
+                    format!("{id} has lost audit row {row}; {}", self.clients.journal.who_audits(*row));
+                return self.fail(FailureKind::Promise("what was acknowledged is there"), what);
+            }
+            if let Some(row) = refused.iter().find(|row| library::audited(&*store, **row)) {
+                let what = format!("{id} holds audit row {row}; {}", self.clients.journal.who_audits(*row));
+                return self.fail(FailureKind::Promise("what was refused is not there"), what);
+            }
+            let total = library::total(&*store);
+            if total != u64::from(ACCOUNTS * OPENING) {
+                let what = format!("{id}'s accounts hold {total}, not {}", ACCOUNTS * OPENING);
+                return self.fail(FailureKind::Promise("the bank's total never changes"), what);
+            }
+        }
+        let first = store(NodeId(0)).digest();
+        match self.world.ids().find(|id| store(*id).digest() != first) {
+            Some(id) => {
+                let differ = store(id).differences(&store(NodeId(0)), 4).join("; ");
+                self.fail(
+                    FailureKind::Diverged,
+                    format!("{id}'s rows are not those of {}: {differ}", NodeId(0)),
+                )
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The faults, the last words of every node, and how each stands.
+    pub(super) fn story(&self) -> String {
+        let mut text = String::from("faults:\n");
+        for (at, what) in &self.hand.said {
+            let _ = writeln!(text, "{:>10.3} ms {what}", *at as f64 / MS as f64);
+        }
+        for id in self.world.ids() {
+            let _ = writeln!(text, "{id}, last events:");
+            let own: Vec<_> = self.world.log.iter().filter(|(_, node, _)| *node == id).collect();
+            for (at, _, what) in &own[own.len().saturating_sub(LAST_WORDS)..] {
+                let _ = writeln!(text, "{:>10.3} ms {what}", *at as f64 / MS as f64);
+            }
+            match self.world.status(id) {
+                None => text.push_str("  is down\n"),
+                Some(status) => {
+                    let leads = if status.role == Role::Leader { " (leads)" } else { "" };
+                    let _ = writeln!(text, "  {status:?}{leads}");
+                }
+            }
+            for worker in self.world.replica(id).map_or(&[][..], |replica| &replica.workers) {
+                let _ = writeln!(text, "  {}", worker.describe());
+            }
+        }
+        text
+    }
+}
