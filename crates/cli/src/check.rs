@@ -18,7 +18,10 @@ pub fn run(args: &CheckArgs) -> Result<()> {
     let began = Instant::now();
     let mut progress = Progress::new();
     progress.step("reading");
-    let history = History::read(&args.files).map_err(Failure::unreadable)?;
+    let history = History::read(&args.files).map_err(|error| match error.line {
+        0 => Failure::unreadable(error),
+        _ => Failure::unreadable(error).hint("a transaction a line, as docs/history-format.md says"),
+    })?;
     export(args.edn.as_deref(), &history, &mut progress, write_edn)?;
     export(args.events.as_deref(), &history, &mut progress, |history, file| {
         write_json_events(history, file)

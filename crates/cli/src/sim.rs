@@ -38,10 +38,10 @@ pub struct SimArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["runs", "minutes", "plan"])]
     pub seed: Option<u64>,
     /// Run this many seeds.
-    #[arg(long, value_name = "K", conflicts_with_all = ["minutes", "plan"])]
+    #[arg(long, value_name = "K", conflicts_with_all = ["minutes", "plan"], value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: Option<u64>,
     /// Run seeds for this many minutes.
-    #[arg(long, value_name = "M", conflicts_with = "plan")]
+    #[arg(long, value_name = "M", conflicts_with = "plan", value_parser = some_minutes)]
     pub minutes: Option<f64>,
     /// Run a saved plan, twice.
     #[arg(long, value_name = "FILE")]
@@ -85,6 +85,14 @@ fn engine(name: &str) -> std::result::Result<EngineKind, String> {
     }
 }
 
+/// A length of time that is one, in minutes.
+fn some_minutes(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(minutes) if minutes > 0.0 && minutes <= 1e6 => Ok(minutes),
+        _ => Err("must be above 0 and at most 1000000".into()),
+    }
+}
+
 /// Runs what was asked for.
 pub fn run_sim(args: &SimArgs) -> Result<()> {
     if let Some(SimAction::Planted(args)) = &args.action {
@@ -93,8 +101,11 @@ pub fn run_sim(args: &SimArgs) -> Result<()> {
     let plan = match (&args.plan, args.seed) {
         (Some(file), _) => {
             let text = std::fs::read_to_string(file)
-                .map_err(|error| Failure::cannot_start(format!("{}: {error}", file.display())))?;
-            let bad = |error| Failure::cannot_start(format!("{}: {error}", file.display()));
+                .map_err(|error| Failure::unreadable(format!("{}: {error}", file.display())))?;
+            let bad = |error| {
+                Failure::unreadable(format!("{}: {error}", file.display()))
+                    .hint("a plan is what a failing run saves as seed-N.json")
+            };
             Some(Plan::parse(&text).map_err(bad)?)
         }
         (None, Some(seed)) => Some(Plan::draw_for(args.engine, seed)),
@@ -129,7 +140,7 @@ fn one(args: &SimArgs, plan: &Plan) -> Result<()> {
 /// Many seeds, on all threads.
 fn many(args: &SimArgs) -> Result<()> {
     let jobs = args.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let minutes = args.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes.max(0.0)));
+    let minutes = args.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes));
     let runs = args.runs.or(minutes.is_none().then_some(RUNS));
     let seeds = args.from..runs.map_or(u64::MAX, |runs| args.from.saturating_add(runs));
     let started = Instant::now();
@@ -242,6 +253,7 @@ struct Total {
     seeds: u64,
     simulated: Duration,
     acknowledged: u64,
+    snapshot_reads: u64,
     failovers: u64,
     faults: BTreeMap<&'static str, u64>,
     outcomes: BTreeMap<&'static str, u64>,
@@ -252,6 +264,7 @@ impl Total {
         self.seeds += 1;
         self.simulated += Duration::from_nanos(run.simulated);
         self.acknowledged += run.acknowledged;
+        self.snapshot_reads += run.snapshot_reads;
         self.failovers += run.failovers;
         run.faults.iter().for_each(|(kind, count)| *self.faults.entry(kind).or_default() += count);
         run.outcomes.iter().for_each(|(kind, count)| *self.outcomes.entry(kind).or_default() += count);
@@ -275,6 +288,7 @@ impl Total {
         let list = |counts: &BTreeMap<&str, u64>| {
             counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ")
         };
-        format!("faults: {}\nrequests: {}", list(&self.faults), list(&self.outcomes))
+        let (faults, outcomes) = (list(&self.faults), list(&self.outcomes));
+        format!("faults: {faults}\nrequests: {outcomes}; {} snapshot reads answered", self.snapshot_reads)
     }
 }

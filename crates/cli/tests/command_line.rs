@@ -58,6 +58,8 @@ fn every_subcommand_has_help_with_exit_codes() {
         "bench replay",
         "torture",
         "check",
+        "sim",
+        "sim planted",
     ];
     for command in commands {
         let args: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
@@ -69,7 +71,7 @@ fn every_subcommand_has_help_with_exit_codes() {
 
 #[test]
 fn a_bad_command_line_is_exit_code_2() {
-    let bad: [&[&str]; 12] = [
+    let bad: [&[&str]; 16] = [
         &["serve", "--no-such-flag"],
         &["no-such-command"],
         &["serve", "--set", "workers"],
@@ -82,6 +84,10 @@ fn a_bad_command_line_is_exit_code_2() {
         &["bench", "ycsb", "--reads", "1.5"],
         &["demo", "--replicas", "2"],
         &["torture", "--rate", "0"],
+        &["sim", "--runs", "0"],
+        &["sim", "--minutes", "0"],
+        &["sim", "--seed", "1", "--runs", "2"],
+        &["sim", "--engine", "silo"],
     ];
     for args in bad {
         let (code, out, error) = highwater(args);
@@ -146,6 +152,20 @@ fn a_port_in_use_is_exit_code_3_and_names_the_port() {
     let (code, _, error) = highwater(&["serve", "--config", file.path()]);
     assert_eq!(code, 3, "{error}");
     assert!(error.lines().last().unwrap().contains(&address.port().to_string()), "{error}");
+}
+
+#[test]
+fn a_seed_is_run_twice_and_a_plan_that_cannot_be_read_is_exit_code_5() {
+    let (code, out, error) = highwater(&["sim", "--seed", "1"]);
+    assert_eq!(code, 0, "{out}{error}");
+    assert!(out.contains("1 seeds") && out.contains(", twice"), "{out}");
+    let file = ConfigFile::new("plan", "{\"seed\": 1}");
+    for plan in ["/no/such/plan.json", file.path()] {
+        let (code, _, error) = highwater(&["sim", "--plan", plan]);
+        assert_eq!(code, 5, "{error}");
+        assert_one_line(&error);
+        assert!(error.contains(plan), "{error}");
+    }
 }
 
 #[test]
