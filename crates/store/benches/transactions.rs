@@ -2,8 +2,11 @@
 //! [`Applier`], without network or replication.
 //!
 //! ```text
-//! cargo bench -p highwater-store [-- [tpcc] [ycsb] [ycsb100] [seconds=N]]
+//! cargo bench -p highwater-store [-- [tpcc] [ycsb] [ycsb100] [seconds=N] [rounds=N]]
 //! ```
+//!
+//! `rounds=N` runs exactly N times 5,000 transactions instead of some seconds: for counting instructions, as the
+//! difference between two counts of rounds.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::sync::Arc;
@@ -138,7 +141,14 @@ impl Follower {
     }
 }
 
-fn measure(name: &str, workload: &dyn Workload, seconds: f64) {
+/// How long to measure.
+#[derive(Clone, Copy)]
+enum Until {
+    Seconds(f64),
+    Rounds(u64),
+}
+
+fn measure(name: &str, workload: &dyn Workload, until: Until) {
     let mut bench = Bench::new();
     let follower = Follower::start();
     let (mut entries, mut spare): (Vec<Vec<u8>>, Vec<Vec<u8>>) = Default::default();
@@ -152,9 +162,13 @@ fn measure(name: &str, workload: &dyn Workload, seconds: f64) {
     let kinds: Vec<_> =
         workload.kinds().iter().map(|kind| bench.registry.find(kind).expect("registered")).collect();
     let mut generator = workload.generator(0, 1, 7);
-    let budget = (seconds * 1e9) as u64;
-    let (mut executing, mut sum) = (0, Applied::default());
-    while executing < budget {
+    let (mut executing, mut round, mut sum) = (0, 0, Applied::default());
+    let goes_on = |executing: u64, round: u64| match until {
+        Until::Seconds(seconds) => executing < (seconds * 1e9) as u64,
+        Until::Rounds(rounds) => round < rounds,
+    };
+    while goes_on(executing, round) {
+        round += 1;
         let start = cpu_ns();
         for _ in 0..5000 {
             let kind = generator.next(&mut bench.args);
@@ -201,17 +215,19 @@ fn measure(name: &str, workload: &dyn Workload, seconds: f64) {
 
 fn main() {
     let args: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    let seconds = args.iter().find_map(|arg| arg.strip_prefix("seconds="));
-    let seconds = seconds.map_or(1.0, |value| value.parse().expect("seconds=N"));
+    let option = |name: &str| args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='));
+    let seconds = option("seconds").map_or(1.0, |value| value.parse().expect("seconds=N"));
+    let rounds = option("rounds").map(|value| value.parse().expect("rounds=N"));
+    let until = rounds.map_or(Until::Seconds(seconds), Until::Rounds);
     let wanted: Vec<_> = args.iter().filter(|arg| !arg.contains('=')).collect();
     let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|arg| *arg == name);
     if wants("tpcc") {
-        measure("tpcc", &Tpcc::new(tpcc::Config::default()), seconds);
+        measure("tpcc", &Tpcc::new(tpcc::Config::default()), until);
     }
     if wants("ycsb") {
-        measure("ycsb", &Ycsb::new(ycsb::Config::default()), seconds);
+        measure("ycsb", &Ycsb::new(ycsb::Config::default()), until);
     }
     if wants("ycsb100") {
-        measure("ycsb100", &Ycsb::new(ycsb::Config { value_bytes: 100, ..ycsb::Config::default() }), seconds);
+        measure("ycsb100", &Ycsb::new(ycsb::Config { value_bytes: 100, ..ycsb::Config::default() }), until);
     }
 }
