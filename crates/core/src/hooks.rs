@@ -48,6 +48,8 @@ pub enum Point {
     Apply,
     /// A before-image is about to be restored.
     RollBack,
+    /// A snapshot's timestamp is chosen, but not pinned yet.
+    Pin,
     /// A part of the store is about to be read for a copy.
     Export,
     /// Tombstones are about to be unlinked.

@@ -107,6 +107,8 @@ mod list {
         ClockNotAdvanced = "clock-not-advanced",
         /// A transaction takes its timestamp after what it read is validated, not before.
         StampedLate = "stamped-late",
+        /// Appliers go past the timestamp at which a snapshot is just being pinned.
+        PinOvertaken = "pin-overtaken",
         /// A follower shows a snapshot as soon as it is pinned, whatever is still to be installed below it.
         SnapshotIncomplete = "snapshot-incomplete",
         /// What a transaction read is not validated.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use highwater_core::hooks::Site;
+use highwater_core::{Incarnation, NodeId};
 use highwater_engines::{EngineKind, Nanos, Options};
 use serde::{Deserialize, Serialize};
 
@@ -239,6 +240,10 @@ impl Plan {
         check(plan.load.operations > 0, "operations must be above 0")?;
         check(plan.load.appends_per_key > 0, "appends per key must be above 0")?;
         check(plan.load.mix.weights().iter().any(|weight| *weight > 0), "the mix must hold something")?;
+        check(plan.load.snapshot_percent <= 100, "the percentage of snapshot reads must be at most 100")?;
+        let mut options = Options::new(NodeId(0), plan.replicas, plan.workers, Incarnation(1));
+        plan.settings.apply(&mut options);
+        options.validate()?;
         Ok(plan)
     }
 
@@ -410,15 +415,7 @@ mod tests {
         for seed in 0..500 {
             let plan = Plan::draw(seed);
             assert_eq!(plan, Plan::draw(seed));
-            assert_eq!(Plan::parse(&plan.to_json()).as_ref(), Ok(&plan));
-            let mut options = Options::new(
-                highwater_core::NodeId(0),
-                plan.replicas,
-                plan.workers,
-                highwater_core::Incarnation(1),
-            );
-            plan.settings.apply(&mut options);
-            assert_eq!(options.validate(), Ok(()), "seed {seed}");
+            assert_eq!(Plan::parse(&plan.to_json()).as_ref(), Ok(&plan), "seed {seed}");
         }
     }
 
@@ -445,5 +442,8 @@ mod tests {
         plan.absent = plan.replicas;
         assert!(Plan::parse(&plan.to_json()).is_err_and(|error| error.contains("absent")));
         assert!(Plan::parse("{}").is_err());
+        let mut plan = Plan::draw(1);
+        plan.settings.log_retain_bytes = 1;
+        assert!(Plan::parse(&plan.to_json()).is_err_and(|error| error.contains("log retain bytes")));
     }
 }

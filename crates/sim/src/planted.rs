@@ -184,6 +184,13 @@ fn observed(plan: &mut Plan) {
     plan.load.mix = Mix { lists: 4, ..Mix::default() };
 }
 
+/// The same on followers that are interrupted while they take them.
+fn pinned(plan: &mut Plan) {
+    contended(plan);
+    shown(plan);
+    plan.interleaving = Some(Interleaved { one_in: 3, long_one_in: 2, longest_ns: 1000 * US });
+}
+
 /// Replicas show their snapshots all the time.
 fn shown(plan: &mut Plan) {
     plan.load.snapshot_percent = 40;
@@ -202,6 +209,20 @@ fn newborn(plan: &mut Plan) {
     every(plan, 7 * timeout, |round| {
         let follower = Victim::Node((round % 3) as u8);
         vec![(0, timeout / 4, Fault::Kill(follower)), (timeout / 2, timeout / 2, Fault::Kill(Victim::Opener))]
+    });
+}
+
+/// The same, and whoever would take over is cut off in the middle of it; frames of streams are lost.
+fn halved(plan: &mut Plan) {
+    torn(plan);
+    plan.transport.lost = 50;
+    plan.settings.pipeline_entries = 16;
+    plan.settings.max_entry_bytes = 1 << 10;
+    plan.settings.max_in_flight_bytes = 32 << 10;
+    plan.settings.log_retain_bytes = plan.settings.log_retain_bytes.max(32 << 10);
+    let timeout = plan.settings.election_timeout;
+    every(plan, 7 * timeout, |_| {
+        [1, 2].map(|half| (half * timeout / 2, timeout, Fault::Isolate(Victim::Candidate))).to_vec()
     });
 }
 
@@ -328,7 +349,7 @@ pub fn case(bug: Bug) -> Case {
             "the old leader goes on deciding behind the new one's back",
         ),
         Bug::HalfAdopted => case(
-            torn,
+            halved,
             "a part of an adopted range counts as the whole",
             "decided entries behind it are cut off and outranked",
         ),
@@ -371,6 +392,11 @@ pub fn case(bug: Bug) -> Case {
             observed,
             "a transaction takes its timestamp after its reads are validated",
             "a follower's snapshot shows who overwrote what it read, but not the transaction itself",
+        ),
+        Bug::PinOvertaken => case(
+            pinned,
+            "appliers go past the timestamp at which a snapshot is just being pinned",
+            "the snapshot lacks the versions that they replaced",
         ),
         Bug::SnapshotIncomplete => case(
             shown,

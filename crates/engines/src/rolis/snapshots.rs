@@ -27,6 +27,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use highwater_core::hooks::{self, Point};
 use highwater_core::{Epoch, Timestamp, planted};
 use highwater_store::{Snapshot, Store};
 
@@ -98,7 +99,7 @@ impl Horizon {
             if horizon >> 1 >= wanted.0 {
                 return wanted;
             }
-            if horizon & PINNING != 0 {
+            if horizon & PINNING != 0 && !planted!(PinOvertaken) {
                 return Timestamp(horizon >> 1);
             }
             let raised = wanted.0 << 1;
@@ -180,6 +181,10 @@ impl Rounds {
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
+        // A simulated worker may be interrupted while it pins, on the thread that would wait for it here.
+        while hooks::simulated() && self.taken.try_lock().is_err() {
+            hooks::wait();
+        }
         self.taken.lock().expect("nobody panics while taking a snapshot")
     }
 }
@@ -223,6 +228,7 @@ impl Shared {
         // Also above everything that did not come through an applier: what this node executed when it led (the epoch has
         // changed since), and what a copy brought (its store is complete).
         let ts = horizon.max(self.progress.mark());
+        hooks::point(Point::Pin);
         let snapshot = store.pin_snapshot(ts);
         self.rounds.horizon.release(ts);
         Round { snapshot, life, at: now }
