@@ -191,7 +191,8 @@ impl Plan {
         let absent = random.below(u64::from(replicas.div_ceil(2))) as u8;
         let faults = faults::draw(random, replicas, workers, length_ns, settings.election_timeout);
         // Long snapshots outlive changes of the lead.
-        load.snapshot_percent = pick(random, &[0, 0, 10, 40]);
+        let percent = pick(random, &[0, 0, 10, 40]);
+        load.snapshot_percent = if shows_snapshots(engine) { percent } else { 0 };
         settings.snapshot_age = pick(random, &[0, 0, 3 * MS, 300 * MS]);
         let engine = engine.name().to_string();
         Plan {
@@ -241,6 +242,8 @@ impl Plan {
         check(plan.load.appends_per_key > 0, "appends per key must be above 0")?;
         check(plan.load.mix.weights().iter().any(|weight| *weight > 0), "the mix must hold something")?;
         check(plan.load.snapshot_percent <= 100, "the percentage of snapshot reads must be at most 100")?;
+        let shown = plan.load.snapshot_percent == 0 || shows_snapshots(plan.engine()?);
+        check(shown, "this engine's followers show no snapshots: their percentage must be 0")?;
         let mut options = Options::new(NodeId(0), plan.replicas, plan.workers, Incarnation(1));
         plan.settings.apply(&mut options);
         options.validate()?;
@@ -369,6 +372,11 @@ impl Interleaved {
     }
 }
 
+/// Whether an engine's followers show snapshots. Of the strawman's, only one worker knows a store.
+fn shows_snapshots(engine: EngineKind) -> bool {
+    engine == EngineKind::Rolis
+}
+
 /// Which rare choices are in, and how rare each is. Those that cost a leadership are rarer.
 fn draw_choices(random: &mut Random) -> BTreeMap<String, u64> {
     if random.one_in(3) {
@@ -442,6 +450,9 @@ mod tests {
         plan.absent = plan.replicas;
         assert!(Plan::parse(&plan.to_json()).is_err_and(|error| error.contains("absent")));
         assert!(Plan::parse("{}").is_err());
+        let mut plan = Plan::draw_for(EngineKind::Strawman, 1);
+        plan.load.snapshot_percent = 10;
+        assert!(Plan::parse(&plan.to_json()).is_err_and(|error| error.contains("snapshots")));
         let mut plan = Plan::draw(1);
         plan.settings.log_retain_bytes = 1;
         assert!(Plan::parse(&plan.to_json()).is_err_and(|error| error.contains("log retain bytes")));

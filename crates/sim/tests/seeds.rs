@@ -1,17 +1,29 @@
 //! Whole runs, each drawn from one seed; see `highwater sim` for many.
 
-use highwater_sim::{Plan, run};
+use highwater_engines::EngineKind;
+use highwater_sim::{Plan, Summary, run};
+
+fn sweep(engine: EngineKind, seeds: u64) -> Vec<Summary> {
+    let one = |seed| match run(&Plan::draw_for(engine, seed)) {
+        Ok(summary) => summary,
+        Err(failure) => panic!("{engine:?}, {failure}\n{}", failure.story),
+    };
+    (1..=seeds).map(one).collect()
+}
 
 #[test]
 fn a_short_sweep() {
-    let mut acknowledged = 0;
-    for seed in 1..=60 {
-        match run(&Plan::draw(seed)) {
-            Ok(summary) => acknowledged += summary.acknowledged,
-            Err(failure) => panic!("{failure}\n{}", failure.story),
-        }
-    }
+    let runs = sweep(EngineKind::Rolis, 60);
+    let sum = |count: fn(&Summary) -> u64| runs.iter().map(count).sum::<u64>();
+    let (acknowledged, snapshots) = (sum(|run| run.acknowledged), sum(|run| run.snapshot_reads));
     assert!(acknowledged > 60 * 100, "only {acknowledged} acknowledged: the faults leave no room for work");
+    assert!(snapshots > 60 * 10, "only {snapshots} reads on snapshots");
+}
+
+#[test]
+fn the_strawman_passes_a_short_sweep() {
+    let acknowledged: u64 = sweep(EngineKind::Strawman, 20).iter().map(|run| run.acknowledged).sum();
+    assert!(acknowledged > 20 * 100, "only {acknowledged} acknowledged: the faults leave no room for work");
 }
 
 #[test]
