@@ -133,7 +133,7 @@ impl TxWriter {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn head(&mut self, op: u8, table: TableId, key: Key<'_>, value_len: Option<usize>) {
         match key {
             Key::U64(key) => {

@@ -4,6 +4,7 @@ use highwater_core::hooks::{self, Point, Site};
 use highwater_core::log::Key;
 use highwater_core::{Abort, TableId, Timestamp, planted};
 
+use super::sets::Sets;
 use super::{Occ, Phase};
 use crate::graveyard::GraveKey;
 use crate::keys::{ByteKeys, IntegerKeys, Keys};
@@ -60,18 +61,8 @@ impl Occ {
         if hooks::simulated() {
             self.sort_by_key();
         }
-        for at in 0..self.sets.writes.len() {
-            hooks::point(Point::Lock);
-            let write = &mut self.sets.writes[at];
-            let before = match write.record.word().lock() {
-                Ok(DEAD) | Err(_) => return self.fail(at),
-                Ok(before) => before,
-            };
-            write.before = before;
-            self.latest = self.latest.max(before & TIMESTAMP);
-            if self.sets.accesses[write.access as usize].seen.is_some_and(|seen| seen.word() != before) {
-                return self.fail(at + 1);
-            }
+        if let Err(locked) = self.lock_all() {
+            return self.fail(locked);
         }
         if !self.sets.writes.is_empty() {
             // Pairs with itself in another transaction: of two that each read what the other has locked, one sees
@@ -80,6 +71,25 @@ impl Occ {
         }
         self.phase = Phase::Locked;
         hooks::point(Point::Locked);
+        Ok(())
+    }
+
+    /// Locks one after the other; on a conflict says how many hold their locks.
+    #[inline]
+    fn lock_all(&mut self) -> Result<(), usize> {
+        let Sets { writes, accesses, .. } = &mut self.sets;
+        for (at, write) in writes.iter_mut().enumerate() {
+            hooks::point(Point::Lock);
+            let before = match write.record.word().lock() {
+                Ok(DEAD) | Err(_) => return Err(at),
+                Ok(before) => before,
+            };
+            write.before = before;
+            self.latest = self.latest.max(before & TIMESTAMP);
+            if accesses[write.access as usize].seen.is_some_and(|seen| seen.word() != before) {
+                return Err(at + 1);
+            }
+        }
         Ok(())
     }
 

@@ -116,7 +116,7 @@ impl Writing<'_> {
     }
 
     /// The first write of a record; `None` deletes.
-    #[inline]
+    #[inline(always)]
     fn write<I: Index>(&mut self, access: usize, key: KeyOf<'_, I>, value: Option<&[u8]>, created: bool) {
         let at = match value {
             Some(value) => self.writer.put(self.table, I::Keys::logged(key), value),
