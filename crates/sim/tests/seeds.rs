@@ -34,6 +34,16 @@ fn a_seed_gives_one_trace() {
     }
 }
 
+/// The first leader died before one voter had heard that the cluster existed. The third one needed its vote, and nobody told
+/// it: it waited for the first membership for ever. Whoever learns of it tells all now.
+#[test]
+fn the_first_leader_dies_before_all_know_of_the_cluster() {
+    let plan = Plan::parse(include_str!("plans/leader_dies_at_birth.json")).expect("a saved plan");
+    if let Err(failure) = run(&plan) {
+        panic!("{failure}\n{}", failure.story);
+    }
+}
+
 /// Three workers of a deposed leader roll back one after the other. One that had rolled back collected its tombstone, whose
 /// timestamp the new epoch's marks had passed, while another still held the before-image of that record: it was
 /// restored into a record that no index knew. Acknowledged data was gone on that node, and on all that copied from it.

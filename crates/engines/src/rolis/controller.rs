@@ -118,11 +118,10 @@ impl RolisController {
         } else if born {
             self.unborn.clear();
         } else {
-            // The sender lost its memory, or missed the first membership; our hello tells it that the cluster exists,
-            // the leader's heartbeat the rest.
+            // The sender lost its memory: our hello tells it that the cluster exists, the leader's heartbeat the rest. Or
+            // this very life of it votes, and does not know: there may be no leader until it does.
             self.out.push((from.node, Control::Hello { born: true }));
             if let Some(members) = self.election.members()
-                && members.epoch == Epoch(0)
                 && members.contains(from)
             {
                 self.out.push((from.node, Control::Genesis(members.clone())));
@@ -135,9 +134,6 @@ impl RolisController {
         let all = self.unborn.len() + 1 == self.shared.options.nodes as usize;
         if all && self.me.node == NodeId(0) && self.election.members().is_none() {
             let members = Members::new(Epoch(0), self.unborn.iter().copied().chain([self.me]).collect());
-            for node in members.voters().iter().map(|voter| voter.node).filter(|node| *node != self.me.node) {
-                self.out.push((node, Control::Genesis(members.clone())));
-            }
             self.on_genesis(now, members);
             self.election.campaign(now);
         }
@@ -146,6 +142,10 @@ impl RolisController {
     fn on_genesis(&mut self, now: Nanos, members: Members) {
         if self.election.members().is_none() && members.contains(self.me) {
             self.events.push(format!("all {} nodes have met: the cluster is born", members.voters().len()));
+            // Whoever knows tells all: who declared it may die before the last one hears of it.
+            for node in members.voters().iter().map(|voter| voter.node).filter(|node| *node != self.me.node) {
+                self.out.push((node, Control::Genesis(members.clone())));
+            }
             self.learn_members(now, members);
         }
     }
