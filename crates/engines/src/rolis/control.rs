@@ -15,7 +15,8 @@ pub enum Control {
         /// Whether the sender knows of a membership.
         born: bool,
     },
-    /// All nodes met for the first time: this is the first membership.
+    /// You vote: all nodes met for the first time, and this is the first membership; or you missed that, and it is a later
+    /// one.
     Genesis(Members),
     /// I need a copy of the state.
     CopyRequest {

@@ -141,7 +141,10 @@ impl RolisController {
 
     fn on_genesis(&mut self, now: Nanos, members: Members) {
         if self.election.members().is_none() && members.contains(self.me) {
-            self.events.push(format!("all {} nodes have met: the cluster is born", members.voters().len()));
+            self.events.push(match members.epoch {
+                Epoch(0) => format!("all {} nodes have met: the cluster is born", members.voters().len()),
+                epoch => format!("the cluster was born without a word to this node, which votes in {epoch}"),
+            });
             // Whoever knows tells all: who declared it may die before the last one hears of it.
             for node in members.voters().iter().map(|voter| voter.node).filter(|node| *node != self.me.node) {
                 self.out.push((node, Control::Genesis(members.clone())));
