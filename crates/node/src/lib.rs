@@ -18,6 +18,7 @@ pub mod clock;
 pub mod config;
 pub mod control;
 pub mod error;
+pub mod held;
 pub mod library;
 pub mod load;
 pub mod logging;

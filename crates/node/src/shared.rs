@@ -10,6 +10,7 @@ use highwater_workloads::Workload;
 
 use crate::admin::protocol::AdminResponse;
 use crate::clock::{Stopwatch, monotonic};
+use crate::held::{Held, HeldBytes};
 use crate::load::{RunSpec, WorkerStats};
 use crate::mailbox::Mailbox;
 use crate::transport::{Channel, Established};
@@ -37,6 +38,8 @@ pub struct Shared {
     settled: AtomicUsize,
     stopping: AtomicBool,
     clients: Vec<Padded>,
+    /// What each thread holds: the workers by index, then the control thread, then the admin port's.
+    held: Vec<Held>,
     summary: Mutex<Summary>,
 }
 
@@ -70,6 +73,7 @@ impl Shared {
             workers: counters.iter().map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
             control: Mailbox::new()?,
             clients: counters.iter().map(|_| Padded::default()).collect(),
+            held: (0..counters.len() + 2).map(|_| Held::default()).collect(),
             counters,
             procedures,
             stopwatch: Stopwatch::calibrate(),
@@ -142,6 +146,27 @@ impl Shared {
     /// Clients of all workers.
     pub fn clients(&self) -> u64 {
         self.clients.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Where a worker says what it holds; only that worker writes.
+    #[inline]
+    pub fn held_by_worker(&self, worker: usize) -> &Held {
+        &self.held[worker]
+    }
+
+    /// Where the control thread says what it holds.
+    pub fn held_by_control(&self) -> &Held {
+        &self.held[self.workers.len()]
+    }
+
+    /// Where the admin port's thread says what it holds.
+    pub fn held_by_admin(&self) -> &Held {
+        &self.held[self.workers.len() + 1]
+    }
+
+    /// What all threads hold, by part.
+    pub fn held(&self) -> HeldBytes {
+        self.held.iter().map(Held::get).sum()
     }
 
     /// The latest summary.

@@ -41,4 +41,14 @@ impl Links {
     ) -> Result<(), Lost> {
         self.0.event(node, event, poller, |from, frame| deliver(from, frame.head))
     }
+
+    /// See [`Peers::held_bytes`].
+    pub fn held_bytes(&self) -> (usize, usize) {
+        self.0.held_bytes()
+    }
+
+    /// See [`Peers::rest`].
+    pub fn rest(&mut self) {
+        self.0.rest();
+    }
 }

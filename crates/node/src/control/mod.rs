@@ -17,6 +17,7 @@ use highwater_engines::{ControlOutbox, Controller, Nanos, Next};
 
 use crate::admin::server::Server;
 use crate::clock::monotonic;
+use crate::held::HeldBytes;
 use crate::poll::{Event, Interest, Poller};
 use crate::shared::{ControlLetter, Shared, Summary, WorkerLetter};
 use crate::transport::directory::Directory;
@@ -40,6 +41,9 @@ const KIND_MASK: u64 = 0xff_ffff << 40;
 
 /// The other threads learn of the controller's state at least as often, while it has anything to do.
 const SUMMARY_EVERY: Nanos = 20_000_000;
+
+/// How often receive buffers that nobody fills are given back, while the controller has anything to do.
+const REST_EVERY: Nanos = 1_000_000_000;
 
 /// How long replies under way are waited for when the node is asked to end. Without a majority they never come.
 const END_PATIENCE: Nanos = 1_000_000_000;
@@ -77,6 +81,8 @@ pub struct ControlThread {
     admin: Server,
     loads: Loads,
     summarised: Nanos,
+    /// When the links' receive buffers were last asked what they do not need.
+    rested: Nanos,
     /// When the node ends even if replies are still owed.
     ends_by: Option<Nanos>,
 }
@@ -100,6 +106,7 @@ impl ControlThread {
             out: ControlOutbox::default(),
             signals: setup.signals,
             summarised: 0,
+            rested: 0,
             ends_by: None,
             shared,
             poller,
@@ -134,6 +141,10 @@ impl ControlThread {
         self.hand_out(now);
         if news || now - self.summarised >= SUMMARY_EVERY {
             self.summarise(now);
+        }
+        if now - self.rested >= REST_EVERY {
+            self.rested = now;
+            self.links.rest();
         }
         self.admin.flush(&self.poller);
         let engine = match next {
@@ -172,6 +183,12 @@ impl ControlThread {
         let status = self.controller.status(now);
         self.summarised = now;
         self.shared.set_summary(Summary { role: status.role, epoch: status.epoch, leader: status.leader });
+        let (sending, receiving) = self.links.held_bytes();
+        self.shared.held_by_control().set(HeldBytes {
+            sending: sending as u64,
+            receiving: receiving as u64,
+            ..HeldBytes::default()
+        });
     }
 
     fn wait(&mut self, deadline: Option<Nanos>) -> io::Result<()> {

@@ -72,8 +72,12 @@ fn checksum(lengths: &[u8], head: &[u8]) -> u32 {
 const CHUNK_BYTES: usize = 1 << 20;
 /// Do not read into less room than this.
 const MIN_READ_BYTES: usize = 64 << 10;
-/// Chunks kept for reuse: as many as a log window of 64 MiB holds, and some.
-const MAX_RETIRED: usize = 96;
+/// Bytes taken from the socket at one time: other connections have their turn, too.
+const MAX_READ_BYTES: usize = 1 << 20;
+/// Bytes of chunks kept for reuse: as much as a log window of 64 MiB holds, and some.
+const MAX_RETIRED_BYTES: usize = 96 << 20;
+/// A longer chunk was made for one long frame, and is not kept for reuse.
+const LONGEST_RETIRED_BYTES: usize = 2 * CHUNK_BYTES;
 
 /// Cuts frames out of what a socket gives, without copying the bodies.
 ///
@@ -82,8 +86,12 @@ const MAX_RETIRED: usize = 96;
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: BytesMut,
-    /// Empty handles on full chunks, oldest first: bodies are let go in about that order.
-    retired: VecDeque<BytesMut>,
+    /// Length of the buffer's chunk: what was cut out of it counts.
+    chunk_bytes: usize,
+    /// Empty handles on full chunks and their lengths, oldest first: bodies are let go in about that order.
+    retired: VecDeque<(BytesMut, usize)>,
+    /// Sum of their lengths.
+    retired_bytes: usize,
 }
 
 impl Decoder {
@@ -94,6 +102,8 @@ impl Decoder {
     ) -> Result<usize, E> {
         self.make_room();
         let room = self.buffer.spare_capacity_mut();
+        let len = room.len().min(MAX_READ_BYTES);
+        let room = &mut room[..len];
         let room_len = room.len();
         let n = read(room)?;
         assert!(n <= room_len, "a read of {n} bytes into {room_len}");
@@ -146,23 +156,50 @@ impl Decoder {
         if self.buffer.capacity() - self.buffer.len() >= wanted {
             return;
         }
-        let mut next = self.fresh_chunk(self.buffer.len() + wanted);
+        let (mut next, len) = self.fresh_chunk(self.buffer.len() + wanted);
         next.extend_from_slice(&self.buffer);
         let mut full = std::mem::replace(&mut self.buffer, next);
+        let full_len = std::mem::replace(&mut self.chunk_bytes, len);
         full.clear();
-        if full.capacity() > 0 {
-            self.retired.push_back(full);
+        if (1..=LONGEST_RETIRED_BYTES).contains(&full_len) {
+            self.retired.push_back((full, full_len));
+            self.retired_bytes += full_len;
         }
-        if self.retired.len() > MAX_RETIRED {
-            self.retired.pop_front();
+        while self.retired_bytes > MAX_RETIRED_BYTES {
+            self.forget_oldest();
         }
     }
 
-    fn fresh_chunk(&mut self, len: usize) -> BytesMut {
+    /// An empty chunk with room for `len` bytes at least, and its length.
+    fn fresh_chunk(&mut self, len: usize) -> (BytesMut, usize) {
         let len = len.max(CHUNK_BYTES);
-        let reusable = self.retired.front_mut().is_some_and(|oldest| oldest.try_reclaim(len));
-        let oldest = if reusable { self.retired.pop_front() } else { None };
-        oldest.unwrap_or_else(|| BytesMut::with_capacity(len))
+        if let Some((oldest, _)) = self.retired.front_mut()
+            && oldest.try_reclaim(len)
+        {
+            return self.forget_oldest().expect("it is there");
+        }
+        (BytesMut::with_capacity(len), len)
+    }
+
+    fn forget_oldest(&mut self) -> Option<(BytesMut, usize)> {
+        let oldest = self.retired.pop_front()?;
+        self.retired_bytes -= oldest.1;
+        Some(oldest)
+    }
+
+    /// Nothing came for a while: gives back what holds no bytes of an incomplete frame. Bodies that were handed out
+    /// keep their chunks.
+    pub fn rest(&mut self) {
+        self.retired.clear();
+        self.retired_bytes = 0;
+        if self.buffer.is_empty() {
+            (self.buffer, self.chunk_bytes) = (BytesMut::new(), 0);
+        }
+    }
+
+    /// Bytes of the chunks that it has a hold of.
+    pub fn held_bytes(&self) -> usize {
+        self.chunk_bytes + self.retired_bytes
     }
 }
 
@@ -267,5 +304,43 @@ mod tests {
             addresses.insert(frame.body.as_ptr() as usize);
         }
         assert!(addresses.len() < 40, "20 MB went through {} places", addresses.len());
+    }
+    /// Chunks of long frames were kept for reuse: 96 of them, whatever their length.
+    #[test]
+    fn what_is_kept_for_reuse_is_bounded_in_bytes_and_given_back_at_rest() {
+        let mut decoder = Decoder::default();
+        let feed = |decoder: &mut Decoder, mut bytes: &[u8]| {
+            let mut frames = Vec::new();
+            while !bytes.is_empty() {
+                let n = decoder.fill(|room| {
+                    let n = bytes.len().min(room.len());
+                    assert!(n <= MAX_READ_BYTES, "a read takes its turn");
+                    for (to, from) in room.iter_mut().zip(&bytes[..n]) {
+                        to.write(*from);
+                    }
+                    Ok::<_, ()>(n)
+                });
+                bytes = &bytes[n.unwrap()..];
+                frames.extend(decoder.next_frame().unwrap());
+            }
+            frames
+        };
+        let long = wire(&[Frame { head: Bytes::new(), body: vec![1; 16 << 20].into() }]);
+        let short = wire(&[Frame { head: Bytes::new(), body: vec![2; 900_000].into() }]);
+        for _ in 0..3 {
+            assert_eq!(feed(&mut decoder, &long).len(), 1);
+            assert_eq!(feed(&mut decoder, &short).len(), 1);
+            assert!(decoder.retired_bytes <= 8 << 20, "{}", decoder.retired_bytes);
+        }
+        // A log that keeps everything: the chunks come back one by one, never more than so many.
+        let kept: Vec<Frame> = (0..200).flat_map(|_| feed(&mut decoder, &short)).collect();
+        assert!(decoder.held_bytes() <= MAX_RETIRED_BYTES + 2 * CHUNK_BYTES, "{}", decoder.held_bytes());
+        decoder.rest();
+        assert_eq!(decoder.held_bytes(), 0);
+        assert!(kept.iter().all(|frame| frame.body == vec![2; 900_000]), "bodies keep their chunks");
+        // An incomplete frame survives the rest.
+        assert!(feed(&mut decoder, &short[..1000]).is_empty());
+        decoder.rest();
+        assert_eq!(feed(&mut decoder, &short[1000..]).len(), 1);
     }
 }

@@ -54,6 +54,8 @@ pub struct Link {
     queue: SendQueue,
     key: u64,
     waits_to_write: bool,
+    /// Since the last call of [`Link::rest`].
+    received: bool,
 }
 
 impl Link {
@@ -72,6 +74,7 @@ impl Link {
             queue,
             key,
             waits_to_write: false,
+            received: false,
         })
     }
 
@@ -81,7 +84,11 @@ impl Link {
         let read = self.decoder.fill(|room| rustix::io::read(stream, room).map(|(filled, _)| filled.len()));
         match read {
             Ok(0) => Err(Closed::Ended),
-            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
+            Ok(_) => {
+                self.received = true;
+                Ok(())
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(Closed::Broken(error.into())),
         }
     }
@@ -99,6 +106,18 @@ impl Link {
     /// Whether something waits that a flush could write.
     pub fn wants_flush(&self) -> bool {
         !self.queue.frames.is_empty() && !self.waits_to_write
+    }
+
+    /// Bytes that wait for the socket, and bytes of the receive buffer.
+    pub fn held_bytes(&self) -> (usize, usize) {
+        (self.queue.bytes, self.decoder.held_bytes())
+    }
+
+    /// To call now and then: gives back what the receive buffer does not need, if nothing came since the last call.
+    pub fn rest(&mut self) {
+        if !std::mem::take(&mut self.received) {
+            self.decoder.rest();
+        }
     }
 
     /// Writes what the socket takes; asks the poller to tell when it takes more.
@@ -126,6 +145,8 @@ struct SendQueue {
 
 /// Frames per vectored write: three slices each.
 const FRAMES_PER_WRITE: usize = 32;
+/// Bytes written to one peer in one turn, about: a peer that reads as fast as we write must not hold the thread.
+const WRITE_BUDGET: usize = 4 << 20;
 
 impl SendQueue {
     fn push(&mut self, frame: Frame) -> Result<(), Closed> {
@@ -139,9 +160,13 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Writes until all is gone (true) or the socket is full (false).
+    /// Writes until all is gone (true), or the socket is full or has had its share (false).
     fn write_to(&mut self, to: &mut impl Write) -> io::Result<bool> {
+        let start = self.bytes;
         while !self.frames.is_empty() {
+            if start - self.bytes >= WRITE_BUDGET {
+                return Ok(false);
+            }
             let mut slices = [IoSlice::new(&[]); 3 * FRAMES_PER_WRITE];
             let count = self.slices(&mut slices);
             match to.write_vectored(&slices[..count]) {
@@ -238,5 +263,17 @@ mod tests {
         let big = Frame { head: Bytes::new(), body: vec![0; 100].into() };
         queue.push(big.clone()).unwrap();
         assert!(matches!(queue.push(big), Err(Closed::Overflow { queued: 112 })));
+    }
+    #[test]
+    fn a_peer_that_takes_everything_has_its_share_and_then_waits() {
+        let mut queue = SendQueue { max_bytes: 1 << 30, ..SendQueue::default() };
+        for _ in 0..64 {
+            queue.push(Frame { head: Bytes::new(), body: vec![0; 1 << 20].into() }).unwrap();
+        }
+        let before = queue.bytes;
+        assert!(!queue.write_to(&mut io::sink()).unwrap(), "more waits");
+        // A vectored write is taken whole by this socket; a real one takes what its buffer holds.
+        let written = before - queue.bytes;
+        assert!((WRITE_BUDGET..=WRITE_BUDGET + (FRAMES_PER_WRITE << 21)).contains(&written), "{written}");
     }
 }

@@ -91,6 +91,17 @@ impl Peers {
         taken.map_err(|why| self.close(node, why).expect("it was open"))
     }
 
+    /// Bytes that wait for sockets, and bytes of receive buffers.
+    pub fn held_bytes(&self) -> (usize, usize) {
+        let held = self.links.iter().flatten().map(Link::held_bytes);
+        held.fold((0, 0), |sum, link| (sum.0 + link.0, sum.1 + link.1))
+    }
+
+    /// See [`Link::rest`].
+    pub fn rest(&mut self) {
+        self.links.iter_mut().flatten().for_each(Link::rest);
+    }
+
     fn close(&mut self, node: usize, why: Closed) -> Option<Lost> {
         let link = self.links[node].take()?;
         Some(Lost { peer: link.peer, channel: link.channel, session: link.session, why })

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use highwater_engines::{Nanos, Next, Outbox, Worker};
 
 use crate::clock::monotonic;
+use crate::held::HeldBytes;
 use crate::load::{Appetite, Driver, Loader};
 use crate::poll::{Event, Interest, Poller};
 use crate::resp::Door;
@@ -130,6 +131,12 @@ impl WorkerThread {
         }
         self.clients.flush(&self.poller)?;
         self.shared.set_clients(self.index, self.clients.count());
+        let (sending, receiving) = self.peers.held_bytes();
+        self.shared.held_by_worker(self.index).set(HeldBytes {
+            sending: sending as u64,
+            receiving: receiving as u64,
+            ..HeldBytes::default()
+        });
         if self.clients.has_more() {
             next = Next::Now;
         }
