@@ -33,6 +33,8 @@ pub struct RunReport {
     pub conflict_aborts: u64,
     /// Requests given up after too many conflicts.
     pub gave_up: u64,
+    /// Requests that the procedures refused as malformed: in no figure of throughput or latency.
+    pub bad_requests: u64,
     /// Requests whose outcome was lost with leadership.
     pub unknown: u64,
     /// Released transactions (commits and roll-backs) per second.
@@ -199,6 +201,9 @@ impl fmt::Display for RunReport {
         )?;
         if self.gave_up + self.unknown > 0 {
             row("not released", format!("{} given up, {} unknown", self.gave_up, self.unknown))?;
+        }
+        if self.bad_requests > 0 {
+            row("bad requests", format!("{}, counted nowhere else", self.bad_requests))?;
         }
         let followers: Vec<_> = self.cpu_seconds.followers.iter().map(|s| format!("{s:.2}")).collect();
         let load = self.cpu_seconds.load;

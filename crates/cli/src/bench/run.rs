@@ -123,7 +123,7 @@ fn watch(link: &mut Link, what: &str, how_long: Duration, progress: &mut Progres
         if !load.running {
             return Err(Failure::unavailable("the load ended before its time: the replica stopped leading"));
         }
-        let tps = (load.committed + load.user_aborts) as f64 / load.seconds.max(0.001);
+        let tps = load.released() as f64 / load.seconds.max(0.001);
         let p50 = micros(load.released_latency_us.p50);
         let p99 = micros(load.released_latency_us.p99);
         let seconds = began.elapsed().as_secs_f64();
@@ -181,7 +181,7 @@ impl Looks {
         load: LoadReport,
         machine: Machine,
     ) -> Result<RunReport> {
-        let released = (load.committed + load.user_aborts) as f64;
+        let released = load.released() as f64;
         let leader_cpu = load.process_cpu_ns as f64 / 1e9;
         let cpu: Vec<f64> = self.followers().map(|node| self.cpu_seconds(node)).collect();
         let applied: Vec<f64> = self.followers().map(|node| self.applied(node)).collect();
@@ -197,6 +197,7 @@ impl Looks {
             user_aborts: load.user_aborts,
             conflict_aborts: load.conflict_aborts,
             gave_up: load.gave_up,
+            bad_requests: load.bad_requests,
             unknown: load.unknown,
             tps: ratio(released, load.seconds).unwrap_or(0.0),
             released_latency_us: load.released_latency_us,

@@ -217,7 +217,7 @@ impl Asked {
 
     /// What the load released since the last look.
     fn advance(&mut self, load: &LoadReport) -> u64 {
-        let released = load.committed + load.user_aborts;
+        let released = load.released();
         let before = std::mem::replace(&mut self.released, released);
         // A smaller count is a new load's.
         released.checked_sub(before).unwrap_or(released)

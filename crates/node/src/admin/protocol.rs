@@ -208,6 +208,9 @@ pub struct LoadReport {
     pub conflict_aborts: u64,
     /// Requests given up after too many conflicts.
     pub gave_up: u64,
+    /// Requests that the procedures refused as malformed; in no other count.
+    #[serde(default)]
+    pub bad_requests: u64,
     /// Requests whose outcome was lost with leadership.
     pub unknown: u64,
     /// From submission to release, in microseconds.
@@ -235,6 +238,13 @@ pub struct LoadReport {
     /// When the last one was, on the same clock; 0 if none was. Kept by a reset.
     #[serde(default)]
     pub last_release_ns: u64,
+}
+
+impl LoadReport {
+    /// What counts as throughput: commits, and the roll-backs that a workload's mix asks for. Not what was refused.
+    pub fn released(&self) -> u64 {
+        self.committed + self.user_aborts
+    }
 }
 
 /// Counts of one procedure.

@@ -57,6 +57,7 @@ pub fn report(stats: &[WorkerStats], from: Baseline, to: Baseline) -> LoadReport
         user_aborts: per_procedure.iter().map(|procedure| procedure.user_aborts).sum(),
         conflict_aborts: to.conflicts - from.conflicts,
         gave_up: stats.iter().map(|worker| worker.gave_up).sum(),
+        bad_requests: stats.iter().map(|worker| worker.bad_requests).sum(),
         unknown: stats.iter().map(|worker| worker.unknown).sum(),
         released_latency_us: quantiles(&latency),
         per_procedure,
@@ -92,4 +93,28 @@ fn quantiles(latency: &Histogram<u32>) -> Quantiles {
         return Quantiles::default();
     }
     Quantiles { p50: at(0.5), p95: at(0.95), p99: at(0.99), p999: at(0.999), max: latency.max() as f64 / 1e3 }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::Outcome;
+
+    use super::*;
+
+    #[test]
+    fn bad_requests_of_all_workers_are_told_apart_from_what_was_released() {
+        let at = |at| Baseline { at, cpu: 0, conflicts: 0, log_bytes: 0 };
+        let mut stats = [WorkerStats::new(&["a.b"], None), WorkerStats::new(&["a.b"], None)];
+        for (worker, outcome) in [
+            (0, Outcome::Committed),
+            (0, Outcome::BadRequest),
+            (1, Outcome::RolledBack),
+            (1, Outcome::BadRequest),
+        ] {
+            stats[worker].count(0, outcome, 5000, SLICE);
+        }
+        let report = report(&stats, at(0), at(1_000_000_000));
+        assert_eq!((report.released(), report.bad_requests), (2, 2));
+        assert_eq!((report.per_procedure[0].committed, report.per_procedure[0].user_aborts), (1, 1));
+    }
 }

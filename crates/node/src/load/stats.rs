@@ -13,6 +13,8 @@ pub struct WorkerStats {
     pub kinds: Vec<KindStats>,
     /// Requests given up after too many conflicts.
     pub gave_up: u64,
+    /// Requests that were answered with [`Outcome::BadRequest`]: no work was done for them, so they are no throughput.
+    pub bad_requests: u64,
     /// Requests whose outcome was lost with leadership.
     pub unknown: u64,
     /// CPU time of the generator, extrapolated from samples.
@@ -64,6 +66,7 @@ impl WorkerStats {
         WorkerStats {
             kinds: names.iter().map(|name| KindStats::new(name)).collect(),
             gave_up: 0,
+            bad_requests: 0,
             unknown: 0,
             generator_ns: 0,
             audit: Ranges::default(),
@@ -86,7 +89,7 @@ impl WorkerStats {
             (kind.committed, kind.user_aborts) = (0, 0);
             kind.latency.reset();
         }
-        (self.gave_up, self.unknown, self.generator_ns) = (0, 0, 0);
+        (self.gave_up, self.bad_requests, self.unknown, self.generator_ns) = (0, 0, 0, 0);
     }
 
     /// Counts a reply of procedure `kind` that took `latency`.
@@ -103,7 +106,8 @@ impl WorkerStats {
                     self.first_release = now;
                 }
             }
-            Outcome::RolledBack | Outcome::BadRequest => stats.user_aborts += 1,
+            Outcome::RolledBack => stats.user_aborts += 1,
+            Outcome::BadRequest => self.bad_requests += 1,
             Outcome::Conflict => self.gave_up += 1,
             Outcome::Unknown => self.unknown += 1,
         }
@@ -176,6 +180,22 @@ mod tests {
         assert_eq!([0, 3, SLICES as u64].map(|n| slices.get(at(n))), [0, 1, 9]);
         slices.add(start + 10 * SLICES as u64 * SLICE, 1);
         assert_eq!(slices.get(at(SLICES as u64)), 0);
+    }
+
+    #[test]
+    fn a_bad_request_is_no_throughput() {
+        let mut stats = WorkerStats::new(&["a.b"], None);
+        for outcome in [Outcome::BadRequest, Outcome::BadRequest, Outcome::Committed, Outcome::RolledBack] {
+            stats.count(0, outcome, 5000, 7 * SLICE);
+        }
+        let kind = &stats.kinds[0];
+        assert_eq!((kind.committed, kind.user_aborts, kind.latency.len()), (1, 1, 1));
+        assert_eq!((stats.bad_requests, stats.slices.get(7)), (2, 1));
+        let mut refused = WorkerStats::new(&["a.b"], None);
+        refused.count(0, Outcome::BadRequest, 5000, 7 * SLICE);
+        assert_eq!((refused.first_release, refused.last_release), (0, 0), "nothing was released");
+        stats.reset();
+        assert_eq!(stats.bad_requests, 0);
     }
 
     #[test]
