@@ -4,7 +4,7 @@ use highwater_core::hooks::{self, Point, Site};
 use highwater_core::log::Key;
 use highwater_core::{Abort, TableId, Timestamp, planted};
 
-use super::sets::Sets;
+use super::sets::{Access, Sets};
 use super::{Occ, Phase};
 use crate::graveyard::GraveKey;
 use crate::keys::{ByteKeys, IntegerKeys, Keys};
@@ -136,11 +136,11 @@ impl Occ {
             Some(seen) => {
                 let now = access.record.word().load();
                 let now = if planted!(LockIgnored) { now & !LOCKED } else { now };
-                now == seen.word() || now == seen.word() | LOCKED && self.owns(access.record)
+                now == seen.word() || now == seen.word() | LOCKED && self.owns(access)
             }
         });
         // Legal: a conflict may always be suspected.
-        let nodes = || planted!(PhantomsAllowed) || sets.nodes.iter().all(|node| node.unchanged());
+        let nodes = || planted!(PhantomsAllowed) || sets.nodes.unchanged();
         if !((records || planted!(ReadsUnvalidated)) && nodes()) || hooks::buggify(Site::Conflict) {
             return self.fail(self.sets.writes.len());
         }
@@ -150,13 +150,19 @@ impl Occ {
         Ok(())
     }
 
-    /// Whether the record is in the locked (and sorted) write set, though found again by a scan.
+    /// Whether the record, found again by a scan, is in the write set, which is locked.
     #[cold]
-    fn owns(&self, record: Record) -> bool {
-        if hooks::simulated() {
-            return self.sets.writes.iter().any(|write| write.record == record);
-        }
-        self.sets.writes.binary_search_by_key(&record, |write| write.record).is_ok()
+    fn owns(&self, access: &Access) -> bool {
+        let hash = match self.store.table(access.table).expect("scanned tables exist") {
+            AnyIndex::HashU64(_) | AnyIndex::TreeU64(_) => {
+                IntegerKeys::hash(IntegerKeys::stored(&access.record))
+            }
+            AnyIndex::HashBytes(_) | AnyIndex::TreeBytes(_) => {
+                ByteKeys::hash(ByteKeys::stored(&access.record))
+            }
+        };
+        let touched = self.sets.find(access.table, hash, |record| *record == access.record);
+        touched.is_some_and(|at| self.sets.accesses[at].write().is_some())
     }
 
     /// A simulated run must not depend on where the memory is.

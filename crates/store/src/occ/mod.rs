@@ -29,8 +29,12 @@
 //! without changing the node. An aborted transaction leaves its placeholders to be collected.
 
 mod commit;
+mod map;
+mod nodes;
 mod read;
 mod sets;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
 mod undo;
 mod write;
 

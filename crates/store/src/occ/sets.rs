@@ -3,8 +3,12 @@
 use highwater_core::TableId;
 use highwater_core::log::WriteAt;
 
-use crate::index::{NodeSeen, NodeSet};
+use super::map::Map;
+use super::nodes::Nodes;
 use crate::record::Record;
+
+/// Room for so many accesses, and no more, is kept from one transaction to the next.
+const KEPT: usize = 1 << 14;
 
 /// Marks "no write".
 const NONE: u32 = u32::MAX;
@@ -60,111 +64,36 @@ pub(super) struct Write {
     pub before: u64,
 }
 
-/// Finds accesses by hash: open addressing, emptied by a new stamp.
-struct Map {
-    slots: Box<[Slot]>,
-    /// Slots with another stamp are empty.
-    stamp: u32,
-    used: usize,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Slot {
-    hash: u64,
-    stamp: u32,
-    access: u32,
-}
-
-impl Map {
-    fn new() -> Map {
-        Map { slots: vec![Slot::default(); 256].into(), stamp: 1, used: 0 }
-    }
-
-    #[inline]
-    fn clear(&mut self) {
-        self.used = 0;
-        self.stamp = self.stamp.wrapping_add(1);
-        if self.stamp == 0 {
-            self.slots.fill(Slot::default());
-            self.stamp = 1;
-        }
-    }
-
-    /// The access of this hash that `matches`.
-    #[inline]
-    fn find(&self, hash: u64, matches: impl Fn(usize) -> bool) -> Option<usize> {
-        let mask = self.slots.len() - 1;
-        let mut at = (hash >> 20) as usize & mask;
-        loop {
-            let slot = &self.slots[at];
-            if slot.stamp != self.stamp {
-                return None;
-            }
-            if slot.hash == hash && matches(slot.access as usize) {
-                return Some(slot.access as usize);
-            }
-            at = (at + 1) & mask;
-        }
-    }
-
-    #[inline]
-    fn add(&mut self, hash: u64, access: usize) {
-        if self.used * 2 >= self.slots.len() {
-            self.grow();
-        }
-        self.used += 1;
-        self.put(Slot { hash, stamp: self.stamp, access: access as u32 });
-    }
-
-    #[inline]
-    fn put(&mut self, slot: Slot) {
-        let mask = self.slots.len() - 1;
-        let mut at = (slot.hash >> 20) as usize & mask;
-        while self.slots[at].stamp == self.stamp {
-            at = (at + 1) & mask;
-        }
-        self.slots[at] = slot;
-    }
-
-    #[cold]
-    fn grow(&mut self) {
-        let larger = vec![Slot::default(); self.slots.len() * 2].into();
-        let old = std::mem::replace(&mut self.slots, larger);
-        for slot in old {
-            if slot.stamp == self.stamp {
-                self.put(slot);
-            }
-        }
-    }
-}
-
 /// The read set, write set and node set of one transaction.
 pub(super) struct Sets {
     pub accesses: Vec<Access>,
     pub writes: Vec<Write>,
-    pub nodes: Vec<NodeSeen>,
-    /// Whether the last insertion changed a node that this transaction relies on.
-    pub disturbed: bool,
+    pub nodes: Nodes,
     map: Map,
 }
 
 impl Sets {
     pub fn new() -> Sets {
-        Sets {
-            accesses: Vec::new(),
-            writes: Vec::new(),
-            nodes: Vec::new(),
-            disturbed: false,
-            map: Map::new(),
-        }
+        Sets { accesses: Vec::new(), writes: Vec::new(), nodes: Nodes::new(), map: Map::new() }
     }
 
     #[inline]
     pub fn clear(&mut self) {
         self.accesses.clear();
         self.writes.clear();
+        if self.accesses.capacity().max(self.nodes.room()) > KEPT {
+            self.shrink();
+        }
         self.nodes.clear();
         self.map.clear();
+    }
+
+    /// A large transaction's memory is not kept for the small ones after it.
+    #[cold]
+    fn shrink(&mut self) {
+        self.accesses.shrink_to(KEPT / 2);
+        self.writes.shrink_to(KEPT / 2);
+        self.nodes.shrink_to(KEPT / 2);
     }
 
     /// The access of a key, if it was touched by key before. `is` compares a record's key.
@@ -200,15 +129,10 @@ impl Sets {
     }
 }
 
-impl NodeSet for Sets {
-    #[inline]
-    fn replaced(&mut self, old: NodeSeen, new: &[NodeSeen]) {
-        for at in 0..self.nodes.len() {
-            if self.nodes[at] == old {
-                self.disturbed = true;
-                self.nodes[at] = new[0];
-                self.nodes.extend_from_slice(&new[1..]);
-            }
-        }
+#[cfg(test)]
+impl Sets {
+    /// Slots and nodes looked at, ever.
+    pub fn work(&self) -> u64 {
+        self.map.visits.get() + self.nodes.work()
     }
 }

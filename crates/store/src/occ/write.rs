@@ -41,7 +41,7 @@ impl Writing<'_> {
                 let (record, created) = self.find_or_add(index, key, hash, value.len());
                 // If the key's absence was relied on (found by a lookup or in a scan), its node no longer proves it:
                 // others can write to our placeholder without changing the node. From here the placeholder's word does.
-                let relied = created && self.sets.disturbed;
+                let relied = created && self.sets.nodes.disturbed;
                 let at = self.sets.add(self.table, hash, record, relied.then(|| Seen::new(TOMBSTONE)));
                 self.write::<I>(at, key, Some(value), created);
             }
@@ -111,8 +111,9 @@ impl Writing<'_> {
         hash: u64,
         value_len: usize,
     ) -> (Record, bool) {
-        self.sets.disturbed = false;
-        index.find_or_add(key, hash, value_len, TOMBSTONE, self.fingers, self.heap, self.sets)
+        let nodes = &mut self.sets.nodes;
+        nodes.settle();
+        index.find_or_add(key, hash, value_len, TOMBSTONE, self.fingers, self.heap, nodes)
     }
 
     /// The first write of a record; `None` deletes.
