@@ -6,6 +6,7 @@
 //! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
 //! - [`planted`](mod@planted): switches for deliberate bugs, absent from default builds.
 //! - [`hooks`]: where a simulator may step in; nothing outside one.
+//! - [`sync`]: atomics and mutexes, from std or from a model checker.
 //! - [`codec`]: varints and order-preserving key encodings. [`log`]: the wire form of a transaction and of an entry.
 //!
 //! This crate knows no store, no network, no thread and no file.
@@ -18,6 +19,7 @@ pub mod log;
 pub mod planted;
 pub mod procedure;
 pub mod schema;
+pub mod sync;
 pub mod transaction;
 
 pub use clock::{Clock, ClockChoice};

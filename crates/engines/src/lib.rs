@@ -12,25 +12,42 @@
 //! - send frames in order per (worker, peer); losing a connection may lose frames, and is told by `peer_down`/`peer_up`;
 //! - on `wake_workers` / `wake_controller`, give those who sleep a turn soon.
 
+#[cfg(not(loom))]
 pub mod baseline;
+#[cfg(not(loom))]
 pub mod options;
+#[cfg(not(loom))]
 pub mod rolis;
+#[cfg(not(loom))]
 pub mod seam;
+mod sync;
 
+/// What the threads of a replica share and loom can explore: whatever needs no store (see `core::sync`).
+#[cfg(loom)]
+pub mod rolis {
+    pub mod horizon;
+    pub mod mailbox;
+    pub mod watermark;
+}
+
+#[cfg(not(loom))]
 pub use options::Options;
+#[cfg(not(loom))]
 pub use seam::{
     ControlOutbox, Controller, Counters, EngineKind, Frame, Member, Nanos, Next, Outbox, Refusal, Released,
     Replica, Request, Role, Status, StreamStatus, Token, Worker,
 };
 
-use std::sync::Arc;
-
+#[cfg(not(loom))]
 use highwater_core::{Clock, Library};
+#[cfg(not(loom))]
+use std::sync::Arc;
 
 /// A fresh replica of an engine: `library`'s tables, empty, and its procedures.
 ///
 /// # Panics
 /// If `options` are not [valid](Options::validate).
+#[cfg(not(loom))]
 pub fn build<L: Library>(kind: EngineKind, options: Options, library: &L, clock: Arc<Clock>) -> Replica {
     options.validate().expect("the host validates the options");
     match kind {

@@ -16,12 +16,12 @@
 //! | [`apply`] | look at decided entries, install what is safe |
 //! | [`copy`] | send and receive state |
 //! | [`pending`] | replies that wait for the mark |
-//! | [`snapshots`], [`reads`] | followers serve reads |
+//! | [`snapshots`], [`horizon`], [`reads`] | followers serve reads |
 //! | [`controller`] | birth, change of membership; joins the rest |
 //! | [`takeover`] | from a won election to an open epoch |
 //! | [`rejoin`] | getting a store again |
 //! | [`funnel`] | the strawman: all workers into one stream |
-//! | [`shared`] | mailboxes and atomics between them |
+//! | [`shared`], [`mailbox`] | mailboxes and atomics between them |
 //! | [`wire`], [`control`] | what goes over the network |
 //!
 //! # Invariants
@@ -48,7 +48,9 @@ pub mod control;
 pub mod controller;
 pub mod copy;
 pub mod funnel;
+pub mod horizon;
 pub mod lead;
+pub mod mailbox;
 pub mod pending;
 pub mod reads;
 pub mod rejoin;

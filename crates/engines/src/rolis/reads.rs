@@ -8,7 +8,8 @@ use std::sync::Arc;
 use highwater_core::{Abort, Outcome, ProcedureId, Registry};
 use highwater_store::{Snapshot, SnapshotTx};
 
-use super::snapshots::{Life, Offer};
+use super::horizon::Life;
+use super::snapshots::Offer;
 use super::worker::{Mode, RolisWorker};
 use crate::seam::{Counters, Nanos, Next, Outbox, Refusal, Request, Token};
 

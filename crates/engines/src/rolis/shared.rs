@@ -1,18 +1,18 @@
 //! What the workers and the controller of one replica share: the watermark, a few atomics, and mailboxes for changes of
 //! epoch. Nothing here is touched by a transaction but plain loads.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use highwater_consensus::{Members, Plan, Tail};
 use highwater_core::{Ballot, Clock, EntryIndex, Epoch, NodeId, StreamId, Timestamp};
 use highwater_store::Store;
 
+use super::mailbox::Mailbox;
 use super::snapshots::Rounds;
 use super::watermark::Progress;
 use crate::options::Options;
 use crate::seam::StreamStatus;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 
 /// One per replica.
 pub struct Shared {
@@ -79,40 +79,6 @@ impl Shared {
     /// Sets who leads.
     pub fn set_leader(&self, leader: Option<NodeId>) {
         self.leader.store(leader.map_or(0, |node| u32::from(node.0) + 1), Ordering::Relaxed);
-    }
-}
-
-/// A queue for rare messages between threads of one replica. The host carries the wake-up.
-#[derive(Debug)]
-pub struct Mailbox<T> {
-    queue: Mutex<VecDeque<T>>,
-    full: AtomicBool,
-}
-
-impl<T> Default for Mailbox<T> {
-    fn default() -> Self {
-        Mailbox { queue: Mutex::new(VecDeque::new()), full: AtomicBool::new(false) }
-    }
-}
-
-impl<T> Mailbox<T> {
-    /// Puts a message in.
-    pub fn put(&self, message: T) {
-        let mut queue = self.queue.lock().expect("nobody panics while holding a mailbox");
-        queue.push_back(message);
-        // Release; pairs with the Acquire in `take`: who sees the flag finds the message.
-        self.full.store(true, Ordering::Release);
-    }
-
-    /// Takes all messages out. Costs one load if there are none.
-    #[inline]
-    pub fn take(&self) -> VecDeque<T> {
-        if !self.full.load(Ordering::Acquire) {
-            return VecDeque::new();
-        }
-        let mut queue = self.queue.lock().expect("nobody panics while holding a mailbox");
-        self.full.store(false, Ordering::Release);
-        std::mem::take(&mut queue)
     }
 }
 

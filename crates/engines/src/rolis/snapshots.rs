@@ -24,36 +24,29 @@
 //! Nobody reads: no round, no pin, no version kept, and tombstones go as early as ever. What remains is a load for each
 //! entry and a compare-and-swap for each step of the mark.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use highwater_core::hooks::{self, Point};
 use highwater_core::{Epoch, Timestamp, planted};
 use highwater_store::{Snapshot, Store};
 
+use super::horizon::{Horizon, Life, Lives};
 use super::shared::Shared;
 use crate::seam::Nanos;
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// The snapshots of one replica. Shared by its workers.
 #[derive(Default)]
 pub struct Rounds {
     horizon: Horizon,
     /// Invariant 4.
-    life: AtomicU64,
+    lives: Lives,
     /// A copied state is on its way into the store.
     incomplete: AtomicBool,
     /// When to give the snapshots up if nobody asks before; 0 while there are none.
     expires: AtomicU64,
     taken: Mutex<Taken>,
 }
-
-/// `timestamp << 1 | pinning`, on cache lines of its own: appliers load it for every entry.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Horizon(AtomicU64);
-
-/// A snapshot is being pinned at or above the horizon, which stands still.
-const PINNING: u64 = 1;
 
 #[derive(Default)]
 struct Taken {
@@ -67,7 +60,7 @@ struct Taken {
 #[derive(Clone)]
 struct Round {
     snapshot: Arc<Snapshot>,
-    life: u64,
+    life: Life,
     /// When it was pinned.
     at: Nanos,
 }
@@ -82,46 +75,8 @@ pub enum Offer {
     Never,
 }
 
-/// Names a stretch of time in which only appliers wrote to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life(u64);
-
 /// How long the last snapshot is kept for readers to come, at least.
 const LINGER: Nanos = 100_000_000;
-
-impl Horizon {
-    /// How far an applier that wants to go to `wanted` may go now.
-    #[inline]
-    fn admit(&self, wanted: Timestamp) -> Timestamp {
-        // Acquire; pairs with the Release in `release`: who may pass a pin sees it. The exchanges in between carry it on.
-        let mut horizon = self.0.load(Ordering::Acquire);
-        loop {
-            if horizon >> 1 >= wanted.0 {
-                return wanted;
-            }
-            if horizon & PINNING != 0 && !planted!(PinOvertaken) {
-                return Timestamp(horizon >> 1);
-            }
-            let raised = wanted.0 << 1;
-            match self.0.compare_exchange_weak(horizon, raised, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return wanted,
-                Err(now) => horizon = now,
-            }
-        }
-    }
-
-    /// Makes the horizon stand still, and says where. One caller at a time.
-    fn hold(&self) -> Timestamp {
-        let horizon = self.0.fetch_or(PINNING, Ordering::AcqRel);
-        assert_eq!(horizon & PINNING, 0, "one snapshot is pinned at a time");
-        Timestamp(horizon >> 1)
-    }
-
-    /// Lets it grow again, from `at` on, where a snapshot is pinned.
-    fn release(&self, at: Timestamp) {
-        self.0.store(at.0 << 1, Ordering::Release);
-    }
-}
 
 impl Rounds {
     /// How far an applier that wants to install up to `wanted` may go now: not further while a snapshot is being pinned
@@ -134,8 +89,7 @@ impl Rounds {
     /// Somebody other than an applier is about to write to the store: what is pinned is void. To be called after that is
     /// visible otherwise (`speculating`, `incomplete`), so that nothing is pinned in the new life before it is over.
     pub fn void(&self) {
-        // Release; pairs with the Acquires in `snapshot` and `lives`.
-        self.life.fetch_add(1, Ordering::AcqRel);
+        self.lives.end();
         let mut taken = self.lock();
         (taken.published, taken.pending) = (None, None);
     }
@@ -153,9 +107,7 @@ impl Rounds {
 
     /// Whether what was read from an offered snapshot was there. To be asked after reading.
     pub fn lives(&self, life: Life) -> bool {
-        // What the reader saw of a foreign write it saw by an Acquire; the life was moved before that write.
-        std::sync::atomic::fence(Ordering::Acquire);
-        self.life.load(Ordering::Acquire) == life.0
+        self.lives.lasts(life)
     }
 
     /// Gives up what nobody has asked for lately. Says when to look again.
@@ -203,7 +155,7 @@ impl Shared {
     pub fn snapshot(&self, now: Nanos, since: Nanos, store: &Arc<Store>) -> Offer {
         let rounds = &self.rounds;
         // Before the look at what would forbid it: see `void`.
-        let life = rounds.life.load(Ordering::Acquire);
+        let life = rounds.lives.present();
         if !self.has_snapshots() {
             return Offer::Never;
         }
@@ -217,13 +169,13 @@ impl Shared {
         }
         taken.publish(self.progress.applied_floor());
         match taken.published.as_ref().filter(|round| fits(round)) {
-            Some(round) => Offer::Read(round.snapshot.clone(), Life(round.life)),
+            Some(round) => Offer::Read(round.snapshot.clone(), round.life),
             None => Offer::Later,
         }
     }
 
     /// Begins a round. The caller holds the lock.
-    fn pin(&self, now: Nanos, life: u64, store: &Arc<Store>) -> Round {
+    fn pin(&self, now: Nanos, life: Life, store: &Arc<Store>) -> Round {
         let horizon = self.rounds.horizon.hold();
         // Also above everything that did not come through an applier: what this node executed when it led (the epoch has
         // changed since), and what a copy brought (its store is complete).
@@ -237,7 +189,7 @@ impl Shared {
 
 impl Taken {
     /// Drops what is void.
-    fn bury(&mut self, life: u64) {
+    fn bury(&mut self, life: Life) {
         for round in [&mut self.published, &mut self.pending] {
             round.take_if(|round| round.life != life);
         }
@@ -251,23 +203,5 @@ impl Taken {
         assert!(ts >= self.last, "snapshots never go back: {ts} after {}", self.last);
         self.last = ts;
         self.published = Some(round);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_passes_a_snapshot_while_it_is_pinned() {
-        let horizon = Horizon::default();
-        assert_eq!(horizon.admit(Timestamp(10)), Timestamp(10));
-        assert_eq!(horizon.hold(), Timestamp(10), "what was given is given");
-        assert_eq!(horizon.admit(Timestamp(11)), Timestamp(10), "makes do with what it has");
-        assert_eq!(horizon.admit(Timestamp(9)), Timestamp(9));
-        horizon.release(Timestamp(12));
-        assert_eq!(horizon.admit(Timestamp(11)), Timestamp(11));
-        assert_eq!(horizon.admit(Timestamp(13)), Timestamp(13));
-        assert_eq!(horizon.hold(), Timestamp(13));
     }
 }

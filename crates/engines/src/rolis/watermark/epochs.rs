@@ -1,13 +1,13 @@
 //! The end of an epoch: its final mark, and where the next one begins.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use highwater_consensus::Members;
 use highwater_core::hooks::{self, Fact};
 use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
 
 use super::{OpenClaim, Progress};
+use crate::sync::Ordering;
 
 /// What the workers know of the end of the current epoch.
 #[derive(Debug, Default)]

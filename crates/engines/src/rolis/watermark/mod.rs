@@ -20,14 +20,13 @@
 //! another takeover). It never opened, so it holds no transaction; the streams go on to the first epoch that all of them
 //! entered.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-
 use highwater_core::hooks::{self, Fact};
 use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp, planted};
 
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence};
+
 mod epochs;
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 use epochs::Ends;
