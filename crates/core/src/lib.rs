@@ -2,6 +2,7 @@
 //!
 //! - [`ids`]: nodes, streams, epochs, ballots, entry indexes, timestamps; newtypes with only their legal operations.
 //! - [`clock`]: where commit timestamps come from.
+//! - [`limits`]: how large everything may be, in one place.
 //! - [`schema`]: tables, their key kinds and their indexes.
 //! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
 //! - [`planted`](mod@planted): switches for deliberate bugs, absent from default builds.
@@ -15,6 +16,7 @@ pub mod clock;
 pub mod codec;
 pub mod hooks;
 pub mod ids;
+pub mod limits;
 pub mod log;
 pub mod planted;
 pub mod procedure;

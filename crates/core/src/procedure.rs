@@ -25,6 +25,10 @@ pub enum Outcome {
     BadRequest,
     /// Too many conflicts in a row; nothing was done. Retry later.
     Conflict,
+    /// It was larger than one transaction may be; nothing was done. The reply names the limit.
+    TooLarge,
+    /// It would have made the store grow, and there is no memory left for that on some replica; nothing was done.
+    OutOfMemory,
     /// Leadership was lost while the transaction was speculative: it may or may not survive.
     Unknown,
 }

@@ -7,7 +7,7 @@ use crate::ids::TableId;
 pub enum KeyKind {
     /// Exactly 8 bytes, big endian: compared and hashed as one integer.
     U64,
-    /// Any bytes, up to [`MAX_KEY_BYTES`].
+    /// Any bytes, up to [`MAX_KEY_BYTES`](crate::limits::MAX_KEY_BYTES).
     Bytes,
 }
 
@@ -19,11 +19,6 @@ pub enum IndexKind {
     /// Range scans both ways.
     Ordered,
 }
-
-/// Longest key, in bytes.
-pub const MAX_KEY_BYTES: usize = 64 << 10;
-/// Longest value, in bytes.
-pub const MAX_VALUE_BYTES: usize = 16 << 20;
 
 /// One table.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,6 +17,12 @@ pub enum Abort {
     Rollback,
     /// The arguments make no sense. A deterministic result: a retry fails the same way. The reply explains.
     BadRequest,
+    /// It writes, replaces, touches or answers more than one transaction may ([`limits`](crate::limits)). A deterministic
+    /// result, as above; the engine says which limit in the reply.
+    TooLarge,
+    /// It would make the store grow, and some replica has no memory left for that. Nothing was done; what only reads,
+    /// deletes or overwrites goes on.
+    OutOfMemory,
 }
 
 /// The order of a scan.

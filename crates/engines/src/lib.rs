@@ -13,6 +13,8 @@
 //! - on `wake_workers` / `wake_controller`, give those who sleep a turn soon.
 
 #[cfg(not(loom))]
+mod attempt;
+#[cfg(not(loom))]
 pub mod baseline;
 #[cfg(not(loom))]
 pub mod options;

@@ -1,5 +1,6 @@
 //! What an engine needs to know before it starts.
 
+use highwater_core::limits::{MAX_NODES, MAX_SEAL_BYTES, MAX_WORKERS};
 use highwater_core::{Incarnation, NodeId, planted};
 
 use crate::seam::Nanos;
@@ -66,8 +67,8 @@ impl Options {
     /// Checks every setting; says which one to change and how.
     pub fn validate(&self) -> Result<(), String> {
         let check = |good: bool, what: &str| if good { Ok(()) } else { Err(what.to_string()) };
-        check((1..=31).contains(&self.nodes), "a cluster has 1 to 31 nodes")?;
-        check((1..=256).contains(&self.workers), "workers must be 1 to 256")?;
+        check((1..=MAX_NODES).contains(&self.nodes), "a cluster has 1 to 31 nodes")?;
+        check((1..=MAX_WORKERS).contains(&self.workers), "workers must be 1 to 256")?;
         check(self.node.0 < self.nodes, "the node's id must be below the number of nodes")?;
         check(self.heartbeat > 0, "heartbeat must be above 0")?;
         check(
@@ -75,7 +76,7 @@ impl Options {
             "election timeout must be at least 3 heartbeats, or late heartbeats depose healthy leaders",
         )?;
         check(self.max_entry_bytes >= 1 << 10, "max entry bytes must be at least 1 KiB")?;
-        check(self.max_entry_bytes <= 16 << 20, "max entry bytes must be at most 16 MiB")?;
+        check(self.max_entry_bytes <= MAX_SEAL_BYTES, "max entry bytes must be at most 16 MiB")?;
         check(self.batch_delay <= 1_000_000_000, "batch delay must be at most one second")?;
         check(self.pipeline_entries > 0, "pipeline entries must be above 0")?;
         check(

@@ -49,6 +49,10 @@ pub struct Frame {
     pub body: Bytes,
 }
 
+/// A turn hands replies out until they have so many bytes, and asks for another turn: what one turn holds is bounded by
+/// this and one reply.
+pub(crate) const RELEASE_BYTES: usize = 1 << 20;
+
 /// A reply that may leave the house.
 #[derive(Clone, Copy, Debug)]
 pub struct Released {
@@ -57,9 +61,9 @@ pub struct Released {
     /// How it ended.
     pub outcome: Outcome,
     /// Where its reply stands in [`Outbox::reply_bytes`].
-    pub start: u32,
+    pub start: usize,
     /// Length of its reply in bytes.
-    pub len: u32,
+    pub len: usize,
 }
 
 /// What a worker's turn hands out. The host empties it after each turn and reuses it.
@@ -81,15 +85,15 @@ impl Outbox {
     /// Adds a reply.
     #[inline]
     pub fn reply(&mut self, token: Token, outcome: Outcome, bytes: &[u8]) {
-        let start = self.reply_bytes.len() as u32;
+        let start = self.reply_bytes.len();
         self.reply_bytes.extend_from_slice(bytes);
-        self.replies.push(Released { token, outcome, start, len: bytes.len() as u32 });
+        self.replies.push(Released { token, outcome, start, len: bytes.len() });
     }
 
     /// The content of a reply.
     #[inline]
     pub fn content(&self, reply: &Released) -> &[u8] {
-        &self.reply_bytes[reply.start as usize..][..reply.len as usize]
+        &self.reply_bytes[reply.start..][..reply.len]
     }
 
     /// Forgets everything; keeps the memory.
@@ -97,6 +101,8 @@ impl Outbox {
         self.frames.clear();
         self.replies.clear();
         self.reply_bytes.clear();
+        // A turn may have released one reply of any size.
+        self.reply_bytes.shrink_to(2 * RELEASE_BYTES);
         self.wake_workers = false;
         self.wake_controller = false;
     }

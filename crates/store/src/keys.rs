@@ -178,7 +178,7 @@ impl Keys for ByteKeys {
 
     #[inline]
     fn parse(bytes: &[u8]) -> Option<&[u8]> {
-        (bytes.len() <= highwater_core::schema::MAX_KEY_BYTES).then_some(bytes)
+        (bytes.len() <= highwater_core::limits::MAX_KEY_BYTES).then_some(bytes)
     }
     #[inline]
     fn logged<'a>(key: Self::Key<'a>) -> log::Key<'a> {
@@ -187,7 +187,7 @@ impl Keys for ByteKeys {
     #[inline]
     fn logged_key(key: log::Key<'_>) -> Option<&[u8]> {
         match key {
-            log::Key::Bytes(key) if key.len() <= highwater_core::schema::MAX_KEY_BYTES => Some(key),
+            log::Key::Bytes(key) if key.len() <= highwater_core::limits::MAX_KEY_BYTES => Some(key),
             _ => None,
         }
     }

@@ -145,7 +145,7 @@ impl Record {
     }
 
     #[inline]
-    fn key_len(&self) -> usize {
+    pub fn key_len(&self) -> usize {
         (self.head().shape & KEY_LEN) as usize
     }
 
@@ -247,7 +247,7 @@ impl Record {
     #[cold]
     fn write_buffer(&self, value: &[u8], heap: &mut Heap) {
         let old = self.buffer();
-        let bytes = heap::rounded(8 + value.len() + value.len() / 8);
+        let bytes = buffer_bytes(value.len());
         let buffer = heap.alloc(bytes);
         let capacity = bytes - 8;
         // SAFETY: nobody else has the buffer yet; it holds its header and the value. A racing reader may use the length
@@ -262,6 +262,17 @@ impl Record {
         if let Some((old, capacity)) = old {
             heap.retire(old, 8 + capacity);
         }
+    }
+
+    /// Length of the value, about: it may change any time unless the caller holds the lock.
+    #[inline]
+    pub fn value_len(&self) -> usize {
+        (self.head().len.load(Ordering::Relaxed) & !SPILLED) as usize
+    }
+
+    /// Bytes that a value of `len` bytes would take beyond what the record has, about: see [`Record::value_len`].
+    pub fn growth_to(&self, len: usize) -> usize {
+        if len <= self.value().1 { 0 } else { buffer_bytes(len) }
     }
 
     /// Asks for the first cache line.
@@ -281,6 +292,11 @@ impl Record {
         }
         prefetch(start.wrapping_add(len.min(most)));
     }
+}
+
+/// Bytes of a new buffer for a value: it may grow a little.
+fn buffer_bytes(value_len: usize) -> usize {
+    heap::rounded(8 + value_len + value_len / 8)
 }
 
 /// Copies words by relaxed loads.

@@ -295,6 +295,8 @@ impl Runner {
                 Err(Abort::Rollback) => "rolled back",
                 Err(Abort::Conflict) => "conflict",
                 Err(Abort::BadRequest) => "bad request",
+                Err(Abort::TooLarge) => "too large",
+                Err(Abort::OutOfMemory) => "out of memory",
             };
             *outcomes.entry((name, result)).or_default() += 1;
         }

@@ -3,6 +3,7 @@
 use super::{BYTES_KEY, Key, LONG_KEY, OP_DELETE, OP_MASK, OP_PUT, OP_SUPERSEDED, TX_HEADER_BYTES};
 use crate::codec::put_varint;
 use crate::ids::{TableId, Timestamp};
+use crate::limits::{MAX_TRANSACTION_BYTES, WRITE_HEAD_BYTES};
 
 /// Encodes the transactions of the open entry, one after another, into one buffer.
 ///
@@ -12,6 +13,8 @@ pub struct TxWriter {
     buffer: Vec<u8>,
     /// Where the open transaction starts, if one is open.
     start: Option<usize>,
+    /// The open transaction may reach up to here.
+    end: usize,
     /// The last integer key of the open transaction.
     previous: u64,
 }
@@ -30,7 +33,7 @@ pub struct WriteAt {
 impl TxWriter {
     /// Starts in `buffer`, behind what it already holds (room for the entry's header, as a rule).
     pub fn new(buffer: Vec<u8>) -> TxWriter {
-        TxWriter { buffer, start: None, previous: 0 }
+        TxWriter { buffer, start: None, end: 0, previous: 0 }
     }
 
     /// All bytes so far.
@@ -64,8 +67,21 @@ impl TxWriter {
     pub fn begin(&mut self) {
         debug_assert!(self.start.is_none(), "one transaction at a time");
         self.start = Some(self.buffer.len());
+        self.end = self.buffer.len() + MAX_TRANSACTION_BYTES;
         self.previous = 0;
         self.buffer.extend_from_slice(&[0; TX_HEADER_BYTES]);
+    }
+
+    /// Whether a write of this key and value fits into the open transaction. To be asked before it is appended.
+    #[inline]
+    pub fn fits(&self, key_len: usize, value_len: usize) -> bool {
+        self.buffer.len() + WRITE_HEAD_BYTES + key_len + value_len <= self.end
+    }
+
+    /// Bytes of the open transaction, or 0.
+    #[inline]
+    pub fn open_bytes(&self) -> usize {
+        self.start.map_or(0, |start| self.buffer.len() - start)
     }
 
     /// Appends a put and says where its value stands.
@@ -74,6 +90,7 @@ impl TxWriter {
         let tag = self.buffer.len();
         self.head(OP_PUT, table, key, Some(value.len()));
         let at = self.buffer.len();
+        debug_assert!(at + value.len() <= self.end, "whoever writes asks whether it fits");
         self.buffer.extend_from_slice(value);
         WriteAt { tag: tag as u32, value: at as u32, len: value.len() as u32 }
     }

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::{Abort, Clock, Epoch, Incarnation, Library, NodeId, Outcome, Registry, Schema};
+use highwater_core::{Clock, Epoch, Incarnation, Library, NodeId, Outcome, Registry, Schema};
 use highwater_store::{Occ, Store};
 
+use crate::attempt::attempt;
 use crate::options::Options;
 use crate::seam::{
     ControlOutbox, Controller, Counters, Frame, Member, Nanos, Next, Outbox, Refusal, Replica, Request, Role,
@@ -24,6 +25,7 @@ struct SiloWorker {
     counters: Arc<Counters>,
     clock: Arc<Clock>,
     max_attempts: u32,
+    max_in_flight_bytes: usize,
     /// Replies of the transactions since the last turn.
     done: Outbox,
     reply: Vec<u8>,
@@ -41,28 +43,20 @@ impl SiloWorker {
     }
 
     fn attempt(&mut self, request: &Request<'_>) -> Option<Outcome> {
-        self.reply.clear();
-        self.occ.begin();
-        let (ended, outcome) =
-            match self.registry.run(request.procedure, &mut self.occ, request.args, &mut self.reply) {
-                Ok(()) => (self.occ.commit(), Outcome::Committed),
-                Err(Abort::Rollback) => (self.occ.commit_rollback(), Outcome::RolledBack),
-                Err(Abort::BadRequest) => (self.occ.commit_rollback(), Outcome::BadRequest),
-                Err(Abort::Conflict) => {
-                    self.occ.abort();
-                    return None;
-                }
-            };
-        ended.ok().map(|_| outcome)
+        let commit = |occ: &mut Occ, roll_back| if roll_back { occ.commit_rollback() } else { occ.commit() };
+        let code = (request.procedure, request.args);
+        attempt(&self.registry, &mut self.occ, code, &mut self.reply, commit).map(|(_, outcome)| outcome)
     }
 }
 
 impl Worker for SiloWorker {
     fn ready(&self) -> Result<(), Refusal> {
-        Ok(())
+        // The host takes the replies at the next turn.
+        if self.done.reply_bytes.len() >= self.max_in_flight_bytes { Err(Refusal::Busy) } else { Ok(()) }
     }
 
     fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        self.ready()?;
         for attempt in 0..self.max_attempts {
             if let Some(outcome) = self.attempt(&request) {
                 let counter = if outcome == Outcome::Committed {
@@ -77,6 +71,7 @@ impl Worker for SiloWorker {
                     let mut buffer = self.occ.log().take(Vec::new());
                     Counters::add(&self.counters.log_bytes, buffer.len() as u64);
                     buffer.clear();
+                    buffer.shrink_to(2 * LOG_BYTES);
                     self.occ.log().take(buffer);
                 }
                 return Ok(());
@@ -161,6 +156,7 @@ pub fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Re
             counters: counters.clone(),
             clock: clock.clone(),
             max_attempts: options.max_attempts,
+            max_in_flight_bytes: options.max_in_flight_bytes,
             done: Outbox::default(),
             reply: Vec::new(),
             random: (options.seed ^ ((at as u64 + 1) << 32)) | 1,

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use highwater_consensus::Voter;
 use highwater_core::hooks::{self, Point, Site};
+use highwater_core::limits::CHUNK_BYTES;
 use highwater_core::{EntryIndex, NodeId, Timestamp, planted};
 use highwater_store::{Applier, Export, Occ};
 
@@ -68,8 +69,6 @@ struct Receiving {
     last_at: Nanos,
 }
 
-/// Bytes of one chunk, about.
-const CHUNK_BYTES: usize = 256 << 10;
 /// Chunks sent and not acknowledged, at most.
 const WINDOW: u32 = 16;
 /// Silence after which a receiver gives its donor up.

@@ -6,12 +6,14 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use highwater_core::limits::MAX_TRANSACTION_BYTES;
 use highwater_core::log::ENTRY_HEADER_BYTES;
 use highwater_core::{Abort, Epoch, Incarnation, NodeId, Outcome, Registry, Timestamp};
 use highwater_store::{Occ, Store};
 
 use super::pending::Pending;
 use super::shared::Shared;
+use crate::attempt::attempt;
 use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 
 /// The shared open entry.
@@ -57,6 +59,14 @@ impl Funnel {
     pub fn commit(&self, epoch: Epoch, occ: &mut Occ, roll_back: bool) -> Result<Timestamp, Abort> {
         let mut open = self.lock();
         if open.epoch != Some(epoch) {
+            occ.abort();
+            return Err(Abort::Conflict);
+        }
+        // Others may have committed since this worker looked: an entry exceeds its size by one transaction at most.
+        let transaction = occ.log().open_bytes();
+        if open.bytes.len() > self.max_entry_bytes
+            && open.bytes.len() + transaction > self.max_entry_bytes + MAX_TRANSACTION_BYTES
+        {
             occ.abort();
             return Err(Abort::Conflict);
         }
@@ -166,8 +176,11 @@ impl Worker for FunnelWorker {
         if self.shared.no_quorum.load(Ordering::Relaxed) {
             return Err(Refusal::NoQuorum);
         }
-        let full =
-            self.pending.len() >= self.shared.options.max_in_flight_requests || self.funnel.lock().full;
+        let options = &self.shared.options;
+        let full = self.pending.len() >= options.max_in_flight_requests
+            || self.pending.bytes() >= options.max_in_flight_bytes
+            || self.occ.as_ref().is_some_and(|occ| occ.undo_bytes() >= options.max_in_flight_bytes)
+            || self.funnel.lock().full;
         if full { Err(Refusal::Busy) } else { Ok(()) }
     }
 
@@ -176,19 +189,9 @@ impl Worker for FunnelWorker {
         let epoch = self.epoch.expect("ready said so");
         let occ = self.occ.as_mut().expect("ready said so");
         for _ in 0..self.shared.options.max_attempts {
-            self.reply.clear();
-            occ.begin();
-            let ran = self.registry.run(request.procedure, occ, request.args, &mut self.reply);
-            let (ended, outcome) = match ran {
-                Ok(()) => (self.funnel.commit(epoch, occ, false), Outcome::Committed),
-                Err(Abort::Rollback) => (self.funnel.commit(epoch, occ, true), Outcome::RolledBack),
-                Err(Abort::BadRequest) => (self.funnel.commit(epoch, occ, true), Outcome::BadRequest),
-                Err(Abort::Conflict) => {
-                    occ.abort();
-                    (Err(Abort::Conflict), Outcome::Conflict)
-                }
-            };
-            if let Ok(ts) = ended {
+            let code = (request.procedure, request.args);
+            let commit = |occ: &mut Occ, roll_back| self.funnel.commit(epoch, occ, roll_back);
+            if let Some((ts, outcome)) = attempt(&self.registry, occ, code, &mut self.reply, commit) {
                 self.pending.push(ts, request.token, outcome, &self.reply);
                 Counters::add(&self.counters.executed, 1);
                 self.committed = true;
@@ -215,14 +218,19 @@ impl Worker for FunnelWorker {
         self.notice_lead(out);
         out.wake_workers |= std::mem::take(&mut self.committed);
         let Some(epoch) = self.epoch else { return Next::At(now + 10 * RECHECK) };
+        let mut more = false;
         if let (Some(mark), Some(occ)) = (self.shared.progress.mark_in(epoch), &mut self.occ) {
             occ.forget_undo(mark);
             let released = self.pending.release(mark, out);
             Counters::add(&self.counters.committed, released.committed);
             Counters::add(&self.counters.rolled_back, released.other);
+            more = released.more;
             if self.shared.serving_copies.load(Ordering::Acquire) == 0 {
                 occ.collect(mark);
             }
+        }
+        if more {
+            return Next::Now;
         }
         if !self.pending.is_empty() { Next::At(now + RECHECK) } else { Next::At(now + 50 * RECHECK) }
     }

@@ -6,13 +6,15 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use highwater_core::hooks::{self, Fact, Point, Site};
 use highwater_core::log::{EntryHeader, EntryKind};
-use highwater_core::{Abort, Ballot, EntryIndex, Epoch, Outcome, ProcedureId, StreamId, Timestamp, planted};
+use highwater_core::{Ballot, EntryIndex, Epoch, Outcome, ProcedureId, StreamId, Timestamp, planted};
+use highwater_store::Occ;
 
 use super::apply::Applying;
 use super::pending::Pending;
 use super::seal::fresh_entry;
 use super::shared::{EpochStart, Report};
 use super::worker::{Mode, RolisWorker, sooner};
+use crate::attempt::attempt;
 use crate::options::Options;
 use crate::seam::{Counters, Nanos, Next, Outbox, Refusal, Request, Token};
 
@@ -103,6 +105,14 @@ impl Lead {
     }
 }
 
+impl Lead {
+    /// Bytes of the arguments that wait for another attempt.
+    #[inline]
+    fn retry_bytes(&self) -> usize {
+        self.retries.iter().map(|retry| retry.args.len()).sum()
+    }
+}
+
 impl RolisWorker {
     /// Whether a request would be taken.
     #[inline]
@@ -119,7 +129,10 @@ impl RolisWorker {
         let full = self.lead.quiescing
             || self.occ.log_len() >= options.max_entry_bytes
             || self.lead.pending.len() >= options.max_in_flight_requests
+            || self.lead.pending.bytes() >= options.max_in_flight_bytes
+            || self.occ.undo_bytes() >= options.max_in_flight_bytes
             || self.lead.retries.len() >= MAX_RETRIES_WAITING
+            || self.lead.retry_bytes() >= options.max_in_flight_bytes
             || self.stream.undecided_bytes() >= options.max_in_flight_bytes as u64
             // Legal: a client must bear it at any time.
             || hooks::buggify(Site::Busy);
@@ -207,20 +220,14 @@ impl RolisWorker {
     fn attempt(&mut self, token: Token, procedure: ProcedureId, args: &[u8]) -> bool {
         for _ in 0..ATTEMPTS_IN_A_ROW {
             let before = self.occ.log().len();
-            self.lead.reply.clear();
-            self.occ.begin();
-            let ran = self.registry.run(procedure, &mut self.occ, args, &mut self.lead.reply);
-            let ended = match ran {
-                Ok(()) => self.commit(false).map(|ts| (ts, Outcome::Committed)),
-                // The decision to roll back reveals what was read: it is validated and released like a commit.
-                Err(Abort::Rollback) => self.commit(true).map(|ts| (ts, Outcome::RolledBack)),
-                Err(Abort::BadRequest) => self.commit(true).map(|ts| (ts, Outcome::BadRequest)),
-                Err(Abort::Conflict) => {
-                    self.occ.abort();
-                    Err(Abort::Conflict)
-                }
+            let RolisWorker { registry, occ, lead, funnel, mode, .. } = self;
+            let commit = |occ: &mut Occ, roll_back| match (&*funnel, &*mode) {
+                (Some(funnel), Mode::Leading { ballot }) => funnel.commit(ballot.epoch, occ, roll_back),
+                _ if roll_back => occ.commit_rollback(),
+                _ => occ.commit(),
             };
-            if let Ok((ts, outcome)) = ended {
+            let ended = attempt(registry, occ, (procedure, args), &mut lead.reply, commit);
+            if let Some((ts, outcome)) = ended {
                 self.executed(ts, token, outcome, before);
                 return true;
             }
@@ -228,14 +235,6 @@ impl RolisWorker {
             self.back_off();
         }
         false
-    }
-
-    #[inline]
-    fn commit(&mut self, roll_back: bool) -> Result<Timestamp, Abort> {
-        if let (Some(funnel), Mode::Leading { ballot }) = (&self.funnel, &self.mode) {
-            return funnel.commit(ballot.epoch, &mut self.occ, roll_back);
-        }
-        if roll_back { self.occ.commit_rollback() } else { self.occ.commit() }
     }
 
     #[inline]
@@ -309,6 +308,7 @@ impl RolisWorker {
         });
         let bound = if planted!(EntryReleasedWhole) { self.end_of_entry_at(mark) } else { mark };
         let released = self.lead.pending.release(bound, out);
+        self.again |= released.more;
         Counters::add(&self.counters.committed, released.committed);
         Counters::add(&self.counters.rolled_back, released.other);
         let waits = self.lead.pending.first().is_some_and(|first| first <= self.lead.sealed);

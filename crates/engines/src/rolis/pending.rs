@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use highwater_core::hooks::{self, Fact};
 use highwater_core::{Outcome, Timestamp};
 
-use crate::seam::{Outbox, Token};
+use crate::seam::{Outbox, RELEASE_BYTES, Token};
 
 /// A queue of replies that wait for the mark.
 ///
@@ -32,6 +32,8 @@ pub struct ReleasedCounts {
     pub committed: u64,
     /// Everything else.
     pub other: u64,
+    /// More could be released, in another turn.
+    pub more: bool,
 }
 
 /// Compact when this many released bytes stand in front.
@@ -70,13 +72,23 @@ impl Pending {
         self.queue.back().map(|waiting| waiting.ts)
     }
 
-    /// Hands out every reply at or below `mark`.
+    /// Bytes of their content.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() - self.head
+    }
+
+    /// Hands out the replies at or below `mark`, until the turn has handed out enough.
     #[inline]
     pub fn release(&mut self, mark: Timestamp, out: &mut Outbox) -> ReleasedCounts {
         let mut counts = ReleasedCounts::default();
         while let Some(waiting) = self.queue.front().copied()
             && waiting.ts <= mark
         {
+            if out.reply_bytes.len() >= RELEASE_BYTES {
+                counts.more = true;
+                break;
+            }
             self.queue.pop_front();
             hooks::tell(|| Fact::Released(waiting.ts));
             match waiting.outcome {
@@ -87,6 +99,7 @@ impl Pending {
         }
         if self.queue.is_empty() {
             self.bytes.clear();
+            self.bytes.shrink_to(2 * RELEASE_BYTES);
             self.head = 0;
         } else if self.head > COMPACT_BYTES && self.head > self.bytes.len() / 2 {
             self.bytes.drain(..self.head);
@@ -127,13 +140,37 @@ mod tests {
         pending.push(Timestamp(30), Token(3), Outcome::Committed, b"three");
         let mut out = Outbox::default();
         assert_eq!(pending.release(Timestamp(9), &mut out), ReleasedCounts::default());
-        assert_eq!(pending.release(Timestamp(20), &mut out), ReleasedCounts { committed: 1, other: 1 });
+        assert_eq!(
+            pending.release(Timestamp(20), &mut out),
+            ReleasedCounts { committed: 1, other: 1, more: false }
+        );
         let expected = [(1, Outcome::Committed, b"one".to_vec()), (2, Outcome::RolledBack, b"two".to_vec())];
         assert_eq!(contents(&out), expected);
         out.clear();
         pending.fail(&mut out);
         assert_eq!(contents(&out), [(3, Outcome::Unknown, Vec::new())]);
         assert_eq!(pending.len(), 0);
+    }
+
+    #[test]
+    fn a_turn_releases_a_bounded_number_of_bytes_and_asks_for_another() {
+        let mut pending = Pending::default();
+        let reply = vec![7u8; RELEASE_BYTES / 4 + 1];
+        for ts in 0..10 {
+            pending.push(Timestamp(ts), Token(ts), Outcome::Committed, &reply);
+        }
+        let (mut out, mut turns, mut released) = (Outbox::default(), 0, 0);
+        loop {
+            let counts = pending.release(Timestamp(9), &mut out);
+            assert!(out.reply_bytes.len() < RELEASE_BYTES + reply.len());
+            assert!(out.replies.iter().all(|released| out.content(released) == reply));
+            (turns, released) = (turns + 1, released + counts.committed);
+            out.clear();
+            if !counts.more {
+                break;
+            }
+        }
+        assert_eq!((turns, released, pending.bytes()), (3, 10, 0));
     }
 
     #[test]

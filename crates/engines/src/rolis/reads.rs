@@ -5,13 +5,15 @@
 
 use std::sync::Arc;
 
+use highwater_core::limits::MAX_REPLY_BYTES;
 use highwater_core::{Abort, Outcome, ProcedureId, Registry};
 use highwater_store::{Snapshot, SnapshotTx};
 
 use super::horizon::Life;
 use super::snapshots::Offer;
 use super::worker::{Mode, RolisWorker};
-use crate::seam::{Counters, Nanos, Next, Outbox, Refusal, Request, Token};
+use crate::attempt::explain;
+use crate::seam::{Counters, Nanos, Next, Outbox, RELEASE_BYTES, Refusal, Request, Token};
 
 /// The reads of one worker.
 pub struct Reads {
@@ -109,16 +111,28 @@ impl RolisWorker {
         let before = (out.replies.len(), out.reply_bytes.len());
         let mut tx = SnapshotTx::new(snapshot);
         let Reads { registry, waiting, args, reply, .. } = &mut self.reads;
-        let mut start = 0;
+        let (mut start, mut done) = (0, 0);
         for read in waiting.iter() {
+            if out.reply_bytes.len() >= before.1 + RELEASE_BYTES {
+                // The others in another turn: what one turn holds is bounded.
+                break;
+            }
+            done += 1;
             reply.clear();
+            reply.shrink_to(RELEASE_BYTES);
             let outcome = match registry.run(read.procedure, &mut tx, &args[start..read.end], reply) {
+                _ if reply.len() > MAX_REPLY_BYTES => Outcome::TooLarge,
                 Ok(()) => Outcome::Committed,
                 Err(Abort::Rollback) => Outcome::RolledBack,
                 Err(Abort::BadRequest) => Outcome::BadRequest,
                 // By the procedure's own decision: a snapshot has no conflicts.
                 Err(Abort::Conflict) => Outcome::Conflict,
+                Err(Abort::TooLarge) => Outcome::TooLarge,
+                Err(Abort::OutOfMemory) => Outcome::OutOfMemory,
             };
+            if outcome == Outcome::TooLarge {
+                explain(reply);
+            }
             out.reply(read.token, outcome, reply);
             start = read.end;
         }
@@ -128,8 +142,13 @@ impl RolisWorker {
             out.reply_bytes.truncate(before.1);
             return;
         }
-        Counters::add(&self.counters.snapshot_reads, self.reads.waiting.len() as u64);
-        self.reads.clear();
+        Counters::add(&self.counters.snapshot_reads, done as u64);
+        if done == waiting.len() {
+            return self.reads.clear();
+        }
+        waiting.drain(..done);
+        waiting.iter_mut().for_each(|read| read.end -= start);
+        args.drain(..start);
     }
 
     /// No snapshot will come: nothing was done.

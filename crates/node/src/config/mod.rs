@@ -11,6 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use highwater_core::limits::MAX_NODES;
 use highwater_core::{ClockChoice, Incarnation, NodeId};
 use highwater_engines::{EngineKind, Options};
 use serde::{Deserialize, Serialize};
@@ -235,7 +236,7 @@ impl Config {
         let check = |good: bool, what: &str| if good { Ok(()) } else { Err(ConfigError(what.to_string())) };
         let nodes = &self.cluster.nodes;
         check(!self.cluster.id.is_empty(), "cluster.id must not be empty")?;
-        check((1..=31).contains(&nodes.len()), "cluster.nodes must list 1 to 31 nodes")?;
+        check((1..=usize::from(MAX_NODES)).contains(&nodes.len()), "cluster.nodes must list 1 to 31 nodes")?;
         for (at, node) in nodes.iter().enumerate() {
             let found = node.id;
             check(

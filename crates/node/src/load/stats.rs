@@ -108,7 +108,7 @@ impl WorkerStats {
             }
             Outcome::RolledBack => stats.user_aborts += 1,
             Outcome::BadRequest => self.bad_requests += 1,
-            Outcome::Conflict => self.gave_up += 1,
+            Outcome::Conflict | Outcome::TooLarge | Outcome::OutOfMemory => self.gave_up += 1,
             Outcome::Unknown => self.unknown += 1,
         }
     }

@@ -159,6 +159,8 @@ impl Connection {
                 self.order.settle(seq, |out| out.extend_from_slice(bytes));
             }
             Outcome::Conflict => self.fail(seq, |_| RequestError::Conflict),
+            Outcome::TooLarge => self.fail(seq, |_| RequestError::TooLarge),
+            Outcome::OutOfMemory => self.fail(seq, |_| RequestError::OutOfMemory),
             Outcome::Unknown => self.fail(seq, |_| RequestError::Unknown),
         }
     }

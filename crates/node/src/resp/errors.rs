@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use highwater_core::schema::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use highwater_core::limits::{MAX_KEY_BYTES, MAX_REQUEST_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES};
 use highwater_engines::seam::Refusal;
 
 use super::Door;
-use super::request::MAX_REQUEST_BYTES;
 
 /// Why a command gave no answer. A deterministic result of what the client sent (and of the data, for the
 /// arithmetic ones): the same again fails the same way.
@@ -170,13 +169,10 @@ pub enum RequestError<'a> {
     Conflict,
     /// It may or may not survive.
     Unknown,
-    /// Its writes or its replies are over the limit of a transaction: nothing was done.
-    TooLarge {
-        /// Whether it was a `MULTI` .. `EXEC`.
-        block: bool,
-        /// In bytes.
-        limit: usize,
-    },
+    /// It is over a limit of transactions: nothing was done.
+    TooLarge,
+    /// No memory is left for what it adds: nothing was done. In Redis's words, which clients know.
+    OutOfMemory,
     /// The arguments are none of ours; only a caller without RESP can see this.
     Malformed,
 }
@@ -202,9 +198,13 @@ impl fmt::Display for RequestError<'_> {
                 "UNKNOWN outcome unknown: leadership was lost before the result was safe; \
                  it may or may not have been applied",
             ),
-            RequestError::TooLarge { block, limit } => {
-                f.write_str(if block { "EXECABORT Transaction discarded: " } else { "ERR " })?;
-                write!(f, "its writes or replies exceed {limit} bytes; nothing was done")
+            RequestError::TooLarge => write!(
+                f,
+                "ERR too large: a command, or all of an EXEC, writes, replaces and answers at most \
+                 {MAX_TRANSACTION_BYTES} bytes each; nothing was done"
+            ),
+            RequestError::OutOfMemory => {
+                f.write_str("OOM command not allowed when used memory > 'maxmemory'.")
             }
             RequestError::Malformed => f.write_str("ERR malformed arguments"),
         }

@@ -1,6 +1,7 @@
 //! The two procedures behind the door. Both are deterministic and run on any engine.
 
 use highwater_core::codec::{Malformed, Reader};
+use highwater_core::limits::MAX_REPLY_BYTES;
 use highwater_core::{Abort, Procedure, Transaction};
 
 use super::KEYSPACE;
@@ -9,9 +10,6 @@ use super::errors::RequestError;
 use super::keyspace::{Keyspace, Stop};
 use super::reply::Reply;
 use super::request::{Args, Framing, Step, Watch};
-
-/// Most bytes that a request may write, and most bytes of its replies: what it makes every replica carry.
-pub const MAX_EFFECT_BYTES: usize = 64 << 20;
 
 /// `redis.exec`: checks what was watched, then runs commands; the reply is finished RESP.
 ///
@@ -28,12 +26,6 @@ impl Procedure for Exec {
             Ok(()) => Ok(()),
             Err(Stop::Abort(abort)) => Err(abort),
             Err(Stop::Malformed) => malformed(reply),
-            Err(Stop::TooLarge) => {
-                reply.clear();
-                let error = RequestError::TooLarge { block: framing.block, limit: MAX_EFFECT_BYTES };
-                Reply::new(reply, framing.protocol).error(error);
-                Err(Abort::Rollback)
-            }
         }
     }
 }
@@ -59,8 +51,8 @@ fn execute<T: Transaction>(
             Step::Literal(known) => reply.out.extend_from_slice(known),
             Step::Command(opcode, args) => commands::run(opcode.spec(), args, &mut keyspace, &mut reply)?,
         }
-        if reply.out.len() > MAX_EFFECT_BYTES {
-            return Err(Stop::TooLarge);
+        if reply.out.len() > MAX_REPLY_BYTES {
+            return Err(Stop::Abort(Abort::TooLarge));
         }
     }
     Ok(())

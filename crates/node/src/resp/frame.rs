@@ -6,16 +6,9 @@
 use std::fmt;
 use std::ops::Range;
 
-use highwater_core::schema::MAX_VALUE_BYTES;
+use highwater_core::limits::{MAX_COMMAND_BYTES, MAX_COMMAND_PARTS, MAX_LINE_BYTES, MAX_VALUE_BYTES};
 
 use super::number::parse_integer;
-
-/// Longest inline command, and longest line that announces a length.
-pub const MAX_LINE_BYTES: usize = 64 << 10;
-/// Most parts of one command, its name included.
-pub const MAX_PARTS: i64 = 1 << 20;
-/// Longest command on the wire: bounds what one client can make a node hold.
-pub const MAX_COMMAND_BYTES: usize = 64 << 20;
 
 /// Why the bytes are no RESP. Nothing after them can be trusted: the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +134,7 @@ impl Parser {
 
     fn part_count(&mut self, input: &[u8]) -> Result<bool, ProtocolError> {
         let Some(digits) = header(&input[1..], ProtocolError::PartCountTooLong)? else { return Ok(false) };
-        let count = parse_integer(digits).filter(|&count| count <= MAX_PARTS);
+        let count = parse_integer(digits).filter(|&count| count <= MAX_COMMAND_PARTS as i64);
         let missing = count.ok_or(ProtocolError::PartCount)?.max(0) as usize;
         self.at = 1 + digits.len() + 2;
         self.state = State::Header { missing };

@@ -1,19 +1,16 @@
 //! The Redis keyspace as one transaction sees it, and how a command ends early.
 
-use highwater_core::schema::MAX_VALUE_BYTES;
+use highwater_core::limits::MAX_VALUE_BYTES;
 use highwater_core::{Abort, Transaction};
 
 use super::KEYSPACE;
 use super::errors::CommandError;
-use super::exec::MAX_EFFECT_BYTES;
 
 /// Why the whole request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The transaction cannot go on.
     Abort(Abort),
-    /// It writes or answers too much.
-    TooLarge,
     /// The arguments make no sense.
     Malformed,
 }
@@ -48,14 +45,12 @@ impl From<CommandError> for Failure {
 /// A transaction on the one table behind the door.
 pub struct Keyspace<'a, T> {
     tx: &'a mut T,
-    /// Bytes of keys and values written. The log carries each of them, overwritten ones too.
-    written: usize,
 }
 
 impl<'a, T: Transaction> Keyspace<'a, T> {
-    /// Nothing written yet.
+    /// What the transaction sees.
     pub fn new(tx: &'a mut T) -> Keyspace<'a, T> {
-        Keyspace { tx, written: 0 }
+        Keyspace { tx }
     }
 
     /// The value of a key.
@@ -70,25 +65,17 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
 
     /// Sets a value.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        self.count(key.len() + value.len())?;
         Ok(self.tx.put(KEYSPACE, key, value)?)
     }
 
     /// Sets a value unless the key exists; whether it did.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Failure> {
-        self.count(key.len() + value.len())?;
         Ok(self.tx.insert(KEYSPACE, key, value)?)
     }
 
     /// Removes a key; whether there was one.
     pub fn delete(&mut self, key: &[u8]) -> Result<bool, Failure> {
-        self.count(key.len())?;
         Ok(self.tx.delete(KEYSPACE, key)?)
-    }
-
-    fn count(&mut self, bytes: usize) -> Result<(), Failure> {
-        self.written += bytes;
-        if self.written > MAX_EFFECT_BYTES { Err(Failure::Stop(Stop::TooLarge)) } else { Ok(()) }
     }
 }
 

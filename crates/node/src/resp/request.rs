@@ -17,9 +17,6 @@ use highwater_core::{ProcedureId, Timestamp};
 use super::command::Opcode;
 use super::reply::Protocol;
 
-/// Longest arguments of a request: as much as the longest command, with room for what frames it.
-pub const MAX_REQUEST_BYTES: usize = super::frame::MAX_COMMAND_BYTES + (1 << 20);
-
 const RESP3: u8 = 1;
 const BLOCK: u8 = 2;
 const LITERAL: u8 = 0xff;

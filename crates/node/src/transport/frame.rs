@@ -12,14 +12,11 @@ use std::fmt;
 use std::mem::MaybeUninit;
 
 use bytes::BytesMut;
+use highwater_core::limits::{MAX_FRAME_BODY_BYTES, MAX_FRAME_HEAD_BYTES};
 use highwater_engines::Frame;
 
 /// Bytes in front of a head.
 pub const PREFIX_BYTES: usize = 12;
-/// Longest head. Control messages travel as heads, so it is not small.
-pub const MAX_HEAD_BYTES: usize = 16 << 20;
-/// Longest body.
-pub const MAX_BODY_BYTES: usize = 128 << 20;
 
 /// Why a byte stream is no stream of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +48,8 @@ impl fmt::Display for FrameError {
 /// # Panics
 /// If the frame is over its limits: an engine's bug.
 pub fn prefix(frame: &Frame) -> [u8; PREFIX_BYTES] {
-    assert!(frame.head.len() <= MAX_HEAD_BYTES, "a head of {} bytes", frame.head.len());
-    assert!(frame.body.len() <= MAX_BODY_BYTES, "a body of {} bytes", frame.body.len());
+    assert!(frame.head.len() <= MAX_FRAME_HEAD_BYTES, "a head of {} bytes", frame.head.len());
+    assert!(frame.body.len() <= MAX_FRAME_BODY_BYTES, "a body of {} bytes", frame.body.len());
     let mut prefix = [0; PREFIX_BYTES];
     prefix[..4].copy_from_slice(&(frame.head.len() as u32).to_le_bytes());
     prefix[4..8].copy_from_slice(&(frame.body.len() as u32).to_le_bytes());
@@ -140,7 +137,7 @@ impl Decoder {
         let word =
             |at: usize| u32::from_le_bytes(self.buffer[at..at + 4].try_into().expect("4 bytes")) as usize;
         let (head, body) = (word(0), word(4));
-        if head > MAX_HEAD_BYTES || body > MAX_BODY_BYTES {
+        if head > MAX_FRAME_HEAD_BYTES || body > MAX_FRAME_BODY_BYTES {
             return Err(FrameError::TooLong { head, body });
         }
         Ok(Some((head, body)))

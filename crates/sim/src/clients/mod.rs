@@ -251,6 +251,8 @@ impl Clients {
             Outcome::Committed => (Status::Ok, "committed"),
             Outcome::Unknown => (Status::Info, "unknown"),
             Outcome::Conflict => (Status::Fail, "conflict"),
+            Outcome::TooLarge => (Status::Fail, "too large"),
+            Outcome::OutOfMemory => (Status::Fail, "out of memory"),
             Outcome::RolledBack | Outcome::BadRequest => (Status::Fail, "rolled back"),
         };
         let seen = if status == Status::Ok { library::decode_reply(&reply.bytes) } else { Vec::new() };

@@ -1,5 +1,6 @@
 //! Whose turn it is, and what comes of it.
 
+use highwater_core::limits::MAX_FRAME_BODY_BYTES;
 use highwater_core::{Library, NodeId, hooks};
 use highwater_engines::{ControlOutbox, Nanos, Next, Outbox};
 
@@ -175,6 +176,8 @@ impl<L: Library> World<L> {
             self.replies.push(Reply { from: (id, worker), token, outcome, bytes, at: now });
         }
         for (to, frame) in out.frames {
+            // As the node does.
+            assert!(frame.body.len() <= MAX_FRAME_BODY_BYTES, "a body of {} bytes", frame.body.len());
             self.send(id, to, who, Payload::Frame(frame));
         }
         if out.wake_controller {

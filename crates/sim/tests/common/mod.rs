@@ -277,6 +277,8 @@ impl Lists {
                 Outcome::Committed => "committed",
                 Outcome::Unknown => "unknown",
                 Outcome::Conflict => "conflict",
+                Outcome::TooLarge => "too large",
+                Outcome::OutOfMemory => "out of memory",
                 Outcome::RolledBack | Outcome::BadRequest => "other",
             };
             *self.outcomes.entry(outcome).or_default() += 1;

@@ -14,7 +14,7 @@ use crate::sync::{Ordering, fence, spin_loop};
 use crate::word::{DEAD, LOCKED, TIMESTAMP, TOMBSTONE};
 
 impl Occ {
-    /// Commits and returns the timestamp; or undoes everything.
+    /// Commits and returns the timestamp; or undoes everything, but for what [`lock`](Occ::lock) leaves open.
     #[inline]
     pub fn commit(&mut self) -> Result<Timestamp, Abort> {
         self.lock()?;
@@ -53,10 +53,14 @@ impl Occ {
         self.end();
     }
 
-    /// Phase 1: locks the write set. On a conflict, everything is undone.
+    /// Phase 1: locks the write set. On a conflict, everything is undone. A transaction that is too large, or for which no
+    /// memory is left, stays open: its end is validated like any decision ([`commit_rollback`](Occ::commit_rollback)).
     #[inline]
     pub fn lock(&mut self) -> Result<(), Abort> {
         assert_eq!(self.phase, Phase::Open);
+        if !self.sets.writes.is_empty() {
+            self.check_growth()?;
+        }
         self.sets.writes.sort_unstable_by_key(|write| write.record);
         if hooks::simulated() {
             self.sort_by_key();

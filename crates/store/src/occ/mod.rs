@@ -5,7 +5,7 @@
 //! [`TxWriter`]): one copy to the wire; the write set keeps where each value stands. The commit has four phases, which
 //! [`Occ::commit`] runs in a line and a simulator may run one by one:
 //!
-//! 1. [`lock`](Occ::lock): all written records, in the order of their addresses; gives up after a short wait.
+//! 1. [`lock`](Occ::lock): looks whether the transaction is too large or no memory is left for it, then locks all written records, in the order of their addresses; gives up after a short wait.
 //! 2. [`timestamp`](Occ::timestamp): read the clock; above every timestamp that was seen, and above the floor.
 //! 3. [`validate`](Occ::validate): the records read and the nodes relied on are unchanged, and not locked by others.
 //! 4. [`install`](Occ::install): copy the values from the log into the records, unlock them with the new timestamp.
@@ -29,6 +29,7 @@
 //! without changing the node. An aborted transaction leaves its placeholders to be collected.
 
 mod commit;
+mod growth;
 mod map;
 mod nodes;
 mod read;
@@ -87,6 +88,8 @@ pub struct Occ {
     graveyard: Graveyard,
     /// Before-images, if they are kept.
     undo: Option<undo::UndoLog>,
+    /// Bytes by which transactions may still make the store grow.
+    room: u64,
 }
 
 // SAFETY: the records and nodes that it points to are shared memory, valid while its guard is pinned; pinning is by
@@ -117,6 +120,7 @@ impl Occ {
             leaf: Box::new(LeafCopy::new()),
             graveyard: Graveyard::default(),
             undo: None,
+            room: u64::MAX,
         }
     }
 
@@ -166,6 +170,19 @@ impl Occ {
     #[inline]
     pub fn set_floor(&mut self, ts: Timestamp) {
         self.floor = self.floor.max(ts);
+    }
+
+    /// From now on transactions may make the store grow by so many bytes in all; further ones end with
+    /// [`Abort::OutOfMemory`] unless they only read, delete or overwrite.
+    #[inline]
+    pub fn set_room(&mut self, bytes: u64) {
+        self.room = bytes;
+    }
+
+    /// What is left of it.
+    #[inline]
+    pub fn room(&self) -> u64 {
+        self.room
     }
 
     /// Unlinks tombstones that this worker's transactions left, if their timestamps are at or below `floor`: no older

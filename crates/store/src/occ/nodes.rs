@@ -51,6 +51,12 @@ impl Nodes {
         }
     }
 
+    /// How many it relies on, some of them twice.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.seen.len()
+    }
+
     /// For so many there is room.
     #[inline]
     pub fn room(&self) -> usize {

@@ -57,6 +57,9 @@ impl Reading<'_> {
         if let Some(at) = self.sets.find(table, hash, |record| I::Keys::same(I::Keys::stored(record), key)) {
             return self.look_again::<COPY>(at);
         }
+        if self.sets.are_full() {
+            return Err(Abort::TooLarge);
+        }
         let mut backoff = Backoff::default();
         loop {
             let record = match index.find(key, hash, self.fingers) {
@@ -110,6 +113,9 @@ impl Reading<'_> {
         let mut resume: Option<Resume> = None;
         loop {
             tree.copy_leaf(resume.as_ref(), direction, range, self.fingers, self.leaf);
+            if self.sets.are_full() {
+                return Err(Abort::TooLarge);
+            }
             self.sets.nodes.push(self.leaf.seen);
             hooks::point(Point::Execute);
             for at in 0..self.leaf.len() {

@@ -1,6 +1,7 @@
 //! What a transaction has touched: arenas that are reused, and emptied in O(1).
 
 use highwater_core::TableId;
+use highwater_core::limits::MAX_OPERATIONS;
 use highwater_core::log::WriteAt;
 
 use super::map::Map;
@@ -94,6 +95,12 @@ impl Sets {
         self.accesses.shrink_to(KEPT / 2);
         self.writes.shrink_to(KEPT / 2);
         self.nodes.shrink_to(KEPT / 2);
+    }
+
+    /// Whether the transaction has touched all that one may. Positions are 32 bits.
+    #[inline]
+    pub fn are_full(&self) -> bool {
+        self.accesses.len() + self.nodes.len() >= MAX_OPERATIONS
     }
 
     /// The access of a key, if it was touched by key before. `is` compares a record's key.

@@ -99,6 +99,12 @@ impl Occ {
         self.undo = keep.then(UndoLog::default);
     }
 
+    /// Bytes of before-images that are kept.
+    #[inline]
+    pub fn undo_bytes(&self) -> usize {
+        self.undo.as_ref().map_or(0, |undo| undo.images.len() - undo.head)
+    }
+
     /// Transactions at or below `mark` will never be rolled back.
     #[inline]
     pub fn forget_undo(&mut self, mark: Timestamp) {

@@ -1,15 +1,15 @@
 //! Writing: every write goes straight into the log; the write set remembers where.
 
 use highwater_core::hooks::{self, Point};
+use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use highwater_core::log::TxWriter;
-use highwater_core::schema::MAX_VALUE_BYTES;
 use highwater_core::{Abort, TableId};
 
 use super::Occ;
 use super::read::Looked;
 use super::sets::{Seen, Sets};
 use crate::heap::Heap;
-use crate::index::{Index, KeyOf};
+use crate::index::{Found, Index, KeyOf};
 use crate::keys::Keys;
 use crate::record::Record;
 use crate::store::with_index;
@@ -25,6 +25,7 @@ struct Writing<'a> {
     fingers: &'a mut Fingers,
     heap: &'a mut Heap,
     latest: &'a mut u64,
+    room: u64,
 }
 
 impl Writing<'_> {
@@ -38,7 +39,7 @@ impl Writing<'_> {
                 None => self.write::<I>(at, key, Some(value), false),
             },
             None => {
-                let (record, created) = self.find_or_add(index, key, hash, value.len());
+                let (record, created) = self.find_or_add(index, key, hash, value.len())?;
                 // If the key's absence was relied on (found by a lookup or in a scan), its node no longer proves it:
                 // others can write to our placeholder without changing the node. From here the placeholder's word does.
                 let relied = created && self.sets.nodes.disturbed;
@@ -70,7 +71,7 @@ impl Writing<'_> {
         }
         let mut backoff = Backoff::default();
         loop {
-            let (record, created) = self.find_or_add(index, key, hash, value.len());
+            let (record, created) = self.find_or_add(index, key, hash, value.len())?;
             // Our own placeholder was this when we made it; whatever happened to it since, validation will tell.
             let word = if created { TOMBSTONE } else { record.word().read(|| ())? };
             if word == DEAD {
@@ -110,10 +111,30 @@ impl Writing<'_> {
         key: KeyOf<'_, I>,
         hash: u64,
         value_len: usize,
-    ) -> (Record, bool) {
-        let nodes = &mut self.sets.nodes;
-        nodes.settle();
-        index.find_or_add(key, hash, value_len, TOMBSTONE, self.fingers, self.heap, nodes)
+    ) -> Result<(Record, bool), Abort> {
+        self.sets.nodes.settle();
+        if (self.writer.open_bytes() + value_len) as u64 >= self.room {
+            return self.find_only(index, key, hash);
+        }
+        Ok(index.find_or_add(key, hash, value_len, TOMBSTONE, self.fingers, self.heap, &mut self.sets.nodes))
+    }
+
+    /// No memory is left for a placeholder: one that a refused transaction leaves would take it all the same.
+    #[cold]
+    fn find_only<I: Index>(
+        &mut self,
+        index: &I,
+        key: KeyOf<'_, I>,
+        hash: u64,
+    ) -> Result<(Record, bool), Abort> {
+        match index.find(key, hash, self.fingers) {
+            Found::Record(record) => Ok((record, false)),
+            Found::Absent(node) => {
+                // The decision reveals that the key is absent: it is validated.
+                self.sets.nodes.push(node);
+                Err(Abort::OutOfMemory)
+            }
+        }
     }
 
     /// The first write of a record; `None` deletes.
@@ -159,6 +180,7 @@ macro_rules! write_with {
             fingers: &mut occ.fingers[$table.0 as usize],
             heap: &mut occ.heap,
             latest: &mut occ.latest,
+            room: occ.room,
         };
         let result = with_index!(index, $index => $body);
         occ.wrote = !occ.sets.writes.is_empty();
@@ -167,24 +189,31 @@ macro_rules! write_with {
 }
 
 impl Occ {
+    /// Whether one more write is within all limits, whatever index it goes to.
+    #[inline]
+    fn check_write(&self, key_len: usize, value_len: usize) -> Result<(), Abort> {
+        if value_len <= MAX_VALUE_BYTES && self.writer.fits(key_len, value_len) && !self.sets.are_full() {
+            return Ok(());
+        }
+        let bad = key_len > MAX_KEY_BYTES || value_len > MAX_VALUE_BYTES;
+        Err(if bad { Abort::BadRequest } else { Abort::TooLarge })
+    }
+
     #[inline]
     pub(super) fn write_put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), Abort> {
-        if value.len() > MAX_VALUE_BYTES {
-            return Err(Abort::BadRequest);
-        }
+        self.check_write(key.len(), value.len())?;
         write_with!(self, table, index, writing => writing.put(index, key, value))
     }
 
     #[inline]
     pub(super) fn write_insert(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<bool, Abort> {
-        if value.len() > MAX_VALUE_BYTES {
-            return Err(Abort::BadRequest);
-        }
+        self.check_write(key.len(), value.len())?;
         write_with!(self, table, index, writing => writing.insert(index, key, value))
     }
 
     #[inline]
     pub(super) fn write_delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        self.check_write(key.len(), 0)?;
         let looked = self.look::<false>(table, key)?;
         write_with!(self, table, index, writing => delete_in(index, &mut writing, key, looked))
     }

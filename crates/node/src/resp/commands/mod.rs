@@ -11,7 +11,7 @@ pub mod strings;
 pub mod transactions;
 
 use highwater_core::Transaction;
-use highwater_core::schema::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 use super::command::{Command, Data, Spec};
 use super::errors::CommandError;

@@ -1,11 +1,11 @@
 //! Strings of bytes: GET SET MGET MSET APPEND STRLEN.
 
-use highwater_core::Transaction;
+use highwater_core::limits::MAX_REPLY_BYTES;
+use highwater_core::{Abort, Transaction};
 
 use super::next;
 use crate::resp::errors::CommandError;
-use crate::resp::exec::MAX_EFFECT_BYTES;
-use crate::resp::keyspace::{Failure, Keyspace, Stop, check_value};
+use crate::resp::keyspace::{Failure, Keyspace, check_value};
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 
@@ -27,8 +27,8 @@ pub fn mget<T: Transaction>(
     reply.array(args.len());
     for key in args {
         reply_value(key, keyspace, reply)?;
-        if reply.out.len() > MAX_EFFECT_BYTES {
-            return Err(Failure::Stop(Stop::TooLarge));
+        if reply.out.len() > MAX_REPLY_BYTES {
+            return Err(Abort::TooLarge.into());
         }
     }
     Ok(())

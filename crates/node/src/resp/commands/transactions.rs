@@ -5,13 +5,12 @@
 
 use highwater_core::Timestamp;
 use highwater_core::codec::{Malformed, Reader, put_varint};
-use highwater_core::schema::MAX_KEY_BYTES;
+use highwater_core::limits::{MAX_COMMAND_BYTES, MAX_KEY_BYTES, MAX_REQUEST_BYTES};
 
 use crate::resp::command::{Command, Control, Local, Opcode};
 use crate::resp::errors::CommandError;
-use crate::resp::frame::MAX_COMMAND_BYTES;
 use crate::resp::reply::{Protocol, Reply};
-use crate::resp::request::{Args, Framing, MAX_REQUEST_BYTES, Step, Watch};
+use crate::resp::request::{Args, Framing, Step, Watch};
 
 /// What a [`Watch`] adds to its key, at most.
 const WATCH_OVERHEAD_BYTES: usize = 13;

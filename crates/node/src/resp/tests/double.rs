@@ -126,6 +126,8 @@ impl Node {
             Ok(()) => Outcome::Committed,
             Err(Abort::Rollback) => Outcome::RolledBack,
             Err(Abort::BadRequest) => Outcome::BadRequest,
+            Err(Abort::TooLarge) => Outcome::TooLarge,
+            Err(Abort::OutOfMemory) => Outcome::OutOfMemory,
             Err(Abort::Conflict) => unreachable!("nobody else is here"),
         };
         if outcome == Outcome::Committed {

@@ -1,9 +1,10 @@
 //! The parser: any cut gives the same commands, and nothing makes it panic.
 
+use highwater_core::limits::MAX_LINE_BYTES;
 use proptest::prelude::*;
 
 use super::double::multibulk;
-use crate::resp::frame::{MAX_LINE_BYTES, Parser};
+use crate::resp::frame::Parser;
 
 /// What came out of the bytes: commands, and how it ended.
 type Parsed = (Vec<Vec<Vec<u8>>>, Option<String>);
