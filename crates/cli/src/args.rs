@@ -1,6 +1,5 @@
 //! The command line: every subcommand, flag and default.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -28,7 +27,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run one replica until SIGTERM.
-    #[command(after_help = concat_help("highwater serve --config highwater.toml\n  highwater serve --config highwater.toml --node-id 1 --set workers=4"))]
+    #[command(after_help = concat_help("highwater config default > highwater.toml\n  highwater serve --config highwater.toml\n  highwater serve --config highwater.toml --set cluster.workers=4 --set log.level=debug\n  highwater serve --config cluster.toml --node-id 1    # docs/configuration.md has such a file"))]
     Serve(ServeArgs),
     /// Check a config file, or print the default one with every key documented.
     #[command(after_help = concat_help("highwater config default > highwater.toml\n  highwater config check highwater.toml"))]
@@ -38,7 +37,7 @@ pub enum Command {
         action: ConfigAction,
     },
     /// Show a replica's role, epoch, mark, streams, lag and members; exit code 4 if it cannot serve.
-    #[command(after_help = concat_help("highwater status --admin 127.0.0.1:7001\n  highwater status --config highwater.toml --watch\n  highwater status --json | jq .mark"))]
+    #[command(after_help = concat_help("highwater status --admin 127.0.0.1:7300\n  highwater status --config highwater.toml --cluster\n  highwater status --admin localhost:7300 --cluster --watch\n  highwater status --json | jq .mark"))]
     Status(StatusArgs),
     /// Start three replicas, run TPC-C, kill the leader, bring it back, check everything.
     #[command(after_help = concat_help("highwater demo\n  highwater demo --plain --seconds 10\n  highwater demo --workers 2 --warehouses 2"))]
@@ -100,10 +99,13 @@ pub struct StatusArgs {
     /// Ask the replica of this config.
     #[arg(long, short, value_name = "FILE", conflicts_with = "admin")]
     pub config: Option<PathBuf>,
-    /// Ask the replica at this admin address.
-    #[arg(long, value_name = "ADDR")]
-    pub admin: Option<SocketAddr>,
-    /// Print the replica's report as one line of JSON.
+    /// Ask the replica at this admin address; names are resolved.
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    pub admin: Option<String>,
+    /// Show all nodes of the cluster, one line each; exit code 4 if the cluster cannot serve.
+    #[arg(long)]
+    pub cluster: bool,
+    /// Print the report as one line of JSON.
     #[arg(long)]
     pub json: bool,
     /// Ask again every second until interrupted.
@@ -203,6 +205,16 @@ pub fn key_value(text: &str) -> Result<(String, String), String> {
         }
         _ => Err(format!("{text:?} is not KEY=VALUE")),
     }
+}
+
+/// `host:port`; whether there is such a host is found out when it is asked.
+fn host_and_port(text: &str) -> Result<String, String> {
+    let well_formed = text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty()
+            && !host.contains(|c: char| c.is_whitespace() || c == '/')
+            && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if well_formed { Ok(text.to_string()) } else { Err("write host:port, e.g. localhost:7300".into()) }
 }
 
 /// A number of at least 0 that is no infinity.

@@ -5,6 +5,8 @@ mod audit;
 mod bench;
 mod check;
 mod demo;
+#[cfg(test)]
+mod examples;
 mod failure;
 mod figures;
 mod fleet;
@@ -24,21 +26,49 @@ mod torture;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use highwater_node::admin::protocol;
 
 use args::{Cli, Command};
 use failure::Result;
 
 fn main() -> ExitCode {
-    // clap answers --help with 0 and a bad command line with 2.
-    match run(Cli::parse()) {
+    // clap answers --help itself.
+    let parsed = Cli::try_parse().map_err(|error| match error.use_stderr() && !shows_help(&error) {
+        true => failure::Failure::usage(misuse(&error)),
+        false => error.exit(),
+    });
+    match parsed.and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("highwater: {failure}");
             ExitCode::from(failure.kind.code())
         }
     }
+}
+
+/// A command without its subcommand is answered with help.
+fn shows_help(error: &clap::Error) -> bool {
+    error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
+/// What clap says of a bad command line, in one line: the error and its tip, without the usage, and where to read on.
+fn misuse(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let said =
+        text.split("Usage:").next().unwrap_or(&text).split("For more information").next().unwrap_or(&text);
+    let said = said.trim().trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{}; see `{} --help`", said.replace(" tip:", ";"), named(std::env::args().skip(1)))
+}
+
+/// The command whose flags these are.
+fn named(args: impl Iterator<Item = String>) -> String {
+    let (mut command, mut name) = (Cli::command(), "highwater".to_string());
+    for arg in args {
+        let Some(below) = command.find_subcommand(&arg).cloned() else { break };
+        (command, name) = (below, format!("{name} {arg}"));
+    }
+    name
 }
 
 fn run(cli: Cli) -> Result<()> {

@@ -1,6 +1,5 @@
 //! `highwater serve` and `highwater config`: thin shells around the node.
 
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use highwater_node::{Config, NodeError};
@@ -39,18 +38,7 @@ pub fn config(action: &ConfigAction) -> Result<()> {
     Ok(())
 }
 
-/// Where the replica of this config (or of the defaults) answers questions.
-pub fn admin_address(file: Option<&Path>) -> Result<SocketAddr> {
-    let config = load(file, &[])?;
-    let admin = &config.this_node().admin;
-    let resolved = admin.to_socket_addrs().map(|mut addresses| addresses.next());
-    match resolved {
-        Ok(Some(address)) => Ok(address),
-        Ok(None) => Err(Failure::cannot_start(format!("{admin} has no address"))),
-        Err(error) => Err(Failure::cannot_start(format!("cannot resolve {admin}: {error}"))),
-    }
-}
-
-fn load(file: Option<&Path>, overrides: &[(String, String)]) -> Result<Config> {
+/// The configuration: a file (or the defaults), the environment, flags.
+pub fn load(file: Option<&Path>, overrides: &[(String, String)]) -> Result<Config> {
     Config::load(file, std::env::vars(), overrides).map_err(Failure::cannot_start)
 }

@@ -69,29 +69,55 @@ fn every_subcommand_has_help_with_exit_codes() {
     }
 }
 
+/// What is wrong, and what the one line must say about it.
+const MISUSES: [(&[&str], &str); 29] = [
+    (&["serve", "--no-such-flag"], "--no-such-flag"),
+    (&["no-such-command"], "no-such-command"),
+    (&["stauts"], "exists: 'status'"),
+    (&["serve", "--set", "workers"], "KEY=VALUE"),
+    (&["serve", "--node-id", "x"], "invalid digit found in string; see `highwater serve --help`"),
+    (&["config", "check"], "<FILE>"),
+    (&["status", "--admin", "localhost"], "host:port, e.g. localhost:7300"),
+    (&["status", "--admin", "http://localhost:7300"], "host:port, e.g. localhost:7300"),
+    (&["status", "--admin", "localhost:0"], "host:port, e.g. localhost:7300"),
+    (&["status", "--admin", "a:1", "--config", "b.toml"], "cannot be used with"),
+    (&["bench", "tpcc", "--workers", "0"], "1..=64"),
+    (&["bench", "tpcc", "--seconds", "-1"], "-1"),
+    (&["bench", "tpcc", "--seconds", "0"], "above 0"),
+    (&["bench", "tpcc", "--engine", "raft"], "rolis, silo, strawman"),
+    (&["bench", "tpcc", "--compare", "--engine", "silo"], "cannot be used with"),
+    (&["bench", "tpcc", "--engine", "silo", "--replicas", "3"], "use --replicas 1"),
+    (&["bench", "tpcc", "--option", "warehouse=2"], "warehouse"),
+    (&["bench", "ycsb", "--reads", "1.5"], "1.5"),
+    (&["bench", "failover", "--workload", "chess"], "tpcc, ycsb, bank"),
+    (&["bench", "replay", "--runs", "0"], "1..=1000"),
+    (&["demo", "--replicas", "2"], "3..=9"),
+    (&["torture", "--rate", "0"], "above 0"),
+    (&["sim", "--runs", "0"], "--runs"),
+    (&["sim", "--minutes", "0"], "--minutes"),
+    (&["sim", "--seed", "1", "--runs", "2"], "cannot be used with"),
+    (&["sim", "--engine", "silo"], "silo"),
+    (&["sim", "planted", "--repeats", "0"], "--repeats"),
+    (&["check"], "<FILE>"),
+    (&["check", "run.jsonl", "--level", "snapshot"], "strict, session, serializable"),
+];
+
 #[test]
-fn a_bad_command_line_is_exit_code_2() {
-    let bad: [&[&str]; 16] = [
-        &["serve", "--no-such-flag"],
-        &["no-such-command"],
-        &["serve", "--set", "workers"],
-        &["bench", "tpcc", "--workers", "0"],
-        &["bench", "tpcc", "--seconds", "-1"],
-        &["bench", "tpcc", "--engine", "raft"],
-        &["bench", "tpcc", "--compare", "--engine", "silo"],
-        &["bench", "tpcc", "--engine", "silo", "--replicas", "3"],
-        &["bench", "tpcc", "--option", "warehouse=2"],
-        &["bench", "ycsb", "--reads", "1.5"],
-        &["demo", "--replicas", "2"],
-        &["torture", "--rate", "0"],
-        &["sim", "--runs", "0"],
-        &["sim", "--minutes", "0"],
-        &["sim", "--seed", "1", "--runs", "2"],
-        &["sim", "--engine", "silo"],
-    ];
-    for args in bad {
+fn a_bad_command_line_is_exit_code_2_and_one_line_that_says_what_to_do() {
+    for (args, wanted) in MISUSES {
         let (code, out, error) = highwater(args);
         assert_eq!(code, 2, "{args:?}: {out}{error}");
+        assert_one_line(&error);
+        assert!(error.contains(wanted) && out.is_empty(), "{args:?}: {out}{error}");
+    }
+}
+
+#[test]
+fn a_command_alone_is_answered_with_help() {
+    for args in [[].as_slice(), &["bench"], &["config"]] {
+        let (code, out, error) = highwater(args);
+        assert_eq!(code, 2);
+        assert!(out.is_empty() && error.contains("Usage:") && error.contains("Commands:"), "{error}");
     }
 }
 
@@ -166,6 +192,64 @@ fn a_seed_is_run_twice_and_a_plan_that_cannot_be_read_is_exit_code_5() {
         assert_one_line(&error);
         assert!(error.contains(plan), "{error}");
     }
+}
+
+/// A config of one node with its own addresses, and one line of its own at the end.
+fn one_node(peer: &str, resp: &str, admin: &str, more: &str) -> String {
+    format!(
+        "[cluster]\nnodes = [{{ id = 0, peer = \"{peer}\", resp = \"{resp}\", admin = \"{admin}\" }}]\n{more}\n"
+    )
+}
+
+#[test]
+fn what_config_check_refuses_serve_refuses_too() {
+    let good = |more: &str| one_node("a:7100", "a:7200", "a:7300", more);
+    let bad = [
+        (one_node("a:7100", "a:7100", "a:7100", ""), "each needs an address of its own"),
+        (one_node("a", "a:7200", "a:7300", ""), "must be host:port"),
+        (good("[threads]\npin = [4096, 4097]"), "this machine has the cores"),
+        (good("[threads]\npin = [0, 0]"), "core 0 twice"),
+        (good("[threads]\npin = \"some\""), "pin"),
+        (good("[log]\nlevel = \"loud\""), "write error, warn, info"),
+        (good("[store]\nreserve_mb = 17592186044416"), "this machine has"),
+        (good("[store]\nreserve_mb = -1"), "reserve_mb"),
+        (good("[timeouts]\nelection_timeout_ms = 9223372036854775807"), "at most 3600000"),
+        ("node = 1\n".into(), "ids 0 to 0"),
+        ("[cluster\n".into(), ":1:"),
+    ];
+    for (text, wanted) in bad {
+        let file = ConfigFile::new("refused", &text);
+        for args in [["config", "check", file.path()].as_slice(), &["serve", "--config", file.path()]] {
+            let (code, out, error) = highwater(args);
+            assert_eq!(code, 3, "{text}: {out}{error}");
+            assert_one_line(&error);
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_host_that_does_not_exist_is_named() {
+    let nowhere = "no-such-host.invalid:7300";
+    let (code, _, error) = highwater(&["status", "--admin", nowhere]);
+    assert_eq!(code, 4, "{error}");
+    assert_one_line(&error);
+    assert!(error.contains("the name \"no-such-host.invalid\" has no address"), "{error}");
+    let file =
+        ConfigFile::new("nowhere", &one_node("no-such-host.invalid:7100", "127.0.0.1:0", "127.0.0.1:0", ""));
+    let (code, _, error) = highwater(&["serve", "--config", file.path()]);
+    assert_eq!(code, 3, "{error}");
+    assert!(error.lines().last().unwrap().contains("no-such-host.invalid"), "{error}");
+}
+
+#[test]
+fn a_node_that_says_nothing_is_a_timeout_in_words() {
+    // The kernel accepts; nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let (code, _, error) = highwater(&["status", "--admin", &address]);
+    assert_eq!(code, 4, "{error}");
+    assert_eq!(error, format!("highwater: no answer within 2 s from {address}\n"));
 }
 
 #[test]

@@ -182,7 +182,8 @@ pub trait Controller: Send {
     /// A consistent-enough picture for people and reports.
     fn status(&self, now: Nanos) -> Status;
 
-    /// The store in use. Replaced when a deposed leader has to copy the state anew.
+    /// The store in use. Another one once this replica copies the state: because it lost its memory, or fell behind what the
+    /// leader keeps. A deposed leader keeps its store and rolls back.
     fn store(&self) -> Arc<Store>;
 }
 

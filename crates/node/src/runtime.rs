@@ -30,7 +30,7 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     config.validate()?;
     logging::install(&config.log)?;
     raise_descriptor_limit();
-    let options = config.options(fresh_incarnation());
+    let options = config.options(fresh_incarnation()?);
     let incarnation = options.incarnation;
     let (clock, why) = Clock::chosen(config.clock())
         .map_err(|why| ConfigError(format!("store.clock is \"tsc\", but {why}")))?;
@@ -89,7 +89,9 @@ impl Node {
         let admin = admin_listener.local_addr().map_err(system("read the admin address"))?;
 
         let shared = Shared::new(identity.node, identity.engine, counters, procedures);
-        let shared = Arc::new(shared.map_err(system("create wake-up descriptors"))?);
+        let mut shared = shared.map_err(system("create wake-up descriptors"))?;
+        shared.admins = config.cluster.nodes.iter().map(|node| node.admin.clone()).collect();
+        let shared = Arc::new(shared);
         let door = Arc::new(door(config, &shared));
         let (signalled, signal_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
         take_signals(signals, &signal_writer).map_err(system("take signals"))?;
@@ -227,13 +229,19 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Never used before, as far as 64 random bits can tell: the operating system seeds the hasher.
-fn fresh_incarnation() -> Incarnation {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let mut hasher = RandomState::new().build_hasher();
-    hasher.write_u64(monotonic());
-    hasher.write_u32(std::process::id());
-    Incarnation(hasher.finish().max(1))
+/// Never used before. Votes are counted by incarnation, and a replica that came back without its memory must never pass for
+/// the one that promised: so all 64 bits are the operating system's, and without them there is no replica.
+fn fresh_incarnation() -> Result<Incarnation, NodeError> {
+    loop {
+        let bits = getrandom::u64().map_err(|error| NodeError::System {
+            what: "draw an incarnation from the system's random numbers",
+            error: error.into(),
+        })?;
+        // 0 stands for "none".
+        if bits != 0 {
+            return Ok(Incarnation(bits));
+        }
+    }
 }
 
 fn listen<T>(

@@ -29,6 +29,8 @@ pub struct Shared {
     pub counters: Vec<Arc<Counters>>,
     /// Names of the registered procedures, by id.
     pub procedures: Vec<&'static str>,
+    /// Where operators find each node, by id; set before the threads start.
+    pub admins: Vec<String>,
     /// For stamps of requests.
     pub stopwatch: Stopwatch,
     /// When the process started.
@@ -76,6 +78,7 @@ impl Shared {
             held: (0..counters.len() + 2).map(|_| Held::default()).collect(),
             counters,
             procedures,
+            admins: Vec::new(),
             stopwatch: Stopwatch::calibrate(),
             started: monotonic(),
             ending: AtomicBool::new(false),

@@ -25,8 +25,8 @@ pub struct Claim {
 
 /// The fixed part in front of an entry's body.
 ///
-/// Invariants, asserted by [`EntryHeader::seal`] and checked by [`EntryHeader::open`]: `first_ts <= last_ts <=
-/// closed_ts`; `count == 0` exactly if `body_len == 0` for a batch.
+/// Invariant, asserted by [`EntryHeader::seal`] and checked by [`EntryHeader::open`]: `first_ts <= last_ts <= closed_ts`.
+/// Of a batch, `count` is 0 exactly if `body_len` is: whoever seals sees to that, nothing checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHeader {
     /// What the entry is for.

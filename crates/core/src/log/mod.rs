@@ -7,13 +7,13 @@
 //! entry        header (64) | transactions (body_len) | claims (10 each)
 //! transaction  ts u64 | len u32 | writes (len bytes)
 //! write        tag u8 | table u8 | [value length varint, puts only] | key | value
-//! tag          bits 0-1: op (0 put, 1 delete, 2 superseded put)   bit 2: byte-string key
+//! tag          bits 0-1: op (0 put, 1 delete, 2 superseded put, 3 superseded delete)   bit 2: byte-string key
 //!              bits 4-7: integer key: how many bytes of (key XOR previous integer key) follow, 0-8
 //!                        byte-string key: its length, or 15 and then a varint
 //! ```
 //!
 //! A key is written at most once per transaction with op 0 or 1. A second write of a key turns the first into a
-//! *superseded put* (op 2), which readers skip: it keeps its place so that the chain of XORed keys holds.
+//! *superseded* put or delete (op 2 or 3), which readers skip: it keeps its place so that the chain of XORed keys holds.
 
 use crate::ids::TableId;
 

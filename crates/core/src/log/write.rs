@@ -107,7 +107,7 @@ impl TxWriter {
     #[inline]
     pub fn supersede(&mut self, at: WriteAt) {
         let tag = &mut self.buffer[at.tag as usize];
-        // A delete carries no value length, so it cannot become a put that is skipped: it becomes one by its length.
+        // A delete has no value length behind its head, so it becomes op 3: as a superseded put, readers would look for one.
         *tag = match *tag & OP_MASK {
             OP_PUT => (*tag & !OP_MASK) | OP_SUPERSEDED,
             _ => (*tag & !OP_MASK) | OP_MASK,

@@ -163,6 +163,9 @@ pub struct StatusReport {
     pub log_bytes: u64,
     /// Client connections open.
     pub clients: u64,
+    /// Where operators find each node, by id: `host:port` as in `cluster.nodes`. A loopback address is of that node's machine.
+    #[serde(default)]
+    pub admins: Vec<String>,
 }
 
 /// One stream of a replica.

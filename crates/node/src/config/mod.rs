@@ -6,12 +6,12 @@
 mod merge;
 #[cfg(test)]
 mod tests;
+mod validate;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use highwater_core::limits::MAX_NODES;
 use highwater_core::{ClockChoice, Incarnation, NodeId};
 use highwater_engines::{EngineKind, Options};
 use serde::{Deserialize, Serialize};
@@ -231,51 +231,6 @@ impl Config {
         toml::to_string(self).expect("every setting has a TOML form")
     }
 
-    /// Checks what types cannot say; names the key to change.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        let check = |good: bool, what: &str| if good { Ok(()) } else { Err(ConfigError(what.to_string())) };
-        let nodes = &self.cluster.nodes;
-        check(!self.cluster.id.is_empty(), "cluster.id must not be empty")?;
-        check((1..=usize::from(MAX_NODES)).contains(&nodes.len()), "cluster.nodes must list 1 to 31 nodes")?;
-        for (at, node) in nodes.iter().enumerate() {
-            let found = node.id;
-            check(
-                found as usize == at,
-                &format!("cluster.nodes[{at}].id is {found}; ids must be 0, 1, 2, .. in order"),
-            )?;
-            for (key, address) in [("peer", &node.peer), ("resp", &node.resp), ("admin", &node.admin)] {
-                check(
-                    address_is_plausible(address),
-                    &format!("cluster.nodes[{at}].{key} is {address:?}; it must be host:port"),
-                )?;
-            }
-            let unknown = nodes.len() > 1 && node.peer.ends_with(":0");
-            check(!unknown, &format!("cluster.nodes[{at}].peer has port 0, so nobody could find it"))?;
-        }
-        check(
-            (self.node as usize) < nodes.len(),
-            &format!("node is {}, but cluster.nodes has ids 0 to {}", self.node, nodes.len() - 1),
-        )?;
-        if let Pin::Cores(cores) = &self.threads.pin {
-            let (cores, workers) = (cores.len(), self.cluster.workers);
-            check(
-                cores == workers as usize,
-                &format!("threads.pin lists {cores} cores for {workers} workers; list one per worker"),
-            )?;
-        }
-        check(self.limits.clients_per_worker > 0, "limits.clients_per_worker must be above 0")?;
-        check(
-            self.limits.clients_per_worker < crate::token::MAX_SLOTS,
-            "limits.clients_per_worker must be below 1048576",
-        )?;
-        check(
-            self.limits.send_queue_bytes >= self.batching.max_entry_bytes,
-            "limits.send_queue_bytes must be at least batching.max_entry_bytes",
-        )?;
-        self.engine()?;
-        self.options(Incarnation(0)).validate().map_err(ConfigError)
-    }
-
     /// The engine to run.
     pub fn engine(&self) -> Result<EngineKind, ConfigError> {
         self.cluster.engine.parse().map_err(|error| ConfigError(format!("cluster.engine: {error}")))
@@ -313,9 +268,4 @@ impl Config {
             ..Options::new(NodeId(self.node), nodes, self.cluster.workers, incarnation)
         }
     }
-}
-
-/// `host:port`, without asking any resolver.
-fn address_is_plausible(address: &str) -> bool {
-    address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }

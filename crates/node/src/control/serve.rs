@@ -112,6 +112,7 @@ impl Context<'_> {
             snapshot_reads: shared.total(|counters| &counters.snapshot_reads),
             log_bytes: shared.total(|counters| &counters.log_bytes),
             clients: shared.clients(),
+            admins: shared.admins.clone(),
         }
     }
 }

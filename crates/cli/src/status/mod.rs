@@ -1,49 +1,93 @@
-//! `highwater status`: a replica's state for people, or as JSON. One that cannot serve is exit code 4.
+//! `highwater status`: a replica's state for people, or as JSON. One that cannot serve is exit code 4. With `--cluster`, a
+//! line for each node, and exit code 4 if the cluster cannot serve.
+
+mod cluster;
 
 use std::fmt::Write;
-use std::net::SocketAddr;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use crate::args::StatusArgs;
 use crate::failure::{Failure, Result};
 use crate::figures::bytes;
-use crate::link::{Link, failure_at};
+use crate::link::{Link, LinkError, failure_at};
 use crate::protocol::{MemberReport, StatusReport, StreamReport};
 use crate::serve;
 
 /// Streams shown before the rest is summed up.
 const STREAMS_SHOWN: usize = 16;
 
+/// How long a replica may take to accept a connection, and to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two looks of `--watch`.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Runs `highwater status`.
 pub fn run(args: &StatusArgs) -> Result<()> {
-    let address = match args.admin {
-        Some(address) => address,
-        None => serve::admin_address(args.config.as_deref())?,
+    let place = match &args.admin {
+        Some(admin) => Place::Replica(admin.clone()),
+        None => Place::of_config(args.config.as_deref())?,
     };
     loop {
-        let status = ask(address)?;
-        let text = if args.json {
-            serde_json::to_string(&status).map_err(Failure::negative)? + "\n"
-        } else {
-            render(&status)
-        };
-        if args.watch && !args.json {
+        let look =
+            if args.cluster { cluster::look(&place, args.json) } else { look(place.admin(), args.json) };
+        if !args.watch {
+            let (text, verdict) = look?;
+            print!("{text}");
+            return verdict;
+        }
+        // A replica that ends is no reason to stop watching for it.
+        let text = look.map_or_else(|failure| format!("{failure}\n"), |(text, _)| text);
+        if !args.json {
             print!("\x1b[2J\x1b[H");
         }
         print!("{text}");
-        if !args.watch {
-            let cannot_serve =
-                |trouble| Failure::unavailable(format!("node {} cannot serve: {trouble}", status.node));
-            return status.trouble.as_ref().map_or(Ok(()), |trouble| Err(cannot_serve(trouble)));
-        }
-        thread::sleep(Duration::from_secs(1));
+        thread::sleep(LOOK_EVERY);
     }
 }
 
-fn ask(address: SocketAddr) -> Result<StatusReport> {
-    let answer = Link::connect(address).and_then(|mut link| link.status());
-    answer.map_err(|error| failure_at(address, error))
+/// Where to ask.
+enum Place {
+    /// At one replica's admin address, which knows the others'.
+    Replica(String),
+    /// A config: this node of these, by their admin addresses.
+    Config { node: usize, admins: Vec<String> },
+}
+
+impl Place {
+    fn of_config(file: Option<&Path>) -> Result<Place> {
+        let config = serve::load(file, &[])?;
+        let admins = config.cluster.nodes.iter().map(|node| node.admin.clone()).collect();
+        Ok(Place::Config { node: usize::from(config.node), admins })
+    }
+
+    fn admin(&self) -> &str {
+        match self {
+            Place::Replica(admin) => admin,
+            Place::Config { node, admins } => &admins[*node],
+        }
+    }
+}
+
+/// What to print, and how the command ends.
+type Look = (String, Result<()>);
+
+/// One replica.
+fn look(admin: &str, json: bool) -> Result<Look> {
+    let status = ask(admin).map_err(|error| failure_at(admin, error))?;
+    let text = if json {
+        serde_json::to_string(&status).map_err(Failure::negative)? + "\n"
+    } else {
+        render(&status)
+    };
+    let cannot_serve =
+        |trouble| Failure::unavailable(format!("node {} cannot serve: {trouble}", status.node));
+    Ok((text, status.trouble.as_ref().map_or(Ok(()), |trouble| Err(cannot_serve(trouble)))))
+}
+
+fn ask(admin: &str) -> std::result::Result<StatusReport, LinkError> {
+    Link::connect_to(admin, PATIENCE)?.status()
 }
 
 /// A few lines, the important ones first.
@@ -121,9 +165,9 @@ pub fn lag(streams: &[StreamReport]) -> u64 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_important_things_are_shown() {
-        let status = StatusReport {
+    /// A replica with something of everything.
+    pub(super) fn report() -> StatusReport {
+        StatusReport {
             node: 2,
             incarnation: "ab".into(),
             engine: "rolis".into(),
@@ -149,7 +193,13 @@ mod tests {
             snapshot_reads: 0,
             log_bytes: 0,
             clients: 0,
-        };
+            admins: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_important_things_are_shown() {
+        let status = report();
         let text = render(&status);
         for wanted in ["node 2", "learner", "epoch 7", "no quorum", "3 decided", "1.0 MiB", "3 entries"] {
             assert!(text.contains(wanted), "{wanted} is missing in\n{text}");

@@ -1,0 +1,262 @@
+//! The whole cluster: every node is asked, all at once, and each has a line, the silent ones too.
+//!
+//! Whether the cluster can serve is its leader's word: a leader without trouble has a majority. Where the leader cannot be
+//! asked because its admin port is on its own machine's loopback, a follower's word counts instead.
+
+use std::fmt::Write;
+use std::thread;
+
+use serde::Serialize;
+
+use super::{Look, Place, ask, lag};
+use crate::failure::{Failure, Result};
+use crate::figures::bytes;
+use crate::link::failure_at;
+use crate::protocol::{MemberReport, StatusReport};
+
+/// A node, as far as it can be known from here.
+#[derive(Clone, Debug, Serialize)]
+struct View {
+    node: u8,
+    /// Where it was asked.
+    admin: String,
+    /// What it said of itself.
+    status: Option<StatusReport>,
+    /// Why it said nothing.
+    silent: Option<String>,
+    /// Its admin address leads to another node: it is of another machine's loopback, and nothing is known.
+    elsewhere: bool,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Serialize)]
+struct Cluster {
+    /// Why it cannot serve, if it cannot.
+    trouble: Option<String>,
+    /// Who leads.
+    leader: Option<u8>,
+    /// Every node, by id.
+    nodes: Vec<View>,
+}
+
+/// Asks all nodes.
+pub fn look(place: &Place, json: bool) -> Result<Look> {
+    let (admins, known) = match place {
+        Place::Config { admins, .. } => (admins.clone(), None),
+        Place::Replica(admin) => {
+            let status = ask(admin).map_err(|error| failure_at(admin, error))?;
+            (status.admins.clone(), Some((admin.clone(), status)))
+        }
+    };
+    let mut nodes = ask_all(&admins);
+    if let Some((admin, status)) = known {
+        let at = usize::from(status.node);
+        // Under the address that led to it, which may be another than its config says.
+        let view = View { node: status.node, admin, status: Some(status), silent: None, elsewhere: false };
+        match nodes.get_mut(at) {
+            Some(node) => *node = view,
+            None => nodes.push(view),
+        }
+    }
+    let cluster = Cluster::of(nodes);
+    let text = if json {
+        serde_json::to_string(&cluster).map_err(Failure::negative)? + "\n"
+    } else {
+        cluster.render()
+    };
+    let trouble = cluster.trouble.map(|trouble| format!("the cluster cannot serve: {trouble}"));
+    Ok((text, trouble.map_or(Ok(()), |trouble| Err(Failure::unavailable(trouble)))))
+}
+
+fn ask_all(admins: &[String]) -> Vec<View> {
+    thread::scope(|scope| {
+        let asked: Vec<_> = admins.iter().map(|admin| scope.spawn(move || ask(admin))).collect();
+        let answers = asked.into_iter().map(|thread| thread.join().expect("asking does not panic"));
+        answers
+            .zip(admins)
+            .zip(0..)
+            .map(|((answer, admin), node)| {
+                let view = |status, silent, elsewhere| View {
+                    node,
+                    admin: admin.clone(),
+                    status,
+                    silent,
+                    elsewhere,
+                };
+                match answer {
+                    Ok(status) if status.node == node => view(Some(status), None, false),
+                    Ok(status) => {
+                        let other = status.node;
+                        let why = format!("{admin} is node {other}'s here: ask on node {node}'s machine");
+                        view(None, Some(why), true)
+                    }
+                    Err(error) => view(None, Some(failure_at(admin, error).to_string()), false),
+                }
+            })
+            .collect()
+    })
+}
+
+impl Cluster {
+    fn of(nodes: Vec<View>) -> Cluster {
+        let (leader, trouble) = match judge(&nodes) {
+            Ok(leader) => (Some(leader), None),
+            Err((leader, trouble)) => (leader, Some(trouble)),
+        };
+        Cluster { trouble, leader, nodes }
+    }
+
+    /// What a node's leader says of it; nothing if no leader answered.
+    fn membership(&self, node: u8) -> Option<&MemberReport> {
+        let leading = self.nodes.iter().find(|view| Some(view.node) == self.leader)?.status.as_ref()?;
+        leading.members.iter().find(|member| member.node == node)
+    }
+
+    fn render(&self) -> String {
+        let mut text = format!(
+            "{:<5} {:<22} {:<10} {:>6}  {:<5}  {:>8}  {:>10}  {:>8}  {}\n",
+            "node", "admin", "role", "epoch", "votes", "lag", "memory", "clients", "trouble"
+        );
+        for view in &self.nodes {
+            let member = self.membership(view.node);
+            let votes = member.map_or("-", |member| if member.voter { "yes" } else { "no" });
+            let (node, admin) = (view.node, &view.admin);
+            // Writing to a string does not fail.
+            let _ = match &view.status {
+                Some(status) => {
+                    // The leader knows what a node has not acknowledged; each knows what it has not applied.
+                    let lag =
+                        member.and_then(|member| member.lag_entries).unwrap_or_else(|| lag(&status.streams));
+                    let StatusReport { role, epoch, clients, .. } = status;
+                    let memory = bytes(status.resident_bytes);
+                    writeln!(
+                        text,
+                        "{node:<5} {admin:<22} {role:<10} {epoch:>6}  {votes:<5}  {lag:>8}  {memory:>10}  {clients:>8}  {}",
+                        trouble_of(status)
+                    )
+                }
+                None => {
+                    let role = if view.elsewhere { "unknown" } else { "silent" };
+                    let lag = member.and_then(|member| member.lag_entries);
+                    let lag = lag.map_or("-".into(), |lag| lag.to_string());
+                    let why = view.silent.as_deref().unwrap_or("-");
+                    writeln!(
+                        text,
+                        "{node:<5} {admin:<22} {role:<10} {:>6}  {votes:<5}  {lag:>8}  {:>10}  {:>8}  {why}",
+                        "-", "-", "-"
+                    )
+                }
+            };
+        }
+        text
+    }
+}
+
+fn trouble_of(status: &StatusReport) -> String {
+    match (&status.trouble, status.copying_bytes) {
+        (Some(trouble), _) => trouble.clone(),
+        (None, Some(copied)) => format!("copies the state, {} so far", bytes(copied)),
+        (None, None) => "-".into(),
+    }
+}
+
+/// Who leads a cluster that can serve; else who leads it all the same, if anybody, and why it cannot.
+fn judge(nodes: &[View]) -> std::result::Result<u8, (Option<u8>, String)> {
+    let answers = || nodes.iter().filter_map(|view| view.status.as_ref());
+    let leaders = answers().filter(|status| status.role == "leader");
+    // A deposed one may not have heard of it yet.
+    if let Some(leader) = leaders.max_by_key(|status| status.epoch) {
+        let node = leader.node;
+        return match &leader.trouble {
+            None => Ok(node),
+            Some(trouble) => Err((Some(node), format!("node {node} leads, but: {trouble}"))),
+        };
+    }
+    let followers = answers().filter(|status| status.trouble.is_none() && status.leader.is_some());
+    let word = followers.max_by_key(|status| status.epoch).and_then(|status| status.leader);
+    let silent: Vec<String> = nodes
+        .iter()
+        .filter(|view| view.status.is_none() && !view.elsewhere)
+        .map(|view| view.node.to_string())
+        .collect();
+    match word.and_then(|leader| nodes.get(usize::from(leader))) {
+        Some(leader) if leader.elsewhere => Ok(leader.node),
+        Some(leader) => {
+            Err((None, format!("node {}, which is said to lead, does not say so itself", leader.node)))
+        }
+        None if silent.is_empty() => Err((None, "no node leads".into())),
+        None => Err((None, format!("no node leads; silent: {}", silent.join(", ")))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::tests::report;
+
+    fn view(node: u8, role: &str, epoch: u64, leader: Option<u8>, trouble: Option<&str>) -> View {
+        let status = StatusReport {
+            node,
+            role: role.into(),
+            epoch,
+            leader,
+            trouble: trouble.map(Into::into),
+            copying_bytes: None,
+            ..report()
+        };
+        View {
+            node,
+            admin: format!("10.0.0.{node}:7300"),
+            status: Some(status),
+            silent: None,
+            elsewhere: false,
+        }
+    }
+
+    fn silent(node: u8, elsewhere: bool) -> View {
+        let silent = Some(format!("no answer within 2 s from 10.0.0.{node}:7300"));
+        View { node, admin: format!("10.0.0.{node}:7300"), status: None, silent, elsewhere }
+    }
+
+    #[test]
+    fn a_leader_without_trouble_is_a_cluster_that_serves() {
+        let nodes =
+            [view(0, "leader", 3, Some(0), None), silent(1, false), view(2, "follower", 3, Some(0), None)];
+        assert_eq!(judge(&nodes), Ok(0));
+        // One that was deposed and has not heard of it counts for nothing.
+        let nodes = [view(0, "leader", 3, Some(0), Some("no quorum")), view(1, "leader", 4, Some(1), None)];
+        assert_eq!(judge(&nodes), Ok(1));
+    }
+
+    #[test]
+    fn a_cluster_that_cannot_serve_says_why() {
+        let why = |nodes: &[View]| judge(nodes).unwrap_err().1;
+        let lonely = [view(0, "leader", 3, Some(0), Some("no quorum")), silent(1, false), silent(2, false)];
+        assert_eq!(why(&lonely), "node 0 leads, but: no quorum");
+        // What a follower believes of a leader that does not answer is no service.
+        let orphan = [silent(0, false), view(1, "follower", 3, Some(0), None), silent(2, false)];
+        assert_eq!(why(&orphan), "node 0, which is said to lead, does not say so itself");
+        assert_eq!(why(&[silent(0, false), silent(1, false)]), "no node leads; silent: 0, 1");
+        assert_eq!(why(&[view(0, "candidate", 3, None, Some("election"))]), "no node leads");
+    }
+
+    #[test]
+    fn where_the_leader_cannot_be_asked_a_follower_speaks_for_it() {
+        let nodes = [silent(0, true), view(1, "follower", 3, Some(0), None), silent(2, true)];
+        assert_eq!(judge(&nodes), Ok(0));
+    }
+
+    #[test]
+    fn every_node_has_a_line_and_silent_ones_are_named() {
+        let mut leading = view(0, "leader", 3, Some(0), None);
+        let member =
+            |node, lag| MemberReport { node, incarnation: "a".into(), voter: true, lag_entries: Some(lag) };
+        leading.status.as_mut().unwrap().members = vec![member(0, 0), member(1, 17), member(2, 5)];
+        let nodes = vec![leading, view(1, "follower", 3, Some(0), None), silent(2, false)];
+        let text = Cluster::of(nodes).render();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[2].contains("follower") && lines[2].contains(" 17 "), "{text}");
+        assert!(lines[3].contains("silent") && lines[3].contains("no answer within 2 s"), "{text}");
+    }
+}

@@ -1,0 +1,379 @@
+//! What types cannot say about a configuration. Every message names the key and what to write instead.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::EnvFilter;
+
+use super::{Config, ConfigError, LogConfig, NodeConfig, Pin};
+use highwater_core::Incarnation;
+
+/// Longer than anybody waits; and nanoseconds of it fit 64 bits.
+const MAX_TIMEOUT_MS: u64 = 3_600_000;
+
+type Checked = Result<(), ConfigError>;
+
+fn check(good: bool, what: impl FnOnce() -> String) -> Checked {
+    if good { Ok(()) } else { Err(ConfigError(what())) }
+}
+
+/// What a configuration may ask of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Machine {
+    /// Cores that are there; `None` if the kernel does not say.
+    pub cores: Option<Vec<usize>>,
+    /// Memory in MiB, the same.
+    pub memory_mb: Option<u64>,
+}
+
+impl Machine {
+    /// As the kernel describes it.
+    pub fn look() -> Machine {
+        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
+        let memory = std::fs::read_to_string("/proc/meminfo").ok();
+        Machine {
+            cores: online.and_then(|list| cores(&list)),
+            memory_mb: memory.and_then(|text| {
+                let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+                Some(line.split_whitespace().next()?.parse::<u64>().ok()? / 1024)
+            }),
+        }
+    }
+}
+
+/// `0-2,5` as a list.
+fn cores(list: &str) -> Option<Vec<usize>> {
+    let mut cores = Vec::new();
+    for range in list.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        cores.extend(first.parse::<usize>().ok()?..=last.parse::<usize>().ok()?);
+    }
+    Some(cores)
+}
+
+impl Config {
+    /// Checks what types cannot say; names the key to change. Pins and reserved memory are held against this machine.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.validate_on(&Machine::look())
+    }
+
+    pub(super) fn validate_on(&self, machine: &Machine) -> Checked {
+        check(!self.cluster.id.is_empty(), || "cluster.id must not be empty".into())?;
+        nodes(&self.cluster.nodes)?;
+        let count = self.cluster.nodes.len();
+        check((self.node as usize) < count, || {
+            format!("node is {}, but cluster.nodes has ids 0 to {}", self.node, count - 1)
+        })?;
+        for (key, ms) in [
+            ("heartbeat_ms", self.timeouts.heartbeat_ms),
+            ("election_timeout_ms", self.timeouts.election_timeout_ms),
+        ] {
+            check(ms <= MAX_TIMEOUT_MS, || {
+                format!("timeouts.{key} is {ms}; it must be at most {MAX_TIMEOUT_MS}, an hour")
+            })?;
+        }
+        check(self.limits.clients_per_worker > 0, || "limits.clients_per_worker must be above 0".into())?;
+        check(self.limits.clients_per_worker < crate::token::MAX_SLOTS, || {
+            format!("limits.clients_per_worker must be below {}", crate::token::MAX_SLOTS)
+        })?;
+        check(self.limits.send_queue_bytes >= self.batching.max_entry_bytes, || {
+            "limits.send_queue_bytes must be at least batching.max_entry_bytes".into()
+        })?;
+        self.pins(machine)?;
+        self.reserve(machine)?;
+        log_level(&self.log)?;
+        self.engine()?;
+        self.options(Incarnation(0)).validate().map_err(ConfigError)
+    }
+
+    /// Listed cores exist, and each has one worker: two on one core take turns while another core may idle, and whoever
+    /// wants that on a small machine says `"auto"`, which begins again at core 0 when it has no more.
+    fn pins(&self, machine: &Machine) -> Checked {
+        let Pin::Cores(pins) = &self.threads.pin else { return Ok(()) };
+        let (listed, workers) = (pins.len(), self.cluster.workers);
+        check(listed == workers as usize, || {
+            format!("threads.pin lists {listed} cores for {workers} workers; list one per worker")
+        })?;
+        for (at, core) in pins.iter().enumerate() {
+            check(!pins[..at].contains(core), || {
+                format!(
+                    "threads.pin lists core {core} twice; list different cores, or say \"auto\" to share them"
+                )
+            })?;
+            if let Some(cores) = &machine.cores {
+                check(cores.contains(core), || {
+                    format!("threads.pin lists core {core}, but this machine has the cores {}", ranges(cores))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, machine: &Machine) -> Checked {
+        let asked = self.store.reserve_mb;
+        let most = machine.memory_mb.unwrap_or(u64::MAX >> 20);
+        check(asked <= most, || {
+            format!("store.reserve_mb is {asked}, but this machine has {most} MiB; reserve less, or 0")
+        })
+    }
+}
+
+/// The cluster's list: ids in order, addresses that can be found, and no door that is somebody else's, too.
+fn nodes(nodes: &[NodeConfig]) -> Checked {
+    check((1..=usize::from(highwater_core::limits::MAX_NODES)).contains(&nodes.len()), || {
+        "cluster.nodes must list 1 to 31 nodes".into()
+    })?;
+    let mut doors: Vec<Door<'_>> = Vec::new();
+    for (at, node) in nodes.iter().enumerate() {
+        let found = node.id;
+        check(found as usize == at, || {
+            format!("cluster.nodes[{at}].id is {found}; ids must be 0, 1, 2, .. in order")
+        })?;
+        let addresses = [("peer", &node.peer), ("resp", &node.resp), ("admin", &node.admin)];
+        let mut own = Vec::new();
+        for (name, address) in addresses {
+            let (host, port) = parse(address).ok_or_else(|| {
+                ConfigError(format!(
+                    "cluster.nodes[{at}].{name} is {address:?}; it must be host:port, the host an IP address (IPv6 in brackets) or a name"
+                ))
+            })?;
+            own.push(Door { node: at, name, address, host, port, machine: String::new() });
+        }
+        let machine = own[0].host.clone();
+        own.iter_mut().for_each(|door| door.machine.clone_from(&machine));
+        if nodes.len() > 1 {
+            check(own[0].port != 0, || {
+                format!("cluster.nodes[{at}].peer has port 0, so nobody could find it; name a port")
+            })?;
+            check(!unspecified(&machine), || {
+                format!(
+                    "cluster.nodes[{at}].peer is {:?}, so nobody could find it; name an address of its machine",
+                    node.peer
+                )
+            })?;
+        }
+        for door in own {
+            if let Some(other) = doors.iter().find(|other| door.clashes(other)) {
+                return Err(ConfigError(format!(
+                    "cluster.nodes[{}].{} and cluster.nodes[{}].{} are both {}; each needs an address of its own",
+                    other.node, other.name, door.node, door.name, door.address
+                )));
+            }
+            doors.push(door);
+        }
+    }
+    Ok(())
+}
+
+/// One listening address.
+struct Door<'a> {
+    node: usize,
+    name: &'static str,
+    address: &'a str,
+    /// Lower case; `localhost` is 127.0.0.1.
+    host: String,
+    port: u16,
+    /// The host of its node's peer address: nodes that share it share a machine.
+    machine: String,
+}
+
+impl Door<'_> {
+    /// Whether both cannot be listened on. Every machine has a loopback of its own, and every address of itself.
+    fn clashes(&self, other: &Door<'_>) -> bool {
+        let same_machine = self.node == other.node || self.machine == other.machine;
+        let (any, others_any) = (unspecified(&self.host), unspecified(&other.host));
+        let same_host = match self.host == other.host {
+            true => same_machine || !(any || loopback(&self.host)),
+            false => same_machine && (any || others_any),
+        };
+        self.port != 0 && self.port == other.port && same_host
+    }
+}
+
+fn unspecified(host: &str) -> bool {
+    host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified())
+}
+
+fn loopback(host: &str) -> bool {
+    host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// `host:port` taken apart, without asking any resolver.
+fn parse(address: &str) -> Option<(String, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let well_formed = match bracketed {
+        Some(host) => host.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || ":/@[]?#".contains(c)),
+    };
+    let host = bracketed.unwrap_or(host).to_lowercase();
+    let host = if host == "localhost" { Ipv4Addr::LOCALHOST.to_string() } else { host };
+    well_formed.then_some((host, port.parse().ok()?))
+}
+
+/// A word that is no level would be taken for the name of a module, and silence all others.
+fn log_level(log: &LogConfig) -> Checked {
+    let bad = |why: String| {
+        ConfigError(format!(
+            "log.level is {:?}: {why}; write error, warn, info, debug, trace or off, or a filter such as \"info,highwater_node=debug\"",
+            log.level
+        ))
+    };
+    if log.level.trim().is_empty() {
+        return Err(bad("it is empty".into()));
+    }
+    // Inside of brackets, commas separate fields.
+    if !log.level.contains('[') {
+        for word in log.level.split(',').map(str::trim) {
+            let level = word.rsplit_once('=').map_or(word, |(_, level)| level);
+            if level.parse::<LevelFilter>().is_err() {
+                return Err(bad(format!("{level:?} is no level")));
+            }
+        }
+    }
+    EnvFilter::try_new(&log.level).map(drop).map_err(|error| bad(error.to_string()))
+}
+
+/// `0-2,5`.
+fn ranges(cores: &[usize]) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for core in cores {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *core => *last = *core,
+            _ => ranges.push((*core, *core)),
+        }
+    }
+    let range = |(first, last): (usize, usize)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    ranges.into_iter().map(range).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::PinPolicy;
+
+    const SMALL: fn() -> Machine = || Machine { cores: Some(vec![0, 1, 2, 5]), memory_mb: Some(4096) };
+
+    fn with(change: impl FnOnce(&mut Config)) -> Result<(), String> {
+        let mut config = Config::default();
+        change(&mut config);
+        config.validate_on(&SMALL()).map_err(|error| error.0)
+    }
+
+    fn refused(change: impl FnOnce(&mut Config)) -> String {
+        let why = with(change).unwrap_err();
+        assert!(!why.contains('\n'), "{why}");
+        why
+    }
+
+    /// A cluster of nodes with these addresses: peer, resp, admin.
+    fn cluster(addresses: &[[&str; 3]]) -> Result<(), String> {
+        with(|config| {
+            let node = |(id, [peer, resp, admin]): (usize, &[&str; 3])| NodeConfig {
+                id: id as u8,
+                peer: peer.to_string(),
+                resp: resp.to_string(),
+                admin: admin.to_string(),
+            };
+            config.cluster.nodes = addresses.iter().enumerate().map(node).collect();
+        })
+    }
+
+    #[test]
+    fn every_door_needs_an_address_of_its_own() {
+        let twice = |addresses: &[[&str; 3]]| {
+            let why = cluster(addresses).unwrap_err();
+            assert!(why.contains("each needs an address of its own"), "{why}");
+        };
+        twice(&[["a:1", "a:1", "a:1"]]);
+        twice(&[["a:1", "a:2", "a:1"]]);
+        twice(&[["127.0.0.1:1", "LOCALHOST:1", "a:2"]]);
+        twice(&[["0.0.0.0:1", "127.0.0.1:1", "a:2"]]);
+        twice(&[["[::1]:1", "[::]:1", "a:2"]]);
+        twice(&[["a:1", "a:2", "a:3"], ["a:1", "a:4", "a:5"]]);
+        twice(&[["a:1", "a:2", "a:3"], ["b:1", "a:2", "b:3"]]);
+        twice(&[["a:1", "a:2", "127.0.0.1:3"], ["a:4", "a:5", "127.0.0.1:3"]]);
+        twice(&[["a:1", "0.0.0.0:2", "a:3"], ["a:4", "127.0.0.1:2", "a:5"]]);
+    }
+
+    #[test]
+    fn machines_have_loopbacks_of_their_own() {
+        cluster(&[["10.0.0.1:1", "10.0.0.1:2", "127.0.0.1:3"], ["10.0.0.2:1", "10.0.0.2:2", "127.0.0.1:3"]])
+            .unwrap();
+        cluster(&[["a:1", "0.0.0.0:2", "localhost:3"], ["b:1", "0.0.0.0:2", "localhost:3"]]).unwrap();
+        // Any free port, three times.
+        cluster(&[["127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"]]).unwrap();
+        // One port on different addresses of one machine.
+        cluster(&[["10.0.0.1:1", "10.0.0.2:1", "127.0.0.1:1"]]).unwrap();
+    }
+
+    #[test]
+    fn addresses_are_host_and_port() {
+        for bad in ["a", "a:", ":1", "a:65536", "http://a:1", "a b:1", "::1:7", "[::1]", "[a]:1", "a:-1"] {
+            let why = cluster(&[[bad, "a:2", "a:3"]]).unwrap_err();
+            assert!(why.contains("must be host:port") && why.contains("nodes[0].peer"), "{bad}: {why}");
+        }
+        cluster(&[["[fe80::1]:1", "node-1.example.org:2", "localhost:3"]]).unwrap();
+        let nowhere = cluster(&[["0.0.0.0:1", "a:2", "a:3"], ["b:1", "b:2", "b:3"]]).unwrap_err();
+        assert!(nowhere.contains("nobody could find it"), "{nowhere}");
+        let nowhere = cluster(&[["a:0", "a:2", "a:3"], ["b:1", "b:2", "b:3"]]).unwrap_err();
+        assert!(nowhere.contains("has port 0"), "{nowhere}");
+    }
+
+    #[test]
+    fn pins_are_cores_that_exist_once_each() {
+        let pin = |cores: &[usize]| {
+            let cores = cores.to_vec();
+            with(|config| config.threads.pin = Pin::Cores(cores))
+        };
+        pin(&[5, 0]).unwrap();
+        assert!(pin(&[0, 3]).unwrap_err().contains("core 3, but this machine has the cores 0-2,5"));
+        assert!(pin(&[1, 1]).unwrap_err().contains("core 1 twice"));
+        assert!(pin(&[0]).unwrap_err().contains("1 cores for 2 workers"));
+        with(|config| (config.cluster.workers, config.threads.pin) = (9, Pin::Policy(PinPolicy::Auto)))
+            .unwrap();
+        assert_eq!(cores("0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        assert!(
+            Machine::look().cores.is_some_and(|cores| !cores.is_empty()),
+            "Linux says which cores there are"
+        );
+    }
+
+    #[test]
+    fn reserved_memory_is_memory_that_is_there() {
+        with(|config| config.store.reserve_mb = 4096).unwrap();
+        for mb in [4097, 1 << 44, u64::MAX] {
+            let why = refused(|config| config.store.reserve_mb = mb);
+            assert!(why.contains("store.reserve_mb") && why.contains("4096 MiB"), "{why}");
+        }
+        let mut config = Config::default();
+        config.store.reserve_mb = 1 << 44;
+        // Where nobody says how much there is, it must at least be a number of bytes.
+        assert!(config.validate_on(&Machine { cores: None, memory_mb: None }).is_err());
+        assert!(Machine::look().memory_mb.is_some_and(|mb| mb > 64), "Linux says how much memory there is");
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused() {
+        for good in
+            ["info", "WARN", "off", "info,highwater_node=debug", "highwater_node=trace", "[turn{a,b}]=debug"]
+        {
+            with(|config| config.log.level = good.into()).expect(good);
+        }
+        for bad in ["loud", "infos", "", " ", "info,", "info,highwater_node", "highwater_node=loud", "a=b=c"]
+        {
+            let why = refused(|config| config.log.level = bad.into());
+            assert!(why.contains("log.level") && why.contains("write error, warn"), "{why}");
+        }
+    }
+
+    #[test]
+    fn timeouts_fit_their_clock() {
+        let why = refused(|config| config.timeouts.election_timeout_ms = u64::MAX);
+        assert!(why.contains("timeouts.election_timeout_ms") && why.contains("at most 3600000"), "{why}");
+        let why = refused(|config| config.timeouts.heartbeat_ms = i64::MAX as u64);
+        assert!(why.contains("timeouts.heartbeat_ms"), "{why}");
+    }
+}
