@@ -32,6 +32,26 @@ impl Asked {
 pub struct Journal(pub(super) BTreeMap<u64, Asked>);
 
 impl Journal {
+    /// A process asks for a transaction, or for a read on a replica's snapshot (`snap`).
+    pub fn ask(&mut self, token: u64, process: u64, ops: Vec<Op>, snap: bool, invoked: Nanos) {
+        self.0.insert(token, Asked { client: 0, process, ops, snap, invoked, ended: None });
+    }
+
+    /// It has ended so, and seen this.
+    ///
+    /// # Panics
+    /// If nobody asked, or it has ended already.
+    pub fn end(&mut self, token: u64, status: Status, at: Nanos, seen: Vec<Seen>) {
+        let asked = self.0.get_mut(&token).expect("somebody asked for what is answered");
+        assert!(asked.ended.is_none(), "request {token} was answered twice: {asked:?}");
+        asked.ended = Some((status, at, seen));
+    }
+
+    /// Whether it was acknowledged.
+    pub fn has_ended_well(&self, token: u64) -> bool {
+        self.0.get(&token).is_some_and(|asked| asked.status() == Some(Status::Ok))
+    }
+
     /// Transactions that were asked for.
     pub fn asked(&self) -> u64 {
         self.0.len() as u64

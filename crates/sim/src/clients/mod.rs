@@ -16,7 +16,7 @@ use crate::random::Random;
 use crate::world::{Refused, Reply, World};
 use journal::Asked;
 pub use journal::Journal;
-use work::Work;
+pub use work::Work;
 
 /// A request or a reply takes at least this long, and up to so much more.
 const HOP: (Nanos, Nanos) = (5_000, 60_000);

@@ -29,7 +29,7 @@ impl Kind {
 }
 
 /// Draws transactions.
-pub(super) struct Work {
+pub struct Work {
     load: Load,
     workers: u16,
     values: u32,
@@ -43,7 +43,8 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub(super) fn new(load: Load, workers: u16, now: Nanos) -> Work {
+    /// For so many workers; which of them are busy is drawn from `now` on.
+    pub fn new(load: Load, workers: u16, now: Nanos) -> Work {
         Work {
             load,
             workers,
@@ -74,13 +75,13 @@ impl Work {
     }
 
     /// A transaction's operations.
-    pub(super) fn ops(&mut self, random: &mut Random) -> Vec<Op> {
+    pub fn ops(&mut self, random: &mut Random) -> Vec<Op> {
         let count = 1 + random.below(self.load.operations.into());
         (0..count).map(|_| self.op(random, self.load.read_percent)).collect()
     }
 
     /// What a snapshot read asks for: nothing that writes.
-    pub(super) fn reads(&mut self, random: &mut Random) -> Vec<Op> {
+    pub fn reads(&mut self, random: &mut Random) -> Vec<Op> {
         let count = 1 + random.below(self.load.operations.into());
         let only_reads = |op: &Op| !matches!(op, Op::Audit(_));
         let mut ops: Vec<Op> = (0..count).map(|_| self.op(random, 100)).filter(only_reads).collect();
@@ -153,7 +154,7 @@ impl Work {
     }
 
     /// Reads of every key that was ever used, in requests of a few.
-    pub(super) fn last_reads(&self) -> Vec<Vec<Op>> {
+    pub fn last_reads(&self) -> Vec<Vec<Op>> {
         let reads = self.used.iter().map(|(kind, key)| match kind {
             Kind::List => Op::Read(*key),
             Kind::Rows => Op::Scan(*key),
