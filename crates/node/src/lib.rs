@@ -23,6 +23,7 @@ pub mod library;
 pub mod load;
 pub mod logging;
 pub mod mailbox;
+pub mod memory;
 pub mod poll;
 pub mod resp;
 pub mod runtime;

@@ -136,6 +136,11 @@ impl Node {
                 worker.run()
             })?;
         }
+        let memory = node.shared.clone();
+        node.spawn("memory".into(), move || {
+            memory.provisions.run(crate::memory::usual_limit(), || memory.wake_workers());
+            Ok(())
+        })?;
         node.spawn("control".into(), move || {
             // The pipe's other end must stay open while its reader is watched.
             let _signal_writer = signal_writer;

@@ -13,6 +13,7 @@ use crate::clock::{Stopwatch, monotonic};
 use crate::held::{Held, HeldBytes};
 use crate::load::{RunSpec, WorkerStats};
 use crate::mailbox::Mailbox;
+use crate::memory::Provisions;
 use crate::transport::{Channel, Established};
 
 /// One per node, behind an `Arc`.
@@ -25,6 +26,8 @@ pub struct Shared {
     pub workers: Vec<Mailbox<WorkerLetter>>,
     /// The control thread's.
     pub control: Mailbox<ControlLetter>,
+    /// The store's memory, kept ahead of need.
+    pub provisions: Provisions,
     /// The workers' counters.
     pub counters: Vec<Arc<Counters>>,
     /// Names of the registered procedures, by id.
@@ -74,6 +77,7 @@ impl Shared {
             engine,
             workers: counters.iter().map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
             control: Mailbox::new()?,
+            provisions: Provisions::default(),
             clients: counters.iter().map(|_| Padded::default()).collect(),
             held: (0..counters.len() + 2).map(|_| Held::default()).collect(),
             counters,
@@ -116,6 +120,7 @@ impl Shared {
     /// Makes every thread end its loop, now.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
+        self.provisions.stop();
         self.control.waker.wake();
         self.wake_workers();
     }

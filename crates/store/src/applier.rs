@@ -97,9 +97,12 @@ impl Applier {
         applied
     }
 
-    /// Unlinks tombstones at or below `floor`: no older write can still be applied. Bounded work.
-    pub fn collect(&mut self, floor: Timestamp) {
-        self.graveyard.collect(&self.store, floor, &mut self.fingers, &mut self.heap);
+    /// Unlinks tombstones at or below `floor`: no older write can still be applied. Bounded work;
+    /// says whether more is due.
+    pub fn collect(&mut self, floor: Timestamp) -> bool {
+        let more = self.graveyard.collect(&self.store, floor, &mut self.fingers, &mut self.heap);
+        self.heap.tend();
+        more
     }
 
     #[inline]

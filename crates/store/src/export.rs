@@ -1,7 +1,12 @@
-//! State transfer: a fuzzy scan in chunks while others write, and its import.
+//! State transfer: a fuzzy scan in chunks while others write. [`import`](crate::import) is the other side.
 //!
 //! Every record that is there all the time is exported, with its timestamp, tombstones included; of records that come,
 //! change or go meanwhile, some version is or none: the log that is applied afterwards settles it.
+//!
+//! A chunk ends with the record that reaches its budget, wherever that stands: so it exceeds the budget by less than
+//! [`MAX_RECORD_BYTES`](highwater_core::limits::MAX_RECORD_BYTES), whatever the values. The scan goes on at a place in an order that nothing changes: hash and then
+//! key in a hash table, the key in an ordered one. Splits and merges move records between segments and leaves, never in
+//! that order; so a record that is there all the time is neither passed over nor seen twice.
 //!
 //! ```text
 //! chunk   records
@@ -9,22 +14,21 @@
 //! ```
 //! Integer keys are 8 bytes, big endian.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
-use highwater_core::codec::{Malformed, Reader, put_bytes};
-use highwater_core::{Direction, TableId, Timestamp, planted};
-use std::ops::Bound;
+use highwater_core::codec::put_bytes;
+use highwater_core::{Direction, TableId};
 
-use crate::graveyard::Grave;
 use crate::hash::Hash;
-use crate::heap::Heap;
-use crate::index::Index;
 use crate::keys::Keys;
 use crate::record::{Record, Scratch};
-use crate::store::{AnyIndex, Store, with_index};
-use crate::sync::Backoff;
+use crate::store::{AnyIndex, Store};
 use crate::tree::{Fingers, LeafCopy, Tree};
-use crate::word::{Busy, DEAD, TIMESTAMP, TOMBSTONE};
+use crate::word::{Busy, DEAD, TOMBSTONE};
+
+/// Memory for one large value that a scan keeps from one chunk to the next.
+const KEPT_SCRATCH: usize = 1 << 20;
 
 /// One part of a store's state, read chunk by chunk.
 pub struct Export {
@@ -36,20 +40,21 @@ pub struct Export {
     value: Scratch,
 }
 
-/// Where the scan of the current table goes on.
+/// Where the scan of the current table goes on: at the first record of this part that is not below this place.
 enum Cursor {
     Start,
-    /// At this hash.
-    Hash(u64),
-    /// At this key.
+    /// This hash, and of the keys with this hash, this key.
+    Hash(u64, Vec<u8>),
+    /// This key.
     Key(Vec<u8>),
 }
 
 /// What became of one step.
 enum Step {
+    /// The node at the cursor is done, or the chunk is full.
     More(Cursor),
-    /// A record was locked for long. Nothing was lost; try again later.
-    Busy,
+    /// The record at the cursor was locked for long. Nothing was lost; try again later.
+    Busy(Cursor),
     Done,
 }
 
@@ -69,100 +74,27 @@ impl Store {
             value: Scratch::default(),
         }
     }
-
-    /// Installs the records of a chunk that are newer than what is there. Returns how many there were.
-    pub fn import(&self, chunk: &[u8]) -> Result<u64, Malformed> {
-        let mut heap = Heap::new(&self.heaps);
-        heap.pin();
-        let mut graves = Vec::new();
-        let mut reader = Reader::new(chunk);
-        let mut count = 0;
-        let outcome = loop {
-            if reader.is_empty() {
-                break Ok(count);
-            }
-            match self.import_one(&mut reader, &mut heap, &mut graves) {
-                Ok(()) => count += 1,
-                Err(malformed) => break Err(malformed),
-            }
-        };
-        heap.unpin();
-        if !graves.is_empty() {
-            self.abandon(graves.into_iter());
-        }
-        outcome
-    }
-
-    fn import_one(
-        &self,
-        reader: &mut Reader<'_>,
-        heap: &mut Heap,
-        graves: &mut Vec<Grave>,
-    ) -> Result<(), Malformed> {
-        let word = reader.u64()?;
-        let table = TableId(reader.u8()?);
-        let (key, value) = (reader.bytes()?, reader.bytes()?);
-        if word > TOMBSTONE | TIMESTAMP {
-            return Err(Malformed("record word"));
-        }
-        let index = self.table(table).ok_or(Malformed("table"))?;
-        let grave = with_index!(index, index => import_in(index, table, key, word, value, heap))?;
-        graves.extend(grave);
-        Ok(())
-    }
-}
-
-fn import_in<I: Index>(
-    index: &I,
-    table: TableId,
-    key: &[u8],
-    word: u64,
-    value: &[u8],
-    heap: &mut Heap,
-) -> Result<Option<Grave>, Malformed> {
-    let key = I::Keys::parse(key).ok_or(Malformed("key (wrong kind for its table)"))?;
-    let hash = I::Keys::hash(key);
-    let mut backoff = Backoff::default();
-    loop {
-        let (record, _) =
-            index.find_or_add(key, hash, value.len(), TOMBSTONE, &mut Fingers::default(), heap, &mut ());
-        match record.word().lock() {
-            Ok(DEAD) | Err(_) => backoff.wait(),
-            Ok(before) if before & TIMESTAMP >= word & TIMESTAMP && !planted!(CopyUnordered) => {
-                record.word().unlock(before);
-                return Ok(None);
-            }
-            Ok(_) => {
-                record.write_value(value, heap);
-                record.word().unlock(word);
-                let ts = Timestamp(word & TIMESTAMP);
-                let gone = word & TOMBSTONE != 0;
-                return Ok(gone.then(|| Grave { table, ts, key: I::Keys::logged(key).into() }));
-            }
-        }
-    }
 }
 
 impl Export {
-    /// Appends about `budget_bytes` of records (it may exceed that by one index node's) to `out`. Returns whether there
-    /// is more. May append nothing and still return true, if it comes upon a record that is locked for long.
+    /// Appends about `budget_bytes` of records to `out`: less than [`MAX_RECORD_BYTES`](highwater_core::limits::MAX_RECORD_BYTES) more than that. Returns whether
+    /// there is more. May append nothing and still return true, if it comes upon a record that is locked for long.
     pub fn next_chunk(&mut self, budget_bytes: usize, out: &mut Vec<u8>) -> bool {
-        let end = out.len() + budget_bytes;
+        let end = out.len() + budget_bytes.max(1);
         let store = self.store.clone();
         let _pinned = store.heaps.visit();
-        loop {
+        let more = loop {
             let Some(index) = store.table(self.table) else { break false };
-            let before = out.len();
             let step = match index {
-                AnyIndex::HashU64(hash) => self.hash_step(hash, out),
-                AnyIndex::HashBytes(hash) => self.hash_step(hash, out),
-                AnyIndex::TreeU64(tree) => self.tree_step(tree, out),
-                AnyIndex::TreeBytes(tree) => self.tree_step(tree, out),
+                AnyIndex::HashU64(hash) => self.hash_step(hash, end, out),
+                AnyIndex::HashBytes(hash) => self.hash_step(hash, end, out),
+                AnyIndex::TreeU64(tree) => self.tree_step(tree, end, out),
+                AnyIndex::TreeBytes(tree) => self.tree_step(tree, end, out),
             };
             match step {
                 Step::More(cursor) => self.cursor = cursor,
-                Step::Busy => {
-                    out.truncate(before);
+                Step::Busy(cursor) => {
+                    self.cursor = cursor;
                     break true;
                 }
                 Step::Done => {
@@ -173,22 +105,40 @@ impl Export {
             if out.len() >= end {
                 break true;
             }
-        }
+        };
+        self.value.shrink(KEPT_SCRATCH);
+        more
     }
 
-    /// Exports the rest of the segment at the cursor.
-    fn hash_step<K: Keys>(&mut self, index: &Hash<K>, out: &mut Vec<u8>) -> Step {
+    /// Exports from the cursor on: the rest of its segment, or what the chunk has room for.
+    fn hash_step<K: Keys>(&mut self, index: &Hash<K>, end: usize, out: &mut Vec<u8>) -> Step {
         let (first, last) = self.hashes();
-        let at = if let Cursor::Hash(at) = self.cursor { at } else { first };
-        let (records, end) = index.scan(at);
-        for record in records {
-            let hash = K::hash(K::stored(&record));
-            if (at..=last).contains(&hash) && self.append::<K>(record, out).is_err() {
-                return Step::Busy;
+        let (from, key) = match std::mem::replace(&mut self.cursor, Cursor::Start) {
+            Cursor::Hash(hash, key) => (hash, key),
+            _ => (first, Vec::new()),
+        };
+        let (records, behind) = index.scan(from);
+        let hashed = records.map(|record| (K::hash(K::stored(&record)), record));
+        let mut records: Vec<(u64, Record)> =
+            hashed.filter(|(hash, _)| (from..=last).contains(hash)).collect();
+        records.sort_unstable_by(|(a_hash, a), (b_hash, b)| {
+            a_hash.cmp(b_hash).then_with(|| K::compare(K::stored(a), K::stored(b)))
+        });
+        let passed = |(hash, record): &(u64, Record)| {
+            *hash == from && K::shown(K::stored(record), |shown| shown < key.as_slice())
+        };
+        let start = records.partition_point(passed);
+        for (hash, record) in &records[start..] {
+            let here = || Cursor::Hash(*hash, K::shown(K::stored(record), <[u8]>::to_vec));
+            if out.len() >= end {
+                return Step::More(here());
+            }
+            if self.append::<K>(*record, out).is_err() {
+                return Step::Busy(here());
             }
         }
-        match end {
-            Some(end) if end <= last => Step::More(Cursor::Hash(end)),
+        match behind {
+            Some(behind) if behind <= last => Step::More(Cursor::Hash(behind, Vec::new())),
             _ => Step::Done,
         }
     }
@@ -199,9 +149,9 @@ impl Export {
         (bound(self.part) as u64, (bound(self.part + 1) - 1) as u64)
     }
 
-    /// Exports this part's records of the leaf at the cursor. Parts of an ordered table are by hash too, because
-    /// key ranges that suit all parts would have to be agreed on.
-    fn tree_step<K: Keys>(&mut self, tree: &Tree<K>, out: &mut Vec<u8>) -> Step {
+    /// Exports this part's records of the leaf at the cursor, or what the chunk has room for. Parts of an ordered table
+    /// are by hash too, because key ranges that suit all parts would have to be agreed on.
+    fn tree_step<K: Keys>(&mut self, tree: &Tree<K>, end: usize, out: &mut Vec<u8>) -> Step {
         let cursor = std::mem::replace(&mut self.cursor, Cursor::Start);
         let from = match &cursor {
             Cursor::Key(key) => Bound::Included(K::parse(key).expect("cursors are keys of their table")),
@@ -213,10 +163,15 @@ impl Export {
         let (first, last) = self.hashes();
         for at in 0..leaf.len() {
             let record = leaf.record(at, Direction::Forward).expect("a checked copy is filled");
-            let mine = (first..=last).contains(&K::hash(K::stored(&record)));
-            if mine && self.append::<K>(record, out).is_err() {
-                self.cursor = cursor;
-                return Step::Busy;
+            if !(first..=last).contains(&K::hash(K::stored(&record))) {
+                continue;
+            }
+            let here = || Cursor::Key(K::shown(K::stored(&record), <[u8]>::to_vec));
+            if out.len() >= end {
+                return Step::More(here());
+            }
+            if self.append::<K>(record, out).is_err() {
+                return Step::Busy(here());
             }
         }
         match leaf.next::<K>(range, Direction::Forward) {

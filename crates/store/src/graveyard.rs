@@ -14,10 +14,11 @@ use crate::keys::Keys;
 use crate::snapshot::Snapshots;
 use crate::store::{Store, with_index};
 use crate::tree::Fingers;
-use crate::word::TOMBSTONE;
+use crate::word::{Busy, TOMBSTONE};
 
-/// At most so many are looked at in one call.
-const BUDGET: usize = 64;
+/// So many are looked at in one call: an eighth of those that wait, between these bounds. (A fixed number would let them
+/// grow without end under a load that deletes faster.)
+const BUDGET: std::ops::RangeInclusive<usize> = 64..=1024;
 
 /// A tombstone, by key. Ordered by its timestamp first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,32 +65,63 @@ impl Graveyard {
         self.placeholders.push_back(Grave { table, ts, key: key.into() });
     }
 
-    /// Unlinks some of what nobody needs: tombstones at or below `floor` that no pinned snapshot has to see beyond, and
-    /// placeholders.
+    /// Unlinks some of what nobody needs: tombstones at or below `floor` that no pinned snapshot has to see beyond and no
+    /// before-image leads to, and placeholders.
+    ///
+    /// Says whether more is due: then the next call should come soon.
     #[inline]
-    pub fn collect(&mut self, store: &Store, floor: Timestamp, fingers: &mut [Fingers], heap: &mut Heap) {
+    pub fn collect(
+        &mut self,
+        store: &Store,
+        floor: Timestamp,
+        fingers: &mut [Fingers],
+        heap: &mut Heap,
+    ) -> bool {
         let floor = floor.min(store.snapshots.oldest());
         let due = self.tombstones.front().is_some_and(|grave| grave.ts <= floor);
         if due || !self.placeholders.is_empty() || store.orphan_due(floor) {
-            self.dig(store, floor, fingers, heap);
+            // Nor what a roll-back may have to find as it is.
+            let floor = floor.min(Timestamp(store.heaps.guards.no_images_up_to()));
+            let more = self.dig(store, floor, fingers, heap);
+            heap.count_waiting(self.len());
+            return more;
         }
+        heap.count_waiting(self.len());
+        false
     }
 
-    fn dig(&mut self, store: &Store, floor: Timestamp, fingers: &mut [Fingers], heap: &mut Heap) {
+    #[inline]
+    fn len(&self) -> usize {
+        self.placeholders.len() + self.tombstones.len()
+    }
+
+    fn dig(&mut self, store: &Store, floor: Timestamp, fingers: &mut [Fingers], heap: &mut Heap) -> bool {
         if store.orphan_due(floor) {
             // They go to the placeholders, which need no order.
-            self.placeholders.extend(store.adopt(floor, BUDGET));
+            self.placeholders.extend(store.adopt(floor, *BUDGET.end()));
         }
         heap.pin();
-        let mut budget = BUDGET;
-        while let Some(grave) = self.next(floor, &mut budget) {
-            unlink(store, &grave, &mut fingers[grave.table.0 as usize], heap);
+        let mut budget = (self.len() / 8).clamp(*BUDGET.start(), *BUDGET.end());
+        let mut again = Vec::new();
+        while budget > 0
+            && let Some(grave) = self.next(floor)
+        {
+            budget -= 1;
+            if unlink(store, &grave, &mut fingers[grave.table.0 as usize], heap) == Err(Busy) {
+                again.push(grave);
+            }
         }
         heap.unpin();
+        // Somebody is about to write there. If nothing comes of it, the tombstone is ours still.
+        self.placeholders.extend(again);
+        if self.len() == 0 && self.tombstones.capacity() > *BUDGET.end() {
+            // A large delete's room does not stay.
+            self.tombstones = VecDeque::new();
+        }
+        budget == 0
     }
 
-    fn next(&mut self, floor: Timestamp, budget: &mut usize) -> Option<Grave> {
-        *budget = budget.checked_sub(1)?;
+    fn next(&mut self, floor: Timestamp) -> Option<Grave> {
         self.placeholders.pop_front().or_else(|| self.tombstones.pop_front_if(|grave| grave.ts <= floor))
     }
 
@@ -99,10 +131,10 @@ impl Graveyard {
     }
 }
 
-fn unlink(store: &Store, grave: &Grave, fingers: &mut Fingers, heap: &mut Heap) {
+fn unlink(store: &Store, grave: &Grave, fingers: &mut Fingers, heap: &mut Heap) -> Result<(), Busy> {
     let index = store.table(grave.table).expect("graves are of tables of this store");
     let expected = TOMBSTONE | grave.ts.0;
-    with_index!(index, index => unlink_in(index, &grave.key, expected, fingers, heap, &store.snapshots));
+    with_index!(index, index => unlink_in(index, &grave.key, expected, fingers, heap, &store.snapshots))
 }
 
 fn unlink_in<I: Index>(
@@ -112,13 +144,14 @@ fn unlink_in<I: Index>(
     fingers: &mut Fingers,
     heap: &mut Heap,
     snapshots: &Snapshots,
-) {
+) -> Result<(), Busy> {
     let mut unlink = |bytes: &[u8]| {
         let key = I::Keys::parse(bytes).expect("graves hold keys of their table's kind");
-        if let Some(record) = index.unlink(key, I::Keys::hash(key), expected, fingers, heap) {
+        if let Some(record) = index.unlink(key, I::Keys::hash(key), expected, fingers, heap)? {
             // Its memory is not reused before the caller unpins.
             snapshots.forget(record);
         }
+        Ok(())
     };
     match key {
         GraveKey::U64(key) => unlink(&key.to_be_bytes()),

@@ -5,6 +5,7 @@ use crate::keys::Keys;
 use crate::record::Record;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tree::Fingers;
+use crate::word::Busy;
 
 pub(crate) type KeyOf<'a, I> = <<I as Index>::Keys as Keys>::Key<'a>;
 
@@ -65,7 +66,8 @@ pub(crate) trait Index {
         nodes: &mut impl NodeSet,
     ) -> (Record, bool);
 
-    /// Takes the key's record out of the index and retires it, if its word is `expected`; returns which it was.
+    /// Takes the key's record out of the index and retires it, if its word is `expected`; returns which it was. Busy if
+    /// somebody holds the record's lock and may yet leave the word as it was.
     fn unlink(
         &self,
         key: KeyOf<'_, Self>,
@@ -73,7 +75,7 @@ pub(crate) trait Index {
         expected: u64,
         fingers: &mut Fingers,
         heap: &mut Heap,
-    ) -> Option<Record>;
+    ) -> Result<Option<Record>, Busy>;
 
     /// First step of a lookup in lockstep with others: asks for the first line that is likely to miss. Returns the hash,
     /// if this index uses it.

@@ -245,7 +245,7 @@ impl Keys for ByteKeys {
         &right[..common(left, right) + 1]
     }
     fn keep(key: &[u8], heap: &mut Heap) -> Kept {
-        let at = heap.alloc(8 + key.len());
+        let at = heap.alloc_part(8 + key.len());
         // SAFETY: the piece holds 8 + key.len() bytes, is aligned to 8, and nobody else has it.
         unsafe {
             at.cast::<u64>().write(key.len() as u64);
@@ -256,7 +256,7 @@ impl Keys for ByteKeys {
     fn drop_kept(kept: Kept, heap: &mut Heap) {
         if let Some(key) = Self::kept(&kept) {
             let bytes = 8 + key.len();
-            heap.retire(NonNull::new(kept.blob).expect("a kept key has a blob"), bytes);
+            heap.retire_part(NonNull::new(kept.blob).expect("a kept key has a blob"), bytes);
         }
     }
     #[inline]

@@ -5,7 +5,7 @@
 //! - [`guard`] and `heap`: when and where memory is used again.
 //! - `hash` and `tree`: the two indexes, each with versions that prove absence.
 //! - [`occ`]: transactions. [`applier`]: a follower's way to write. [`snapshot`]: its readers. [`export`],
-//!   [`digest`]: state transfer, comparison.
+//!   [`import`], [`digest`]: state transfer, comparison.
 //!
 //! This crate knows no network, no replication and no file. docs/internals/occ.md tells the whole story.
 
@@ -25,6 +25,8 @@ mod graveyard;
 mod hash;
 #[cfg(not(loom))]
 mod heap;
+#[cfg(not(loom))]
+pub mod import;
 #[cfg(not(loom))]
 mod index;
 #[cfg(not(loom))]
@@ -47,7 +49,9 @@ pub use digest::Digest;
 #[cfg(not(loom))]
 pub use export::Export;
 #[cfg(not(loom))]
-pub use heap::Memory;
+pub use heap::{Memory, Provision};
+#[cfg(not(loom))]
+pub use import::Importer;
 #[cfg(not(loom))]
 pub use occ::Occ;
 #[cfg(not(loom))]

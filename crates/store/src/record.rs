@@ -59,6 +59,13 @@ impl Scratch {
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len) }
     }
 
+    /// Gives back the memory of a large value, if it is of more than `most` bytes.
+    pub fn shrink(&mut self, most: usize) {
+        if self.words.capacity() * 8 > most {
+            *self = Scratch::default();
+        }
+    }
+
     /// Holds a copy of `bytes`.
     pub fn set(&mut self, bytes: &[u8]) {
         self.words.clear();

@@ -23,7 +23,7 @@ use highwater_core::hooks::{self, Point};
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
 
-use crate::heap::{Heap, lock};
+use crate::heap::{Heap, Heaps, lock};
 use crate::index::{Found, Index};
 use crate::keys::{Keys, bounds};
 use crate::record::{Record, Scratch};
@@ -45,6 +45,16 @@ struct Version {
 
 type Shard = HashMap<usize, Vec<Version>>;
 
+/// What a kept version takes besides its value: itself, in a vector that may be half empty, and its share of the map.
+const VERSION_BYTES: usize = 2 * size_of::<Version>() + 64;
+
+impl Version {
+    /// What it takes, about.
+    fn bytes(&self) -> u64 {
+        (self.value.len() + VERSION_BYTES) as u64
+    }
+}
+
 /// The pins of a store and the versions kept for them.
 pub(crate) struct Snapshots {
     /// Pinned timestamps and how often each is.
@@ -55,6 +65,8 @@ pub(crate) struct Snapshots {
     oldest: AtomicU64,
     /// How many versions are kept.
     kept: AtomicU64,
+    /// What they take; the heaps' account of it.
+    heaps: Arc<Heaps>,
     /// Versions by the address of their record, oldest first: the order of their timestamps.
     shards: Box<[Mutex<Shard>]>,
 }
@@ -93,12 +105,13 @@ impl Pins {
 }
 
 impl Snapshots {
-    pub fn new() -> Snapshots {
+    pub fn new(heaps: Arc<Heaps>) -> Snapshots {
         Snapshots {
             pins: Mutex::new(BTreeMap::new()),
             changes: AtomicU64::new(0),
             oldest: AtomicU64::new(u64::MAX),
             kept: AtomicU64::new(0),
+            heaps,
             shards: (0..SHARDS).map(|_| Mutex::new(HashMap::new())).collect(),
         }
     }
@@ -127,8 +140,9 @@ impl Snapshots {
         }
         let value = value.bytes().into();
         let mut shard = lock(self.shard(record));
-        shard.entry(record.as_ptr().addr()).or_default().push(Version { word: before, until, value });
-        self.kept.fetch_add(1, Ordering::Relaxed);
+        let version = Version { word: before, until, value };
+        self.count(&version, true);
+        shard.entry(record.as_ptr().addr()).or_default().push(version);
     }
 
     /// Keeps a version that was replaced before it came: the record holds `after` already. The caller holds its lock.
@@ -146,8 +160,19 @@ impl Snapshots {
         if let Some(previous) = at.checked_sub(1) {
             versions[previous].until = ts.0;
         }
-        versions.insert(at, Version { word, until: next, value: value.unwrap_or_default().into() });
-        self.kept.fetch_add(1, Ordering::Relaxed);
+        let version = Version { word, until: next, value: value.unwrap_or_default().into() };
+        self.count(&version, true);
+        versions.insert(at, version);
+    }
+
+    fn count(&self, version: &Version, kept: bool) {
+        if kept {
+            self.kept.fetch_add(1, Ordering::Relaxed);
+            self.heaps.versions.fetch_add(version.bytes(), Ordering::Relaxed);
+        } else {
+            self.kept.fetch_sub(1, Ordering::Relaxed);
+            self.heaps.versions.fetch_sub(version.bytes(), Ordering::Relaxed);
+        }
     }
 
     /// The record's version at `ts`, if one is kept: copies the value and returns the word.
@@ -164,7 +189,7 @@ impl Snapshots {
     pub fn forget(&self, record: Record) {
         if self.kept.load(Ordering::Relaxed) > 0 {
             let gone = lock(self.shard(record)).remove(&record.as_ptr().addr());
-            self.kept.fetch_sub(gone.map_or(0, |versions| versions.len() as u64), Ordering::Relaxed);
+            gone.iter().flatten().for_each(|version| self.count(version, false));
         }
     }
 
@@ -190,14 +215,20 @@ impl Snapshots {
     }
 
     fn sweep(&self, shard: &mut Shard, pins: &Pins) {
-        let mut gone = 0;
         shard.retain(|_, versions| {
-            let before = versions.len();
-            versions.retain(|version| pins.separate(version.word, version.until));
-            gone += before - versions.len();
+            versions.retain(|version| {
+                let stays = pins.separate(version.word, version.until);
+                if !stays {
+                    self.count(version, false);
+                }
+                stays
+            });
             !versions.is_empty()
         });
-        self.kept.fetch_sub(gone as u64, Ordering::Relaxed);
+        // Maps keep the room that they once needed.
+        if shard.capacity() > 1024 && shard.len() < shard.capacity() / 8 {
+            shard.shrink_to_fit();
+        }
     }
 
     fn changed(&self, pins: &BTreeMap<u64, usize>) {

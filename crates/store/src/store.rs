@@ -8,7 +8,7 @@ use highwater_core::{IndexKind, KeyKind, Schema, TableId, TableSpec, Timestamp, 
 
 use crate::graveyard::Grave;
 use crate::hash::Hash;
-use crate::heap::{Heap, Heaps, Memory, lock};
+use crate::heap::{self, Heap, Heaps, Memory, Provision, lock};
 use crate::index::{Found, Index};
 use crate::keys::{ByteKeys, IntegerKeys, Keys};
 use crate::record::{Record, Scratch};
@@ -59,10 +59,10 @@ impl Store {
         Arc::new(Store {
             schema,
             tables,
+            snapshots: Snapshots::new(heaps.clone()),
             heaps,
             orphans: Mutex::new(BinaryHeap::new()),
             oldest_orphan: AtomicU64::new(u64::MAX),
-            snapshots: Snapshots::new(),
         })
     }
 
@@ -77,9 +77,22 @@ impl Store {
         self.heaps.reserve(bytes);
     }
 
-    /// Memory in use.
+    /// To be called every few milliseconds, off the hot path: touches memory ahead of need, as long as the store has
+    /// not reserved `limit` bytes, and gives back what an idle store does not need.
+    pub fn provision(&self, limit: u64) -> Provision {
+        let orphans = self.oldest_orphan.load(Ordering::Relaxed) != u64::MAX;
+        self.heaps.provision(limit, orphans)
+    }
+
+    /// The account of the memory in use. Cheap enough for every few milliseconds.
     pub fn memory(&self) -> Memory {
         self.heaps.memory()
+    }
+
+    /// What storing a value under a key may add to [`Memory::used`], at most: rounded up, index included. What becomes
+    /// free at the same time (a value that is replaced) is not taken off.
+    pub fn cost(key_len: usize, value_len: usize) -> u64 {
+        heap::cost(key_len, value_len)
     }
 
     #[inline]

@@ -109,6 +109,18 @@ impl RecordWord {
         taken
     }
 
+    /// Makes the record dead, for whoever is about to take it out of its index, if the word is `expected`. Says whether it
+    /// was; busy if somebody holds the lock, who may give up and leave `expected` behind.
+    #[inline]
+    pub fn die(&self, expected: u64) -> Result<bool, Busy> {
+        // Acquire; pairs with the Release in `unlock`.
+        match self.0.compare_exchange(expected, DEAD, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Ok(true),
+            Err(now) if now == expected | LOCKED => Err(Busy),
+            Err(_) => Ok(false),
+        }
+    }
+
     /// Releases the lock that this thread holds and publishes what it wrote.
     #[inline]
     pub fn unlock(&self, word: u64) {

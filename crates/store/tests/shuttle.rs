@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use highwater_core::codec::Reader;
 use highwater_core::{
     Abort, Clock, Direction, IndexKind, KeyKind, Schema, TableId, TableSpec, Timestamp, Transaction, View,
 };
@@ -409,5 +410,46 @@ fn appliers_agree_with_the_leader() {
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(follower.digest(), world.store.digest());
+    });
+}
+
+/// Keys come and go, splitting and merging, while a scan in the smallest chunks goes by: every key that stays is exported,
+/// once.
+#[test]
+fn a_scan_misses_nothing_that_stays() {
+    explore(800, |kind| {
+        let world = World::new(kind);
+        world.fill((0..6).map(|at| at * 10));
+        let mut writer = world.occ();
+        let writing = thread::spawn(move || {
+            for number in [5, 15, 16, 17, 45] {
+                attempt(&mut writer, &mut |occ| occ.put(TABLE, &key(number), &[1; 8]));
+            }
+            for number in [15, 16, 17, 5] {
+                let ts = attempt(&mut writer, &mut |occ| occ.delete(TABLE, &key(number)).map(drop));
+                if let Some(ts) = ts {
+                    writer.collect(ts);
+                }
+            }
+        });
+        let mut seen = Vec::new();
+        for part in 0..2 {
+            let mut export = world.store.export(part, 2);
+            let (mut chunk, mut more) = (Vec::new(), true);
+            while more {
+                more = export.next_chunk(1, &mut chunk);
+            }
+            let mut reader = Reader::new(&chunk);
+            while !reader.is_empty() {
+                reader.u64().unwrap();
+                reader.u8().unwrap();
+                seen.push(u64::from_be_bytes(reader.bytes().unwrap().try_into().unwrap()));
+                reader.bytes().unwrap();
+            }
+        }
+        writing.join().unwrap();
+        for number in (0..6).map(|at| at * 10) {
+            assert_eq!(seen.iter().filter(|key| **key == number).count(), 1, "key {number} of {seen:?}");
+        }
     });
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use highwater_core::{
     Abort, Clock, Direction, IndexKind, KeyKind, Schema, TableId, TableSpec, Timestamp, Transaction, View,
 };
-use highwater_store::{Applier, Occ, Store};
+use highwater_store::{Applier, Importer, Occ, Store};
 
 const KINDS: [(KeyKind, IndexKind); 4] = [
     (KeyKind::U64, IndexKind::Hash),
@@ -390,14 +390,15 @@ fn followers_converge_whatever_the_interleaving() {
                 });
             }
             scope.spawn(|| {
+                let mut importer = Importer::new(copy.clone());
                 while !done.load(Ordering::Relaxed) {
                     let mut export = follower.export(0, 1);
                     let mut chunk = Vec::new();
                     while export.next_chunk(1000, &mut chunk) {
-                        copy.import(&chunk).unwrap();
+                        importer.import(&chunk).unwrap();
                         chunk.clear();
                     }
-                    copy.import(&chunk).unwrap();
+                    importer.import(&chunk).unwrap();
                     if applied.load(Ordering::Relaxed) >= 60_000 {
                         done.store(true, Ordering::Relaxed);
                     }

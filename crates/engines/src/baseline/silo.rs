@@ -96,8 +96,7 @@ impl Worker for SiloWorker {
             self.done.clear();
         }
         // Everything that committed is released: nothing older can be written any more.
-        self.occ.collect(self.clock.now());
-        Next::Idle
+        if self.occ.collect(self.clock.now()) { Next::Now } else { Next::Idle }
     }
 
     fn describe(&self) -> String {

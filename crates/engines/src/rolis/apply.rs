@@ -279,8 +279,8 @@ impl RolisWorker {
             _ => self.shared.progress.applied_floor(),
         };
         hooks::point(Point::Collect);
-        self.applier.collect(floor);
-        self.occ.collect(floor);
+        // Bounded work: a large delete takes several turns, and no other traffic may come to give them.
+        self.again |= self.applier.collect(floor) | self.occ.collect(floor);
     }
 }
 

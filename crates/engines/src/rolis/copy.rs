@@ -19,9 +19,9 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use highwater_consensus::Voter;
 use highwater_core::hooks::{self, Point, Site};
-use highwater_core::limits::CHUNK_BYTES;
+use highwater_core::limits::{CHUNK_BYTES, MAX_CHUNK_BYTES};
 use highwater_core::{EntryIndex, NodeId, Timestamp, planted};
-use highwater_store::{Applier, Export, Occ};
+use highwater_store::{Applier, Export, Importer, Occ};
 
 use super::apply::Replay;
 use super::shared::{Report, Restart};
@@ -54,6 +54,8 @@ struct Serving {
     export: Export,
     next: u32,
     acked: u32,
+    /// Bytes of each chunk that was read and is not acknowledged, oldest first.
+    sizes: VecDeque<usize>,
     finished: bool,
     /// Chunks that wait for the mark to pass the time at which they were read; the last one is marked.
     held: VecDeque<(Bytes, Timestamp, bool)>,
@@ -67,10 +69,14 @@ struct Receiving {
     next: u32,
     started: bool,
     last_at: Nanos,
+    importer: Importer,
 }
 
-/// Chunks sent and not acknowledged, at most.
-const WINDOW: u32 = 16;
+/// Bytes of the checksum in front of a chunk.
+const CRC_BYTES: usize = 4;
+/// A chunk is read while no more than this is read and not acknowledged: what a copy holds at the donor is bounded by this
+/// and one chunk.
+const WINDOW_BYTES: usize = 16 * CHUNK_BYTES;
 /// Silence after which a receiver gives its donor up.
 const STALL: Nanos = 2_000_000_000;
 /// How soon to look again at a chunk that waits for the mark.
@@ -108,7 +114,10 @@ impl Copies {
     pub fn acknowledged(&mut self, receiver: Voter, copy: u64, seq: u32) {
         let served = |serving: &&mut Serving| serving.receiver == receiver && serving.copy == copy;
         if let Some(serving) = self.serving.iter_mut().find(served) {
-            serving.acked = serving.acked.max(seq + 1);
+            while serving.acked <= seq && serving.acked < serving.next {
+                serving.acked += 1;
+                serving.sizes.pop_front();
+            }
         }
         self.serving.retain(|serving| !serving.finished || serving.acked < serving.next);
     }
@@ -176,6 +185,7 @@ impl RolisWorker {
             export,
             next: 0,
             acked: 0,
+            sizes: VecDeque::new(),
             finished: false,
             held: VecDeque::new(),
             read: false,
@@ -210,7 +220,9 @@ impl RolisWorker {
         }
         self.mode = Mode::Following;
         self.copies = Copies::default();
-        self.copies.receiving = Some(Receiving { donor, copy, next: 0, started: false, last_at: now });
+        let importer = Importer::new(self.store.clone());
+        self.copies.receiving =
+            Some(Receiving { donor, copy, next: 0, started: false, last_at: now, importer });
         self.stream.follow(now, leader);
     }
 
@@ -228,8 +240,10 @@ impl RolisWorker {
         if receiving.copy != copy || receiving.donor != from || seq < receiving.next {
             return;
         }
-        let sound = body.len() >= 4 && crc32fast::hash(&body[4..]).to_le_bytes() == body[..4];
-        if seq > receiving.next || !sound || self.store.import(&body[4..]).is_err() {
+        let sound = body
+            .split_at_checked(CRC_BYTES)
+            .is_some_and(|(crc, records)| crc32fast::hash(records).to_le_bytes() == *crc);
+        if seq > receiving.next || !sound || receiving.importer.import(&body[CRC_BYTES..]).is_err() {
             self.copies.stalled = Some(copy);
             self.copies.receiving = None;
             return;
@@ -283,16 +297,17 @@ impl RolisWorker {
         let mut serving = std::mem::take(&mut self.copies.serving);
         let mut refused = Vec::new();
         for copy in &mut serving {
-            let under_way = copy.next - copy.acked + copy.held.len() as u32;
-            if !copy.read && under_way < WINDOW {
+            if !copy.read && copy.sizes.iter().sum::<usize>() < WINDOW_BYTES {
                 let mut chunk = Vec::with_capacity(CHUNK_BYTES + (CHUNK_BYTES >> 2));
-                chunk.extend_from_slice(&[0; 4]);
+                chunk.extend_from_slice(&[0; CRC_BYTES]);
                 // Legal: the size of a chunk says nothing.
                 let bytes = if hooks::buggify(Site::SmallChunk) { 1 } else { CHUNK_BYTES };
                 copy.read = !copy.export.next_chunk(bytes, &mut chunk);
                 hooks::point(Point::Export);
-                let crc = crc32fast::hash(&chunk[4..]);
-                chunk[..4].copy_from_slice(&crc.to_le_bytes());
+                assert!(chunk.len() <= MAX_CHUNK_BYTES, "a chunk exceeds its budget by one record at most");
+                let crc = crc32fast::hash(&chunk[CRC_BYTES..]);
+                chunk[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
+                copy.sizes.push_back(chunk.len());
                 let read_at = if leading { self.shared.clock.now() } else { self.shared.progress.mark() };
                 copy.held.push_back((chunk.into(), read_at, copy.read));
                 next = Next::Now;

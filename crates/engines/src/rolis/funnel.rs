@@ -226,7 +226,7 @@ impl Worker for FunnelWorker {
             Counters::add(&self.counters.rolled_back, released.other);
             more = released.more;
             if self.shared.serving_copies.load(Ordering::Acquire) == 0 {
-                occ.collect(mark);
+                more |= occ.collect(mark);
             }
         }
         if more {

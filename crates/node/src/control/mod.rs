@@ -182,6 +182,7 @@ impl ControlThread {
     fn summarise(&mut self, now: Nanos) {
         let status = self.controller.status(now);
         self.summarised = now;
+        self.shared.provisions.set_store(&self.controller.store());
         self.shared.set_summary(Summary { role: status.role, epoch: status.epoch, leader: status.leader });
         let (sending, receiving) = self.links.held_bytes();
         self.shared.held_by_control().set(HeldBytes {

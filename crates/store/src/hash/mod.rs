@@ -27,7 +27,7 @@ use crate::keys::Keys;
 use crate::record::Record;
 use crate::sync::{AtomicPtr, Backoff, Mutex, Ordering, prefetch};
 use crate::tree::Fingers;
-use crate::word::DEAD;
+use crate::word::Busy;
 use segment::{Bucket, LOCKED, OBSOLETE, STEP, Segment};
 
 /// A segment is looked at when so many of its buckets have overflown: with 64 buckets of 6 slots, as a rule when it has
@@ -54,7 +54,7 @@ impl Directory {
     const DEPTH_BITS: usize = 63;
 
     fn create(depth: u32, heap: &mut Heap, entry: impl Fn(usize) -> *mut Segment) -> Directory {
-        let entries = heap.alloc_directory(Self::bytes(depth)).cast::<AtomicPtr<Segment>>();
+        let entries = heap.alloc_part(Self::bytes(depth)).cast::<AtomicPtr<Segment>>();
         for index in 0..1 << depth {
             // SAFETY: the piece holds 2^depth entries, and nobody else has it.
             unsafe { entries.add(index).write(AtomicPtr::new(entry(index))) };
@@ -63,7 +63,7 @@ impl Directory {
     }
 
     fn bytes(depth: u32) -> usize {
-        size_of::<AtomicPtr<Segment>>() << depth
+        (size_of::<AtomicPtr<Segment>>() << depth).next_multiple_of(64)
     }
 
     /// Address and depth in one word: a lookup needs not touch a header.
@@ -239,7 +239,7 @@ impl<K: Keys> Hash<K> {
         let new = Directory::create(old.depth + 1, heap, |at| old.entries()[at / 2].load(Ordering::Relaxed));
         // Release; pairs with the Acquire in `directory`.
         self.directory.store(new.pack(), Ordering::Release);
-        heap.retire_directory(old.entries.cast(), Directory::bytes(old.depth));
+        heap.retire_part(old.entries.cast(), Directory::bytes(old.depth));
         true
     }
 }
@@ -309,22 +309,22 @@ impl<K: Keys> Index for Hash<K> {
         expected: u64,
         _: &mut Fingers,
         heap: &mut Heap,
-    ) -> Option<Record> {
+    ) -> Result<Option<Record>, Busy> {
         let (_, bucket, version) = self.lock_bucket(hash);
         let Some((record, slot)) = Self::search(bucket, key, hash) else {
             bucket.unlock(version);
-            return None;
+            return Ok(None);
         };
-        if !record.word().try_lock(expected) {
+        let died = record.word().die(expected);
+        if died != Ok(true) {
             bucket.unlock(version);
-            return None;
+            return died.map(|_| None);
         }
-        record.word().unlock(DEAD);
         // Relaxed: readers that still find it see that it is dead.
         slot.store(std::ptr::null_mut(), Ordering::Relaxed);
         bucket.unlock(version + STEP);
         record.retire(heap);
-        Some(record)
+        Ok(Some(record))
     }
 
     #[inline]

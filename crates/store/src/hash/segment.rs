@@ -14,7 +14,7 @@
 use std::ptr::NonNull;
 
 use super::SEGMENT;
-use crate::heap::{Heap, SEGMENT_BYTES};
+use crate::heap::{BUCKET, BUCKET_BYTES, Heap, SEGMENT_BYTES};
 use crate::index::NodeSeen;
 use crate::record::Record;
 use crate::sync::{AtomicPtr, AtomicU64, Backoff, Ordering, prefetch};
@@ -53,7 +53,7 @@ pub(crate) struct Segment {
     pub buckets: [Bucket; BUCKETS],
 }
 
-const _: () = assert!(size_of::<Bucket>() == 64 && size_of::<Segment>() <= SEGMENT_BYTES);
+const _: () = assert!(size_of::<Bucket>() == BUCKET_BYTES && size_of::<Segment>() <= SEGMENT_BYTES);
 
 /// The record of a slot whose tag matches.
 #[inline]
@@ -178,7 +178,7 @@ impl Segment {
     /// Adds a record, [`packed`], to a bucket whose slots are all taken. The caller holds the bucket's lock, or nobody else
     /// knows the segment.
     pub fn push_overflow(&self, bucket: usize, packed: *mut u8, heap: &mut Heap) {
-        let more = heap.alloc(size_of::<Bucket>()).cast::<Bucket>();
+        let more = heap.alloc_index(BUCKET).cast::<Bucket>();
         let overflow = Bucket::empty();
         overflow.slots[0].store(packed, Ordering::Relaxed);
         // SAFETY: the piece is large enough, aligned to 64 as its size is 64, and nobody else has it.
@@ -237,7 +237,7 @@ impl Segment {
         for bucket in &unsafe { segment.as_ref() }.buckets {
             for bucket in bucket.chain() {
                 if let Some(more) = NonNull::new(bucket.overflow.load(Ordering::Acquire)) {
-                    heap.retire(more.cast(), size_of::<Bucket>());
+                    heap.retire_index(more.cast(), BUCKET);
                 }
             }
         }

@@ -1,19 +1,25 @@
 //! Size classes: what sizes pieces of memory have.
 
+use super::system::{large_bytes, large_room};
+
 const SIZED: usize = 40;
 /// Class of tree nodes; never mixed with anything else.
 pub(crate) const NODE: u8 = SIZED as u8;
 /// Class of hash segments.
 pub(crate) const SEGMENT: u8 = SIZED as u8 + 1;
-pub(super) const CLASSES: usize = SIZED + 2;
-/// Not a class: a piece of its own, from the system's allocator.
+/// Class of hash segments' overflow buckets, which stay as long as the segments do.
+pub(crate) const BUCKET: u8 = SIZED as u8 + 2;
+pub(super) const CLASSES: usize = SIZED + 3;
+/// Not a class: a piece of its own, from the system.
 pub(super) const LARGE: u8 = u8::MAX;
 
 /// Bytes of a tree node.
 pub(crate) const NODE_BYTES: usize = 1024;
 /// Bytes of a hash segment.
 pub(crate) const SEGMENT_BYTES: usize = 64 * 65;
-/// Pieces larger than this come from the system's allocator.
+/// Bytes of an overflow bucket.
+pub(crate) const BUCKET_BYTES: usize = 64;
+/// Pieces larger than this come from the system one by one.
 pub(crate) const MAX_SIZED: usize = 4096;
 
 /// Bytes of the pieces of each class: steps of 1/8 or less, 32 at least.
@@ -33,6 +39,7 @@ pub(super) const SIZES: [usize; CLASSES] = {
     assert!(size == MAX_SIZED);
     sizes[NODE as usize] = NODE_BYTES;
     sizes[SEGMENT as usize] = SEGMENT_BYTES;
+    sizes[BUCKET as usize] = BUCKET_BYTES;
     sizes
 };
 
@@ -54,7 +61,16 @@ pub(super) fn class_of(bytes: usize) -> u8 {
 #[inline]
 pub(crate) fn rounded(bytes: usize) -> usize {
     match class_of(bytes) {
-        LARGE => bytes.next_multiple_of(64),
+        LARGE => large_room(large_bytes(bytes)),
+        class => SIZES[class as usize],
+    }
+}
+
+/// What a piece that holds `bytes` takes of the system's memory.
+#[inline]
+pub(crate) fn taken(bytes: usize) -> usize {
+    match class_of(bytes) {
+        LARGE => large_bytes(bytes),
         class => SIZES[class as usize],
     }
 }

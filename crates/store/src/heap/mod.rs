@@ -1,41 +1,58 @@
 //! Memory for records, keys, index nodes: per-worker slabs of size classes, and what waits to be reclaimed.
 //!
 //! ```text
-//! system --mmap, 2 MiB, huge pages--> chunk --16 KiB or more--> block of one class --> piece
+//! system --mmap, 2 MiB, huge pages--> chunk --32 KiB--> block of one class --> piece
 //! ```
 //!
-//! Each worker allocates from its own blocks and free lists without sharing anything. Pieces that it *retires* are
-//! stamped in batches and come back to its free lists when no guard holds them; long free lists overflow into a pool
-//! that all workers share. Chunks go back to the system when the store is dropped, so that a pointer into one never
-//! faults; pieces of the class [`NODE`] are never used for anything but tree nodes (see `tree::node`).
+//! Each worker cuts pieces from blocks of its own and keeps free lists, without sharing anything. Pieces that it *retires*
+//! are stamped in batches and come back to its free lists when no guard holds them; what is too much for a free list goes
+//! to the [`pool`] that all share, where blocks and chunks become free for other sizes, and for the system.
+//! Pieces of the class [`NODE`] are never used for anything but tree nodes (see `tree::node`).
 //!
 //! Pieces are aligned to 32 bytes, those of 64 bytes and multiples to a cache line.
 
 mod classes;
+mod memory;
+mod pool;
+mod provision;
 mod shared;
+mod system;
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+pub(crate) use self::classes::{
+    BUCKET, BUCKET_BYTES, MAX_SIZED, NODE, NODE_BYTES, SEGMENT, SEGMENT_BYTES, rounded, taken,
+};
 use self::classes::{CLASSES, LARGE, SIZES, class_of};
-pub(crate) use self::classes::{MAX_SIZED, NODE, NODE_BYTES, SEGMENT, SEGMENT_BYTES, rounded};
-pub use self::shared::Memory;
-use self::shared::{CHUNK, Counters, Piece, bump, large_layout};
+use self::memory::{Counters, bump};
+pub use self::memory::{Memory, cost};
+use self::pool::{BLOCK, Free};
+pub use self::provision::Provision;
+use self::shared::Piece;
 pub(crate) use self::shared::{Heaps, lock};
 use crate::sync::{Ordering, prefetch};
 
-/// Bytes of a worker's first chunk: less, because small stores are made often in tests.
-const FIRST_CHUNK: usize = 256 << 10;
-/// Bytes of a block, at least.
-const BLOCK: usize = 16 << 10;
 /// How far ahead fresh memory is asked for.
 const AHEAD: usize = 512;
 /// So many retired pieces, or so many bytes of them, are stamped and looked after at a time.
 const BATCH: usize = 128;
 const BATCH_BYTES: usize = 1 << 20;
+
+/// How often a heap gives up what it keeps after it was asked to.
+const FLUSHES: u8 = 8;
+
 /// A free list longer than this gives half of it to the pool.
-const LONG: usize = 8192;
+const LONG: [usize; CLASSES] = {
+    let mut long = [0; CLASSES];
+    let mut class = 0;
+    while class < CLASSES {
+        long[class] = 8 * BLOCK / SIZES[class];
+        class += 1;
+    }
+    long
+};
 
 /// One worker's memory and its place among the guards.
 pub(crate) struct Heap {
@@ -44,13 +61,15 @@ pub(crate) struct Heap {
     free: [Vec<NonNull<u8>>; CLASSES],
     /// The unused rest of each class's current block: next piece and how many bytes are left.
     block: [(NonNull<u8>, usize); CLASSES],
-    /// The unused rest of the current chunk.
-    chunk: (NonNull<u8>, usize),
     /// Retired, not stamped yet.
     fresh: Vec<Piece>,
     fresh_bytes: usize,
     /// Stamped, oldest first.
     stamped: VecDeque<Piece>,
+    /// The last request that was heard to give up what is kept here.
+    flushed: u64,
+    /// How many more times what is kept here is given up for it: guards may hold some of what was retired.
+    flushing: u8,
     counters: Arc<Counters>,
 }
 
@@ -60,16 +79,17 @@ unsafe impl Send for Heap {}
 impl Heap {
     pub fn new(shared: &Arc<Heaps>) -> Heap {
         let counters = Arc::new(Counters::default());
-        lock(&shared.counters).push(counters.clone());
+        shared.register(&counters);
         Heap {
             slot: shared.guards.join(),
             shared: shared.clone(),
             free: [const { Vec::new() }; CLASSES],
             block: [(NonNull::dangling(), 0); CLASSES],
-            chunk: (NonNull::dangling(), 0),
             fresh: Vec::new(),
             fresh_bytes: 0,
             stamped: VecDeque::new(),
+            flushed: shared.flushes(),
+            flushing: 0,
             counters,
         }
     }
@@ -93,32 +113,27 @@ impl Heap {
     #[inline]
     pub fn alloc(&mut self, bytes: usize) -> NonNull<u8> {
         let class = class_of(bytes);
-        if class == LARGE {
-            let size = rounded(bytes);
-            bump(&self.counters.records, size, true);
-            return self.alloc_large(size);
-        }
-        bump(&self.counters.records, SIZES[class as usize], true);
-        self.piece(class)
+        bump(&self.counters.records, taken(bytes), true);
+        if class == LARGE { self.shared.take_large(taken(bytes)) } else { self.piece(class) }
     }
 
-    /// Memory for an index part: [`NODE`] or [`SEGMENT`]. Zeroed when it comes from the system; else as it was left.
+    /// Memory for an index part: [`NODE`], [`SEGMENT`] or [`BUCKET`]. Zeroed when it comes from the system; else as it was left.
     pub fn alloc_index(&mut self, class: u8) -> NonNull<u8> {
         bump(&self.counters.index, SIZES[class as usize], true);
         self.piece(class)
     }
 
-    /// Memory for a directory: always from the system's allocator.
-    pub fn alloc_directory(&mut self, bytes: usize) -> NonNull<u8> {
-        let size = bytes.next_multiple_of(64);
-        bump(&self.counters.index, size, true);
-        self.alloc_large(size)
+    /// Memory for a part of an index, of any size.
+    pub fn alloc_part(&mut self, bytes: usize) -> NonNull<u8> {
+        let class = class_of(bytes);
+        bump(&self.counters.index, taken(bytes), true);
+        if class == LARGE { self.shared.take_large(taken(bytes)) } else { self.piece(class) }
     }
 
     /// Gives back memory from [`Heap::alloc`] that is unlinked, but may still be read.
     pub fn retire(&mut self, at: NonNull<u8>, bytes: usize) {
-        bump(&self.counters.records, rounded(bytes), false);
-        self.retire_piece(at, class_of(bytes), rounded(bytes));
+        bump(&self.counters.records, taken(bytes), false);
+        self.retire_piece(at, class_of(bytes), taken(bytes));
     }
 
     /// Gives back memory from [`Heap::alloc_index`], as [`Heap::retire`] does.
@@ -127,11 +142,32 @@ impl Heap {
         self.retire_piece(at, class, SIZES[class as usize]);
     }
 
-    /// Gives back memory from [`Heap::alloc_directory`], as [`Heap::retire`] does.
-    pub fn retire_directory(&mut self, at: NonNull<u8>, bytes: usize) {
-        let size = bytes.next_multiple_of(64);
-        bump(&self.counters.index, size, false);
-        self.retire_piece(at, LARGE, size);
+    /// Gives back memory from [`Heap::alloc_part`], as [`Heap::retire`] does.
+    pub fn retire_part(&mut self, at: NonNull<u8>, bytes: usize) {
+        bump(&self.counters.index, taken(bytes), false);
+        self.retire_piece(at, class_of(bytes), taken(bytes));
+    }
+
+    /// Counts what a worker keeps of before-images: `now` bytes instead of `before`.
+    #[inline]
+    pub fn count_images(&self, before: usize, now: usize) {
+        bump(&self.counters.before_images, now.wrapping_sub(before), true);
+    }
+
+    /// So many tombstones wait for this worker.
+    #[inline]
+    pub fn count_waiting(&self, count: usize) {
+        if self.counters.waiting.load(Ordering::Relaxed) != count as u64 {
+            self.counters.waiting.store(count as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// This worker keeps before-images of transactions above `ts` only; or none. See [`Guards::keep_images_above`].
+    ///
+    /// [`Guards::keep_images_above`]: crate::guard::Guards::keep_images_above
+    #[inline]
+    pub fn keep_images_above(&self, ts: Option<u64>) {
+        self.shared.guards.keep_images_above(self.slot, ts);
     }
 
     fn retire_piece(&mut self, at: NonNull<u8>, class: u8, size: usize) {
@@ -150,13 +186,21 @@ impl Heap {
         let safe = self.shared.guards.safe();
         while let Some(piece) = self.stamped.pop_front_if(|piece| piece.stamp < safe) {
             let size = match piece.class {
-                LARGE => lock(&self.shared.large)[&piece.at.as_ptr().expose_provenance()],
-                class => SIZES[class as usize],
+                LARGE => self.shared.give_large(piece.at),
+                class => self.release(piece.at, class),
             };
             bump(&self.counters.retired, size, false);
-            self.release(piece);
         }
         self.adopt();
+        let flushes = self.shared.flushes();
+        if self.flushed != flushes {
+            (self.flushed, self.flushing) = (flushes, FLUSHES);
+        }
+        if self.flushing > 0 {
+            self.flushing =
+                if self.stamped.is_empty() && self.fresh.is_empty() { 0 } else { self.flushing - 1 };
+            self.flush();
+        }
     }
 
     /// Looks after retired pieces that a departed worker left.
@@ -165,20 +209,36 @@ impl Heap {
         self.fresh.extend(orphans);
     }
 
-    fn release(&mut self, piece: Piece) {
-        if piece.class == LARGE {
-            let size = lock(&self.shared.large)
-                .remove(&piece.at.as_ptr().expose_provenance())
-                .expect("a large piece is in the map until it is freed");
-            // SAFETY: allocated in `alloc_large` with this layout; the map held it, so it was not freed before.
-            unsafe { std::alloc::dealloc(piece.at.as_ptr(), large_layout(size)) };
-            return;
+    fn release(&mut self, at: NonNull<u8>, class: u8) -> usize {
+        let list = &mut self.free[class as usize];
+        list.push(at);
+        if list.len() > LONG[class as usize] {
+            let surplus = list.drain(..LONG[class as usize] / 2).map(|at| Free { at, class });
+            self.shared.give(surplus);
         }
-        let list = &mut self.free[piece.class as usize];
-        list.push(piece.at);
-        if list.len() > LONG {
-            let surplus = list.drain(..LONG / 2).map(|at| Piece { at, ..piece });
-            lock(&self.shared.pool)[piece.class as usize].extend(surplus);
+        SIZES[class as usize]
+    }
+
+    /// Between transactions, now and then: if it was asked for, gives up what is kept here for later.
+    #[inline]
+    pub fn tend(&mut self) {
+        if self.flushing > 0 || self.flushed != self.shared.flushes() {
+            self.reclaim();
+        }
+    }
+
+    /// Gives everything that is free to the pool.
+    fn flush(&mut self) {
+        for (class, list) in self.free.iter_mut().enumerate() {
+            let (block, size) = (&mut self.block[class], SIZES[class]);
+            while block.1 >= size {
+                list.push(cut(block, size));
+            }
+            block.1 = 0;
+            if !list.is_empty() {
+                self.shared.give(list.drain(..).map(|at| Free { at, class: class as u8 }));
+                list.shrink_to(BATCH);
+            }
         }
     }
 
@@ -202,31 +262,15 @@ impl Heap {
     /// Gets pieces from the pool and returns one, or makes a new block.
     #[cold]
     fn refill(&mut self, class: u8) -> Option<NonNull<u8>> {
-        {
-            let pool = &mut lock(&self.shared.pool)[class as usize];
-            let from = pool.len().saturating_sub(LONG / 4);
-            self.free[class as usize].extend(pool.drain(from..).map(|piece| piece.at));
-        }
-        if let Some(at) = self.free[class as usize].pop() {
+        let free = &mut self.free[class as usize];
+        lock(&self.shared.pool).take_pieces(class, LONG[class as usize] / 4, free);
+        // The lowest first.
+        free.reverse();
+        if let Some(at) = free.pop() {
             return Some(at);
         }
-        let size = SIZES[class as usize];
-        let block = (BLOCK / size).max(4) * size;
-        let block = block.next_multiple_of(64);
-        if self.chunk.1 < block {
-            let first = self.chunk.0 == NonNull::dangling();
-            self.chunk = self.shared.chunk(if first { FIRST_CHUNK } else { CHUNK });
-        }
-        self.block[class as usize] = (cut(&mut self.chunk, block), block);
+        self.block[class as usize] = (self.shared.block(class), BLOCK);
         None
-    }
-
-    fn alloc_large(&mut self, size: usize) -> NonNull<u8> {
-        // SAFETY: the size is not zero.
-        let at = unsafe { std::alloc::alloc_zeroed(large_layout(size)) };
-        let Some(at) = NonNull::new(at) else { std::alloc::handle_alloc_error(large_layout(size)) };
-        lock(&self.shared.large).insert(at.as_ptr().expose_provenance(), size);
-        at
     }
 }
 
@@ -234,21 +278,8 @@ impl Drop for Heap {
     fn drop(&mut self) {
         self.reclaim();
         lock(&self.shared.orphans).extend(self.stamped.drain(..).chain(self.fresh.drain(..)));
-        let mut pool = lock(&self.shared.pool);
-        for (class, list) in self.free.iter_mut().enumerate() {
-            let (mut block, size) = (self.block[class], SIZES[class]);
-            while block.1 >= size {
-                list.push(cut(&mut block, size));
-            }
-            pool[class].extend(list.drain(..).map(|at| Piece { at, class: class as u8, stamp: 0 }));
-        }
-        drop(pool);
-        let mut counters = lock(&self.shared.counters);
-        counters.retain(|other| !Arc::ptr_eq(other, &self.counters));
-        for (sum, mine) in counters[0].all().into_iter().zip(self.counters.all()) {
-            bump(sum, mine.load(Ordering::Relaxed) as usize, true);
-        }
-        drop(counters);
+        self.flush();
+        self.shared.unregister(&self.counters);
         self.shared.guards.leave(self.slot);
     }
 }
@@ -264,59 +295,4 @@ fn cut(range: &mut (NonNull<u8>, usize), size: usize) -> NonNull<u8> {
 }
 
 #[cfg(all(test, not(shuttle)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn classes_cover_all_sizes_with_bounded_waste() {
-        for bytes in 1..=MAX_SIZED {
-            let size = rounded(bytes);
-            assert!(size >= bytes && size - bytes < 32.max(size / 8), "{bytes} -> {size}");
-        }
-    }
-
-    #[test]
-    fn retired_memory_is_reused_only_when_no_guard_holds_it() {
-        let heaps = Heaps::new();
-        let (mut writer, reader) = (Heap::new(&heaps), Heap::new(&heaps));
-        reader.pin();
-        let piece = writer.alloc(100);
-        writer.retire(piece, 100);
-        writer.reclaim();
-        assert_eq!(heaps.memory().retired, 128);
-        assert_ne!(writer.alloc(100), piece);
-        reader.shared.guards.unpin(reader.slot);
-        writer.reclaim();
-        assert_eq!(heaps.memory().retired, 0);
-        assert_eq!(writer.alloc(100), piece);
-    }
-
-    #[test]
-    fn a_departed_worker_leaves_its_memory_to_the_others() {
-        let heaps = Heaps::new();
-        let mut first = Heap::new(&heaps);
-        let pieces: Vec<_> = (0..100).map(|_| first.alloc(64)).collect();
-        for piece in pieces {
-            first.retire(piece, 64);
-        }
-        drop(first);
-        let reserved = heaps.memory().reserved;
-        let mut second = Heap::new(&heaps);
-        for _ in 0..100 {
-            second.alloc(64);
-        }
-        assert_eq!(heaps.memory().reserved, reserved);
-    }
-
-    #[test]
-    fn large_pieces_are_counted_and_given_back() {
-        let heaps = Heaps::new();
-        let mut heap = Heap::new(&heaps);
-        let piece = heap.alloc(1 << 20);
-        assert_eq!(heaps.memory().records, 1 << 20);
-        heap.retire(piece, 1 << 20);
-        heap.reclaim();
-        assert_eq!(heaps.memory(), Memory { reserved: heaps.memory().reserved, ..Memory::default() });
-        heap.alloc(5000);
-    }
-}
+mod tests;

@@ -1,56 +1,26 @@
-//! What the heaps of one store share: chunks from the system, surplus pieces, counters, guards.
+//! What the heaps of one store share: the pool, large pieces, counters, guards.
 
-use std::alloc::Layout;
 use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::classes::CLASSES;
+use super::memory::{Counters, Memory};
+use super::pool::{CHUNK, Free, Pool};
+use super::provision::Pace;
+use super::system;
 use crate::guard::Guards;
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering, Padded};
 
-/// How many threads may use one store at a time (workers, appliers, scans).
-pub(crate) const MAX_PARTICIPANTS: usize = 128;
+/// How many participants a store has room for at first (workers, appliers, scans): see [`Guards`].
+const PARTICIPANTS: usize = 64;
 
-/// Bytes of a chunk, as a rule: a huge page.
-pub(super) const CHUNK: usize = 2 << 20;
+/// Heaps are asked to give up what they keep for themselves if this part of the reserved memory is free, whole chunks left
+/// out.
+const SCATTERED_PART: u64 = 8;
+/// And it is this much at least.
+const SCATTERED: u64 = 8 << 20;
 
-/// Memory in use, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// Records with their keys and values.
-    pub records: u64,
-    /// Index nodes, segments and directories.
-    pub index: u64,
-    /// Unlinked, but perhaps still being read.
-    pub retired: u64,
-    /// Taken from the system, free pieces included.
-    pub reserved: u64,
-}
-
-/// Bytes by use, written by one worker only (relaxed loads and stores, no shared line), summed up by reports. The
-/// difference of one worker may be negative: it frees what another allocated.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub records: AtomicU64,
-    pub index: AtomicU64,
-    pub retired: AtomicU64,
-}
-
-impl Counters {
-    pub fn all(&self) -> [&AtomicU64; 3] {
-        [&self.records, &self.index, &self.retired]
-    }
-}
-
-pub(super) fn bump(counter: &AtomicU64, by: usize, up: bool) {
-    let now = counter.load(Ordering::Relaxed);
-    let next = if up { now.wrapping_add(by as u64) } else { now.wrapping_sub(by as u64) };
-    counter.store(next, Ordering::Relaxed);
-}
-
-pub(super) struct Chunk(NonNull<u8>, usize);
-
+/// A piece that was retired.
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
     pub at: NonNull<u8>,
@@ -59,86 +29,170 @@ pub(super) struct Piece {
     pub stamp: u64,
 }
 
-// SAFETY: a chunk or piece is memory that its holder owns; no thread is tied to it.
-unsafe impl Send for Chunk {}
-// SAFETY: as above.
+// SAFETY: a piece is memory that its holder owns; no thread is tied to it.
 unsafe impl Send for Piece {}
+
+/// Pieces that come from the system one by one: what each takes, by its address, and the sum.
+#[derive(Default)]
+pub(super) struct Large {
+    pieces: HashMap<usize, usize>,
+    bytes: u64,
+}
 
 /// What the heaps of one store share.
 pub(crate) struct Heaps {
     pub guards: Guards,
-    chunks: Mutex<Vec<Chunk>>,
-    /// Chunks that nobody uses yet, their pages in place; also in `chunks`.
-    reserve: Mutex<Vec<Chunk>>,
-    /// Free pieces that workers had too many of; and retired pieces of workers that are gone.
-    pub(super) pool: Mutex<Vec<Vec<Piece>>>,
+    pub(super) pool: Mutex<Pool>,
+    /// Retired pieces of workers that are gone.
     pub(super) orphans: Mutex<Vec<Piece>>,
-    pub(super) large: Mutex<HashMap<usize, usize>>,
+    large: Mutex<Large>,
     /// Those of the workers that are gone, summed up; then one for each worker.
-    pub(super) counters: Mutex<Vec<Arc<Counters>>>,
+    counters: Mutex<Vec<Arc<Counters>>>,
+    /// Moves when all heaps are asked to give up what they keep for themselves.
+    pub(super) flushes: Padded<AtomicU64>,
+    /// Bytes kept for snapshots.
+    pub versions: AtomicU64,
+    pub(super) pace: Mutex<Pace>,
 }
 
 impl Heaps {
     pub fn new() -> Arc<Heaps> {
         Arc::new(Heaps {
-            guards: Guards::new(MAX_PARTICIPANTS),
-            chunks: Mutex::new(Vec::new()),
-            reserve: Mutex::new(Vec::new()),
-            pool: Mutex::new((0..CLASSES).map(|_| Vec::new()).collect()),
+            guards: Guards::new(PARTICIPANTS),
+            pool: Mutex::new(Pool::new()),
             orphans: Mutex::new(Vec::new()),
-            large: Mutex::new(HashMap::new()),
+            large: Mutex::default(),
             counters: Mutex::new(vec![Arc::default()]),
+            flushes: Padded::default(),
+            versions: AtomicU64::new(0),
+            pace: Mutex::default(),
         })
     }
 
-    /// Maps chunks of so many bytes in all, and touches their pages.
+    /// Takes at least so many bytes from the system and touches their pages. They stay with the store.
     pub fn reserve(&self, bytes: u64) {
-        for _ in 0..bytes.div_ceil(CHUNK as u64) {
-            let (at, size) = map(CHUNK);
-            // SAFETY: the chunk was just mapped.
-            unsafe { std::ptr::write_bytes(at.as_ptr(), 0, size) };
-            lock(&self.chunks).push(Chunk(at, size));
-            lock(&self.reserve).push(Chunk(at, size));
+        let mut left = bytes.div_ceil(CHUNK as u64);
+        lock(&self.pool).keep += left as usize * CHUNK;
+        while left > 0 && self.add_touched() {
+            left -= 1;
         }
     }
 
-    /// A fresh chunk: reserved, or of `size` bytes from the system.
-    pub(super) fn chunk(&self, size: usize) -> (NonNull<u8>, usize) {
-        if let Some(Chunk(at, size)) = lock(&self.reserve).pop() {
-            return (at, size);
+    /// Adds a chunk whose pages are in place. Says whether the system had one.
+    pub(super) fn add_touched(&self) -> bool {
+        let Some(at) = system::map(CHUNK, CHUNK) else { return false };
+        // SAFETY: the chunk was just mapped, and is nobody's yet.
+        unsafe { at.write_bytes(0, CHUNK) };
+        lock(&self.pool).add_spare(at);
+        true
+    }
+
+    /// A block for pieces of a class.
+    pub(super) fn block(&self, class: u8) -> NonNull<u8> {
+        let (at, grew) = {
+            let mut pool = lock(&self.pool);
+            let before = pool.reserved;
+            (pool.take_block(class), pool.reserved > before)
+        };
+        if grew {
+            self.gather();
         }
-        let (at, size) = map(size);
-        lock(&self.chunks).push(Chunk(at, size));
-        (at, size)
+        at
+    }
+
+    /// Takes free pieces back into the pool.
+    pub(super) fn give(&self, pieces: impl Iterator<Item = Free>) {
+        let mut freed = Vec::new();
+        lock(&self.pool).give_pieces(pieces, &mut freed);
+        unmap_chunks(freed);
+    }
+
+    /// Asks all heaps for what they keep for themselves, if it looks as if that were much. Says whether it did.
+    pub(super) fn gather(&self) -> bool {
+        let memory = self.memory();
+        // A few pieces kept here and there keep whole chunks from the system: so what counts is all that is free, but for
+        // the chunks that stand ready.
+        let ready = (lock(&self.pool).spare_chunks() * CHUNK) as u64;
+        let scattered = memory.free.saturating_sub(ready);
+        let much = scattered >= SCATTERED.max(memory.reserved / SCATTERED_PART);
+        if much {
+            self.flushes.fetch_add(1, Ordering::Relaxed);
+        }
+        much
+    }
+
+    /// How often heaps were asked to give up what they keep for themselves.
+    #[inline]
+    pub(super) fn flushes(&self) -> u64 {
+        // Relaxed: a hint.
+        self.flushes.load(Ordering::Relaxed)
+    }
+
+    /// Whether some worker is to unlink tombstones.
+    pub(super) fn any_waiting(&self) -> bool {
+        lock(&self.counters).iter().any(|each| each.waiting.load(Ordering::Relaxed) > 0)
+    }
+
+    pub(super) fn take_large(&self, taken: usize) -> NonNull<u8> {
+        let at = system::take_large(taken);
+        let mut large = lock(&self.large);
+        large.pieces.insert(at.as_ptr().expose_provenance(), taken);
+        large.bytes += taken as u64;
+        at
+    }
+
+    /// Gives a large piece back that nobody uses any more. Says what it took.
+    pub(super) fn give_large(&self, at: NonNull<u8>) -> usize {
+        let taken = {
+            let mut large = lock(&self.large);
+            let taken = large.pieces.remove(&at.as_ptr().expose_provenance());
+            let taken = taken.expect("a large piece is in the map until it is freed");
+            large.bytes -= taken as u64;
+            taken
+        };
+        // SAFETY: taken in `take_large` with this size; the map held it, so it was not given back before.
+        unsafe { system::give_large(at, taken) };
+        taken
+    }
+
+    pub(super) fn register(&self, counters: &Arc<Counters>) {
+        lock(&self.counters).push(counters.clone());
+    }
+
+    /// A worker is gone: what it counted goes to the sums.
+    pub(super) fn unregister(&self, counters: &Arc<Counters>) {
+        let mut all = lock(&self.counters);
+        all.retain(|other| !Arc::ptr_eq(other, counters));
+        all[0].absorb(counters);
     }
 
     pub fn memory(&self) -> Memory {
-        let counters = lock(&self.counters);
-        let sum = |of: fn(&Counters) -> &AtomicU64| {
-            counters.iter().map(|each| of(each).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+        let (chunks, spare) = {
+            let pool = lock(&self.pool);
+            (pool.reserved as u64, pool.spare_bytes as u64)
         };
-        let chunks: usize = lock(&self.chunks).iter().map(|chunk| chunk.1).sum();
-        let large: usize = lock(&self.large).values().sum();
-        Memory {
-            records: sum(|each| &each.records),
-            index: sum(|each| &each.index),
-            retired: sum(|each| &each.retired),
-            reserved: (chunks + large) as u64,
-        }
+        let large = lock(&self.large).bytes;
+        let versions = self.versions.load(Ordering::Relaxed);
+        let counters = lock(&self.counters);
+        Memory::sum(&counters, versions, chunks + large, spare)
+    }
+}
+
+/// Gives chunks that are nobody's back to the system.
+pub(super) fn unmap_chunks(chunks: Vec<NonNull<u8>>) {
+    for at in chunks {
+        // SAFETY: the pool gave it up, and nobody uses a chunk whose pieces are all free.
+        unsafe { system::unmap(at, CHUNK) };
     }
 }
 
 impl Drop for Heaps {
     fn drop(&mut self) {
-        for Chunk(at, size) in lock(&self.chunks).drain(..) {
-            // SAFETY: `map` mapped exactly this range, and nobody is left who could use it: heaps and stores hold an
-            // `Arc` of this.
-            unsafe { libc::munmap(at.as_ptr().cast(), size) };
-        }
-        for (at, size) in lock(&self.large).drain() {
-            let at = std::ptr::with_exposed_provenance_mut(at);
-            // SAFETY: allocated in `Heap::alloc_large` with this layout, and not freed since: it was in the map.
-            unsafe { std::alloc::dealloc(at, large_layout(size)) };
+        for (at, taken) in lock(&self.large).pieces.drain() {
+            let at = NonNull::new(std::ptr::with_exposed_provenance_mut(at)).expect("pieces have addresses");
+            // SAFETY: taken in `take_large` with this size, and not given back since: it was in the map. Nobody is
+            // left who could use it: heaps and stores hold an `Arc` of this.
+            unsafe { system::give_large(at, taken) };
         }
     }
 }
@@ -168,45 +222,4 @@ impl Drop for Visit<'_> {
 /// Locks a mutex; a panic while it was held has left nothing half done that matters here.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-pub(super) fn large_layout(size: usize) -> Layout {
-    Layout::from_size_align(size, 64).expect("sizes come from values, bounded by MAX_VALUE_BYTES")
-}
-
-/// Zeroed memory from the system, on huge pages where it gives them.
-fn map(size: usize) -> (NonNull<u8>, usize) {
-    let slack = if size == CHUNK { CHUNK } else { 0 };
-    // SAFETY: an anonymous private mapping touches no existing memory.
-    let at = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            size + slack,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if at == libc::MAP_FAILED {
-        std::alloc::handle_alloc_error(large_layout(size));
-    }
-    let at: NonNull<u8> = NonNull::new(at.cast()).expect("mmap never maps page zero");
-    if slack == 0 {
-        return (at, size);
-    }
-    let front = at.as_ptr().align_offset(CHUNK);
-    // SAFETY: both ends are inside the mapping just made, outside the aligned part that we keep; all are multiples
-    // of the page size. madvise is a hint on memory that we own.
-    unsafe {
-        let kept = at.add(front);
-        if front > 0 {
-            libc::munmap(at.as_ptr().cast(), front);
-        }
-        if slack > front {
-            libc::munmap(kept.add(size).as_ptr().cast(), slack - front);
-        }
-        libc::madvise(kept.as_ptr().cast(), size, libc::MADV_HUGEPAGE);
-        (kept, size)
-    }
 }

@@ -190,9 +190,10 @@ impl Occ {
                 } else {
                     &[]
                 };
-                undo.keep(write.table, write.record, write.before, value);
+                let key = stored_key(&self.store, write.table, &write.record);
+                undo.keep(write.table, key, write.before, value);
             }
-            undo.end(ts);
+            undo.end(ts, &self.heap);
         }
         for write in &self.sets.writes {
             hooks::point(Point::Install);
@@ -240,12 +241,6 @@ impl Occ {
         let write = &self.sets.writes[write];
         let key = stored_key(&self.store, write.table, &write.record);
         self.graveyard.bury(write.table, ts, key);
-    }
-
-    /// A roll-back made a tombstone again of a record; whoever buried it first has given it up.
-    pub(super) fn bury_restored(&mut self, table: TableId, record: Record, ts: Timestamp) {
-        let key = stored_key(&self.store, table, &record);
-        self.graveyard.bury_at_once(table, ts, key);
     }
 }
 

@@ -35,6 +35,7 @@ mod nodes;
 mod read;
 mod sets;
 #[cfg(all(test, not(shuttle)))]
+#[allow(clippy::unwrap_used)]
 mod tests;
 mod undo;
 mod write;
@@ -186,20 +187,23 @@ impl Occ {
     }
 
     /// Unlinks tombstones that this worker's transactions left, if their timestamps are at or below `floor`: no older
-    /// write can be applied any more. Bounded work; call it between transactions, now and then.
+    /// write can be applied any more. Bounded work; call it between transactions, now and then. Says whether more is due.
     ///
     /// # Panics
     /// If a transaction is open.
     #[inline]
-    pub fn collect(&mut self, floor: Timestamp) {
+    pub fn collect(&mut self, floor: Timestamp) -> bool {
         assert_eq!(self.phase, Phase::Idle, "collect between transactions");
-        self.graveyard.collect(&self.store, floor, &mut self.fingers, &mut self.heap);
+        let more = self.graveyard.collect(&self.store, floor, &mut self.fingers, &mut self.heap);
+        self.heap.tend();
+        more
     }
 }
 
 impl Drop for Occ {
     fn drop(&mut self) {
         self.abort();
+        self.keep_undo(false);
         self.graveyard.abandon(&self.store);
     }
 }

@@ -31,6 +31,7 @@ use crate::index::{Found, Index, NodeSet};
 use crate::keys::{Kept, Keys};
 use crate::record::Record;
 use crate::sync::{AtomicPtr, Backoff, Ordering};
+use crate::word::Busy;
 
 /// An ordered index from keys of kind `K` to records.
 pub(crate) struct Tree<K> {
@@ -161,7 +162,7 @@ impl<K: Keys> Index for Tree<K> {
         expected: u64,
         fingers: &mut Fingers,
         heap: &mut Heap,
-    ) -> Option<Record> {
+    ) -> Result<Option<Record>, Busy> {
         let (removed, emptied) = until_undisturbed(|| self.try_unlink(key, expected, fingers, heap));
         if emptied {
             until_undisturbed(|| self.try_prune(key, heap));

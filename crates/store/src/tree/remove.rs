@@ -6,7 +6,7 @@ use super::{Seek, Step, Tree};
 use crate::heap::Heap;
 use crate::keys::{Kept, Keys};
 use crate::record::Record;
-use crate::word::DEAD;
+use crate::word::Busy;
 
 /// Locks that are let go together when one of them cannot be had.
 struct Locked<'a, const N: usize>([&'a Node; N]);
@@ -26,33 +26,36 @@ impl<'a, const N: usize> Locked<'a, N> {
 }
 
 impl<K: Keys> Tree<K> {
-    /// Unlinks the key's record if its word is `expected`: returns it, and whether the leaf is empty now.
+    /// Unlinks the key's record if its word is `expected`: returns it (see [`Index::unlink`]), and whether the leaf is
+    /// empty now.
+    ///
+    /// [`Index::unlink`]: crate::index::Index::unlink
     pub(super) fn try_unlink(
         &self,
         key: K::Key<'_>,
         expected: u64,
         fingers: &mut Fingers,
         heap: &mut Heap,
-    ) -> Result<(Option<Record>, bool), Restart> {
+    ) -> Result<(Result<Option<Record>, Busy>, bool), Restart> {
         let Step { node: leaf, version, .. } = self.leaf_of(key, fingers)?;
         let (at, exact) = leaf.find_slot::<K>(key)?;
         if !exact {
             leaf.check(version)?;
-            return Ok((None, false));
+            return Ok((Ok(None), false));
         }
         leaf.lock_at(version)?;
         let record =
             leaf.record(at).expect("the search's result holds, and slots below the count are filled");
-        if !record.word().try_lock(expected) {
+        let died = record.word().die(expected);
+        if died != Ok(true) {
             leaf.unlock(false);
-            return Ok((None, false));
+            return Ok((died.map(|_| None), false));
         }
-        record.word().unlock(DEAD);
         leaf.remove_slot(at);
         let emptied = leaf.info().count == 0;
         leaf.unlock(true);
         record.retire(heap);
-        Ok((Some(record), emptied))
+        Ok((Ok(Some(record)), emptied))
     }
 
     /// Gives the key's leaf back if it is empty and has a neighbour under its parent, which takes over its range.

@@ -1,0 +1,123 @@
+//! A thread that keeps the store's memory ahead of need (see [`Store::provision`]), and gives back what is not needed.
+//!
+//! It is the least important thread of the node: whatever it does not get done, a worker does by itself, a little slower.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use highwater_store::Store;
+
+/// How often it looks while the store grows.
+const BUSY: Duration = Duration::from_millis(5);
+/// And while it does not.
+const IDLE: Duration = Duration::from_millis(100);
+/// Less of the processor than a worker gets, by about a half for each two steps.
+const NICE: i32 = 4;
+
+/// What the thread is told by the others.
+#[derive(Default)]
+pub struct Provisions {
+    told: Mutex<Told>,
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct Told {
+    /// A copy replaces the store; the old one must not be kept for this.
+    store: Weak<Store>,
+    stopped: bool,
+}
+
+impl Provisions {
+    /// This is the replica's store from now on.
+    pub fn set_store(&self, store: &Arc<Store>) {
+        let mut told = self.told();
+        if !std::ptr::eq(told.store.as_ptr(), Arc::as_ptr(store)) {
+            told.store = Arc::downgrade(store);
+        }
+    }
+
+    /// Ends [`Provisions::run`].
+    pub fn stop(&self) {
+        self.told().stopped = true;
+        self.news.notify_all();
+    }
+
+    /// The thread's loop: keeps the store's memory below `limit` bytes, as far as it depends on this thread. `collect`
+    /// gives all workers a turn.
+    pub fn run(&self, limit: u64, collect: impl Fn()) {
+        let _ = rustix::process::setpriority_process(None, NICE);
+        let mut told = self.told();
+        while !told.stopped {
+            let store = told.store.upgrade();
+            drop(told);
+            let provision = store.map(|store| store.provision(limit)).unwrap_or_default();
+            if provision.collect {
+                collect();
+            }
+            let pause = if provision.growing { BUSY } else { IDLE };
+            told = match self.news.wait_timeout(self.told(), pause) {
+                Ok((told, _)) => told,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Memory that this process may take, as a rule: three quarters of the machine's, or of its control group's.
+pub fn usual_limit() -> u64 {
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let machine = text("/proc/meminfo")
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+        .map(|kib| kib << 10);
+    let group = text("/sys/fs/cgroup/memory.max").trim().parse::<u64>().ok();
+    machine.into_iter().chain(group).min().map_or(u64::MAX, |bytes| bytes / 4 * 3)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::mpsc;
+
+    use highwater_core::Schema;
+
+    use super::*;
+
+    /// The thread follows the replica to its next store, keeps none alive, and ends when it is told to.
+    #[test]
+    fn the_thread_follows_the_store_and_ends() {
+        let provisions = Arc::new(Provisions::default());
+        let first = Store::new(Schema::new(Vec::new()));
+        first.reserve(8 << 20);
+        provisions.set_store(&first);
+        let (ended, end) = mpsc::channel();
+        let thread = {
+            let provisions = provisions.clone();
+            std::thread::spawn(move || {
+                provisions.run(u64::MAX, || ());
+                ended.send(()).unwrap();
+            })
+        };
+        let second = Store::new(Schema::new(Vec::new()));
+        provisions.set_store(&second);
+        let gone = Arc::downgrade(&first);
+        drop(first);
+        while gone.upgrade().is_some() {
+            std::thread::yield_now();
+        }
+        provisions.stop();
+        end.recv().unwrap();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn the_usual_limit_is_a_part_of_the_machine() {
+        let limit = usual_limit();
+        assert!(limit > 64 << 20, "{limit}");
+    }
+}
