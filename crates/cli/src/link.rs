@@ -12,6 +12,8 @@ use crate::protocol::{AdminRequest, AdminResponse, CheckReport, LoadReport, Stat
 pub const DIAL: Duration = Duration::from_secs(2);
 /// How long a replica may take to answer a question about its state.
 const PROMPT: Duration = Duration::from_secs(10);
+/// Ranges of one question about audit rows: a line has at most a MiB, a range 24 bytes.
+const AUDIT_RANGES: usize = 20_000;
 /// How long one that works (loads, stops, checks) may be silent.
 const PATIENT: Duration = Duration::from_secs(180);
 
@@ -206,10 +208,15 @@ impl Link {
 
     /// How many of a generator's acknowledged audit rows are missing.
     pub fn audit_missing(&mut self, generator: u32, acknowledged: Vec<(u32, u32)>) -> Result<u64, LinkError> {
-        match self.ask(&AdminRequest::AuditMissing { generator, acknowledged }, PATIENT)? {
-            AdminResponse::AuditMissing { missing } => Ok(missing),
-            other => Err(confused(other)),
+        let mut missing = 0;
+        for acknowledged in acknowledged.chunks(AUDIT_RANGES) {
+            let acknowledged = acknowledged.to_vec();
+            match self.ask(&AdminRequest::AuditMissing { generator, acknowledged }, PATIENT)? {
+                AdminResponse::AuditMissing { missing: more } => missing += more,
+                other => return Err(confused(other)),
+            }
         }
+        Ok(missing)
     }
 
     fn ask(&mut self, request: &AdminRequest, patience: Duration) -> Result<AdminResponse, LinkError> {

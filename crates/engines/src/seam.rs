@@ -127,6 +127,12 @@ pub trait Worker: Send {
     /// Runs a transaction to its speculative commit. The reply comes out of a later turn, once released.
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal>;
 
+    /// Bytes of replies that are executed and not released. What a [`submit`](Worker::submit) adds to it is the length of
+    /// that request's reply, unless it was put off: so a host knows what it will have to hold before it is released.
+    fn unreleased_reply_bytes(&self) -> usize {
+        0
+    }
+
     /// Runs a transaction that only reads on a snapshot of this replica's store: on a follower without asking anybody.
     /// Serializable: the reads of one request are of one moment, which may be past; moments never go back on one replica.
     /// A write ends it with [`Outcome::BadRequest`]. The reply comes out of a later turn, or [`Outcome::Conflict`] if the

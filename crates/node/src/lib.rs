@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! main        builds the replica, waits for its threads                                  runtime
-//! control     Controller, control connections, peer port, admin port, signals            control, admin
+//! control     Controller, control connections, peer port, signals                        control
+//! admin       the admin port's connections                                               admin
 //! worker i    Worker i: its connections to peers, its RESP clients, its load              worker, resp, load
 //! ```
 //!
@@ -13,10 +14,12 @@
 //!
 //! Linux only: epoll with nanosecond deadlines, eventfd, `SO_REUSEPORT` that deals clients out.
 
+mod acceptor;
 pub mod admin;
 pub mod clock;
 pub mod config;
 pub mod control;
+mod descriptors;
 pub mod error;
 pub mod held;
 pub mod library;

@@ -12,9 +12,11 @@ use highwater_core::{Clock, Incarnation, NodeId};
 use highwater_engines::Replica;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::admin::thread::AdminThread;
 use crate::clock::monotonic;
 use crate::config::{Config, ConfigError, Pin, PinPolicy};
 use crate::control::{self, ControlThread};
+use crate::descriptors;
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
@@ -29,7 +31,7 @@ use crate::worker::{self, WorkerThread};
 pub fn run(config: Config) -> Result<(), NodeError> {
     config.validate()?;
     logging::install(&config.log)?;
-    raise_descriptor_limit();
+    descriptors::raise_limit();
     let options = config.options(fresh_incarnation()?);
     let incarnation = options.incarnation;
     let (clock, why) = Clock::chosen(config.clock())
@@ -106,14 +108,13 @@ impl Node {
             identity,
             directory: Directory::new(names),
             peer_listener,
-            admin_listener,
             signals: signalled,
             lifeline: config.threads.lifeline,
             max_queued: config.limits.send_queue_bytes,
         };
         let control =
             ControlThread::new(shared.clone(), setup).map_err(system("set up the control thread"))?;
-        let mut loops = Vec::new();
+        let (mut loops, rules) = (Vec::new(), rules(config));
         for (index, (engine, listener)) in workers.into_iter().zip(resp_listeners).enumerate() {
             let setup = worker::Setup {
                 index,
@@ -121,12 +122,14 @@ impl Node {
                 listener,
                 door: door.clone(),
                 nodes: config.cluster.nodes.len(),
-                max_clients: config.limits.clients_per_worker,
+                rules,
                 max_queued: config.limits.send_queue_bytes,
             };
             loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
         }
 
+        let admin_thread =
+            AdminThread::new(shared.clone(), admin_listener).map_err(system("set up the admin port"))?;
         let mut node = Node { shared, threads: Vec::new(), resp, admin };
         for (index, worker) in loops.into_iter().enumerate() {
             let core = core_of(&config.threads.pin, index);
@@ -141,6 +144,7 @@ impl Node {
             memory.provisions.run(crate::memory::usual_limit(), || memory.wake_workers());
             Ok(())
         })?;
+        node.spawn("admin".into(), move || admin_thread.run())?;
         node.spawn("control".into(), move || {
             // The pipe's other end must stay open while its reader is watched.
             let _signal_writer = signal_writer;
@@ -159,6 +163,11 @@ impl Node {
     /// Where operators connect.
     pub fn admin_address(&self) -> SocketAddr {
         self.admin
+    }
+
+    /// Bytes that its buffers hold at the moment.
+    pub fn held(&self) -> crate::held::HeldBytes {
+        self.shared.held()
     }
 
     /// Asks it to end: it takes no more requests, answers those under way (for up to a second), and stops. Dropping it
@@ -226,14 +235,6 @@ impl Drop for StopOnExit {
     }
 }
 
-/// Each client is a descriptor, and the usual soft limit is 1024.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Up to the hard limit anyone may; if not, `accept` pauses when descriptors run out.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-}
-
 /// Never used before. Votes are counted by incarnation, and a replica that came back without its memory must never pass for
 /// the one that promised: so all 64 bits are the operating system's, and without them there is no replica.
 fn fresh_incarnation() -> Result<Incarnation, NodeError> {
@@ -246,6 +247,20 @@ fn fresh_incarnation() -> Result<Incarnation, NodeError> {
         if bits != 0 {
             return Ok(Incarnation(bits));
         }
+    }
+}
+
+/// What clients may do.
+fn rules(config: &Config) -> worker::Rules {
+    let limits = &config.limits;
+    worker::Rules {
+        max: descriptors::clients_per_worker(config),
+        limits: worker::Limits {
+            requests: limits.request_bytes_per_worker,
+            replies: limits.reply_bytes_per_worker,
+        },
+        idle_timeout: limits.idle_timeout_s * 1_000_000_000,
+        stuck_timeout: limits.stuck_timeout_s * 1_000_000_000,
     }
 }
 

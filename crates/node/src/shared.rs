@@ -8,7 +8,7 @@ use highwater_core::{Epoch, NodeId};
 use highwater_engines::{Counters, EngineKind, Nanos, Role};
 use highwater_workloads::Workload;
 
-use crate::admin::protocol::AdminResponse;
+use crate::admin::protocol::{AdminRequest, AdminResponse};
 use crate::clock::{Stopwatch, monotonic};
 use crate::held::{Held, HeldBytes};
 use crate::load::{RunSpec, WorkerStats};
@@ -28,6 +28,10 @@ pub struct Shared {
     pub control: Mailbox<ControlLetter>,
     /// The store's memory, kept ahead of need.
     pub provisions: Provisions,
+    /// The admin port's.
+    pub admin: Mailbox<AdminLetter>,
+    /// Jobs under way that operators asked for.
+    pub jobs: AtomicUsize,
     /// The workers' counters.
     pub counters: Vec<Arc<Counters>>,
     /// Names of the registered procedures, by id.
@@ -78,6 +82,8 @@ impl Shared {
             workers: counters.iter().map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
             control: Mailbox::new()?,
             provisions: Provisions::default(),
+            admin: Mailbox::new()?,
+            jobs: AtomicUsize::new(0),
             clients: counters.iter().map(|_| Padded::default()).collect(),
             held: (0..counters.len() + 2).map(|_| Held::default()).collect(),
             counters,
@@ -119,16 +125,18 @@ impl Shared {
 
     /// Makes every thread end its loop, now.
     pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        // Release; pairs with the Acquire in `stopping`: letters posted before are there for a last look.
+        self.stopping.store(true, Ordering::Release);
         self.provisions.stop();
         self.control.waker.wake();
+        self.admin.waker.wake();
         self.wake_workers();
     }
 
     /// Whether to end.
     #[inline]
     pub fn stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+        self.stopping.load(Ordering::Acquire)
     }
 
     /// Gives every sleeping worker a turn.
@@ -140,6 +148,11 @@ impl Shared {
     /// Sends all workers a letter each.
     pub fn tell_workers(&self, letter: impl Fn() -> WorkerLetter) {
         self.workers.iter().for_each(|worker| worker.post(letter()));
+    }
+
+    /// Answers the request of an admin connection.
+    pub fn answer(&self, connection: u64, response: AdminResponse) {
+        self.admin.post(AdminLetter { connection, response });
     }
 
     /// Sets how many clients a worker has; only that worker does.
@@ -246,13 +259,21 @@ pub enum ControlLetter {
         /// What to run.
         spec: Arc<RunSpec>,
     },
-    /// A helper thread's answer to an admin request.
-    Answer {
+    /// An operator's request; to be answered by [`Shared::answer`].
+    Ask {
         /// The admin connection's key.
         connection: u64,
-        /// What to say.
-        response: AdminResponse,
+        /// What is wanted.
+        request: AdminRequest,
     },
+}
+
+/// To the admin port's thread: an answer.
+pub struct AdminLetter {
+    /// The admin connection's key.
+    pub connection: u64,
+    /// What to say.
+    pub response: AdminResponse,
 }
 
 /// A load driver's answer.

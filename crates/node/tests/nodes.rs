@@ -313,6 +313,8 @@ fn the_admin_port_explains_itself() {
     assert!(
         matches!(admin.say("status"), AdminResponse::Error { message } if message.contains("admin protocol"))
     );
+    // Who says something else is not listened to any further.
+    let mut admin = node.admin();
     let unknown = WorkloadSpec { name: "tpch".into(), options: Vec::new() };
     let response = admin.ask(&AdminRequest::Check { workload: unknown });
     assert!(matches!(response, AdminResponse::Error { message } if message.contains("tpcc")));

@@ -55,6 +55,10 @@ impl Worker for SiloWorker {
         if self.done.reply_bytes.len() >= self.max_in_flight_bytes { Err(Refusal::Busy) } else { Ok(()) }
     }
 
+    fn unreleased_reply_bytes(&self) -> usize {
+        self.done.reply_bytes.len()
+    }
+
     fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         self.ready()?;
         for attempt in 0..self.max_attempts {

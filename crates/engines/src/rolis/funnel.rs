@@ -184,6 +184,10 @@ impl Worker for FunnelWorker {
         if full { Err(Refusal::Busy) } else { Ok(()) }
     }
 
+    fn unreleased_reply_bytes(&self) -> usize {
+        self.pending.bytes()
+    }
+
     fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         self.ready()?;
         let epoch = self.epoch.expect("ready said so");

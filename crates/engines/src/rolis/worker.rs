@@ -287,6 +287,10 @@ impl Worker for RolisWorker {
         Ok(())
     }
 
+    fn unreleased_reply_bytes(&self) -> usize {
+        self.lead.pending.bytes()
+    }
+
     fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         match self.mode {
             Mode::Leading { .. } => self.submit(now, request),

@@ -1,6 +1,9 @@
-//! The admin port: what it speaks ([`protocol`]) and the connections that speak it ([`server`]).
+//! The admin port: what it speaks ([`protocol`]), the connections that speak it ([`server`]), and the thread that does
+//! nothing else ([`thread`]).
 //!
-//! What the requests do is the control thread's business.
+//! What the requests do is the control thread's business. It gets them parsed, one at a time per connection, and never
+//! sees a socket: heartbeats depend on that thread, and a line takes as long as its sender likes.
 
 pub mod protocol;
 pub mod server;
+pub mod thread;

@@ -1,20 +1,32 @@
-//! Admin connections: lines in, lines out, one request of a connection at a time. Lives on the control thread.
+//! Admin connections: lines in, lines out, one request of a connection at a time.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
+
+use highwater_engines::Nanos;
 
 use super::protocol::{AdminRequest, AdminResponse};
+use crate::acceptor::Acceptor;
 use crate::poll::{Event, Interest, Poller};
+use crate::transport::socket::tune_client;
 
-/// Longest request. Ranges of acknowledged audit rows can be long.
-const MAX_LINE_BYTES: usize = 64 << 20;
-/// Open connections, at most.
+/// Longest request. The longest legal one lists ranges of acknowledged audit rows; longer lists go in several requests.
+pub const MAX_LINE_BYTES: usize = 1 << 20;
+/// Open connections, at most. Beyond, the one that was silent longest makes room.
 const MAX_CONNECTIONS: usize = 256;
+/// Bytes taken from one connection at one time.
+const READ_BYTES: usize = 64 << 10;
+/// A connection with so much to read hears nothing of progress.
+const MAX_UNREAD_BYTES: usize = 64 << 10;
+/// Who takes nothing of an answer for as long is gone.
+const STUCK_TIMEOUT: Nanos = 60_000_000_000;
+/// What an empty buffer keeps of its memory.
+const KEEP_BYTES: usize = 4 << 10;
 
 /// The admin port.
 pub struct Server {
-    listener: TcpListener,
+    acceptor: Acceptor,
     connections: BTreeMap<u64, Connection>,
     /// Key of the listener in the poller; connections follow.
     key_base: u64,
@@ -28,9 +40,11 @@ struct Connection {
     scanned: usize,
     output: Vec<u8>,
     interest: Interest,
+    /// When it last said something.
+    heard: Nanos,
     /// A request is being served.
     busy: bool,
-    /// No more requests will come.
+    /// No more requests will come, or be listened to.
     ended: bool,
     gone: bool,
 }
@@ -38,35 +52,51 @@ struct Connection {
 impl Server {
     /// Serves whoever connects to `listener`. Keys from `key_base` on are this module's.
     pub fn new(listener: TcpListener, poller: &Poller, key_base: u64) -> io::Result<Server> {
-        poller.add(&listener, key_base, Interest::READ)?;
-        Ok(Server { listener, connections: BTreeMap::new(), key_base, next_key: key_base + 1 })
+        let acceptor = Acceptor::new(listener, key_base, "operators", poller)?;
+        Ok(Server { acceptor, connections: BTreeMap::new(), key_base, next_key: key_base + 1 })
+    }
+
+    /// When to give the next turn at the latest.
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.acceptor.deadline()
+    }
+
+    /// Does what is due.
+    pub fn turn(&mut self, now: Nanos, poller: &Poller) {
+        self.acceptor.turn(now, poller);
     }
 
     /// Something happened at the listener or at a connection.
-    pub fn event(&mut self, event: Event, poller: &Poller) {
+    pub fn event(&mut self, event: Event, now: Nanos, poller: &Poller) {
         if event.key == self.key_base {
-            self.accept(poller);
+            self.accept(now, poller);
         } else if let Some(connection) = self.connections.get_mut(&event.key) {
             connection.gone |= event.broken;
-            connection.read();
+            if event.readable {
+                connection.heard = now;
+                connection.read();
+            }
         }
     }
 
     /// The next request of a connection that has none being served. Answer it with [`respond`](Server::respond).
+    ///
+    /// Whoever says something else is not listened to any further: a browser that was made to post here says its
+    /// requests behind a line of HTTP.
     pub fn next_request(&mut self) -> Option<(u64, AdminRequest)> {
         for (key, connection) in &mut self.connections {
-            while !connection.busy
-                && let Some(line) = connection.next_line()
-            {
-                match serde_json::from_slice(&line) {
-                    Ok(request) => {
-                        connection.busy = true;
-                        return Some((*key, request));
-                    }
-                    Err(error) => {
-                        let message = format!("no request of this version's admin protocol: {error}");
-                        connection.say(&AdminResponse::Error { message });
-                    }
+            if connection.busy || connection.ended && connection.input.is_empty() {
+                continue;
+            }
+            let Some(line) = connection.next_line() else { continue };
+            match serde_json::from_slice(&line) {
+                Ok(request) => {
+                    connection.busy = true;
+                    return Some((*key, request));
+                }
+                Err(error) => {
+                    let message = format!("no request of this version's admin protocol: {error}");
+                    connection.hang_up(&message, &line);
                 }
             }
         }
@@ -76,33 +106,41 @@ impl Server {
     /// Says something to a connection, if it is still there. Anything but progress completes its request.
     pub fn respond(&mut self, key: u64, response: &AdminResponse) {
         if let Some(connection) = self.connections.get_mut(&key) {
-            connection.busy = matches!(response, AdminResponse::Progress { .. });
-            connection.say(response);
+            let progress = matches!(response, AdminResponse::Progress { .. });
+            connection.busy = progress;
+            if !(progress && connection.output.len() > MAX_UNREAD_BYTES) {
+                connection.say(response);
+            }
         }
     }
 
-    /// Writes what can be written; closes what is over.
-    pub fn flush(&mut self, poller: &Poller) {
+    /// Writes what can be written; closes what is over. Memory of what was received, and of what is to be sent.
+    pub fn flush(&mut self, poller: &Poller) -> (usize, usize) {
+        let (mut requests, mut replies) = (0, 0);
         self.connections.retain(|key, connection| {
             connection.write();
             let idle = !connection.busy && connection.output.is_empty();
-            if connection.gone || connection.ended && idle {
+            if connection.gone || connection.ended && idle && connection.input.is_empty() {
                 return false;
             }
+            requests += connection.input.capacity();
+            replies += connection.output.capacity();
             let interest = Interest::of(!connection.ended && !connection.busy, !connection.output.is_empty());
             let unchanged = interest == connection.interest;
             connection.interest = interest;
             unchanged || poller.modify(&connection.stream, *key, interest).is_ok()
         });
+        (requests, replies)
     }
 
-    fn accept(&mut self, poller: &Poller) {
-        while let Ok((stream, _)) = self.listener.accept() {
+    fn accept(&mut self, now: Nanos, poller: &Poller) {
+        while let Some((stream, _)) = self.acceptor.next(now, poller) {
+            if self.connections.len() >= MAX_CONNECTIONS && !self.make_room() {
+                continue;
+            }
             let key = self.next_key;
-            let tuned = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
-            if self.connections.len() >= MAX_CONNECTIONS
-                || tuned.and_then(|()| poller.add(&stream, key, Interest::READ)).is_err()
-            {
+            let tuned = tune_client(&stream, STUCK_TIMEOUT);
+            if tuned.and_then(|()| poller.add(&stream, key, Interest::READ)).is_err() {
                 continue;
             }
             self.next_key += 1;
@@ -114,6 +152,7 @@ impl Server {
                     scanned: 0,
                     output: Vec::new(),
                     interest: Interest::READ,
+                    heard: now,
                     busy: false,
                     ended: false,
                     gone: false,
@@ -121,20 +160,28 @@ impl Server {
             );
         }
     }
+
+    /// Closes the connection that was silent longest and waits for nothing.
+    fn make_room(&mut self) -> bool {
+        let silent = self.connections.iter().filter(|(_, connection)| !connection.busy);
+        let longest = silent.min_by_key(|(_, connection)| connection.heard).map(|(key, _)| *key);
+        longest.is_some_and(|key| self.connections.remove(&key).is_some())
+    }
 }
 
 impl Connection {
+    /// Reads once. Level-triggered: if more waits, the poller says so again.
     fn read(&mut self) {
-        let mut buffer = [0; 64 << 10];
-        while !self.gone && !self.ended {
-            match self.stream.read(&mut buffer) {
-                Ok(0) => self.ended = true,
-                Ok(n) => self.input.extend_from_slice(&buffer[..n]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => self.gone = true,
-            }
-            self.gone |= self.input.len() > MAX_LINE_BYTES;
+        if self.gone || self.ended || self.busy {
+            return;
+        }
+        let mut buffer = [0; READ_BYTES];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => self.ended = true,
+            Ok(n) => self.input.extend_from_slice(&buffer[..n]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.gone = true,
         }
     }
 
@@ -142,11 +189,36 @@ impl Connection {
         let end = self.input[self.scanned..].iter().position(|byte| *byte == b'\n');
         let Some(end) = end else {
             self.scanned = self.input.len();
+            if self.input.len() > MAX_LINE_BYTES {
+                self.hang_up(&format!("a request is one line of at most {MAX_LINE_BYTES} bytes"), &[]);
+            } else if self.ended {
+                // It will never be complete.
+                self.input = Vec::new();
+            }
             return None;
         };
         let line = self.input.drain(..=self.scanned + end).collect();
         self.scanned = 0;
+        self.input.shrink_to(KEEP_BYTES.max(self.input.len()));
         Some(line)
+    }
+
+    /// Says why, and listens no more: what came behind is not looked at.
+    fn hang_up(&mut self, message: &str, line: &[u8]) {
+        let from = self.stream.peer_addr().map_or("somebody".into(), |from| from.to_string());
+        if String::from_utf8_lossy(line).contains(" HTTP/") {
+            tracing::warn!(
+                "possible attack: {from} speaks HTTP at the admin port. A web page may be making somebody's browser \
+                 send requests here (cross-protocol scripting). Nothing behind its first line was looked at"
+            );
+        }
+        self.say(&AdminResponse::Error { message: message.into() });
+        (self.input, self.scanned) = (Vec::new(), 0);
+        self.ended = true;
+        // The answer, then the end. What still comes in is not read, and the socket is closed when the answer is out.
+        self.write();
+        let _ = self.stream.shutdown(Shutdown::Write);
+        self.gone |= !self.output.is_empty();
     }
 
     fn say(&mut self, response: &AdminResponse) {
@@ -166,5 +238,8 @@ impl Connection {
             }
         }
         self.output.drain(..written);
+        if self.output.is_empty() {
+            self.output.shrink_to(KEEP_BYTES);
+        }
     }
 }

@@ -106,6 +106,14 @@ pub struct LimitConfig {
     pub clients_per_worker: usize,
     /// Bytes that wait for one peer on one connection.
     pub send_queue_bytes: usize,
+    /// Bytes received from all clients of a worker and not executed.
+    pub request_bytes_per_worker: usize,
+    /// Bytes of replies to all clients of a worker, executed and not written.
+    pub reply_bytes_per_worker: usize,
+    /// Seconds of a client's silence.
+    pub idle_timeout_s: u64,
+    /// Seconds in which a client takes nothing of its replies.
+    pub stuck_timeout_s: u64,
 }
 
 /// How the data is kept.

@@ -76,6 +76,21 @@ impl Config {
         check(self.limits.clients_per_worker < crate::token::MAX_SLOTS, || {
             format!("limits.clients_per_worker must be below {}", crate::token::MAX_SLOTS)
         })?;
+        let limits = &self.limits;
+        for (key, bytes) in [
+            ("request_bytes_per_worker", limits.request_bytes_per_worker),
+            ("reply_bytes_per_worker", limits.reply_bytes_per_worker),
+        ] {
+            check(bytes >= 1 << 20, || format!("limits.{key} must be at least 1048576"))?;
+        }
+        for (key, seconds) in
+            [("idle_timeout_s", limits.idle_timeout_s), ("stuck_timeout_s", limits.stuck_timeout_s)]
+        {
+            // The kernel takes the time in milliseconds and 32 bits.
+            check(seconds <= 86_400 * 24, || {
+                format!("limits.{key} must be at most 24 days (2073600), or 0 for never")
+            })?;
+        }
         check(self.limits.send_queue_bytes >= self.batching.max_entry_bytes, || {
             "limits.send_queue_bytes must be at least batching.max_entry_bytes".into()
         })?;

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use highwater_core::View;
 use highwater_store::Store;
@@ -10,6 +11,11 @@ use highwater_workloads::{Workload, audit};
 use crate::admin::protocol::{AdminResponse, CheckReport};
 use crate::load::RunSpec;
 use crate::shared::{ControlLetter, Shared};
+
+/// Audit rows looked up at one time.
+const AUDIT_ROWS: usize = 1 << 16;
+/// Jobs at one time, at most: each has a thread, and reads the whole store.
+const MAX_JOBS: usize = 8;
 
 /// Runs a workload's conditions.
 pub fn check(shared: &Arc<Shared>, store: Arc<Store>, connection: u64, workload: Arc<dyn Workload>) {
@@ -46,9 +52,16 @@ pub fn audit(
     acknowledged: Vec<(u32, u32)>,
 ) {
     answer_later(shared, connection, move || {
-        let promised =
-            acknowledged.iter().flat_map(|&(first, last)| (first..=last).map(|seq| (generator, seq)));
-        AdminResponse::AuditMissing { missing: audit::lost(&*store, promised).len() as u64 }
+        // Piece by piece: a range may name four billion rows that are not there.
+        let pieces = acknowledged.iter().flat_map(|&(first, last)| {
+            (first..=last)
+                .step_by(AUDIT_ROWS)
+                .map(move |from| (from, last.min(from.saturating_add(AUDIT_ROWS as u32 - 1))))
+        });
+        let missing = pieces.map(|(first, last)| {
+            audit::lost(&*store, (first..=last).map(|sequence| (generator, sequence))).len() as u64
+        });
+        AdminResponse::AuditMissing { missing: missing.sum() }
     });
 }
 
@@ -65,20 +78,20 @@ fn answer_later(shared: &Arc<Shared>, connection: u64, job: impl FnOnce() -> Adm
     let letters = shared.clone();
     run_aside(shared, connection, move || {
         let response = job();
-        letters.control.post(ControlLetter::Answer { connection, response });
+        letters.answer(connection, response);
     });
 }
 
 /// Runs a job on its own thread. A panic there (a store that is not quiescent after all) is its answer.
 fn run_aside(shared: &Arc<Shared>, connection: u64, job: impl FnOnce() + Send + 'static) {
     let letters = shared.clone();
-    let fail = move |message: String| {
-        letters
-            .control
-            .post(ControlLetter::Answer { connection, response: AdminResponse::Error { message } });
+    let fail = move |message: String| letters.answer(connection, AdminResponse::Error { message });
+    let Some(job_slot) = JobSlot::take(shared) else {
+        return fail(format!("{MAX_JOBS} jobs run already; ask again when one is done"));
     };
     let refused = fail.clone();
     let body = move || {
+        let _job_slot = job_slot;
         // A new thread inherits the control thread's priority, which a long job must not have.
         let _ = rustix::process::setpriority_process(None, 0);
         if catch_unwind(AssertUnwindSafe(job)).is_err() {
@@ -87,6 +100,26 @@ fn run_aside(shared: &Arc<Shared>, connection: u64, job: impl FnOnce() + Send + 
     };
     if let Err(error) = std::thread::Builder::new().name("admin-job".into()).spawn(body) {
         refused(format!("no thread for the job: {error}"));
+    }
+}
+
+/// The right to run a job; given back when dropped.
+struct JobSlot(Arc<Shared>);
+
+impl JobSlot {
+    fn take(shared: &Arc<Shared>) -> Option<JobSlot> {
+        // Only the control thread takes, so that nobody else can come between looking and taking.
+        if shared.jobs.load(Ordering::Relaxed) >= MAX_JOBS {
+            return None;
+        }
+        shared.jobs.fetch_add(1, Ordering::Relaxed);
+        Some(JobSlot(shared.clone()))
+    }
+}
+
+impl Drop for JobSlot {
+    fn drop(&mut self) {
+        self.0.jobs.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,7 +1,5 @@
 //! Connections between controllers: a message is a frame with a head and no body.
 
-use std::io;
-
 use bytes::Bytes;
 use highwater_core::NodeId;
 use highwater_engines::Frame;
@@ -22,7 +20,7 @@ impl Links {
     }
 
     /// See [`Peers::adopt`].
-    pub fn adopt(&mut self, connection: Established, poller: &Poller) -> io::Result<bool> {
+    pub fn adopt(&mut self, connection: Established, poller: &Poller) -> Result<bool, Lost> {
         self.0.adopt(connection, poller)
     }
 
@@ -48,7 +46,7 @@ impl Links {
     }
 
     /// See [`Peers::rest`].
-    pub fn rest(&mut self) {
-        self.0.rest();
+    pub fn rest(&mut self) -> bool {
+        self.0.rest()
     }
 }

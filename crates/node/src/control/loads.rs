@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use highwater_engines::Nanos;
 
 use crate::admin::protocol::AdminResponse;
-use crate::admin::server::Server;
 use crate::load::report::{Baseline, report};
 use crate::load::{RunSpec, WorkerStats};
 use crate::shared::{LoadAnswer, LoadCommand, Shared, WorkerLetter};
@@ -72,7 +71,7 @@ impl Loads {
     }
 
     /// A worker's answer. The last one completes the command.
-    pub fn answer(&mut self, ticket: u64, answer: LoadAnswer, shared: &Shared, admin: &mut Server) {
+    pub fn answer(&mut self, ticket: u64, answer: LoadAnswer, shared: &Shared) {
         let Some(open) = self.open.get_mut(&ticket) else { return };
         open.missing -= 1;
         match answer {
@@ -86,19 +85,19 @@ impl Loads {
             let open = self.open.remove(&ticket).expect("it is there");
             let connection = open.connection;
             let response = self.complete(open, shared);
-            admin.respond(connection, &response);
+            shared.answer(connection, response);
         }
     }
 
     /// Says how far loadings are, now and then.
-    pub fn turn(&mut self, now: Nanos, admin: &mut Server) {
+    pub fn turn(&mut self, now: Nanos, shared: &Shared) {
         for open in self.open.values_mut() {
             if let Errand::Populate { done, said } = &mut open.errand
                 && now - *said >= PROGRESS_EVERY
             {
                 *said = now;
                 let done = done.load(Ordering::Relaxed);
-                admin.respond(open.connection, &AdminResponse::Progress { done, total: None });
+                shared.answer(open.connection, AdminResponse::Progress { done, total: None });
             }
         }
     }

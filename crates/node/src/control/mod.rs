@@ -1,7 +1,8 @@
-//! The control thread: the replica's [`Controller`], connections to the other controllers, the peer port, the admin
-//! port, signals.
+//! The control thread: the replica's [`Controller`], connections to the other controllers, the peer port, signals.
 //!
-//! Heartbeats depend on it, so nothing here may take long: jobs that read the whole store run on threads of their own.
+//! Heartbeats depend on it, so nothing here may take long: the admin port has a thread of its own that reads, parses
+//! and writes ([`admin`](crate::admin)), and asks here only for what the controller knows; jobs that read the whole store
+//! run on threads of their own, too.
 
 mod inspect;
 mod links;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use highwater_engines::{ControlOutbox, Controller, Nanos, Next};
 
-use crate::admin::server::Server;
+use crate::admin::protocol::AdminRequest;
 use crate::clock::monotonic;
 use crate::held::HeldBytes;
 use crate::poll::{Event, Interest, Poller};
@@ -36,7 +37,6 @@ const KEY_LIFELINE: u64 = 2 << 40;
 const KEY_LINK: u64 = 3 << 40;
 const KEY_OUTGOING: u64 = 4 << 40;
 const KEY_INCOMING: u64 = 5 << 40;
-const KEY_ADMIN: u64 = 6 << 40;
 const KIND_MASK: u64 = 0xff_ffff << 40;
 
 /// The other threads learn of the controller's state at least as often, while it has anything to do.
@@ -58,8 +58,6 @@ pub struct Setup {
     pub directory: Arc<Directory>,
     /// Where the others call.
     pub peer_listener: TcpListener,
-    /// Where operators call.
-    pub admin_listener: TcpListener,
     /// Readable when the process is asked to end.
     pub signals: UnixStream,
     /// Whether to end when standard input does.
@@ -78,7 +76,6 @@ pub struct ControlThread {
     links: Links,
     outgoing: Outgoing,
     incoming: Incoming,
-    admin: Server,
     loads: Loads,
     summarised: Nanos,
     /// When the links' receive buffers were last asked what they do not need.
@@ -100,7 +97,6 @@ impl ControlThread {
             links: Links::new(setup.identity.nodes as usize, setup.max_queued),
             incoming: Incoming::new(setup.identity.clone(), setup.peer_listener, &poller, KEY_INCOMING)?,
             outgoing: Outgoing::new(setup.identity, setup.directory, KEY_OUTGOING),
-            admin: Server::new(setup.admin_listener, &poller, KEY_ADMIN)?,
             loads: Loads::default(),
             controller: setup.controller,
             out: ControlOutbox::default(),
@@ -125,17 +121,16 @@ impl ControlThread {
             let next = self.turn(now)?;
             self.wait(next)?;
         }
-        self.admin.flush(&self.poller);
         Ok(())
     }
 
     fn turn(&mut self, now: Nanos) -> io::Result<Option<Nanos>> {
         let mut dialed = Vec::new();
         self.outgoing.turn(now, &self.poller, &mut dialed);
-        self.take_dialed(now, dialed)?;
-        self.incoming.turn(now);
+        self.take_dialed(now, dialed);
+        self.incoming.turn(now, &self.poller);
         self.end_if_settled(now);
-        self.loads.turn(now, &mut self.admin);
+        self.loads.turn(now, &self.shared);
         let next = self.controller.turn(now, &mut self.out);
         let news = !self.out.events.is_empty();
         self.hand_out(now);
@@ -146,7 +141,6 @@ impl ControlThread {
             self.rested = now;
             self.links.rest();
         }
-        self.admin.flush(&self.poller);
         let engine = match next {
             Next::Now => Some(now),
             Next::At(at) => Some(at),
@@ -227,69 +221,64 @@ impl ControlThread {
             KEY_OUTGOING => {
                 let mut dialed = Vec::new();
                 self.outgoing.event(event, now, &self.poller, &mut dialed);
-                self.take_dialed(now, dialed)?;
+                self.take_dialed(now, dialed);
             }
             KEY_INCOMING => {
                 if let Some(connection) = self.incoming.event(event, now, &self.poller) {
                     if connection.channel == Channel::Control {
                         self.outgoing.arrived(connection.peer);
                     }
-                    self.adopt(now, connection)?;
+                    self.adopt(now, connection);
                 }
-            }
-            KEY_ADMIN => {
-                self.admin.event(event, &self.poller);
-                self.serve_admin(now);
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn serve_admin(&mut self, now: Nanos) {
-        while let Some((connection, request)) = self.admin.next_request() {
-            let context = serve::Context {
-                now,
-                shared: &self.shared,
-                controller: &*self.controller,
-                loads: &mut self.loads,
-            };
-            if let Some(response) = context.serve(connection, request) {
-                self.admin.respond(connection, &response);
-            }
+    fn serve_admin(&mut self, now: Nanos, connection: u64, request: AdminRequest) {
+        let context = serve::Context {
+            now,
+            shared: &self.shared,
+            controller: &*self.controller,
+            loads: &mut self.loads,
+        };
+        if let Some(response) = context.serve(connection, request) {
+            self.shared.answer(connection, response);
         }
     }
 
-    fn take_dialed(&mut self, now: Nanos, dialed: Vec<Dialed>) -> io::Result<()> {
+    fn take_dialed(&mut self, now: Nanos, dialed: Vec<Dialed>) {
         for dialed in dialed {
             match dialed {
-                Dialed::Established(connection) => self.adopt(now, connection)?,
+                Dialed::Established(connection) => self.adopt(now, connection),
                 Dialed::Refused(peer) => {
                     tracing::info!(%peer, "nothing listens there any more");
                     self.controller.peer_down(now, peer, true);
                 }
             }
         }
-        Ok(())
     }
 
     /// Hands a connection to the thread that owns its channel.
-    fn adopt(&mut self, now: Nanos, connection: Established) -> io::Result<()> {
+    fn adopt(&mut self, now: Nanos, connection: Established) {
         let Established { peer, incarnation, channel, .. } = connection;
         tracing::debug!(%peer, %incarnation, %channel, "connected");
         match channel {
             Channel::Worker(index) => {
                 self.shared.workers[index as usize].post(WorkerLetter::Adopt(connection))
             }
-            Channel::Control => {
-                if self.links.adopt(connection, &self.poller)? {
-                    self.controller.peer_down(now, peer, false);
+            Channel::Control => match self.links.adopt(connection, &self.poller) {
+                Ok(replaces) => {
+                    if replaces {
+                        self.controller.peer_down(now, peer, false);
+                    }
+                    tracing::info!(%peer, %incarnation, "peer is up");
+                    self.controller.peer_up(now, peer, incarnation);
                 }
-                tracing::info!(%peer, %incarnation, "peer is up");
-                self.controller.peer_up(now, peer, incarnation);
-            }
+                Err(lost) => self.link_lost(now, lost),
+            },
         }
-        Ok(())
     }
 
     fn link_lost(&mut self, now: Nanos, lost: links::Lost) {
@@ -302,13 +291,11 @@ impl ControlThread {
         match letter {
             ControlLetter::Lost { peer, channel, session } => self.outgoing.lost(now, peer, channel, session),
             ControlLetter::Load { ticket, answer } => {
-                self.loads.answer(ticket, answer, &self.shared, &mut self.admin);
+                self.loads.answer(ticket, answer, &self.shared);
             }
             ControlLetter::Start { connection, spec } => self.loads.start(connection, spec, &self.shared),
-            ControlLetter::Answer { connection, response } => self.admin.respond(connection, &response),
+            ControlLetter::Ask { connection, request } => self.serve_admin(now, connection, request),
         }
-        // A connection that got its answer may have its next request in the buffer.
-        self.serve_admin(now);
     }
 
     /// Somebody wrote to standard input, or closed it.

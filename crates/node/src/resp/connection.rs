@@ -11,7 +11,8 @@ use super::commands::connection as local;
 use super::commands::transactions::{Exec, Transactions, queues, write_known};
 use super::errors::{CommandError, RequestError};
 use super::frame::Parser;
-use super::order::{Order, forget_front};
+use super::http::is_http;
+use super::order::{KEEP_BYTES, Order, forget_front};
 use super::reply::Reply;
 use super::request::{Args, EngineRequest};
 use super::session::Session;
@@ -19,10 +20,18 @@ use super::single;
 
 /// Requests of one connection that the engine may hold at a time.
 pub const MAX_IN_FLIGHT: usize = 1024;
-/// While a client leaves so many bytes of replies unread, none of its commands is taken.
+/// While so many bytes of replies to a client are executed and not written, none of its commands is taken.
 pub const MAX_HELD_BYTES: usize = 1 << 20;
+/// Work of a command beside its bytes.
+pub const COMMAND_WORK: i64 = 1 << 10;
 /// Unread commands beyond so many bytes stay in the socket, unless one command alone is longer.
 pub const MAX_UNREAD_BYTES: usize = 64 << 10;
+/// The same while output waits. Many clients write a whole pipeline before they read the first reply: if we did not
+/// read on meanwhile, both sides would wait for the other to read.
+pub const MAX_BACKLOG_BYTES: usize = 16 << 20;
+
+/// Places of parts that a parser keeps room for after a long command.
+const KEEP_PARTS: usize = 1 << 10;
 
 /// What a connection does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +46,21 @@ enum Stage {
     Finished,
 }
 
+/// What a connection may do in one turn of its host.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    /// Work in bytes: a command costs [`COMMAND_WORK`], its bytes and those of its reply. It is spent until it is 0 or
+    /// below, and how far below nobody knows before: a single command may be long, and so may be its reply.
+    pub work: i64,
+    /// While so many bytes of replies are executed and not written, no command is taken.
+    pub max_held: usize,
+}
+
+impl Allowance {
+    /// As much as one connection may do where nobody else waits.
+    pub const WHOLE: Allowance = Allowance { work: i64::MAX, max_held: MAX_HELD_BYTES };
+}
+
 /// A client's connection; see the [module](super) for how a host drives it.
 pub struct Connection {
     door: Arc<Door>,
@@ -48,6 +72,8 @@ pub struct Connection {
     parser: Parser,
     /// The input holds no complete command.
     starved: bool,
+    /// A line of an HTTP request came.
+    spoke_http: bool,
     stage: Stage,
     /// The command being taken, encoded as a request of its own.
     args: Vec<u8>,
@@ -65,6 +91,7 @@ impl Connection {
             taken: 0,
             parser: Parser::default(),
             starved: true,
+            spoke_http: false,
             stage: Stage::Open,
             args: Vec::new(),
             order: Order::default(),
@@ -75,49 +102,66 @@ impl Connection {
     pub fn receive(&mut self, bytes: &[u8]) {
         if self.stage != Stage::Finished {
             self.input.extend_from_slice(bytes);
-            self.starved = false;
+            self.starved = self.parser.lacks(self.input.len() - self.taken);
         }
     }
 
-    /// Whether the host should read more from the socket. False while enough unread input or unsent output waits,
-    /// and once the connection takes no more commands; [`next`](Self::next) and [`wrote`](Self::wrote) may change it.
+    /// Whether the host should read more from the socket. False while enough unread input waits, and once the
+    /// connection takes no more commands; [`next`](Self::next) and [`wrote`](Self::wrote) may change it.
     pub fn accepts_input(&self) -> bool {
         let unread = self.input.len() - self.taken;
-        self.stage != Stage::Finished && self.drained() && (self.starved || unread < MAX_UNREAD_BYTES)
+        let most = if self.output().is_empty() { MAX_UNREAD_BYTES } else { MAX_BACKLOG_BYTES };
+        self.stage != Stage::Finished && (self.starved || unread < most)
     }
 
-    fn drained(&self) -> bool {
-        self.order.held_bytes() < MAX_HELD_BYTES
+    /// Bytes of replies that are executed and not written.
+    pub fn held_bytes(&self) -> usize {
+        self.order.held_bytes()
+    }
+
+    /// Whether [`next`](Self::next) could go on without new input: with an allowance, and once it holds less.
+    pub fn has_more(&self) -> bool {
+        match self.stage {
+            Stage::Offering { .. } => true,
+            Stage::Open => !self.starved && self.order.in_flight() < MAX_IN_FLIGHT,
+            Stage::Watching { .. } | Stage::Finished => false,
+        }
     }
 
     /// The next engine request, if there is one; the same one until it is [`submitted`](Self::submitted) or
     /// [`refused`](Self::refused). Answers local commands on the way. `None`: needs input, waits for a `WATCH`, has
-    /// too much in flight, waits for the client to read, or takes no more commands.
+    /// too much in flight, waits for the client to read, has used its allowance up, or takes no more commands.
     #[allow(clippy::should_implement_trait, reason = "what it gives borrows from the connection")]
-    pub fn next(&mut self) -> Option<EngineRequest<'_>> {
-        while self.stage == Stage::Open && self.order.in_flight() < MAX_IN_FLIGHT && self.drained() {
-            if !self.take_command() {
+    pub fn next(&mut self, allowance: &mut Allowance) -> Option<EngineRequest<'_>> {
+        let max_held = allowance.max_held.min(MAX_HELD_BYTES);
+        while self.stage == Stage::Open
+            && self.order.in_flight() < MAX_IN_FLIGHT
+            && allowance.work > 0
+            && self.held_bytes() < max_held
+        {
+            if !self.take_command(allowance) {
                 break;
             }
         }
         match self.stage {
-            Stage::Offering { seq, procedure, snapshot, .. } => {
+            Stage::Offering { seq, procedure, snapshot, .. } if self.held_bytes() < max_held => {
                 Some(EngineRequest { seq, snapshot, procedure, args: &self.args })
             }
-            Stage::Open | Stage::Watching { .. } | Stage::Finished => None,
+            _ => None,
         }
     }
 
-    /// The engine took the request that [`next`](Self::next) offered.
+    /// The engine took the request that [`next`](Self::next) offered, and holds so many bytes of its reply already.
     ///
     /// # Panics
     /// If that was another one.
-    pub fn submitted(&mut self, seq: u64) {
+    pub fn submitted(&mut self, seq: u64, reply_bytes: usize) {
         let watch = self.offered(seq);
+        self.order.expect(seq, reply_bytes);
         self.stage = if watch { Stage::Watching { seq } } else { Stage::Open };
         if !watch {
             self.args.clear();
-            self.args.shrink_to(1 << 20);
+            self.args.shrink_to(KEEP_BYTES);
         }
     }
 
@@ -200,8 +244,43 @@ impl Connection {
         self.stage == Stage::Finished && self.order.in_flight() == 0
     }
 
+    /// It sent a line of an HTTP request, and nothing behind that was looked at.
+    pub fn spoke_http(&self) -> bool {
+        self.spoke_http
+    }
+
+    /// Bytes of commands that are received, queued or watched.
+    pub fn pending_bytes(&self) -> usize {
+        self.input.len() - self.taken + self.args.len() + self.transactions.pending_bytes()
+    }
+
+    /// Memory of what was received and not executed, in bytes.
+    pub fn request_memory(&self) -> usize {
+        let buffers = self.input.capacity() + self.args.capacity();
+        buffers + self.transactions.memory_bytes() + self.parser.memory_bytes()
+    }
+
+    /// Memory of what was released and not written, in bytes.
+    pub fn reply_memory(&self) -> usize {
+        self.order.memory_bytes()
+    }
+
+    /// Nothing happened here for a while: gives back memory that holds nothing.
+    pub fn rest(&mut self) {
+        self.input.drain(..self.taken);
+        self.taken = 0;
+        self.input.shrink_to_fit();
+        if matches!(self.stage, Stage::Open | Stage::Finished) {
+            self.args = Vec::new();
+        }
+        self.parser.rest(0);
+        self.transactions.rest();
+        self.order.rest();
+    }
+
     /// Takes one command from the input; false if there is no complete one.
-    fn take_command(&mut self) -> bool {
+    fn take_command(&mut self, allowance: &mut Allowance) -> bool {
+        let held = self.held_bytes();
         let frame = match self.parser.parse(&self.input[self.taken..]) {
             Ok(Some(frame)) => frame,
             Ok(None) => {
@@ -214,14 +293,25 @@ impl Connection {
                 return true;
             }
         };
+        if is_http(frame.parts()) {
+            self.spoke_http = true;
+            self.finish();
+            return true;
+        }
+        let len = frame.len;
         let command = single::encode(frame, self.session.protocol, &mut self.args);
-        self.taken += frame.len;
+        self.taken += len;
         forget_front(&mut self.input, &mut self.taken);
+        if len > KEEP_BYTES {
+            self.parser.rest(KEEP_PARTS);
+        }
         match command {
             Ok(Some(opcode)) => self.act(opcode),
             Ok(None) => {}
             Err(error) => self.refuse(error),
         }
+        let replied = self.held_bytes().saturating_sub(held);
+        allowance.work -= COMMAND_WORK + (len + replied) as i64;
         true
     }
 
@@ -311,6 +401,7 @@ impl Connection {
 
     fn finish(&mut self) {
         self.stage = Stage::Finished;
+        self.transactions = Transactions::default();
         self.input = Vec::new();
         self.taken = 0;
     }

@@ -90,6 +90,8 @@ pub struct Parser {
     state: State,
     /// How much of the command was read.
     at: usize,
+    /// Bytes of the line at `at` that are known to hold no end: a line that comes byte by byte is looked at once.
+    scanned: usize,
     /// The parts read: places in the input, or in `unquoted` for an inline command.
     parts: Vec<Range<usize>>,
     /// The parts of an inline command, quotes and escapes resolved.
@@ -133,7 +135,9 @@ impl Parser {
     }
 
     fn part_count(&mut self, input: &[u8]) -> Result<bool, ProtocolError> {
-        let Some(digits) = header(&input[1..], ProtocolError::PartCountTooLong)? else { return Ok(false) };
+        let Some(digits) = self.header(&input[1..], ProtocolError::PartCountTooLong)? else {
+            return Ok(false);
+        };
         let count = parse_integer(digits).filter(|&count| count <= MAX_COMMAND_PARTS as i64);
         let missing = count.ok_or(ProtocolError::PartCount)?.max(0) as usize;
         self.at = 1 + digits.len() + 2;
@@ -147,7 +151,7 @@ impl Parser {
             Some(b'$') => {}
             Some(&byte) => return Err(ProtocolError::NotABulk(byte)),
         }
-        let Some(digits) = header(&input[self.at + 1..], ProtocolError::BulkLengthTooLong)? else {
+        let Some(digits) = self.header(&input[self.at + 1..], ProtocolError::BulkLengthTooLong)? else {
             return Ok(false);
         };
         let len = parse_integer(digits).and_then(|len| usize::try_from(len).ok());
@@ -176,28 +180,72 @@ impl Parser {
     }
 
     fn inline(&mut self, input: &[u8]) -> Result<bool, ProtocolError> {
-        let Some(line) = line(input, b'\n', ProtocolError::InlineTooLong)? else { return Ok(false) };
+        let Some(line) = self.line(input, b'\n', ProtocolError::InlineTooLong)? else { return Ok(false) };
         self.at = line.len() + 1;
         self.inline = true;
         self.unquoted.clear();
         split_inline(line.strip_suffix(b"\r").unwrap_or(line), &mut self.unquoted, &mut self.parts)?;
         Ok(true)
     }
-}
 
-/// The text before the first `end`, if that has come.
-fn line(input: &[u8], end: u8, too_long: ProtocolError) -> Result<Option<&[u8]>, ProtocolError> {
-    let window = &input[..input.len().min(MAX_LINE_BYTES + 1)];
-    match window.iter().position(|&byte| byte == end) {
-        Some(at) => Ok(Some(&window[..at])),
-        None if input.len() > MAX_LINE_BYTES => Err(too_long),
-        None => Ok(None),
+    /// The text before the first `end`, if that has come.
+    fn line<'a>(
+        &mut self,
+        input: &'a [u8],
+        end: u8,
+        too_long: ProtocolError,
+    ) -> Result<Option<&'a [u8]>, ProtocolError> {
+        let window = &input[..input.len().min(MAX_LINE_BYTES + 1)];
+        match window[self.scanned..].iter().position(|&byte| byte == end) {
+            Some(at) => {
+                let line = &window[..self.scanned + at];
+                self.scanned = 0;
+                Ok(Some(line))
+            }
+            None if input.len() > MAX_LINE_BYTES => Err(too_long),
+            None => {
+                self.scanned = window.len();
+                Ok(None)
+            }
+        }
     }
-}
 
-/// The text before the first line end of two bytes, if both have come.
-fn header(input: &[u8], too_long: ProtocolError) -> Result<Option<&[u8]>, ProtocolError> {
-    Ok(line(input, b'\r', too_long)?.filter(|digits| input.len() >= digits.len() + 2))
+    /// The text before the first line end of two bytes, if both have come.
+    fn header<'a>(
+        &mut self,
+        input: &'a [u8],
+        too_long: ProtocolError,
+    ) -> Result<Option<&'a [u8]>, ProtocolError> {
+        let Some(digits) = self.line(input, b'\r', too_long)? else { return Ok(None) };
+        if input.len() < digits.len() + 2 {
+            // The end is looked at again with the next byte.
+            self.scanned = digits.len();
+            return Ok(None);
+        }
+        Ok(Some(digits))
+    }
+
+    /// Whether a command is surely not complete with so many bytes, because more of a long string is missing.
+    pub fn lacks(&self, input_len: usize) -> bool {
+        matches!(self.state, State::Content { len, .. } if input_len < self.at + len + 2)
+    }
+
+    /// Memory of its own in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.parts.capacity() * size_of::<Range<usize>>() + self.unquoted.capacity()
+    }
+
+    /// Gives back memory that a long command took, between two commands. True unless one is being read.
+    pub fn rest(&mut self, keep_parts: usize) -> bool {
+        if self.state != State::Start {
+            return false;
+        }
+        self.parts.clear();
+        self.unquoted.clear();
+        self.parts.shrink_to(keep_parts);
+        self.unquoted.shrink_to(keep_parts * size_of::<Range<usize>>());
+        true
+    }
 }
 
 /// Cuts an inline command into parts, with Redis's quoting: `"..."` with escapes, `'...'` with `\'` only.
@@ -272,5 +320,30 @@ fn unescape(byte: u8) -> u8 {
         b'b' => 0x08,
         b'a' => 0x07,
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line that came byte by byte was searched from its start with every byte.
+    #[test]
+    fn what_was_searched_for_a_line_end_is_not_searched_again() {
+        let inline = [b"PING ".as_slice(), &vec![b'x'; 50_000], b"\r\n"].concat();
+        let digits = [b"*".as_slice(), &vec![b'0'; 50_000], b"1\r\n$4\r\nPING\r\n"].concat();
+        for command in [&inline, &digits] {
+            let mut parser = Parser::default();
+            for end in 1..command.len() {
+                let scanned = parser.scanned;
+                assert!(parser.parse(&command[..end]).unwrap().is_none());
+                assert!(parser.scanned + 3 >= scanned || parser.scanned == 0, "line ends are found once");
+                if end < 50_000 {
+                    assert!(parser.scanned + 1 >= end, "byte {end}: searched again from {}", parser.scanned);
+                }
+            }
+            assert_eq!(parser.parse(command).unwrap().unwrap().len, command.len());
+            assert_eq!(parser.parse(b"PING\r\n").unwrap().unwrap().len, 6);
+        }
     }
 }

@@ -25,10 +25,10 @@
 //!
 //! ```text
 //! on readable:  while conn.accepts_input() { read(socket); conn.receive(bytes) }
-//! each turn:    while let Some(request) = conn.next() {
+//! each turn:    while let Some(request) = conn.next(&mut allowance) {
 //!                   let seq = request.seq;
 //!                   match worker.submit(now, Request { token, procedure: request.procedure, args: request.args }) {
-//!                       Ok(()) => conn.submitted(seq),          // remember token -> (connection, seq)
+//!                       Ok(()) => conn.submitted(seq, len),     // remember token -> (connection, seq)
 //!                       Err(refusal) => {
 //!                           conn.refused(seq, refusal);         // Busy leaves the request where it was
 //!                           if refusal == Busy { break }        // next() gives it again
@@ -37,7 +37,9 @@
 //!               }
 //! on release:   conn.released(seq, outcome, bytes); then next() again: a WATCH may have been in the way
 //! on writable:  write(socket, conn.output()); conn.wrote(n)
-//! after each:   if conn.closing() && conn.output().is_empty() { close }
+//! after each:   if conn.has_more(), give it another turn: it may stop for its allowance or its output, not for want
+//!               of input, and then nothing more arrives
+//!               if conn.closing() && conn.output().is_empty() { close }
 //! ```
 //!
 //! With edge-triggered readiness, look at [`Connection::accepts_input`] again after `next` and `wrote`.
@@ -49,6 +51,7 @@ pub mod connection;
 pub mod errors;
 pub mod exec;
 pub mod frame;
+pub mod http;
 pub mod keyspace;
 pub mod number;
 pub mod order;
@@ -62,7 +65,7 @@ mod tests;
 use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, TableId, Transaction};
 use highwater_engines::seam::Role;
 
-pub use connection::Connection;
+pub use connection::{Allowance, Connection};
 pub use reply::Protocol;
 pub use request::EngineRequest;
 

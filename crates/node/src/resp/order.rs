@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 struct Slot {
     /// The reply, if it was released before those in front of it.
     reply: Option<Vec<u8>>,
+    /// Length of the reply that the engine holds, as far as it is known.
+    expected: usize,
     /// How many bytes of `locals` follow it.
     locals: usize,
 }
@@ -27,7 +29,14 @@ pub struct Order {
     /// Local replies behind the slots, in order; the first `locals_gone` bytes have moved to the output.
     locals: Vec<u8>,
     locals_gone: usize,
+    /// Bytes of the replies in the slots, which wait for those in front of them.
+    parked: usize,
+    /// Bytes of replies that the engine holds, as far as they are known.
+    expected: usize,
 }
+
+/// What an empty buffer keeps of its memory while its connection is in use.
+pub const KEEP_BYTES: usize = 256 << 10;
 
 impl Order {
     /// Writes a reply that is known at once.
@@ -45,6 +54,17 @@ impl Order {
         self.first + self.slots.len() as u64 - 1
     }
 
+    /// The engine holds so many bytes of this reply: executed, and not released.
+    ///
+    /// # Panics
+    /// If the place was never opened or has its reply.
+    pub fn expect(&mut self, seq: u64, bytes: usize) {
+        assert!(self.awaits(seq), "request {seq} awaits no reply");
+        let slot = &mut self.slots[(seq - self.first) as usize];
+        self.expected += bytes;
+        self.expected -= std::mem::replace(&mut slot.expected, bytes);
+    }
+
     /// Puts a reply into its place.
     ///
     /// # Panics
@@ -52,15 +72,19 @@ impl Order {
     /// another one's answer.
     pub fn settle(&mut self, seq: u64, write: impl FnOnce(&mut Vec<u8>)) {
         assert!(self.awaits(seq), "a reply for request {seq}, which awaits none");
+        let slot = &mut self.slots[(seq - self.first) as usize];
+        self.expected -= std::mem::take(&mut slot.expected);
         if seq != self.first {
             let mut reply = Vec::new();
             write(&mut reply);
-            self.slots[(seq - self.first) as usize].reply = Some(reply);
+            self.parked += reply.len();
+            slot.reply = Some(reply);
             return;
         }
         write(&mut self.output);
         self.leave();
         while let Some(reply) = self.slots.front_mut().and_then(|slot| slot.reply.take()) {
+            self.parked -= reply.len();
             self.output.extend_from_slice(&reply);
             self.leave();
         }
@@ -86,9 +110,23 @@ impl Order {
         self.slots.len()
     }
 
-    /// Bytes held for the client: ready ones, and local replies that wait for their turn.
+    /// Bytes held for the client: ready ones, those that wait for their turn, and those that the engine holds.
     pub fn held_bytes(&self) -> usize {
-        self.output.len() - self.written + self.locals.len() - self.locals_gone
+        let ready = self.output.len() - self.written;
+        ready + self.locals.len() - self.locals_gone + self.parked + self.expected
+    }
+
+    /// Memory of its buffers in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let slots = self.slots.capacity() * size_of::<Slot>();
+        self.output.capacity() + self.locals.capacity() + slots + self.parked
+    }
+
+    /// Gives back memory that holds nothing.
+    pub fn rest(&mut self) {
+        self.output.shrink_to_fit();
+        self.locals.shrink_to_fit();
+        self.slots.shrink_to_fit();
     }
 
     /// Bytes that may leave now.
@@ -112,6 +150,6 @@ pub fn forget_front(queue: &mut Vec<u8>, gone: &mut usize) {
     }
     if queue.is_empty() {
         // One huge command or reply must not keep its memory for the connection's life.
-        queue.shrink_to(1 << 20);
+        queue.shrink_to(KEEP_BYTES);
     }
 }

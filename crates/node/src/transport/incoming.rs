@@ -10,6 +10,7 @@ use highwater_engines::Nanos;
 use super::Established;
 use super::handshake::{HELLO_BYTES, Hello, Identity, Welcome};
 use super::socket::tune_peer;
+use crate::acceptor::Acceptor;
 use crate::poll::{Event, Interest, Poller};
 
 /// How long a caller may take to say hello.
@@ -20,7 +21,7 @@ const MAX_PENDING: usize = 1024;
 /// The peer port. Lives on the control thread.
 pub struct Incoming {
     me: Identity,
-    listener: TcpListener,
+    acceptor: Acceptor,
     pending: BTreeMap<u64, Pending>,
     /// Connections so far; the number of the last.
     session: u64,
@@ -41,10 +42,9 @@ struct Pending {
 impl Incoming {
     /// Takes callers from `listener`. Keys from `key_base` on are this module's.
     pub fn new(me: Identity, listener: TcpListener, poller: &Poller, key_base: u64) -> io::Result<Incoming> {
-        poller.add(&listener, key_base, Interest::READ)?;
         Ok(Incoming {
             me,
-            listener,
+            acceptor: Acceptor::new(listener, key_base, "peers", poller)?,
             pending: BTreeMap::new(),
             session: 0,
             key_base,
@@ -55,11 +55,13 @@ impl Incoming {
 
     /// When somebody's patience ends.
     pub fn deadline(&self) -> Option<Nanos> {
-        self.pending.values().map(|pending| pending.deadline).min()
+        let pending = self.pending.values().map(|pending| pending.deadline);
+        pending.chain(self.acceptor.deadline()).min()
     }
 
     /// Hangs up on those who say nothing.
-    pub fn turn(&mut self, now: Nanos) {
+    pub fn turn(&mut self, now: Nanos, poller: &Poller) {
+        self.acceptor.turn(now, poller);
         self.pending.retain(|_, pending| pending.deadline > now);
     }
 
@@ -88,7 +90,7 @@ impl Incoming {
     }
 
     fn accept(&mut self, now: Nanos, poller: &Poller) {
-        while let Ok((stream, from)) = self.listener.accept() {
+        while let Some((stream, from)) = self.acceptor.next(now, poller) {
             if self.pending.len() >= MAX_PENDING || tune_peer(&stream).is_err() {
                 continue;
             }

@@ -114,10 +114,13 @@ impl Link {
     }
 
     /// To call now and then: gives back what the receive buffer does not need, if nothing came since the last call.
-    pub fn rest(&mut self) {
-        if !std::mem::take(&mut self.received) {
+    /// Whether something did.
+    pub fn rest(&mut self) -> bool {
+        let received = std::mem::take(&mut self.received);
+        if !received {
             self.decoder.rest();
         }
+        received
     }
 
     /// Writes what the socket takes; asks the poller to tell when it takes more.

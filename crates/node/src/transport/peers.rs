@@ -1,7 +1,5 @@
 //! One thread's connections of one channel, to all other nodes.
 
-use std::io;
-
 use highwater_core::NodeId;
 use highwater_engines::Frame;
 
@@ -36,11 +34,19 @@ impl Peers {
         Peers { links: (0..nodes).map(|_| None).collect(), max_queued, key_base }
     }
 
-    /// Takes a connection over. True if it replaces one, whose loss nobody was told of.
-    pub fn adopt(&mut self, connection: Established, poller: &Poller) -> io::Result<bool> {
-        let node = connection.peer.0 as usize;
-        let link = Link::new(connection, poller, self.key_base + node as u64, self.max_queued)?;
-        Ok(self.links[node].replace(link).is_some())
+    /// Takes a connection over. True if it replaces one, whose loss nobody was told of. If it cannot be watched, it is
+    /// lost, and so is the one that it was to replace.
+    pub fn adopt(&mut self, connection: Established, poller: &Poller) -> Result<bool, Lost> {
+        let Established { peer, channel, session, .. } = connection;
+        let node = peer.0 as usize;
+        let old = self.links[node].take();
+        match Link::new(connection, poller, self.key_base + node as u64, self.max_queued) {
+            Ok(link) => {
+                self.links[node] = Some(link);
+                Ok(old.is_some())
+            }
+            Err(error) => Err(Lost { peer, channel, session, why: Closed::Broken(error) }),
+        }
     }
 
     /// Queues frames and writes what the sockets take. Frames to a peer that is down are dropped: it will be
@@ -97,9 +103,9 @@ impl Peers {
         held.fold((0, 0), |sum, link| (sum.0 + link.0, sum.1 + link.1))
     }
 
-    /// See [`Link::rest`].
-    pub fn rest(&mut self) {
-        self.links.iter_mut().flatten().for_each(Link::rest);
+    /// See [`Link::rest`]; whether any link had something since the last call.
+    pub fn rest(&mut self) -> bool {
+        self.links.iter_mut().flatten().fold(false, |any, link| link.rest() || any)
     }
 
     fn close(&mut self, node: usize, why: Closed) -> Option<Lost> {

@@ -45,6 +45,23 @@ pub fn tune_peer(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
+/// Sets what connections of clients need. `stuck_timeout` in nanoseconds, 0: none.
+pub fn tune_client(stream: &TcpStream, stuck_timeout: u64) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    // A machine that vanished is noticed within a minute, whether it owes an answer or not.
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(30))
+        .with_interval(Duration::from_secs(5))
+        .with_retries(3);
+    socket.set_tcp_keepalive(&keepalive)?;
+    if stuck_timeout > 0 {
+        socket.set_tcp_user_timeout(Some(Duration::from_nanos(stuck_timeout)))?;
+    }
+    Ok(())
+}
+
 fn granted(limit: &str) -> usize {
     fs::read_to_string(limit).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }

@@ -1,72 +1,95 @@
-//! A worker's RESP clients: sockets around [`Connection`]s.
+//! A worker's RESP clients: who is there, whose socket wants what, who is served next.
 //!
-//! Back-pressure: a client whose request the engine has no room for, whose output waits, or who sent more than it may,
-//! is not read from. Its socket is then watched for nothing, so that it costs nothing.
+//! Back-pressure: a client whose request the engine has no room for, whose replies wait, or who sent more than it may,
+//! is not read from. Its socket is then watched for nothing, so that it costs nothing. What all clients hold together
+//! is bounded, too ([`crowd`](super::crowd)).
+//!
+//! A client goes on when the reason why it stopped is gone, not when something arrives: nothing may arrive any more.
+//! So whatever changes a client (its socket, a reply, a turn of its own) puts it on the list `dirty`, and the flush at
+//! the end of the turn decides anew whether it is ready, waits, or is over.
 
-use std::io::{self, Read, Write};
+use std::collections::VecDeque;
+use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use highwater_core::Outcome;
-use highwater_engines::{Nanos, Refusal, Request, Worker};
+use highwater_engines::{Nanos, Worker};
 
+use super::client::{Client, Counted};
+use super::crowd::{Crowd, Limits, Pressure, SMALL_INPUT};
 use super::{KEY_CLIENT, KEY_LISTENER};
-use crate::poll::{Event, Interest, Poller};
-use crate::resp::{Connection, Door};
-use crate::token::{Owner, pack};
+use crate::acceptor::Acceptor;
+use crate::poll::{Event, Poller};
+use crate::resp::{Allowance, Connection, Door};
+use crate::transport::socket::tune_client;
 
 /// Connections taken per look at the listener.
 const ACCEPTS: usize = 32;
-/// How long to accept nobody when descriptors ran out.
-const ACCEPT_PAUSE: Nanos = 100_000_000;
-/// Requests of one client per turn: the others have their turn too.
-const BUDGET: usize = 64;
 /// Bytes read from one client at one time.
 const READ_BYTES: usize = 64 << 10;
+/// The same while the worker is full with requests.
+const READ_LITTLE_BYTES: usize = 4 << 10;
+/// Work of one client in one round: about a hundred small commands. Beyond it the others have their turn.
+const SHARE: i64 = 128 << 10;
+/// Work of all clients in one turn, about: then the engine has its turn, and the sockets are looked at.
+const WORK_PER_TURN: i64 = 2 << 20;
+
+/// What one worker's clients may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// How many there may be.
+    pub max: usize,
+    /// What they may hold together.
+    pub limits: Limits,
+    /// Who sends nothing and awaits nothing for as long is disconnected. 0: never.
+    pub idle_timeout: Nanos,
+    /// Who takes nothing of the replies that wait for as long is disconnected. 0: never.
+    pub stuck_timeout: Nanos,
+}
 
 /// All clients of one worker.
 pub struct Clients {
     worker: usize,
     /// `None` once the door is closed: no new clients, no new requests.
-    listener: Option<TcpListener>,
+    pub(super) acceptor: Option<Acceptor>,
     door: Arc<Door>,
-    max: usize,
+    pub(super) rules: Rules,
     /// A slot is free again when its client is gone *and* its last request is released: so a token never names the
     /// wrong client.
-    slots: Vec<Slot>,
+    pub(super) slots: Vec<Slot>,
     free: Vec<usize>,
-    /// Clients that may have requests to submit.
-    ready: Vec<usize>,
+    /// Clients that may have requests to submit, in the order in which they are served.
+    ready: VecDeque<usize>,
     /// Clients whose sockets need a look: something to write, or another interest.
-    dirty: Vec<usize>,
+    pub(super) dirty: Vec<usize>,
+    /// Clients with requests that wait for the worker's replies to become fewer.
+    held_back: Vec<usize>,
+    /// The pressure when the list was last looked through.
+    held_back_at: Pressure,
+    /// Clients that are not read from because the worker is full with requests.
+    paused: VecDeque<usize>,
+    /// The one that is read from all the same, and its id: its command gets complete, or it is closed.
+    favoured: Option<(usize, u64)>,
+    pub(super) crowd: Crowd,
     /// Whether the engine had no room at the last attempt.
     blocked: bool,
-    /// Descriptors ran out: no new clients until then.
-    accepts_again: Option<Nanos>,
+    pub(super) sweeps_at: Option<Nanos>,
+    pub(super) complained_of_http: Option<Nanos>,
     accepted: u64,
     open: usize,
     buffer: Vec<u8>,
 }
 
+/// A place for a client.
 #[derive(Default)]
-struct Slot {
-    client: Option<Client>,
+pub struct Slot {
+    /// Who is there.
+    pub client: Option<Client>,
+    /// Its number among all that were ever let in.
+    pub id: u64,
     /// Requests submitted and not released.
-    unreleased: usize,
-}
-
-struct Client {
-    stream: TcpStream,
-    connection: Connection,
-    interest: Interest,
-    ready: bool,
-    dirty: bool,
-    /// The engine had no room for its next request.
-    blocked: bool,
-    /// It will send nothing more, but may wait for replies.
-    ended: bool,
-    /// Nothing can be told to it any more.
-    gone: bool,
+    pub unreleased: usize,
 }
 
 impl Clients {
@@ -75,21 +98,26 @@ impl Clients {
         worker: usize,
         listener: TcpListener,
         door: Arc<Door>,
-        max: usize,
+        rules: Rules,
         poller: &Poller,
     ) -> io::Result<Clients> {
-        poller.add(&listener, KEY_LISTENER, Interest::READ)?;
         Ok(Clients {
             worker,
-            listener: Some(listener),
+            acceptor: Some(Acceptor::new(listener, KEY_LISTENER, "clients", poller)?),
             door,
-            max,
+            rules,
             slots: Vec::new(),
             free: Vec::new(),
-            ready: Vec::new(),
+            ready: VecDeque::new(),
             dirty: Vec::new(),
+            held_back: Vec::new(),
+            held_back_at: Pressure::Low,
+            paused: VecDeque::new(),
+            favoured: None,
+            crowd: Crowd::new(rules.limits),
             blocked: false,
-            accepts_again: None,
+            sweeps_at: None,
+            complained_of_http: None,
             accepted: 0,
             open: 0,
             buffer: vec![0; READ_BYTES],
@@ -101,30 +129,35 @@ impl Clients {
         self.open
     }
 
+    /// What they hold together.
+    pub fn held(&self) -> Counted {
+        self.crowd.sum()
+    }
+
     /// Whether a client has requests that the engine may have room for: not while it said that it has none.
     pub fn has_more(&self) -> bool {
         !self.ready.is_empty() && !self.blocked
     }
 
-    /// When to look at the listener again, if it is not watched.
+    /// When to give the next turn at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        self.accepts_again
+        let accepts = self.acceptor.as_ref().and_then(Acceptor::deadline);
+        [accepts, self.sweeps_at].into_iter().flatten().min()
     }
 
-    /// Watches the listener again, if it is time.
-    pub fn turn(&mut self, now: Nanos, poller: &Poller) -> io::Result<()> {
-        if self.accepts_again.is_some_and(|at| at <= now) {
-            self.accepts_again = None;
-            if let Some(listener) = &self.listener {
-                poller.modify(listener, KEY_LISTENER, Interest::READ)?;
-            }
+    /// Does what is due.
+    pub fn turn(&mut self, now: Nanos, poller: &Poller) {
+        if let Some(acceptor) = &mut self.acceptor {
+            acceptor.turn(now, poller);
         }
-        Ok(())
+        if self.sweeps_at.is_some_and(|at| at <= now) {
+            self.sweep(now);
+        }
     }
 
     /// Takes no more clients and no more requests. Callers find nobody at the port.
     pub fn close_door(&mut self) {
-        self.listener = None;
+        self.acceptor = None;
     }
 
     /// Whether a client waits for a reply, or for the rest of one.
@@ -136,79 +169,130 @@ impl Clients {
     }
 
     /// Takes new clients.
-    pub fn accept(&mut self, now: Nanos, poller: &Poller) -> io::Result<()> {
+    pub fn accept(&mut self, now: Nanos, poller: &Poller) {
         for _ in 0..ACCEPTS {
-            let Some(listener) = &self.listener else { return Ok(()) };
-            let stream = match listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                Err(error) => {
-                    tracing::warn!(worker = self.worker, "cannot accept clients for a moment: {error}");
-                    self.accepts_again = Some(now + ACCEPT_PAUSE);
-                    return poller.modify(listener, KEY_LISTENER, Interest::NONE);
-                }
-            };
-            if self.open >= self.max {
+            let Some(acceptor) = &mut self.acceptor else { return };
+            let Some((stream, _)) = acceptor.next(now, poller) else { return };
+            if self.open >= self.rules.max {
                 refuse(stream);
                 continue;
             }
-            if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_ok() {
-                self.admit(stream, poller)?;
+            // A socket that cannot be set up or watched is closed: the client will notice.
+            if tune_client(&stream, self.rules.stuck_timeout).is_ok() {
+                self.admit(stream, now, poller);
             }
         }
-        Ok(())
     }
 
-    fn admit(&mut self, stream: TcpStream, poller: &Poller) -> io::Result<()> {
+    fn admit(&mut self, stream: TcpStream, now: Nanos, poller: &Poller) {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() - 1
         });
-        poller.add(&stream, KEY_CLIENT | at as u64, Interest::READ)?;
+        if poller.add(&stream, KEY_CLIENT | at as u64, crate::poll::Interest::READ).is_err() {
+            self.free.push(at);
+            return;
+        }
         self.accepted += 1;
         self.open += 1;
         let id = self.accepted << 8 | (self.worker as u64 & 0xff);
-        self.slots[at].client = Some(Client {
-            stream,
-            connection: Connection::new(id, self.door.clone()),
-            interest: Interest::READ,
-            ready: false,
-            dirty: false,
-            blocked: false,
-            ended: false,
-            gone: false,
-        });
-        Ok(())
+        let slot = &mut self.slots[at];
+        slot.id = id;
+        slot.client = Some(Client::new(stream, Connection::new(id, self.door.clone()), now));
+        self.sweep_later(now);
     }
 
     /// Something happened on a client's socket.
-    pub fn event(&mut self, at: usize, event: Event) {
+    pub fn event(&mut self, at: usize, event: Event, now: Nanos) {
+        let crowded = self.crowd.is_crowded() && self.favoured.is_none_or(|(favoured, _)| favoured != at);
         let Some(client) = self.slots.get_mut(at).and_then(|slot| slot.client.as_mut()) else { return };
         client.gone |= event.broken;
-        if event.readable {
-            client.read(&mut self.buffer);
-            mark(&mut client.ready, &mut self.ready, at);
+        client.rested = false;
+        if event.readable && !client.paused {
+            let room = if crowded { READ_LITTLE_BYTES } else { READ_BYTES };
+            client.read(&mut self.buffer[..room], now);
+            // What it sent counts at once: the next one in this turn may be one too many.
+            recount(client, &mut self.crowd);
         }
         mark(&mut client.dirty, &mut self.dirty, at);
+        // Ready for this turn already.
+        self.go_on_or_wait(at);
+        self.sweep_later(now);
     }
 
-    /// Submits the requests of the clients that are ready, until the engine has no room.
+    /// Submits requests of the clients that are ready, by turns, until the engine has no room or the turn's work is
+    /// done.
+    ///
+    /// A share of work to each; who did more because a single command or its reply was long owes the rest, and is
+    /// passed over until others had as much, or nobody else is there. So a small request waits for one long one at
+    /// most, however many clients send long ones.
     pub fn submit(&mut self, now: Nanos, engine: &mut dyn Worker) {
         self.blocked = false;
-        if self.listener.is_none() {
+        if self.acceptor.is_none() {
             self.ready.clear();
             return;
         }
-        for at in std::mem::take(&mut self.ready) {
-            let Slot { client: Some(client), unreleased } = &mut self.slots[at] else { continue };
-            client.ready = false;
-            let more = !self.blocked && client.submit(now, at, unreleased, engine, &mut self.blocked);
-            if more || self.blocked {
-                mark(&mut client.ready, &mut self.ready, at);
-            }
-            mark(&mut client.dirty, &mut self.dirty, at);
+        self.look_at_held_back();
+        if !self.round(now, engine)
+            && let Some(at) = self.forgive_one()
+        {
+            self.serve(at, now, engine);
         }
+    }
+
+    /// Serves each client that is ready once, as long as there is work left in this turn; debtors pay a share instead.
+    /// Whether any was served.
+    fn round(&mut self, now: Nanos, engine: &mut dyn Worker) -> bool {
+        let (mut work, mut served) = (WORK_PER_TURN, false);
+        for _ in 0..self.ready.len() {
+            if work <= 0 || self.blocked {
+                break;
+            }
+            let at = self.ready.pop_front().expect("as many as there were");
+            let Some(client) = &mut self.slots[at].client else { continue };
+            if client.debt >= SHARE {
+                client.debt -= SHARE;
+                self.ready.push_back(at);
+                continue;
+            }
+            work -= self.serve(at, now, engine);
+            served = true;
+        }
+        served
+    }
+
+    /// Only debtors are ready: takes the one that owes least off the list, its debt paid. The others pay as much, and
+    /// stay debtors, so that who comes now and owes nothing is served before them.
+    fn forgive_one(&mut self) -> Option<usize> {
+        let debt = |at: &usize| self.slots[*at].client.as_ref().map_or(0, |client| client.debt);
+        let place = (0..self.ready.len()).min_by_key(|place| debt(&self.ready[*place]))?;
+        let least = debt(&self.ready[place]);
+        let chosen = self.ready.remove(place)?;
+        for at in &self.ready {
+            if let Some(client) = &mut self.slots[*at].client {
+                client.debt = (client.debt - least).max(SHARE);
+            }
+        }
+        self.slots[chosen].client.as_mut()?.debt = 0;
+        Some(chosen)
+    }
+
+    /// Serves a client that was taken off the list; the work that this was.
+    fn serve(&mut self, at: usize, now: Nanos, engine: &mut dyn Worker) -> i64 {
+        let Slot { client: Some(client), unreleased, .. } = &mut self.slots[at] else { return 0 };
+        client.ready = false;
+        let share = SHARE - client.debt;
+        let allowance = Allowance { work: share, max_held: self.crowd.pressure().max_held() };
+        let (left, room) = client.submit(now, at, unreleased, engine, allowance);
+        client.debt = (-left.work).max(0);
+        recount(client, &mut self.crowd);
+        mark(&mut client.dirty, &mut self.dirty, at);
+        if !room {
+            self.blocked = true;
+            client.ready = true;
+            self.ready.push_front(at);
+        }
+        share - left.work
     }
 
     /// Hands a reply to its client, if it is still there.
@@ -218,8 +302,7 @@ impl Clients {
         match &mut slot.client {
             Some(client) => {
                 client.connection.released(seq, outcome, reply);
-                // A WATCH may have been in the way.
-                mark(&mut client.ready, &mut self.ready, at);
+                client.rested = false;
                 mark(&mut client.dirty, &mut self.dirty, at);
             }
             None if slot.unreleased == 0 => self.free.push(at),
@@ -227,115 +310,146 @@ impl Clients {
         }
     }
 
-    /// Writes what is ready, adjusts what the sockets are watched for, closes what is over.
-    pub fn flush(&mut self, poller: &Poller) -> io::Result<()> {
+    /// Writes what is ready, decides who can go on, adjusts what the sockets are watched for, closes what is over.
+    pub fn flush(&mut self, now: Nanos, poller: &Poller) {
         for at in std::mem::take(&mut self.dirty) {
-            let slot = &mut self.slots[at];
-            let Some(client) = &mut slot.client else { continue };
+            let Slot { client: Some(client), unreleased, .. } = &mut self.slots[at] else { continue };
             client.dirty = false;
-            client.write();
-            if client.is_over(slot.unreleased) {
-                slot.client = None;
-                self.open -= 1;
-                if slot.unreleased == 0 {
-                    self.free.push(at);
-                }
+            client.write(now);
+            recount(client, &mut self.crowd);
+            if client.is_over(*unreleased) {
+                self.remove(at, now);
                 continue;
             }
+            self.go_on_or_wait(at);
+            let Some(client) = &mut self.slots[at].client else { continue };
             let interest = client.wanted();
             if interest != client.interest {
-                poller.modify(&client.stream, KEY_CLIENT | at as u64, interest)?;
+                // Without a watch it would never be heard of again.
+                client.gone |= poller.modify(&client.stream, KEY_CLIENT | at as u64, interest).is_err();
                 client.interest = interest;
+                if client.gone {
+                    self.remove(at, now);
+                }
             }
         }
-        Ok(())
+        self.look_at_held_back();
+        self.let_paused_go_on(now);
+    }
+
+    /// Puts a client on the list that it belongs to, unless it waits for input or a reply.
+    fn go_on_or_wait(&mut self, at: usize) {
+        let crowded = self.crowd.is_crowded();
+        let pressure = self.crowd.pressure();
+        let slot = &mut self.slots[at];
+        let Some(client) = &mut slot.client else { return };
+        if client.connection.has_more() {
+            let held = client.connection.held_bytes();
+            if held < pressure.max_held() {
+                if !std::mem::replace(&mut client.ready, true) {
+                    self.ready.push_back(at);
+                }
+            } else if held < Pressure::Low.max_held() {
+                self.held_back_at = self.held_back_at.max(pressure);
+                mark(&mut client.held_back, &mut self.held_back, at);
+            }
+        }
+        if crowded
+            && client.counted.requests > SMALL_INPUT
+            && client.connection.pending_bytes() <= SMALL_INPUT
+        {
+            // Nothing but empty memory.
+            client.connection.rest();
+            recount(client, &mut self.crowd);
+        }
+        // The favoured one goes on until what it holds is little again.
+        if self.favoured == Some((at, slot.id)) {
+            if client.counted.requests > SMALL_INPUT {
+                return;
+            }
+            self.favoured = None;
+        }
+        if crowded && !client.paused && client.wants_to_send() && client.counted.requests > SMALL_INPUT {
+            client.paused = true;
+            self.paused.push_back(at);
+        }
+    }
+
+    /// The worker's replies became fewer: who waited for that can go on.
+    fn look_at_held_back(&mut self) {
+        let pressure = self.crowd.pressure();
+        if pressure >= self.held_back_at || self.held_back.is_empty() {
+            return;
+        }
+        self.held_back_at = Pressure::Low;
+        for at in std::mem::take(&mut self.held_back) {
+            if let Some(client) = &mut self.slots[at].client {
+                client.held_back = false;
+                self.go_on_or_wait(at);
+            }
+        }
+    }
+
+    /// The worker's requests became fewer, or the favoured one's are done: who waited for that is read from.
+    fn let_paused_go_on(&mut self, now: Nanos) {
+        if self.paused.is_empty() || self.crowd.is_crowded() && self.favoured.is_some() {
+            return;
+        }
+        let crowded = self.crowd.is_crowded();
+        while let Some(at) = self.paused.pop_front() {
+            let Slot { client: Some(client), id, .. } = &mut self.slots[at] else { continue };
+            if !std::mem::take(&mut client.paused) {
+                continue;
+            }
+            // Its silence was ours.
+            client.active = now;
+            mark(&mut client.dirty, &mut self.dirty, at);
+            if crowded {
+                self.favoured = Some((at, *id));
+                break;
+            }
+        }
+    }
+
+    /// Whether the sockets of clients need another look before the worker sleeps.
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Whether somebody may send though the worker is full with requests.
+    pub(super) fn is_favoured(&self, at: usize) -> bool {
+        self.favoured.is_some_and(|(favoured, id)| favoured == at && id == self.slots[at].id)
+    }
+
+    fn remove(&mut self, at: usize, now: Nanos) {
+        let Some(client) = self.slots[at].client.take() else { return };
+        self.crowd.update(client.counted, Counted::default());
+        if client.connection.spoke_http() {
+            self.complain_of_http(&client, now);
+        }
+        if self.favoured.is_some_and(|(favoured, _)| favoured == at) {
+            self.favoured = None;
+        }
+        self.open -= 1;
+        if self.slots[at].unreleased == 0 {
+            self.free.push(at);
+        }
     }
 
     /// Before the process ends: what is ready is written, nothing is waited for.
-    pub fn say_goodbye(&mut self) {
-        self.slots.iter_mut().filter_map(|slot| slot.client.as_mut()).for_each(Client::write);
+    pub fn say_goodbye(&mut self, now: Nanos) {
+        self.slots.iter_mut().filter_map(|slot| slot.client.as_mut()).for_each(|client| client.write(now));
     }
 }
 
-impl Client {
-    fn read(&mut self, buffer: &mut [u8]) {
-        if self.ended || !self.connection.accepts_input() {
-            return;
-        }
-        match self.stream.read(buffer) {
-            Ok(0) => self.ended = true,
-            Ok(n) => self.connection.receive(&buffer[..n]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => self.gone = true,
-        }
-    }
-
-    /// Submits a bounded number of requests; whether there may be more.
-    fn submit(
-        &mut self,
-        now: Nanos,
-        at: usize,
-        unreleased: &mut usize,
-        engine: &mut dyn Worker,
-        blocked: &mut bool,
-    ) -> bool {
-        self.blocked = false;
-        if self.gone {
-            return false;
-        }
-        for _ in 0..BUDGET {
-            let Some(request) = self.connection.next() else { return false };
-            let seq = request.seq;
-            let token = pack(Owner::Client, at, seq);
-            let snapshot = request.snapshot;
-            let request = Request { token, procedure: request.procedure, args: request.args };
-            let taken =
-                if snapshot { engine.submit_snapshot(now, request) } else { engine.submit(now, request) };
-            match taken {
-                Ok(()) => {
-                    self.connection.submitted(seq);
-                    *unreleased += 1;
-                }
-                Err(refusal) => {
-                    self.connection.refused(seq, refusal);
-                    if refusal == Refusal::Busy {
-                        self.blocked = true;
-                        *blocked = true;
-                        return false;
-                    }
-                }
-            }
-        }
-        true
-    }
-
-    fn write(&mut self) {
-        while !self.gone && !self.connection.output().is_empty() {
-            match self.stream.write(self.connection.output()) {
-                Ok(0) => self.gone = true,
-                Ok(n) => self.connection.wrote(n),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => self.gone = true,
-            }
-        }
-    }
-
-    /// Whether to close. `unreleased`: its requests that will still be answered.
-    fn is_over(&self, unreleased: usize) -> bool {
-        let served = self.connection.closing() || self.ended && unreleased == 0 && !self.ready;
-        self.gone || served && self.connection.output().is_empty()
-    }
-
-    fn wanted(&self) -> Interest {
-        let read = !self.blocked && !self.ended && self.connection.accepts_input();
-        Interest::of(read, !self.connection.output().is_empty())
-    }
+/// Counts a client anew.
+pub(super) fn recount(client: &mut Client, crowd: &mut Crowd) {
+    let now = client.count();
+    crowd.update(std::mem::replace(&mut client.counted, now), now);
 }
 
 /// Puts a client on a list, once.
-fn mark(flag: &mut bool, list: &mut Vec<usize>, at: usize) {
+pub(super) fn mark(flag: &mut bool, list: &mut Vec<usize>, at: usize) {
     if !std::mem::replace(flag, true) {
         list.push(at);
     }

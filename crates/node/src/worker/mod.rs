@@ -6,7 +6,12 @@
 //!
 //! No transaction changes threads: who reads a request executes, replicates and answers it.
 
+mod client;
 mod clients;
+mod crowd;
+mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::net::TcpListener;
@@ -24,6 +29,8 @@ use crate::token::{Owner, unpack};
 use crate::transport::peers::{Lost, Peers};
 
 use clients::Clients;
+pub use clients::Rules;
+pub use crowd::Limits;
 
 /// Kinds of poller keys; the index is in the low half.
 const KEY_WAKER: u64 = 0;
@@ -34,6 +41,9 @@ const KIND_MASK: u64 = 0xffff_ffff << 32;
 
 /// A busy worker looks at its sockets as often. A look costs about half a microsecond.
 const LOOK_EVERY: Nanos = 100_000;
+
+/// How often to look for receive buffers that nobody fills.
+const REST_EVERY: Nanos = 1_000_000_000;
 
 /// What a worker thread is made of.
 pub struct Setup {
@@ -47,8 +57,8 @@ pub struct Setup {
     pub door: Arc<Door>,
     /// How many nodes there are.
     pub nodes: usize,
-    /// See `limits.clients_per_worker`.
-    pub max_clients: usize,
+    /// What clients may do.
+    pub rules: Rules,
     /// See `limits.send_queue_bytes`.
     pub max_queued: usize,
 }
@@ -69,6 +79,8 @@ pub struct WorkerThread {
     /// Loads so far: tells their tokens apart.
     lives: u64,
     last_look: Nanos,
+    /// When to look for receive buffers that nobody fills; while something comes from peers.
+    rests_at: Option<Nanos>,
     /// The node is ending, and no client waits for a reply of this worker.
     settled: bool,
 }
@@ -77,10 +89,10 @@ impl WorkerThread {
     /// Ready to run.
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
-        let Setup { index, engine, listener, door, nodes, max_clients, max_queued } = setup;
+        let Setup { index, engine, listener, door, nodes, rules, max_queued } = setup;
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         Ok(WorkerThread {
-            clients: Clients::new(index, listener, door, max_clients, &poller)?,
+            clients: Clients::new(index, listener, door, rules, &poller)?,
             peers: Peers::new(nodes, max_queued, KEY_PEER),
             out: Outbox::default(),
             load: None,
@@ -88,6 +100,7 @@ impl WorkerThread {
             loader: None,
             lives: 0,
             last_look: 0,
+            rests_at: None,
             settled: false,
             shared,
             index,
@@ -104,7 +117,7 @@ impl WorkerThread {
             mailbox.waker.take();
             let now = monotonic();
             for letter in mailbox.take() {
-                self.read_letter(now, letter)?;
+                self.read_letter(now, letter);
             }
             let next = self.turn(now)?;
             match next {
@@ -113,7 +126,7 @@ impl WorkerThread {
                 Next::At(_) | Next::Idle => self.sleep(next)?,
             }
         }
-        self.clients.say_goodbye();
+        self.clients.say_goodbye(monotonic());
         Ok(())
     }
 
@@ -122,25 +135,27 @@ impl WorkerThread {
         if self.shared.ending() {
             self.settle(&self.shared.clone());
         }
-        self.clients.turn(now, &self.poller)?;
+        self.clients.turn(now, &self.poller);
+        self.rest(now);
         self.clients.submit(now, &mut *self.engine);
         let appetite = self.submit_load(now);
         let mut next = self.engine.turn(now, &mut self.out);
         if self.hand_out(now) {
             next = Next::Now;
         }
-        self.clients.flush(&self.poller)?;
+        self.clients.flush(now, &self.poller);
         self.shared.set_clients(self.index, self.clients.count());
-        let (sending, receiving) = self.peers.held_bytes();
+        let (held, (sending, receiving)) = (self.clients.held(), self.peers.held_bytes());
         self.shared.held_by_worker(self.index).set(HeldBytes {
             sending: sending as u64,
             receiving: receiving as u64,
-            ..HeldBytes::default()
+            requests: held.requests as u64,
+            replies: held.replies as u64,
         });
-        if self.clients.has_more() {
+        if self.clients.has_more() || self.clients.is_dirty() {
             next = Next::Now;
         }
-        if let Some(at) = self.clients.deadline() {
+        for at in [self.clients.deadline(), self.rests_at].into_iter().flatten() {
             next = earlier(next, at);
         }
         Ok(match appetite {
@@ -148,6 +163,13 @@ impl WorkerThread {
             Appetite::At(at) => earlier(next, at),
             Appetite::None => next,
         })
+    }
+
+    /// Gives back what receive buffers of silent peers do not need.
+    fn rest(&mut self, now: Nanos) {
+        if self.rests_at.is_some_and(|at| at <= now) {
+            self.rests_at = self.peers.rest().then_some(now + REST_EVERY);
+        }
     }
 
     /// The node is ending: no more requests; says so when all are answered.
@@ -226,14 +248,15 @@ impl WorkerThread {
         self.last_look = now;
         for at in 0..count {
             let event = self.poller.event(at);
-            self.take_event(now, event)?;
+            self.take_event(now, event);
         }
         Ok(())
     }
 
-    fn take_event(&mut self, now: Nanos, event: Event) -> io::Result<()> {
+    fn take_event(&mut self, now: Nanos, event: Event) {
         match event.key & KIND_MASK {
             KEY_PEER => {
+                self.rests_at.get_or_insert(now + REST_EVERY);
                 let node = (event.key & !KIND_MASK) as usize;
                 let engine = &mut *self.engine;
                 let taken = self.peers.event(node, event, &self.poller, |from, frame| {
@@ -243,11 +266,10 @@ impl WorkerThread {
                     self.peer_lost(now, closed);
                 }
             }
-            KEY_LISTENER => self.clients.accept(now, &self.poller)?,
-            KEY_CLIENT => self.clients.event((event.key & !KIND_MASK) as usize, event),
+            KEY_LISTENER => self.clients.accept(now, &self.poller),
+            KEY_CLIENT => self.clients.event((event.key & !KIND_MASK) as usize, event, now),
             _ => {}
         }
-        Ok(())
     }
 
     fn peer_lost(&mut self, now: Nanos, lost: Lost) {
@@ -257,14 +279,19 @@ impl WorkerThread {
         self.shared.control.post(ControlLetter::Lost { peer, channel, session });
     }
 
-    fn read_letter(&mut self, now: Nanos, letter: WorkerLetter) -> io::Result<()> {
+    fn read_letter(&mut self, now: Nanos, letter: WorkerLetter) {
         match letter {
             WorkerLetter::Adopt(connection) => {
                 let (peer, incarnation) = (connection.peer, connection.incarnation);
-                if self.peers.adopt(connection, &self.poller)? {
-                    self.engine.peer_down(now, peer);
+                match self.peers.adopt(connection, &self.poller) {
+                    Ok(replaces) => {
+                        if replaces {
+                            self.engine.peer_down(now, peer);
+                        }
+                        self.engine.peer_up(now, peer, incarnation);
+                    }
+                    Err(lost) => self.peer_lost(now, lost),
                 }
-                self.engine.peer_up(now, peer, incarnation);
             }
             WorkerLetter::Load(ticket, command) => {
                 if let Some(answer) = self.command(now, ticket, command) {
@@ -272,7 +299,6 @@ impl WorkerThread {
                 }
             }
         }
-        Ok(())
     }
 
     /// Carries out a command of the load coordinator; `None` if the answer comes later.

@@ -298,3 +298,42 @@ impl AdminClient {
         self.say(&serde_json::to_string(request).unwrap())
     }
 }
+
+/// A node with a real replica inside that leads alone.
+pub fn start_alone(config: &Config) -> Node {
+    let options = config.options(Incarnation(7));
+    let clock = Arc::new(highwater_core::Clock::chosen(config.clock()).unwrap().0);
+    let replica = highwater_engines::build(config.engine().unwrap(), options, &NodeLibrary, clock);
+    let node = Node::start(config, Incarnation(7), replica, Signals::Leave).unwrap();
+    let mut client = resp_client(node.resp_address());
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        client.write_all(b"SET ready 1\r\n").unwrap();
+        let mut reply = String::new();
+        BufReader::new(&client).read_line(&mut reply).unwrap();
+        if reply == "+OK\r\n" {
+            return node;
+        }
+        assert!(std::time::Instant::now() < deadline, "{reply}");
+    }
+}
+
+/// A connection to a RESP port that does not wait for ever.
+pub fn resp_client(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream
+}
+
+/// A command as clients send it.
+pub fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}

@@ -9,6 +9,7 @@ use highwater_core::limits::{MAX_COMMAND_BYTES, MAX_KEY_BYTES, MAX_REQUEST_BYTES
 
 use crate::resp::command::{Command, Control, Local, Opcode};
 use crate::resp::errors::CommandError;
+use crate::resp::order::KEEP_BYTES;
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::request::{Args, Framing, Step, Watch};
 
@@ -69,7 +70,7 @@ impl Transactions {
         }
         self.block = Some(Block::default());
         self.body.clear();
-        self.body.shrink_to(1 << 20);
+        self.body.shrink_to(KEEP_BYTES);
         Ok(())
     }
 
@@ -103,6 +104,7 @@ impl Transactions {
     /// `DISCARD`
     pub fn discard(&mut self) -> Result<(), CommandError> {
         self.block.take().ok_or(CommandError::DiscardWithoutMulti)?;
+        self.body.clear();
         self.unwatch();
         Ok(())
     }
@@ -125,7 +127,25 @@ impl Transactions {
             }
         };
         self.unwatch();
+        self.body.clear();
+        self.body.shrink_to(KEEP_BYTES);
         decision
+    }
+
+    /// Bytes that are queued and watched.
+    pub fn pending_bytes(&self) -> usize {
+        self.body.len() + self.watched.len()
+    }
+
+    /// Memory of what is queued and watched, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.body.capacity() + self.watched.capacity()
+    }
+
+    /// Gives back memory that holds nothing.
+    pub fn rest(&mut self) {
+        self.body.shrink_to_fit();
+        self.watched.shrink_to_fit();
     }
 
     fn encode(
@@ -179,7 +199,7 @@ impl Transactions {
     /// `UNWATCH`
     pub fn unwatch(&mut self) {
         self.watched.clear();
-        self.watched.shrink_to(1 << 20);
+        self.watched.shrink_to(KEEP_BYTES);
         self.watches = 0;
         self.watch_failed = false;
     }

@@ -12,7 +12,7 @@ use highwater_core::{
 };
 use highwater_engines::seam::{Refusal, Role};
 
-use crate::resp::{Connection, Description, Door, Procedures, frame, register};
+use crate::resp::{Allowance, Connection, Description, Door, Procedures, frame, register};
 
 type Record = (Timestamp, Option<Vec<u8>>);
 
@@ -170,11 +170,11 @@ impl Client {
     /// Hands the engine what it may have; how much that was.
     pub fn submit(&mut self) -> usize {
         let before = self.held.len();
-        while let Some(request) = self.connection.next() {
+        while let Some(request) = self.connection.next(&mut { Allowance::WHOLE }) {
             let (seq, snapshot) = (request.seq, request.snapshot);
             let (outcome, reply) = self.node.run(request.procedure, request.args);
+            self.connection.submitted(seq, reply.len());
             self.held.push_back(Held { seq, outcome, reply, snapshot });
-            self.connection.submitted(seq);
         }
         self.held.len() - before
     }
@@ -182,7 +182,7 @@ impl Client {
     /// Has the engine refuse whatever is asked.
     pub fn ask_refused(&mut self, command: &str, refusal: Refusal) -> String {
         self.connection.receive(&wire(command));
-        while let Some(seq) = self.connection.next().map(|request| request.seq) {
+        while let Some(seq) = self.connection.next(&mut { Allowance::WHOLE }).map(|request| request.seq) {
             self.connection.refused(seq, refusal);
         }
         self.output()

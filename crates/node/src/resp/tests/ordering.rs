@@ -5,7 +5,7 @@ use highwater_engines::seam::{Refusal, Role};
 use proptest::prelude::*;
 
 use super::double::{Node, wire};
-use crate::resp::connection::{MAX_HELD_BYTES, MAX_IN_FLIGHT};
+use crate::resp::connection::{Allowance, COMMAND_WORK, MAX_BACKLOG_BYTES, MAX_HELD_BYTES, MAX_IN_FLIGHT};
 
 #[test]
 fn a_local_reply_waits_for_those_in_front_of_it() {
@@ -33,9 +33,13 @@ fn a_whole_transaction_is_one_request() {
 fn a_busy_engine_gets_the_same_request_again() {
     let mut client = Node::new().client();
     client.connection.receive(&wire("SET a 1"));
-    let first = client.connection.next().map(|request| (request.seq, request.args.to_vec()));
+    let first =
+        client.connection.next(&mut { Allowance::WHOLE }).map(|request| (request.seq, request.args.to_vec()));
     client.connection.refused(first.as_ref().unwrap().0, Refusal::Busy);
-    assert_eq!(client.connection.next().map(|request| (request.seq, request.args.to_vec())), first);
+    assert_eq!(
+        client.connection.next(&mut { Allowance::WHOLE }).map(|request| (request.seq, request.args.to_vec())),
+        first
+    );
     assert_eq!(client.send(b""), "+OK\r\n");
 }
 
@@ -131,20 +135,117 @@ fn too_much_in_flight_waits() {
 fn a_client_that_does_not_read_is_not_served_further() {
     let mut client = Node::new().client();
     let command = wire(&format!("ECHO {}", "x".repeat(30_000)));
-    for _ in 0..100 {
+    let mut sent = 0;
+    // It is read from for a while: it may write all it has before it reads.
+    while client.connection.accepts_input() {
         client.connection.receive(&command);
+        client.submit();
+        sent += 1;
     }
-    client.submit();
+    assert!(sent * command.len() > MAX_BACKLOG_BYTES && sent * command.len() < MAX_BACKLOG_BYTES + (2 << 20));
     let held = client.connection.output().len();
     assert!((MAX_HELD_BYTES..MAX_HELD_BYTES + 40_000).contains(&held), "{held}");
-    assert!(!client.connection.accepts_input());
     let mut all = 0;
     while !client.connection.output().is_empty() {
+        assert!(client.connection.output().len() < MAX_HELD_BYTES + 40_000);
         all += client.output().len();
         client.submit();
     }
-    assert_eq!(all, 100 * 30_010);
-    assert!(client.connection.accepts_input());
+    assert_eq!(all, sent * 30_010);
+    assert!(client.connection.accepts_input() && !client.connection.has_more());
+}
+
+/// Replies count from the moment when they are executed: 1024 gets of a large value were executed before the first of
+/// their replies was counted.
+#[test]
+fn replies_that_the_engine_holds_count() {
+    let mut client = Node::new().client();
+    client.ask(&format!("SET a {}", "x".repeat(300_000)));
+    client.start(&["GET a"; 100]);
+    assert_eq!(client.held.len(), 4, "the fourth one reaches a MiB");
+    // Out of order: they wait here.
+    client.release(1);
+    client.release(1);
+    assert_eq!((client.submit(), client.connection.output().len()), (0, 0));
+    client.release(0);
+    assert_eq!(client.submit(), 0, "released and not written: they count all the same");
+    let mut all = client.output().len();
+    while client.submit() > 0 {
+        client.release_all();
+        all += client.output().len();
+    }
+    client.release_all();
+    all += client.output().len();
+    assert_eq!(all, 100 * 300_011);
+    assert_eq!(client.connection.held_bytes(), 0);
+}
+
+#[test]
+fn an_allowance_ends_a_turn_and_what_is_left_is_known() {
+    let mut client = Node::new().client();
+    for _ in 0..100 {
+        client.connection.receive(&wire("PING"));
+    }
+    let mut allowance = Allowance { work: 10 * COMMAND_WORK, max_held: MAX_HELD_BYTES };
+    assert!(client.connection.next(&mut allowance).is_none());
+    let answered = client.output().len() / 7;
+    assert!((9..=10).contains(&answered), "{answered}");
+    assert!(allowance.work <= 0 && client.connection.has_more());
+    // Who holds something gets nothing more while its worker is full.
+    client.start(&["GET a"]);
+    assert!(!client.connection.output().is_empty());
+    client.connection.receive(&wire("GET b"));
+    let mut little = Allowance { work: i64::MAX, max_held: 1 };
+    assert!(client.connection.next(&mut little).is_none() && client.connection.has_more());
+}
+
+/// One large command left up to 17 MiB behind, for the connection's life.
+#[test]
+fn a_connection_at_rest_keeps_no_memory() {
+    let mut client = Node::new().client();
+    let values = "x".repeat(1 << 20);
+    client.ask(&format!("SET a {values}"));
+    client.ask(&format!("MSET {}", "k v ".repeat(200_000)));
+    client.ask("GET a");
+    client.ask(&format!("WATCH {}", "k ".repeat(100_000)));
+    for command in ["MULTI", &format!("SET a {values}"), "GET a", "EXEC"] {
+        client.ask(command);
+    }
+    let connection = &mut client.connection;
+    assert!(connection.request_memory() + connection.reply_memory() < 2 << 20, "in use");
+    connection.rest();
+    assert_eq!((connection.request_memory(), connection.reply_memory()), (0, 0));
+    // What it holds of a command, a block and a reply survives.
+    client.ask("MULTI");
+    client.ask("SET b 1");
+    client.connection.receive(b"*1\r\n$4\r\nEX");
+    client.submit();
+    client.connection.rest();
+    assert!(client.connection.request_memory() < 1000);
+    assert_eq!(client.send(b"EC\r\n"), "*1\r\n+OK\r\n");
+    client.start(&["GET b", "PING", "GET a"]);
+    client.connection.rest();
+    client.release(1);
+    client.connection.rest();
+    client.release(0);
+    assert_eq!(client.output().len(), 7 + 7 + 10 + values.len() + 2);
+}
+
+#[test]
+fn a_request_of_http_ends_the_connection_before_its_body() {
+    let body = "SET stolen 1\r\n";
+    for head in [
+        "POST / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\n",
+        "OPTIONS * HTTP/1.1\r\n",
+        "x: y\r\nHost: a\r\n",
+    ] {
+        let mut client = Node::new().client();
+        let answer = client.send(format!("GET a\r\n{head}{body}").as_bytes());
+        assert!(answer.starts_with("$-1\r\n") && !answer.contains("OK"), "{answer}");
+        assert!(client.connection.spoke_http() && client.connection.closing());
+        assert!(client.node.client().ask("GET stolen").starts_with("$-1"));
+    }
 }
 
 #[test]

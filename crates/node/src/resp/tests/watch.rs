@@ -4,6 +4,7 @@ use highwater_core::{NodeId, Outcome};
 use highwater_engines::seam::Refusal;
 
 use super::double::Node;
+use crate::resp::Allowance;
 
 #[test]
 fn nothing_behind_a_watch_is_taken_before_its_versions_are_released() {
@@ -69,7 +70,7 @@ fn a_busy_engine_gets_the_same_watch_again() {
     let mut client = Node::new().client();
     assert_eq!(client.ask("SET a 1"), "+OK\r\n");
     client.connection.receive(b"WATCH a\r\n");
-    let seq = client.connection.next().unwrap().seq;
+    let seq = client.connection.next(&mut { Allowance::WHOLE }).unwrap().seq;
     client.connection.refused(seq, Refusal::Busy);
     assert_eq!(client.send(b"MULTI\r\nGET a\r\nEXEC\r\n"), "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n$1\r\n1\r\n");
 }

@@ -1,0 +1,197 @@
+//! One RESP client: a socket around a [`Connection`].
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+use highwater_engines::{Nanos, Refusal, Request, Worker};
+
+use crate::poll::Interest;
+use crate::resp::{Allowance, Connection};
+use crate::token::{Owner, pack};
+
+/// Bytes written to one client in one turn: a client that reads as fast as we write must not hold its worker.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// See the module.
+pub struct Client {
+    /// Its socket.
+    pub stream: TcpStream,
+    /// What it says and hears.
+    pub connection: Connection,
+    /// What its socket is watched for.
+    pub interest: Interest,
+    /// It stands on the list of those that may have requests to submit.
+    pub ready: bool,
+    /// It stands on the list of those whose sockets need a look.
+    pub dirty: bool,
+    /// It stands on the list of those that wait for the worker's replies to become fewer.
+    pub held_back: bool,
+    /// It stands on the list of those that are not read from until the worker's requests are fewer.
+    pub paused: bool,
+    /// Work beyond its share, done in earlier turns or sent to be done: to be paid before it has another turn while
+    /// others wait.
+    pub debt: i64,
+    /// What the worker's sums have of it.
+    pub counted: Counted,
+    /// When it last sent something, or took something.
+    pub active: Nanos,
+    /// Since when it has taken nothing of the output that waits.
+    pub stuck_since: Option<Nanos>,
+    /// Its buffers were asked for what they do not need, and nothing happened since.
+    pub rested: bool,
+    /// The engine had no room for its next request.
+    blocked: bool,
+    /// It will send nothing more, but may wait for replies.
+    ended: bool,
+    /// Nothing can be told to it any more.
+    pub gone: bool,
+}
+
+/// Bytes of one client, or the sum over all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Memory of what was received and not executed.
+    pub requests: usize,
+    /// Memory of what was released and not written.
+    pub replies: usize,
+    /// Replies executed and not written, in the engine or here.
+    pub held: usize,
+}
+
+impl Client {
+    /// Just connected.
+    pub fn new(stream: TcpStream, connection: Connection, now: Nanos) -> Client {
+        Client {
+            stream,
+            connection,
+            interest: Interest::READ,
+            ready: false,
+            dirty: false,
+            held_back: false,
+            paused: false,
+            debt: 0,
+            counted: Counted::default(),
+            active: now,
+            stuck_since: None,
+            rested: false,
+            blocked: false,
+            ended: false,
+            gone: false,
+        }
+    }
+
+    /// Reads once from the socket. Level-triggered: if more waits, the poller says so again.
+    pub fn read(&mut self, buffer: &mut [u8], now: Nanos) {
+        if self.ended || !self.connection.accepts_input() {
+            return;
+        }
+        match self.stream.read(buffer) {
+            Ok(0) => self.ended = true,
+            Ok(n) => {
+                self.active = now;
+                // Who sends a long command owes for it before it is executed: short ones go first.
+                self.debt += n as i64;
+                self.connection.receive(&buffer[..n]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => self.gone = true,
+        }
+    }
+
+    /// Submits requests while the allowance lasts; whether the engine had room for all of them. What was spent beyond
+    /// the allowance is debt.
+    pub fn submit(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        unreleased: &mut usize,
+        engine: &mut dyn Worker,
+        mut allowance: Allowance,
+    ) -> (Allowance, bool) {
+        self.blocked = false;
+        while !self.gone
+            && let Some(request) = self.connection.next(&mut allowance)
+        {
+            let (seq, snapshot, len) = (request.seq, request.snapshot, request.args.len());
+            let token = pack(Owner::Client, at, seq);
+            let request = Request { token, procedure: request.procedure, args: request.args };
+            let before = engine.unreleased_reply_bytes();
+            let taken =
+                if snapshot { engine.submit_snapshot(now, request) } else { engine.submit(now, request) };
+            match taken {
+                Ok(()) => {
+                    let reply = engine.unreleased_reply_bytes().saturating_sub(before);
+                    self.connection.submitted(seq, reply);
+                    *unreleased += 1;
+                    allowance.work -= (len + reply) as i64;
+                }
+                Err(refusal) => {
+                    self.connection.refused(seq, refusal);
+                    if refusal == Refusal::Busy {
+                        self.blocked = true;
+                        break;
+                    }
+                }
+            }
+        }
+        (allowance, !self.blocked)
+    }
+
+    /// Writes what the socket takes, up to its share of a turn; the rest when the poller says that there is room.
+    pub fn write(&mut self, now: Nanos) {
+        let mut left = WRITE_BYTES;
+        while !self.gone && left > 0 && !self.connection.output().is_empty() {
+            let output = self.connection.output();
+            match self.stream.write(&output[..output.len().min(left)]) {
+                Ok(0) => self.gone = true,
+                Ok(n) => {
+                    left -= n;
+                    self.active = now;
+                    self.connection.wrote(n);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.gone = true,
+            }
+        }
+        self.stuck_since = match self.stuck_since {
+            _ if self.connection.output().is_empty() => None,
+            Some(since) if left == WRITE_BYTES => Some(since),
+            _ => Some(now),
+        };
+    }
+
+    /// Whether to close. `unreleased`: its requests that will still be answered.
+    ///
+    /// Who sent everything and closed its half of the connection is served to the end: until nothing complete is left
+    /// of its input and every reply is written.
+    pub fn is_over(&self, unreleased: usize) -> bool {
+        let served = self.ended && unreleased == 0 && !self.connection.has_more();
+        self.gone || (self.connection.closing() || served) && self.connection.output().is_empty()
+    }
+
+    /// Whether it is to be read from, but for what other clients hold.
+    pub fn wants_to_send(&self) -> bool {
+        !self.blocked && !self.ended && self.connection.accepts_input()
+    }
+
+    /// What its socket is to be watched for.
+    pub fn wanted(&self) -> Interest {
+        Interest::of(self.wants_to_send() && !self.paused, !self.connection.output().is_empty())
+    }
+
+    /// What it holds now.
+    pub fn count(&self) -> Counted {
+        Counted {
+            requests: self.connection.request_memory(),
+            replies: self.connection.reply_memory(),
+            held: self.connection.held_bytes(),
+        }
+    }
+
+    /// Whether it waits for nothing and holds nothing.
+    pub fn is_idle(&self, unreleased: usize) -> bool {
+        unreleased == 0 && self.connection.output().is_empty() && !self.connection.has_more()
+    }
+}

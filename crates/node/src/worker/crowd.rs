@@ -1,0 +1,113 @@
+//! How much all clients of a worker hold together, and what that means for each.
+//!
+//! Each client may hold a little; all of them together must not hold too much. Who holds nothing is served before who
+//! holds something, and somebody can always go on: so what is full becomes empty again.
+
+use super::client::Counted;
+use crate::resp::connection::MAX_HELD_BYTES;
+
+/// What the clients of a worker may hold together.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Memory of what was received and not executed. A client beyond is not read from, but for one, whose command may
+    /// get complete: exceeded by one command, and by a little of each client.
+    pub requests: usize,
+    /// Replies executed and not written. Exceeded by one reply, whose length nobody knows before.
+    pub replies: usize,
+}
+
+/// Input that a client may hold though the worker's limit is reached.
+pub const SMALL_INPUT: usize = 16 << 10;
+
+/// How full it is with replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pressure {
+    /// Everybody may hold as much as one client may.
+    Low,
+    /// Who holds a reply gets no other.
+    High,
+    /// Nobody gets one.
+    Full,
+}
+
+impl Pressure {
+    /// Below how many bytes of held replies a client is served.
+    pub fn max_held(self) -> usize {
+        match self {
+            Pressure::Low => MAX_HELD_BYTES,
+            Pressure::High => 1,
+            Pressure::Full => 0,
+        }
+    }
+}
+
+/// The sums over all clients of a worker.
+#[derive(Clone, Copy, Debug)]
+pub struct Crowd {
+    limits: Limits,
+    sum: Counted,
+}
+
+impl Crowd {
+    /// Nobody yet.
+    pub fn new(limits: Limits) -> Crowd {
+        Crowd { limits, sum: Counted::default() }
+    }
+
+    /// A client that had `before` has `now`.
+    pub fn update(&mut self, before: Counted, now: Counted) {
+        let step = |sum: &mut usize, before: usize, now: usize| {
+            *sum = (*sum + now).checked_sub(before).expect("what a client had is part of the sum");
+        };
+        step(&mut self.sum.requests, before.requests, now.requests);
+        step(&mut self.sum.replies, before.replies, now.replies);
+        step(&mut self.sum.held, before.held, now.held);
+    }
+
+    /// The sums.
+    pub fn sum(&self) -> Counted {
+        self.sum
+    }
+
+    /// How full it is with replies: high from a quarter of the limit on.
+    pub fn pressure(&self) -> Pressure {
+        match self.sum.held {
+            held if held >= self.limits.replies => Pressure::Full,
+            held if held >= self.limits.replies / 4 => Pressure::High,
+            _ => Pressure::Low,
+        }
+    }
+
+    /// Whether replies take half of their limit: until it is less, room is made once it was full.
+    pub fn is_half_full(&self) -> bool {
+        self.sum.held >= self.limits.replies / 2
+    }
+
+    /// Whether it is full with requests.
+    pub fn is_crowded(&self) -> bool {
+        self.sum.requests >= self.limits.requests
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_grows_with_what_is_held_and_goes_with_it() {
+        let mut crowd = Crowd::new(Limits { requests: 1000, replies: 400 });
+        let held = |held| Counted { held, ..Counted::default() };
+        assert_eq!(crowd.pressure(), Pressure::Low);
+        crowd.update(held(0), held(99));
+        assert_eq!(crowd.pressure(), Pressure::Low);
+        crowd.update(held(0), held(301));
+        assert_eq!((crowd.pressure(), Pressure::Full.max_held()), (Pressure::Full, 0));
+        crowd.update(held(301), held(1));
+        assert_eq!((crowd.pressure(), Pressure::High.max_held()), (Pressure::High, 1));
+        crowd.update(held(99), held(0));
+        crowd.update(held(1), held(0));
+        assert_eq!(crowd.sum(), Counted::default());
+        crowd.update(Counted::default(), Counted { requests: 1000, ..Counted::default() });
+        assert!(crowd.is_crowded());
+    }
+}

@@ -1,0 +1,118 @@
+//! Now and then, and only while there is a reason: buffers are given back, and clients that hold up others, or are not
+//! there any more, are closed.
+
+use highwater_engines::Nanos;
+
+use super::client::{Client, Counted};
+use super::clients::{Clients, mark, recount};
+use super::crowd::{Pressure, SMALL_INPUT};
+
+/// How often to look.
+const EVERY: Nanos = 1_000_000_000;
+/// How long who holds up others may take nothing of its replies.
+const STUCK_UNDER_PRESSURE: Nanos = 1_000_000_000;
+/// How long who holds up others may send nothing of its command, or queue nothing in its transaction.
+const SILENT_UNDER_PRESSURE: Nanos = 5_000_000_000;
+/// How often to complain of strangers.
+const COMPLAIN_EVERY: Nanos = 60_000_000_000;
+
+/// What to do with a client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Nothing, and nothing later unless something happens.
+    Leave,
+    /// Nothing now, but then.
+    LookAgain(Nanos),
+    /// It is closed; why.
+    Close(&'static str),
+}
+
+impl Clients {
+    /// Something happened: there is a reason to look later.
+    pub(super) fn sweep_later(&mut self, now: Nanos) {
+        let soon = now + EVERY;
+        if self.sweeps_at.is_none_or(|at| at > soon) {
+            self.sweeps_at = Some(soon);
+        }
+    }
+
+    /// Looks at every client.
+    pub(super) fn sweep(&mut self, now: Nanos) {
+        let mut next: Option<Nanos> = None;
+        let full = self.crowd.pressure() == Pressure::Full;
+        for at in 0..self.slots.len() {
+            let verdict = self.judge(at, now, full);
+            let slot = &mut self.slots[at];
+            let Some(client) = &mut slot.client else { continue };
+            match verdict {
+                Verdict::Leave => {}
+                Verdict::LookAgain(then) => next = Some(next.map_or(then, |next| next.min(then))),
+                Verdict::Close(why) => {
+                    tracing::info!(client = slot.id, "closed: {why}");
+                    client.gone = true;
+                    // Its room counts as free at once: no more are closed than must be.
+                    self.crowd.update(std::mem::take(&mut client.counted), Counted::default());
+                    mark(&mut client.dirty, &mut self.dirty, at);
+                    continue;
+                }
+            }
+            if !client.rested && now - client.active >= EVERY && client.is_idle(slot.unreleased) {
+                client.rested = true;
+                client.connection.rest();
+                recount(client, &mut self.crowd);
+            }
+            if !client.rested {
+                next = Some(next.map_or(now + EVERY, |next| next.min(now + EVERY)));
+            }
+        }
+        self.sweeps_at = next.map(|next| next.max(now + EVERY));
+    }
+
+    fn judge(&self, at: usize, now: Nanos, full: bool) -> Verdict {
+        let slot = &self.slots[at];
+        let Some(client) = &slot.client else { return Verdict::Leave };
+        let (rules, silent) = (&self.rules, now - client.active);
+        if let Some(since) = client.stuck_since {
+            let stuck = now - since;
+            if rules.stuck_timeout > 0 && stuck >= rules.stuck_timeout {
+                return Verdict::Close("it took none of its replies for limits.stuck_timeout_s");
+            }
+            if full && self.crowd.is_half_full() && stuck >= STUCK_UNDER_PRESSURE {
+                return Verdict::Close("it takes none of its replies, and others wait for their room");
+            }
+            let holds_up = self.crowd.is_crowded() && client.counted.requests > SMALL_INPUT;
+            if holds_up && stuck >= SILENT_UNDER_PRESSURE {
+                return Verdict::Close("it sends and takes no replies, and others wait for its room");
+            }
+            return Verdict::LookAgain(now + EVERY);
+        }
+        let waits_for_it = client.is_idle(slot.unreleased);
+        if self.crowd.is_crowded() && waits_for_it && client.counted.requests > SMALL_INPUT {
+            let may_send = !client.paused || self.is_favoured(at);
+            if may_send && silent >= SILENT_UNDER_PRESSURE {
+                return Verdict::Close("it does not complete what it sent, and others wait for its room");
+            }
+            return Verdict::LookAgain(now + EVERY);
+        }
+        if rules.idle_timeout > 0 && waits_for_it && !client.paused {
+            if silent >= rules.idle_timeout {
+                return Verdict::Close("it was idle for limits.idle_timeout_s");
+            }
+            return Verdict::LookAgain(client.active + rules.idle_timeout);
+        }
+        Verdict::Leave
+    }
+
+    /// Says that somebody's browser was made to talk to this port.
+    #[cold]
+    pub(super) fn complain_of_http(&mut self, client: &Client, now: Nanos) {
+        if self.complained_of_http.is_none_or(|at| now - at >= COMPLAIN_EVERY) {
+            self.complained_of_http = Some(now);
+            let from = client.stream.peer_addr().map_or("somebody".into(), |from| from.to_string());
+            tracing::warn!(
+                "possible attack: {from} speaks HTTP at the RESP port. A web page may be making somebody's browser send \
+                 commands here (cross-protocol scripting). The connection was closed, nothing behind its first line was run"
+            );
+        }
+    }
+}

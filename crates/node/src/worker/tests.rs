@@ -1,0 +1,414 @@
+//! Clients over real sockets, around an engine that does as it is told, turn by turn and in virtual time.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use highwater_core::{Epoch, Incarnation, NodeId, Outcome, ProcedureId};
+use highwater_engines::{Frame, Nanos, Next, Outbox, Refusal, Request, Role, Token, Worker};
+
+use super::clients::{Clients, Rules};
+use super::crowd::Limits;
+use super::{KEY_CLIENT, KEY_LISTENER, KIND_MASK};
+use crate::poll::Poller;
+use crate::resp::{Description, Door, Procedures, single};
+use crate::token::unpack;
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// `GET n` is answered with n bytes.
+#[derive(Default)]
+struct Engine {
+    unreleased: Vec<(Token, usize)>,
+    /// Lengths of the arguments, in the order of submission.
+    submitted: Vec<usize>,
+    most_unreleased: usize,
+    busy: bool,
+}
+
+impl Worker for Engine {
+    fn ready(&self) -> Result<(), Refusal> {
+        if self.busy { Err(Refusal::Busy) } else { Ok(()) }
+    }
+
+    fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        self.ready()?;
+        let word = single::args(request.args).next().unwrap();
+        let len = std::str::from_utf8(word).unwrap().parse().unwrap_or(5);
+        self.submitted.push(request.args.len());
+        self.unreleased.push((request.token, len));
+        self.most_unreleased = self.most_unreleased.max(self.unreleased_reply_bytes());
+        Ok(())
+    }
+
+    fn unreleased_reply_bytes(&self) -> usize {
+        self.unreleased.iter().map(|(_, len)| len).sum()
+    }
+
+    fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation) {}
+
+    fn peer_down(&mut self, _: Nanos, _: NodeId) {}
+
+    fn deliver(&mut self, _: Nanos, _: NodeId, _: Frame) {}
+
+    fn turn(&mut self, _: Nanos, _: &mut Outbox) -> Next {
+        Next::Idle
+    }
+
+    fn describe(&self) -> String {
+        String::new()
+    }
+}
+
+struct Bench {
+    clients: Clients,
+    poller: Poller,
+    engine: Engine,
+    now: Nanos,
+    address: SocketAddr,
+    most_held: usize,
+}
+
+const RULES: Rules = Rules {
+    max: 1000,
+    limits: Limits { requests: 64 << 20, replies: 64 << 20 },
+    idle_timeout: 0,
+    stuck_timeout: 0,
+};
+
+impl Bench {
+    fn new(rules: Rules) -> Bench {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (address, poller) = (listener.local_addr().unwrap(), Poller::new().unwrap());
+        let describe = || Description {
+            role: Role::Leader,
+            epoch: Epoch(1),
+            leader: None,
+            uptime_s: 0,
+            connected_clients: 0,
+        };
+        let door = Door {
+            procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1) },
+            node: NodeId(0),
+            addresses: Vec::new(),
+            describe: Box::new(describe),
+        };
+        let clients = Clients::new(0, listener, Arc::new(door), rules, &poller).unwrap();
+        Bench { clients, poller, engine: Engine::default(), now: SECOND, address, most_held: 0 }
+    }
+
+    /// A client whose end does not block.
+    fn connect(&mut self) -> TcpStream {
+        let before = self.clients.count();
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        while self.clients.count() == before {
+            self.turn();
+        }
+        stream
+    }
+
+    fn look(&mut self) {
+        for at in 0..self.poller.wait(Some(0)).unwrap() {
+            let event = self.poller.event(at);
+            match event.key & KIND_MASK {
+                KEY_LISTENER => self.clients.accept(self.now, &self.poller),
+                KEY_CLIENT => self.clients.event((event.key & !KIND_MASK) as usize, event, self.now),
+                _ => unreachable!(),
+            }
+        }
+    }
+
+    /// One turn; whether there is more to do at once.
+    fn turn(&mut self) -> bool {
+        self.look();
+        self.clients.turn(self.now, &self.poller);
+        self.clients.submit(self.now, &mut self.engine);
+        self.most_held = self.most_held.max(self.clients.held().held);
+        for (token, len) in std::mem::take(&mut self.engine.unreleased) {
+            let (_, slot, number) = unpack(token);
+            self.clients.released(slot, number, Outcome::Committed, &vec![b'x'; len]);
+        }
+        self.clients.flush(self.now, &self.poller);
+        self.clients.has_more() || self.clients.is_dirty()
+    }
+
+    /// Turns until nothing happens, as far as one can tell with bytes under way.
+    fn settle(&mut self) {
+        let mut quiet = 0;
+        while quiet < 20 {
+            quiet = if self.turn() { 0 } else { quiet + 1 };
+        }
+    }
+
+    /// Lets virtual time pass, a second at a time.
+    fn wait(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now += SECOND;
+            self.settle();
+        }
+    }
+
+    /// Writes all of it, with turns in between; false if the connection breaks.
+    fn send(&mut self, mut stream: &TcpStream, mut bytes: &[u8]) -> bool {
+        let mut refused = 0;
+        while !bytes.is_empty() && refused < 1000 {
+            match stream.write(bytes) {
+                Ok(n) => (bytes, refused) = (&bytes[n..], 0),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => refused += 1,
+                Err(_) => return false,
+            }
+            self.turn();
+        }
+        bytes.is_empty()
+    }
+
+    /// Reads until so many bytes came, with turns in between; how many came before the connection ended.
+    fn receive(&mut self, mut stream: &TcpStream, wanted: usize) -> usize {
+        let (mut got, mut nothing, mut buffer) = (0, 0, vec![0; 1 << 20]);
+        while got < wanted && nothing < 2000 {
+            match stream.read(&mut buffer) {
+                Ok(0) => return got,
+                Ok(n) => (got, nothing) = (got + n, 0),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => nothing += 1,
+                Err(_) => return got,
+            }
+            self.turn();
+        }
+        got
+    }
+}
+
+fn gets(len: usize, count: usize) -> Vec<u8> {
+    format!("GET {len}\r\n").into_bytes().repeat(count)
+}
+
+/// The client wrote everything before it read anything; the replies fill its socket, and then nothing more arrives here:
+/// what was received went on being served only when something was received.
+#[test]
+fn a_client_goes_on_when_it_has_read() {
+    for count in [1, 64, 1024, 5000] {
+        let mut bench = Bench::new(RULES);
+        let client = bench.connect();
+        assert!(bench.send(&client, &gets(10_000, count)));
+        bench.settle();
+        assert_eq!(bench.receive(&client, count * 10_000), count * 10_000);
+        assert!(bench.most_held < (1 << 20) + 10_000, "{}", bench.most_held);
+        assert!(bench.engine.submitted.len() == count && !bench.clients.has_more());
+    }
+}
+
+/// The connection was closed when its output was written, with requests left in its buffer.
+#[test]
+fn who_closes_its_half_is_served_to_the_end() {
+    for count in [1, 64, 2200, 20_000] {
+        let mut bench = Bench::new(RULES);
+        let client = bench.connect();
+        assert!(bench.send(&client, &gets(2000, count)));
+        client.shutdown(Shutdown::Write).unwrap();
+        bench.settle();
+        assert_eq!(bench.receive(&client, usize::MAX), count * 2000);
+        assert_eq!(bench.clients.count(), 0);
+    }
+}
+
+#[test]
+fn a_request_that_the_engine_had_no_room_for_is_served_though_its_client_left_half() {
+    let mut bench = Bench::new(RULES);
+    let client = bench.connect();
+    bench.engine.busy = true;
+    assert!(bench.send(&client, &gets(10, 500)));
+    client.shutdown(Shutdown::Write).unwrap();
+    bench.settle();
+    assert_eq!((bench.clients.count(), bench.engine.submitted.len()), (1, 0));
+    bench.engine.busy = false;
+    assert_eq!(bench.receive(&client, usize::MAX), 5000);
+}
+
+#[test]
+fn a_client_that_reads_nothing_holds_a_mebibyte_and_a_reply() {
+    let mut bench = Bench::new(RULES);
+    let client = bench.connect();
+    // 11.5 kB of requests for 11 GB.
+    assert!(bench.send(&client, &gets(16_000_000, 700)));
+    bench.settle();
+    assert!(bench.most_held <= (1 << 20) + 16_000_000, "{}", bench.most_held);
+    assert!(bench.engine.most_unreleased <= (1 << 20) + 16_000_000);
+    assert!(bench.receive(&client, 64_000_000) >= 64_000_000);
+    assert!(bench.most_held <= (1 << 20) + 16_000_000, "{}", bench.most_held);
+}
+
+#[test]
+fn all_clients_together_hold_the_limit_and_a_reply_and_the_others_are_served() {
+    let limits = Limits { replies: 32 << 20, ..RULES.limits };
+    let mut bench = Bench::new(Rules { limits, ..RULES });
+    let rude: Vec<_> = (0..60).map(|_| bench.connect()).collect();
+    for client in &rude {
+        assert!(bench.send(client, &gets(1_000_000, 20)));
+    }
+    bench.settle();
+    assert!(bench.most_held <= (32 << 20) + 1_000_000, "{}", bench.most_held);
+    // It fills up to the limit with sixty clients that do not read. Who holds nothing is served before that, and after
+    // the first of them are found out.
+    let polite = bench.connect();
+    assert!(bench.send(&polite, &gets(100, 50)));
+    bench.wait(3);
+    assert_eq!(bench.receive(&polite, 5000), 5000);
+    assert!(bench.most_held <= (32 << 20) + 1_000_000, "{}", bench.most_held);
+}
+
+#[test]
+fn clients_that_read_get_all_their_replies_though_the_limit_is_reached() {
+    let limits = Limits { replies: 4 << 20, ..RULES.limits };
+    let mut bench = Bench::new(Rules { limits, ..RULES });
+    let clients: Vec<_> = (0..20).map(|_| bench.connect()).collect();
+    for client in &clients {
+        assert!(bench.send(client, &gets(500_000, 40)));
+    }
+    bench.settle();
+    for client in &clients {
+        assert_eq!(bench.receive(client, 20_000_000), 20_000_000);
+    }
+    assert!(bench.most_held <= (4 << 20) + 500_000, "{}", bench.most_held);
+}
+
+/// However many clients send long requests, a short one waits for one of them at most.
+#[test]
+fn a_small_request_does_not_wait_behind_every_long_one() {
+    let mut bench = Bench::new(RULES);
+    let len = 1_500_000;
+    let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${len}\r\n");
+    let long = [head.as_bytes(), &vec![b'v'; len], b"\r\n"].concat();
+    let hogs: Vec<_> = (0..6).map(|_| bench.connect()).collect();
+    let small = bench.connect();
+    for hog in &hogs {
+        assert!(bench.send(hog, &long[..long.len() - 2]));
+    }
+    bench.settle();
+    assert!(bench.engine.submitted.is_empty());
+    // All become complete between two turns; the small one comes last.
+    for mut hog in &hogs {
+        hog.write_all(b"\r\n").unwrap();
+    }
+    (&small).write_all(&gets(10, 1)).unwrap();
+    bench.settle();
+    let at = bench.engine.submitted.iter().position(|len| *len < 100).unwrap();
+    assert!(at <= 1, "{at} long requests ran first");
+    assert_eq!(bench.engine.submitted.len(), 7);
+}
+
+/// The same for long replies, whose length nobody knows before.
+#[test]
+fn a_small_request_does_not_wait_behind_every_long_reply() {
+    let mut bench = Bench::new(RULES);
+    let hogs: Vec<_> = (0..6).map(|_| bench.connect()).collect();
+    let small = bench.connect();
+    for hog in &hogs {
+        assert!(bench.send(hog, &gets(2_000_000, 4)));
+    }
+    bench.settle();
+    for mut hog in &hogs {
+        // Their sockets have room again, and all may go on.
+        assert!(bench.receive(hog, 2_000_000) >= 2_000_000);
+        hog.write_all(&gets(2_000_001, 1)).unwrap();
+    }
+    let before = bench.engine.submitted.len();
+    (&small).write_all(&gets(10, 1)).unwrap();
+    for _ in 0..20 {
+        bench.turn();
+    }
+    let new = &bench.engine.submitted[before..];
+    let at = new.iter().position(|len| *len < 9).expect("the small one ran");
+    assert!(at <= 1, "{at} long ones ran first");
+    assert_eq!(bench.receive(&small, 10), 10);
+}
+
+#[test]
+fn commands_that_need_no_engine_are_answered_by_turns_too() {
+    let mut bench = Bench::new(RULES);
+    let client = bench.connect();
+    (&client).write_all(&b"PING\r\n".repeat(10_000)).unwrap();
+    let mut turns = 0;
+    while bench.receive(&client, 1) == 0 || bench.clients.has_more() {
+        bench.turn();
+        turns += 1;
+    }
+    assert!(turns > 30, "ten thousand commands took {turns} turns");
+}
+
+#[test]
+fn silence_and_standstill_are_borne_for_as_long_as_it_is_configured() {
+    let mut bench = Bench::new(Rules { idle_timeout: 10 * SECOND, stuck_timeout: 20 * SECOND, ..RULES });
+    let (idle, stuck, busy) = (bench.connect(), bench.connect(), bench.connect());
+    assert!(bench.send(&stuck, &gets(10_000_000, 3)));
+    for _ in 0..3 {
+        bench.wait(3);
+        assert!(bench.send(&busy, &gets(10, 1)));
+        assert_eq!(bench.receive(&busy, 10), 10);
+    }
+    assert_eq!(bench.clients.count(), 3);
+    bench.wait(3);
+    assert_eq!(bench.clients.count(), 2, "the idle one is gone");
+    assert_eq!(bench.receive(&idle, 1), 0);
+    assert!(bench.send(&busy, &gets(10, 1)));
+    bench.wait(10);
+    assert!(bench.receive(&stuck, usize::MAX) < 30_000_000);
+    assert_eq!(bench.clients.count(), 0, "all are gone");
+    bench.wait(2);
+    assert_eq!(bench.clients.deadline(), None, "nobody is there: nothing to look after");
+}
+
+#[test]
+fn without_timeouts_nobody_is_closed_and_nothing_is_looked_after_for_ever() {
+    let mut bench = Bench::new(RULES);
+    let _idle = bench.connect();
+    let loud = bench.connect();
+    assert!(bench.send(&loud, &gets(3_000_000, 2)));
+    assert_eq!(bench.receive(&loud, 6_000_000), 6_000_000);
+    bench.wait(3);
+    assert_eq!(bench.clients.count(), 2);
+    assert_eq!((bench.clients.held().requests, bench.clients.held().replies), (0, 0));
+    assert_eq!(bench.clients.deadline(), None);
+}
+
+#[test]
+fn incomplete_commands_together_are_bounded_and_one_at_a_time_goes_on() {
+    let limits = Limits { requests: 8 << 20, ..RULES.limits };
+    let mut bench = Bench::new(Rules { limits, ..RULES });
+    let len = 3_000_000;
+    let head = format!("*2\r\n$3\r\nGET\r\n${len}\r\n");
+    let command = [head.as_bytes(), &vec![b'1'; len], b"\r\n"].concat();
+    let clients: Vec<_> = (0..30).map(|_| bench.connect()).collect();
+    // Each sends most of a command, as far as its socket takes it.
+    let mut sent: Vec<usize> = Vec::new();
+    for client in &clients {
+        let mut at = 0;
+        for _ in 0..200 {
+            if let Ok(n) = (&*client).write(&command[at..len / 2]) {
+                at += n;
+            }
+            bench.turn();
+        }
+        sent.push(at);
+    }
+    bench.settle();
+    let held = bench.clients.held().requests;
+    assert!(held < (8 << 20) + 8_000_000 + 30 * (64 << 10), "{held}");
+    // A small one is served all the same.
+    let small = bench.connect();
+    assert!(bench.send(&small, &gets(10, 1)));
+    assert_eq!(bench.receive(&small, 10), 10);
+    // Nobody goes on: the ones that hold up the others are closed, until there is room for all that wait.
+    bench.wait(200);
+    let held = bench.clients.held().requests;
+    assert!(held <= 8 << 20, "{held}");
+    let alive = bench.clients.count();
+    assert!((2..30).contains(&alive), "{alive}");
+    // The survivors complete their commands.
+    let mut served = 0;
+    for (client, at) in clients.iter().zip(sent) {
+        served += usize::from(bench.send(client, &command[at..]) && bench.receive(client, 5) == 5);
+    }
+    assert!(served > 0 && served == alive - 1, "{served} of {alive}");
+}

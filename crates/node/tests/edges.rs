@@ -1,0 +1,155 @@
+//! What clients may do to a node with a real replica inside, over real sockets: long pipelines, large values, half
+//! connections, strangers.
+
+#![allow(clippy::unwrap_used, reason = "helpers may unwrap as tests do")]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use common::{command, config, resp_client, start, start_alone};
+use highwater_node::Node;
+use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
+
+/// Sets `k` to `len` bytes; what a `GET k` answers.
+fn prepare(node: &Node, len: usize) -> Vec<u8> {
+    let mut client = resp_client(node.resp_address());
+    let value = vec![b'v'; len];
+    client.write_all(&command(&[b"SET", b"k", &value])).unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
+    [format!("${len}\r\n").as_bytes(), &value, b"\r\n"].concat()
+}
+
+fn expect_replies(client: &mut TcpStream, reply: &[u8], count: usize) {
+    let mut got = vec![0; reply.len()];
+    for at in 0..count {
+        client.read_exact(&mut got).unwrap_or_else(|error| panic!("reply {at} of {count}: {error}"));
+        assert!(got == reply, "reply {at} of {count}");
+    }
+}
+
+#[test]
+fn who_writes_a_whole_pipeline_before_reading_gets_every_reply() {
+    let node = start_alone(&config(1, 1));
+    let (reply, get) = (prepare(&node, 1000), command(&[b"GET", b"k"]));
+    for count in [1, 64, 1024, 20_000, 100_000] {
+        let mut client = resp_client(node.resp_address());
+        client.write_all(&get.repeat(count)).unwrap();
+        expect_replies(&mut client, &reply, count);
+    }
+}
+
+#[test]
+fn who_closes_its_half_behind_a_pipeline_gets_every_reply() {
+    let node = start_alone(&config(1, 1));
+    let (reply, get) = (prepare(&node, 2000), command(&[b"GET", b"k"]));
+    for count in [1, 64, 2200, 20_000] {
+        let mut client = resp_client(node.resp_address());
+        client.write_all(&get.repeat(count)).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        expect_replies(&mut client, &reply, count);
+        assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+    }
+}
+
+#[test]
+fn commands_may_come_byte_by_byte() {
+    let node = start_alone(&config(1, 1));
+    let (reply, get) = (prepare(&node, 100), command(&[b"GET", b"k"]));
+    let mut client = resp_client(node.resp_address());
+    for byte in get.repeat(50) {
+        client.write_all(&[byte]).unwrap();
+    }
+    expect_replies(&mut client, &reply, 50);
+}
+
+#[test]
+fn gets_of_a_large_value_cost_neither_memory_nor_the_others_time() {
+    let node = start_alone(&config(1, 1));
+    let reply = prepare(&node, 16_000_000);
+    let mut hog = resp_client(node.resp_address());
+    hog.write_all(&command(&[b"GET", b"k"]).repeat(500)).unwrap();
+    // The others are served meanwhile; nobody reads the 8 GB.
+    let mut polite = resp_client(node.resp_address());
+    let (mut most, begin) = (0, Instant::now());
+    for _ in 0..300 {
+        polite.write_all(b"SET a 1\r\n").unwrap();
+        polite.read_exact(&mut [0; 5]).unwrap();
+        most = most.max(node.held().replies);
+    }
+    // Loose: the machine may be busy. It was 5 s for one of them.
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert!((1 << 20..80 << 20).contains(&most), "{most} bytes of replies held");
+    expect_replies(&mut hog, &reply, 5);
+}
+
+#[test]
+fn strangers_that_speak_http_do_nothing_at_the_resp_port() {
+    let node = start_alone(&config(1, 1));
+    for request in [
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 14\r\n\r\nSET stolen 1\r\n",
+        "GET / HTTP/1.1\r\nHost: localhost\r\n\r\nSET stolen 1\r\n",
+        "PUT /x HTTP/1.1\r\nSET stolen 1\r\n",
+    ] {
+        let mut browser = resp_client(node.resp_address());
+        browser.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        let _ = browser.read_to_end(&mut answer);
+        assert_eq!(answer, b"");
+    }
+    let mut client = resp_client(node.resp_address());
+    client.write_all(b"EXISTS stolen\r\n").unwrap();
+    expect_replies(&mut client, b":0\r\n", 1);
+}
+
+#[test]
+fn strangers_that_speak_http_do_nothing_at_the_admin_port() {
+    let node = start(&config(1, 1), 0, 100);
+    for request in [
+        "POST / HTTP/1.1\r\nHost: localhost\r\n\r\n{\"do\":\"shutdown\"}\n",
+        "GET / HTTP/1.1\r\n\r\n{\"do\":\"shutdown\"}\n",
+        "{}\n{\"do\":\"shutdown\"}\n",
+    ] {
+        let mut browser = TcpStream::connect(node.node.admin_address()).unwrap();
+        browser.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        browser.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        browser.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains("admin protocol") && answer.matches('\n').count() == 1, "{answer}");
+    }
+    assert!(matches!(node.admin().ask(&AdminRequest::Status), AdminResponse::Status(_)));
+}
+
+#[test]
+fn an_admin_line_without_an_end_ends_its_connection_and_takes_nobody_elses_time() {
+    let node = start(&config(1, 1), 0, 100);
+    let mut long = TcpStream::connect(node.node.admin_address()).unwrap();
+    long.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+    let piece = b"{\"do\":\"audit_missing\",\"generator\":1,\"acknowledged\":[".repeat(1000);
+    let mut written = 0;
+    // It breaks long before the end.
+    while written < 60 << 20 && long.write_all(&piece).is_ok() {
+        written += piece.len();
+        assert!(node.node.held().requests < 4 << 20);
+    }
+    assert!(written < 60 << 20, "sixty megabytes were taken");
+    assert!(matches!(node.admin().ask(&AdminRequest::Status), AdminResponse::Status(_)));
+}
+
+#[test]
+fn every_range_of_audit_rows_is_looked_through_in_little_memory() {
+    let node = start(&config(1, 1), 0, 100);
+    let acknowledged = vec![(0, 999_999), (2_000_000, 2_000_000), (u32::MAX, u32::MAX), (5, 4)];
+    let missing = node.admin().ask(&AdminRequest::AuditMissing { generator: 3, acknowledged });
+    assert_eq!(missing, AdminResponse::AuditMissing { missing: 1_000_002 });
+}
+
+#[test]
+fn operators_that_say_nothing_make_room_for_others() {
+    let node = start(&config(1, 1), 0, 100);
+    let silent: Vec<_> = (0..300).map(|_| TcpStream::connect(node.node.admin_address()).unwrap()).collect();
+    assert!(matches!(node.admin().ask(&AdminRequest::Status), AdminResponse::Status(_)));
+    drop(silent);
+}
