@@ -4,7 +4,7 @@ use highwater_core::{NodeId, Outcome};
 use highwater_engines::seam::{Refusal, Role};
 use proptest::prelude::*;
 
-use super::double::{Node, wire};
+use super::double::{Node, multibulk, wire};
 use crate::resp::connection::{Allowance, COMMAND_WORK, MAX_BACKLOG_BYTES, MAX_HELD_BYTES, MAX_IN_FLIGHT};
 
 #[test]
@@ -160,7 +160,7 @@ fn a_client_that_does_not_read_is_not_served_further() {
 #[test]
 fn replies_that_the_engine_holds_count() {
     let mut client = Node::new().client();
-    client.ask(&format!("SET a {}", "x".repeat(300_000)));
+    client.send(&multibulk([&b"SET"[..], b"a", &[b'x'; 300_000]].into_iter()));
     client.start(&["GET a"; 100]);
     assert_eq!(client.held.len(), 4, "the fourth one reaches a MiB");
     // Out of order: they wait here.
@@ -203,12 +203,19 @@ fn an_allowance_ends_a_turn_and_what_is_left_is_known() {
 #[test]
 fn a_connection_at_rest_keeps_no_memory() {
     let mut client = Node::new().client();
-    let values = "x".repeat(1 << 20);
-    client.ask(&format!("SET a {values}"));
-    client.ask(&format!("MSET {}", "k v ".repeat(200_000)));
+    let value = vec![b'x'; 1 << 20];
+    let set = multibulk([&b"SET"[..], b"a", &value].into_iter());
+    let many = |name: &'static str| {
+        let words: Vec<&[u8]> = std::iter::once(name.as_bytes()).chain([&b"k"[..]; 100_000]).collect();
+        multibulk(words.into_iter())
+    };
+    client.send(&set);
+    client.send(&many("MSET"));
     client.ask("GET a");
-    client.ask(&format!("WATCH {}", "k ".repeat(100_000)));
-    for command in ["MULTI", &format!("SET a {values}"), "GET a", "EXEC"] {
+    client.send(&many("WATCH"));
+    client.ask("MULTI");
+    client.send(&set);
+    for command in ["GET a", "EXEC"] {
         client.ask(command);
     }
     let connection = &mut client.connection;
@@ -228,7 +235,7 @@ fn a_connection_at_rest_keeps_no_memory() {
     client.release(1);
     client.connection.rest();
     client.release(0);
-    assert_eq!(client.output().len(), 7 + 7 + 10 + values.len() + 2);
+    assert_eq!(client.output().len(), 7 + 7 + 10 + value.len() + 2);
 }
 
 #[test]
