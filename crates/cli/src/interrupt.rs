@@ -47,6 +47,10 @@ pub fn guard() -> Result<()> {
     });
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
+        if highwater_core::contain::contained() {
+            // A procedure's: nothing ends.
+            return report(info);
+        }
         let mut leftovers = leftovers();
         leftovers.restore_terminal();
         leftovers.end_processes();

@@ -33,6 +33,8 @@ use args::{Cli, Command};
 use failure::Result;
 
 fn main() -> ExitCode {
+    // A broken invariant stops the replica. In front of all others that have something to do in a panic.
+    highwater_core::contain::stop_on_panic();
     // clap answers --help itself.
     let parsed = Cli::try_parse().map_err(|error| match error.use_stderr() && !shows_help(&error) {
         true => failure::Failure::usage(misuse(&error)),

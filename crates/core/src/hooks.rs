@@ -140,6 +140,13 @@ pub enum Fact<'a> {
         /// Replies that wait for the mark.
         replies: usize,
     },
+    /// A procedure panicked, whether what it saw will validate or not.
+    Panicked {
+        /// Which.
+        procedure: &'a str,
+        /// What it said.
+        message: &'a str,
+    },
 }
 
 /// Whoever simulates.

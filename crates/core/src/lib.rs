@@ -5,6 +5,7 @@
 //! - [`limits`]: how large everything may be, in one place.
 //! - [`schema`]: tables, their key kinds and their indexes.
 //! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
+//! - [`contain`]: what becomes of a panic.
 //! - [`planted`](mod@planted): switches for deliberate bugs, absent from default builds.
 //! - [`hooks`]: where a simulator may step in; nothing outside one.
 //! - [`sync`]: atomics and mutexes, from std or from a model checker.
@@ -14,6 +15,7 @@
 
 pub mod clock;
 pub mod codec;
+pub mod contain;
 pub mod hooks;
 pub mod ids;
 pub mod limits;

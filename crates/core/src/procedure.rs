@@ -1,5 +1,7 @@
 //! A transaction's code, by name: procedures, and the registry that an engine calls through.
 
+use crate::contain::{self, Panicked, contain};
+use crate::hooks::{self, Fact};
 use crate::ids::ProcedureId;
 use crate::schema::TableSpec;
 use crate::transaction::{Abort, Transaction};
@@ -11,7 +13,17 @@ pub trait Procedure: 'static {
 
     /// Runs once per attempt. `reply` is empty at the start of each attempt; its content reaches the client on
     /// commit, on [`Abort::Rollback`] and on [`Abort::BadRequest`].
+    ///
+    /// A panic is as good as [`Abort::BadRequest`], with [`explain_panic`](Procedure::explain_panic) for a reply; see
+    /// [`Transaction`] for what may be seen before.
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort>;
+
+    /// What a client is told if the code panicked on data that it really saw: writes it into the empty `reply`, in the
+    /// form that this procedure's clients understand.
+    fn explain_panic(message: &str, args: &[u8], reply: &mut Vec<u8>) {
+        let _ = args;
+        reply.extend_from_slice(format!("{} panicked: {message}", Self::NAME).as_bytes());
+    }
 }
 
 /// How a request ended, as its client is told.
@@ -21,7 +33,7 @@ pub enum Outcome {
     Committed,
     /// The procedure rolled back; what it read is released state.
     RolledBack,
-    /// The arguments made no sense; nothing was done.
+    /// The arguments made no sense, or the procedure panicked; nothing was done. The reply explains.
     BadRequest,
     /// Too many conflicts in a row; nothing was done. Retry later.
     Conflict,
@@ -35,9 +47,24 @@ pub enum Outcome {
 
 type Run<T> = fn(&mut T, &[u8], &mut Vec<u8>) -> Result<(), Abort>;
 
+/// One procedure, compiled for an engine's transactions.
+struct Entry<T> {
+    name: &'static str,
+    run: Run<T>,
+    explain_panic: fn(&str, &[u8], &mut Vec<u8>),
+}
+
+impl<T> Clone for Entry<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Entry<T> {}
+
 /// Maps procedure ids to the engine's instances of their code.
 pub struct Registry<T> {
-    entries: Vec<(&'static str, Run<T>)>,
+    entries: Vec<Entry<T>>,
 }
 
 impl<T> Default for Registry<T> {
@@ -64,29 +91,48 @@ impl<T: Transaction> Registry<T> {
     /// If the name is taken: two procedures under one name are a programming error.
     pub fn register<P: Procedure>(&mut self) -> ProcedureId {
         assert!(self.find(P::NAME).is_none(), "procedure {} is registered twice", P::NAME);
-        self.entries.push((P::NAME, P::run::<T>));
+        contain::silence();
+        self.entries.push(Entry { name: P::NAME, run: P::run::<T>, explain_panic: P::explain_panic });
         ProcedureId((self.entries.len() - 1) as u16)
     }
 
     /// The id of a name.
     pub fn find(&self, name: &str) -> Option<ProcedureId> {
-        self.entries.iter().position(|(known, _)| *known == name).map(|at| ProcedureId(at as u16))
+        self.entries.iter().position(|known| known.name == name).map(|at| ProcedureId(at as u16))
     }
 
     /// The name of an id.
     pub fn name(&self, id: ProcedureId) -> &'static str {
-        self.entries[id.0 as usize].0
+        self.entries[id.0 as usize].name
     }
 
-    /// Runs one attempt.
+    /// Runs one attempt. A panic of the procedure is [`Abort::BadRequest`]: the engine validates what was read before it
+    /// believes that, and tries again if it was not so.
+    ///
+    /// # Panics
+    /// If the engine panics under the procedure (see [`contain`](mod@crate::contain)).
     #[inline]
     pub fn run(&self, id: ProcedureId, tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
-        (self.entries[id.0 as usize].1)(tx, args, reply)
+        let entry = &self.entries[id.0 as usize];
+        match contain(|| (entry.run)(tx, args, reply)) {
+            Ok(ended) => ended,
+            Err(panicked) => entry.panicked(&panicked, args, reply),
+        }
     }
 
     /// Every name, by id.
     pub fn names(&self) -> Vec<&'static str> {
-        self.entries.iter().map(|(name, _)| *name).collect()
+        self.entries.iter().map(|entry| entry.name).collect()
+    }
+}
+
+impl<T> Entry<T> {
+    #[cold]
+    fn panicked(&self, panicked: &Panicked, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        hooks::tell(|| Fact::Panicked { procedure: self.name, message: &panicked.message });
+        reply.clear();
+        (self.explain_panic)(&panicked.message, args, reply);
+        Err(Abort::BadRequest)
     }
 }
 

@@ -40,6 +40,20 @@ pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 /// What a procedure can do. Keys of a [`KeyKind::U64`](crate::KeyKind) table are exactly 8 bytes, big endian.
 ///
 /// A transaction sees its own writes. Borrowed values live until the next call.
+///
+/// # What a procedure may see
+///
+/// Each value that it reads was committed. Two of them need not have been true at the same time: what was read is validated
+/// only when the procedure has ended, and if others wrote in between, all of it is undone and it runs again. So an attempt
+/// may find an order without its customer, or a sum that never was. The rules for a procedure:
+///
+/// - It comes to an end whatever it reads. An endless loop, a recursion that overflows the stack, or memory without bound
+///   cannot be contained: the first holds its worker for ever, the others end the process.
+/// - It may panic: `expect("an order has a customer")` is fine, and so are slices, arithmetic and the like. If what was read
+///   does not validate, the panic is a conflict like any other, and nobody hears of it. If it does, the outcome is
+///   [`BadRequest`](crate::Outcome::BadRequest) with the message in the reply (see
+///   [`explain_panic`](crate::Procedure::explain_panic)). Never is it the end of the replica.
+/// - It keeps nothing beyond the attempt: no statics, no files, no messages.
 pub trait Transaction {
     /// The value under `key`, if there is one.
     fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort>;

@@ -53,7 +53,7 @@ fn a_claim_about_a_quiet_worker_is_true() {
         let worker = {
             let (progress, clock) = (progress.clone(), clock.clone());
             thread::spawn(move || {
-                progress.unquiet(FIRST);
+                let _ = progress.unquiet(FIRST);
                 now(&clock)
             })
         };
@@ -61,6 +61,25 @@ fn a_claim_about_a_quiet_worker_is_true() {
         let claimed = progress.quiet_index(FIRST).is_some();
         let committed = worker.join().unwrap();
         assert!(!claimed || committed > closed, "claimed up to {closed}, committed at {committed}");
+    });
+}
+
+/// The same if the worker's clock went back meanwhile: it hears of the claim, whatever its clock shows.
+#[test]
+fn a_claim_is_true_even_if_the_clock_went_back() {
+    loom::model(|| {
+        let progress = in_epoch_one();
+        progress.go_quiet(FIRST, EntryIndex(1));
+        let worker = {
+            let progress = progress.clone();
+            // Its next timestamp exceeds this.
+            thread::spawn(move || progress.unquiet(FIRST))
+        };
+        let closed = Timestamp(10);
+        progress.claiming(SECOND, closed);
+        let claimed = progress.quiet_index(FIRST).is_some();
+        let floor = worker.join().unwrap();
+        assert!(!claimed || floor >= closed, "claimed up to {closed}, next above {floor}");
     });
 }
 
@@ -74,7 +93,7 @@ fn a_quiet_worker_names_its_last_entry() {
             let (progress, log) = (progress.clone(), log.clone());
             thread::spawn(move || {
                 for last in [2, 3] {
-                    progress.unquiet(FIRST);
+                    let _ = progress.unquiet(FIRST);
                     log.store(last, Ordering::Relaxed);
                     progress.go_quiet(FIRST, EntryIndex(last));
                 }

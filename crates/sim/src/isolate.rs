@@ -1,9 +1,9 @@
 //! Keeps a broken invariant inside the run that found it.
 //!
-//! The product asserts, and its release build aborts on a panic. A simulated replica that panics must end its run, and
-//! nothing else. So each run has a thread of its own, and a panic hook of ours tells the caller what was said and where.
-//! Where panics unwind (tests), the thread then ends; where they abort (release), the hook never returns and the thread
-//! sleeps for good: the memory of that one world is the price.
+//! The product asserts, and a panic ends its process. A simulated replica that panics must end its run, and nothing else.
+//! So each run has a thread of its own, and a panic hook of ours, in front of the one that ends processes, tells the caller
+//! what was said and where. The thread then ends; where panics abort (an embedder's build), the hook never returns and the
+//! thread sleeps for good: the memory of that one world is the price.
 
 use std::cell::RefCell;
 use std::panic::PanicHookInfo;
@@ -48,7 +48,8 @@ pub fn isolated<T: Send + 'static>(
     HOOK.call_once(|| {
         let others = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            if !tell(info) {
+            // What a procedure says to itself is not ours.
+            if highwater_core::contain::contained() || !tell(info) {
                 others(info);
             }
         }));

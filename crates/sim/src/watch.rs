@@ -149,6 +149,10 @@ impl Watch {
             Fact::Applied(epoch, _, ts) => {
                 self.reach(epoch, actor, ts, "an application in", |of| &mut of.applied);
             }
+            // The simulated procedures bear whatever they may see.
+            Fact::Panicked { procedure, message } => {
+                self.violation(format!("{procedure} panicked on {}: {message}", actor.node));
+            }
             Fact::Holds { undecided_bytes, replies } => {
                 let most = &mut self.seen.most;
                 most.undecided_bytes = most.undecided_bytes.max(undecided_bytes);

@@ -43,8 +43,14 @@ pub struct Applied {
 
 /// Applies one stream.
 pub struct Applier {
-    heap: Heap,
+    hand: Hand,
     store: Arc<Store>,
+}
+
+/// What an applier works with, apart from the store: which a call borrows, since all workers count its references on one
+/// line.
+struct Hand {
+    heap: Heap,
     fingers: Box<[Fingers]>,
     graveyard: Graveyard,
     pins: Pins,
@@ -66,14 +72,13 @@ struct Pending<'a> {
 impl Applier {
     /// An applier on `store`.
     pub fn new(store: Arc<Store>) -> Applier {
-        let heap = Heap::new(&store.heaps);
-        Applier {
-            heap,
+        let hand = Hand {
+            heap: Heap::new(&store.heaps),
             fingers: store.fingers(),
-            store,
             graveyard: Graveyard::default(),
             pins: Pins::default(),
-        }
+        };
+        Applier { hand, store }
     }
 
     /// The store.
@@ -87,32 +92,35 @@ impl Applier {
     /// # Errors
     /// If the body makes no sense. What precedes the nonsense may have been applied: the caller cannot go on.
     pub fn apply(&mut self, body: &[u8], after: Timestamp, upto: Timestamp) -> Result<Applied, Malformed> {
-        let store = self.store.clone();
-        self.heap.pin();
-        self.pins.refresh(&store.snapshots);
-        let mut window = Window { applier: self, ring: [None; WINDOW], entered: 0 };
-        let applied = window.run(&store, body, after, upto);
+        let Applier { hand, store } = self;
+        hand.heap.pin();
+        hand.pins.refresh(&store.snapshots);
+        let mut window = Window { hand, store, ring: [None; WINDOW], entered: 0 };
+        let applied = window.run(body, after, upto);
         window.drain();
-        self.heap.unpin();
+        hand.heap.unpin();
         applied
     }
 
     /// Unlinks tombstones at or below `floor`: no older write can still be applied. Bounded work;
     /// says whether more is due.
     pub fn collect(&mut self, floor: Timestamp) -> bool {
-        let more = self.graveyard.collect(&self.store, floor, &mut self.fingers, &mut self.heap);
-        self.heap.tend();
+        let Hand { graveyard, fingers, heap, .. } = &mut self.hand;
+        let more = graveyard.collect(&self.store, floor, fingers, heap);
+        heap.tend();
         more
     }
+}
 
+impl Hand {
     #[inline]
-    fn install(&mut self, write: &Pending<'_>) {
+    fn install(&mut self, store: &Store, write: &Pending<'_>) {
         hooks::point(Point::Apply);
-        with_index!(write.index, index => self.install_in(index, write));
+        with_index!(write.index, index => self.install_in(store, index, write));
     }
 
     #[inline]
-    fn install_in<I: Index>(&mut self, index: &I, write: &Pending<'_>) {
+    fn install_in<I: Index>(&mut self, store: &Store, index: &I, write: &Pending<'_>) {
         let Some(key) = I::Keys::logged_key(write.key) else { unreachable!("checked on entering") };
         let hint = write.hint.filter(|record| I::Keys::same(I::Keys::stored(record), key));
         let mut backoff = Backoff::default();
@@ -122,13 +130,13 @@ impl Applier {
                 Some(record) => record,
                 None => match self.find_or_add(index, key, write) {
                     (record, false) => record,
-                    (record, true) => return self.write(record, TOMBSTONE, write),
+                    (record, true) => return self.write(store, record, TOMBSTONE, write),
                 },
             };
             match record.word().lock() {
                 // It left the index.
                 Ok(DEAD) => {}
-                Ok(before) => return self.write(record, before, write),
+                Ok(before) => return self.write(store, record, before, write),
                 Err(_) => found = Some(record),
             }
             backoff.wait();
@@ -145,14 +153,14 @@ impl Applier {
 
     /// Installs the write in the locked record, unless that is newer, and unlocks it.
     #[inline]
-    fn write(&mut self, record: Record, before: u64, write: &Pending<'_>) {
+    fn write(&mut self, store: &Store, record: Record, before: u64, write: &Pending<'_>) {
         if before & TIMESTAMP >= write.ts.0 && !planted!(ReplayUnordered) {
-            self.superseded(record, before, write);
+            self.superseded(store, record, before, write);
             record.word().unlock(before);
             return;
         }
         if self.pins.separate(before, write.ts.0) {
-            self.store.snapshots.keep(record, before, write.ts.0);
+            store.snapshots.keep(record, before, write.ts.0);
         }
         match write.value {
             Some(value) => {
@@ -165,43 +173,36 @@ impl Applier {
             }
         }
     }
-}
 
-impl Applier {
     /// Another stream's applier was faster: the record is newer already. A snapshot between the two needs this version.
     ///
     /// That applier may have passed a snapshot that was pinned while this one's call was under way, so this one looks
     /// again: whoever locks a record that was written above a pin sees the pin.
     #[cold]
-    fn superseded(&mut self, record: Record, before: u64, write: &Pending<'_>) {
-        self.pins.refresh(&self.store.snapshots);
+    fn superseded(&mut self, store: &Store, record: Record, before: u64, write: &Pending<'_>) {
+        self.pins.refresh(&store.snapshots);
         if self.pins.separate(write.ts.0, before & TIMESTAMP) {
-            self.store.snapshots.keep_late(record, write.ts, write.value, before);
+            store.snapshots.keep_late(record, write.ts, write.value, before);
         }
     }
 }
 
 impl Drop for Applier {
     fn drop(&mut self) {
-        self.graveyard.abandon(&self.store);
+        self.hand.graveyard.abandon(&self.store);
     }
 }
 
 /// The writes between parsing and installing, oldest at `entered % WINDOW`.
 struct Window<'a, 'b> {
-    applier: &'a mut Applier,
+    hand: &'a mut Hand,
+    store: &'b Store,
     ring: [Option<Pending<'b>>; WINDOW],
     entered: usize,
 }
 
 impl<'b> Window<'_, 'b> {
-    fn run(
-        &mut self,
-        store: &'b Store,
-        body: &'b [u8],
-        after: Timestamp,
-        upto: Timestamp,
-    ) -> Result<Applied, Malformed> {
+    fn run(&mut self, body: &'b [u8], after: Timestamp, upto: Timestamp) -> Result<Applied, Malformed> {
         let mut applied = Applied::default();
         let mut transactions = Transactions::new(body);
         while let Some(transaction) = transactions.next() {
@@ -212,8 +213,8 @@ impl<'b> Window<'_, 'b> {
             if ts > after {
                 for write in Writes::new(writes) {
                     let write = write?;
-                    let index = store.table(write.table).ok_or(Malformed("table"))?;
-                    let fingers = &self.applier.fingers[write.table.0 as usize];
+                    let index = self.store.table(write.table).ok_or(Malformed("table"))?;
+                    let fingers = &self.hand.fingers[write.table.0 as usize];
                     let hash = with_index!(index, index => enter(index, write.key, fingers))?;
                     let (table, key, value) = (write.table, write.key, write.value);
                     *self.advance() = Some(Pending { ts, table, index, key, hash, value, hint: None });
@@ -233,7 +234,7 @@ impl<'b> Window<'_, 'b> {
         let at = self.entered % WINDOW;
         self.entered += 1;
         if let Some(oldest) = &self.ring[at] {
-            self.applier.install(oldest);
+            self.hand.install(self.store, oldest);
         }
         if let Some(middle) = &mut self.ring[(at + WINDOW / 2) % WINDOW] {
             middle.hint = with_index!(middle.index, index => index.peek(middle.hash));

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use highwater_core::contain::unbroken;
 use highwater_core::hooks::{self, Point};
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
@@ -28,7 +29,7 @@ use crate::index::{Found, Index};
 use crate::keys::{Keys, bounds};
 use crate::record::{Record, Scratch};
 use crate::store::{AnyIndex, Store, with_index};
-use crate::sync::{AtomicU64, Backoff, Mutex, Ordering};
+use crate::sync::{AtomicU64, Backoff, Mutex, Ordering, Padded};
 use crate::tree::{Fingers, LeafCopy, Resume, Tree};
 use crate::word::{DEAD, TIMESTAMP, TOMBSTONE};
 
@@ -40,7 +41,8 @@ struct Version {
     word: u64,
     /// Timestamp of the version that replaced it.
     until: u64,
-    value: Box<[u8]>,
+    /// Shared with whoever copies it out: nobody holds a shard while copying.
+    value: Arc<[u8]>,
 }
 
 type Shard = HashMap<usize, Vec<Version>>;
@@ -63,12 +65,12 @@ pub(crate) struct Snapshots {
     changes: AtomicU64,
     /// The smallest pin; the largest number if there is none.
     oldest: AtomicU64,
-    /// How many versions are kept.
-    kept: AtomicU64,
+    /// How many versions are kept. On a line of its own: it moves with every one of them, its neighbours with the pins.
+    kept: Padded<AtomicU64>,
     /// What they take; the heaps' account of it.
     heaps: Arc<Heaps>,
     /// Versions by the address of their record, oldest first: the order of their timestamps.
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Padded<Mutex<Shard>>]>,
 }
 
 /// What one applier knows of the pins.
@@ -110,9 +112,9 @@ impl Snapshots {
             pins: Mutex::new(BTreeMap::new()),
             changes: AtomicU64::new(0),
             oldest: AtomicU64::new(u64::MAX),
-            kept: AtomicU64::new(0),
+            kept: Padded(AtomicU64::new(0)),
             heaps,
-            shards: (0..SHARDS).map(|_| Mutex::new(HashMap::new())).collect(),
+            shards: (0..SHARDS).map(|_| Padded(Mutex::new(HashMap::new()))).collect(),
         }
     }
 
@@ -149,6 +151,7 @@ impl Snapshots {
     #[cold]
     pub fn keep_late(&self, record: Record, ts: Timestamp, value: Option<&[u8]>, after: u64) {
         let word = ts.0 | if value.is_none() { TOMBSTONE } else { 0 };
+        let value: Arc<[u8]> = value.unwrap_or_default().into();
         let mut shard = lock(self.shard(record));
         let versions = shard.entry(record.as_ptr().addr()).or_default();
         let at = versions.partition_point(|version| version.word & TIMESTAMP < ts.0);
@@ -160,7 +163,7 @@ impl Snapshots {
         if let Some(previous) = at.checked_sub(1) {
             versions[previous].until = ts.0;
         }
-        let version = Version { word, until: next, value: value.unwrap_or_default().into() };
+        let version = Version { word, until: next, value };
         self.count(&version, true);
         versions.insert(at, version);
     }
@@ -177,11 +180,14 @@ impl Snapshots {
 
     /// The record's version at `ts`, if one is kept: copies the value and returns the word.
     fn find(&self, record: Record, ts: u64, value: &mut Scratch) -> Option<u64> {
-        let shard = lock(self.shard(record));
-        let versions = shard.get(&record.as_ptr().addr())?;
-        let version = versions.iter().rev().find(|version| version.word & TIMESTAMP <= ts)?;
-        value.set(&version.value);
-        Some(version.word)
+        let (word, bytes) = {
+            let shard = lock(self.shard(record));
+            let versions = shard.get(&record.as_ptr().addr())?;
+            let version = versions.iter().rev().find(|version| version.word & TIMESTAMP <= ts)?;
+            (version.word, version.value.clone())
+        };
+        value.set(&bytes);
+        Some(word)
     }
 
     /// Drops what is kept for a record that has left its index.
@@ -210,7 +216,7 @@ impl Snapshots {
         self.changed(&pins);
         let pins = Pins { pinned: pins.keys().copied().collect(), changes: 0 };
         for shard in &self.shards {
-            self.sweep(&mut lock(shard), &pins);
+            self.sweep(&mut lock(&shard.0), &pins);
         }
     }
 
@@ -271,51 +277,101 @@ impl Drop for Snapshot {
     }
 }
 
-/// Reads a snapshot. Writes are [`Abort::BadRequest`]; nothing ever conflicts.
+/// Reads snapshots of one store, one after another. Writes are [`Abort::BadRequest`]; nothing ever conflicts.
 pub struct SnapshotTx {
+    reader: Reader,
+    /// What is read now.
+    snapshot: Option<Arc<Snapshot>>,
+    store: Arc<Store>,
+}
+
+/// What reading needs, apart from the store: which a read borrows, since all readers count its references on one line.
+struct Reader {
     heap: Heap,
-    snapshot: Arc<Snapshot>,
     value: Scratch,
     fingers: Box<[Fingers]>,
+}
+
+/// A pinned guard, also if the procedure that is shown what was found panics.
+struct Pinned<'a>(&'a mut Heap);
+
+impl<'a> Pinned<'a> {
+    fn new(heap: &'a mut Heap) -> Pinned<'a> {
+        heap.pin();
+        Pinned(heap)
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        self.0.unpin();
+    }
 }
 
 impl SnapshotTx {
     /// A reader of `snapshot`.
     pub fn new(snapshot: Arc<Snapshot>) -> SnapshotTx {
-        let store = &snapshot.store;
-        SnapshotTx {
-            heap: Heap::new(&store.heaps),
-            fingers: store.fingers(),
-            value: Scratch::default(),
-            snapshot,
-        }
+        let store = snapshot.store.clone();
+        let reader =
+            Reader { heap: Heap::new(&store.heaps), fingers: store.fingers(), value: Scratch::default() };
+        SnapshotTx { reader, snapshot: Some(snapshot), store }
     }
 
     /// Goes on with another snapshot of the same store.
     pub fn move_to(&mut self, snapshot: Arc<Snapshot>) {
-        assert!(Arc::ptr_eq(&snapshot.store, &self.snapshot.store), "a reader belongs to its store");
-        self.snapshot = snapshot;
+        assert!(Arc::ptr_eq(&snapshot.store, &self.store), "a reader belongs to its store");
+        self.snapshot = Some(snapshot);
     }
 
-    /// Finds the key's version; its value is in `self.value` then. 0: the key never existed.
+    /// Gives its snapshot up; to be moved to another one before it reads again.
+    pub fn rest(&mut self) {
+        self.snapshot = None;
+    }
+
+    /// Whose snapshots it reads.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Finds the key's version; its value is in `self.reader.value` then. 0: the key never existed.
     fn look(&mut self, table: TableId, key: &[u8]) -> Result<u64, Abort> {
         hooks::point(Point::Execute);
-        let snapshot = self.snapshot.clone();
-        let index = snapshot.store.table(table).ok_or(Abort::BadRequest)?;
-        self.heap.pin();
-        let word = with_index!(index, index => self.look_in(index, table, key));
-        self.heap.unpin();
-        word
+        let index = self.store.table(table).ok_or(Abort::BadRequest)?;
+        let state = State::of(&self.snapshot, &self.store);
+        let Reader { heap, value, fingers } = &mut self.reader;
+        let _pinned = Pinned::new(heap);
+        let fingers = &mut fingers[table.0 as usize];
+        with_index!(index, index => state.look(index, key, fingers, value))
+    }
+}
+
+/// The state that is read.
+#[derive(Clone, Copy)]
+struct State<'a> {
+    snapshots: &'a Snapshots,
+    ts: u64,
+}
+
+impl<'a> State<'a> {
+    fn of(snapshot: &Option<Arc<Snapshot>>, store: &'a Store) -> State<'a> {
+        let ts = snapshot.as_ref().expect("a reader that rests is moved to a snapshot first").ts.0;
+        State { snapshots: &store.snapshots, ts }
     }
 
-    fn look_in<I: Index>(&mut self, index: &I, table: TableId, key: &[u8]) -> Result<u64, Abort> {
+    fn look<I: Index>(
+        self,
+        index: &I,
+        key: &[u8],
+        fingers: &mut Fingers,
+        value: &mut Scratch,
+    ) -> Result<u64, Abort> {
         let key = I::Keys::parse(key).ok_or(Abort::BadRequest)?;
         let hash = I::Keys::hash(key);
         let mut backoff = Backoff::default();
         loop {
-            match index.find(key, hash, &mut self.fingers[table.0 as usize]) {
+            match index.find(key, hash, fingers) {
                 Found::Absent(_) => return Ok(0),
-                Found::Record(record) => match self.version_of(record) {
+                Found::Record(record) => match self.version_of(record, value) {
                     DEAD => backoff.wait(),
                     word => return Ok(word),
                 },
@@ -323,49 +379,50 @@ impl SnapshotTx {
         }
     }
 
-    /// The word of the record's version in this snapshot: 0 if there is none, [`DEAD`] if the record left its index.
-    fn version_of(&mut self, record: Record) -> u64 {
-        let ts = self.snapshot.ts.0;
+    /// The word of the record's version in this state: 0 if there is none, [`DEAD`] if the record left its index.
+    fn version_of(self, record: Record, value: &mut Scratch) -> u64 {
         let mut backoff = Backoff::default();
         let word = loop {
-            match record.read(&mut self.value) {
+            match record.read(value) {
                 Ok(word) => break word,
                 Err(_) => backoff.wait(),
             }
         };
-        if word == DEAD || word & TIMESTAMP <= ts {
+        if word == DEAD || word & TIMESTAMP <= self.ts {
             return word;
         }
-        self.snapshot.store.snapshots.find(record, ts, &mut self.value).unwrap_or(0)
+        self.snapshots.find(record, self.ts, value).unwrap_or(0)
     }
 
-    fn scan_tree<K: Keys>(
-        &mut self,
-        table: TableId,
+    fn scan<K: Keys>(
+        self,
         tree: &Tree<K>,
-        range: KeyRange<'_>,
-        direction: Direction,
+        (range, direction): (KeyRange<'_>, Direction),
+        fingers: &mut Fingers,
+        value: &mut Scratch,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), Abort> {
         let range = bounds::<K>(range).ok_or(Abort::BadRequest)?;
         let mut leaf = LeafCopy::new();
         let mut resume: Option<Resume> = None;
         loop {
-            let fingers = &mut self.fingers[table.0 as usize];
-            tree.copy_leaf(resume.as_ref(), direction, range, fingers, &mut leaf);
+            unbroken(|| tree.copy_leaf(resume.as_ref(), direction, range, fingers, &mut leaf));
             for at in 0..leaf.len() {
-                let record = leaf.record(at, direction).expect("a checked copy is filled");
+                // Only what is shown to the caller is his.
+                let (record, word) = unbroken(|| {
+                    let record = leaf.record(at, direction).expect("a checked copy is filled");
+                    (record, self.version_of(record, value))
+                });
                 // A record that died since was a tombstone for this snapshot.
-                let word = self.version_of(record);
                 if word & TIMESTAMP == 0 || word & TOMBSTONE != 0 {
                     continue;
                 }
-                let value = self.value.bytes();
+                let value = value.bytes();
                 if K::shown(K::stored(&record), |key| visit(key, value)).is_break() {
                     return Ok(());
                 }
             }
-            resume = leaf.next::<K>(range, direction);
+            resume = unbroken(|| leaf.next::<K>(range, direction));
             if resume.is_none() {
                 return Ok(());
             }
@@ -375,8 +432,8 @@ impl SnapshotTx {
 
 impl Transaction for SnapshotTx {
     fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort> {
-        let word = self.look(table, key)?;
-        Ok((word & TIMESTAMP != 0 && word & TOMBSTONE == 0).then(|| self.value.bytes()))
+        let word = unbroken(|| self.look(table, key))?;
+        Ok((word & TIMESTAMP != 0 && word & TOMBSTONE == 0).then(|| self.reader.value.bytes()))
     }
 
     fn put(&mut self, _: TableId, _: &[u8], _: &[u8]) -> Result<(), Abort> {
@@ -402,18 +459,19 @@ impl Transaction for SnapshotTx {
         F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     {
         hooks::point(Point::Execute);
-        let snapshot = self.snapshot.clone();
-        self.heap.pin();
-        let outcome = match snapshot.store.table(table) {
-            Some(AnyIndex::TreeU64(tree)) => self.scan_tree(table, tree, range, direction, visit),
-            Some(AnyIndex::TreeBytes(tree)) => self.scan_tree(table, tree, range, direction, visit),
-            _ => Err(Abort::BadRequest),
-        };
-        self.heap.unpin();
-        outcome
+        let index = self.store.table(table).ok_or(Abort::BadRequest)?;
+        let state = State::of(&self.snapshot, &self.store);
+        let Reader { heap, value, fingers } = &mut self.reader;
+        let _pinned = Pinned::new(heap);
+        let (wanted, fingers) = ((range, direction), &mut fingers[table.0 as usize]);
+        match index {
+            AnyIndex::TreeU64(tree) => state.scan(tree, wanted, fingers, value, visit),
+            AnyIndex::TreeBytes(tree) => state.scan(tree, wanted, fingers, value, visit),
+            AnyIndex::HashU64(_) | AnyIndex::HashBytes(_) => Err(Abort::BadRequest),
+        }
     }
 
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {
-        Ok(Timestamp(self.look(table, key)? & TIMESTAMP))
+        Ok(Timestamp(unbroken(|| self.look(table, key))? & TIMESTAMP))
     }
 }

@@ -81,6 +81,10 @@ impl Worker for SiloWorker {
                 return Ok(());
             }
             Counters::add(&self.counters.conflicts, 1);
+            if self.occ.take_clock_stands().is_some() {
+                // Nobody else could go on in its place.
+                break;
+            }
             self.back_off(attempt);
         }
         self.done.reply(request.token, Outcome::Conflict, &[]);

@@ -68,6 +68,9 @@ const HELD_BACK_RECHECK: Nanos = 500_000;
 impl RolisWorker {
     /// Looks at every decided entry not looked at yet, as far as the current epoch goes.
     pub(super) fn look_at_decided(&mut self, out: &mut Outbox) {
+        if self.replay.scan > self.stream.decided() && self.replay.claims.is_empty() {
+            return;
+        }
         let shared = self.shared.clone();
         let progress = &shared.progress;
         if !self.replay.claims.is_empty() {

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use highwater_consensus::{Election, ElectionOptions, Members, Quorums, Standing, Voter};
 use highwater_core::hooks::{self, Site};
-use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId};
+use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp};
 use highwater_store::Store;
 
 use super::control::Control;
@@ -45,6 +45,8 @@ pub struct RolisController {
     pub(super) leading: Option<Ballot>,
     pub(super) change: Option<Change>,
     pub(super) rejoin: Rejoin,
+    /// The clock went back: this node does not stand before it has passed what it showed.
+    pub(super) clock_stands: Option<Timestamp>,
     pub(super) out: Vec<(NodeId, Control)>,
     pub(super) events: Vec<String>,
     pub(super) wake_workers: bool,
@@ -86,6 +88,7 @@ impl RolisController {
             leading: None,
             change: None,
             rejoin: Rejoin::new(options.seed),
+            clock_stands: None,
             out: Vec::new(),
             events: Vec::new(),
             wake_workers: false,
@@ -166,8 +169,29 @@ impl RolisController {
     }
 
     pub(super) fn refresh_eligibility(&mut self) {
-        let eligible = self.election.votes() && self.rejoin.store_is_complete();
+        let eligible =
+            self.election.votes() && self.rejoin.store_is_complete() && self.clock_stands.is_none();
         self.election.set_eligible(eligible);
+    }
+
+    // ---- the clock ----
+
+    /// A worker cannot draw a timestamp. Another node can: clocks of different nodes are not compared, and its epoch's
+    /// timestamps exceed all of this one's.
+    fn on_clock_stands(&mut self, now: Nanos, least: Timestamp) {
+        self.clock_stands = self.clock_stands.max(Some(least));
+        if self.leading.is_some() || self.takeover.is_some() {
+            self.abandon(now, &format!("the clock went back below {least} and does not move past it"));
+        }
+        self.refresh_eligibility();
+    }
+
+    fn watch_clock(&mut self) {
+        if self.clock_stands.is_some_and(|least| self.shared.clock.now() > least) {
+            self.clock_stands = None;
+            self.events.push("the clock has passed what it showed before: this node may lead again".into());
+            self.refresh_eligibility();
+        }
     }
 
     // ---- change of membership ----
@@ -246,6 +270,7 @@ impl RolisController {
                     self.learn_members(now, members);
                 }
             }
+            Report::ClockStands { least } => self.on_clock_stands(now, least),
             Report::Quiesced(stream) => self.on_quiesced(now, stream),
             Report::Parked(stream) => self.on_parked(now, stream),
             Report::TooFar(stream) => self.on_too_far(now, stream),
@@ -279,6 +304,9 @@ impl RolisController {
                     self.shared.options.nodes as usize - 1 - self.unborn.len().min(self.peers.len());
                 Some(format!("a new cluster forms when all its nodes are up; {missing} not met yet"))
             }
+            _ if self.clock_stands.is_some() => Some(
+                "the clock went back: this node does not lead before it has passed what it showed".into(),
+            ),
             Role::Leader if self.shared.no_quorum.load(Ordering::Relaxed) => Some("no quorum".into()),
             _ if self.leading.is_none() && self.election.leader().is_none() => {
                 let waits = self.election.members().is_some_and(|members| {
@@ -331,6 +359,7 @@ impl Controller for RolisController {
         for report in self.shared.clone().reports.take() {
             self.on_report(now, report);
         }
+        self.watch_clock();
         let mut next = [self.election.tick(now), self.greet(now), self.turn_rejoining(now)];
         self.on_election_events(now);
         self.watch_deadlines(now);

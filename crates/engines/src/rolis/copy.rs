@@ -204,6 +204,7 @@ impl RolisWorker {
         self.occ = Occ::new(store.clone(), self.shared.clock.clone());
         self.occ.log().take(super::seal::fresh_entry());
         self.applier = Applier::new(store.clone());
+        self.reads.leave_store();
         self.store = store;
         self.lead.led = None;
         if std::mem::take(&mut self.lead.speculated) {

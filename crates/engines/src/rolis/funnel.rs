@@ -12,7 +12,7 @@ use highwater_core::{Abort, Epoch, Incarnation, NodeId, Outcome, Registry, Times
 use highwater_store::{Occ, Store};
 
 use super::pending::Pending;
-use super::shared::Shared;
+use super::shared::{Report, Shared};
 use crate::attempt::attempt;
 use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 
@@ -101,6 +101,8 @@ pub struct FunnelWorker {
     epoch: Option<Epoch>,
     pending: Pending,
     gave_up: Vec<crate::seam::Token>,
+    /// To be told to the controller; see [`super::lead`].
+    clock_stands: Option<Timestamp>,
     reply: Vec<u8>,
     committed: bool,
 }
@@ -125,6 +127,7 @@ impl FunnelWorker {
             epoch: None,
             pending: Pending::default(),
             gave_up: Vec::new(),
+            clock_stands: None,
             reply: Vec::new(),
             committed: false,
         }
@@ -201,6 +204,10 @@ impl Worker for FunnelWorker {
                 self.committed = true;
                 return Ok(());
             }
+            if let Some(least) = occ.take_clock_stands() {
+                self.clock_stands = Some(least);
+                break;
+            }
             Counters::add(&self.counters.conflicts, 1);
             std::hint::spin_loop();
             highwater_core::hooks::wait();
@@ -218,6 +225,10 @@ impl Worker for FunnelWorker {
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
         for token in self.gave_up.drain(..) {
             out.reply(token, Outcome::Conflict, &[]);
+        }
+        if let Some(least) = self.clock_stands.take() {
+            self.shared.reports.put(Report::ClockStands { least });
+            out.wake_controller = true;
         }
         self.notice_lead(out);
         out.wake_workers |= std::mem::take(&mut self.committed);

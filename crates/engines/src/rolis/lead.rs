@@ -38,6 +38,10 @@ pub struct Lead {
     /// Somebody beside the replies needs the stream closed up to here (a state copy).
     pub close_up_to: Timestamp,
     pub(super) quiet: bool,
+    /// The clock was found at or below this, though it had been there before: no more requests, until another epoch.
+    pub(super) clock_stands: Option<Timestamp>,
+    /// The controller knows.
+    clock_told: bool,
     /// Requests ran since the last turn: there may be more to come for the open entry.
     pub(super) busy: bool,
     /// When the open entry was begun, about.
@@ -93,6 +97,8 @@ impl Lead {
             sealed: Timestamp::ZERO,
             close_up_to: Timestamp::ZERO,
             quiet: false,
+            clock_stands: None,
+            clock_told: false,
             busy: false,
             opened_at: 0,
             sealed_at: 0,
@@ -127,6 +133,7 @@ impl RolisWorker {
         let options = &self.shared.options;
         // An open entry at its limit is sealed before more goes in: an entry exceeds it by one transaction at most.
         let full = self.lead.quiescing
+            || self.lead.clock_stands.is_some()
             || self.occ.log_len() >= options.max_entry_bytes
             || self.lead.pending.len() >= options.max_in_flight_requests
             || self.lead.pending.bytes() >= options.max_in_flight_bytes
@@ -168,6 +175,7 @@ impl RolisWorker {
         lead.open = Open::default();
         lead.busy = false;
         (lead.quiescing, lead.quiesced, lead.quiet) = (false, false, false);
+        (lead.clock_stands, lead.clock_told) = (None, false);
         self.occ.log().take(fresh_entry());
         self.occ.keep_undo(true);
         self.occ.set_floor(base);
@@ -199,9 +207,7 @@ impl RolisWorker {
         }
         self.lead.busy = true;
         if self.lead.quiet && !planted!(QuietKept) {
-            self.lead.quiet = false;
-            self.shared.progress.unquiet(self.id);
-            hooks::point(Point::Unquiet);
+            self.take_back_quiet();
         }
         if !self.attempt(request.token, request.procedure, request.args) {
             let args = request.args.to_vec();
@@ -213,6 +219,14 @@ impl RolisWorker {
                 attempts,
             });
         }
+    }
+
+    /// Before the next timestamp is drawn; which will exceed all that others claimed of this stream meanwhile.
+    fn take_back_quiet(&mut self) {
+        self.lead.quiet = false;
+        let claimed = self.shared.progress.unquiet(self.id);
+        self.occ.set_floor(claimed);
+        hooks::point(Point::Unquiet);
     }
 
     /// A few attempts in a row; whether one succeeded.
@@ -230,6 +244,10 @@ impl RolisWorker {
             if let Some((ts, outcome)) = ended {
                 self.executed(ts, token, outcome, before);
                 return true;
+            }
+            if let Some(least) = self.occ.take_clock_stands() {
+                self.lead.clock_stands = Some(least);
+                return false;
             }
             Counters::add(&self.counters.conflicts, 1);
             self.back_off();
@@ -272,13 +290,13 @@ impl RolisWorker {
     /// Gives every waiting request another round of attempts.
     fn retry(&mut self, out: &mut Outbox) {
         for _ in 0..self.lead.retries.len() {
-            if self.occ.log_len() >= self.shared.options.max_entry_bytes {
+            let full = self.occ.log_len() >= self.shared.options.max_entry_bytes;
+            if full || self.lead.clock_stands.is_some() {
                 break;
             }
             let Some(mut retry) = self.lead.retries.pop_front() else { break };
             if self.lead.quiet {
-                self.lead.quiet = false;
-                self.shared.progress.unquiet(self.id);
+                self.take_back_quiet();
             }
             if self.attempt(retry.token, retry.procedure, &retry.args) {
                 continue;
@@ -296,6 +314,12 @@ impl RolisWorker {
     pub(super) fn turn_leading(&mut self, now: Nanos, ballot: Ballot, out: &mut Outbox) -> Next {
         self.retry(out);
         self.seal_what_is_due(now, ballot);
+        if let Some(least) = self.lead.clock_stands
+            && !self.lead.clock_told
+        {
+            self.lead.clock_told = true;
+            self.report(Report::ClockStands { least }, out);
+        }
         // A lone voter decides by itself, at once.
         self.look_at_decided(out);
         self.apply_some(u32::MAX);
@@ -319,7 +343,7 @@ impl RolisWorker {
         }
         self.collect_garbage();
         self.report_quiesced(out);
-        if !self.lead.retries.is_empty() {
+        if !self.lead.retries.is_empty() && self.lead.clock_stands.is_none() {
             return Next::Now;
         }
         let next = if waits { Next::At(now + WAITING_RECHECK) } else { Next::Idle };

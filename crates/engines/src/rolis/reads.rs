@@ -25,6 +25,8 @@ pub struct Reads {
     since: Nanos,
     /// This worker has read, and will look whether the snapshots may go.
     tends: bool,
+    /// Reads; between turns it holds no snapshot, or that would stay pinned.
+    reader: Option<SnapshotTx>,
     reply: Vec<u8>,
 }
 
@@ -46,7 +48,20 @@ const RECHECK: Nanos = 100_000;
 impl Reads {
     /// Nobody reads.
     pub fn new(registry: Registry<SnapshotTx>) -> Reads {
-        Reads { registry, waiting: Vec::new(), args: Vec::new(), since: 0, tends: false, reply: Vec::new() }
+        Reads {
+            registry,
+            waiting: Vec::new(),
+            args: Vec::new(),
+            since: 0,
+            tends: false,
+            reader: None,
+            reply: Vec::new(),
+        }
+    }
+
+    /// Lets go of the store, which is about to be replaced.
+    pub(super) fn leave_store(&mut self) {
+        self.reader = None;
     }
 
     fn clear(&mut self) {
@@ -109,8 +124,14 @@ impl RolisWorker {
     /// Runs everything that waits on one snapshot.
     fn read(&mut self, snapshot: Arc<Snapshot>, life: Life, out: &mut Outbox) {
         let before = (out.replies.len(), out.reply_bytes.len());
-        let mut tx = SnapshotTx::new(snapshot);
-        let Reads { registry, waiting, args, reply, .. } = &mut self.reads;
+        let Reads { registry, waiting, args, reader, reply, .. } = &mut self.reads;
+        let tx = match reader.as_mut().filter(|tx| Arc::ptr_eq(tx.store(), &self.store)) {
+            Some(tx) => {
+                tx.move_to(snapshot);
+                tx
+            }
+            None => reader.insert(SnapshotTx::new(snapshot)),
+        };
         let (mut start, mut done) = (0, 0);
         for read in waiting.iter() {
             if out.reply_bytes.len() >= before.1 + RELEASE_BYTES {
@@ -120,7 +141,7 @@ impl RolisWorker {
             done += 1;
             reply.clear();
             reply.shrink_to(RELEASE_BYTES);
-            let outcome = match registry.run(read.procedure, &mut tx, &args[start..read.end], reply) {
+            let outcome = match registry.run(read.procedure, tx, &args[start..read.end], reply) {
                 _ if reply.len() > MAX_REPLY_BYTES => Outcome::TooLarge,
                 Ok(()) => Outcome::Committed,
                 Err(Abort::Rollback) => Outcome::RolledBack,
@@ -136,6 +157,7 @@ impl RolisWorker {
             out.reply(read.token, outcome, reply);
             start = read.end;
         }
+        tx.rest();
         if !self.shared.rounds.lives(life) {
             // Another worker began to lead: what was read may never have been. The next turn decides.
             out.replies.truncate(before.0);

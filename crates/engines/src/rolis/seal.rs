@@ -111,7 +111,13 @@ impl RolisWorker {
             drop(shared);
             return self.propose_batch(ballot, closed, buffer, &[]);
         }
-        let closed = self.shared.clock.now().max(self.lead.last_executed);
+        let reading = self.shared.clock.now();
+        if reading < self.lead.sealed {
+            // It was there already. What is sealed now closes the stream as far as before.
+            self.lead.clock_stands = self.lead.clock_stands.max(Some(self.lead.sealed));
+        }
+        let closed = reading.max(self.lead.last_executed).max(self.lead.sealed);
+        self.shared.progress.claiming(self.id, closed);
         hooks::point(Point::Seal);
         // After the clock was read: see `Progress::unquiet`.
         let progress = &self.shared.progress;

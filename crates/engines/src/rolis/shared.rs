@@ -175,6 +175,11 @@ pub enum Report {
     },
     /// The epoch changed.
     Entered(Epoch),
+    /// The clock does not come to exceed what was read from it before: a leader needs a better one.
+    ClockStands {
+        /// What it has to exceed.
+        least: Timestamp,
+    },
     /// The answer to [`Command::Quiesce`].
     Quiesced(StreamId),
     /// The answer to [`Command::Park`].

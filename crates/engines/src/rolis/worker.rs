@@ -329,7 +329,9 @@ impl Worker for RolisWorker {
     }
 
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
-        for command in self.shared.clone().commands[self.id.0 as usize].take() {
+        // Taken out first: the workers count their references to what they share on one line.
+        let commands = self.shared.commands[self.id.0 as usize].take();
+        for command in commands {
             self.command(now, command, out);
         }
         if self.stream.promised() > self.known {

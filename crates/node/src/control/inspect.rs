@@ -1,10 +1,10 @@
 //! Jobs that read the whole store, each on a thread of its own; and what the process and the store weigh.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use highwater_core::View;
+use highwater_core::contain::contain;
 use highwater_store::Store;
 use highwater_workloads::{Workload, audit};
 
@@ -94,8 +94,8 @@ fn run_aside(shared: &Arc<Shared>, connection: u64, job: impl FnOnce() + Send + 
         let _job_slot = job_slot;
         // A new thread inherits the control thread's priority, which a long job must not have.
         let _ = rustix::process::setpriority_process(None, 0);
-        if catch_unwind(AssertUnwindSafe(job)).is_err() {
-            fail("the job failed; the replica's log says more".into());
+        if let Err(panicked) = contain(job) {
+            fail(format!("the job failed: {panicked}"));
         }
     };
     if let Err(error) = std::thread::Builder::new().name("admin-job".into()).spawn(body) {

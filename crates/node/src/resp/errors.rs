@@ -173,6 +173,11 @@ pub enum RequestError<'a> {
     TooLarge,
     /// No memory is left for what it adds: nothing was done. In Redis's words, which clients know.
     OutOfMemory,
+    /// The command's code panicked, on data that is there: a bug of ours. Nothing was done.
+    Panicked {
+        /// What it said.
+        message: &'a str,
+    },
     /// The arguments are none of ours; only a caller without RESP can see this.
     Malformed,
 }
@@ -205,6 +210,9 @@ impl fmt::Display for RequestError<'_> {
             ),
             RequestError::OutOfMemory => {
                 f.write_str("OOM command not allowed when used memory > 'maxmemory'.")
+            }
+            RequestError::Panicked { message } => {
+                write!(f, "ERR the command failed: {message}; nothing was done")
             }
             RequestError::Malformed => f.write_str("ERR malformed arguments"),
         }

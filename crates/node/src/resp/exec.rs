@@ -28,6 +28,16 @@ impl Procedure for Exec {
             Err(Stop::Malformed) => malformed(reply),
         }
     }
+
+    fn explain_panic(message: &str, _: &[u8], reply: &mut Vec<u8>) {
+        panicked(message, reply);
+    }
+}
+
+/// As an error of the door: whatever bytes a reply has go to the client's socket.
+#[cold]
+fn panicked(message: &str, reply: &mut Vec<u8>) {
+    Reply::new(reply, super::Protocol::Resp2).error(RequestError::Panicked { message });
 }
 
 fn execute<T: Transaction>(
@@ -80,6 +90,10 @@ impl Procedure for ReadVersions {
             reply.extend_from_slice(&tx.version(KEYSPACE, key)?.0.to_le_bytes());
         }
         Ok(())
+    }
+
+    fn explain_panic(message: &str, _: &[u8], reply: &mut Vec<u8>) {
+        panicked(message, reply);
     }
 }
 

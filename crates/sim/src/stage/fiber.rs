@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use highwater_core::{Incarnation, NodeId, ProcedureId};
+use highwater_core::{Incarnation, NodeId, ProcedureId, contain};
 use highwater_engines::{Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
 
 use super::{Stage, Why};
@@ -36,9 +36,12 @@ pub(super) struct Suspender(NonNull<Yielder<(), Why>>);
 
 impl Suspender {
     pub fn suspend(self, why: Why) {
+        // Whoever runs meanwhile, on the same thread, is not in the middle of a procedure.
+        let aside = contain::aside();
         // SAFETY: the yielder lives on its coroutine's stack for as long as the coroutine runs, and the stage holds a
         // suspender only between `resume` entering that coroutine and the coroutine leaving it again.
         unsafe { self.0.as_ref() }.suspend(why);
+        aside.return_to();
     }
 }
 

@@ -4,7 +4,7 @@
 //!   leap, as after the machine was suspended.
 //! - The *commit clock* gives timestamps. In plain worlds it is a counter that starts anew with each process. With
 //!   [`NodeClock::follow_time`] it is a TSC: it follows virtual time at the machine's rate from a value of its own, moves
-//!   at every reading, may leap, and may all but stand still for a while.
+//!   at every reading, may leap, jump back, and all but stand still for a while.
 //!
 //! There is no wall clock: `core`, `store`, `consensus` and `engines` read none (their `clippy.toml` forbids it), so jumps of
 //! it have nothing to hit.
@@ -83,6 +83,15 @@ impl NodeClock {
         }
     }
 
+    /// The commit clock jumps back, as that of a virtual machine may that was moved.
+    pub fn set_back_commits(&mut self, by: u64) {
+        if let Some(tsc) = &mut self.tsc {
+            tsc.ahead = tsc.ahead.saturating_sub(by);
+            let shows = tsc.counter.load(Ordering::Relaxed);
+            tsc.counter.store(shows.saturating_sub(by), Ordering::Relaxed);
+        }
+    }
+
     /// The commit clock moves only by being read, for so long.
     pub fn stall_commits(&mut self, now: Nanos, length: Nanos) {
         let until = self.local(now + length);
@@ -143,5 +152,10 @@ mod tests {
         machine.tick(1600);
         assert!(clock.now().0 > second.0 + 500);
         assert!(machine.commits().now() > second, "a restart does not set it back");
+        machine.tick(5000);
+        let third = clock.now();
+        machine.set_back_commits(1000);
+        machine.tick(5100);
+        assert!(clock.now().0 < third.0 - 800, "but a jump does");
     }
 }

@@ -25,7 +25,7 @@ use crate::heap::{Heap, SEGMENT, lock};
 use crate::index::{Found, Index, NodeSeen, NodeSet};
 use crate::keys::Keys;
 use crate::record::Record;
-use crate::sync::{AtomicPtr, Backoff, Mutex, Ordering, prefetch};
+use crate::sync::{AtomicPtr, Backoff, Mutex, Ordering, Padded, prefetch};
 use crate::tree::Fingers;
 use crate::word::Busy;
 use segment::{Bucket, LOCKED, OBSOLETE, STEP, Segment};
@@ -96,8 +96,9 @@ impl Directory {
 pub(crate) struct Hash<K> {
     /// Packed; see [`Directory::pack`].
     directory: AtomicPtr<u8>,
-    /// Held while a segment is split: how many segments there are.
-    segments: Mutex<usize>,
+    /// Held while a segment is split: how many segments there are. Out of line: every lookup of every table reads what
+    /// stands here, and next to here.
+    segments: Box<Padded<Mutex<usize>>>,
     keys: PhantomData<fn(K)>,
 }
 
@@ -110,7 +111,11 @@ impl<K: Keys> Hash<K> {
     pub fn new(heap: &mut Heap) -> Hash<K> {
         let segment = Segment::create(0, 0, heap);
         let directory = Directory::create(0, heap, |_| segment.as_ptr());
-        Hash { directory: AtomicPtr::new(directory.pack()), segments: Mutex::new(1), keys: PhantomData }
+        Hash {
+            directory: AtomicPtr::new(directory.pack()),
+            segments: Box::new(Padded(Mutex::new(1))),
+            keys: PhantomData,
+        }
     }
 
     #[inline]
@@ -182,7 +187,7 @@ impl<K: Keys> Hash<K> {
     /// Splits the segment of the hash, if it is still crowded and may be split.
     #[cold]
     fn split(&self, hash: u64, heap: &mut Heap, nodes: &mut impl NodeSet) {
-        let mut segments = lock(&self.segments);
+        let mut segments = lock(&self.segments.0);
         let old_at = self.directory().entry(hash).load(Ordering::Relaxed);
         // SAFETY: it is retired below at the earliest, and we are pinned.
         let old = unsafe { &*old_at };
@@ -275,11 +280,20 @@ impl<K: Keys> Index for Hash<K> {
         nodes: &mut impl NodeSet,
     ) -> (Record, bool) {
         let mut may_split = true;
+        let mut backoff = Backoff::default();
         loop {
-            let (segment, bucket, version) = self.lock_bucket(hash);
+            let segment = self.segment(hash);
+            let bucket = segment.bucket(hash);
+            // Acquire; pairs with the Release in `unlock`: the search sees every key that this version counts.
+            let version = bucket.version.load(Ordering::Acquire);
+            // Without the lock: who overwrites what is there writes to no line of the index.
             if let Some((record, _)) = Self::search(bucket, key, hash) {
-                bucket.unlock(version);
                 return (record, false);
+            }
+            // Nothing has come since the search, or the lock is not to be had.
+            if version & (LOCKED | OBSOLETE) != 0 || !bucket.try_lock(version) {
+                backoff.wait();
+                continue;
             }
             let slot = bucket.free_slot();
             if slot.is_none() && may_split && segment.crowded.load(Ordering::Relaxed) + 1 >= CROWDED {
@@ -338,5 +352,39 @@ impl<K: Keys> Index for Hash<K> {
     fn peek(&self, hash: u64) -> Option<Record> {
         let bucket = self.segment(hash).bucket(hash);
         bucket.slots.iter().find_map(|slot| segment::tagged(slot, tag(hash)))
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::heap::Heaps;
+    use crate::keys::IntegerKeys;
+    use crate::word::TOMBSTONE;
+
+    #[test]
+    fn a_key_that_is_there_is_found_for_writing_without_the_bucket_s_lock() {
+        let heaps = Heaps::new();
+        let (done, found) = channel();
+        std::thread::spawn(move || {
+            let mut heap = Heap::new(&heaps);
+            let index: Hash<IntegerKeys> = Hash::new(&mut heap);
+            heap.pin();
+            let hash = IntegerKeys::hash(7);
+            let mut find = |index: &Hash<_>| {
+                index.find_or_add(7, hash, 8, TOMBSTONE, &mut Fingers::default(), &mut heap, &mut ())
+            };
+            let (record, added) = find(&index);
+            let (_, bucket, version) = index.lock_bucket(hash);
+            let (again, added_again) = find(&index);
+            bucket.unlock(version);
+            let _ = done.send((added, added_again, record == again));
+        });
+        // Whoever takes the lock waits for it for ever.
+        let found = found.recv_timeout(Duration::from_secs(20));
+        assert_eq!(found, Ok((true, false, true)), "added once, and found with no lock");
     }
 }

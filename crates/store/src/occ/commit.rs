@@ -13,26 +13,36 @@ use crate::store::{AnyIndex, Store};
 use crate::sync::{Ordering, fence, spin_loop};
 use crate::word::{DEAD, LOCKED, TIMESTAMP, TOMBSTONE};
 
+/// How often the clock is read before it counts as one that stands or went back. A reading and a pause take 10 ns at
+/// least, so that is most of a millisecond, and some milliseconds at most. Counters of cores that are in step differ by less
+/// than a cache line needs from one to the other, a thousandth of that; locks held for so long hurt nobody for good, and
+/// an election timeout is ten times as long.
+const READINGS: u32 = 1 << 16;
+/// A simulated clock moves by reading; and every pause is a turn for others.
+const READINGS_SIMULATED: u32 = 64;
+
 impl Occ {
     /// Commits and returns the timestamp; or undoes everything, but for what [`lock`](Occ::lock) leaves open.
     #[inline]
     pub fn commit(&mut self) -> Result<Timestamp, Abort> {
         self.lock()?;
-        self.timestamp();
+        self.timestamp()?;
         self.validate()?;
         Ok(self.install())
     }
 
     /// Ends a transaction that decided to roll back: drops its writes, but validates what it read and takes a
     /// timestamp, because the decision reveals what was read. On a conflict, everything is undone.
+    ///
+    /// So ends a transaction whose procedure panicked, too: wherever that was, no lock is held while a procedure runs.
     pub fn commit_rollback(&mut self) -> Result<Timestamp, Abort> {
-        assert_eq!(self.phase, Phase::Open);
+        assert_eq!(self.phase, Phase::Open, "locks are taken after the procedure has ended");
         self.writer.abort();
         self.bury_placeholders();
         self.sets.writes.clear();
         self.wrote = false;
         self.phase = Phase::Locked;
-        self.timestamp();
+        self.timestamp()?;
         self.validate()?;
         let Phase::Validated(ts) = self.phase else { unreachable!("it was just validated") };
         self.floor = ts;
@@ -113,19 +123,39 @@ impl Occ {
     }
 
     /// Phase 2: reads the clock until it exceeds everything seen. With a synchronised clock it does at once. It is
-    /// never helped along: a timestamp ahead of real time could pass a later overwriter of what was read.
+    /// never helped along: a timestamp ahead of real time could pass a later overwriter of what was read. If it does not
+    /// come to exceed that, everything is undone as on a conflict, and [`take_clock_stands`](Occ::take_clock_stands) says so.
     #[inline]
-    pub fn timestamp(&mut self) -> Timestamp {
+    pub fn timestamp(&mut self) -> Result<Timestamp, Abort> {
         assert_eq!(self.phase, Phase::Locked);
         let least = self.floor.max(Timestamp(self.latest));
         let mut ts = self.clock.now();
-        while ts <= least {
-            spin_loop();
-            ts = self.clock.now();
+        if ts <= least {
+            ts = self.await_clock(least)?;
         }
         self.phase = Phase::Stamped(ts);
         hooks::point(Point::Stamped);
-        ts
+        Ok(ts)
+    }
+
+    #[cold]
+    fn await_clock(&mut self, least: Timestamp) -> Result<Timestamp, Abort> {
+        for _ in 0..if hooks::simulated() { READINGS_SIMULATED } else { READINGS } {
+            spin_loop();
+            let ts = self.clock.now();
+            if ts > least {
+                return Ok(ts);
+            }
+        }
+        self.clock_stands = Some(least);
+        self.fail(self.sets.writes.len())
+    }
+
+    /// Whether a transaction since the last call was undone for want of a timestamp: the clock does not come to exceed
+    /// this, though it was read from it before. It went back, or stands; another attempt would fare no better.
+    #[cold]
+    pub fn take_clock_stands(&mut self) -> Option<Timestamp> {
+        self.clock_stands.take()
     }
 
     /// Phase 3: checks that what was read is unchanged. On a conflict, everything is undone.

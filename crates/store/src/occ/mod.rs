@@ -6,7 +6,8 @@
 //! [`Occ::commit`] runs in a line and a simulator may run one by one:
 //!
 //! 1. [`lock`](Occ::lock): looks whether the transaction is too large or no memory is left for it, then locks all written records, in the order of their addresses; gives up after a short wait.
-//! 2. [`timestamp`](Occ::timestamp): read the clock; above every timestamp that was seen, and above the floor.
+//! 2. [`timestamp`](Occ::timestamp): read the clock; above every timestamp that was seen, and above the floor. A clock that
+//!    does not get there has gone back: the transaction fails, and its worker should not go on with that clock.
 //! 3. [`validate`](Occ::validate): the records read and the nodes relied on are unchanged, and not locked by others.
 //! 4. [`install`](Occ::install): copy the values from the log into the records, unlock them with the new timestamp.
 //!
@@ -78,6 +79,8 @@ pub struct Occ {
     phase: Phase,
     /// The next timestamp is larger.
     floor: Timestamp,
+    /// What the clock did not come to exceed, if that ended a transaction lately.
+    clock_stands: Option<Timestamp>,
     /// The largest timestamp seen by the open transaction.
     latest: u64,
     sets: Sets,
@@ -114,6 +117,7 @@ impl Occ {
             writer: TxWriter::default(),
             phase: Phase::Idle,
             floor: Timestamp::ZERO,
+            clock_stands: None,
             latest: 0,
             sets: Sets::new(),
             wrote: false,

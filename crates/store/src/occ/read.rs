@@ -2,15 +2,16 @@
 
 use std::ops::ControlFlow;
 
+use highwater_core::contain::unbroken;
 use highwater_core::hooks::{self, Point};
-use highwater_core::log::TxWriter;
+use highwater_core::log::{TxWriter, WriteAt};
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
 
 use super::sets::{Seen, Sets};
 use super::{Occ, Phase};
 use crate::index::{Found, Index, KeyOf};
-use crate::keys::{Keys, bounds};
+use crate::keys::{Bounds, Keys, bounds};
 use crate::record::{Record, Scratch};
 use crate::store::{AnyIndex, Store, with_index};
 use crate::sync::Backoff;
@@ -112,44 +113,58 @@ impl Reading<'_> {
         let range = bounds::<K>(range).ok_or(Abort::BadRequest)?;
         let mut resume: Option<Resume> = None;
         loop {
-            tree.copy_leaf(resume.as_ref(), direction, range, self.fingers, self.leaf);
-            if self.sets.are_full() {
-                return Err(Abort::TooLarge);
-            }
-            self.sets.nodes.push(self.leaf.seen);
-            hooks::point(Point::Execute);
-            for at in 0..self.leaf.len() {
-                let record = self.leaf.record(at, direction).expect("a checked copy is filled");
-                prefetch_ahead(self.leaf, at, direction);
-                if self.visit::<K>(table, record, &mut visit)?.is_break() {
+            let len = unbroken(|| self.come_to_leaf(tree, resume.as_ref(), direction, range))?;
+            for at in 0..len {
+                // Only what is shown to the caller is his.
+                let (record, shown) = unbroken(|| self.examine::<K>(table, at, direction))?;
+                let value = match shown {
+                    Shown::Hidden => continue,
+                    Shown::Own(at) => self.writer.value(at),
+                    Shown::Live => self.value.bytes(),
+                };
+                if K::shown(K::stored(&record), |key| visit(key, value)).is_break() {
                     return Ok(());
                 }
             }
-            resume = self.leaf.next::<K>(range, direction);
+            resume = unbroken(|| self.leaf.next::<K>(range, direction));
             if resume.is_none() {
                 return Ok(());
             }
         }
     }
 
-    /// Shows one record of a scan, if it is live for this transaction.
     #[inline]
-    fn visit<K: Keys>(
+    fn come_to_leaf<K: Keys>(
+        &mut self,
+        tree: &Tree<K>,
+        resume: Option<&Resume>,
+        direction: Direction,
+        range: Bounds<'_, K>,
+    ) -> Result<usize, Abort> {
+        tree.copy_leaf(resume, direction, range, self.fingers, self.leaf);
+        if self.sets.are_full() {
+            return Err(Abort::TooLarge);
+        }
+        self.sets.nodes.push(self.leaf.seen);
+        hooks::point(Point::Execute);
+        Ok(self.leaf.len())
+    }
+
+    /// Reads one record of a scan, and whether it is live for this transaction.
+    #[inline]
+    fn examine<K: Keys>(
         &mut self,
         table: TableId,
-        record: Record,
-        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, Abort> {
-        let key = K::stored(&record);
+        at: usize,
+        direction: Direction,
+    ) -> Result<(Record, Shown), Abort> {
+        let record = self.leaf.record(at, direction).expect("a checked copy is filled");
+        prefetch_ahead(self.leaf, at, direction);
         if self.wrote {
-            let found = self.sets.find(table, K::hash(key), |other| *other == record);
+            let found = self.sets.find(table, K::hash(K::stored(&record)), |other| *other == record);
             if let Some(write) = found.and_then(|at| self.sets.accesses[at].write()) {
                 let write = &self.sets.writes[write];
-                if write.delete {
-                    return Ok(ControlFlow::Continue(()));
-                }
-                let value = self.writer.value(write.at);
-                return Ok(K::shown(key, |key| visit(key, value)));
+                return Ok((record, if write.delete { Shown::Hidden } else { Shown::Own(write.at) }));
             }
         }
         let word = record.read(self.value)?;
@@ -159,12 +174,19 @@ impl Reading<'_> {
         }
         *self.latest = (*self.latest).max(word & TIMESTAMP);
         self.sets.add_scanned(table, record, Seen::new(word));
-        if word & TOMBSTONE != 0 {
-            return Ok(ControlFlow::Continue(()));
-        }
-        let value = self.value.bytes();
-        Ok(K::shown(key, |key| visit(key, value)))
+        Ok((record, if word & TOMBSTONE == 0 { Shown::Live } else { Shown::Hidden }))
     }
+}
+
+/// What a scan shows of a record.
+#[derive(Clone, Copy)]
+enum Shown {
+    /// Nothing: it is a tombstone, or deleted by this transaction.
+    Hidden,
+    /// The transaction's own write.
+    Own(WriteAt),
+    /// The value in `Occ::value`.
+    Live,
 }
 
 impl Occ {
@@ -215,29 +237,31 @@ fn prefetch_ahead(leaf: &LeafCopy, at: usize, direction: Direction) {
 impl Transaction for Occ {
     #[inline]
     fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort> {
-        Ok(match self.look::<true>(table, key)? {
-            Looked::Live(_) => Some(self.value.bytes()),
-            Looked::Gone(_) | Looked::Absent => None,
-            Looked::Own(write) => {
-                let write = &self.sets.writes[write];
-                (!write.delete).then(|| self.writer.value(write.at))
-            }
+        unbroken(move || {
+            Ok(match self.look::<true>(table, key)? {
+                Looked::Live(_) => Some(self.value.bytes()),
+                Looked::Gone(_) | Looked::Absent => None,
+                Looked::Own(write) => {
+                    let write = &self.sets.writes[write];
+                    (!write.delete).then(|| self.writer.value(write.at))
+                }
+            })
         })
     }
 
     #[inline]
     fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), Abort> {
-        self.write_put(table, key, value)
+        unbroken(|| self.write_put(table, key, value))
     }
 
     #[inline]
     fn insert(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<bool, Abort> {
-        self.write_insert(table, key, value)
+        unbroken(|| self.write_insert(table, key, value))
     }
 
     #[inline]
     fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
-        self.write_delete(table, key)
+        unbroken(|| self.write_delete(table, key))
     }
 
     fn scan<F>(
@@ -250,7 +274,7 @@ impl Transaction for Occ {
     where
         F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     {
-        let (index, mut reading) = self.reading(table)?;
+        let (index, mut reading) = unbroken(|| self.reading(table))?;
         match index {
             AnyIndex::TreeU64(tree) => reading.scan(table, tree, range, direction, visit),
             AnyIndex::TreeBytes(tree) => reading.scan(table, tree, range, direction, visit),
@@ -259,25 +283,25 @@ impl Transaction for Occ {
     }
 
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {
-        Ok(match self.look::<false>(table, key)? {
-            Looked::Live(at) | Looked::Gone(at) => {
-                let seen = self.sets.accesses[at].seen.expect("it was just read");
-                Timestamp(seen.word() & TIMESTAMP)
-            }
-            Looked::Absent => Timestamp::ZERO,
-            // The version in front of this transaction's own write.
-            Looked::Own(write) => {
-                let access = self.sets.writes[write].access as usize;
-                let seen = self.sets.accesses[access].seen;
-                Timestamp(seen.map_or(0, |seen| seen.word() & TIMESTAMP))
-            }
+        unbroken(|| {
+            Ok(match self.look::<false>(table, key)? {
+                Looked::Live(at) | Looked::Gone(at) => {
+                    let seen = self.sets.accesses[at].seen.expect("it was just read");
+                    Timestamp(seen.word() & TIMESTAMP)
+                }
+                Looked::Absent => Timestamp::ZERO,
+                // The version in front of this transaction's own write.
+                Looked::Own(write) => {
+                    let access = self.sets.writes[write].access as usize;
+                    let seen = self.sets.accesses[access].seen;
+                    Timestamp(seen.map_or(0, |seen| seen.word() & TIMESTAMP))
+                }
+            })
         })
     }
 
     fn prefetch(&mut self, wanted: &[(TableId, u64)]) {
-        for some in wanted.chunks(LOCKSTEP) {
-            prefetch_some(&self.store, some);
-        }
+        unbroken(|| wanted.chunks(LOCKSTEP).for_each(|some| prefetch_some(&self.store, some)));
     }
 }
 

@@ -61,6 +61,8 @@ struct Cell {
     quiet: AtomicU64,
     /// On a leader: the worker holds replies that wait for other streams.
     waiting: AtomicBool,
+    /// On a leader: the largest timestamp up to which this worker may have claimed others to be closed.
+    claiming: AtomicU64,
 }
 
 /// A claim whose index is not decided yet.
@@ -196,16 +198,29 @@ impl Progress {
         self.cell(stream).quiet.store(last.0 << 1 | 1, Ordering::Release);
     }
 
-    /// On a leader: the owner of `stream` is about to take timestamps again.
+    /// On a leader: the owner of `stream` is about to take timestamps again, all above the result: no claim reaches
+    /// further, even if the clock went back meanwhile.
+    #[must_use]
     #[inline]
-    pub fn unquiet(&self, stream: StreamId) {
+    pub fn unquiet(&self, stream: StreamId) -> Timestamp {
         self.cell(stream).quiet.store(0, Ordering::Relaxed);
-        // The store must be visible before the next timestamp is read; pairs with the fence in `quiet_index`: either
-        // the claimer sees that this worker is no longer quiet, or this worker's next timestamp exceeds the claimer's.
+        // The store must be visible before the claims are looked at; pairs with the fence in `quiet_index`: either the
+        // claimer sees that this worker is no longer quiet, or this worker sees what was claimed of it.
         fence(Ordering::SeqCst);
+        let claimed = self.cells.iter().map(|cell| cell.claiming.load(Ordering::Relaxed)).max();
+        Timestamp(claimed.expect("there are streams"))
     }
 
-    /// On a leader: the last entry of `stream`, if it is quiet. To be called *after* the claiming timestamp was read.
+    /// On a leader: the owner of `stream` is about to look who is quiet ([`quiet_index`](Progress::quiet_index)), and to
+    /// claim of them that they are closed up to `closed`.
+    #[inline]
+    pub fn claiming(&self, stream: StreamId, closed: Timestamp) {
+        // Before the fence in `quiet_index`.
+        self.cell(stream).claiming.store(closed.0, Ordering::Relaxed);
+    }
+
+    /// On a leader: the last entry of `stream`, if it is quiet. To be called *after* the claiming timestamp was read and
+    /// told ([`claiming`](Progress::claiming)).
     #[inline]
     pub fn quiet_index(&self, stream: StreamId) -> Option<EntryIndex> {
         fence(Ordering::SeqCst);
