@@ -6,10 +6,11 @@
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Ballot, EntryIndex, Epoch, NodeId};
 
+use crate::Members;
 use crate::stream::Tail;
 
 /// A message of one stream. Those marked *entry* travel with one log entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Leader to follower, *entry*: replace what follows `start - 1` in your log by the entries `start..=upto` of mine.
     /// This is the one at `index`. An empty range (`start == upto + 1`) travels as one message without an entry.
@@ -77,6 +78,9 @@ pub enum Message {
         ballot: Ballot,
         /// First index that the leader holds.
         first: EntryIndex,
+        /// The newest membership that is decided in every stream, as far as the leader knows. No change before `first`
+        /// is newer: who goes on there knows of every membership that it skips.
+        members: Option<Members>,
     },
     /// New leader to the holder of the log it must adopt: send me `from..=upto`.
     Fetch {
@@ -153,6 +157,21 @@ impl Tail {
 }
 
 impl Message {
+    /// The ballot under which its sender leads, if it speaks as a leader to those who follow.
+    pub fn of_leader(&self) -> Option<Ballot> {
+        match self {
+            Message::Adopt { ballot, .. }
+            | Message::Accept { ballot, .. }
+            | Message::Decide { ballot, .. }
+            | Message::TooFar { ballot, .. } => Some(*ballot),
+            Message::Accepted { .. }
+            | Message::Pull { .. }
+            | Message::Fetch { .. }
+            | Message::Fetched { .. }
+            | Message::Stale { .. } => None,
+        }
+    }
+
     /// Appends `tag u8 | ballot | fields`, all little endian.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut head = |tag: u8, ballot: Ballot, indexes: &[EntryIndex]| {
@@ -178,7 +197,11 @@ impl Message {
                 head(5, promised, &[received]);
                 tail.encode(out);
             }
-            Message::TooFar { ballot, first } => head(6, ballot, &[first]),
+            Message::TooFar { ballot, first, ref members } => {
+                head(6, ballot, &[first]);
+                out.push(members.is_some().into());
+                members.iter().for_each(|members| members.encode(out));
+            }
             Message::Fetch { ballot, from, upto } => head(7, ballot, &[from, upto]),
             Message::Fetched { ballot, index, paused } => {
                 head(8, ballot, &[index]);
@@ -220,7 +243,11 @@ impl Message {
                 ask: reader.u8()? != 0,
             },
             5 => Message::Pull { promised: ballot, received: index(reader)?, tail: Tail::decode(reader)? },
-            6 => Message::TooFar { ballot, first: index(reader)? },
+            6 => {
+                let first = index(reader)?;
+                let members = (reader.u8()? != 0).then(|| Members::decode(reader)).transpose()?;
+                Message::TooFar { ballot, first, members }
+            }
             7 => Message::Fetch { ballot, from: index(reader)?, upto: index(reader)? },
             8 => Message::Fetched { ballot, index: index(reader)?, paused: reader.u8()? != 0 },
             9 => Message::Stale { promised: ballot },

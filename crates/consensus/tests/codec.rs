@@ -47,7 +47,8 @@ fn message() -> impl Strategy<Value = Message> {
             tail,
             received
         }),
-        (ballot(), index()).prop_map(|(ballot, first)| Message::TooFar { ballot, first }),
+        (ballot(), index(), prop::option::of(members()))
+            .prop_map(|(ballot, first, members)| Message::TooFar { ballot, first, members }),
         (ballot(), index(), index()).prop_map(|(ballot, from, upto)| Message::Fetch { ballot, from, upto }),
         (ballot(), index(), any::<bool>()).prop_map(|(ballot, index, paused)| Message::Fetched {
             ballot,
@@ -68,8 +69,8 @@ fn members() -> impl Strategy<Value = Members> {
 }
 
 fn pending() -> impl Strategy<Value = Pending> {
-    let decided_in = prop::collection::vec(any::<bool>(), 0..5);
-    (members(), decided_in).prop_map(|(members, decided_in)| Pending { members, decided_in })
+    let decided = prop::collection::vec(any::<u64>().prop_map(Epoch), 0..5);
+    (members(), decided).prop_map(|(members, decided)| Pending { members, decided })
 }
 
 fn election_message() -> impl Strategy<Value = ElectionMessage> {
@@ -84,7 +85,9 @@ fn election_message() -> impl Strategy<Value = ElectionMessage> {
         promise.prop_map(|(ballot, members, pending, tails, high)| {
             ElectionMessage::Promise(Promise { ballot, members, pending, tails, high: Timestamp(high) })
         }),
-        (ballot(), members()).prop_map(|(ballot, members)| ElectionMessage::Heartbeat { ballot, members }),
+        (ballot(), any::<bool>(), members()).prop_map(|(ballot, vouches, members)| {
+            ElectionMessage::Heartbeat { ballot, vouches, members }
+        }),
         ballot().prop_map(|ballot| ElectionMessage::HeartbeatReply { ballot }),
         ballot().prop_map(|promised| ElectionMessage::Stale { promised }),
     ]

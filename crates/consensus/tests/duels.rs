@@ -100,7 +100,7 @@ impl Cluster {
         let ballot = self.nodes[leader].election.promised();
         let follows = |node: usize| {
             let election = &self.nodes[node].election;
-            election.promised() == ballot && election.leader() == Some(ballot.node)
+            election.promised() == ballot && election.leader(self.now) == Some(ballot.node)
         };
         (self.nodes[leader].lead.as_ref().unwrap().settled && alive().all(follows)).then_some(leader)
     }

@@ -16,6 +16,7 @@
 //! | `flight` | shows what is under way |
 //! | `cut N...` / `mend` | nothing reaches or leaves these nodes / all are connected again |
 //! | `mute A>B` | what A sends to B is lost until `mend`, and neither notices |
+//! | `sleep N` / `wake N` | node N's timers do not run and nothing arrives there / both happen, what arrived first |
 //! | `gone A B` | node A sees that B's process is dead |
 //! | `wait MS` | time passes; timers run; what they send stays under way |
 //! | `live MS` | time passes, and what is sent arrives within a millisecond |
@@ -51,6 +52,8 @@ struct Stage {
     dead: BTreeSet<u8>,
     cut: BTreeSet<u8>,
     mute: BTreeSet<(u8, u8)>,
+    asleep: BTreeSet<u8>,
+    held: Vec<Flight>,
     flights: VecDeque<Flight>,
     log: String,
 }
@@ -138,6 +141,13 @@ impl Stage {
                     }
                 }
             }
+            "sleep" => drop(self.asleep.insert(number(1) as u8)),
+            "wake" => {
+                self.asleep.remove(&(number(1) as u8));
+                let held = std::mem::take(&mut self.held);
+                self.arrive(held);
+                self.nodes[node(1)].tick(self.now);
+            }
             "gone" => self.nodes[node(1)].peer_down(self.now, NodeId(number(2) as u8), true),
             "wait" => (0..number(1)).for_each(|_| self.tick()),
             "live" => {
@@ -203,6 +213,10 @@ impl Stage {
         for flight in flights {
             let (from, to) = (flight.from.node.0, flight.to);
             let muted = self.mute.contains(&(from, to));
+            if self.asleep.contains(&to) {
+                self.held.push(flight);
+                continue;
+            }
             let blocked = muted || self.cut.contains(&to) || self.cut.contains(&from);
             if !blocked && !self.dead.contains(&flight.to) {
                 let node = &mut self.nodes[flight.to as usize];
@@ -227,7 +241,9 @@ impl Stage {
 
     fn tick(&mut self) {
         self.now += MS;
-        for node in self.nodes.iter_mut().filter(|node| !self.dead.contains(&node.me.node.0)) {
+        let idle =
+            |node: &&mut Node| self.dead.contains(&node.me.node.0) || self.asleep.contains(&node.me.node.0);
+        for node in self.nodes.iter_mut().filter(|node| !idle(node)) {
             node.tick(self.now);
         }
     }
@@ -346,4 +362,5 @@ scripts! {
     leader_change_with_undecided_tail takeover_interrupted_by_another_takeover old_leader_returns silent_stream
     paper_figure_3 paper_figure_8 amnesiac_voter_does_not_vote follower_too_far_behind
     membership_change_needs_both_majorities prevote_protects_a_healthy_leader
+    leader_without_quorum_makes_way no_majority_spends_no_epoch late_timer_doubts_itself
 }

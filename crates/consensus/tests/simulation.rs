@@ -478,7 +478,7 @@ fn reread(wire: Wire) -> Wire {
     match wire {
         Wire::Stream(stream, message, entry) => {
             message.encode(&mut bytes);
-            assert_eq!(Message::decode(&mut Reader::new(&bytes)), Ok(message));
+            assert_eq!(Message::decode(&mut Reader::new(&bytes)), Ok(message.clone()));
             Wire::Stream(stream, message, entry)
         }
         Wire::Election(message) => {

@@ -33,7 +33,7 @@ pub enum Refusal {
         /// Whom to ask instead.
         leader: Option<NodeId>,
     },
-    /// This replica leads but has not heard from a majority for a while.
+    /// This replica leads, but has not heard from a majority for a while, or its workers stand still.
     NoQuorum,
     /// Too much is in flight; ask again after the next turn. The host should stop reading from clients meanwhile.
     Busy,
@@ -231,8 +231,10 @@ pub struct Status {
     pub role: Role,
     /// The epoch it is in.
     pub epoch: Epoch,
-    /// Who leads that epoch, as far as it knows.
+    /// Who leads that epoch, as far as it has heard lately.
     pub leader: Option<NodeId>,
+    /// How long ago it heard a leader that vouched for itself, whoever it was; `None` on a leader, or if it never did.
+    pub leader_heard_ago: Option<Nanos>,
     /// Every transaction at or below is released (leader) or may be applied (follower).
     pub mark: Timestamp,
     /// One per stream.
@@ -241,6 +243,8 @@ pub struct Status {
     pub members: Vec<Member>,
     /// Progress of a state copy, if one is under way: bytes received so far.
     pub copying_bytes: Option<u64>,
+    /// Whom it asked for the copy, once it has asked.
+    pub copying_from: Option<NodeId>,
     /// Why it cannot serve, in words, if it cannot.
     pub trouble: Option<String>,
 }
@@ -271,6 +275,8 @@ pub struct Member {
     pub voter: bool,
     /// Entries that it has not acknowledged, over all streams; on the leader only.
     pub lag_entries: Option<u64>,
+    /// How long ago it was last heard, in nanoseconds; on the leader only, `None` also if it never was.
+    pub heard_ago: Option<Nanos>,
 }
 
 /// Counts kept by one worker: written by its owner only, read by anyone. One cache-line pair each, so that counting

@@ -150,6 +150,8 @@ impl Node {
             let _signal_writer = signal_writer;
             // A little ahead of the workers, so that heartbeats survive a busy machine; without the right to, so be it.
             let _ = rustix::process::setpriority_process(None, -5);
+            // Anybody may ask for this: short turns, and so a core soon.
+            crate::slice::ask_for_short_slices();
             control.run()
         })?;
         Ok(node)

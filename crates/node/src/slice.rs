@@ -6,7 +6,7 @@
 
 use std::mem::size_of;
 
-/// What a worker asks for, in nanoseconds: the shortest that the kernel grants.
+/// What a worker and the control thread ask for, in nanoseconds: the shortest that the kernel grants.
 const SLICE_NANOS: u64 = 100_000;
 
 /// Asks for short slices for this thread. Kernels before 6.12 ignore it, and some forbid it: so be it.

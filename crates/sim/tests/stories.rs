@@ -77,7 +77,8 @@ fn silent_stream_does_not_hold_the_mark() {
     lists.verify();
 }
 
-/// When nobody asks for anything, nobody works: no worker takes a turn, nothing but heartbeats is sent.
+/// When nobody asks for anything, nobody works: nothing but heartbeats is sent, and a worker takes a turn only when its
+/// controller asks whether it still can.
 #[test]
 fn idle_cluster_goes_silent() {
     for workers in 1..=4 {
@@ -87,9 +88,11 @@ fn idle_cluster_goes_silent() {
             lists.run(MS / 2);
         }
         lists.run(300 * MS);
-        let before = lists.world.work;
+        let (turns, frames) = lists.world.work;
         lists.run(2000 * MS);
-        assert_eq!(lists.world.work, before, "{}", lists.story());
+        let asked = 2000 / 120 + 1;
+        let allowed = turns + 3 * u64::from(workers) * asked;
+        assert!(lists.world.work.0 <= allowed && lists.world.work.1 == frames, "{}", lists.story());
         lists.verify();
     }
 }

@@ -249,8 +249,13 @@ mod tests {
     #[test]
     fn every_node_has_a_line_and_silent_ones_are_named() {
         let mut leading = view(0, "leader", 3, Some(0), None);
-        let member =
-            |node, lag| MemberReport { node, incarnation: "a".into(), voter: true, lag_entries: Some(lag) };
+        let member = |node, lag| MemberReport {
+            node,
+            incarnation: "a".into(),
+            voter: true,
+            lag_entries: Some(lag),
+            silent_ms: Some(0),
+        };
         leading.status.as_mut().unwrap().members = vec![member(0, 0), member(1, 17), member(2, 5)];
         let nodes = vec![leading, view(1, "follower", 3, Some(0), None), silent(2, false)];
         let text = Cluster::of(nodes).render();

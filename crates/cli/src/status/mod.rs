@@ -174,6 +174,7 @@ mod tests {
             role: "learner".into(),
             epoch: 7,
             leader: Some(1),
+            leader_silent_ms: Some(12),
             mark: 99,
             streams: vec![StreamReport { accepted: 9, decided: 8, applied: 5, closed: 1, log_bytes: 2048 }],
             members: vec![MemberReport {
@@ -181,8 +182,10 @@ mod tests {
                 incarnation: "cd".into(),
                 voter: true,
                 lag_entries: Some(3),
+                silent_ms: Some(4),
             }],
             copying_bytes: Some(1 << 20),
+            copying_from: Some(0),
             trouble: Some("no quorum".into()),
             cpu_ns: 0,
             resident_bytes: 0,

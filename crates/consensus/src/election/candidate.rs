@@ -2,7 +2,7 @@
 
 use highwater_core::{Ballot, planted};
 
-use super::{Election, ElectionEvent, ElectionMessage, Promise, Standing};
+use super::{Election, ElectionEvent, ElectionMessage, Pending, Promise, Standing};
 use crate::{Members, Nanos, Quorums, Voter};
 
 impl Election {
@@ -86,19 +86,27 @@ impl Election {
         self.send_heartbeats(now);
     }
 
-    /// Changes that nobody knows to be decided in every stream, but that somebody knows to be decided in each.
+    /// Voters to whom nobody knows a change to be decided in every stream, but of whom somebody knows it for each.
     ///
     /// A leader opens its epoch only when, for each stream, a majority of the new members knows that the change is
     /// decided there. So if an epoch opened, the promises of any majority of its members tell.
+    ///
+    /// The changes to voters V need not be the same one in all streams. From a decided change to V on, whatever is decided
+    /// in that stream was accepted by a majority of V, unless a later change decided otherwise: the leader of each later
+    /// ballot met the change in the log that it adopted. So with one in every stream V may decide; and what came later than
+    /// the *oldest* of these may stand in some stream behind it, and stays pending.
     fn decided_by_all_accounts(&self) -> Vec<Members> {
-        let pending = || self.promises.values().flat_map(|promise| &promise.pending);
-        let decided = |members: &Members| {
-            let accounts =
-                || pending().filter(|pending| pending.members == *members).map(|pending| &pending.decided_in);
-            let streams = accounts().map(Vec::len).max().unwrap_or(0);
-            streams > 0
-                && (0..streams).all(|stream| accounts().any(|account| account.get(stream) == Some(&true)))
-        };
-        pending().map(|pending| &pending.members).filter(|members| decided(members)).cloned().collect()
+        let mut known: Vec<Pending> = Vec::new();
+        for pending in self.promises.values().flat_map(|promise| &promise.pending) {
+            for (stream, epoch) in pending.decided.iter().enumerate().filter(|(_, epoch)| epoch.0 > 0) {
+                let change = pending.members.in_epoch(*epoch);
+                Pending::note(&mut known, pending.decided.len(), stream, &change, true);
+            }
+        }
+        let everywhere = known.iter().filter_map(|pending| {
+            let oldest = *pending.decided.iter().min()?;
+            (oldest.0 > 0).then(|| pending.members.in_epoch(oldest))
+        });
+        everywhere.collect()
     }
 }

@@ -1,19 +1,42 @@
 //! What the controllers of two replicas say to each other about who leads.
 
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Ballot, Timestamp};
+use highwater_core::{Ballot, Epoch, Timestamp};
 
 use crate::message::{ballot, put_ballot};
 use crate::{Members, Tail};
 
-/// A change of membership that a voter does not know to be decided in every stream.
+/// Changes to the same voters, of which a voter does not know one to be decided in every stream.
+///
+/// A takeover that is cut short leaves a change behind, and a cluster may see thousands of them. A promise therefore names
+/// each set of voters once, with what its reader needs: the newest change, for that is what a candidate goes on with and
+/// must have the agreement of; and per stream the newest one known to be decided. Older changes to the same voters say
+/// nothing that these do not: see `Election::decided_by_all_accounts`. A new set of voters needs an epoch that opened, so
+/// the list is as long as the admissions that the voter missed, whatever failed between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// The new membership.
+    /// The new voters, in the newest epoch that changes to them.
     pub members: Members,
-    /// Per stream: whether the voter knows it to be decided there. What is decided in every stream, each by somebody's
-    /// knowledge, is in force.
-    pub decided_in: Vec<bool>,
+    /// Per stream: the newest epoch whose change to these voters is known to be decided there; 0 if none is.
+    pub decided: Vec<Epoch>,
+}
+
+impl Pending {
+    /// Adds a change that stands in `stream`, of `streams`, to what a promise names.
+    pub fn note(all: &mut Vec<Pending>, streams: usize, stream: usize, change: &Members, decided: bool) {
+        let same = |known: &Pending| known.members.voters() == change.voters();
+        let at = all.iter().position(same).unwrap_or_else(|| {
+            all.push(Pending { members: change.clone(), decided: vec![Epoch(0); streams] });
+            all.len() - 1
+        });
+        let known = &mut all[at];
+        known.members.epoch = known.members.epoch.max(change.epoch);
+        if decided {
+            let streams = known.decided.len().max(stream + 1);
+            known.decided.resize(streams, Epoch(0));
+            known.decided[stream] = known.decided[stream].max(change.epoch);
+        }
+    }
 }
 
 /// What a voter knows when it promises.
@@ -24,7 +47,7 @@ pub struct Promise {
     /// The newest membership that the voter knows to be decided *in every stream*: only then does a majority of it hold
     /// what its predecessor decided.
     pub members: Members,
-    /// Newer memberships in its logs, of whatever stream.
+    /// Newer memberships in its logs, of whatever stream; each set of voters once.
     pub pending: Vec<Pending>,
     /// One per stream.
     pub tails: Vec<Tail>,
@@ -56,10 +79,13 @@ pub enum ElectionMessage {
     },
     /// The promise; every stream of the sender is bound.
     Promise(Promise),
-    /// The leader lives.
+    /// The leader is there.
     Heartbeat {
         /// The leader's ballot.
         ballot: Ballot,
+        /// It can serve, as far as it knows: it hears a quorum, and its workers are at work. A heartbeat that does not
+        /// vouch for that is no sign of life: it only asks who is there.
+        vouches: bool,
         /// The membership in force, as the leader knows it.
         members: Members,
     },
@@ -89,18 +115,15 @@ impl ElectionMessage {
             ElectionMessage::Promise(promise) => {
                 head(out, 4, promise.ballot);
                 promise.members.encode(out);
-                out.push(promise.pending.len() as u8);
-                for pending in &promise.pending {
-                    pending.members.encode(out);
-                    out.extend_from_slice(&(pending.decided_in.len() as u16).to_le_bytes());
-                    out.extend(pending.decided_in.iter().map(|decided| u8::from(*decided)));
-                }
+                out.extend_from_slice(&(promise.pending.len() as u32).to_le_bytes());
+                promise.pending.iter().for_each(|pending| pending.encode(out));
                 out.extend_from_slice(&(promise.tails.len() as u16).to_le_bytes());
                 promise.tails.iter().for_each(|tail| tail.encode(out));
                 out.extend_from_slice(&promise.high.0.to_le_bytes());
             }
-            ElectionMessage::Heartbeat { ballot, members } => {
+            ElectionMessage::Heartbeat { ballot, vouches, members } => {
                 head(out, 5, *ballot);
+                out.push((*vouches).into());
                 members.encode(out);
             }
             ElectionMessage::HeartbeatReply { ballot } => head(out, 6, *ballot),
@@ -122,12 +145,16 @@ impl ElectionMessage {
             3 => ElectionMessage::Prepare { ballot: first },
             4 => {
                 let members = Members::decode(reader)?;
-                let pending = (0..reader.u8()?).map(|_| Pending::decode(reader)).collect::<Result<_, _>>()?;
+                let pending =
+                    (0..reader.u32()?).map(|_| Pending::decode(reader)).collect::<Result<_, _>>()?;
                 let tails = (0..reader.u16()?).map(|_| Tail::decode(reader)).collect::<Result<_, _>>()?;
                 let high = Timestamp(reader.u64()?);
                 ElectionMessage::Promise(Promise { ballot: first, members, pending, tails, high })
             }
-            5 => ElectionMessage::Heartbeat { ballot: first, members: Members::decode(reader)? },
+            5 => {
+                let vouches = reader.u8()? != 0;
+                ElectionMessage::Heartbeat { ballot: first, vouches, members: Members::decode(reader)? }
+            }
             6 => ElectionMessage::HeartbeatReply { ballot: first },
             7 => ElectionMessage::Stale { promised: first },
             _ => return Err(Malformed("election message tag")),
@@ -141,10 +168,15 @@ fn head(out: &mut Vec<u8>, tag: u8, ballot: Ballot) {
 }
 
 impl Pending {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.members.encode(out);
+        out.extend_from_slice(&(self.decided.len() as u16).to_le_bytes());
+        self.decided.iter().for_each(|epoch| out.extend_from_slice(&epoch.0.to_le_bytes()));
+    }
+
     fn decode(reader: &mut Reader<'_>) -> Result<Pending, Malformed> {
         let members = Members::decode(reader)?;
-        let streams = reader.u16()? as usize;
-        let decided_in = reader.take(streams)?.iter().map(|decided| *decided != 0).collect();
-        Ok(Pending { members, decided_in })
+        let decided = (0..reader.u16()?).map(|_| reader.u64().map(Epoch)).collect::<Result<_, _>>()?;
+        Ok(Pending { members, decided })
     }
 }

@@ -1,13 +1,14 @@
 //! Who leads: pre-votes, promises, heartbeats; one ballot for all streams.
 //!
-//! 1. **Suspicion.** A follower that hears no heartbeat for a randomised time, or whose host saw the leader's process
-//!    gone, asks everyone: would you promise me the next epoch (`PreVote`)? A voter says yes only if it misses the
+//! 1. **Suspicion.** A follower that gets no sign of the leader's life for a randomised time ([`suspicion`]), or whose host
+//!    saw the leader's process gone, asks everyone: would you promise me the next epoch (`PreVote`)? A voter says yes only if it misses the
 //!    leader, too. So a node that was cut off cannot depose a healthy leader when it returns.
 //! 2. **Promise.** With a majority of yeses the candidate takes the next ballot and asks for promises (`Prepare`). A
 //!    voter first has *every stream* promise ([`ElectionEvent::Fence`]); only then does it answer, with each stream's
 //!    [`Tail`](crate::Tail).
 //! 3. **Won.** With promises from a majority of every membership that may be in force, the candidate leads
-//!    ([`ElectionEvent::Won`]): its host takes over the streams. From now on it sends heartbeats.
+//!    ([`ElectionEvent::Won`]): its host takes over the streams. From now on it sends heartbeats. Those of a leader that
+//!    hears no quorum, or whose workers stand still, are no sign of life: whoever can do without it may.
 //!
 //! Of two ballots of one epoch a node answers only one, so an epoch has one leader at most. Two that stand at once may
 //! therefore split the votes, and the one whose ballot is higher may deny its own promise to a rival that wins:
@@ -30,6 +31,7 @@
 
 mod candidate;
 mod message;
+mod suspicion;
 mod voter;
 
 use std::collections::BTreeMap;
@@ -38,8 +40,10 @@ use highwater_core::hooks::{self, Site};
 use highwater_core::{Ballot, Epoch, NodeId};
 
 pub use message::{ElectionMessage, Pending, Promise};
+pub use suspicion::SILENCE;
 
 use crate::{Members, Nanos, Quorums, Voter};
+use suspicion::Signs;
 
 /// Settings of an election.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +52,8 @@ pub struct ElectionOptions {
     pub nodes: u8,
     /// How often a leader says that it lives.
     pub heartbeat: Nanos,
-    /// Shortest silence after which a follower stands; each waits up to twice as long, at random.
+    /// Shortest silence after which a follower stands; each waits up to so much longer, at random, and more where signs of
+    /// life are late ([`suspicion`]).
     pub timeout: Nanos,
 }
 
@@ -110,12 +115,16 @@ pub struct Election {
     outbid: bool,
     /// Under which ballot a leader was heard.
     following: Option<Ballot>,
-    last_heard: Nanos,
+    signs: Signs,
     /// The leader's process is known to be gone.
     suspected: bool,
+    /// The host finds this node's workers in order.
+    sound: bool,
     /// When to act next: stand, give up, send heartbeats.
     deadline: Nanos,
-    /// When each voter last answered a heartbeat.
+    /// The random part of it.
+    spread: Nanos,
+    /// When each voter last answered a heartbeat, or sent something to a stream.
     heard_from: BTreeMap<Voter, Nanos>,
     random: u64,
     out: Vec<(NodeId, ElectionMessage)>,
@@ -139,9 +148,11 @@ impl Election {
             promises: BTreeMap::new(),
             outbid: false,
             following: None,
-            last_heard: 0,
+            signs: Signs::default(),
             suspected: false,
+            sound: true,
             deadline: Nanos::MAX,
+            spread: 0,
             heard_from: BTreeMap::new(),
             random: seed | 1,
             out: Vec::new(),
@@ -157,14 +168,6 @@ impl Election {
     /// What was promised.
     pub fn promised(&self) -> Ballot {
         self.promised
-    }
-
-    /// The leader that was last heard of, if it is the current one.
-    pub fn leader(&self) -> Option<NodeId> {
-        if self.standing == Standing::Leading {
-            return Some(self.me.node);
-        }
-        self.following.filter(|ballot| *ballot == self.promised && !self.suspected).map(|ballot| ballot.node)
     }
 
     /// The newest membership known to be decided.
@@ -254,16 +257,6 @@ impl Election {
         }
     }
 
-    /// Whether a quorum answered within the last `within`. Meaningful on a leader.
-    pub fn quorum_heard(&self, now: Nanos, within: Nanos) -> bool {
-        let Some(members) = &self.members else { return false };
-        let recent = |voter: Voter| {
-            voter == self.me
-                || self.heard_from.get(&voter).is_some_and(|heard| now.saturating_sub(*heard) <= within)
-        };
-        Quorums::of(members.clone()).reached(recent)
-    }
-
     /// Takes a message from `from`'s controller.
     pub fn deliver(&mut self, now: Nanos, from: Voter, message: ElectionMessage) {
         match message {
@@ -278,10 +271,12 @@ impl Election {
             }
             ElectionMessage::Prepare { ballot } => self.on_prepare(now, from, ballot),
             ElectionMessage::Promise(promise) => self.on_promise(now, from, promise),
-            ElectionMessage::Heartbeat { ballot, members } => self.on_heartbeat(now, from, ballot, members),
+            ElectionMessage::Heartbeat { ballot, vouches, members } => {
+                self.on_heartbeat(now, from, ballot, vouches, members);
+            }
             ElectionMessage::HeartbeatReply { ballot } => {
-                if self.standing == Standing::Leading && ballot == self.promised {
-                    self.heard_from.insert(from, now);
+                if ballot == self.promised {
+                    self.voter_heard(from, now);
                 }
             }
             ElectionMessage::Stale { promised } => self.met(now, promised),
@@ -298,7 +293,7 @@ impl Election {
         if self.standing == Standing::Follower && hooks::buggify(Site::SkipPreVote) {
             self.campaign(now);
         }
-        if now >= self.deadline {
+        if now >= self.deadline && !self.doubts_itself(now) {
             match self.standing {
                 Standing::Leading => self.send_heartbeats(now),
                 Standing::Follower | Standing::Asking | Standing::Preparing => self.ask(now),
@@ -315,17 +310,6 @@ impl Election {
     /// Moves the waiting events out.
     pub fn events(&mut self) -> Vec<ElectionEvent> {
         std::mem::take(&mut self.events)
-    }
-
-    fn send_heartbeats(&mut self, now: Nanos) {
-        self.deadline = now + self.options.heartbeat;
-        let members = self.members.clone().expect("a leader knows the membership");
-        self.broadcast(ElectionMessage::Heartbeat { ballot: self.promised, members });
-    }
-
-    /// Sets the deadline to a randomised timeout from now.
-    fn wait(&mut self, now: Nanos) {
-        self.deadline = now + self.options.timeout + self.random_below(self.options.timeout);
     }
 
     fn broadcast(&mut self, message: ElectionMessage) {

@@ -14,8 +14,8 @@ impl Election {
             return;
         }
         let misses_leader = match self.standing {
-            Standing::Leading => !self.quorum_heard(now, self.options.timeout),
-            _ => self.suspected || now.saturating_sub(self.last_heard) >= self.options.timeout,
+            Standing::Leading => !self.vouches(now),
+            _ => self.suspected || now.saturating_sub(self.signs.at) >= self.patience(),
         };
         let outbids = self.standing == Standing::Asking && self.asked > ballot;
         let granted = ballot.epoch > self.promised.epoch && misses_leader && !outbids;
@@ -48,7 +48,14 @@ impl Election {
         self.wait(now);
     }
 
-    pub(super) fn on_heartbeat(&mut self, now: Nanos, from: Voter, ballot: Ballot, members: Members) {
+    pub(super) fn on_heartbeat(
+        &mut self,
+        now: Nanos,
+        from: Voter,
+        ballot: Ballot,
+        vouches: bool,
+        members: Members,
+    ) {
         debug_assert_eq!(from.node, ballot.node);
         if ballot < self.promised {
             return self.out.push((from.node, ElectionMessage::Stale { promised: self.promised }));
@@ -57,16 +64,15 @@ impl Election {
             self.promise(now, ballot);
         }
         self.set_members(now, members);
-        if self.standing != Standing::Follower {
+        if self.following.replace(ballot) != Some(ballot) {
+            self.events.push(ElectionEvent::Follow(ballot));
+        }
+        if vouches {
             debug_assert_ne!(ballot.node, self.me.node);
             self.standing = Standing::Follower;
-        }
-        self.suspected = false;
-        self.last_heard = now;
-        self.wait(now);
-        if self.following != Some(ballot) {
-            self.following = Some(ballot);
-            self.events.push(ElectionEvent::Follow(ballot));
+            self.hear_leader(now, from.node);
+        } else {
+            self.disbelieve_leader();
         }
         self.out.push((from.node, ElectionMessage::HeartbeatReply { ballot }));
     }
@@ -84,7 +90,8 @@ impl Election {
         self.outbid = false;
         if ballot.node != self.me.node {
             self.suspected = false;
-            self.last_heard = now;
+            self.signs.at = now;
+            self.disbelieve_leader();
             self.wait(now);
         }
         self.events.push(ElectionEvent::Fence(ballot));

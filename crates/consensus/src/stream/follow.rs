@@ -4,7 +4,7 @@ use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, planted};
 
 use super::{Role, Stream};
-use crate::{Message, Nanos, Voter};
+use crate::{Members, Message, Nanos, Voter};
 
 /// What a follower remembers beside its log.
 #[derive(Debug, Default)]
@@ -177,7 +177,8 @@ impl Stream {
     }
 
     /// The leader lacks the entry that follows what this log surely shares with it; unless that was long ago.
-    pub(super) fn on_too_far(&mut self, first: EntryIndex) {
+    pub(super) fn on_too_far(&mut self, first: EntryIndex, members: Option<Members>) {
+        members.into_iter().for_each(|members| self.know_members(members));
         let shared = if self.accepted == self.promised { self.log.last() } else { self.decided };
         if let Role::Following(following) = &mut self.role
             && first > shared.next()

@@ -290,7 +290,8 @@ impl Stream {
         peer.adopting = None;
         if start < first {
             peer.sending = Sending::TooFar;
-            return self.send(voter.node, Message::TooFar { ballot, first }, Bytes::new());
+            let members = self.members.clone();
+            return self.send(voter.node, Message::TooFar { ballot, first, members }, Bytes::new());
         }
         peer.sending = Sending::From(start);
         if tail.accepted == ballot {
@@ -324,7 +325,8 @@ impl Stream {
                 if index <= self.log.last() {
                     // Trimmed under a slow peer.
                     peer.sending = Sending::TooFar;
-                    let message = Message::TooFar { ballot, first: self.log.first() };
+                    let (first, members) = (self.log.first(), self.members.clone());
+                    let message = Message::TooFar { ballot, first, members };
                     self.out.push(Envelope { to: node, message, entry: Bytes::new() });
                 }
                 return;

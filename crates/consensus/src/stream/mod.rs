@@ -37,7 +37,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId, planted};
 
-use crate::{Log, Message, Nanos, Quorums, Voter};
+use crate::{Log, Members, Message, Nanos, Quorums, Voter};
 use lead::Leading;
 use takeover::Fetching;
 
@@ -118,6 +118,9 @@ pub struct Stream {
     /// Every replica, this one included, has known at some time that this much is decided: nobody who lives will ask for
     /// it again.
     common: EntryIndex,
+    /// The newest membership known to be decided in every stream. Invariant: no change of epoch before `log.first()` is
+    /// newer, so that who skips entries hears of every membership in them.
+    members: Option<Members>,
     role: Role,
     out: Vec<Envelope>,
 }
@@ -144,6 +147,7 @@ impl Stream {
             log: Log::after(base),
             decided: base,
             common: EntryIndex::NONE,
+            members: None,
             role: Role::Following(follow::Following::default()),
             out: Vec::new(),
         }
@@ -164,6 +168,19 @@ impl Stream {
             self.log = Log::after(base);
         }
         self.decided = base;
+    }
+
+    /// The newest membership known to be decided in every stream, as the host said or a leader that no longer keeps what
+    /// this log lacks.
+    pub fn members(&self) -> Option<&Members> {
+        self.members.as_ref()
+    }
+
+    /// A membership is decided in every stream. To be said before the change to it is trimmed. Older ones are ignored.
+    pub fn know_members(&mut self, members: Members) {
+        if self.members.as_ref().is_none_or(|known| known.epoch < members.epoch) {
+            self.members = Some(members);
+        }
     }
 
     /// Promises `ballot` (again): nothing under a lower one will be taken. Ends this node's lead under a lower ballot.
@@ -257,9 +274,9 @@ impl Stream {
                     self.on_decide(now, ballot, decided, last, ask);
                 }
             }
-            Message::TooFar { ballot, first } => {
+            Message::TooFar { ballot, first, members } => {
                 if self.heed(from, ballot) {
-                    self.on_too_far(first);
+                    self.on_too_far(first, members);
                 }
             }
             Message::Fetch { ballot, from: first, upto } => {

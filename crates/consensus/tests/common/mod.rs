@@ -123,7 +123,7 @@ impl Node {
         streams.into_iter().chain(election).min()
     }
 
-    /// A lead that doesn't get going, or has lost its majority, is given up.
+    /// A lead that doesn't get going is given up.
     fn watch_lead(&mut self, now: Nanos) {
         if self.election.standing() != Standing::Leading {
             return;
@@ -131,7 +131,7 @@ impl Node {
         let idle = self.lead.as_ref().is_none_or(|lead| {
             now > lead.since + 4 * self.timeout && !self.streams.iter().all(|s| s.is_leading(lead.ballot))
         });
-        if idle || !self.election.quorum_heard(now, 4 * self.timeout) {
+        if idle {
             self.election.abandon(now);
             self.lead = None;
         }
@@ -249,14 +249,15 @@ impl Node {
         pending
     }
 
-    /// The same, with the streams in which each is known to be decided.
+    /// The same as a promise names them: each set of voters once.
     fn pending_by_stream(&self) -> Vec<Pending> {
-        let decided_in =
-            |members: &Members| self.known.iter().map(|known| known.members == *members).collect();
-        self.pending()
-            .into_iter()
-            .map(|members| Pending { decided_in: decided_in(&members), members })
-            .collect()
+        let (mut pending, streams) = (Vec::new(), self.streams.len());
+        for change in self.pending() {
+            for (at, known) in self.known.iter().enumerate() {
+                Pending::note(&mut pending, streams, at, &change, known.members == change);
+            }
+        }
+        pending
     }
 
     /// Whether it takes entries: it leads, and every stream is open.

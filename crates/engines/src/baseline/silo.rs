@@ -137,10 +137,18 @@ impl Controller for SiloController {
             role: Role::Leader,
             epoch: Epoch(1),
             leader: Some(node),
+            leader_heard_ago: None,
             mark: self.clock.now(),
             streams: vec![StreamStatus::default(); self.options.workers as usize],
-            members: vec![Member { node, incarnation, voter: true, lag_entries: Some(0) }],
+            members: vec![Member {
+                node,
+                incarnation,
+                voter: true,
+                lag_entries: Some(0),
+                heard_ago: Some(0),
+            }],
             copying_bytes: None,
+            copying_from: None,
             trouble: None,
         }
     }

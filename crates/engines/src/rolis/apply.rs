@@ -138,7 +138,9 @@ impl RolisWorker {
             }
             out.wake_workers = true;
         }
-        // Behind: the first entry of the epoch entered, or that of an epoch that never opened.
+        // Behind: the first entry of the epoch entered, or that of an epoch that never opened. Who skips it, once it is
+        // trimmed, is told the members of the epoch entered.
+        progress.members().into_iter().for_each(|members| self.stream.know_members(members));
         if header.epoch == progress.epoch() {
             self.roll_back_speculation(header.epoch);
             self.replay.arrived = 0;

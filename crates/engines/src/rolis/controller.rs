@@ -13,19 +13,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use highwater_consensus::{Election, ElectionOptions, Members, Quorums, Standing, Voter};
+use highwater_consensus::{Election, ElectionOptions, Members, Voter};
 use highwater_core::hooks::{self, Site};
 use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp};
 use highwater_store::Store;
 
 use super::control::Control;
+use super::health::Health;
 use super::rejoin::{Grant, Rejoin};
 use super::shared::{Command, Report, Shared};
 use super::takeover::{Fence, TakeOver};
-use crate::seam::{ControlOutbox, Controller, Member, Nanos, Next, Role, Status};
+use crate::seam::{ControlOutbox, Controller, Nanos, Next, Status};
 
 /// The controller of a Rolis replica.
 pub struct RolisController {
@@ -39,6 +39,13 @@ pub struct RolisController {
     /// Peers that said hello without knowing of a membership.
     pub(super) unborn: BTreeSet<Voter>,
     pub(super) hello_at: Nanos,
+    /// Who said that the cluster lives, while this node knows of no membership.
+    pub(super) living_cluster: Option<NodeId>,
+    pub(super) health: Health,
+    /// The workers are in order: what heartbeats vouch for.
+    pub(super) sound: bool,
+    /// Takeovers in a row that took too long.
+    pub(super) given_up: u32,
     pub(super) fence: Option<Fence>,
     pub(super) takeover: Option<TakeOver>,
     /// The ballot under which this node leads, once the epoch is open.
@@ -83,6 +90,10 @@ impl RolisController {
             peers: BTreeMap::new(),
             unborn: BTreeSet::new(),
             hello_at: 0,
+            living_cluster: None,
+            health: Health::new(options.workers as usize),
+            sound: true,
+            given_up: 0,
             fence: None,
             takeover: None,
             leading: None,
@@ -120,6 +131,7 @@ impl RolisController {
             self.try_genesis(now);
         } else if born {
             self.unborn.clear();
+            self.living_cluster = Some(from.node);
         } else {
             // The sender lost its memory: our hello tells it that the cluster exists, the leader's heartbeat the rest. Or
             // this very life of it votes, and does not know: there may be no leader until it does.
@@ -160,6 +172,7 @@ impl RolisController {
     pub(super) fn learn_members(&mut self, now: Nanos, members: Members) {
         let newborn = self.election.members().is_none();
         self.election.set_members(now, members);
+        self.living_cluster = None;
         if newborn && !self.election.votes() {
             self.events
                 .push("this node has lost its memory: it copies the state and asks to vote again".into());
@@ -169,8 +182,10 @@ impl RolisController {
     }
 
     pub(super) fn refresh_eligibility(&mut self) {
-        let eligible =
-            self.election.votes() && self.rejoin.store_is_complete() && self.clock_stands.is_none();
+        let able = self.rejoin.store_is_complete()
+            && self.health.stuck(&self.shared).is_none()
+            && self.clock_stands.is_none();
+        let eligible = self.election.votes() && able;
         self.election.set_eligible(eligible);
     }
 
@@ -219,6 +234,7 @@ impl RolisController {
 
     fn watch_deadlines(&mut self, now: Nanos) {
         if self.takeover.as_ref().is_some_and(|takeover| now >= takeover.deadline) {
+            self.given_up += 1;
             self.abandon(now, "the takeover takes too long");
         }
         if self.change.as_ref().is_some_and(|change| !change.campaigning && now >= change.deadline) {
@@ -229,14 +245,6 @@ impl RolisController {
         // Legal: as if its heartbeats were lost for a while.
         if self.leading.is_some() && hooks::buggify(Site::StepDown) {
             self.abandon(now, "for no reason");
-        }
-        if self.leading.is_some() {
-            let options = &self.shared.options;
-            let silent = !self.election.quorum_heard(now, 4 * options.election_timeout);
-            if silent != self.shared.no_quorum.swap(silent, Ordering::Relaxed) {
-                let what = if silent { "no quorum: refusing requests" } else { "the quorum is back" };
-                self.events.push(what.into());
-            }
         }
     }
 
@@ -272,7 +280,7 @@ impl RolisController {
             }
             Report::ClockStands { least } => self.on_clock_stands(now, least),
             Report::Quiesced(stream) => self.on_quiesced(now, stream),
-            Report::Parked(stream) => self.on_parked(now, stream),
+            Report::Parked(stream, members) => self.on_parked(now, stream, members),
             Report::TooFar(stream) => self.on_too_far(now, stream),
             Report::Located { receiver, copy, stream, start } => {
                 self.on_located(receiver, copy, stream, start)
@@ -280,46 +288,6 @@ impl RolisController {
             Report::Copied { copy, stream, complete_at } => self.on_copied(copy, stream, complete_at),
             Report::CopyRefused { receiver, copy } => self.refuse_copy(receiver, copy),
             Report::CopyStalled { copy } => self.on_copy_stalled(now, copy),
-        }
-    }
-
-    fn role(&self) -> Role {
-        if self.election.members().is_none() {
-            Role::Starting
-        } else if self.leading.is_some() {
-            Role::Leader
-        } else if !self.election.votes() {
-            Role::Learner
-        } else if self.election.standing() == Standing::Follower {
-            Role::Follower
-        } else {
-            Role::Candidate
-        }
-    }
-
-    fn trouble(&self, now: Nanos) -> Option<String> {
-        match self.role() {
-            Role::Starting => {
-                let missing =
-                    self.shared.options.nodes as usize - 1 - self.unborn.len().min(self.peers.len());
-                Some(format!("a new cluster forms when all its nodes are up; {missing} not met yet"))
-            }
-            _ if self.clock_stands.is_some() => Some(
-                "the clock went back: this node does not lead before it has passed what it showed".into(),
-            ),
-            Role::Leader if self.shared.no_quorum.load(Ordering::Relaxed) => Some("no quorum".into()),
-            _ if self.leading.is_none() && self.election.leader().is_none() => {
-                let waits = self.election.members().is_some_and(|members| {
-                    !Quorums::of(members.clone())
-                        .reached(|voter| voter == self.me || self.voter(voter.node) == Some(voter))
-                });
-                let _ = now;
-                Some(
-                    if waits { "no leader: a majority of the voters is not reachable" } else { "no leader" }
-                        .into(),
-                )
-            }
-            _ => None,
         }
     }
 }
@@ -342,7 +310,10 @@ impl Controller for RolisController {
     fn deliver(&mut self, now: Nanos, from: NodeId, message: Bytes) {
         let (Some(sender), Ok(message)) = (self.voter(from), Control::decode(&message)) else { return };
         match message {
-            Control::Election(message) => self.election.deliver(now, sender, message),
+            Control::Election(message) => {
+                self.hear_streams();
+                self.election.deliver(now, sender, message);
+            }
             Control::Hello { born } => self.on_hello(now, sender, born),
             Control::Genesis(members) => self.on_genesis(now, members),
             Control::CopyRequest { copy } => self.on_copy_request(sender, copy),
@@ -360,9 +331,12 @@ impl Controller for RolisController {
             self.on_report(now, report);
         }
         self.watch_clock();
+        self.feel_pulses(now);
         let mut next = [self.election.tick(now), self.greet(now), self.turn_rejoining(now)];
         self.on_election_events(now);
         self.watch_deadlines(now);
+        self.watch_service(now);
+        self.shared.set_leader(self.known_leader(now));
         if self.takeover.is_some() || self.change.is_some() {
             next[1] = Some(next[1].unwrap_or(Nanos::MAX).min(now + self.shared.options.heartbeat));
         }
@@ -375,43 +349,7 @@ impl Controller for RolisController {
     }
 
     fn status(&self, now: Nanos) -> Status {
-        let shared = &self.shared;
-        let streams =
-            shared.stream_status.iter().map(|status| *status.lock().expect("nobody panics here")).collect();
-        let mut lags: BTreeMap<Voter, u64> = BTreeMap::new();
-        for (voter, lag) in
-            shared.lags.iter().flat_map(|lags| lags.lock().expect("nobody panics here").clone())
-        {
-            *lags.entry(voter).or_default() += lag;
-        }
-        let leads = self.leading.is_some();
-        let members = self.election.members().map(|members| members.voters().to_vec()).unwrap_or_default();
-        let mut listed: Vec<Member> = members
-            .iter()
-            .map(|voter| Member {
-                node: voter.node,
-                incarnation: voter.incarnation,
-                voter: true,
-                lag_entries: if *voter == self.me { Some(0) } else { lags.get(voter).copied() }
-                    .filter(|_| leads),
-            })
-            .collect();
-        for (voter, lag) in lags.iter().filter(|(voter, _)| leads && !members.contains(voter)) {
-            let (node, incarnation) = (voter.node, voter.incarnation);
-            listed.push(Member { node, incarnation, voter: false, lag_entries: Some(*lag) });
-        }
-        Status {
-            node: self.me.node,
-            incarnation: self.me.incarnation,
-            role: self.role(),
-            epoch: shared.progress.epoch(),
-            leader: if leads { Some(self.me.node) } else { self.election.leader() },
-            mark: shared.progress.mark(),
-            streams,
-            members: listed,
-            copying_bytes: self.rejoin.copying().then(|| shared.copied_bytes.load(Ordering::Relaxed)),
-            trouble: self.trouble(now),
-        }
+        self.describe(now)
     }
 
     fn store(&self) -> Arc<Store> {

@@ -215,6 +215,7 @@ impl RolisWorker {
             let base = EntryIndex(start.0 - 1).max(tail.decided);
             self.stream.restart_after(base);
         }
+        self.shared.progress.members().into_iter().for_each(|members| self.stream.know_members(members));
         self.replay = Replay::starting_at(start, floor);
         if self.stream.tail().first > start {
             return self.report(Report::CopyStalled { copy }, out);

@@ -202,10 +202,13 @@ impl RolisWorker {
     /// Runs a request to its speculative commit.
     #[inline]
     pub(super) fn execute(&mut self, now: Nanos, request: Request<'_>) {
-        if !self.lead.busy && self.lead.open.count == 0 {
-            self.lead.opened_at = now;
+        if !self.lead.busy {
+            self.lead.busy = true;
+            if self.lead.open.count == 0 {
+                self.lead.opened_at = now;
+            }
+            self.pulse().stirred(now);
         }
-        self.lead.busy = true;
         if self.lead.quiet && !planted!(QuietKept) {
             self.take_back_quiet();
         }

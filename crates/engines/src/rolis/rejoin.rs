@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
-use highwater_consensus::{Members, Voter};
+use highwater_consensus::{Members, Standing, Voter};
 use highwater_core::{EntryIndex, Epoch, NodeId, StreamId, Timestamp};
 use highwater_store::Store;
 
@@ -108,6 +108,29 @@ impl Rejoin {
         matches!(self.state, Receiving::Wanted { .. } | Receiving::Parking { .. } | Receiving::Asking { .. })
     }
 
+    /// Whom this node asked for a copy, while there is one.
+    pub fn donor(&self) -> Option<NodeId> {
+        match self.state {
+            Receiving::Asking { donor, .. } | Receiving::Arriving { donor, .. } => Some(donor),
+            _ => None,
+        }
+    }
+
+    /// What the store lacks to be complete, in words; `copied` bytes have arrived.
+    pub fn what_is_missing(&self, copied: u64) -> Option<String> {
+        Some(match &self.state {
+            Receiving::Complete => return None,
+            Receiving::Wanted { .. } | Receiving::Parking { .. } => {
+                "needs the state: waits for a donor".into()
+            }
+            Receiving::Asking { donor, .. } => format!("needs the state: asked {donor} for a copy"),
+            Receiving::Arriving { donor, .. } => {
+                format!("copies the state from {donor}: {copied} bytes so far")
+            }
+            Receiving::CatchingUp { .. } => "has copied the state, and catches up with the log".into(),
+        })
+    }
+
     /// Whether a copy is under way.
     pub fn copying(&self) -> bool {
         !self.store_is_complete()
@@ -135,12 +158,15 @@ impl RolisController {
         }
         self.rejoin.want(now);
         self.refresh_eligibility();
-        if self.election.leader() == Some(self.me.node) {
+        if self.election.standing() == Standing::Leading {
             self.abandon(now, "the store has to be replaced");
         }
     }
 
-    pub(super) fn on_parked(&mut self, now: Nanos, stream: StreamId) {
+    pub(super) fn on_parked(&mut self, now: Nanos, stream: StreamId, members: Option<Members>) {
+        // The stream may have skipped changes of epoch that this voter had accepted: its next promise must not be without
+        // them.
+        members.into_iter().for_each(|members| self.learn_members(now, members));
         let workers = self.workers();
         if let Receiving::Parking { parked } = &mut self.rejoin.state {
             parked.insert(stream);
@@ -152,7 +178,7 @@ impl RolisController {
 
     /// Asks a follower if there is one that may have a complete store, else the leader.
     fn ask_donor(&mut self, now: Nanos) {
-        let leader = self.election.leader();
+        let leader = self.election.leader(now);
         let votes =
             |voter: &&Voter| self.peers.get(&voter.node) == Some(&voter.incarnation) && **voter != self.me;
         let voters = self.election.members().map(|members| members.voters().to_vec()).unwrap_or_default();
@@ -264,7 +290,7 @@ impl RolisController {
                 }
                 if now >= self.rejoin.ready_at {
                     self.rejoin.ready_at = now + READY_EVERY;
-                    if let Some(leader) = self.election.leader() {
+                    if let Some(leader) = self.election.leader(now) {
                         self.out.push((leader, Control::LearnerReady));
                     }
                 }
@@ -274,7 +300,7 @@ impl RolisController {
                 if now < *at {
                     return Some(*at);
                 }
-                if self.election.leader().is_none() {
+                if self.election.leader(now).is_none() {
                     return Some(now + RETRY_AFTER);
                 }
                 self.rejoin.state = Receiving::Parking { parked: BTreeSet::new() };

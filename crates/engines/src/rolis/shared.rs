@@ -8,6 +8,7 @@ use highwater_core::{Ballot, Clock, EntryIndex, Epoch, NodeId, StreamId, Timesta
 use highwater_store::Store;
 
 use super::mailbox::Mailbox;
+use super::pulse::Pulse;
 use super::snapshots::Rounds;
 use super::watermark::Progress;
 use crate::options::Options;
@@ -28,7 +29,7 @@ pub struct Shared {
     pub commands: Vec<Mailbox<Command>>,
     /// Workers to controller.
     pub reports: Mailbox<Report>,
-    /// The leader has not heard from a quorum for a while.
+    /// The leader cannot vouch for itself: it has not heard from a quorum for a while, or a worker stands still.
     pub no_quorum: AtomicBool,
     /// Node id of the known leader plus 1; 0 if none is known.
     leader: AtomicU32,
@@ -43,6 +44,8 @@ pub struct Shared {
     pub speculating: AtomicU32,
     /// Bytes of copied state received so far.
     pub copied_bytes: AtomicU64,
+    /// What each worker shows of itself.
+    pub pulses: Vec<Pulse>,
     /// For reports; each worker writes its own.
     pub stream_status: Vec<Mutex<StreamStatus>>,
     /// Entries by which each peer lags, per worker; for reports.
@@ -65,6 +68,7 @@ impl Shared {
             receiving_copy: AtomicBool::new(false),
             speculating: AtomicU32::new(0),
             copied_bytes: AtomicU64::new(0),
+            pulses: (0..workers).map(|_| Pulse::default()).collect(),
             stream_status: (0..workers).map(|_| Mutex::default()).collect(),
             lags: (0..workers).map(|_| Mutex::default()).collect(),
             options,
@@ -78,7 +82,11 @@ impl Shared {
 
     /// Sets who leads.
     pub fn set_leader(&self, leader: Option<NodeId>) {
-        self.leader.store(leader.map_or(0, |node| u32::from(node.0) + 1), Ordering::Relaxed);
+        let word = leader.map_or(0, |node| u32::from(node.0) + 1);
+        // Stored only if it changed: workers read what lies beside it with every request.
+        if self.leader.load(Ordering::Relaxed) != word {
+            self.leader.store(word, Ordering::Relaxed);
+        }
     }
 }
 
@@ -182,8 +190,9 @@ pub enum Report {
     },
     /// The answer to [`Command::Quiesce`].
     Quiesced(StreamId),
-    /// The answer to [`Command::Park`].
-    Parked(StreamId),
+    /// The answer to [`Command::Park`]; with the newest membership that the stream knows to be decided everywhere, which may
+    /// stand for changes that it skipped.
+    Parked(StreamId, Option<Members>),
     /// The leader no longer keeps what this stream lacks.
     TooFar(StreamId),
     /// The answer to [`Command::Locate`].

@@ -11,6 +11,9 @@ use super::controller::{PATIENCE, RolisController};
 use super::shared::{Command, EpochStart};
 use crate::seam::Nanos;
 
+/// The time that a takeover gets is doubled so many times at most.
+const MOST_DOUBLINGS: u32 = 2;
+
 /// What a stream answers to a promise: its tail; changes of epoch in its log and whether each is decided there; above every
 /// timestamp in it.
 pub(super) type Answer = (Tail, Vec<(Members, bool)>, Timestamp);
@@ -33,7 +36,7 @@ impl RolisController {
     pub(super) fn on_election_events(&mut self, now: Nanos) {
         for event in self.election.events() {
             match event {
-                ElectionEvent::Fence(ballot) => self.start_fence(ballot),
+                ElectionEvent::Fence(ballot) => self.start_fence(now, ballot),
                 ElectionEvent::Follow(ballot) => self.follow(now, ballot),
                 ElectionEvent::Won { ballot, promises, quorums, members } => {
                     self.take_over(now, ballot, promises, quorums, members);
@@ -42,9 +45,9 @@ impl RolisController {
         }
     }
 
-    fn start_fence(&mut self, ballot: Ballot) {
+    fn start_fence(&mut self, now: Nanos, ballot: Ballot) {
         if self.leading.is_some_and(|leading| leading < ballot) {
-            self.leading = None;
+            self.end_lead(now);
             if ballot.node != self.me.node {
                 self.events.push(format!("deposed by {ballot}"));
             }
@@ -54,7 +57,6 @@ impl RolisController {
             self.change = None;
         }
         self.fence = Some(Fence { ballot, answers: BTreeMap::new() });
-        self.shared.set_leader(None);
         self.command_all(|_| Command::Fence(ballot));
     }
 
@@ -74,11 +76,7 @@ impl RolisController {
         let mut pending: Vec<Pending> = Vec::new();
         for (stream, (_, changes, _)) in &answers {
             for (change, decided) in changes.iter().filter(|(change, _)| change.epoch > members.epoch) {
-                let at = pending.iter().position(|known| known.members == *change).unwrap_or_else(|| {
-                    pending.push(Pending { members: change.clone(), decided_in: vec![false; workers] });
-                    pending.len() - 1
-                });
-                pending[at].decided_in[stream.0 as usize] = *decided;
+                Pending::note(&mut pending, workers, stream.0 as usize, change, *decided);
             }
         }
         let high = answers.values().map(|(_, _, high)| *high).max().unwrap_or_default();
@@ -87,7 +85,6 @@ impl RolisController {
     }
 
     fn follow(&mut self, now: Nanos, ballot: Ballot) {
-        self.shared.set_leader(Some(ballot.node));
         self.events.push(format!("following {} in {}", ballot.node, ballot.epoch));
         if let Some(members) = self.election.members().cloned() {
             // Learned from the heartbeat itself if this node knew none.
@@ -125,7 +122,9 @@ impl RolisController {
         quorums.and(members.clone());
         self.events.push(format!("won {ballot}: taking over with {members:?}"));
         let start = EpochStart { members: members.clone(), base };
-        let deadline = now + PATIENCE * self.shared.options.election_timeout;
+        // Where takeovers fail, more of them help nobody, and each leaves an epoch behind.
+        let patience = PATIENCE << self.given_up.min(MOST_DOUBLINGS);
+        let deadline = now + patience * self.shared.options.election_timeout;
         self.takeover = Some(TakeOver { ballot, members, ready: BTreeSet::new(), deadline });
         self.command_all(|stream| {
             let of_stream = |(voter, promise): (&Voter, &Promise)| {
@@ -151,7 +150,7 @@ impl RolisController {
         self.change = None;
         self.leading = Some(ballot);
         self.shared.no_quorum.store(false, Ordering::Relaxed);
-        self.shared.set_leader(Some(self.me.node));
+        self.given_up = 0;
         self.events.push(format!("leading {} with {members:?}", ballot.epoch));
         self.command_all(|_| Command::Open { ballot, members: members.clone() });
     }
@@ -160,9 +159,15 @@ impl RolisController {
     pub(super) fn abandon(&mut self, now: Nanos, why: &str) {
         self.events.push(format!("giving up the lead: {why}"));
         self.takeover = None;
-        self.leading = None;
+        self.end_lead(now);
         self.change = None;
-        self.shared.set_leader(None);
         self.election.abandon(now);
+    }
+
+    fn end_lead(&mut self, now: Nanos) {
+        if self.leading.take().is_some() {
+            let quorum = self.election.quorum_heard(now, self.silence());
+            self.health.lead_ends(&self.shared, quorum);
+        }
     }
 }

@@ -15,7 +15,7 @@ pub fn carried_entry(message: &Message) -> Option<EntryIndex> {
 }
 
 /// What a frame says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Head {
     /// A message of the stream; the frame's body is the entry that travels along.
     Stream(Message),
@@ -47,7 +47,7 @@ impl Head {
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(48);
         match *self {
-            Head::Stream(message) => {
+            Head::Stream(ref message) => {
                 out.push(0);
                 message.encode(&mut out);
             }

@@ -18,6 +18,7 @@ use super::apply::Replay;
 use super::copy::Copies;
 use super::funnel::Funnel;
 use super::lead::Lead;
+use super::pulse::{NEVER, Pulse};
 use super::reads::Reads;
 use super::shared::{Command, EpochStart, Report, Shared};
 use super::wire::{Head, carried_entry};
@@ -50,6 +51,10 @@ pub struct RolisWorker {
     status_at: Nanos,
     /// Something was left for another turn that could have been done in this one.
     pub(super) again: bool,
+    /// Frames came since the last turn.
+    stirred: bool,
+    /// What was decided, and what waited first for its release, when something last moved; and when that was.
+    moved: (EntryIndex, Option<Timestamp>, Nanos),
 }
 
 /// What the worker does with its stream.
@@ -105,6 +110,8 @@ impl RolisWorker {
             published: Default::default(),
             status_at: 0,
             again: false,
+            stirred: false,
+            moved: (EntryIndex::NONE, None, NEVER),
             shared,
             counters,
             registry,
@@ -176,7 +183,8 @@ impl RolisWorker {
                     self.stream.restart_after(EntryIndex(first.0 - 1));
                 }
                 self.copies.drop_all();
-                self.report(Report::Parked(self.id), out);
+                let members = self.stream.members().cloned();
+                self.report(Report::Parked(self.id, members), out);
             }
             Command::Restart(restart) => self.restart(now, restart, out),
             Command::Locate { receiver, copy, floor } => {
@@ -242,6 +250,25 @@ impl RolisWorker {
 
     pub(super) fn header_of(&self, entry: &Bytes) -> EntryHeader {
         EntryHeader::open(entry, false).expect("entries were checked when they arrived").header
+    }
+
+    pub(super) fn pulse(&self) -> &Pulse {
+        &self.shared.pulses[self.id.0 as usize]
+    }
+
+    /// Shows the controller that this worker is at work, and whether its stream moves.
+    fn show_pulse(&mut self, now: Nanos, next: Next) {
+        let leads = matches!(self.mode, Mode::Leading { .. });
+        let waits = leads && (self.stream.undecided() > 0 || !self.lead.pending.is_empty());
+        let state = (self.stream.decided(), self.lead.pending.first());
+        if !waits {
+            self.moved.2 = NEVER;
+        } else if self.moved.2 == NEVER || (self.moved.0, self.moved.1) != state {
+            self.moved = (state.0, state.1, now);
+        }
+        self.stirred = false;
+        self.pulse().still_since(self.moved.2);
+        self.pulse().turned(now, next);
     }
 
     fn hand_out_frames(&mut self, out: &mut Outbox) {
@@ -312,10 +339,19 @@ impl Worker for RolisWorker {
 
     fn deliver(&mut self, now: Nanos, from: NodeId, frame: Frame) {
         let Some(sender) = self.sender(from) else { return };
+        if !std::mem::replace(&mut self.stirred, true) {
+            self.pulse().stirred(now);
+        }
+        self.pulse().hear(from, now);
         match Head::decode(&frame.head) {
             Ok(Head::Stream(message)) => {
                 if carried_entry(&message).is_none_or(|index| self.entry_is_sound(index, &frame.body)) {
+                    let leads = message.of_leader();
                     self.stream.deliver(now, sender, message, own_entry(frame.body));
+                    // Under the ballot that this stream follows: a leader of the past is no leader.
+                    if let Some(ballot) = leads.filter(|ballot| *ballot == self.stream.promised()) {
+                        self.pulse().hear_leader(ballot.epoch, now);
+                    }
                 }
             }
             Ok(Head::CopyStart { copy }) => self.serve_copy(sender, copy),
@@ -361,7 +397,9 @@ impl Worker for RolisWorker {
         }
         let next = if std::mem::take(&mut self.again) { Next::Now } else { next };
         let next = sooner(sooner(next, copying), self.refresh_status(now));
-        stream_at.map_or(next, |at| sooner(next, Next::At(at)))
+        let next = stream_at.map_or(next, |at| sooner(next, Next::At(at)));
+        self.show_pulse(now, next);
+        next
     }
 
     fn describe(&self) -> String {

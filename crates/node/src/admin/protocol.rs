@@ -133,8 +133,12 @@ pub struct StatusReport {
     pub role: String,
     /// The epoch.
     pub epoch: u64,
-    /// Who leads, as far as it knows.
+    /// Who leads, as far as it has heard lately.
     pub leader: Option<u8>,
+    /// Milliseconds since it heard a leader that vouched for itself, whoever it was; `None` on a leader, or if it never
+    /// did.
+    #[serde(default)]
+    pub leader_silent_ms: Option<u64>,
     /// The watermark.
     pub mark: u64,
     /// One per stream.
@@ -143,6 +147,9 @@ pub struct StatusReport {
     pub members: Vec<MemberReport>,
     /// Bytes received so far, while it copies the state.
     pub copying_bytes: Option<u64>,
+    /// Whom it asked for the copy, once it has asked.
+    #[serde(default)]
+    pub copying_from: Option<u8>,
     /// Why it cannot serve, if it cannot.
     pub trouble: Option<String>,
     /// CPU time of the process, user and system, in nanoseconds.
@@ -194,6 +201,9 @@ pub struct MemberReport {
     pub voter: bool,
     /// Entries not acknowledged; on the leader only.
     pub lag_entries: Option<u64>,
+    /// Milliseconds since it was last heard; on the leader only, `None` also if it never was.
+    #[serde(default)]
+    pub silent_ms: Option<u64>,
 }
 
 /// Counts of a load since its start or the last reset, over all workers.

@@ -89,6 +89,7 @@ impl Context<'_> {
             role: status.role.to_string(),
             epoch: status.epoch.0,
             leader: status.leader.map(|node| node.0),
+            leader_silent_ms: status.leader_heard_ago.map(|ago| ago / 1_000_000),
             mark: status.mark.0,
             streams: status.streams.iter().map(stream_report).collect(),
             members: status
@@ -99,9 +100,11 @@ impl Context<'_> {
                     incarnation: format!("{:x}", member.incarnation.0),
                     voter: member.voter,
                     lag_entries: member.lag_entries,
+                    silent_ms: member.heard_ago.map(|ago| ago / 1_000_000),
                 })
                 .collect(),
             copying_bytes: status.copying_bytes,
+            copying_from: status.copying_from.map(|node| node.0),
             trouble: status.trouble,
             cpu_ns: process_cpu(),
             resident_bytes: inspect::resident_bytes(),

@@ -192,9 +192,9 @@ impl fmt::Display for RequestError<'_> {
             RequestError::Refused(Refusal::NotLeader { leader: None }, _) => {
                 f.write_str("NOTLEADER no leader is known at the moment; nothing was done, retry later")
             }
-            RequestError::Refused(Refusal::NoQuorum, _) => {
-                f.write_str("NOQUORUM the leader hears no majority; nothing was done, retry later")
-            }
+            RequestError::Refused(Refusal::NoQuorum, _) => f.write_str(
+                "NOQUORUM the leader hears no majority or stands still; nothing was done, retry later",
+            ),
             RequestError::Refused(Refusal::Busy, _) => f.write_str("BUSY nothing was done, retry later"),
             RequestError::Conflict => {
                 f.write_str("CONFLICT too many conflicting transactions; nothing was done, retry")

@@ -162,10 +162,12 @@ impl Controller for StubController {
             role: if self.node == NodeId(0) { Role::Leader } else { Role::Follower },
             epoch: Epoch(1),
             leader: Some(NodeId(0)),
+            leader_heard_ago: None,
             mark: Timestamp(5),
             streams: Vec::new(),
             members: Vec::new(),
             copying_bytes: None,
+            copying_from: None,
             trouble: None,
         }
     }

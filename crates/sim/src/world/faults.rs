@@ -119,6 +119,15 @@ impl<L: Library> World<L> {
         self.nodes[id.0 as usize].slot(who).slowness = times.max(1);
     }
 
+    /// One worker (or the controller) takes no turn for a while, as a thread that gets no core.
+    pub fn stall(&mut self, id: NodeId, who: Channel, length: Nanos) {
+        let until = self.now + length;
+        let slot = self.nodes[id.0 as usize].slot(who);
+        slot.not_before = slot.not_before.max(until);
+        slot.due = None;
+        self.schedule(id, who, until);
+    }
+
     /// Nothing goes wrong any more: the network is whole, turns are not interrupted, no rare choice is made. Clocks keep
     /// their rates, and whoever is down or paused stays so.
     pub fn calm(&mut self) {

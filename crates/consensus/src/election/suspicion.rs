@@ -1,0 +1,188 @@
+//! When a leader is missed, and when a leader must not be believed.
+//!
+//! # The follower's side
+//!
+//! A follower waits for a sign of life for its *patience*, and up to one timeout more, at random. Signs are heartbeats that
+//! vouch ([`ElectionMessage::Heartbeat`]) and what the leader's streams send ([`Election::streams_heard`]): on a starved
+//! machine the thread that sends heartbeats may wait for long beside workers that do their duty. Streams alone vouch for
+//! [`STREAMS_VOUCH`] timeouts.
+//!
+//! *Patience* is the timeout, or three times the longest silence of the last half minute that ended well, up to
+//! [`MOST_PATIENCE`] timeouts: where signs are often late, a late one says little. A silence loses its weight slowly.
+//!
+//! A follower whose own timer fires late doubts itself first. While it slept, so may have the leader, and signs may wait to
+//! be read: it gives the leader as much time as it was late, up to [`MOST_DOUBT`] timeouts between two signs.
+//!
+//! So a leader that stops is missed after its followers' patience, at most four timeouts and the random part. None of this
+//! concerns a leader whose process is seen to be dead: that is missed at once.
+//!
+//! # The leader's side
+//!
+//! A leader vouches with its heartbeats for its service: it has heard from a quorum within [`SILENCE`] timeouts, and its host
+//! finds its workers in order ([`Election::set_sound`]). When it cannot vouch it goes on asking who is there, with
+//! heartbeats that are no sign of life. Whoever can form a quorum without it is then free to do so; and if nobody can, it
+//! goes on in its own epoch as soon as a quorum answers. No epoch is spent on a partition that leaves no majority.
+
+use highwater_core::{Epoch, NodeId};
+
+use super::{Election, ElectionMessage, Standing};
+use crate::{Nanos, Quorums, Voter};
+
+/// A leader that has not heard from a quorum for so many timeouts does not vouch for itself.
+pub const SILENCE: u64 = 4;
+/// Patience is at most so many timeouts.
+const MOST_PATIENCE: u64 = 4;
+/// Streams vouch for a leader whose heartbeats stay away for so many timeouts.
+const STREAMS_VOUCH: u64 = 8;
+/// A node that wakes up late waits so many timeouts longer at most.
+const MOST_DOUBT: u64 = 2;
+/// The longest silence weighs three times.
+const WEIGHT: u64 = 3;
+/// With each heartbeat it loses this fraction: half of it in 710 heartbeats.
+const FADES: u64 = 1024;
+
+/// What a follower knows of its leader's signs of life.
+#[derive(Debug, Default)]
+pub(super) struct Signs {
+    /// The last one, of whatever kind.
+    pub(super) at: Nanos,
+    /// The last heartbeat that vouched.
+    beat_at: Nanos,
+    /// The last heartbeat vouched for the leader.
+    vouched: bool,
+    /// The longest silence between two signs, fading.
+    longest: Nanos,
+    /// Since the last sign the node waited so much longer, because it was late itself.
+    doubted: Nanos,
+    /// Who gave the last one.
+    pub(super) of: Option<NodeId>,
+}
+
+impl Election {
+    /// How long a leader may be silent. One that has not shown up yet gets the plain timeout, from everybody: if some were
+    /// always more patient than others, the others would always stand first, though they may be unable to lead.
+    pub(super) fn patience(&self) -> Nanos {
+        let timeout = self.options.timeout;
+        match self.following {
+            Some(_) => (WEIGHT * self.signs.longest).clamp(timeout, MOST_PATIENCE * timeout),
+            None => timeout,
+        }
+    }
+
+    /// The leader that was last heard of, if it is the current one and gave a sign of life lately.
+    pub fn leader(&self, now: Nanos) -> Option<NodeId> {
+        if self.standing == Standing::Leading {
+            return Some(self.me.node);
+        }
+        let heard = now < self.signs.at + self.patience() + self.options.timeout;
+        let current = self.following.filter(|ballot| *ballot == self.promised);
+        current.filter(|_| heard && !self.suspected).map(|ballot| ballot.node)
+    }
+
+    /// Who gave the last sign of a leader's life that was heard here, and when.
+    pub fn last_heard(&self) -> Option<(NodeId, Nanos)> {
+        self.signs.of.map(|node| (node, self.signs.at))
+    }
+
+    /// The leader that this node follows vouches for itself.
+    pub(super) fn hear_leader(&mut self, now: Nanos, node: NodeId) {
+        // Of one leader that had vouched before: other silences say nothing about late signs.
+        if self.signs.vouched && !self.suspected {
+            let silence =
+                now.saturating_sub(self.signs.at).min(MOST_PATIENCE * self.options.timeout / WEIGHT);
+            let faded = self.signs.longest - self.signs.longest / FADES;
+            self.signs.longest = faded.max(silence);
+        }
+        self.suspected = false;
+        let longest = self.signs.longest;
+        self.signs = Signs { at: now, beat_at: now, vouched: true, longest, doubted: 0, of: Some(node) };
+        self.wait(now);
+        self.deadline = now + self.patience() + self.spread;
+    }
+
+    /// The leader asks who is there, and does not vouch for itself.
+    pub(super) fn disbelieve_leader(&mut self) {
+        self.signs.vouched = false;
+    }
+
+    /// The leader of `epoch` sent something to a stream of this node, at `at`.
+    pub fn streams_heard(&mut self, epoch: Epoch, at: Nanos) {
+        let of_leader = self.following == Some(self.promised) && self.promised.epoch == epoch;
+        let believed = self.signs.vouched && !self.suspected && self.standing == Standing::Follower;
+        let until = self.signs.beat_at + STREAMS_VOUCH * self.options.timeout;
+        if of_leader && believed && at > self.signs.at && at <= until {
+            self.signs.at = at;
+            self.signs.doubted = 0;
+            self.deadline = self.deadline.max(at + self.patience() + self.spread);
+        }
+    }
+
+    /// A voter sent something to a stream of this node, at `at`: as good as an answer to a heartbeat.
+    pub fn voter_heard(&mut self, voter: Voter, at: Nanos) {
+        if self.standing == Standing::Leading {
+            let known = self.heard_from.entry(voter).or_default();
+            *known = at.max(*known);
+        }
+    }
+
+    /// The time to act was a while ago: this node slept. Whether it waits a little longer before it does.
+    pub(super) fn doubts_itself(&mut self, now: Nanos) -> bool {
+        let late = now.saturating_sub(self.deadline);
+        if late <= self.options.heartbeat {
+            return false;
+        }
+        match self.standing {
+            Standing::Follower if self.following.is_some() && !self.suspected => {
+                let left = (MOST_DOUBT * self.options.timeout).saturating_sub(self.signs.doubted);
+                let longer = late.min(left);
+                self.signs.doubted += longer;
+                self.deadline = now + longer;
+                longer > 0
+            }
+            Standing::Leading => {
+                // What was said meanwhile waits to be read.
+                self.heard_from.values_mut().for_each(|heard| *heard = now.min(*heard + late));
+                false
+            }
+            Standing::Follower | Standing::Asking | Standing::Preparing => false,
+        }
+    }
+
+    /// Whether a quorum answered within the last `within`. Meaningful on a leader.
+    pub fn quorum_heard(&self, now: Nanos, within: Nanos) -> bool {
+        let Some(members) = &self.members else { return false };
+        let recent = |voter: Voter| {
+            voter == self.me
+                || self.heard_from.get(&voter).is_some_and(|heard| now.saturating_sub(*heard) <= within)
+        };
+        Quorums::of(members.clone()).reached(recent)
+    }
+
+    /// When a voter was last heard. Meaningful on a leader.
+    pub fn heard_at(&self, voter: Voter) -> Option<Nanos> {
+        self.heard_from.get(&voter).copied()
+    }
+
+    /// Whether this node, which leads, can say so: it hears a quorum, and its host finds it in order.
+    pub fn vouches(&self, now: Nanos) -> bool {
+        self.sound && self.quorum_heard(now, SILENCE * self.options.timeout)
+    }
+
+    /// What the host thinks of this node's workers: without them its word as a leader is worth nothing.
+    pub fn set_sound(&mut self, sound: bool) {
+        self.sound = sound;
+    }
+
+    pub(super) fn send_heartbeats(&mut self, now: Nanos) {
+        self.deadline = now + self.options.heartbeat;
+        let members = self.members.clone().expect("a leader knows the membership");
+        let vouches = self.vouches(now);
+        self.broadcast(ElectionMessage::Heartbeat { ballot: self.promised, vouches, members });
+    }
+
+    /// Sets the deadline to a randomised timeout from now.
+    pub(super) fn wait(&mut self, now: Nanos) {
+        self.spread = self.random_below(self.options.timeout);
+        self.deadline = now + self.options.timeout + self.spread;
+    }
+}

@@ -1,0 +1,179 @@
+//! Whether this replica's workers do their duty: what its heartbeats vouch for if it leads, and whether it may stand if it
+//! does not.
+//!
+//! - A worker is *stuck* when a turn is overdue for [`STUCK`] election timeouts. One that is idle has no turn due; it is
+//!   asked for one now and then ([`CHALLENGE`]).
+//! - A leader's stream *stands still* when something in it waits to be decided or released, and for [`STILL`] timeouts
+//!   nothing was. A slow quorum moves, so it is not meant. The fault may be anywhere; another leader may not have it. If it
+//!   has, nothing is gained by taking turns: each lead that ends so doubles the time that the next one of this node gets,
+//!   up to [`MOST_DOUBLINGS`] times, until one goes well for long.
+//!
+//! Only time in which the controller itself was awake counts: after a pause of the whole process nobody is accused.
+
+use highwater_consensus::{Standing, Voter};
+
+use super::controller::RolisController;
+use super::pulse::NEVER;
+use super::shared::Shared;
+use crate::seam::Nanos;
+use crate::sync::Ordering;
+
+/// A turn overdue for so many election timeouts: the worker is stuck.
+pub(super) const STUCK: u64 = 4;
+/// No progress in a stream for so many: it stands still.
+const STILL: u64 = 8;
+/// The time that a stream gets is doubled so many times at most.
+const MOST_DOUBLINGS: u32 = 3;
+/// A lead that went well for so many timeouts ends the doubling.
+const WELL: u64 = 64;
+/// A worker that took no turn for so many timeouts is asked for one.
+const CHALLENGE: u64 = 4;
+
+/// What the controller has seen of its workers.
+pub(super) struct Health {
+    looked_at: Nanos,
+    workers: Vec<Seen>,
+    /// Leads in a row that ended with a stream standing still.
+    stalls: u32,
+    /// Since when this lead goes well.
+    well_since: Nanos,
+}
+
+/// One worker.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    turned_at: Nanos,
+    still_since: Nanos,
+    /// When it was asked for a turn, if it has not taken one since.
+    challenged: Option<Nanos>,
+    /// For how long a turn is overdue.
+    late: Nanos,
+    /// For how long its stream stands still.
+    still: Nanos,
+}
+
+impl Health {
+    pub fn new(workers: usize) -> Health {
+        Health { looked_at: 0, workers: vec![Seen::default(); workers], stalls: 0, well_since: 0 }
+    }
+
+    /// Looks at every worker; whether some of them must be woken to show that they can be.
+    fn look(&mut self, now: Nanos, shared: &Shared) -> bool {
+        let timeout = shared.options.election_timeout;
+        let awake = now.saturating_sub(self.looked_at).min(timeout);
+        self.looked_at = now;
+        let mut wake = false;
+        for (seen, pulse) in self.workers.iter_mut().zip(&shared.pulses) {
+            let (turned, due, still) = (pulse.last_turn(), pulse.due(), pulse.standing_still());
+            let turned_since = turned != seen.turned_at;
+            seen.turned_at = turned;
+            if turned_since {
+                seen.challenged = None;
+            }
+            let overdue = due < now || seen.challenged.is_some();
+            seen.late = if overdue && !turned_since { seen.late + awake } else { 0 };
+            seen.still = if still != NEVER && still == seen.still_since { seen.still + awake } else { 0 };
+            seen.still_since = still;
+            if due == NEVER && seen.challenged.is_none() && now.saturating_sub(turned) > CHALLENGE * timeout {
+                seen.challenged = Some(now);
+                wake = true;
+            }
+        }
+        wake
+    }
+
+    fn most_still(&self, shared: &Shared) -> Nanos {
+        (STILL << self.stalls.min(MOST_DOUBLINGS)) * shared.options.election_timeout
+    }
+
+    /// A worker whose turn is overdue for too long, and for how long.
+    pub fn stuck(&self, shared: &Shared) -> Option<(usize, Nanos)> {
+        let most = STUCK * shared.options.election_timeout;
+        let stuck = self.workers.iter().enumerate().filter(|(_, seen)| seen.late >= most);
+        stuck.map(|(at, seen)| (at, seen.late)).max_by_key(|(_, late)| *late)
+    }
+
+    /// A stream that stands still for too long, and for how long.
+    pub fn standing_still(&self, shared: &Shared) -> Option<(usize, Nanos)> {
+        let most = self.most_still(shared);
+        let still = self.workers.iter().enumerate().filter(|(_, seen)| seen.still >= most);
+        still.map(|(at, seen)| (at, seen.still)).max_by_key(|(_, still)| *still)
+    }
+
+    /// The lead ends; `quorum`: the others were there.
+    pub fn lead_ends(&mut self, shared: &Shared, quorum: bool) {
+        if quorum && self.standing_still(shared).is_some() {
+            self.stalls += 1;
+        }
+        self.well_since = NEVER;
+    }
+}
+
+impl RolisController {
+    /// Reads what the workers show: whom they heard, and how they are.
+    pub(super) fn feel_pulses(&mut self, now: Nanos) {
+        self.hear_streams();
+        if self.health.look(now, &self.shared) {
+            self.wake_workers = true;
+        }
+        let (stuck, still) = (self.health.stuck(&self.shared), self.health.standing_still(&self.shared));
+        let leads = self.leading.is_some();
+        let in_vain = leads && still.is_some() && self.election.quorum_heard(now, self.silence());
+        let sound = stuck.is_none() && !in_vain;
+        if leads && sound {
+            self.health.well_since = self.health.well_since.min(now);
+            if now - self.health.well_since > WELL * self.shared.options.election_timeout {
+                self.health.stalls = 0;
+            }
+        } else {
+            self.health.well_since = NEVER;
+        }
+        if sound != self.sound {
+            self.sound = sound;
+            self.events.push(match (stuck, still) {
+                _ if sound => "the workers are in order again".into(),
+                (Some((at, late)), _) => format!("worker {at} has taken no turn for {} ms", late / 1_000_000),
+                (_, Some((at, still))) => format!("stream {at} stands still for {} ms", still / 1_000_000),
+                (None, None) => unreachable!("one of the two is the reason"),
+            });
+            self.election.set_sound(sound);
+            self.refresh_eligibility();
+        }
+    }
+
+    /// What travels between workers is a sign of life, too.
+    pub(super) fn hear_streams(&mut self) {
+        for pulse in &self.shared.pulses {
+            let (epoch, at) = pulse.leader_heard();
+            self.election.streams_heard(epoch, at);
+        }
+        if self.election.standing() == Standing::Leading {
+            for (node, incarnation) in self.peers.clone() {
+                let voter = Voter { node, incarnation };
+                let heard = self.shared.pulses.iter().map(|pulse| pulse.heard(voter.node)).max();
+                self.election.voter_heard(voter, heard.unwrap_or_default());
+            }
+        }
+    }
+
+    /// A leader that cannot vouch for itself refuses requests.
+    pub(super) fn watch_service(&mut self, now: Nanos) {
+        if self.leading.is_none() {
+            return;
+        }
+        let mute = !self.election.vouches(now);
+        if mute != self.shared.no_quorum.swap(mute, Ordering::Relaxed) {
+            let quorum = self.election.quorum_heard(now, self.silence());
+            self.events.push(match (mute, quorum) {
+                (true, false) => "no quorum: refusing requests, and making way for another leader".into(),
+                (true, true) => "refusing requests, and making way for another leader".into(),
+                (false, _) => "the quorum is back".into(),
+            });
+        }
+    }
+
+    /// How long a quorum may be silent.
+    pub(super) fn silence(&self) -> Nanos {
+        highwater_consensus::election::SILENCE * self.shared.options.election_timeout
+    }
+}

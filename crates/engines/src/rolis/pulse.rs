@@ -1,0 +1,105 @@
+//! What each worker lets its controller see without a word between them: when it took its last turn and when the next is
+//! due, since when its stream stands still, and whom it heard when.
+//!
+//! A worker stores a few plain words a turn, on cache lines of its own; the controller reads them at its heartbeats. So a
+//! heartbeat can vouch for the workers ([`super::health`]), and what travels between workers counts as a sign of life
+//! between nodes.
+
+use highwater_core::{Epoch, NodeId};
+
+use crate::seam::{Nanos, Next};
+use crate::sync::{AtomicU64, Ordering};
+
+/// No time at all: nothing is due, nothing waits.
+pub const NEVER: Nanos = Nanos::MAX;
+
+/// One worker's. Each field is written by the worker only, and stands for itself: no two are read together as one picture.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Pulse {
+    turned_at: AtomicU64,
+    due_at: AtomicU64,
+    still_since: AtomicU64,
+    led_at: AtomicU64,
+    led_epoch: AtomicU64,
+    heard: [AtomicU64; 32],
+}
+
+impl Default for Pulse {
+    fn default() -> Pulse {
+        Pulse {
+            turned_at: AtomicU64::new(0),
+            due_at: AtomicU64::new(NEVER),
+            still_since: AtomicU64::new(NEVER),
+            led_at: AtomicU64::new(0),
+            led_epoch: AtomicU64::new(0),
+            heard: Default::default(),
+        }
+    }
+}
+
+impl Pulse {
+    /// A turn at `now` has ended; the next one is due by `next`.
+    #[inline]
+    pub fn turned(&self, now: Nanos, next: Next) {
+        let due = match next {
+            Next::Now => now,
+            Next::At(at) => at,
+            Next::Idle => NEVER,
+        };
+        self.turned_at.store(now, Ordering::Relaxed);
+        self.due_at.store(due, Ordering::Relaxed);
+    }
+
+    /// Work has come since the last turn: another one is due.
+    #[inline]
+    pub fn stirred(&self, now: Nanos) {
+        self.due_at.store(now, Ordering::Relaxed);
+    }
+
+    /// Since when something waits to be decided or released without any progress; [`NEVER`] if nothing waits.
+    #[inline]
+    pub fn still_since(&self, since: Nanos) {
+        self.still_since.store(since, Ordering::Relaxed);
+    }
+
+    /// Something came from a peer's worker.
+    #[inline]
+    pub fn hear(&self, from: NodeId, now: Nanos) {
+        self.heard[from.0 as usize % 32].store(now, Ordering::Relaxed);
+    }
+
+    /// Something came from the leader of `epoch`, as such.
+    #[inline]
+    pub fn hear_leader(&self, epoch: Epoch, now: Nanos) {
+        // If the controller sees one without the other, an old time counts for a new epoch or nothing counts: no harm.
+        self.led_epoch.store(epoch.0, Ordering::Relaxed);
+        self.led_at.store(now, Ordering::Relaxed);
+    }
+
+    /// When the last turn was.
+    pub fn last_turn(&self) -> Nanos {
+        self.turned_at.load(Ordering::Relaxed)
+    }
+
+    /// When the next one is due.
+    pub fn due(&self) -> Nanos {
+        self.due_at.load(Ordering::Relaxed)
+    }
+
+    /// See [`still_since`](Pulse::still_since).
+    pub fn standing_still(&self) -> Nanos {
+        self.still_since.load(Ordering::Relaxed)
+    }
+
+    /// The leader that was heard last, by its epoch, and when.
+    pub fn leader_heard(&self) -> (Epoch, Nanos) {
+        let at = self.led_at.load(Ordering::Relaxed);
+        (Epoch(self.led_epoch.load(Ordering::Relaxed)), at)
+    }
+
+    /// When a peer's worker was heard last; 0 if never.
+    pub fn heard(&self, from: NodeId) -> Nanos {
+        self.heard[from.0 as usize % 32].load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,263 @@
+//! Who leads while some of the cluster is starved, stuck or cut off; and what each replica says of itself meanwhile.
+
+mod common;
+
+use common::{Lists, MS, small};
+use highwater_core::NodeId;
+use highwater_engines::{Options, Refusal, Role, Status};
+use highwater_sim::network::Channel;
+
+/// The product's own settings.
+fn defaults(_: &mut Options) {}
+
+fn followers(lists: &Lists) -> Vec<NodeId> {
+    lists.world.ids().filter(|id| Some(*id) != lists.world.leader()).collect()
+}
+
+fn status(lists: &Lists, id: NodeId) -> Status {
+    lists.world.status(id).unwrap()
+}
+
+fn trouble(lists: &Lists, id: NodeId) -> String {
+    status(lists, id).trouble.unwrap_or_default()
+}
+
+/// Everyone has load for a while.
+fn busy(lists: &mut Lists, millis: u64) {
+    for _ in 0..2 * millis {
+        lists.load();
+        lists.run(MS / 2);
+    }
+}
+
+/// Four nodes; the leader hears one other only, and the three others hear each other. The leader's heartbeats used to keep
+/// that one from electing another leader, for ever.
+#[test]
+fn a_leader_cut_from_its_majority_makes_way() {
+    let mut lists = Lists::start(31, 4, 2, small);
+    let old = lists.world.leader().unwrap();
+    let others = followers(&lists);
+    for away in &others[..2] {
+        lists.world.network.cut_both(old, *away);
+    }
+    let waits = lists.ask(old, 0, &[], &[0]).unwrap();
+    lists.wait_for(500 * MS, "another leader", |lists| lists.world.leader() != Some(old));
+    let new = lists.world.leader().unwrap();
+    let token = lists.ask(new, 1, &[0], &[0]).unwrap();
+    lists.wait_for(100 * MS, "an answer", |lists| lists.acknowledged(token));
+    // The one that both hear tells the old leader: whoever waited there knows that he cannot know.
+    assert!(!lists.acknowledged(waits));
+    assert_eq!(lists.outcomes.get("unknown"), Some(&1));
+    lists.world.network.heal();
+    lists.verify();
+}
+
+/// Nobody hears anybody for long. No epoch is spent on it; if the leader goes on in its own, who waited is answered.
+#[test]
+fn a_leader_without_any_majority_keeps_its_epoch() {
+    let mut lists = Lists::start(32, 3, 2, small);
+    let leader = lists.world.leader().unwrap();
+    lists.run(50 * MS);
+    let epoch = status(&lists, leader).epoch;
+    let all: Vec<NodeId> = lists.world.ids().collect();
+    for id in &all {
+        lists.world.network.isolate(*id, all.clone());
+    }
+    let (waits, wins) = (lists.ask(leader, 0, &[], &[0]).unwrap(), lists.said("won"));
+    lists.run(3000 * MS);
+    assert_eq!(status(&lists, leader).role, Role::Leader);
+    assert!(trouble(&lists, leader).contains("no quorum"), "{}", trouble(&lists, leader));
+    assert_eq!(
+        lists.world.submit(
+            leader,
+            0,
+            highwater_engines::Token(1 << 40),
+            lists.world.procedure("list.step"),
+            &[0; 5]
+        ),
+        Err(Refusal::NoQuorum)
+    );
+    for id in followers(&lists) {
+        assert_eq!(status(&lists, id).leader, None, "{}", lists.story());
+        assert!(trouble(&lists, id).contains("no leader heard for"), "{}", trouble(&lists, id));
+    }
+    assert_eq!(lists.said("won"), wins, "{}", lists.story());
+    // What is under way from before may let another one win when it arrives, all at once.
+    lists.world.network.heal();
+    lists.wait_for(500 * MS, "an answer", |lists| {
+        lists.acknowledged(waits) || lists.outcomes.contains_key("unknown")
+    });
+    let went_on = status(&lists, leader).epoch == epoch;
+    assert_eq!(lists.acknowledged(waits), went_on, "{}", lists.story());
+    lists.verify();
+}
+
+/// A leader with a worker that takes no turns decides nothing in one stream, so it releases nothing. Its heartbeats used to
+/// go on.
+#[test]
+fn a_leader_with_a_stuck_worker_makes_way() {
+    for idle in [false, true] {
+        let mut lists = Lists::start(33, 3, 2, small);
+        let old = lists.world.leader().unwrap();
+        if !idle {
+            busy(&mut lists, 30);
+        }
+        lists.run(300 * MS);
+        lists.world.stall(old, Channel::Worker(1), 1500 * MS);
+        lists.ask(old, 1, &[], &[0]);
+        lists.wait_for(600 * MS, "another leader", |lists| lists.world.leader() != Some(old));
+        let new = lists.world.leader().unwrap();
+        let token = lists.ask(new, 1, &[0], &[0]).unwrap();
+        lists.wait_for(100 * MS, "an answer", |lists| lists.acknowledged(token));
+        assert!(trouble(&lists, old).contains("worker 1 has taken no turn for"), "{}", trouble(&lists, old));
+        lists.run(1500 * MS);
+        assert_eq!(trouble(&lists, old), "");
+        lists.verify();
+    }
+}
+
+/// A follower with a stuck worker says so, and does not stand for election.
+#[test]
+fn a_follower_with_a_stuck_worker_says_so_and_does_not_stand() {
+    for seed in 40..44 {
+        let mut lists = Lists::start(seed, 5, 2, small);
+        lists.run(200 * MS);
+        let stuck = followers(&lists)[0];
+        lists.world.stall(stuck, Channel::Worker(0), 2000 * MS);
+        lists.wait_for(500 * MS, "a word about it", |lists| {
+            trouble(lists, stuck).contains("worker 0 has taken no turn")
+        });
+        let leader = lists.world.leader().unwrap();
+        assert_eq!(trouble(&lists, leader), "");
+        lists.world.kill(leader);
+        lists.wait_for(500 * MS, "another leader", |lists| lists.world.leader().is_some());
+        assert_ne!(lists.world.leader(), Some(stuck));
+        lists.world.start(leader);
+        lists.run(2000 * MS);
+        assert_eq!(trouble(&lists, stuck), "", "{}", lists.story());
+        lists.verify();
+    }
+}
+
+/// The leader's control thread gets no core for longer than an election timeout, but its workers do: what they send is a
+/// sign of life. If it gets none for long, somebody else leads.
+#[test]
+fn a_leader_whose_control_thread_starves_is_kept_for_a_while() {
+    let mut lists = Lists::start(35, 3, 2, small);
+    busy(&mut lists, 50);
+    let leader = lists.world.leader().unwrap();
+    let epoch = status(&lists, leader).epoch;
+    for _ in 0..5 {
+        lists.world.stall(leader, Channel::Control, 120 * MS);
+        busy(&mut lists, 150);
+        assert_eq!((lists.world.leader(), status(&lists, leader).epoch), (Some(leader), epoch));
+    }
+    lists.world.stall(leader, Channel::Control, 3000 * MS);
+    for _ in 0..600 {
+        lists.load();
+        lists.run(MS);
+    }
+    assert_ne!(lists.world.leader(), Some(leader), "{}", lists.story());
+    lists.run(3000 * MS);
+    lists.verify();
+}
+
+/// Where heartbeats are late, followers grow patient; but a leader that stops altogether is missed within a second.
+#[test]
+fn late_heartbeats_make_followers_patient_within_bounds() {
+    let mut lists = Lists::start(36, 3, 1, defaults);
+    let leader = lists.world.leader().unwrap();
+    lists.run(500 * MS);
+    let epoch = status(&lists, leader).epoch;
+    for late in [90, 200, 300, 300, 300] {
+        lists.world.stall(leader, Channel::Control, late * MS);
+        lists.run(500 * MS);
+        assert_eq!(status(&lists, leader).epoch, epoch, "{late} ms late\n{}", lists.story());
+    }
+    lists.world.pause(leader, 5000 * MS);
+    lists.wait_for(1000 * MS, "another leader", |lists| lists.world.leader() != Some(leader));
+    lists.run(5000 * MS);
+    lists.verify();
+}
+
+/// Every node sleeps for a while, as on a machine that is suspended or starved: nobody blames the others.
+#[test]
+fn nodes_that_slept_doubt_themselves_first() {
+    for seed in 50..60 {
+        let mut lists = Lists::start(seed, 3, 1, defaults);
+        lists.run(500 * MS);
+        let leader = lists.world.leader().unwrap();
+        let epoch = status(&lists, leader).epoch;
+        let all: Vec<NodeId> = lists.world.ids().collect();
+        for (at, id) in all.into_iter().enumerate() {
+            // The leader sleeps a little longer than the others.
+            let longer = if id == leader { 150 } else { at as u64 };
+            lists.world.pause(id, (2000 + longer) * MS);
+        }
+        lists.run(4000 * MS);
+        assert_eq!(
+            (lists.world.leader(), status(&lists, leader).epoch),
+            (Some(leader), epoch),
+            "seed {seed}"
+        );
+        lists.verify();
+    }
+}
+
+/// A follower that is cut off knows no leader any more, and says since when; the leader tells who is silent.
+#[test]
+fn knowledge_of_the_leader_ages() {
+    let mut lists = Lists::start(37, 3, 2, small);
+    lists.run(100 * MS);
+    let (leader, away) = (lists.world.leader().unwrap(), followers(&lists)[0]);
+    assert_eq!((status(&lists, away).leader, trouble(&lists, away)), (Some(leader), String::new()));
+    let all: Vec<NodeId> = lists.world.ids().collect();
+    lists.world.network.isolate(away, all);
+    lists.run(400 * MS);
+    assert_eq!(status(&lists, away).leader, None);
+    let why = trouble(&lists, away);
+    assert!(why.contains("no leader heard for") && why.contains(&format!("last: {leader}")), "{why}");
+    assert!(status(&lists, away).leader_heard_ago.unwrap() > 300 * MS);
+    assert_eq!(
+        lists.world.submit(
+            away,
+            0,
+            highwater_engines::Token(1 << 40),
+            lists.world.procedure("list.step"),
+            &[0; 5]
+        ),
+        Err(Refusal::NotLeader { leader: None })
+    );
+    assert_eq!(trouble(&lists, leader), "", "a quorum is there");
+    for member in status(&lists, leader).members {
+        let silent = member.heard_ago.unwrap() > 300 * MS;
+        assert_eq!(silent, member.node == away, "{member:?}");
+    }
+    lists.world.network.heal();
+    lists.wait_for(500 * MS, "the leader again", |lists| status(lists, away).leader.is_some());
+    assert_eq!(trouble(&lists, away), "");
+    lists.verify();
+}
+
+/// A node that comes back without its memory waits for the leader, not for the first meeting of all nodes.
+#[test]
+fn a_restarted_node_says_what_it_waits_for() {
+    let mut lists = Lists::start(38, 3, 2, small);
+    busy(&mut lists, 20);
+    let (leader, back) = (lists.world.leader().unwrap(), followers(&lists)[0]);
+    let other = followers(&lists)[1];
+    lists.world.network.cut_both(leader, back);
+    lists.world.kill(back);
+    lists.run(20 * MS);
+    lists.world.start(back);
+    lists.run(100 * MS);
+    assert_eq!(status(&lists, back).role, Role::Starting, "{}", lists.story());
+    let why = trouble(&lists, back);
+    assert!(why.contains(&format!("the living cluster that {other} knows of")), "{why}");
+    lists.world.network.heal();
+    lists.wait_for(500 * MS, "a word about its copy", |lists| {
+        trouble(lists, back).contains("copies the state from")
+    });
+    assert!(status(&lists, back).copying_from.is_some());
+    lists.verify();
+}
