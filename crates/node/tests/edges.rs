@@ -22,6 +22,15 @@ fn prepare(node: &Node, len: usize) -> Vec<u8> {
     [format!("${len}\r\n").as_bytes(), &value, b"\r\n"].concat()
 }
 
+/// Waits until the node holds what the client does not read: so many replies fill every buffer in between.
+fn until_replies_wait(node: &Node) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while node.held().replies < 1 << 20 {
+        assert!(Instant::now() < deadline, "{:?}", node.held());
+        std::thread::yield_now();
+    }
+}
+
 fn expect_replies(client: &mut TcpStream, reply: &[u8], count: usize) {
     let mut got = vec![0; reply.len()];
     for at in 0..count {
@@ -37,6 +46,9 @@ fn who_writes_a_whole_pipeline_before_reading_gets_every_reply() {
     for count in [1, 64, 1024, 20_000, 100_000] {
         let mut client = resp_client(node.resp_address());
         client.write_all(&get.repeat(count)).unwrap();
+        if count >= 20_000 {
+            until_replies_wait(&node);
+        }
         expect_replies(&mut client, &reply, count);
     }
 }
@@ -49,6 +61,9 @@ fn who_closes_its_half_behind_a_pipeline_gets_every_reply() {
         let mut client = resp_client(node.resp_address());
         client.write_all(&get.repeat(count)).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
+        if count >= 20_000 {
+            until_replies_wait(&node);
+        }
         expect_replies(&mut client, &reply, count);
         assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
     }
