@@ -77,7 +77,7 @@ impl Store {
 }
 
 impl Export {
-    /// Appends about `budget_bytes` of records to `out`: less than [`MAX_RECORD_BYTES`](highwater_core::limits::MAX_RECORD_BYTES) more than that. Returns whether
+    /// Appends about `budget_bytes` of records to `out`: less than one record more than that. Returns whether
     /// there is more. May append nothing and still return true, if it comes upon a record that is locked for long.
     pub fn next_chunk(&mut self, budget_bytes: usize, out: &mut Vec<u8>) -> bool {
         let end = out.len() + budget_bytes.max(1);

@@ -120,7 +120,11 @@ fn memory_serves_again_whatever_the_size() {
             if round == 0 {
                 peak = full.reserved;
             }
-            assert!(full.reserved <= peak + peak / 8, "{kind:?}, values of {len}: {full:?}, first {peak}");
+            // A few chunks stand ready, or are begun, of whatever use; the largest values have no part in them.
+            assert!(
+                full.reserved <= peak + peak / 8 + (12 << 20),
+                "{kind:?}, values of {len}: {full:?}, first {peak}"
+            );
             let mut last = Timestamp::ZERO;
             for number in 0..count {
                 last = delete(&mut occ, &key(number));
@@ -134,7 +138,10 @@ fn memory_serves_again_whatever_the_size() {
             let empty = sound(&store);
             assert_eq!(empty.records, 0, "{kind:?}, values of {len}");
             // A hash table keeps its segments.
-            assert!(empty.reserved - empty.index <= peak / 2, "{kind:?}, values of {len} deleted: {empty:?}");
+            assert!(
+                empty.reserved - empty.index <= peak / 2 + (4 << 20),
+                "{kind:?}, values of {len} deleted: {empty:?}"
+            );
         }
     }
 }

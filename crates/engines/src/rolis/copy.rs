@@ -72,7 +72,7 @@ struct Receiving {
     importer: Importer,
 }
 
-/// Bytes of the checksum in front of a chunk.
+/// The checksum in front of a chunk's records.
 const CRC_BYTES: usize = 4;
 /// A chunk is read while no more than this is read and not acknowledged: what a copy holds at the donor is bounded by this
 /// and one chunk.

@@ -9,7 +9,10 @@ pub(crate) const NODE: u8 = SIZED as u8;
 pub(crate) const SEGMENT: u8 = SIZED as u8 + 1;
 /// Class of hash segments' overflow buckets, which stay as long as the segments do.
 pub(crate) const BUCKET: u8 = SIZED as u8 + 2;
-pub(super) const CLASSES: usize = SIZED + 3;
+/// The first class of small parts of an index: so many classes of the sizes that records have, too.
+const PART: u8 = SIZED as u8 + 3;
+const PARTS: u8 = 16;
+pub(super) const CLASSES: usize = (PART + PARTS) as usize;
 /// Not a class: a piece of its own, from the system.
 pub(super) const LARGE: u8 = u8::MAX;
 
@@ -40,6 +43,11 @@ pub(super) const SIZES: [usize; CLASSES] = {
     sizes[NODE as usize] = NODE_BYTES;
     sizes[SEGMENT as usize] = SEGMENT_BYTES;
     sizes[BUCKET as usize] = BUCKET_BYTES;
+    class = 0;
+    while class < PARTS as usize {
+        sizes[PART as usize + class] = sizes[class];
+        class += 1;
+    }
     sizes
 };
 
@@ -55,6 +63,15 @@ pub(super) fn class_of(bytes: usize) -> u8 {
     };
     debug_assert!(SIZES[class] >= bytes && (class == 0 || SIZES[class - 1] < bytes));
     class as u8
+}
+
+/// The class for a part of an index of `bytes`: apart from records, so that a few fences that stay do not keep what they
+/// leave.
+pub(super) fn part_of(bytes: usize) -> u8 {
+    match class_of(bytes) {
+        class @ 0..PARTS => PART + class,
+        class => class,
+    }
 }
 
 /// What a piece will hold if `bytes` are asked for.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub(crate) use self::classes::{
     BUCKET, BUCKET_BYTES, MAX_SIZED, NODE, NODE_BYTES, SEGMENT, SEGMENT_BYTES, rounded, taken,
 };
-use self::classes::{CLASSES, LARGE, SIZES, class_of};
+use self::classes::{CLASSES, LARGE, SIZES, class_of, part_of};
 use self::memory::{Counters, bump};
 pub use self::memory::{Memory, cost};
 use self::pool::{BLOCK, Free};
@@ -125,7 +125,7 @@ impl Heap {
 
     /// Memory for a part of an index, of any size.
     pub fn alloc_part(&mut self, bytes: usize) -> NonNull<u8> {
-        let class = class_of(bytes);
+        let class = part_of(bytes);
         bump(&self.counters.index, taken(bytes), true);
         if class == LARGE { self.shared.take_large(taken(bytes)) } else { self.piece(class) }
     }
@@ -145,7 +145,7 @@ impl Heap {
     /// Gives back memory from [`Heap::alloc_part`], as [`Heap::retire`] does.
     pub fn retire_part(&mut self, at: NonNull<u8>, bytes: usize) {
         bump(&self.counters.index, taken(bytes), false);
-        self.retire_piece(at, class_of(bytes), taken(bytes));
+        self.retire_piece(at, part_of(bytes), taken(bytes));
     }
 
     /// Counts what a worker keeps of before-images: `now` bytes instead of `before`.

@@ -8,13 +8,13 @@
 //! `tree::node`), so its memory may only ever be a node, or zeros: such a chunk is never unmapped and never used for
 //! anything else; its pages are given back, though, and it stands by for later nodes.
 //!
-//! Hash segments and their buckets have chunks of their own, too: a table keeps them when its records go, and among records they would keep
+//! Hash segments and small parts of indexes have chunks of their own, too: a table keeps them when its records go, and among records they would keep
 //! chunks from becoming free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
 
-use super::classes::{BUCKET, CLASSES, NODE, SEGMENT, SIZES};
+use super::classes::{CLASSES, NODE, SEGMENT, SIZES};
 use super::system;
 
 /// Bytes of a block. Blocks are aligned to their size.
@@ -40,14 +40,14 @@ const NONE: u8 = u8::MAX;
 enum Use {
     Records,
     Nodes,
-    Segments,
+    Parts,
 }
 
 impl Use {
     fn of(class: u8) -> Use {
         match class {
             NODE => Use::Nodes,
-            SEGMENT | BUCKET => Use::Segments,
+            SEGMENT.. => Use::Parts,
             _ => Use::Records,
         }
     }
