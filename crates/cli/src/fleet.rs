@@ -320,6 +320,10 @@ fn config_of(plan: &FleetPlan, node: u8, nodes: &[NodeConfig]) -> Result<Config>
     config.cluster.workers = plan.workers;
     config.cluster.nodes = nodes.to_vec();
     config.threads.lifeline = true;
+    if config.limits.memory_mb == 0 {
+        // They share one machine.
+        config.limits.memory_mb = (config.memory_bytes() / u64::from(plan.replicas.max(1))) >> 20;
+    }
     config.validate().map_err(Failure::usage)?;
     Ok(config)
 }

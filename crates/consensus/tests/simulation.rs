@@ -92,7 +92,7 @@ impl Simulation {
         let streams = 1 + rng.below(3) as usize;
         let election = ElectionOptions { nodes: count, heartbeat: 3 * MS, timeout: 12 * MS };
         let window_bytes = [30, 100, 10_000][rng.below(3) as usize];
-        let stream = StreamOptions { window_bytes, retry: 5 * MS };
+        let stream = StreamOptions { window_bytes, retry: 5 * MS, ..StreamOptions::default() };
         let bases = || vec![(EntryIndex::NONE, founders(count)); streams];
         let nodes: Vec<Node> =
             (0..count).map(|n| Node::new(founder(n), bases(), election, stream, rng.next())).collect();

@@ -111,3 +111,64 @@ fn a_new_leader_has_what_the_last_one_kept_for_others() {
     assert_eq!(streams[2].last(), streams[1].last());
     assert_eq!(streams[1].decided(), streams[1].last());
 }
+
+/// A follower that decides and does not install takes what it may hold, and no more. If it is not needed, it falls behind and
+/// copies the state; if it is, the leader waits; and once it installs, it asks for the rest.
+#[test]
+fn what_a_follower_holds_and_has_not_installed_is_bounded() {
+    const BACKLOG: u64 = 100_000;
+    let entry = || Bytes::from(vec![7; 10_000]);
+    let bounded = || {
+        let options = StreamOptions { backlog_bytes: BACKLOG, ..StreamOptions::default() };
+        let mut streams = cluster();
+        streams[2] = Stream::new(voter(2), EntryIndex::NONE, options);
+        streams[2].promise(BALLOT);
+        streams[0].peer_up(0, voter(2));
+        streams[2].peer_up(0, voter(0));
+        deliver(&mut streams, &[0, 1, 2]);
+        streams
+    };
+    let install = |stream: &mut Stream| stream.trim(stream.decided(), KEEP);
+
+    // The leader has another majority: it goes on, and drops what it need not keep.
+    let mut streams = bounded();
+    for _ in 0..50 {
+        streams[0].propose(entry());
+        deliver(&mut streams, &[0, 1, 2]);
+        assert!(streams[2].log_bytes() <= BACKLOG + 10_000, "{}", streams[2].describe());
+    }
+    assert_eq!(streams[0].decided(), streams[0].last());
+    assert!(streams[2].last() < streams[0].last());
+    install(&mut streams[0]);
+    install(&mut streams[2]);
+    streams[2].tick(1 << 40);
+    deliver(&mut streams, &[0, 1, 2]);
+    assert!(streams[2].too_far().is_some(), "it copies the state: {}", streams[2].describe());
+
+    // The leader needs it: it waits, and goes on when there is room.
+    let mut streams = bounded();
+    for _ in 0..50 {
+        streams[0].propose(entry());
+        deliver(&mut streams, &[0, 2]);
+    }
+    assert!(streams[0].decided() < streams[0].last(), "a majority has not taken it");
+    assert!(streams[2].log_bytes() <= BACKLOG + 10_000);
+    for round in 1..10 {
+        install(&mut streams[2]);
+        streams[2].tick(round << 40);
+        deliver(&mut streams, &[0, 2]);
+        streams[0].announce_decided();
+        deliver(&mut streams, &[0, 2]);
+    }
+    assert_eq!(streams[0].decided(), streams[0].last(), "{}", streams[2].describe());
+
+    // An entry without transactions is taken beyond the bound.
+    let mut streams = bounded();
+    while streams[2].backlog_bytes() <= BACKLOG {
+        streams[0].propose(entry());
+        deliver(&mut streams, &[0, 1, 2]);
+    }
+    streams[0].propose(Bytes::from_static(b"a claim"));
+    deliver(&mut streams, &[0, 1, 2]);
+    assert_eq!(streams[2].last(), streams[0].last());
+}

@@ -17,6 +17,8 @@ mod attempt;
 #[cfg(not(loom))]
 pub mod baseline;
 #[cfg(not(loom))]
+pub mod memory;
+#[cfg(not(loom))]
 pub mod options;
 #[cfg(not(loom))]
 pub mod rolis;

@@ -1,9 +1,14 @@
 //! What an engine needs to know before it starts.
 
-use highwater_core::limits::{MAX_NODES, MAX_SEAL_BYTES, MAX_WORKERS};
+use highwater_core::limits::{MAX_NODES, MAX_SEAL_BYTES, MAX_TRANSACTION_BYTES, MAX_WORKERS};
+use highwater_core::log::{CLAIM_BYTES, ENTRY_HEADER_BYTES};
 use highwater_core::{Incarnation, NodeId, planted};
 
+use crate::memory::Shares;
 use crate::seam::Nanos;
+
+/// Least that a transaction may be limited to.
+pub const MIN_TRANSACTION_BYTES: usize = 64 << 10;
 
 /// Settings of one replica. Cluster-wide ones must be the same on every node; the handshake compares them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +33,17 @@ pub struct Options {
     pub batch_delay: Nanos,
     /// Sealed and undecided entries per stream. Small entries when the network keeps up, large ones when it doesn't.
     pub pipeline_entries: usize,
-    /// Undecided bytes per stream, beyond which requests are refused.
+    /// Bytes of log per stream that are above the mark (undecided ones are among them), beyond which requests are refused.
+    /// Also of replies that wait, and of before-images that are kept, per worker.
     pub max_in_flight_bytes: usize,
     /// Unreleased replies per worker, beyond which requests are refused.
     pub max_in_flight_requests: usize,
     /// Decided entries kept per stream, for peers that lag; one that lags further copies the state anew.
     pub log_retain_bytes: usize,
+    /// Most bytes of one transaction in the log; see [`MAX_TRANSACTION_BYTES`].
+    pub max_transaction_bytes: usize,
+    /// Memory that this node may use, in bytes; `u64::MAX`: no limit. See [`Shares`].
+    pub memory_bytes: u64,
     /// Attempts of one transaction before its client is told of the conflict.
     pub max_attempts: u32,
     /// A snapshot serves reads on a follower until it is this old; then a new one is taken.
@@ -59,9 +69,41 @@ impl Options {
             max_in_flight_bytes: 8 << 20,
             max_in_flight_requests: 20_000,
             log_retain_bytes: 64 << 20,
+            max_transaction_bytes: MAX_TRANSACTION_BYTES,
+            memory_bytes: u64::MAX,
             max_attempts: 100,
             snapshot_age: 10_000_000,
         }
+    }
+
+    /// Longest entry of a stream: what is sealed at the latest, and one transaction more.
+    pub fn longest_entry(&self) -> usize {
+        let claims = self.workers as usize * CLAIM_BYTES;
+        ENTRY_HEADER_BYTES + self.max_entry_bytes + self.max_transaction_bytes + claims
+    }
+
+    /// Bytes of one stream's log that a follower may hold and not have installed; beyond, it takes no further entry that
+    /// has transactions. More than a leader holds above the mark (`max_in_flight_bytes` and an entry), so that what a
+    /// follower waits for is never what it refused: docs/internals/replay.md.
+    pub fn backlog_bytes(&self) -> u64 {
+        self.log_retain_bytes.saturating_add(self.longest_entry()) as u64
+    }
+
+    /// Most bytes of one stream's log in memory: what is kept for those who lag, and the backlog; a range that a new
+    /// leader makes this log adopt may come on top once more.
+    pub fn most_log_bytes(&self) -> u64 {
+        let backlog = self.backlog_bytes().saturating_mul(2).saturating_add(self.longest_entry() as u64);
+        backlog.saturating_mul(2).saturating_add(self.log_retain_bytes as u64)
+    }
+
+    /// Lowers what may pile up to shares of the memory, where it is more: a small node works, with smaller bounds.
+    pub fn fit_memory(&mut self) {
+        let share = |part: u64| (self.memory_bytes / (part * u64::from(self.workers.max(1)))) as usize;
+        let (entry, retained, transaction) = (share(256), share(32), share(24));
+        self.max_entry_bytes = self.max_entry_bytes.min(entry).max(1 << 10);
+        self.log_retain_bytes = self.log_retain_bytes.min(retained).max(self.max_entry_bytes);
+        self.max_in_flight_bytes = self.max_in_flight_bytes.min(self.log_retain_bytes);
+        self.max_transaction_bytes = self.max_transaction_bytes.min(transaction).max(MIN_TRANSACTION_BYTES);
     }
 
     /// Checks every setting; says which one to change and how.
@@ -88,7 +130,12 @@ impl Options {
             self.log_retain_bytes >= self.max_in_flight_bytes,
             "log retain bytes must be at least max in-flight bytes",
         )?;
+        check(
+            (MIN_TRANSACTION_BYTES..=MAX_TRANSACTION_BYTES).contains(&self.max_transaction_bytes),
+            "max transaction bytes must be 64 KiB to 64 MiB",
+        )?;
         check(self.max_attempts > 0, "max attempts must be above 0")?;
-        check(self.snapshot_age <= 60_000_000_000, "snapshot age must be at most one minute")
+        check(self.snapshot_age <= 60_000_000_000, "snapshot age must be at most one minute")?;
+        Shares::of(self).map(drop)
     }
 }

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use highwater_core::{EntryIndex, Epoch, Incarnation, NodeId, Outcome, ProcedureId, Timestamp};
 use highwater_store::Store;
 
+use crate::memory::MemoryStatus;
+
 /// Nanoseconds on the host's monotonic clock. For timeouts and latencies, never for the order of commits.
 pub type Nanos = u64;
 
@@ -187,6 +189,9 @@ pub trait Controller: Send {
 
     /// A consistent-enough picture for people and reports.
     fn status(&self, now: Nanos) -> Status;
+
+    /// What the replica may use and uses. Cheap.
+    fn memory(&self) -> MemoryStatus;
 
     /// The store in use. Another one once this replica copies the state: because it lost its memory, or fell behind what the
     /// leader keeps. A deposed leader keeps its store and rolls back.

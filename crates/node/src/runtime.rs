@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use core_affinity::CoreId;
 use highwater_core::{Clock, Incarnation, NodeId};
 use highwater_engines::Replica;
+use highwater_engines::memory::Shares;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::admin::thread::AdminThread;
@@ -34,6 +35,7 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     descriptors::raise_limit();
     let options = config.options(fresh_incarnation()?);
     let incarnation = options.incarnation;
+    announce_memory(&options);
     let (clock, why) = Clock::chosen(config.clock())
         .map_err(|why| ConfigError(format!("store.clock is \"tsc\", but {why}")))?;
     tracing::info!(clock = clock.source_name(), "commit timestamps: {why}");
@@ -43,6 +45,21 @@ pub fn run(config: Config) -> Result<(), NodeError> {
         replica.controller.store().reserve(config.store.reserve_mb << 20);
     }
     Node::start(&config, incarnation, replica, Signals::Take)?.wait()
+}
+
+/// Says how the memory is divided.
+fn announce_memory(options: &highwater_engines::Options) {
+    let shares = Shares::of(options).expect("the configuration was validated");
+    let mib = |bytes: u64| bytes >> 20;
+    tracing::info!(
+        mib = mib(shares.whole),
+        data = mib(shares.store),
+        logs = mib(shares.logs),
+        work = mib(shares.work),
+        buffers = mib(shares.buffers),
+        "memory budget; a transaction has at most {} KiB",
+        options.max_transaction_bytes >> 10
+    );
 }
 
 /// Whether the node reacts to the process's signals.
@@ -289,6 +306,7 @@ fn door(config: &Config, shared: &Arc<Shared>) -> Door {
                 leader: summary.leader,
                 uptime_s: (monotonic() - shared.started) / 1_000_000_000,
                 connected_clients: shared.clients(),
+                memory: summary.memory,
             }
         }
     };

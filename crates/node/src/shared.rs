@@ -66,6 +66,8 @@ pub struct Summary {
     pub epoch: Epoch,
     /// Who leads that epoch, as far as it knows.
     pub leader: Option<NodeId>,
+    /// Bytes that the store uses, and what it may come to if this node leads.
+    pub memory: (u64, u64),
 }
 
 impl Shared {
@@ -94,7 +96,12 @@ impl Shared {
             ending: AtomicBool::new(false),
             settled: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
-            summary: Mutex::new(Summary { role: Role::Starting, epoch: Epoch(0), leader: None }),
+            summary: Mutex::new(Summary {
+                role: Role::Starting,
+                epoch: Epoch(0),
+                leader: None,
+                memory: (0, u64::MAX),
+            }),
         })
     }
 

@@ -27,21 +27,15 @@ pub struct Limits {
     pub log_bytes: u64,
 }
 
-/// One transaction of the simulator's workloads is smaller.
-const TRANSACTION: u64 = 64 << 10;
 /// Requests that wait for another attempt come on top of the limit.
 const RETRIES: usize = 256;
 
 impl Limits {
     /// What `options` allow: a limit may be passed by one entry, an entry's by one transaction.
     pub fn of(options: &Options) -> Limits {
-        let entry = options.max_entry_bytes as u64 + TRANSACTION;
-        let undecided_bytes = options.max_in_flight_bytes as u64 + entry;
+        let undecided_bytes = (options.max_in_flight_bytes + options.longest_entry()) as u64;
         let replies = options.max_in_flight_requests + RETRIES;
-        // What is decided and above the mark is kept, too: at most what waits for its replies.
-        let held = (replies as u64).saturating_mul(TRANSACTION);
-        let log_bytes = (options.log_retain_bytes as u64 + undecided_bytes + entry).saturating_add(held);
-        Limits { undecided_bytes, replies, log_bytes }
+        Limits { undecided_bytes, replies, log_bytes: options.most_log_bytes() }
     }
 }
 

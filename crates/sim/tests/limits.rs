@@ -77,7 +77,7 @@ impl Procedure for Clear {
 }
 
 fn world(engine: EngineKind) -> World<Greedy> {
-    let tune = |options: &mut Options| options.max_attempts = 20;
+    let tune = |options: &mut Options| options.max_transaction_bytes = MAX_TRANSACTION_BYTES;
     let options = WorldOptions { seed: 7, engine, nodes: 3, workers: 2, tune: tune.into() };
     let mut world = World::new(options, Greedy);
     world.ids().for_each(|id| world.start(id));

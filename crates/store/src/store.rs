@@ -77,6 +77,15 @@ impl Store {
         self.heaps.reserve(bytes);
     }
 
+    /// Bytes that count against a budget: what holds something, before-images left out (they are bounded by themselves), and
+    /// what lies idle among that, if it is more than an eighth. Other free memory does not count: it serves again.
+    pub fn used(&self) -> u64 {
+        let memory = self.memory();
+        let used = memory.used() - memory.before_images;
+        let scattered = memory.free.saturating_sub(memory.spare);
+        used + scattered.saturating_sub(used / 8)
+    }
+
     /// To be called every few milliseconds, off the hot path: touches memory ahead of need, as long as the store has
     /// not reserved `limit` bytes, and gives back what an idle store does not need.
     pub fn provision(&self, limit: u64) -> Provision {

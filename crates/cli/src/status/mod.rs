@@ -123,6 +123,21 @@ fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
         bytes(status.resident_bytes),
         bytes(status.store_bytes)
     )?;
+    let memory = &status.memory;
+    if memory.budget > 0 {
+        writeln!(
+            text,
+            "  budget       {}: data {} of at most {}, logs {} of {}, work {}, buffers {} of {}",
+            bytes(memory.budget),
+            bytes(memory.records + memory.index + memory.retired),
+            bytes(memory.most),
+            bytes(memory.logs),
+            bytes(memory.log_budget),
+            bytes(memory.work_budget),
+            bytes(memory.requests + memory.replies + memory.receiving),
+            bytes(memory.buffer_budget)
+        )?;
+    }
     let cpu = status.cpu_ns as f64 / 1e9;
     writeln!(text, "  process      up {:.0} s, CPU {cpu:.1} s", status.uptime_seconds)?;
     writeln!(text, "  clients      {}", status.clients)?;
@@ -164,6 +179,7 @@ pub fn lag(streams: &[StreamReport]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::MemoryReport;
 
     /// A replica with something of everything.
     pub(super) fn report() -> StatusReport {
@@ -190,6 +206,7 @@ mod tests {
             cpu_ns: 0,
             resident_bytes: 0,
             store_bytes: 0,
+            memory: MemoryReport { budget: 3 << 30, ..MemoryReport::default() },
             uptime_seconds: 1.0,
             executed: 0,
             applied: 0,
@@ -204,7 +221,9 @@ mod tests {
     fn the_important_things_are_shown() {
         let status = report();
         let text = render(&status);
-        for wanted in ["node 2", "learner", "epoch 7", "no quorum", "3 decided", "1.0 MiB", "3 entries"] {
+        for wanted in
+            ["node 2", "learner", "epoch 7", "no quorum", "3 decided", "1.0 MiB", "3 entries", "3.0 GiB"]
+        {
             assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
         }
     }

@@ -15,6 +15,8 @@ pub(super) struct Following {
     /// Something was missed; ask at `ask_at`.
     questioning: bool,
     ask_at: Nanos,
+    /// An entry was not taken: too much is held that is not installed. To be asked for once there is room.
+    full: bool,
     /// The leader no longer keeps what this log lacks; it keeps entries from here on.
     too_far: Option<EntryIndex>,
 }
@@ -31,6 +33,9 @@ impl Adopting {
         EntryIndex(self.start.0 + self.entries.len() as u64 - 1)
     }
 }
+
+/// Entries without transactions are not longer: claims about all streams, or a membership.
+const SMALL_BYTES: usize = 4 << 10;
 
 /// The fields of [`Message::Adopt`].
 #[derive(Debug, Clone, Copy)]
@@ -141,8 +146,16 @@ impl Stream {
         entry: Bytes,
     ) {
         let next = self.log.last().next();
-        if self.accepted != ballot || index > next && !planted!(GapIgnored) {
+        if self.accepted != ballot || index > next && !planted!(GapIgnored) && !self.is_full(&entry) {
             return self.pull(now);
+        }
+        if index >= next && self.is_full(&entry) {
+            // Says where it stands, and what is decided it may learn: that makes room.
+            if let Role::Following(following) = &mut self.role {
+                following.full = true;
+            }
+            self.learn_decided(decided);
+            return self.acknowledge(ballot);
         }
         if index == next
             || index > next && planted!(GapIgnored)
@@ -152,6 +165,27 @@ impl Stream {
         }
         self.learn_decided(decided);
         self.acknowledge(ballot);
+    }
+
+    /// Whether `entry` has to wait until more is installed. One that holds no more than a change of epoch, or claims, may
+    /// be what makes the others installable: it waits only beyond twice the bound.
+    fn is_full(&self, entry: &Bytes) -> bool {
+        let most = if entry.len() > SMALL_BYTES { 1 } else { 2 } * self.options.backlog_bytes;
+        self.backlog_bytes() > most
+    }
+
+    /// There may be room again for what was not taken.
+    pub(super) fn take_again(&mut self) -> bool {
+        let room = self.backlog_bytes() <= self.options.backlog_bytes / 2;
+        if let Role::Following(following) = &mut self.role
+            && following.full
+            && room
+        {
+            following.full = false;
+            following.question();
+            return true;
+        }
+        false
     }
 
     pub(super) fn on_decide(
@@ -169,7 +203,7 @@ impl Stream {
             return self.pull(now);
         }
         self.learn_decided(decided);
-        if self.log.last() < last {
+        if self.log.last() < last && !matches!(&self.role, Role::Following(following) if following.full) {
             self.pull(now);
         } else if ask {
             self.acknowledge(ballot);

@@ -81,13 +81,19 @@ pub struct Plan {
 pub struct StreamOptions {
     /// Bytes sent to one follower and not yet received, at most.
     pub window_bytes: u64,
+    /// Bytes of log that a follower may hold and not have installed: it takes nothing more until it has. A leader that
+    /// needs its vote waits; one that does not goes on, and may drop from its log what this one lacks.
+    ///
+    /// Must exceed what a leader holds above the mark: the mark must be able to reach the first entry not installed by
+    /// what was taken before.
+    pub backlog_bytes: u64,
     /// How long a silence lasts before a question is repeated.
     pub retry: Nanos,
 }
 
 impl Default for StreamOptions {
     fn default() -> Self {
-        StreamOptions { window_bytes: 8 << 20, retry: 40_000_000 }
+        StreamOptions { window_bytes: 8 << 20, backlog_bytes: 256 << 20, retry: 40_000_000 }
     }
 }
 
@@ -121,6 +127,8 @@ pub struct Stream {
     /// The newest membership known to be decided in every stream. Invariant: no change of epoch before `log.first()` is
     /// newer, so that who skips entries hears of every membership in them.
     members: Option<Members>,
+    /// Entries up to here need not be kept: see [`Stream::trim`].
+    installed: EntryIndex,
     role: Role,
     out: Vec<Envelope>,
 }
@@ -148,6 +156,7 @@ impl Stream {
             decided: base,
             common: EntryIndex::NONE,
             members: None,
+            installed: base,
             role: Role::Following(follow::Following::default()),
             out: Vec::new(),
         }
@@ -242,10 +251,19 @@ impl Stream {
 
     /// Drops decided entries up to `upto`, oldest first, while more than `keep_bytes` are held. Of what every replica knows
     /// to be decided a sixteenth of that is enough: so long as nobody lags, the log stays in the cache.
-    pub fn trim(&mut self, upto: EntryIndex, keep_bytes: u64) {
+    ///
+    /// Says whether there is room again for what was not taken: then a tick asks for it.
+    pub fn trim(&mut self, upto: EntryIndex, keep_bytes: u64) -> bool {
         let upto = upto.min(self.decided);
+        self.installed = self.installed.max(upto);
         self.log.trim(upto.min(self.common), keep_bytes / 16);
         self.log.trim(upto, keep_bytes);
+        self.take_again()
+    }
+
+    /// Bytes of the entries held that are not installed.
+    pub fn backlog_bytes(&self) -> u64 {
+        self.log.bytes_between(self.installed.next(), self.log.last())
     }
 
     /// Whether this node leads the stream under `ballot`.

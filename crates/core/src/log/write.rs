@@ -8,13 +8,15 @@ use crate::limits::{MAX_TRANSACTION_BYTES, WRITE_HEAD_BYTES};
 /// Encodes the transactions of the open entry, one after another, into one buffer.
 ///
 /// Invariant: outside `begin..end` the buffer holds whole transactions only.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TxWriter {
     buffer: Vec<u8>,
     /// Where the open transaction starts, if one is open.
     start: Option<usize>,
     /// The open transaction may reach up to here.
     end: usize,
+    /// Most bytes of one transaction.
+    most: usize,
     /// The last integer key of the open transaction.
     previous: u64,
 }
@@ -30,10 +32,16 @@ pub struct WriteAt {
     pub len: u32,
 }
 
+impl Default for TxWriter {
+    fn default() -> TxWriter {
+        TxWriter::new(Vec::new())
+    }
+}
+
 impl TxWriter {
     /// Starts in `buffer`, behind what it already holds (room for the entry's header, as a rule).
     pub fn new(buffer: Vec<u8>) -> TxWriter {
-        TxWriter { buffer, start: None, end: 0, previous: 0 }
+        TxWriter { buffer, start: None, end: 0, most: MAX_TRANSACTION_BYTES, previous: 0 }
     }
 
     /// All bytes so far.
@@ -67,9 +75,24 @@ impl TxWriter {
     pub fn begin(&mut self) {
         debug_assert!(self.start.is_none(), "one transaction at a time");
         self.start = Some(self.buffer.len());
-        self.end = self.buffer.len() + MAX_TRANSACTION_BYTES;
+        self.end = self.buffer.len() + self.most;
         self.previous = 0;
         self.buffer.extend_from_slice(&[0; TX_HEADER_BYTES]);
+    }
+
+    /// From the next transaction on each has at most so many bytes.
+    ///
+    /// # Panics
+    /// If that is more than [`MAX_TRANSACTION_BYTES`].
+    pub fn set_most(&mut self, bytes: usize) {
+        assert!(bytes <= MAX_TRANSACTION_BYTES, "an entry must fit into a frame");
+        self.most = bytes;
+    }
+
+    /// Most bytes of one transaction.
+    #[inline]
+    pub fn most(&self) -> usize {
+        self.most
     }
 
     /// Whether a write of this key and value fits into the open transaction. To be asked before it is appended.

@@ -10,6 +10,7 @@ use highwater_core::{Clock, Epoch, Incarnation, Library, NodeId, Outcome, Regist
 use highwater_store::{Occ, Store};
 
 use crate::attempt::attempt;
+use crate::memory::{Account, Grant, MemoryStatus, Shares};
 use crate::options::Options;
 use crate::seam::{
     ControlOutbox, Controller, Counters, Frame, Member, Nanos, Next, Outbox, Refusal, Replica, Request, Role,
@@ -25,6 +26,8 @@ struct SiloWorker {
     counters: Arc<Counters>,
     clock: Arc<Clock>,
     max_attempts: u32,
+    account: Arc<Account>,
+    grant: Grant,
     max_in_flight_bytes: usize,
     /// Replies of the transactions since the last turn.
     done: Outbox,
@@ -62,7 +65,11 @@ impl Worker for SiloWorker {
     fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         self.ready()?;
         for attempt in 0..self.max_attempts {
+            self.grant.look(&self.account, &mut self.occ);
             if let Some(outcome) = self.attempt(&request) {
+                if outcome == Outcome::OutOfMemory && self.grant.more(&self.account, &mut self.occ) {
+                    continue;
+                }
                 let counter = if outcome == Outcome::Committed {
                     &self.counters.committed
                 } else {
@@ -103,6 +110,7 @@ impl Worker for SiloWorker {
             std::mem::swap(&mut self.done.reply_bytes, &mut out.reply_bytes);
             self.done.clear();
         }
+        self.grant.next_turn(&self.account, &mut self.occ);
         // Everything that committed is released: nothing older can be written any more.
         if self.occ.collect(self.clock.now()) { Next::Now } else { Next::Idle }
     }
@@ -153,9 +161,21 @@ impl Controller for SiloController {
         }
     }
 
+    fn memory(&self) -> MemoryStatus {
+        let shares = Shares::of(&self.options).expect("the host validated the options");
+        MemoryStatus { shares, used: self.store.used(), most: shares.store }
+    }
+
     fn store(&self) -> Arc<Store> {
         self.store.clone()
     }
+}
+
+fn occ_of(store: &Arc<Store>, clock: &Arc<Clock>, options: &Options) -> Occ {
+    let mut occ = Occ::new(store.clone(), clock.clone());
+    occ.log().set_most(options.max_transaction_bytes);
+    occ.set_room(0);
+    occ
 }
 
 /// A fresh replica that replicates nothing.
@@ -164,9 +184,12 @@ pub fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Re
     let mut registry: Registry<Occ> = Registry::new();
     library.register(&mut registry);
     let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
+    let account = Arc::new(Account::new(&options, counters.len()));
     let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
         Box::new(SiloWorker {
-            occ: Occ::new(store.clone(), clock.clone()),
+            occ: occ_of(&store, &clock, &options),
+            account: account.clone(),
+            grant: Grant::of(at),
             registry: registry.clone(),
             counters: counters.clone(),
             clock: clock.clone(),

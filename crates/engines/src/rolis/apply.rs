@@ -241,7 +241,7 @@ impl RolisWorker {
         // Legal: what is kept beyond is a service to those who lag; they copy the state without it.
         let early = hooks::buggify(Site::TrimEarly);
         let keep = if early { 0 } else { self.shared.options.log_retain_bytes as u64 };
-        self.stream.trim(installed, keep);
+        self.again |= self.stream.trim(installed, keep);
         state
     }
 

@@ -5,6 +5,8 @@ use highwater_consensus::{ElectionMessage, Members};
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{EntryIndex, Epoch, Timestamp};
 
+use crate::memory::Told;
+
 /// A message between controllers. The sender's identity comes with the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
@@ -48,6 +50,8 @@ pub enum Control {
     },
     /// To the leader: my store is complete and I keep up; let me vote.
     LearnerReady,
+    /// What my store may use, and uses.
+    Memory(Told),
 }
 
 impl Control {
@@ -76,6 +80,12 @@ impl Control {
             Control::CopyRefuse { copy } => tagged(&mut out, 5, *copy),
             Control::CopyFinished { copy } => tagged(&mut out, 6, *copy),
             Control::LearnerReady => out.push(7),
+            Control::Memory(told) => {
+                out.push(8);
+                for word in [told.number, told.budget, told.used, told.transaction] {
+                    out.extend_from_slice(&word.to_le_bytes());
+                }
+            }
         }
         out.into()
     }
@@ -98,6 +108,12 @@ impl Control {
             5 => Control::CopyRefuse { copy: reader.u64()? },
             6 => Control::CopyFinished { copy: reader.u64()? },
             7 => Control::LearnerReady,
+            8 => Control::Memory(Told {
+                number: reader.u64()?,
+                budget: reader.u64()?,
+                used: reader.u64()?,
+                transaction: reader.u64()?,
+            }),
             _ => return Err(Malformed("control message tag")),
         };
         if reader.is_empty() { Ok(message) } else { Err(Malformed("control message length")) }
@@ -128,6 +144,7 @@ mod tests {
             Control::CopyRefuse { copy: 1 },
             Control::CopyFinished { copy: 1 },
             Control::LearnerReady,
+            Control::Memory(Told { number: 1, budget: 2, used: 3, transaction: 4 }),
         ] {
             let bytes = message.encode();
             assert_eq!(Control::decode(&bytes), Ok(message));

@@ -22,9 +22,11 @@ use highwater_store::Store;
 
 use super::control::Control;
 use super::health::Health;
+use super::ledger::Ledger;
 use super::rejoin::{Grant, Rejoin};
 use super::shared::{Command, Report, Shared};
 use super::takeover::{Fence, TakeOver};
+use crate::memory::{MemoryStatus, Shares};
 use crate::seam::{ControlOutbox, Controller, Nanos, Next, Status};
 
 /// The controller of a Rolis replica.
@@ -54,6 +56,7 @@ pub struct RolisController {
     pub(super) rejoin: Rejoin,
     /// The clock went back: this node does not stand before it has passed what it showed.
     pub(super) clock_stands: Option<Timestamp>,
+    pub(super) ledger: Ledger,
     pub(super) out: Vec<(NodeId, Control)>,
     pub(super) events: Vec<String>,
     pub(super) wake_workers: bool,
@@ -100,6 +103,7 @@ impl RolisController {
             change: None,
             rejoin: Rejoin::new(options.seed),
             clock_stands: None,
+            ledger: Ledger::default(),
             out: Vec::new(),
             events: Vec::new(),
             wake_workers: false,
@@ -297,6 +301,7 @@ impl Controller for RolisController {
         self.peers.insert(peer, incarnation);
         let born = self.election.members().is_some();
         self.out.push((peer, Control::Hello { born }));
+        self.tell_memory(peer);
         self.copy_peer_changed(now, peer);
     }
 
@@ -322,6 +327,7 @@ impl Controller for RolisController {
             }
             Control::CopyRefuse { copy } => self.on_copy_stalled(now, copy),
             Control::CopyFinished { copy } => self.stop_serving(from, Some(copy)),
+            Control::Memory(told) => self.ledger.hear(sender, told),
             Control::LearnerReady => self.on_learner_ready(now, sender),
         }
     }
@@ -337,6 +343,7 @@ impl Controller for RolisController {
         self.watch_deadlines(now);
         self.watch_service(now);
         self.shared.set_leader(self.known_leader(now));
+        self.turn_memory(now);
         if self.takeover.is_some() || self.change.is_some() {
             next[1] = Some(next[1].unwrap_or(Nanos::MAX).min(now + self.shared.options.heartbeat));
         }
@@ -350,6 +357,11 @@ impl Controller for RolisController {
 
     fn status(&self, now: Nanos) -> Status {
         self.describe(now)
+    }
+
+    fn memory(&self) -> MemoryStatus {
+        let shares = Shares::of(&self.shared.options).expect("the host validated the options");
+        MemoryStatus { shares, used: self.store.used(), most: self.shared.account.most() }
     }
 
     fn store(&self) -> Arc<Store> {

@@ -6,7 +6,6 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use highwater_core::limits::MAX_TRANSACTION_BYTES;
 use highwater_core::log::ENTRY_HEADER_BYTES;
 use highwater_core::{Abort, Epoch, Incarnation, NodeId, Outcome, Registry, Timestamp};
 use highwater_store::{Occ, Store};
@@ -14,6 +13,7 @@ use highwater_store::{Occ, Store};
 use super::pending::Pending;
 use super::shared::{Report, Shared};
 use crate::attempt::attempt;
+use crate::memory::Grant;
 use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 
 /// The shared open entry.
@@ -65,7 +65,7 @@ impl Funnel {
         // Others may have committed since this worker looked: an entry exceeds its size by one transaction at most.
         let transaction = occ.log().open_bytes();
         if open.bytes.len() > self.max_entry_bytes
-            && open.bytes.len() + transaction > self.max_entry_bytes + MAX_TRANSACTION_BYTES
+            && open.bytes.len() + transaction > self.max_entry_bytes + occ.log().most()
         {
             occ.abort();
             return Err(Abort::Conflict);
@@ -105,14 +105,16 @@ pub struct FunnelWorker {
     clock_stands: Option<Timestamp>,
     reply: Vec<u8>,
     committed: bool,
+    grant: Grant,
 }
 
 /// How soon to look at the mark again while replies wait.
 const RECHECK: Nanos = 200_000;
 
 impl FunnelWorker {
-    /// A worker that waits for the node to lead.
+    /// Worker `at`, which waits for the node to lead.
     pub fn new(
+        at: usize,
         shared: Arc<Shared>,
         funnel: Arc<Funnel>,
         registry: Registry<Occ>,
@@ -130,6 +132,7 @@ impl FunnelWorker {
             clock_stands: None,
             reply: Vec::new(),
             committed: false,
+            grant: Grant::of(at),
         }
     }
 
@@ -140,6 +143,7 @@ impl FunnelWorker {
             && self.funnel.lock().epoch != Some(led)
         {
             self.pending.fail(out);
+            self.grant.give_back(&self.shared.account);
             // The epoch first: the final mark is there before the epoch moves on. If it moved on without one, the store
             // was replaced by a copy, and this one goes with what it holds.
             let moved_on = progress.epoch() != led;
@@ -163,6 +167,8 @@ impl FunnelWorker {
             let mut header = Vec::with_capacity(16 << 10);
             header.resize(ENTRY_HEADER_BYTES, 0);
             occ.log().take(header);
+            occ.log().set_most(self.shared.options.max_transaction_bytes);
+            occ.set_room(0);
             occ.keep_undo(true);
             self.shared.speculating.fetch_add(1, Ordering::AcqRel);
             (self.occ, self.epoch) = (Some(occ), Some(epoch));
@@ -196,9 +202,13 @@ impl Worker for FunnelWorker {
         let epoch = self.epoch.expect("ready said so");
         let occ = self.occ.as_mut().expect("ready said so");
         for _ in 0..self.shared.options.max_attempts {
+            self.grant.look(&self.shared.account, occ);
             let code = (request.procedure, request.args);
             let commit = |occ: &mut Occ, roll_back| self.funnel.commit(epoch, occ, roll_back);
             if let Some((ts, outcome)) = attempt(&self.registry, occ, code, &mut self.reply, commit) {
+                if outcome == Outcome::OutOfMemory && self.grant.more(&self.shared.account, occ) {
+                    continue;
+                }
                 self.pending.push(ts, request.token, outcome, &self.reply);
                 Counters::add(&self.counters.executed, 1);
                 self.committed = true;
@@ -231,6 +241,9 @@ impl Worker for FunnelWorker {
             out.wake_controller = true;
         }
         self.notice_lead(out);
+        if let Some(occ) = &mut self.occ {
+            self.grant.next_turn(&self.shared.account, occ);
+        }
         out.wake_workers |= std::mem::take(&mut self.committed);
         let Some(epoch) = self.epoch else { return Next::At(now + 10 * RECHECK) };
         let mut more = false;

@@ -15,6 +15,7 @@ use super::seal::fresh_entry;
 use super::shared::{EpochStart, Report};
 use super::worker::{Mode, RolisWorker, sooner};
 use crate::attempt::attempt;
+use crate::memory::Grant;
 use crate::options::Options;
 use crate::seam::{Counters, Nanos, Next, Outbox, Refusal, Request, Token};
 
@@ -32,7 +33,11 @@ pub struct Lead {
     pub last_executed: Timestamp,
     pub(super) pending: Pending,
     pub(super) retries: VecDeque<Retry>,
+    /// What transactions may still make the store grow by.
+    grant: Grant,
     pub(super) open: Open,
+    /// The entries above the mark.
+    pub(super) unreleased: Unreleased,
     /// `closed_ts` of the last sealed entry.
     pub(super) sealed: Timestamp,
     /// Somebody beside the replies needs the stream closed up to here (a state copy).
@@ -66,6 +71,29 @@ pub(super) struct Open {
     pub(super) last: Timestamp,
 }
 
+/// Sealed entries that the mark has not passed: what a follower may hold and be unable to install. Bounded, so that a
+/// follower that takes nothing more until it has installed something can always do so.
+#[derive(Debug, Default)]
+pub(super) struct Unreleased {
+    /// `closed_ts` and length of each.
+    entries: VecDeque<(Timestamp, u64)>,
+    /// Their lengths in all.
+    pub(super) bytes: u64,
+}
+
+impl Unreleased {
+    pub(super) fn sealed(&mut self, closed: Timestamp, len: u64) {
+        self.entries.push_back((closed, len));
+        self.bytes += len;
+    }
+
+    fn released(&mut self, mark: Timestamp) {
+        while let Some((_, len)) = self.entries.pop_front_if(|(closed, _)| *closed <= mark) {
+            self.bytes -= len;
+        }
+    }
+}
+
 /// A request that met too many conflicts for one turn.
 #[derive(Debug)]
 pub(super) struct Retry {
@@ -93,7 +121,9 @@ impl Lead {
             last_executed: Timestamp::ZERO,
             pending: Pending::default(),
             retries: VecDeque::new(),
+            grant: Grant::of(id.0 as usize),
             open: Open::default(),
+            unreleased: Unreleased::default(),
             sealed: Timestamp::ZERO,
             close_up_to: Timestamp::ZERO,
             quiet: false,
@@ -140,7 +170,7 @@ impl RolisWorker {
             || self.occ.undo_bytes() >= options.max_in_flight_bytes
             || self.lead.retries.len() >= MAX_RETRIES_WAITING
             || self.lead.retry_bytes() >= options.max_in_flight_bytes
-            || self.stream.undecided_bytes() >= options.max_in_flight_bytes as u64
+            || self.lead.unreleased.bytes >= options.max_in_flight_bytes as u64
             // Legal: a client must bear it at any time.
             || hooks::buggify(Site::Busy);
         if full { Err(Refusal::Busy) } else { Ok(()) }
@@ -173,10 +203,13 @@ impl RolisWorker {
         lead.sealed = base;
         lead.close_up_to = base;
         lead.open = Open::default();
+        lead.unreleased = Unreleased::default();
         lead.busy = false;
         (lead.quiescing, lead.quiesced, lead.quiet) = (false, false, false);
         (lead.clock_stands, lead.clock_told) = (None, false);
         self.occ.log().take(fresh_entry());
+        self.occ.log().set_most(self.shared.options.max_transaction_bytes);
+        self.occ.set_room(0);
         self.occ.keep_undo(true);
         self.occ.set_floor(base);
     }
@@ -188,6 +221,7 @@ impl RolisWorker {
             out.wake_workers = true;
         }
         self.lead.pending.fail(out);
+        self.lead.grant.give_back(&self.shared.account);
         // The receivers would wait for a mark that this epoch may never reach.
         self.copies.refuse_all();
         for retry in self.lead.retries.drain(..) {
@@ -236,6 +270,7 @@ impl RolisWorker {
     #[inline]
     fn attempt(&mut self, token: Token, procedure: ProcedureId, args: &[u8]) -> bool {
         for _ in 0..ATTEMPTS_IN_A_ROW {
+            self.lead.grant.look(&self.shared.account, &mut self.occ);
             let before = self.occ.log().len();
             let RolisWorker { registry, occ, lead, funnel, mode, .. } = self;
             let commit = |occ: &mut Occ, roll_back| match (&*funnel, &*mode) {
@@ -245,6 +280,11 @@ impl RolisWorker {
             };
             let ended = attempt(registry, occ, (procedure, args), &mut lead.reply, commit);
             if let Some((ts, outcome)) = ended {
+                if outcome == Outcome::OutOfMemory
+                    && self.lead.grant.more(&self.shared.account, &mut self.occ)
+                {
+                    continue;
+                }
                 self.executed(ts, token, outcome, before);
                 return true;
             }
@@ -290,12 +330,20 @@ impl RolisWorker {
         hooks::wait();
     }
 
-    /// Gives every waiting request another round of attempts.
-    fn retry(&mut self, out: &mut Outbox) {
+    /// Gives every waiting request another round of attempts; whether there is no room for them now.
+    fn retry(&mut self, out: &mut Outbox) -> bool {
         for _ in 0..self.lead.retries.len() {
-            let full = self.occ.log_len() >= self.shared.options.max_entry_bytes;
-            if full || self.lead.clock_stands.is_some() {
+            if self.lead.clock_stands.is_some() {
                 break;
+            }
+            let options = &self.shared.options;
+            let in_flight = options.max_in_flight_bytes;
+            let full = self.occ.log_len() >= options.max_entry_bytes
+                || self.lead.unreleased.bytes >= in_flight as u64
+                || self.lead.pending.bytes() >= in_flight
+                || self.occ.undo_bytes() >= in_flight;
+            if full {
+                return true;
             }
             let Some(mut retry) = self.lead.retries.pop_front() else { break };
             if self.lead.quiet {
@@ -311,11 +359,13 @@ impl RolisWorker {
                 self.lead.retries.push_back(retry);
             }
         }
+        false
     }
 
     /// A leader's turn: retry, seal, release.
     pub(super) fn turn_leading(&mut self, now: Nanos, ballot: Ballot, out: &mut Outbox) -> Next {
-        self.retry(out);
+        self.lead.grant.next_turn(&self.shared.account, &mut self.occ);
+        let no_room = self.retry(out);
         self.seal_what_is_due(now, ballot);
         if let Some(least) = self.lead.clock_stands
             && !self.lead.clock_told
@@ -329,6 +379,7 @@ impl RolisWorker {
         let mark = self.shared.progress.mark_in(ballot.epoch).expect("a leader's epoch is the current one");
         let kept = if planted!(UndoForgotten) { self.shared.progress.closed(self.id) } else { mark };
         self.occ.forget_undo(kept);
+        self.lead.unreleased.released(mark);
         hooks::tell(|| Fact::Holds {
             undecided_bytes: self.stream.undecided_bytes(),
             replies: self.lead.pending.len(),
@@ -341,12 +392,16 @@ impl RolisWorker {
         let waits = self.lead.pending.first().is_some_and(|first| first <= self.lead.sealed);
         self.shared.progress.set_waiting(self.id, waits);
         self.go_quiet(out);
-        if self.lead.quiet && self.stream.undecided() == 0 {
+        let full = self.lead.unreleased.bytes >= self.shared.options.max_in_flight_bytes as u64;
+        if full || self.lead.quiet && self.stream.undecided() == 0 {
+            // No entry is about to tell it; a follower may need it to make room.
             self.stream.announce_decided();
         }
         self.collect_garbage();
         self.report_quiesced(out);
-        if !self.lead.retries.is_empty() && self.lead.clock_stands.is_none() {
+        // Without room for them: what makes room gives a turn, too.
+        let may = self.lead.clock_stands.is_none() && (!no_room || self.lead.open.count > 0);
+        if !self.lead.retries.is_empty() && may {
             return Next::Now;
         }
         let next = if waits { Next::At(now + WAITING_RECHECK) } else { Next::Idle };

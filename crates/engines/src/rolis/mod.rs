@@ -21,6 +21,7 @@
 //! | [`takeover`] | from a won election to an open epoch |
 //! | [`rejoin`] | getting a store again |
 //! | [`funnel`] | the strawman: all workers into one stream |
+//! | [`ledger`] | what the nodes' stores may use |
 //! | [`shared`], [`mailbox`] | mailboxes and atomics between them |
 //! | [`wire`], [`control`] | what goes over the network |
 //!
@@ -51,6 +52,7 @@ pub mod funnel;
 pub mod health;
 pub mod horizon;
 pub mod lead;
+pub mod ledger;
 pub mod mailbox;
 pub mod pending;
 pub mod pulse;
@@ -72,6 +74,7 @@ use std::sync::Arc;
 use highwater_core::{Clock, Library, Registry, Schema, StreamId};
 use highwater_store::{Occ, SnapshotTx, Store};
 
+use crate::memory::Account;
 use crate::options::Options;
 use crate::seam::{Controller, Counters, Replica, Worker};
 use controller::RolisController;
@@ -99,12 +102,14 @@ fn build_with<L: Library>(options: Options, streams: u16, library: &L, clock: Ar
     library.register(&mut readers);
     let procedures = registry.names();
     let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
-    let shared = Arc::new(Shared::new(Options { workers: streams, ..options }, clock));
+    let account = Account::new(&options, counters.len());
+    let shared = Arc::new(Shared::new(Options { workers: streams, ..options }, clock, account));
     let (funnel, shares_stream) =
         (Arc::new(Funnel::new(options.max_entry_bytes)), streams < counters.len() as u16);
     let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
         if at >= streams as usize {
             return Box::new(FunnelWorker::new(
+                at,
                 shared.clone(),
                 funnel.clone(),
                 registry.clone(),

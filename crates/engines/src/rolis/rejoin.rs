@@ -67,6 +67,8 @@ pub(super) struct Grant {
 
 /// How long a donor may take to answer.
 const ASK_PATIENCE: Nanos = 1_000_000_000;
+/// Pause of a node that has too little memory for the data.
+const TOO_SMALL_RETRY: Nanos = 1_000_000_000;
 /// Pause before another attempt.
 const RETRY_AFTER: Nanos = 50_000_000;
 /// How often a learner says that it is ready, and a receiver looks at its progress.
@@ -199,6 +201,16 @@ impl RolisController {
             _ if leaders_turn => leader,
             n => Some(followers[random as usize % n]),
         };
+        let budget = self.shared.account.store;
+        if let Some(used) = donor.and_then(|donor| self.ledger.used_by(donor)).filter(|used| *used > budget) {
+            // A copy would end in the middle, and with it this process.
+            let (used, budget) = (used >> 20, budget >> 20);
+            self.events.push(format!(
+                "the cluster's data, {used} MiB, do not fit into this node's {budget} MiB: raise limits.memory_mb"
+            ));
+            self.rejoin.state = Receiving::Wanted { at: now + TOO_SMALL_RETRY };
+            return;
+        }
         self.rejoin.state = match donor.filter(|donor| *donor != self.me.node && leader.is_some()) {
             Some(donor) => {
                 let copy = (self.me.incarnation.0 << 20) ^ self.rejoin.random;

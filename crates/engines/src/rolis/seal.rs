@@ -69,7 +69,7 @@ impl RolisWorker {
         if let Some(funnel) = &self.funnel {
             let mut open = funnel.lock();
             let options = &self.shared.options;
-            open.full = self.stream.undecided_bytes() >= options.max_in_flight_bytes as u64
+            open.full = self.lead.unreleased.bytes >= options.max_in_flight_bytes as u64
                 || open.bytes.len() >= options.max_entry_bytes;
             self.lead.close_up_to = self.lead.close_up_to.max(open.floor);
             return open.bytes.len();
@@ -147,6 +147,7 @@ impl RolisWorker {
         header.seal(&mut buffer, claims);
         Counters::add(&self.counters.entries, 1);
         Counters::add(&self.counters.log_bytes, buffer.len() as u64);
+        self.lead.unreleased.sealed(closed, buffer.len() as u64);
         self.lead.sealed = closed;
         self.lead.last_len = buffer.len();
         if open.count > 0 {

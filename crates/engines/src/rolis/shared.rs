@@ -11,6 +11,7 @@ use super::mailbox::Mailbox;
 use super::pulse::Pulse;
 use super::snapshots::Rounds;
 use super::watermark::Progress;
+use crate::memory::Account;
 use crate::options::Options;
 use crate::seam::StreamStatus;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
@@ -23,6 +24,8 @@ pub struct Shared {
     pub clock: Arc<Clock>,
     /// The watermark.
     pub progress: Progress,
+    /// What the store may grow to.
+    pub account: Account,
     /// Snapshots for followers' readers.
     pub rounds: Rounds,
     /// Controller to worker.
@@ -54,10 +57,11 @@ pub struct Shared {
 
 impl Shared {
     /// Shared state of a fresh replica.
-    pub fn new(options: Options, clock: Arc<Clock>) -> Shared {
+    pub fn new(options: Options, clock: Arc<Clock>, account: Account) -> Shared {
         let workers = options.workers as usize;
         Shared {
             clock,
+            account,
             progress: Progress::new(workers),
             rounds: Rounds::default(),
             commands: (0..workers).map(|_| Mailbox::default()).collect(),

@@ -91,8 +91,11 @@ impl RolisWorker {
     ) -> RolisWorker {
         let options = &shared.options;
         let me = Voter { node: options.node, incarnation: options.incarnation };
-        let stream_options =
-            StreamOptions { window_bytes: options.max_in_flight_bytes as u64, ..StreamOptions::default() };
+        let stream_options = StreamOptions {
+            window_bytes: options.max_in_flight_bytes as u64,
+            backlog_bytes: options.backlog_bytes(),
+            ..StreamOptions::default()
+        };
         RolisWorker {
             id,
             me,

@@ -158,6 +158,9 @@ pub struct StatusReport {
     pub resident_bytes: u64,
     /// Bytes in use by the store.
     pub store_bytes: u64,
+    /// What the node may use, by part.
+    #[serde(default)]
+    pub memory: MemoryReport,
     /// Seconds since the process started.
     pub uptime_seconds: f64,
     /// Transactions executed by the workers.
@@ -173,6 +176,41 @@ pub struct StatusReport {
     /// Where operators find each node, by id: `host:port` as in `cluster.nodes`. A loopback address is of that node's machine.
     #[serde(default)]
     pub admins: Vec<String>,
+}
+
+/// What a node may use, by part, and what its store uses, in bytes. 0 where there is no limit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemoryReport {
+    /// All of it.
+    pub budget: u64,
+    /// Of that, for data.
+    pub store_budget: u64,
+    /// For logs.
+    pub log_budget: u64,
+    /// For transactions under way.
+    pub work_budget: u64,
+    /// For buffers of connections.
+    pub buffer_budget: u64,
+    /// What the data may come to if this node leads: the node with the least room decides.
+    pub most: u64,
+    /// Used by records with their keys and values.
+    pub records: u64,
+    /// Used by indexes.
+    pub index: u64,
+    /// Unlinked, and perhaps still being read.
+    pub retired: u64,
+    /// Taken from the system for the store: what is free in it included.
+    pub reserved: u64,
+    /// Used by logs.
+    pub logs: u64,
+    /// Received from clients and operators, and not executed.
+    pub requests: u64,
+    /// Released, and not read by clients and operators.
+    pub replies: u64,
+    /// Frames that wait for other nodes; most of these bytes are the logs', too.
+    pub sending: u64,
+    /// Receive buffers for other nodes' frames; the logs point into them.
+    pub receiving: u64,
 }
 
 /// One stream of a replica.

@@ -3,6 +3,7 @@
 //! What must be the same on every node stands under `cluster` and is compared when nodes connect; the rest is this
 //! node's own business.
 
+pub mod memory;
 mod merge;
 #[cfg(test)]
 mod tests;
@@ -102,6 +103,8 @@ pub struct LimitConfig {
     pub max_attempts: u32,
     /// See [`Options::snapshot_age`]; in microseconds.
     pub snapshot_age_us: u64,
+    /// Memory in MiB that this node may use; 0: see [`memory`].
+    pub memory_mb: u64,
     /// Client connections per worker.
     pub clients_per_worker: usize,
     /// Bytes that wait for one peer on one connection.
@@ -239,6 +242,14 @@ impl Config {
         toml::to_string(self).expect("every setting has a TOML form")
     }
 
+    /// Memory that this node may use, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        match self.limits.memory_mb {
+            0 => memory::available(),
+            mb => mb.saturating_mul(1 << 20),
+        }
+    }
+
     /// The engine to run.
     pub fn engine(&self) -> Result<EngineKind, ConfigError> {
         self.cluster.engine.parse().map_err(|error| ConfigError(format!("cluster.engine: {error}")))
@@ -258,8 +269,16 @@ impl Config {
         &self.cluster.nodes[self.node as usize]
     }
 
-    /// What the engine needs to know.
+    /// What the engine needs to know: within this node's memory.
     pub fn options(&self, incarnation: Incarnation) -> Options {
+        let mut options = self.asked(incarnation);
+        options.memory_bytes = self.memory_bytes();
+        options.fit_memory();
+        options
+    }
+
+    /// As it is set.
+    fn asked(&self, incarnation: Incarnation) -> Options {
         let nodes = self.cluster.nodes.len() as u8;
         let nanos = |ms| Duration::from_millis(ms).as_nanos() as u64;
         Options {

@@ -98,6 +98,8 @@ impl Config {
         self.reserve(machine)?;
         log_level(&self.log)?;
         self.engine()?;
+        // What is set, and what of it this node has memory for.
+        self.asked(Incarnation(0)).validate().map_err(ConfigError)?;
         self.options(Incarnation(0)).validate().map_err(ConfigError)
     }
 

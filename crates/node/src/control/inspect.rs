@@ -5,10 +5,12 @@ use std::sync::atomic::Ordering;
 
 use highwater_core::View;
 use highwater_core::contain::contain;
+use highwater_engines::{Controller, StreamStatus};
 use highwater_store::Store;
 use highwater_workloads::{Workload, audit};
 
-use crate::admin::protocol::{AdminResponse, CheckReport};
+use crate::admin::protocol::{AdminResponse, CheckReport, MemoryReport};
+use crate::held::HeldBytes;
 use crate::load::RunSpec;
 use crate::shared::{ControlLetter, Shared};
 
@@ -128,6 +130,30 @@ pub fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
     pages * rustix::param::page_size() as u64
+}
+
+/// What the node may use, and uses.
+pub fn memory(shared: &Shared, controller: &dyn Controller, streams: &[StreamStatus]) -> MemoryReport {
+    let HeldBytes { requests, replies, sending, receiving } = shared.held();
+    let (status, memory) = (controller.memory(), controller.store().memory());
+    let limit = |bytes: u64| if bytes == u64::MAX { 0 } else { bytes };
+    MemoryReport {
+        budget: limit(status.shares.whole),
+        store_budget: limit(status.shares.store),
+        log_budget: status.shares.logs,
+        work_budget: status.shares.work,
+        buffer_budget: status.shares.buffers,
+        most: limit(status.most),
+        records: memory.records,
+        index: memory.index,
+        retired: memory.retired,
+        reserved: memory.reserved,
+        logs: streams.iter().map(|stream| stream.log_bytes).sum(),
+        requests,
+        replies,
+        sending,
+        receiving,
+    }
 }
 
 /// Bytes in use by a store.

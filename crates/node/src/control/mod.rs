@@ -4,7 +4,7 @@
 //! and writes ([`admin`](crate::admin)), and asks here only for what the controller knows; jobs that read the whole store
 //! run on threads of their own, too.
 
-mod inspect;
+pub(crate) mod inspect;
 mod links;
 mod loads;
 mod serve;
@@ -177,7 +177,14 @@ impl ControlThread {
         let status = self.controller.status(now);
         self.summarised = now;
         self.shared.provisions.set_store(&self.controller.store());
-        self.shared.set_summary(Summary { role: status.role, epoch: status.epoch, leader: status.leader });
+        let memory = self.controller.memory();
+        let memory = (memory.used, memory.most);
+        self.shared.set_summary(Summary {
+            role: status.role,
+            epoch: status.epoch,
+            leader: status.leader,
+            memory,
+        });
         let (sending, receiving) = self.links.held_bytes();
         self.shared.held_by_control().set(HeldBytes {
             sending: sending as u64,

@@ -127,4 +127,6 @@ pub struct Description {
     pub uptime_s: u64,
     /// Open RESP connections.
     pub connected_clients: u64,
+    /// Bytes that the store uses, and what it may come to if this node leads; the largest number if there is no limit.
+    pub memory: (u64, u64),
 }

@@ -172,6 +172,11 @@ impl Controller for StubController {
         }
     }
 
+    fn memory(&self) -> highwater_engines::memory::MemoryStatus {
+        let shares = highwater_engines::memory::Shares::UNLIMITED;
+        highwater_engines::memory::MemoryStatus { shares, used: 0, most: u64::MAX }
+    }
+
     fn store(&self) -> Arc<Store> {
         self.store.clone()
     }

@@ -1,6 +1,7 @@
 //! What befalls processes and connections.
 
 use highwater_core::{Incarnation, Library, NodeId, hooks};
+use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{Nanos, Options, build};
 
 use super::{Event, RECONNECT, World};
@@ -17,6 +18,8 @@ impl<L: Library> World<L> {
         let _entered = hooks::enter(self.stage.clone());
         let incarnation = Incarnation(self.random.bits());
         let mut options = Options::new(id, self.options.nodes, self.options.workers, incarnation);
+        // The simulator's own workloads need no more, and what is held is bounded by it.
+        options.max_transaction_bytes = MIN_TRANSACTION_BYTES;
         (self.options.tune.0)(&mut options);
         let now = self.now;
         let node = &mut self.nodes[id.0 as usize];

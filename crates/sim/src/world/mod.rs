@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use highwater_core::hooks::{self, Site};
 use highwater_core::{Incarnation, Library, NodeId, Outcome, ProcedureId};
+use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{EngineKind, Nanos, Options, Refusal, Replica, Request, Role, Status, Token};
 
 use crate::network::{Channel, Link, Network, Payload};
@@ -180,6 +181,7 @@ impl<L: Library> World<L> {
     pub fn new(options: WorldOptions, library: L) -> World<L> {
         let stage = Stage::new(options.seed);
         let mut engine = Options::new(NodeId(0), options.nodes, options.workers, Incarnation(0));
+        engine.max_transaction_bytes = MIN_TRANSACTION_BYTES;
         (options.tune.0)(&mut engine);
         stage.watch.borrow_mut().limits = Limits::of(&engine);
         World {

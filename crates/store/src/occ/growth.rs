@@ -1,7 +1,6 @@
 //! What a transaction would add to the memory in use, and whether it may: looked at before it locks anything.
 
 use highwater_core::Abort;
-use highwater_core::limits::MAX_TRANSACTION_BYTES;
 
 use super::Occ;
 use crate::word::TOMBSTONE;
@@ -42,7 +41,7 @@ impl Occ {
     #[inline]
     fn check_images(&self) -> Result<(), Abort> {
         let images: usize = self.sets.writes.iter().map(|write| write.record.value_len()).sum();
-        if images > MAX_TRANSACTION_BYTES { self.count_images() } else { Ok(()) }
+        if images > self.writer.most() { self.count_images() } else { Ok(()) }
     }
 
     /// Tombstones have a length, too, and it does not count.
@@ -50,6 +49,6 @@ impl Occ {
     fn count_images(&self) -> Result<(), Abort> {
         let live = |write: &&super::sets::Write| write.record.word().load() & TOMBSTONE == 0;
         let images: usize = self.sets.writes.iter().filter(live).map(|write| write.record.value_len()).sum();
-        if images > MAX_TRANSACTION_BYTES { Err(Abort::TooLarge) } else { Ok(()) }
+        if images > self.writer.most() { Err(Abort::TooLarge) } else { Ok(()) }
     }
 }

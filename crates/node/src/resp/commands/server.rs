@@ -16,7 +16,7 @@ const REDIS_VERSION: &str = "7.0.15";
 /// Writes a section of `INFO`.
 type Section = fn(&Door, &mut String) -> std::fmt::Result;
 
-/// `INFO [section ..]`: sections `server`, `clients`, `replication`.
+/// `INFO [section ..]`: sections `server`, `clients`, `memory`, `replication`.
 pub fn info(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
     let wanted = |section: &str| {
         args.len() == 0
@@ -25,8 +25,8 @@ pub fn info(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), Co
                 all.into_iter().chain([section]).any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
             })
     };
-    let sections: [(&str, Section); 3] =
-        [("server", server), ("clients", clients), ("replication", replication)];
+    let sections: [(&str, Section); 4] =
+        [("server", server), ("clients", clients), ("memory", memory), ("replication", replication)];
     let mut text = String::new();
     for (_, write) in sections.into_iter().filter(|(section, _)| wanted(section)) {
         if !text.is_empty() {
@@ -48,6 +48,15 @@ fn server(door: &Door, text: &mut String) -> std::fmt::Result {
 
 fn clients(door: &Door, text: &mut String) -> std::fmt::Result {
     write!(text, "# Clients\r\nconnected_clients:{}\r\n", (door.describe)().connected_clients)
+}
+
+/// What `maxmemory` bounds is `used_memory`: the data. 0, as in Redis: no limit.
+fn memory(door: &Door, text: &mut String) -> std::fmt::Result {
+    let (used, most) = (door.describe)().memory;
+    let most = if most == u64::MAX { 0 } else { most };
+    let resident = crate::control::inspect::resident_bytes();
+    write!(text, "# Memory\r\nused_memory:{used}\r\nused_memory_rss:{resident}\r\n")?;
+    write!(text, "maxmemory:{most}\r\nmaxmemory_policy:noeviction\r\n")
 }
 
 /// Redis's names for what has one (`role`, `master_host`, ..), ours for the rest.

@@ -99,6 +99,7 @@ impl Node {
             leader: Some(NodeId(1)),
             uptime_s: 60,
             connected_clients: 2,
+            memory: (1 << 20, 4 << 20),
         };
         let door = Door {
             procedures,
