@@ -55,16 +55,9 @@ const QUOTES: &[Quote] = &[
     (
         "docs/internals/failover.md",
         "chunks of about {} KiB",
-        "crates/engines/src/rolis/copy.rs",
+        "crates/core/src/limits.rs",
         "CHUNK_BYTES",
         1 << 10,
-    ),
-    (
-        "docs/internals/failover.md",
-        "at most {} unacknowledged",
-        "crates/engines/src/rolis/copy.rs",
-        "WINDOW",
-        1,
     ),
     (
         "docs/internals/failover.md",

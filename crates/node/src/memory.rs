@@ -68,17 +68,6 @@ impl Provisions {
     }
 }
 
-/// Memory that this process may take, as a rule: three quarters of the machine's, or of its control group's.
-pub fn usual_limit() -> u64 {
-    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let machine = text("/proc/meminfo")
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
-        .map(|kib| kib << 10);
-    let group = text("/sys/fs/cgroup/memory.max").trim().parse::<u64>().ok();
-    machine.into_iter().chain(group).min().map_or(u64::MAX, |bytes| bytes / 4 * 3)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -113,11 +102,5 @@ mod tests {
         provisions.stop();
         end.recv().unwrap();
         thread.join().unwrap();
-    }
-
-    #[test]
-    fn the_usual_limit_is_a_part_of_the_machine() {
-        let limit = usual_limit();
-        assert!(limit > 64 << 20, "{limit}");
     }
 }

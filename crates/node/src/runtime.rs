@@ -157,8 +157,10 @@ impl Node {
             })?;
         }
         let memory = node.shared.clone();
+        let shares = Shares::of(&config.options(incarnation)).expect("the configuration was validated");
+        let limit = shares.store.saturating_add(shares.slack);
         node.spawn("memory".into(), move || {
-            memory.provisions.run(crate::memory::usual_limit(), || memory.wake_workers());
+            memory.provisions.run(limit, || memory.wake_workers());
             Ok(())
         })?;
         node.spawn("admin".into(), move || admin_thread.run())?;
