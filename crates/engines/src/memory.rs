@@ -58,7 +58,7 @@ impl Shares {
         // An open entry; replies, before-images and arguments, each up to its bound and one transaction more.
         let work = workers * (entry + 3 * (in_flight + transaction));
         let buffers = whole / 8;
-        let left = whole.checked_sub(logs + work + buffers).unwrap_or(0);
+        let left = whole.saturating_sub(logs + work + buffers);
         let slack = left / 8;
         let store = left - slack;
         if store < LEAST_STORE_BYTES {
