@@ -87,6 +87,7 @@ impl Bench {
             leader: None,
             uptime_s: 0,
             connected_clients: 0,
+            memory: (0, u64::MAX),
         };
         let door = Door {
             procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1) },
