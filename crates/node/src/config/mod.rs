@@ -237,6 +237,14 @@ impl Config {
         Ok(config)
     }
 
+    /// A file's text over the defaults, validated.
+    pub fn from_toml(text: &str) -> Result<Config, ConfigError> {
+        let layers = merge::Layers { name: Path::new("configuration"), file: Some(text), overrides: &[] };
+        let config = layers.merge([])?;
+        config.validate()?;
+        Ok(config)
+    }
+
     /// As a file that [`Config::load`] reads back.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("every setting has a TOML form")

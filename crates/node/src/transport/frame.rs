@@ -143,13 +143,17 @@ impl Decoder {
         Ok(Some((head, body)))
     }
 
-    /// Makes the buffer hold the rest of the frame at its start, in one piece, and at least a decent read.
+    /// Makes the buffer hold more of the frame at its start, in one piece: the rest of it, unless it is long, and at least
+    /// a decent read.
     fn make_room(&mut self) {
         let frame = match self.lengths() {
             Ok(Some((head, body))) => PREFIX_BYTES + head + body,
             _ => 0,
         };
-        let wanted = frame.saturating_sub(self.buffer.len()).max(MIN_READ_BYTES);
+        // What a prefix announces is believed as the bytes come: a frame longer than a chunk gets room for as much again as
+        // it has sent.
+        let believed = self.buffer.len().max(CHUNK_BYTES);
+        let wanted = frame.saturating_sub(self.buffer.len()).min(believed).max(MIN_READ_BYTES);
         if self.buffer.capacity() - self.buffer.len() >= wanted {
             return;
         }
@@ -280,6 +284,27 @@ mod tests {
         let mut bytes = vec![0; PREFIX_BYTES];
         bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(matches!(decode(&bytes, &[12]), Err(FrameError::TooLong { .. })));
+    }
+
+    #[test]
+    fn an_announced_length_reserves_no_more_than_has_come() {
+        let long = Frame { head: Bytes::from_static(b"h"), body: vec![0; MAX_BODY_BYTES].into() };
+        let (mut decoder, wire) = (Decoder::default(), prefix(&long));
+        for come in [PREFIX_BYTES, 100_000, 3_000_000] {
+            while decoder.buffer.len() < come {
+                let have = decoder.buffer.len();
+                let give = |room: &mut [MaybeUninit<u8>]| {
+                    let n = room.len().min(come - have);
+                    for (at, to) in room[..n].iter_mut().enumerate() {
+                        to.write(if have + at < PREFIX_BYTES { wire[have + at] } else { b'h' });
+                    }
+                    Ok::<_, ()>(n)
+                };
+                decoder.fill(give).unwrap();
+            }
+            assert!(decoder.next_frame().unwrap_or_default().is_none());
+            assert!(decoder.buffer.capacity() <= 2 * come.max(CHUNK_BYTES), "{}", decoder.buffer.capacity());
+        }
     }
 
     #[test]

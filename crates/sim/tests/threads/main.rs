@@ -2,7 +2,8 @@
 //! between them, leaders that are killed and paused; the simulator's clients, and its judges.
 //!
 //! What the simulator cannot show, since its workers take turns on one core: two cores at once in the store, the marks
-//! and the mailboxes of one replica. What this cannot do: repeat a run. `STRESS_SECONDS` makes it longer, `SEED` another one.
+//! and the mailboxes of one replica. What this cannot do: repeat a run. `STRESS_SECONDS` makes it longer, `SEED` another one;
+//! `SLOWNESS` stretches the timeouts, for a sanitizer.
 //!
 //! Does it bite? `PLANTED=no-roll-back STRESS_SECONDS=60 cargo test -p highwater-sim --features planted --test threads`
 
@@ -22,8 +23,9 @@ const MS: u64 = 1_000_000;
 
 /// Small limits, so that entries, pipelines and logs end often; timeouts that a busy machine keeps.
 fn tune(options: &mut Options) {
-    options.heartbeat = 15 * MS;
-    options.election_timeout = 100 * MS;
+    let slowness = number("SLOWNESS", 1);
+    options.heartbeat = 15 * MS * slowness;
+    options.election_timeout = 100 * MS * slowness;
     options.max_entry_bytes = 4 << 10;
     options.max_in_flight_bytes = 64 << 10;
     options.log_retain_bytes = 64 << 10;

@@ -1,0 +1,166 @@
+//! Writes the corpus anew, with today's formats: `cargo run -p highwater-fuzz --example corpus`.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use highwater_consensus::{ElectionMessage, Members, Message, Pending, Promise, Tail, Voter};
+use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind, Key, TxWriter};
+use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, StreamId, TableId, Timestamp};
+use highwater_engines::Frame;
+use highwater_engines::rolis::control::Control;
+use highwater_engines::rolis::wire::Head;
+use highwater_node::Config;
+use highwater_node::transport::frame::prefix;
+
+fn write(target: &str, name: &str, bytes: &[u8]) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(name), bytes).unwrap();
+}
+
+fn body() -> Vec<u8> {
+    let mut tx = TxWriter::new(Vec::new());
+    for ts in 1..4 {
+        tx.begin();
+        tx.put(TableId(0), Key::U64(ts), b"integer");
+        tx.put(TableId(1), Key::Bytes(b"bytes"), &[7; 40]);
+        tx.put(TableId(2), Key::U64(ts << 40), b"");
+        let old = tx.put(TableId(3), Key::Bytes(b"long key, longer than its short length"), b"old");
+        tx.supersede(old);
+        tx.delete(TableId(3), Key::Bytes(b"gone"));
+        tx.commit(Timestamp(ts));
+    }
+    tx.take(Vec::new())
+}
+
+fn entry(kind: EntryKind, body: &[u8], claims: &[Claim]) -> Vec<u8> {
+    let mut bytes = vec![0; ENTRY_HEADER_BYTES];
+    bytes.extend_from_slice(body);
+    let (first_ts, last_ts, closed_ts) = (Timestamp(1), Timestamp(3), Timestamp(9));
+    let (stream, epoch, index) = (StreamId(0), Epoch(2), EntryIndex(5));
+    let header = EntryHeader {
+        kind,
+        stream,
+        epoch,
+        index,
+        first_ts,
+        last_ts,
+        closed_ts,
+        count: 3,
+        body_len: 0,
+        claims: 0,
+    };
+    header.seal(&mut bytes, claims);
+    bytes
+}
+
+fn heads() -> Vec<Vec<u8>> {
+    let (ballot, index) = (Ballot { epoch: Epoch(3), node: NodeId(1) }, EntryIndex);
+    let voter = |node| Voter { node: NodeId(node), incarnation: Incarnation(77 + u64::from(node)) };
+    let members = Members::new(Epoch(3), vec![voter(0), voter(1), voter(2)]);
+    let tail = Tail { accepted: ballot, first: index(1), last: index(9), decided: index(8) };
+    let pending = Pending { members: members.clone(), decided_in: vec![true, false] };
+    let promise = Promise {
+        ballot,
+        members: members.clone(),
+        pending: vec![pending],
+        tails: vec![tail, tail],
+        high: Timestamp(99),
+    };
+    let stream = [
+        Message::Adopt { ballot, start: index(4), upto: index(6), index: index(5), decided: index(3) },
+        Message::Accept { ballot, index: index(5), decided: index(4), common: index(2) },
+        Message::Accepted { ballot, index: index(5), received: index(5), decided: index(4) },
+        Message::Decide { ballot, decided: index(5), last: index(5), common: index(4), ask: true },
+        Message::Pull { promised: ballot, tail, received: index(0) },
+        Message::Fetched { ballot, index: index(5), paused: false },
+    ];
+    let controls = [
+        Control::Election(ElectionMessage::PreVoteReply { ballot, granted: true, promised: ballot }),
+        Control::Election(ElectionMessage::Promise(promise)),
+        Control::Election(ElectionMessage::Heartbeat { ballot, members: members.clone() }),
+        Control::Hello { born: true },
+        Control::Genesis(members.clone()),
+        Control::CopyGrant {
+            copy: 7,
+            epoch: Epoch(3),
+            members,
+            floor: Timestamp(5),
+            starts: vec![index(3), index(9)],
+        },
+    ];
+    let copies =
+        [Head::CopyStart { copy: 7 }, Head::CopyChunk { copy: 7, seq: 1, complete_at: Some(Timestamp(3)) }];
+    let heads = stream.into_iter().map(Head::Stream).chain(copies).map(|head| head.encode().to_vec());
+    heads.chain(controls.iter().map(|control| control.encode().to_vec())).collect()
+}
+
+fn main() {
+    write(
+        "resp",
+        "commands",
+        b"\x17*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n12\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n",
+    );
+    write("resp", "inline", b"\x42SET a \"b\\x41 \\\" c\" 'd e'\r\nPING\r\n\r\n*0\r\nGET a\n");
+    write("resp", "huge", b"\x01*1048576\r\n$16777216\r\nabc");
+    write("resp", "wrong", b"\x99*2\r\n$3\r\nGET\r\n$-1\r\n*1099511627776\r\n");
+    write("exec", "block", &[0, 2, 1, 1, b'a', 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 1, b'a', 1, 1, 1, b'a']);
+    for opcode in 0..40 {
+        write("exec", &format!("opcode-{opcode}"), &[0, 0, 0, 1, opcode, 2, 1, b'a', 2, b'1', b'5']);
+    }
+    write("exec", "watch", &[1, 2, 1, b'a', 1, b'b']);
+    write("transactions", "two", &[0, 3, 5, 1, 2, 3, 4, 5, 2, 3, 4, 1, 2, 3, 4, 1, 7, 2, 9, 9]);
+    let claims = [Claim { stream: StreamId(1), index: EntryIndex(3) }];
+    let batch = entry(EntryKind::Batch, &body(), &claims);
+    write("entry", "batch", &batch);
+    write("entry", "empty", &entry(EntryKind::Batch, &[], &[]));
+    let mut chunk = Vec::new();
+    for (table, key) in
+        [(0, &7u64.to_be_bytes()[..]), (1, b"key"), (2, &9u64.to_be_bytes()), (3, b"another key")]
+    {
+        for word in [5u64, 7 | 1 << 62] {
+            chunk.extend_from_slice(&word.to_le_bytes());
+            chunk.extend_from_slice(&[table, key.len() as u8]);
+            chunk.extend_from_slice(key);
+            chunk.extend_from_slice(&[4, 1, 2, 3, 4]);
+        }
+    }
+    write("chunk", "records", &chunk);
+    for (at, head) in heads().into_iter().enumerate() {
+        let mut sized = vec![head.len() as u8, (batch.len() / 4) as u8];
+        sized.extend_from_slice(&head);
+        sized.extend_from_slice(&batch);
+        write("peers", &format!("head-{at}"), &sized);
+        let frame = Frame { head: head.clone().into(), body: batch.clone().into() };
+        write(
+            "frames",
+            &format!("head-{at}"),
+            &[&[at as u8], &prefix(&frame)[..], &frame.head, &frame.body].concat(),
+        );
+    }
+    write("frames", "large", &[3, 4, 0, 0, 0, 0xff, 0xff, 0xff, 7, 1, 2, 3, 4, 5, 6]);
+    write("handshake", "hello", b"HWTR\x02\x00");
+    write("handshake", "welcome", b"HWTW\x00\x00\x01\x00");
+    for (name, line) in [
+        ("status", r#"{"do":"status"}"#),
+        ("load", r#"{"do":"load","workload":{"name":"tpcc","options":[["warehouses","2"]]}}"#),
+        (
+            "run",
+            r#"{"do":"run","workload":{"name":"ycsb","options":[]},"in_flight":9,"rate":1.5e3,"seed":1,"audit_every":0,"audit_base":0}"#,
+        ),
+        ("audit", r#"{"do":"audit_missing","generator":1,"acknowledged":[[0,99],[200,4294967295]]}"#),
+        ("done", r#"{"is":"done"}"#),
+        ("digest", r#"{"is":"digest","digest":"00ff","rows":3,"bytes":18446744073709551615}"#),
+    ] {
+        write("admin", name, line.as_bytes());
+    }
+    write("config", "flags", b"cluster.id=42\nlimits.log_retain_bytes=67108864\nthreads.pin=auto\n");
+    write("config", "pins", b"threads.pin=[0,1]\ncluster.workers=2\n");
+    write("config", "nonsense", b"timeouts.heartbeat_ms=99999999999999999999\nbatching.batch_delay_us=-1\n");
+    write(
+        "config",
+        "file",
+        b"node = 0\n[cluster]\nworkers = 3\n[limits]\nmax_attempts = 7\n[store]\nreserve_mb = 0\n",
+    );
+    write("config", "whole", Config::default().to_toml().as_bytes());
+}
