@@ -41,7 +41,7 @@ pub fn frames(bytes: &[u8]) -> bool {
     let pieces = cut(bytes);
     let whole = decode(&[&pieces.concat()[..]]);
     assert_eq!(whole, decode(&pieces), "the frames depend on how the bytes were cut");
-    whole.0.iter().fold(false, |any, (head, body)| message(head, body) || any)
+    whole.0.iter().filter(|(head, body)| message(head, body)).count() > 0
 }
 
 /// Frames that are sound, of whatever content: lengths of head and body, then both, again and again.
@@ -57,7 +57,7 @@ pub fn messages(bytes: &[u8]) -> bool {
         rest = behind;
     }
     assert_eq!(decode(&[&wire]), (sent.clone(), None), "sound frames arrive as they were sent");
-    sent.iter().fold(false, |any, (head, body)| message(head, body) || any)
+    sent.iter().filter(|(head, body)| message(head, body)).count() > 0
 }
 
 type Decoded = (Vec<(Vec<u8>, Vec<u8>)>, Option<FrameError>);

@@ -19,7 +19,7 @@ pub fn stream(bytes: &[u8]) -> bool {
     let whole = parse(&pieces.concat(), &[]);
     let cut = parse(&[], &pieces);
     assert_eq!(whole, cut, "the commands depend on how the bytes were cut");
-    let again: Vec<u8> = whole.0.iter().flat_map(|command| multibulk(command)).collect();
+    let again: Vec<u8> = whole.0.iter().flat_map(multibulk).collect();
     assert_eq!(parse(&again, &[]), (whole.0, None), "a command that was read cannot be sent again");
     !again.is_empty()
 }

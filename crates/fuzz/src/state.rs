@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_core::{IndexKind, KeyKind, Schema, TableSpec};
-use highwater_store::Store;
+use highwater_store::{Importer, Store};
 
 /// A store with a table of each kind.
 pub fn store() -> Arc<Store> {
@@ -19,17 +19,19 @@ pub fn store() -> Arc<Store> {
 /// A chunk: installed or refused; twice is the same as once; and what is there can be copied on.
 pub fn chunk(bytes: &[u8]) -> bool {
     let first = store();
-    let outcome = first.import(bytes);
+    let mut importer = Importer::new(first.clone());
+    let outcome = importer.import(bytes);
     let digest = first.digest();
-    assert_eq!(first.import(bytes), outcome);
+    assert_eq!(importer.import(bytes), outcome);
     assert_eq!(first.digest(), digest, "imported twice is imported once");
     let second = store();
+    let mut importer = Importer::new(second.clone());
     for part in 0..2 {
         let (mut export, mut chunk) = (first.export(part, 2), Vec::new());
         loop {
             chunk.clear();
             let more = export.next_chunk(64, &mut chunk);
-            second.import(&chunk).expect("what was exported can be imported");
+            importer.import(&chunk).expect("what was exported can be imported");
             if !more {
                 break;
             }
