@@ -62,7 +62,8 @@ fn election(nodes: u8) -> ElectionOptions {
     ElectionOptions { nodes, heartbeat: 10 * MS, timeout: 50 * MS }
 }
 
-const STREAM: StreamOptions = StreamOptions { window_bytes: 1 << 20, backlog_bytes: 256 << 20, retry: 20 * MS };
+const STREAM: StreamOptions =
+    StreamOptions { window_bytes: 1 << 20, backlog_bytes: 256 << 20, retry: 20 * MS };
 
 impl Stage {
     /// Runs one command; what came of it ends up in `log`.
