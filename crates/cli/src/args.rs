@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::bench::args::BenchArgs;
 use crate::failure::EXIT_CODES;
 use crate::sim::SimArgs;
-use crate::torture::{ClientArgs, NodeArgs, ProxyArgs, TortureArgs};
+use crate::torture::{ClientArgs, GuestArgs, NodeArgs, ProxyArgs, TortureArgs};
 
 /// A replicated, multi-core, in-memory transactional database.
 #[derive(Debug, Parser)]
@@ -45,8 +45,9 @@ pub enum Command {
     /// Measure: throughput, latency and CPU time of an engine on a workload; failover; replay.
     #[command(after_help = concat_help("highwater bench tpcc --engine silo --workers 1 --seconds 10\n  highwater bench tpcc --compare --runs 5\n  highwater bench failover --runs 20\n  highwater bench replay"))]
     Bench(BenchArgs),
-    /// Real replicas under real faults (kills, pauses, cut and slow links), and a checker's verdict on what clients saw.
-    #[command(after_help = concat_help("highwater torture --seconds 60\n  highwater torture --faults kill,pause --seed 7 --keep\n  highwater torture --means proxy --replicas 5 --json torture.json"))]
+    /// Real replicas under real faults (kills, pauses, cut and slow links) and hard use (sizes, full memory, floods, hogs), and
+    /// a checker's verdict on what clients saw.
+    #[command(after_help = concat_help("highwater torture --seconds 60\n  highwater torture --faults sizes,memory,floods,half-close,stalled,vanish,storms,hogs,memory-hogs\n  highwater torture --faults kill,pause --seed 7 --keep\n  highwater torture --means proxy --replicas 5 --json torture.json"))]
     Torture(TortureArgs),
     /// One replica of a torture.
     #[command(hide = true)]
@@ -54,6 +55,9 @@ pub enum Command {
     /// Clients of a torture.
     #[command(hide = true)]
     TortureClient(ClientArgs),
+    /// What uses the cluster as nobody should, in a torture.
+    #[command(hide = true)]
+    TortureGuest(GuestArgs),
     /// Links of a torture.
     #[command(hide = true)]
     TortureProxy(ProxyArgs),

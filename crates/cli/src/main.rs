@@ -87,6 +87,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Torture(args) => torture::run(&args),
         Command::TortureNode(args) => torture::node(&args),
         Command::TortureClient(args) => torture::client::run(&args),
+        Command::TortureGuest(args) => torture::guest::run(&args),
         Command::TortureProxy(args) => torture::proxy(&args),
         Command::Sim(args) => sim::run_sim(&args),
         Command::Check(args) => check::run(&args),

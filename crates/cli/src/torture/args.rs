@@ -45,6 +45,12 @@ pub struct TortureArgs {
     /// Write the report as JSON, too.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// MiB that each replica may take, if `memory` is among the kinds.
+    #[arg(long, default_value_t = 512, value_name = "MIB", value_parser = clap::value_parser!(u64).range(128..=65_536))]
+    pub memory_mb: u64,
+    /// Descriptors that each replica may open, if `storms` is among the kinds.
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u64).range(64..=65_536))]
+    pub descriptors: u64,
     /// Override one config key of the replicas; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,
@@ -63,6 +69,12 @@ pub struct NodeArgs {
     /// The file of the network namespace to live in.
     #[arg(long, value_name = "FILE")]
     pub namespace: Option<PathBuf>,
+    /// How many descriptors it may open.
+    #[arg(long, value_name = "N")]
+    pub descriptors: Option<u64>,
+    /// How much address space it may have, in MiB.
+    #[arg(long, value_name = "MIB")]
+    pub address_space_mb: Option<u64>,
     /// As for `serve`.
     #[command(flatten)]
     pub serve: ServeArgs,

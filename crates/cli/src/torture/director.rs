@@ -8,6 +8,7 @@ use highwater_workloads::random::Rng;
 use rustix::process::Signal;
 use serde::Serialize;
 
+use super::guests::{Guest, Guestbook, House};
 use super::load::Load;
 use super::network::{Network, OUTSIDE, Weather};
 use super::plan::{self, Episode, FaultKind, Plan, Strike, millis};
@@ -22,6 +23,8 @@ const TURN: Duration = Duration::from_millis(5);
 const SETTLE: Duration = Duration::from_secs(60);
 /// How long a whole cluster may take until it commits something.
 const PROGRESS: Duration = Duration::from_secs(10);
+/// How long a guest waits for a replica that other faults keep from coming back.
+const COME_BACK: Duration = Duration::from_secs(30);
 /// How often the progress is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(5);
 
@@ -36,6 +39,8 @@ pub struct Event {
     pub from_ns: u64,
     /// When it was healed; 0 until then.
     pub to_ns: u64,
+    /// How often the lead went to another replica meanwhile.
+    pub leader_changes: u64,
 }
 
 /// Who does what to whom.
@@ -44,6 +49,9 @@ pub struct Director<'a> {
     network: &'a mut Network,
     watch: &'a Watch,
     load: &'a mut Load,
+    house: House,
+    /// What guests did.
+    pub guestbook: Guestbook,
     /// Everything that was done.
     pub events: Vec<Event>,
     /// When the cluster was not whole: from the first strike until it settled.
@@ -73,6 +81,27 @@ enum Hold {
     Flapping { links: Vec<(usize, usize)>, cut: bool, turn: Instant, rng: Rng },
     Weather(Vec<(usize, usize)>),
     Resets { pairs: Vec<(usize, usize)>, turn: Instant, rng: Rng },
+    Guests { guests: Vec<Guest>, victim: usize, restart: Restart },
+}
+
+/// The restart that a guest asks for once the cluster holds what it wrote.
+#[derive(Clone, Copy)]
+enum Restart {
+    NotYet,
+    Returning { since: Instant },
+    Done,
+}
+
+impl Active {
+    /// Whether it has lasted long enough: guests leave when they are done.
+    fn is_due(&mut self, now: Instant) -> Result<bool> {
+        match &mut self.hold {
+            Hold::Guests { guests, .. } => {
+                guests.iter_mut().try_fold(true, |all, guest| Ok(guest.ended()? && all))
+            }
+            _ => Ok(self.ends <= now),
+        }
+    }
 }
 
 impl<'a> Director<'a> {
@@ -82,6 +111,7 @@ impl<'a> Director<'a> {
         network: &'a mut Network,
         watch: &'a Watch,
         load: &'a mut Load,
+        house: House,
     ) -> Director<'a> {
         let now = Instant::now();
         Director {
@@ -89,6 +119,8 @@ impl<'a> Director<'a> {
             network,
             watch,
             load,
+            house,
+            guestbook: Guestbook::default(),
             events: Vec::new(),
             unrest: Vec::new(),
             active: Vec::new(),
@@ -165,6 +197,7 @@ impl<'a> Director<'a> {
         self.fleet.none_died()?;
         self.load.none_died()?;
         self.fickle()?;
+        self.restart_for_guests()?;
         let tally = self.load.tally();
         if tally.last_ok_ns > 0 {
             self.gap = self.gap.max(Duration::from_nanos(monotonic_ns().saturating_sub(tally.last_ok_ns)));
@@ -236,7 +269,11 @@ impl<'a> Director<'a> {
                 }
                 (format!("{} between {pairs:?}", weather), Hold::Weather(pairs))
             }
-            FaultKind::Reset => {
+            kind if kind.by_guests() => {
+                let (what, guests) = self.guestbook.invite(&self.house, kind, strike.draw, strike.lasts)?;
+                (what, Hold::Guests { guests, victim: node, restart: Restart::NotYet })
+            }
+            _ => {
                 let pairs = self.pairs_of(node, &mut rng);
                 (
                     format!("connections break between {pairs:?}"),
@@ -245,7 +282,13 @@ impl<'a> Director<'a> {
             }
         };
         self.say(&format!("{:<11} {what}, for {} ms", strike.kind.name(), strike.lasts.as_millis()));
-        self.events.push(Event { kind: strike.kind, what, from_ns: monotonic_ns(), to_ns: 0 });
+        self.events.push(Event {
+            kind: strike.kind,
+            what,
+            from_ns: monotonic_ns(),
+            to_ns: 0,
+            leader_changes: self.watch.failovers(),
+        });
         self.active.push(Active { event: self.events.len() - 1, ends: Instant::now() + strike.lasts, hold });
         Ok(())
     }
@@ -293,12 +336,57 @@ impl<'a> Director<'a> {
         Ok(())
     }
 
+    /// Kills and restarts a replica for a guest that waits for it, and tells the guest when the replica is back.
+    fn restart_for_guests(&mut self) -> Result<()> {
+        let mut active = std::mem::take(&mut self.active);
+        let outcome = active.iter_mut().try_for_each(|Active { event, hold, .. }| match hold {
+            Hold::Guests { guests, victim, restart } => self.restart_for(*event, guests, *victim, restart),
+            _ => Ok(()),
+        });
+        self.active = active;
+        outcome
+    }
+
+    fn restart_for(
+        &mut self,
+        event: usize,
+        guests: &mut [Guest],
+        victim: usize,
+        restart: &mut Restart,
+    ) -> Result<()> {
+        let Some(guest) = guests.iter_mut().find(|guest| guest.waits()) else { return Ok(()) };
+        match *restart {
+            Restart::NotYet => {
+                if !self.down.contains(&victim) {
+                    self.say(&format!("            kill -9 of replica {victim}, and a new start"));
+                    self.events[event].what += &format!(", replica {victim} killed and started again");
+                    self.fleet.kill(victim)?;
+                    self.fleet.start_again(victim)?;
+                }
+                *restart = Restart::Returning { since: Instant::now() };
+            }
+            Restart::Returning { since } => {
+                // Other faults may keep it from coming back: the guest does not wait for ever.
+                if settled(&self.watch.statuses_since(since)).is_ok() || since.elapsed() > COME_BACK {
+                    guest.go_on()?;
+                    *restart = Restart::Done;
+                }
+            }
+            Restart::Done => {}
+        }
+        Ok(())
+    }
+
     fn heal_what_is_due(&mut self) -> Result<()> {
         let now = Instant::now();
-        let (due, rest) = std::mem::take(&mut self.active).into_iter().partition(|active| active.ends <= now);
-        self.active = rest;
-        let due: Vec<Active> = due;
-        due.into_iter().try_for_each(|active| self.heal(active))
+        for mut active in std::mem::take(&mut self.active) {
+            if active.is_due(now)? {
+                self.heal(active)?;
+            } else {
+                self.active.push(active);
+            }
+        }
+        Ok(())
     }
 
     fn heal(&mut self, Active { event, hold, .. }: Active) -> Result<()> {
@@ -327,6 +415,9 @@ impl<'a> Director<'a> {
                 }
             }
             Hold::Flapping { .. } | Hold::Resets { .. } => {}
+            Hold::Guests { guests, .. } => {
+                guests.into_iter().try_for_each(|guest| self.guestbook.farewell(guest))?;
+            }
             Hold::Unplugged { node } => self.network.plug(node)?,
             Hold::Weather(pairs) => {
                 for pair in pairs {
@@ -334,7 +425,9 @@ impl<'a> Director<'a> {
                 }
             }
         }
-        self.events[event].to_ns = monotonic_ns();
+        let Event { to_ns, leader_changes, .. } = &mut self.events[event];
+        *to_ns = monotonic_ns();
+        *leader_changes = self.watch.failovers() - *leader_changes;
         Ok(())
     }
 }

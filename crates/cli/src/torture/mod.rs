@@ -8,6 +8,9 @@
 mod args;
 pub mod client;
 mod director;
+pub mod guest;
+mod guests;
+mod latency;
 mod load;
 mod network;
 mod plan;
@@ -21,6 +24,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use highwater_node::config::Config;
 use highwater_workloads::random::{Rng, mix};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::failure::{Failure, Result};
 use crate::fleet::{Fleet, FleetPlan};
@@ -29,6 +33,8 @@ pub use args::{NodeArgs, TortureArgs};
 pub use client::ClientArgs;
 use client::session::Asks;
 use director::Director;
+pub use guest::GuestArgs;
+use guests::House;
 use load::{Load, LoadPlan};
 use network::Network;
 pub use network::pump::{ProxyArgs, run as proxy};
@@ -52,7 +58,8 @@ pub fn run(args: &TortureArgs) -> Result<()> {
     let proxied = faults.iter().any(|fault| fault.needs_proxy());
     let mut network = Network::set_up(args.means, usize::from(args.replicas), proxied, &mut rng)?;
     let faults = possible(faults, &network)?;
-    let mut plan = FleetPlan::rolis(args.replicas, args.workers, &args.set, args.keep);
+    let straits = Straits::of(args, &faults);
+    let mut plan = FleetPlan::rolis(args.replicas, args.workers, &straits.set, args.keep);
     plan.own = snapshot_ages(args.replicas, &mut rng);
     let names: Vec<_> = faults.iter().map(|fault| fault.name()).collect();
     println!(
@@ -64,7 +71,9 @@ pub fn run(args: &TortureArgs) -> Result<()> {
         names.join(","),
         network.describe()
     );
-    let mut fleet = Fleet::start_as(&plan, network.layout())?;
+    let mut layout = network.layout();
+    layout.commands.iter_mut().for_each(|command| command.extend_from_slice(&straits.flags));
+    let mut fleet = Fleet::start_as(&plan, layout)?;
     let outcome = torture(args, seed, &faults, &mut fleet, &mut network);
     let outcome = outcome.map_err(|failure| failure.hint(format!("seed {seed}")));
     if args.history.is_none() && (args.keep || outcome.is_err()) {
@@ -78,11 +87,46 @@ pub fn node(args: &NodeArgs) -> Result<()> {
     // The lifeline does not end a replica that is stopped.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|error| Failure::cannot_start(format!("no signal at the parent's end: {error}")))?;
+    limit(Resource::Nofile, args.descriptors)?;
+    limit(Resource::As, args.address_space_mb.map(|mb| mb << 20))?;
     if let Some(path) = &args.namespace {
         enter(path)
             .map_err(|error| Failure::cannot_start(format!("cannot enter {}: {error}", path.display())))?;
     }
     crate::serve::serve(&args.serve)
+}
+
+/// Nothing that this process does lifts it again.
+fn limit(resource: Resource, most: Option<u64>) -> Result<()> {
+    let Some(most) = most else { return Ok(()) };
+    setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+        .map_err(|error| Failure::cannot_start(format!("cannot set a limit: {error}")))
+}
+
+/// What the replicas have to make do with: the kinds decide.
+struct Straits {
+    /// Config keys.
+    set: Vec<(String, String)>,
+    /// Flags of `torture-node`.
+    flags: Vec<String>,
+}
+
+impl Straits {
+    fn of(args: &TortureArgs, faults: &[FaultKind]) -> Straits {
+        let (mut set, mut flags) = (args.set.clone(), Vec::new());
+        if faults.contains(&FaultKind::Storms) {
+            flags.extend(["--descriptors".into(), args.descriptors.to_string()]);
+        }
+        if faults.contains(&FaultKind::Memory) {
+            let budget = ("limits.memory_mb".to_string(), args.memory_mb.to_string());
+            match Config::load(None, [], std::slice::from_ref(&budget)) {
+                Ok(_) => set.insert(0, budget),
+                // Replicas that know no budget of their own meet the system's.
+                Err(_) => flags.extend(["--address-space-mb".into(), (2 * args.memory_mb).to_string()]),
+            }
+        }
+        Straits { set, flags }
+    }
 }
 
 /// Moves this thread, and those that it will start, into a network namespace.
@@ -114,19 +158,24 @@ fn torture(
         LoadPlan { doors: doors.clone(), clients, of, rate: args.rate, seed, history: directory.clone() };
     let mut load = Load::start(&plan, fleet.directory())?;
     let began = monotonic_ns();
-    let mut director = Director::new(fleet, network, &watch, &mut load);
+    let house =
+        House { doors: doors.clone(), memory_mb: args.memory_mb, logs: fleet.directory().to_path_buf() };
+    let mut director = Director::new(fleet, network, &watch, &mut load, house);
     let mut schedule = Plan::new(seed, faults, usize::from(args.replicas));
     let outcome = director.play(&mut schedule, Duration::from_secs(args.seconds));
     let (events, unrest) = (std::mem::take(&mut director.events), std::mem::take(&mut director.unrest));
+    let guestbook = std::mem::take(&mut director.guestbook);
     let counts = report::by_kind(&events);
     settling::write_events(&directory, &events)?;
     outcome?;
     std::thread::sleep(LAST_REST);
     let ended = monotonic_ns();
-    let tally = load.stop()?;
+    let mut tally = load.stop()?;
+    tally.trouble.extend(guestbook.trouble);
 
     println!("the load stopped; reading every key once more");
     let (failovers, by_followers) = (watch.failovers(), watch.snapshot_reads());
+    let resident_bytes = watch.resident_bytes();
     drop(watch);
     settling::read_everything(notary(clients + 1), Asks::Leader, &doors, &tally.generations)?;
     let digests = settling::digests(fleet)?;
@@ -135,6 +184,9 @@ fn torture(
         settling::read_everything(notary(number), Asks::SnapshotsAtRest, door, &tally.generations)?;
     }
     let verdict = settling::judge(&directory)?;
+    // What nobody struck lives.
+    fleet.none_died()?;
+    let commits: Vec<u64> = verdict.committed.iter().map(|(_, told)| *told).collect();
     let report = Report {
         seed,
         seconds: (ended - began) as f64 / 1e9,
@@ -145,9 +197,14 @@ fn torture(
         transactions: tally.transactions,
         snapshots: tally.snapshots,
         by_followers,
+        missed: faults.iter().copied().filter(|kind| !counts.contains_key(kind)).collect(),
         faults: counts,
+        guests: guestbook.counts,
+        leader_changes: report::leader_changes(&events),
+        latency: latency::by_kind(&verdict.committed, &events, &unrest),
+        resident_bytes,
         failovers,
-        gaps: report::Gaps::of(&verdict.commits, (began, ended), &events, &unrest),
+        gaps: report::Gaps::of(&commits, (began, ended), &events, &unrest),
         digests,
         checked: verdict.checked,
         checked_snapshots: verdict.snapshots,

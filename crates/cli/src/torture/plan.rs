@@ -31,6 +31,24 @@ pub enum FaultKind {
     Reset,
     /// A replica whose replies to clients are lost; half of the time the leader. Needs namespaces.
     Clients,
+    /// Keys and values from one byte to the limit, transactions of thousands of operations; a restart while they are there.
+    Sizes,
+    /// The replicas' memory is filled until they refuse more, emptied and filled again; a restart while it is full.
+    Memory,
+    /// Pipelines of up to 100,000 commands, read meanwhile or not.
+    Floods,
+    /// Clients that send, close their sending side, and want all replies.
+    HalfClose,
+    /// Clients that ask for megabytes and do not read them for a while.
+    Stalled,
+    /// Clients that idle, stop within a command, or break off.
+    Vanish,
+    /// Connections by the hundred, to replicas with few descriptors.
+    Storms,
+    /// Processes that burn CPU beside the replicas.
+    Hogs,
+    /// Processes that fault in and walk over gigabytes.
+    MemoryHogs,
 }
 
 impl FaultKind {
@@ -46,12 +64,45 @@ impl FaultKind {
             FaultKind::Slow => "slow",
             FaultKind::Reset => "reset",
             FaultKind::Clients => "clients",
+            FaultKind::Sizes => "sizes",
+            FaultKind::Memory => "memory",
+            FaultKind::Floods => "floods",
+            FaultKind::HalfClose => "half-close",
+            FaultKind::Stalled => "stalled",
+            FaultKind::Vanish => "vanish",
+            FaultKind::Storms => "storms",
+            FaultKind::Hogs => "hogs",
+            FaultKind::MemoryHogs => "memory-hogs",
+        }
+    }
+
+    /// Whether it is use, not damage: done by processes of their own, the guests.
+    pub fn by_guests(self) -> bool {
+        match self {
+            FaultKind::Kill
+            | FaultKind::KillLeader
+            | FaultKind::Pause
+            | FaultKind::Partition
+            | FaultKind::Asymmetric
+            | FaultKind::Flapping
+            | FaultKind::Slow
+            | FaultKind::Reset
+            | FaultKind::Clients => false,
+            FaultKind::Sizes
+            | FaultKind::Memory
+            | FaultKind::Floods
+            | FaultKind::HalfClose
+            | FaultKind::Stalled
+            | FaultKind::Vanish
+            | FaultKind::Storms
+            | FaultKind::Hogs
+            | FaultKind::MemoryHogs => true,
         }
     }
 
     /// Whether it costs a replica its memory.
     pub fn takes_memory(self) -> bool {
-        matches!(self, FaultKind::Kill | FaultKind::KillLeader)
+        matches!(self, FaultKind::Kill | FaultKind::KillLeader | FaultKind::Sizes | FaultKind::Memory)
     }
 
     /// Whether links must go through the proxy.
@@ -154,12 +205,15 @@ impl Plan {
         let leader_percent = match kind {
             FaultKind::KillLeader => 100,
             FaultKind::Kill => 0,
+            // Who is restarted while there is much to copy.
+            FaultKind::Sizes | FaultKind::Memory => 25,
             _ => 50,
         };
         let who = Who::draw(rng, self.replicas, leader_percent);
         let after = millis(rng, 0, latest);
         // Most are a little shorter or longer than the time in which silence counts as death; a few last.
         let lasts = match rng.below(4) {
+            _ if kind.by_guests() => millis(rng, 1000, 5000),
             0 => millis(rng, 20, 300),
             3 => millis(rng, 1500, 5000),
             _ => millis(rng, 200, 1500),

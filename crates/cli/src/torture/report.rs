@@ -8,8 +8,10 @@ use serde::Serialize;
 
 use super::client::Outcomes;
 use super::director::Event;
+use super::latency::Latency;
 use super::plan::FaultKind;
 use crate::failure::{Failure, Result};
+use crate::figures::bytes;
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize)]
@@ -35,6 +37,16 @@ pub struct Report {
     pub by_followers: u64,
     /// Faults by kind.
     pub faults: BTreeMap<FaultKind, u64>,
+    /// Kinds that were asked for and did not come: the run was too short.
+    pub missed: Vec<FaultKind>,
+    /// What guests did how often, by kind.
+    pub guests: BTreeMap<FaultKind, BTreeMap<String, u64>>,
+    /// How often the lead went to another replica while faults of a kind lasted.
+    pub leader_changes: BTreeMap<FaultKind, u64>,
+    /// How long the clients' transactions took, by what went on.
+    pub latency: BTreeMap<String, Latency>,
+    /// The most memory that a replica was seen to have resident.
+    pub resident_bytes: u64,
     /// How often the lead went to another replica.
     pub failovers: u64,
     /// Times without a commit.
@@ -87,6 +99,15 @@ impl Gaps {
 
 fn millis((from, to): (u64, u64)) -> f64 {
     (to - from) as f64 / 1e6
+}
+
+/// Changes of the lead by kind.
+pub fn leader_changes(events: &[Event]) -> BTreeMap<FaultKind, u64> {
+    let mut changes = BTreeMap::new();
+    for event in events {
+        *changes.entry(event.kind).or_default() += event.leader_changes;
+    }
+    changes
 }
 
 /// Faults by kind.
@@ -146,7 +167,25 @@ impl fmt::Display for Report {
             self.faults.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();
         let total: u64 = self.faults.values().sum();
         writeln!(f, "faults       {total}: {}", faults.join(", "))?;
+        if !self.missed.is_empty() {
+            let missed: Vec<_> = self.missed.iter().map(|kind| kind.name()).collect();
+            writeln!(f, "not tried    {}: the run was too short", missed.join(", "))?;
+        }
+        for (kind, counts) in &self.guests {
+            let counts: Vec<_> = counts.iter().map(|(what, n)| format!("{n} {what}")).collect();
+            writeln!(f, "  {:<11}{}", kind.name(), counts.join(", "))?;
+        }
         writeln!(f, "failovers    {}", self.failovers)?;
+        let changes = self.leader_changes.iter().filter(|(_, count)| **count > 0);
+        let changes: Vec<_> = changes.map(|(kind, count)| format!("{count} {}", kind.name())).collect();
+        if !changes.is_empty() {
+            writeln!(f, "  during     {}", changes.join(", "))?;
+        }
+        writeln!(f, "latency      of the clients' transactions, by what went on")?;
+        for (kind, latency) in &self.latency {
+            writeln!(f, "  {kind:<11}{latency}")?;
+        }
+        writeln!(f, "memory       {} resident at most", bytes(self.resident_bytes))?;
         let Gaps { longest_ms, during, whole_ms } = &self.gaps;
         let during = if during.is_empty() { String::new() } else { format!(" ({})", during.join("; ")) };
         writeln!(f, "longest gap  {longest_ms:.0} ms{during}; {whole_ms:.0} ms while the cluster was whole")?;
@@ -180,6 +219,7 @@ mod tests {
             what: "replica 1 stopped".into(),
             from_ns: ms(25),
             to_ns: ms(300),
+            leader_changes: 0,
         };
         let gaps = Gaps::of(&commits, (ms(0), ms(400)), &[event], &[(ms(25), ms(325))]);
         let during = vec!["replica 1 stopped".to_string()];

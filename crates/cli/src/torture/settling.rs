@@ -148,8 +148,8 @@ pub struct Judgement {
     pub seconds: f64,
     /// In words.
     pub anomalies: Vec<String>,
-    /// When each committed transaction of the leaders was told so, in order.
-    pub commits: Vec<u64>,
+    /// When each committed transaction of the leaders began, and when its client was told so; in the order of the latter.
+    pub committed: Vec<(u64, u64)>,
 }
 
 /// Checks the history: the leaders' transactions are strictly serializable, snapshots are of moments in that order, and never
@@ -165,15 +165,15 @@ pub fn judge(directory: &Path) -> Result<Judgement> {
     let sessions = Sessions { monotonic_reads: true, read_your_writes: false };
     let verdict = check(&history, &Options { sessions, ..Options::strict() });
     let committed = history.txns.iter().filter(|txn| txn.status == Status::Ok && !txn.snap);
-    let mut commits: Vec<u64> = committed.filter_map(|txn| txn.t1).collect();
-    commits.sort_unstable();
+    let mut committed: Vec<(u64, u64)> = committed.filter_map(|txn| Some((txn.t0, txn.t1?))).collect();
+    committed.sort_unstable_by_key(|(_, told)| *told);
     let mut anomalies: Vec<String> =
         verdict.anomalies.iter().map(|anomaly| format!("{}: {}", anomaly.kind, anomaly.text)).collect();
     if anomalies.is_empty() && !verdict.passed() {
         anomalies.push(format!("not explained: {:?}", verdict.found));
     }
     let (checked, snapshots) = (history.txns.len(), verdict.counts.snap);
-    Ok(Judgement { checked, snapshots, seconds: began.elapsed().as_secs_f64(), anomalies, commits })
+    Ok(Judgement { checked, snapshots, seconds: began.elapsed().as_secs_f64(), anomalies, committed })
 }
 
 #[cfg(test)]
@@ -199,7 +199,7 @@ mod tests {
         fs::remove_dir_all(&directory).unwrap();
         let [same, other] = judged;
         assert!(!same.anomalies.is_empty());
-        assert_eq!((other.anomalies.len(), other.snapshots, other.commits), (0, 2, vec![20]));
+        assert_eq!((other.anomalies.len(), other.snapshots, other.committed), (0, 2, vec![(10, 20)]));
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         });
         fs::remove_dir_all(&directory).unwrap();
         let [good, stale] = judged;
-        assert_eq!((good.checked, good.anomalies.len(), good.commits), (2, 0, vec![20, 40]));
+        assert_eq!((good.checked, good.anomalies.len(), good.committed), (2, 0, vec![(10, 20), (30, 40)]));
         assert!(!stale.anomalies.is_empty());
     }
 }

@@ -33,6 +33,8 @@ struct Seen {
     failovers: u64,
     /// Of all lives of all replicas, but for each life's last moment.
     snapshot_reads: u64,
+    /// The most that any replica was seen to have resident.
+    resident_bytes: u64,
 }
 
 impl Seen {
@@ -46,6 +48,7 @@ impl Seen {
         let counted =
             self.replicas[node].as_ref().filter(same_life).map_or(0, |(_, before)| before.snapshot_reads);
         self.snapshot_reads += status.snapshot_reads.saturating_sub(counted);
+        self.resident_bytes = self.resident_bytes.max(status.resident_bytes);
         self.replicas[node] = Some((asked, status));
     }
 }
@@ -54,7 +57,13 @@ impl Watch {
     /// Begins to watch the replicas at these admin addresses.
     pub fn start(admins: Vec<SocketAddr>) -> Watch {
         let replicas = admins.iter().map(|_| None).collect();
-        let seen = Arc::new(Mutex::new(Seen { replicas, leader: None, failovers: 0, snapshot_reads: 0 }));
+        let seen = Arc::new(Mutex::new(Seen {
+            replicas,
+            leader: None,
+            failovers: 0,
+            snapshot_reads: 0,
+            resident_bytes: 0,
+        }));
         let over = Arc::new(AtomicBool::new(false));
         let threads = admins
             .into_iter()
@@ -102,6 +111,13 @@ impl Watch {
     /// known.
     pub fn snapshot_reads(&self) -> u64 {
         lock(&self.seen).snapshot_reads
+    }
+}
+
+impl Watch {
+    /// The most memory that any replica was seen to have resident.
+    pub fn resident_bytes(&self) -> u64 {
+        lock(&self.seen).resident_bytes
     }
 }
 

@@ -340,7 +340,7 @@ impl<W: Write> Session<W> {
                 self.wire = None;
                 Ending::Fail
             }
-            Refusal::Retry => {
+            Refusal::Retry | Refusal::Full => {
                 // An old leader that nobody follows says so, too: look for another one.
                 if self.rng.percent(20) {
                     self.wire = None;

@@ -9,6 +9,9 @@ const DIAL: Duration = Duration::from_millis(500);
 /// A reply longer than this is none of ours.
 const MAX_BYTES: usize = 16 << 20;
 
+/// What a replica says that has no room for another connection.
+const NO_ROOM: &str = "ERR max number of clients reached";
+
 /// One reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -31,6 +34,8 @@ pub enum Refusal {
     NotLeader(Option<SocketAddr>),
     /// Nothing was done: try again.
     Retry,
+    /// Nothing was done: there is no memory for more.
+    Full,
     /// It may or may not have been done.
     Unknown,
     /// No error that this load expects.
@@ -44,7 +49,9 @@ impl Refusal {
             Some("NOTLEADER") => {
                 Refusal::NotLeader(text.rsplit_once(" at ").and_then(|(_, at)| at.parse().ok()))
             }
-            Some("NOQUORUM" | "CONFLICT" | "BUSY") => Refusal::Retry,
+            // What a block's commands were refused for was said before.
+            Some("NOQUORUM" | "CONFLICT" | "BUSY" | "EXECABORT") => Refusal::Retry,
+            Some("OOM") => Refusal::Full,
             Some("UNKNOWN") => Refusal::Unknown,
             _ => Refusal::Strange(text.to_string()),
         }
@@ -70,12 +77,37 @@ impl Wire {
 
     /// Queues a command.
     pub fn command(&mut self, words: &[&str]) {
-        let out = &mut self.out;
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.words(&words);
+    }
+
+    /// Queues a command of any bytes.
+    pub fn words(&mut self, words: &[&[u8]]) {
+        self.out.extend_from_slice(&Wire::encode(words));
+    }
+
+    /// A command as it is sent.
+    pub fn encode(words: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(words.iter().map(|word| word.len() + 16).sum());
         // Writing to a vector does not fail.
         let _ = write!(out, "*{}\r\n", words.len());
         for word in words {
-            let _ = write!(out, "${}\r\n{word}\r\n", word.len());
+            let _ = write!(out, "${}\r\n", word.len());
+            out.extend_from_slice(word);
+            out.extend_from_slice(b"\r\n");
         }
+        out
+    }
+
+    /// From now on a reply may take so long, and sending, too.
+    pub fn be_patient(&self, patience: Duration) -> io::Result<()> {
+        self.stream.get_ref().set_read_timeout(Some(patience))?;
+        self.stream.get_ref().set_write_timeout(Some(patience))
+    }
+
+    /// The sending side, for somebody who sends while this reads.
+    pub fn sender(&self) -> io::Result<TcpStream> {
+        self.stream.get_ref().try_clone()
     }
 
     /// Sends what was queued.
@@ -92,6 +124,8 @@ impl Wire {
         let number = || rest.parse::<i64>().map_err(|_| nonsense(&line));
         Ok(match tag {
             "+" => Reply::Simple(rest.to_string()),
+            // Said to whoever connects, before any command: as good as not being let in.
+            "-" if rest.starts_with(NO_ROOM) => return Err(io::ErrorKind::ConnectionRefused.into()),
             "-" => Reply::Error(rest.to_string()),
             ":" => Reply::Integer(number()?),
             "$" => Reply::Bulk(length(number()?)?.map(|len| self.bulk(len)).transpose()?),
@@ -160,6 +194,7 @@ mod tests {
         let nobody = "NOTLEADER no leader is known at the moment; nothing was done, retry later";
         assert_eq!(Refusal::of(nobody), Refusal::NotLeader(None));
         assert_eq!(Refusal::of("NOQUORUM the leader hears no majority"), Refusal::Retry);
+        assert_eq!(Refusal::of("OOM command not allowed when used memory > 'maxmemory'."), Refusal::Full);
         assert_eq!(Refusal::of("UNKNOWN outcome unknown: .."), Refusal::Unknown);
         assert!(matches!(Refusal::of("ERR malformed arguments"), Refusal::Strange(_)));
     }

@@ -1,0 +1,110 @@
+//! Fills the cluster until it refuses; then reads, deletes and shrinks, which must go on; a restart while it is full; and fills
+//! it again, with what the deleted values left.
+
+use super::caller::{Caller, Said};
+use super::expected::Expected;
+use super::{Guest, log_uniform};
+use crate::failure::Result;
+
+/// Bytes of one pipeline, about.
+const PIPELINE_BYTES: usize = 2 << 20;
+/// Values that are read again at a time.
+const SAMPLE: usize = 200;
+
+/// Fills, deletes, fills again.
+pub fn run(guest: &mut Guest) -> Result<()> {
+    let mut caller = guest.caller();
+    let mut expected = Expected::default();
+    // By the run: small values, whose overhead counts; large ones; or any.
+    let largest = [1 << 10, 32 << 10, 1 << 20, 8 << 20][guest.rng.below(4) as usize];
+    let filled = fill(guest, &mut caller, &mut expected, largest, 0);
+    guest.count("bytes filled in", filled);
+    while_full(guest, &mut caller, &mut expected);
+    guest.wait_for_restart()?;
+    let sample = sample(guest, &expected);
+    expected.verify_all(guest, &mut caller, &sample);
+    let half: Vec<_> = expected.keys().into_iter().step_by(2).collect();
+    if !expected.delete(&mut caller, &half) {
+        guest.complain("DEL is refused for ever while memory is full".into());
+        return Ok(());
+    }
+    guest.count("values deleted", half.len() as u64);
+    let again = fill(guest, &mut caller, &mut expected, largest, 1);
+    guest.count("bytes filled in again", again);
+    if again < filled / 8 {
+        guest.complain(format!("half of {filled} bytes were deleted, and only {again} fit in again"));
+    }
+    let sample = self::sample(guest, &expected);
+    expected.verify_all(guest, &mut caller, &sample);
+    let keys = expected.keys();
+    if !expected.delete(&mut caller, &keys) {
+        guest.complain("DEL is refused for ever while memory is full".into());
+    }
+    Ok(())
+}
+
+/// Writes until there is no memory; how many bytes were taken.
+fn fill(guest: &mut Guest, caller: &mut Caller, expected: &mut Expected, largest: u64, round: u64) -> u64 {
+    let most = guest.args.memory_mb << 20;
+    let (mut bytes, mut at) = (0, 0);
+    loop {
+        let (mut writes, mut room) = (Vec::new(), PIPELINE_BYTES);
+        while room > 0 && writes.len() < 256 {
+            let len = log_uniform(&mut guest.rng, 1, largest) as usize;
+            writes.push((guest.key(format!("{round}.{at}")), len));
+            (at, room) = (at + 1, room.saturating_sub(len));
+        }
+        let mut full = 0;
+        for (said, (key, len)) in expected.set(caller, &writes).iter().zip(&writes) {
+            match said {
+                Said::Done(_) => bytes += (key.len() + len) as u64,
+                Said::Full => full += 1,
+                Said::Refused | Said::Unknown => guest.count("writes that met a failover", 1),
+                Said::Wrong(text) => guest.complain(format!("a value of {len} bytes: {text}")),
+            }
+        }
+        if full > 0 {
+            guest.count("writes refused for want of memory", full);
+            return bytes;
+        }
+        if bytes > most {
+            guest.complain(format!(
+                "{} MiB were taken of replicas that may have {} MiB each",
+                bytes >> 20,
+                guest.args.memory_mb
+            ));
+            return bytes;
+        }
+    }
+}
+
+/// What a full cluster still does.
+fn while_full(guest: &mut Guest, caller: &mut Caller, expected: &mut Expected) {
+    let sample: Vec<_> = sample(guest, expected).into_iter().take(20).collect();
+    expected.verify_all(guest, caller, &sample);
+    guest.count("reads while memory was full", sample.len() as u64);
+    for (at, key) in sample.iter().enumerate() {
+        if at % 2 == 0 {
+            let said = expected.set(caller, &[(key.clone(), 1)]);
+            match &said[0] {
+                Said::Done(_) => guest.count("values shrunk while memory was full", 1),
+                Said::Full => {
+                    guest.complain("a write that shrinks a value is refused for want of memory".into())
+                }
+                _ => {}
+            }
+        } else if expected.delete(caller, std::slice::from_ref(key)) {
+            guest.count("values deleted while memory was full", 1);
+        } else {
+            guest.complain("DEL is refused for ever while memory is full".into());
+        }
+    }
+}
+
+/// Some keys that hold something, from all over.
+fn sample(guest: &mut Guest, expected: &Expected) -> Vec<Vec<u8>> {
+    let mut keys = expected.present();
+    (0..SAMPLE.min(keys.len()))
+        .map(|_| keys.swap_remove(guest.rng.below(keys.len() as u64) as usize))
+        .collect()
+}

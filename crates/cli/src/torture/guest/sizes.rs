@@ -1,0 +1,141 @@
+//! Keys and values from one byte to the limit, and transactions of thousands of operations; a replica is restarted while
+//! they are there, so that they are copied.
+
+use highwater_core::schema::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+
+use super::caller::{Caller, Said};
+use super::expected::Expected;
+use super::{Guest, log_uniform};
+use crate::failure::Result;
+use crate::torture::client::wire::Reply;
+
+/// Values of the largest size, at most.
+const LARGE: u64 = 20;
+/// Values of other sizes.
+const MIXED: u64 = 300;
+/// And how much they may be together.
+const MIXED_BYTES: usize = 64 << 20;
+/// Operations of one transaction, at most.
+const MANY: u64 = 20_000;
+
+/// Writes, waits for a restart, reads again, deletes.
+pub fn run(guest: &mut Guest) -> Result<()> {
+    let mut caller = guest.caller();
+    let mut expected = Expected::default();
+    edges(guest, &mut caller, &mut expected);
+    mixed(guest, &mut caller, &mut expected);
+    if guest.rng.percent(60) {
+        large(guest, &mut caller, &mut expected);
+    }
+    many(guest, &mut caller);
+    guest.wait_for_restart()?;
+    let keys = expected.keys();
+    expected.verify_all(guest, &mut caller, &keys);
+    if !expected.delete(&mut caller, &keys) {
+        guest.complain("DEL is refused for ever".into());
+    }
+    Ok(())
+}
+
+/// The smallest, the largest, and one more than that.
+fn edges(guest: &mut Guest, caller: &mut Caller, expected: &mut Expected) {
+    let key = |guest: &Guest, len: usize| {
+        let mut key = guest.key("edge");
+        key.resize(len.max(key.len()), b'k');
+        key
+    };
+    // One byte is no guest's own: so a key for all, of which nothing is expected.
+    let _ = caller.ask(&[b"SET", b"k", b"v"]);
+    for (len, value) in [(0, 0), (1, 1), (MAX_KEY_BYTES, 1), (MAX_KEY_BYTES, 0), (0, MAX_VALUE_BYTES)] {
+        let key = key(guest, len);
+        let said = expected.set(caller, &[(key, value)]);
+        note(guest, "values at the limits", &said[0], value);
+    }
+    for (len, value) in [(MAX_KEY_BYTES + 1, 1), (0, MAX_VALUE_BYTES + 1)] {
+        let (key, value) = (key(guest, len), vec![0; value]);
+        match caller.ask(&[b"SET", &key, &value]) {
+            Said::Done(reply) => guest.complain(format!("more than the limit was taken: {reply:?}")),
+            Said::Wrong(_) => guest.count("refused beyond the limits", 1),
+            // An answer that got lost with its leader.
+            Said::Refused | Said::Full | Said::Unknown => {}
+        }
+    }
+}
+
+/// Any sizes.
+fn mixed(guest: &mut Guest, caller: &mut Caller, expected: &mut Expected) {
+    let (mut bytes, mut at) = (0, 0);
+    while at < MIXED && bytes < MIXED_BYTES {
+        let count = guest.rng.within(1, 16);
+        let writes: Vec<(Vec<u8>, usize)> = (at..at + count)
+            .map(|at| {
+                // Now and then the same key again, longer or shorter.
+                let name = if guest.rng.percent(20) { at / 2 } else { at };
+                let mut key = guest.key(name);
+                let len = log_uniform(&mut guest.rng, 1, MAX_KEY_BYTES as u64) as usize;
+                if guest.rng.percent(20) {
+                    key.resize(len.max(key.len()), b'.');
+                }
+                (key, log_uniform(&mut guest.rng, 1, 1 << 20) as usize - 1)
+            })
+            .collect();
+        for (said, (_, len)) in expected.set(caller, &writes).iter().zip(&writes) {
+            note(guest, "values of any size", said, *len);
+            bytes += len;
+        }
+        at += count;
+    }
+}
+
+/// The largest there are, until there is no memory for more.
+fn large(guest: &mut Guest, caller: &mut Caller, expected: &mut Expected) {
+    for at in 0..LARGE {
+        let write = (guest.key(format!("large{at}")), MAX_VALUE_BYTES);
+        let said = expected.set(caller, &[write]);
+        note(guest, "values of 16 MB", &said[0], MAX_VALUE_BYTES);
+        if said[0] == Said::Full {
+            return;
+        }
+    }
+}
+
+fn note(guest: &mut Guest, what: &str, said: &Said, len: usize) {
+    match said {
+        Said::Done(_) => guest.count(what, 1),
+        Said::Full => guest.count("writes refused for want of memory", 1),
+        Said::Refused | Said::Unknown => guest.count("writes that met a failover", 1),
+        Said::Wrong(text) => guest.complain(format!("a value of {len} bytes: {text}")),
+    }
+}
+
+/// One transaction of many counters, twice: all of them say 1, then all say 2.
+fn many(guest: &mut Guest, caller: &mut Caller) {
+    let count = log_uniform(&mut guest.rng, 100, MANY);
+    let keys: Vec<Vec<u8>> = (0..count).map(|at| guest.key(format!("n{at}"))).collect();
+    for round in 1..=2 {
+        let increments = keys.iter().map(|key| vec![&b"INCR"[..], &key[..]]);
+        let block: Vec<Vec<&[u8]>> =
+            [vec![&b"MULTI"[..]]].into_iter().chain(increments).chain([vec![&b"EXEC"[..]]]).collect();
+        let commands: Vec<&[&[u8]]> = block.iter().map(|words| &words[..]).collect();
+        match caller.ask_all(&commands).pop() {
+            Some(Said::Done(Reply::Array(Some(replies)))) => {
+                if replies.len() as u64 != count
+                    || replies.iter().any(|reply| *reply != Reply::Integer(round))
+                {
+                    guest.complain(format!("a transaction of {count} INCR answered otherwise than {round}"));
+                }
+                guest.count("transactions of up to 20,000 operations", 1);
+                guest.count("operations of these", count);
+            }
+            Some(Said::Wrong(text)) => return guest.complain(format!("EXEC of {count} INCR: {text}")),
+            // Whether it happened is not known, and so not what comes next.
+            _ => return guest.count("transactions that met a failover", 1),
+        }
+    }
+    for keys in keys.chunks(1000) {
+        let words: Vec<&[u8]> = [&b"DEL"[..]].into_iter().chain(keys.iter().map(|key| &key[..])).collect();
+        if caller.insist(&words).is_none() {
+            return guest.complain("DEL is refused for ever".into());
+        }
+    }
+}
