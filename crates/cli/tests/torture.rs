@@ -45,6 +45,30 @@ fn a_short_torture_finds_nothing_and_makes_progress() {
 }
 
 #[test]
+fn hard_use_is_counted_and_what_it_costs_others_is_measured() {
+    let path = std::env::temp_dir().join(format!("highwater-test-{}-hard.json", std::process::id()));
+    let args = ["--seconds", "6", "--rate", "300", "--means", "proxy", "--seed", "3", "--clients", "5"];
+    let output =
+        torture(&args).args(["--faults", "vanish,storms,hogs"]).arg("--json").arg(&path).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    assert!(output.status.success(), "{text}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let _ = fs::remove_file(&path);
+    let done = [
+        ("vanish", "connections that stop within a command"),
+        ("storms", "connections in storms"),
+        ("hogs", "CPU hogs"),
+    ];
+    for (kind, what) in done {
+        let missed = report["missed"].as_array().unwrap().iter().any(|missed| missed == kind);
+        assert!(!missed && report["guests"][kind][what].as_u64() > Some(3), "{kind}: {text}");
+        assert!(report["latency"][kind]["count"].as_u64() > Some(10), "{kind}: {text}");
+    }
+    assert_eq!(report["trouble"], Value::Array(Vec::new()), "{text}");
+    assert!(report["resident_bytes"].as_u64() > Some(1 << 20), "{text}");
+}
+
+#[test]
 fn an_interrupted_torture_leaves_nothing_behind() {
     let mut command = torture(&["--seconds", "60", "--rate", "200", "--faults", "pause"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -88,7 +88,11 @@ enum Hold {
 #[derive(Clone, Copy)]
 enum Restart {
     NotYet,
-    Returning { since: Instant },
+    /// `calm`: since when nothing else keeps it from coming back.
+    Returning {
+        since: Instant,
+        calm: Instant,
+    },
     Done,
 }
 
@@ -339,8 +343,11 @@ impl<'a> Director<'a> {
     /// Kills and restarts a replica for a guest that waits for it, and tells the guest when the replica is back.
     fn restart_for_guests(&mut self) -> Result<()> {
         let mut active = std::mem::take(&mut self.active);
+        let alone = active.len() == 1;
         let outcome = active.iter_mut().try_for_each(|Active { event, hold, .. }| match hold {
-            Hold::Guests { guests, victim, restart } => self.restart_for(*event, guests, *victim, restart),
+            Hold::Guests { guests, victim, restart } => {
+                self.restart_for(*event, guests, *victim, restart, alone)
+            }
             _ => Ok(()),
         });
         self.active = active;
@@ -353,6 +360,7 @@ impl<'a> Director<'a> {
         guests: &mut [Guest],
         victim: usize,
         restart: &mut Restart,
+        alone: bool,
     ) -> Result<()> {
         let Some(guest) = guests.iter_mut().find(|guest| guest.waits()) else { return Ok(()) };
         match *restart {
@@ -363,13 +371,25 @@ impl<'a> Director<'a> {
                     self.fleet.kill(victim)?;
                     self.fleet.start_again(victim)?;
                 }
-                *restart = Restart::Returning { since: Instant::now() };
+                *restart = Restart::Returning { since: Instant::now(), calm: Instant::now() };
             }
-            Restart::Returning { since } => {
-                // Other faults may keep it from coming back: the guest does not wait for ever.
-                if settled(&self.watch.statuses_since(since)).is_ok() || since.elapsed() > COME_BACK {
-                    guest.go_on()?;
-                    *restart = Restart::Done;
+            Restart::Returning { since, calm } => {
+                let calm = if alone { calm } else { Instant::now() };
+                match settled(&self.watch.statuses_since(since)) {
+                    Err(missing) if calm.elapsed() > SETTLE => {
+                        let seconds = SETTLE.as_secs();
+                        return Err(Failure::negative(format!(
+                            "{seconds} s after the restart of replica {victim}, with nothing else wrong: {missing}"
+                        )));
+                    }
+                    // The guest does not wait for what other faults prevent.
+                    Err(_) if alone || since.elapsed() <= COME_BACK => {
+                        *restart = Restart::Returning { since, calm };
+                    }
+                    _ => {
+                        guest.go_on()?;
+                        *restart = Restart::Done;
+                    }
                 }
             }
             Restart::Done => {}

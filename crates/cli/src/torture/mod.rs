@@ -74,7 +74,7 @@ pub fn run(args: &TortureArgs) -> Result<()> {
     let mut layout = network.layout();
     layout.commands.iter_mut().for_each(|command| command.extend_from_slice(&straits.flags));
     let mut fleet = Fleet::start_as(&plan, layout)?;
-    let outcome = torture(args, seed, &faults, &mut fleet, &mut network);
+    let outcome = torture(args, seed, &faults, &straits, &mut fleet, &mut network);
     let outcome = outcome.map_err(|failure| failure.hint(format!("seed {seed}")));
     if args.history.is_none() && (args.keep || outcome.is_err()) {
         eprintln!("highwater: the history is in {}", fleet.directory().join("history").display());
@@ -109,23 +109,39 @@ struct Straits {
     set: Vec<(String, String)>,
     /// Flags of `torture-node`.
     flags: Vec<String>,
+    /// MiB that replicas promise not to exceed.
+    budget_mb: Option<u64>,
 }
+
+/// Room for what no budget can foresee: the binary, stacks, an allocator's slack.
+const SLACK_PERCENT: u64 = 25;
 
 impl Straits {
     fn of(args: &TortureArgs, faults: &[FaultKind]) -> Straits {
-        let (mut set, mut flags) = (args.set.clone(), Vec::new());
+        let (mut set, mut flags, mut budget_mb) = (args.set.clone(), Vec::new(), None);
         if faults.contains(&FaultKind::Storms) {
             flags.extend(["--descriptors".into(), args.descriptors.to_string()]);
         }
         if faults.contains(&FaultKind::Memory) {
             let budget = ("limits.memory_mb".to_string(), args.memory_mb.to_string());
             match Config::load(None, [], std::slice::from_ref(&budget)) {
-                Ok(_) => set.insert(0, budget),
+                Ok(_) => {
+                    set.insert(0, budget);
+                    budget_mb = Some(args.memory_mb);
+                }
                 // Replicas that know no budget of their own meet the system's.
                 Err(_) => flags.extend(["--address-space-mb".into(), (2 * args.memory_mb).to_string()]),
             }
         }
-        Straits { set, flags }
+        Straits { set, flags, budget_mb }
+    }
+
+    /// What is wrong with the most memory that a replica was seen to have, if anything.
+    fn exceeded(&self, resident_bytes: u64) -> Option<String> {
+        let budget = self.budget_mb?;
+        let (most, resident) = (budget * (100 + SLACK_PERCENT) / 100, resident_bytes >> 20);
+        (resident > most)
+            .then(|| format!("a replica with a budget of {budget} MiB had {resident} MiB resident"))
     }
 }
 
@@ -140,6 +156,7 @@ fn torture(
     args: &TortureArgs,
     seed: u64,
     faults: &[FaultKind],
+    straits: &Straits,
     fleet: &mut Fleet,
     network: &mut Network,
 ) -> Result<()> {
@@ -176,6 +193,7 @@ fn torture(
     println!("the load stopped; reading every key once more");
     let (failovers, by_followers) = (watch.failovers(), watch.snapshot_reads());
     let resident_bytes = watch.resident_bytes();
+    tally.trouble.extend(straits.exceeded(resident_bytes));
     drop(watch);
     settling::read_everything(notary(clients + 1), Asks::Leader, &doors, &tally.generations)?;
     let digests = settling::digests(fleet)?;

@@ -105,18 +105,23 @@ pub fn vanish(guest: &mut Guest) {
 
 /// As many connections as one can get, a moment, and the same again.
 pub fn storms(guest: &mut Guest) {
+    raise_descriptor_limit();
     let mut seed = Rng::new(guest.rng.u64());
     while !guest.over() {
-        let wanted = log_uniform(&mut seed, 50, 400);
-        let (mut held, mut refused, mut answered) = (Vec::new(), 0, 0);
+        // Often more than three replicas of 256 descriptors can take.
+        let wanted = seed.within(100, 1200);
+        let (mut held, mut refused, mut answered, mut silent) = (Vec::new(), 0, 0, 0);
         for at in 0..wanted {
             let door = guest.args.doors[seed.below(guest.args.doors.len() as u64) as usize];
             match Wire::connect(door, DIAL) {
                 Ok(mut wire) => {
                     // Without descriptors nobody accepts: the kernel holds the connection, and no answer comes.
-                    if at % 16 == 0 {
+                    if at % 128 == 0 {
                         wire.words(&[b"PING"]);
-                        answered += u64::from(wire.send().and_then(|()| wire.reply()).is_ok());
+                        match wire.send().and_then(|()| wire.reply()) {
+                            Ok(_) => answered += 1,
+                            Err(_) => silent += 1,
+                        }
                     }
                     held.push(wire);
                 }
@@ -129,6 +134,15 @@ pub fn storms(guest: &mut Guest) {
         guest.count("connections in storms", held.len() as u64);
         guest.count("connections refused", refused);
         guest.count("pings answered in storms", answered);
+        guest.count("pings not answered in storms", silent);
         thread::sleep(Duration::from_millis(seed.within(10, 200)));
     }
+}
+
+/// Each connection is a descriptor here, too.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // With fewer the storm is smaller.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }

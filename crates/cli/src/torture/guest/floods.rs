@@ -41,8 +41,11 @@ enum Manner {
 pub fn pipelines(guest: &mut Guest) {
     for manner in [Manner::AtOnce, Manner::SendsAllFirst] {
         for mix in [Mix::Increments, Mix::ShortReads, Mix::LongReads, Mix::Writes] {
-            let most = if mix == Mix::LongReads { MOST_LONG } else { MOST };
-            let count = log_uniform(&mut guest.rng, 1000, most);
+            let count = match mix {
+                // As many as it takes to fill the sockets on the way back.
+                Mix::LongReads => MOST_LONG,
+                _ => log_uniform(&mut guest.rng, 1000, MOST),
+            };
             one(guest, mix, manner, count);
         }
     }
@@ -61,7 +64,7 @@ pub fn half_closes(guest: &mut Guest) {
             return;
         }
         let mix = [Mix::LongReads, Mix::Increments, Mix::ShortReads, Mix::Writes][round % 4];
-        let count = log_uniform(&mut guest.rng, 1, MOST_LONG);
+        let count = if round == 0 { MOST_LONG } else { log_uniform(&mut guest.rng, 1, MOST_LONG) };
         one(guest, mix, Manner::HalfClose, count);
     }
 }
