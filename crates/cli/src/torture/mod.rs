@@ -124,13 +124,12 @@ impl Straits {
         }
         if faults.contains(&FaultKind::Memory) {
             let budget = ("limits.memory_mb".to_string(), args.memory_mb.to_string());
-            match Config::load(None, [], std::slice::from_ref(&budget)) {
-                Ok(_) => {
-                    set.insert(0, budget);
-                    budget_mb = Some(args.memory_mb);
-                }
+            if Config::default_toml().lines().any(|line| line.starts_with("memory_mb")) {
+                set.insert(0, budget);
+                budget_mb = Some(args.memory_mb);
+            } else {
                 // Replicas that know no budget of their own meet the system's.
-                Err(_) => flags.extend(["--address-space-mb".into(), (2 * args.memory_mb).to_string()]),
+                flags.extend(["--address-space-mb".into(), (2 * args.memory_mb).to_string()]);
             }
         }
         Straits { set, flags, budget_mb }

@@ -173,7 +173,7 @@ impl fmt::Display for Report {
         }
         for (kind, counts) in &self.guests {
             let counts: Vec<_> = counts.iter().map(|(what, n)| format!("{n} {what}")).collect();
-            writeln!(f, "  {:<11}{}", kind.name(), counts.join(", "))?;
+            writeln!(f, "  {:<12}{}", kind.name(), counts.join(", "))?;
         }
         writeln!(f, "failovers    {}", self.failovers)?;
         let changes = self.leader_changes.iter().filter(|(_, count)| **count > 0);
@@ -183,7 +183,7 @@ impl fmt::Display for Report {
         }
         writeln!(f, "latency      of the clients' transactions, by what went on")?;
         for (kind, latency) in &self.latency {
-            writeln!(f, "  {kind:<11}{latency}")?;
+            writeln!(f, "  {kind:<12}{latency}")?;
         }
         writeln!(f, "memory       {} resident at most", bytes(self.resident_bytes))?;
         let Gaps { longest_ms, during, whole_ms } = &self.gaps;

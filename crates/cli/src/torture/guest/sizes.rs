@@ -1,7 +1,7 @@
 //! Keys and values from one byte to the limit, and transactions of thousands of operations; a replica is restarted while
 //! they are there, so that they are copied.
 
-use highwater_core::schema::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 use super::caller::{Caller, Said};
 use super::expected::Expected;
