@@ -21,7 +21,7 @@ thread_local! {
     static SIMULATOR: RefCell<Option<Rc<dyn Simulator>>> = const { RefCell::new(None) };
 }
 
-/// A place between two steps of a worker.
+/// A place between two steps of a worker or controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// A transaction is about to touch a record or scan.
@@ -54,6 +54,8 @@ pub enum Point {
     Export,
     /// Tombstones are about to be unlinked.
     Collect,
+    /// A controller is about to take its next step: a report, a part of its turn, a command to one of its workers.
+    Control,
 }
 
 /// A place where the code has a legal choice that it makes rarely or never.

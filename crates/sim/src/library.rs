@@ -9,7 +9,11 @@
 //! - *toggles* are inserted and deleted in turn, and count their turns in a list: presence and count must agree
 //!   (`Toggle`, `Peek`), so that a tombstone lost or applied out of order shows;
 //! - a *bank* moves money whose total never changes (`Transfer`, `Total`);
-//! - *audit* rows must be there if acknowledged (`Audit`).
+//! - *audit* rows must be there if acknowledged (`Audit`);
+//! - *blobs* are registers of any size under keys of any size, whose bytes follow from what was written (`Fill`, `Weigh`;
+//!   see [`blobs`]).
+
+pub mod blobs;
 
 use std::ops::{Bound, ControlFlow};
 
@@ -57,6 +61,12 @@ pub enum Op {
     Total,
     /// Leaves a row.
     Audit(u32),
+    /// Sets the blob at a key to what follows from a number and a size, without reading it.
+    Fill(u32, u32, u32),
+    /// What the blob at a key is.
+    Weigh(u32),
+    /// Deletes the blob at a key.
+    Drop(u32),
 }
 
 /// What an operation saw: see `Op::run`.
@@ -76,6 +86,9 @@ impl Op {
             Op::Transfer(from, to, amount) => (8, [from, to, amount]),
             Op::Total => (9, [0; 3]),
             Op::Audit(row) => (10, [row, 0, 0]),
+            Op::Fill(key, value, size) => (11, [key, value, size]),
+            Op::Weigh(key) => (12, [key, 0, 0]),
+            Op::Drop(key) => (13, [key, 0, 0]),
         };
         args.push(tag);
         numbers.iter().for_each(|number| args.extend_from_slice(&number.to_le_bytes()));
@@ -96,13 +109,17 @@ impl Op {
             8 => Op::Transfer(a, b, c),
             9 => Op::Total,
             10 => Op::Audit(a),
+            11 => Op::Fill(a, b, c),
+            12 => Op::Weigh(a),
+            13 => Op::Drop(a),
             _ => return None,
         })
     }
 
     /// Runs it. `Read`, `Append`, `Scan`, `AddRow` see the list before; `Get` one value or none; `Toggle` whether the key
     /// was present (0, 1), then its list before; `Peek` per key whether it is present and how long its list is; `Transfer`
-    /// whether it was covered; `Total` the sum; `Audit` whether the row is new; `Set` nothing.
+    /// whether it was covered; `Total` the sum; `Audit` whether the row is new; `Weigh` the blob's number, its size, and whether all its
+    /// bytes are right (0, 1), or nothing; `Set`, `Fill` and `Drop` nothing.
     fn run<T: Transaction>(self, tx: &mut T) -> Result<Seen, Abort> {
         match self {
             Op::Read(key) => list(tx, key),
@@ -137,6 +154,9 @@ impl Op {
             Op::Peek(first, count) => peek(tx, first, count),
             Op::Transfer(from, to, amount) => transfer(tx, from, to, amount),
             Op::Total => (0..ACCOUNTS).try_fold(0, |sum, at| Ok(sum + balance(tx, at)?)).map(|sum| vec![sum]),
+            Op::Fill(key, value, size) => blobs::fill(tx, key, value, size),
+            Op::Weigh(key) => blobs::weigh(tx, key),
+            Op::Drop(key) => blobs::delete(tx, key),
             Op::Audit(row) => Ok(vec![u32::from(tx.insert(AUDIT, &u64::from(row).to_be_bytes(), b"!")?)]),
         }
     }
@@ -269,6 +289,8 @@ impl Library for SimLibrary {
             table("toggles", IndexKind::Ordered),
             table("bank", IndexKind::Hash),
             table("audit", IndexKind::Hash),
+            TableSpec { name: "hashed blobs", keys: KeyKind::Bytes, index: IndexKind::Hash },
+            TableSpec { name: "ordered blobs", keys: KeyKind::Bytes, index: IndexKind::Ordered },
         ]
     }
 
@@ -296,6 +318,8 @@ mod tests {
     #[test]
     fn operations_survive_encoding() {
         let ops = [Op::Append(3, 9), Op::Scan(1), Op::Transfer(1, 2, 3), Op::Total, Op::Peek(0, 4)];
+        let blobs = [Op::Fill(1, 2, 1 << 24), Op::Weigh(7), Op::Drop(7)];
+        let ops = [&ops[..], &blobs].concat();
         let args = encode(&ops);
         let back: Vec<Op> = args.chunks(13).filter_map(Op::decode).collect();
         assert_eq!(back, ops);

@@ -149,10 +149,11 @@ fn any(_: &mut Plan) {}
 /// Workers meet in the middle of their transactions, on few keys.
 fn contended(plan: &mut Plan) {
     plan.workers = plan.workers.max(3);
-    plan.interleaving = Some(Interleaved { one_in: 3, long_one_in: 20, longest_ns: 200 * US });
+    plan.interleaving =
+        Some(Interleaved { one_in: 3, long_one_in: 20, longest_ns: 200 * US, controllers: false });
     plan.settings.max_in_flight_requests = plan.settings.max_in_flight_requests.max(64);
     plan.settings.max_attempts = 100;
-    let mix = Mix { lists: 4, rows: 4, registers: 0, toggles: 1, bank: 2, audit: 0 };
+    let mix = Mix { lists: 4, rows: 4, registers: 0, toggles: 1, bank: 2, audit: 0, blobs: 0 };
     let (operations, keys) = (plan.load.operations.max(3), 2 + (plan.seed % 3) as u32);
     plan.load =
         Load { clients: 32, transactions: 2400, keys, operations, read_percent: 50, mix, ..plan.load };
@@ -176,7 +177,8 @@ fn torn(plan: &mut Plan) {
 fn observed(plan: &mut Plan) {
     contended(plan);
     shown(plan);
-    plan.interleaving = Some(Interleaved { one_in: 3, long_one_in: 4, longest_ns: 1000 * US });
+    plan.interleaving =
+        Some(Interleaved { one_in: 3, long_one_in: 4, longest_ns: 1000 * US, controllers: false });
     plan.settings.batch_delay = 0;
     plan.settings.max_entry_bytes = 1 << 10;
     plan.settings.pipeline_entries = 16;
@@ -188,7 +190,8 @@ fn observed(plan: &mut Plan) {
 fn pinned(plan: &mut Plan) {
     contended(plan);
     shown(plan);
-    plan.interleaving = Some(Interleaved { one_in: 3, long_one_in: 2, longest_ns: 1000 * US });
+    plan.interleaving =
+        Some(Interleaved { one_in: 3, long_one_in: 2, longest_ns: 1000 * US, controllers: false });
 }
 
 /// Replicas show their snapshots all the time.

@@ -40,12 +40,12 @@ pub fn page(first: &Failure, small: Option<(&Failure, u32)>, file: Option<&str>)
 /// A plan in a line or two.
 pub fn describe(plan: &Plan) -> String {
     let load = &plan.load;
-    let [lists, rows, registers, toggles, bank, audit] = load.mix.weights();
+    let [lists, rows, registers, toggles, bank, audit, blobs] = load.mix.weights();
     let choices: Vec<String> = plan.choices.iter().map(|(name, rate)| format!("{name} 1/{rate}")).collect();
     format!(
         "{}, {} replicas, {} workers, {} ms with {} faults; {} transactions of up to {} operations by {} clients on \
-         {} keys (lists {lists}, rows {rows}, registers {registers}, toggles {toggles}, bank {bank}, audit {audit}); \
-         interruptions {}; rare choices: {}; {:?}; {:?}",
+         {} keys (lists {lists}, rows {rows}, registers {registers}, toggles {toggles}, bank {bank}, audit {audit}, \
+         blobs {blobs} of up to {} bytes); faults from {} on; interruptions {}; rare choices: {}; {:?}; {:?}; {:?}",
         plan.engine,
         plan.replicas,
         plan.workers,
@@ -55,9 +55,15 @@ pub fn describe(plan: &Plan) -> String {
         load.operations,
         load.clients,
         load.keys,
-        plan.interleaving.map_or("none".into(), |how| format!("one in {}", how.one_in)),
+        load.sizes.largest,
+        if plan.from_birth { "birth" } else { "the first leader" },
+        plan.interleaving.map_or("none".into(), |how| {
+            let controllers = if how.controllers { ", of controllers too" } else { "" };
+            format!("one in {}{controllers}", how.one_in)
+        }),
         if choices.is_empty() { "none".into() } else { choices.join(", ") },
         plan.settings,
         plan.transport,
+        plan.machines,
     )
 }

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::faults::Scheduled;
-use crate::plan::{Mix, Plan, Transport};
+use crate::plan::{Machines, Mix, Plan, Sizes, Transport};
 use crate::run::{Failure, FailureKind, run};
 
 /// What became of a failing plan.
@@ -62,6 +62,16 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     consider(&|plan| plan.interleaving = None);
     consider(&|plan| plan.transport = Transport::default());
     consider(&|plan| plan.clocks.clear());
+    consider(&|plan| plan.machines = Machines::default());
+    consider(&|plan| {
+        plan.load.sizes = Sizes::default();
+        plan.load.mix = without_kind(plan.load.mix, 6);
+    });
+    consider(&|plan| plan.load.sizes.largest /= 8);
+    consider(&|plan| plan.from_birth = false);
+    consider(&|plan| plan.interleaving.iter_mut().for_each(|how| how.controllers = false));
+    consider(&|plan| plan.machines = Machines { bytes_per_ms: 0, backlog_bytes: 0, ..plan.machines });
+    consider(&|plan| plan.machines = Machines { step_ns: 0, kib_ns: 0, ..plan.machines });
     consider(&|plan| plan.load.transactions = plan.load.transactions.div_ceil(2));
     consider(&|plan| plan.load.clients = plan.load.clients.div_ceil(2));
     consider(&|plan| plan.length_ns = (plan.length_ns / 2).max(1_000_000));
@@ -73,7 +83,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     consider(&|plan| plan.workers = (plan.workers - 1).max(1));
     consider(&|plan| keep_replicas(plan, plan.replicas.min(3)));
     consider(&|plan| keep_replicas(plan, (plan.replicas - 1).max(3)));
-    for kind in 0..6 {
+    for kind in 0..7 {
         consider(&|plan| plan.load.mix = without_kind(plan.load.mix, kind));
     }
     let names: Vec<String> = plan.choices.keys().cloned().collect();
@@ -108,8 +118,8 @@ fn keep_replicas(plan: &mut Plan, replicas: u8) {
 fn without_kind(mix: Mix, kind: usize) -> Mix {
     let mut weights = mix.weights();
     weights[kind] = 0;
-    let [lists, rows, registers, toggles, bank, audit] = weights;
-    if weights == [0; 6] { mix } else { Mix { lists, rows, registers, toggles, bank, audit } }
+    let [lists, rows, registers, toggles, bank, audit, blobs] = weights;
+    if weights == [0; 7] { mix } else { Mix { lists, rows, registers, toggles, bank, audit, blobs } }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Where workers play: the simulator's end of the product's hooks.
 //!
-//! With [`Interleaving`] each turn of a worker runs in a coroutine. At a [`Point`] the coroutine may be suspended, as an
-//! operating system may preempt a thread; others have their turns before it goes on. A worker that spins for another
-//! one is always suspended. Everything is drawn from a generator of the stage's own, so that worlds without
+//! With [`Interleaving`] each turn of a worker runs in a coroutine, and each of a controller if that is asked for. At a
+//! [`Point`] the coroutine may be suspended, as an operating system may preempt a thread; others have their turns before
+//! it goes on. A worker that spins for another one is always suspended. Everything is drawn from a generator of the stage's own, so that worlds without
 //! interleaving and rare choices draw what they always drew.
 
 mod fiber;
@@ -72,6 +72,11 @@ pub(crate) struct Stage {
     pub chosen: Cell<[u64; Site::ALL.len()]>,
     /// How often a worker was interrupted.
     pub interruptions: Cell<u64>,
+    /// Whether controllers are interrupted, too; and how often one was.
+    pub controllers: Cell<bool>,
+    pub controllers_interrupted: Cell<u64>,
+    /// Points passed so far: steps of work.
+    pub steps: Cell<u64>,
     /// The coroutine that runs.
     current: Cell<Option<fiber::Suspender>>,
     /// Turns run to their end, unseen: their node is dead.
@@ -90,6 +95,9 @@ impl Stage {
             buggify: Cell::default(),
             chosen: Cell::default(),
             interruptions: Cell::new(0),
+            controllers: Cell::new(false),
+            controllers_interrupted: Cell::new(0),
+            steps: Cell::new(0),
             current: Cell::new(None),
             draining: Cell::new(false),
             actor: Cell::new(None),
@@ -104,18 +112,25 @@ impl Stage {
         self.actor.set(Some(actor));
     }
 
-    /// How long a suspended worker stands still.
-    pub fn pause_after(&self, why: Why) -> Nanos {
+    /// How long a suspended turn stands still. A controller loses its core for an eighth of a worker's time at most:
+    /// more would be an election after the other, and test nothing else.
+    pub fn pause_after(&self, why: Why, who: Channel) -> Nanos {
         let mut random = self.random.borrow_mut();
         let usual = 1 + random.below(20_000);
         match (why, self.interleaving.get()) {
             (Why::Interrupted(_), Some(often))
                 if often.long_one_in > 0 && random.one_in(often.long_one_in) =>
             {
-                1 + random.below(often.longest.max(1))
+                let share = if who == Channel::Control { 8 } else { 1 };
+                1 + random.below((often.longest / share).max(1))
             }
             _ => usual,
         }
+    }
+
+    /// Whether turns of this thread run in coroutines.
+    pub fn in_parts(&self, who: Channel) -> bool {
+        self.interleaving.get().is_some() && (who != Channel::Control || self.controllers.get())
     }
 
     /// Runs the turns of a dead node to their end; nobody sees what they do.
@@ -143,12 +158,15 @@ impl Stage {
 
 impl Simulator for Stage {
     fn point(&self, point: Point) {
+        self.steps.set(self.steps.get() + 1);
         let Some(interleaving) = self.interleaving.get() else { return };
         if self.draining.get() || !self.one_in(interleaving.one_in) {
             return;
         }
         if let Some(current) = self.current.get() {
-            self.interruptions.set(self.interruptions.get() + 1);
+            let counter =
+                if point == Point::Control { &self.controllers_interrupted } else { &self.interruptions };
+            counter.set(counter.get() + 1);
             current.suspend(Why::Interrupted(point));
         }
     }

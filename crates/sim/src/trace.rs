@@ -39,7 +39,7 @@ pub(crate) enum What {
     /// The head of what arrived, and the length of its body.
     Arrived(Channel, NodeId, Bytes, usize),
     Asked(u16, Token),
-    Suspended(u16, Why),
+    Suspended(Channel, Why),
     /// Frames and replies handed out.
     Turned(Channel, usize, usize),
     Said(String),
@@ -65,7 +65,7 @@ impl What {
                 format!("{}: {} ({body} bytes) from {from}", name(*channel), message(*channel, head))
             }
             What::Asked(worker, token) => format!("worker {worker}: request {}", token.0),
-            What::Suspended(worker, why) => format!("worker {worker}: suspended, {why:?}"),
+            What::Suspended(who, why) => format!("{}: suspended, {why:?}", name(*who)),
             What::Turned(channel, frames, replies) => {
                 format!("{}: hands out {frames} messages, {replies} replies", name(*channel))
             }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_consensus::{Election, ElectionOptions, Members, Voter};
-use highwater_core::hooks::{self, Site};
+use highwater_core::hooks::{self, Point, Site};
 use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp};
 use highwater_store::Store;
 
@@ -113,6 +113,7 @@ impl RolisController {
 
     pub(super) fn command_all(&mut self, mut command: impl FnMut(StreamId) -> Command) {
         for (at, mailbox) in self.shared.commands.iter().enumerate() {
+            hooks::point(Point::Control);
             mailbox.put(command(StreamId(at as u16)));
         }
         self.wake_workers = true;
@@ -334,12 +335,16 @@ impl Controller for RolisController {
 
     fn turn(&mut self, now: Nanos, out: &mut ControlOutbox) -> Next {
         for report in self.shared.clone().reports.take() {
+            hooks::point(Point::Control);
             self.on_report(now, report);
         }
         self.watch_clock();
         self.feel_pulses(now);
+        hooks::point(Point::Control);
         let mut next = [self.election.tick(now), self.greet(now), self.turn_rejoining(now)];
+        hooks::point(Point::Control);
         self.on_election_events(now);
+        hooks::point(Point::Control);
         self.watch_deadlines(now);
         self.watch_service(now);
         self.shared.set_leader(self.known_leader(now));

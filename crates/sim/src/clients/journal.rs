@@ -6,6 +6,7 @@ use highwater_checker::{History, Op as Entry, Status, Txn};
 use highwater_engines::Nanos;
 
 use super::work::Kind;
+use crate::library::blobs::NUMBERED;
 use crate::library::{ACCOUNTS, OPENING, Op, Seen, TOGGLE_LISTS};
 
 /// A transaction, from its invocation on.
@@ -103,6 +104,7 @@ impl Journal {
                         "a scan of toggles contradicts the counts of their turns"
                     }
                     (Op::AddRow(..), [0]) => "a row behind the last one existed",
+                    (Op::Weigh(_), [.., 0]) => "a blob's bytes are not what was written",
                     (Op::Audit(..), [0]) => "an audit row existed before it was written",
                     _ => continue,
                 };
@@ -162,6 +164,19 @@ fn record(history: &mut History, ops: &mut Vec<Entry>, op: Op, seen: Option<&See
             ops.push(Entry::ReadList { key, value: list(whole.map(|seen| &seen[1..])) });
             ops.push(Entry::Append { key, value: value.into() });
         }
+        Op::Fill(key, value, _) => {
+            ops.push(Entry::Write { key: intern(Kind::Blob, key), value: value.into() });
+        }
+        Op::Weigh(key) => match whole {
+            // Too small to hold its number.
+            Some([_, size, _]) if *size < NUMBERED => {}
+            _ => {
+                let value = whole.map(|seen| seen.first().map(|value| i64::from(*value)));
+                ops.push(Entry::ReadReg { key: intern(Kind::Blob, key), value });
+            }
+        },
+        // Only runs that write no blobs any more drop them.
+        Op::Drop(_) => {}
         Op::Peek(..) | Op::Transfer(..) | Op::Total | Op::Audit(_) => {}
     }
 }

@@ -61,6 +61,8 @@ pub struct Clients {
     pub wrong: Option<String>,
     /// Mixes what clients saw: equal for equal runs.
     pub trace: u64,
+    /// When a transaction was acknowledged last, snapshot reads aside.
+    pub served_at: Nanos,
     /// How often a request ended so.
     pub outcomes: BTreeMap<&'static str, u64>,
 }
@@ -94,6 +96,7 @@ impl Clients {
             procedure: None,
             wrong: None,
             trace: 0,
+            served_at: 0,
             outcomes: BTreeMap::new(),
         };
         for at in 0..all.clients.len() {
@@ -195,10 +198,15 @@ impl Clients {
     }
 
     fn arrive(&mut self, world: &mut World<SimLibrary>, hand: &Hand, token: u64, node: NodeId, worker: u16) {
-        if hand.shuns(node) {
+        // Those who probe stand beside the nodes.
+        let probes = self.journal.0[&token].client >= usize::from(self.load.clients);
+        if hand.shuns(node) && !probes {
             return;
         }
-        let procedure = *self.procedure.get_or_insert_with(|| world.procedure(STEPS));
+        if self.procedure.is_none() && world.ids().any(|id| world.is_up(id)) {
+            self.procedure = Some(world.procedure(STEPS));
+        }
+        let Some(procedure) = self.procedure else { return };
         let asked = &self.journal.0[&token];
         let (args, token_) = (library::encode(&asked.ops), Token(token));
         let taken = if asked.snap {
@@ -260,6 +268,9 @@ impl Clients {
             self.wrong = Some(format!("a reply tells of {} operations: {asked:?}", seen.len()));
             return;
         }
+        if status == Status::Ok && !asked.snap {
+            self.served_at = self.served_at.max(reply.at);
+        }
         // We hear it even if the client has given up, or cannot be reached: more is known, and nothing false.
         asked.ended = Some((status, at, seen));
         let client = asked.client;
@@ -300,6 +311,11 @@ impl Clients {
 
     fn mix(&mut self, bits: u64) {
         self.trace = (self.trace ^ bits).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+
+    /// The largest blob that was written, in bytes.
+    pub fn largest_blob(&self) -> u32 {
+        self.work.largest
     }
 
     /// One small request for each worker: proof of progress.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_engines::Nanos;
 
+use crate::library::blobs::{KeyLength, key_bytes, key_number};
 use crate::library::{ACCOUNTS, OPENING, Op, TOGGLE_LISTS};
 use crate::plan::{Busy, Load};
 use crate::random::Random;
@@ -14,6 +15,7 @@ pub(super) enum Kind {
     List,
     Rows,
     Register,
+    Blob,
 }
 
 impl Kind {
@@ -23,6 +25,7 @@ impl Kind {
             Kind::List => 'l',
             Kind::Rows => 's',
             Kind::Register => 'x',
+            Kind::Blob => 'b',
         };
         format!("{letter}{key}")
     }
@@ -33,6 +36,9 @@ pub struct Work {
     load: Load,
     workers: u16,
     values: u32,
+    /// Bytes of blobs that may yet be written, and the largest so far.
+    bytes_left: u64,
+    pub(super) largest: u32,
     /// Per kind of list and slot: the key in use, and how many appends it has had.
     slots: BTreeMap<(Kind, u32), (u32, u32)>,
     next_key: u32,
@@ -49,6 +55,8 @@ impl Work {
             load,
             workers,
             values: 0,
+            bytes_left: load.sizes.total,
+            largest: 0,
             slots: BTreeMap::new(),
             next_key: 0,
             busy: (0..workers).collect(),
@@ -102,12 +110,12 @@ impl Work {
         let slot = random.below(self.load.keys.into()) as u32;
         let reads = random.below(100) < u64::from(read_percent);
         match (kind, reads) {
-            (0, true) => Op::Read(self.key(Kind::List, slot, false)),
-            (0, false) => Op::Append(self.key(Kind::List, slot, true), self.value()),
-            (1, true) => Op::Scan(self.key(Kind::Rows, slot, false)),
-            (1, false) => Op::AddRow(self.key(Kind::Rows, slot, true), self.value()),
-            (2, true) => Op::Get(self.key(Kind::Register, slot, false)),
-            (2, false) => Op::Set(self.key(Kind::Register, slot, true), self.value()),
+            (0, true) => Op::Read(self.key(Kind::List, slot, false, random)),
+            (0, false) => Op::Append(self.key(Kind::List, slot, true, random), self.value()),
+            (1, true) => Op::Scan(self.key(Kind::Rows, slot, false, random)),
+            (1, false) => Op::AddRow(self.key(Kind::Rows, slot, true, random), self.value()),
+            (2, true) => Op::Get(self.key(Kind::Register, slot, false, random)),
+            (2, false) => Op::Set(self.key(Kind::Register, slot, true, random), self.value()),
             // Toggles keep their keys, so that tombstones come and go; their lists are short of a few hundred.
             (3, true) => Op::Peek(0, self.load.keys),
             (3, false) => {
@@ -120,27 +128,59 @@ impl Work {
                 let (from, to) = (account(random), account(random));
                 Op::Transfer(from, to, 1 + random.below(u64::from(OPENING) / 2) as u32)
             }
+            (6, true) => Op::Weigh(self.key(Kind::Blob, slot, false, random)),
+            (6, false) => {
+                let key = self.key(Kind::Blob, slot, true, random);
+                let size = self.size(random, key_bytes(key) as u64);
+                Op::Fill(key, self.value(), size)
+            }
             _ => Op::Audit(self.value()),
         }
     }
 
+    /// A blob's size: mostly small, then of any number of bits alike, now and then the largest. Few bytes once the sum is
+    /// used up.
+    fn size(&mut self, random: &mut Random, key: u64) -> u32 {
+        let largest = self.load.sizes.largest;
+        let bits = |most: u32, random: &mut Random| {
+            let below = 1u64 << random.below(u64::from(most) + 1);
+            (below + random.below(below)).min(largest.into()) as u32
+        };
+        let size = match random.below(64) {
+            0 => largest - random.below(2).min(u64::from(largest) - 1) as u32,
+            1..9 => bits(largest.ilog2(), random),
+            _ => bits(largest.ilog2().min(7), random),
+        };
+        let size = if u64::from(size) + key > self.bytes_left { 1 + random.below(8) as u32 } else { size };
+        self.bytes_left = self.bytes_left.saturating_sub(u64::from(size) + key);
+        self.largest = self.largest.max(size);
+        size
+    }
+
     /// The key of a slot; a fresh one after enough writes.
-    fn key(&mut self, kind: Kind, slot: u32, writes: bool) -> u32 {
-        let fresh = self.next_key;
-        let (key, count) = self.slots.entry((kind, slot)).or_insert((fresh, 0));
-        if *key == fresh && *count == 0 {
-            self.next_key += 1;
-        }
-        if writes {
-            *count += 1;
-            if *count > self.load.appends_per_key {
-                (*key, *count) = (self.next_key, 1);
-                self.next_key += 1;
-            }
-        }
-        let key = *key;
+    fn key(&mut self, kind: Kind, slot: u32, writes: bool, random: &mut Random) -> u32 {
+        let (key, count) = match self.slots.get(&(kind, slot)) {
+            Some((key, count)) if !writes => (*key, *count),
+            Some((key, count)) if *count < self.load.appends_per_key => (*key, count + 1),
+            _ => (self.fresh_key(kind, random), u32::from(writes)),
+        };
+        self.slots.insert((kind, slot), (key, count));
         self.used.insert((kind, key));
         key
+    }
+
+    fn fresh_key(&mut self, kind: Kind, random: &mut Random) -> u32 {
+        let fresh = self.next_key;
+        self.next_key += 1;
+        if kind != Kind::Blob {
+            return fresh;
+        }
+        let length = match random.below(32) {
+            0 if self.bytes_left > 4 << 20 => KeyLength::Longest,
+            1..4 => KeyLength::Medium,
+            _ => KeyLength::Short,
+        };
+        key_number(fresh, length)
     }
 
     fn value(&mut self) -> u32 {
@@ -159,6 +199,7 @@ impl Work {
             Kind::List => Op::Read(*key),
             Kind::Rows => Op::Scan(*key),
             Kind::Register => Op::Get(*key),
+            Kind::Blob => Op::Weigh(*key),
         });
         let all: Vec<Op> = reads.chain([Op::Total, Op::Peek(0, self.load.keys)]).collect();
         all.chunks(8).map(<[Op]>::to_vec).collect()

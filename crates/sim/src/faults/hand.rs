@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use highwater_core::{Epoch, NodeId};
 use highwater_engines::{Nanos, Role};
 
-use super::{Fault, MS, Scheduled, Victim};
+use super::accounts::{newest_open, spare};
+use super::cuts::{between, both_ways, web};
+use super::{Fault, LASTING, MS, Scheduled, Victim};
 use crate::network::Channel;
 use crate::world::World;
 
-/// How often it looks for somebody whom it waits for.
+/// How often it looks for somebody whom it waits for, at least.
 const LOOK_EVERY: Nanos = MS / 20;
 /// How long a flapping connection lives, about.
 const FLAP_EVERY: Nanos = 4 * MS;
@@ -18,11 +20,15 @@ const FLAP_EVERY: Nanos = 4 * MS;
 pub struct Hand {
     /// From here on times count.
     start: Nanos,
+    /// How often it looks for somebody whom it waits for.
+    look_every: Nanos,
     waiting: Vec<Scheduled>,
     /// What was done and is to be undone: when, and what exactly.
     active: Vec<(Nanos, Effect)>,
     /// Of those that wait for an opening: the epoch that was open at the look before.
     opened: Option<Epoch>,
+    /// Counts what was done and undone: as long as it stays the same, nothing changes.
+    pub changes: u64,
     /// How often each kind was done.
     pub done: BTreeMap<&'static str, u64>,
     /// What was done, in words: for reports.
@@ -37,18 +43,24 @@ enum Effect {
     Clog(NodeId, NodeId, Nanos),
     Hold(Channel),
     Slow(NodeId),
+    Stuck(NodeId, Channel),
     Shun(NodeId),
+    /// Ends by itself: a pause, connections that flap, a machine that vanished without a word.
+    Passing,
 }
 
 impl Hand {
-    /// Starts counting now.
-    pub fn new(faults: &[Scheduled], now: Nanos) -> Hand {
+    /// Starts counting now; elections take about `timeout`.
+    pub fn new(faults: &[Scheduled], now: Nanos, timeout: Nanos) -> Hand {
         let waiting = faults.to_vec();
         Hand {
             start: now,
+            // Where everything takes long, so do those whom it waits for.
+            look_every: LOOK_EVERY.max(timeout / 1000),
             waiting,
             active: Vec::new(),
             opened: None,
+            changes: 0,
             done: BTreeMap::new(),
             said: Vec::new(),
         }
@@ -56,13 +68,29 @@ impl Hand {
 
     /// When it wants to act next, after `now`. Whom it waits for may come at any time.
     pub fn next(&self, now: Nanos) -> Option<Nanos> {
-        let waiting = self.waiting.iter().map(|fault| (self.start + fault.at_ns).max(now + LOOK_EVERY));
+        let waiting = self.waiting.iter().map(|fault| (self.start + fault.at_ns).max(now + self.look_every));
         waiting.chain(self.active.iter().map(|(until, _)| *until)).min()
     }
 
     /// Whether clients cannot reach a node.
     pub fn shuns(&self, node: NodeId) -> bool {
         self.active.iter().any(|(_, effect)| *effect == Effect::Shun(node))
+    }
+
+    /// Whether something goes on that passes, or whose effect on service has no bound.
+    pub fn is_restless(&self) -> bool {
+        let passes = |effect: &Effect| matches!(effect, Effect::Passing | Effect::Lag(_) | Effect::Clog(..));
+        self.active.iter().any(|(_, effect)| passes(effect))
+    }
+
+    /// Whether anything goes on that was meant to last.
+    pub fn has_lasting(&self) -> bool {
+        self.active.iter().any(|(until, _)| *until >= LASTING)
+    }
+
+    /// Does nothing new; what goes on goes on until it is over.
+    pub fn stop(&mut self) {
+        self.waiting.clear();
     }
 
     /// Whether a node is to be down now.
@@ -80,7 +108,7 @@ impl Hand {
         let due = self.waiting.iter().take_while(|fault| self.start + fault.at_ns <= now).count();
         for at in (0..due).rev() {
             let Scheduled { for_ns, fault, .. } = self.waiting[at].clone();
-            if self.act_on(world, &fault, now + for_ns) {
+            if self.act_on(world, &fault, now.saturating_add(for_ns)) {
                 self.waiting.remove(at);
             }
         }
@@ -101,11 +129,13 @@ impl Hand {
         if over.is_empty() {
             return;
         }
+        self.changes += 1;
         for (_, effect) in &over {
             self.said.push((world.now, format!("over: {effect:?}")));
             match effect {
                 Effect::Down(node) => world.start(*node),
                 Effect::Slow(node) => world.slow_down(*node, 1),
+                Effect::Stuck(node, who) => world.stick(*node, *who, false),
                 _ => {}
             }
         }
@@ -125,7 +155,8 @@ impl Hand {
                 }
                 Effect::Clog(from, to, until) => world.network.clog(*from, *to, *until),
                 Effect::Hold(channel) => world.network.hold(*channel),
-                Effect::Down(_) | Effect::Slow(_) | Effect::Shun(_) => {}
+                Effect::Down(_) | Effect::Slow(_) | Effect::Stuck(..) | Effect::Shun(_) | Effect::Passing => {
+                }
             }
         }
     }
@@ -148,9 +179,13 @@ impl Hand {
         let mut effect = None;
         match fault {
             Fault::Kill(wanted) | Fault::Vanish(wanted, _) => match self.find(world, *wanted) {
-                Found::Now(node) if spare(world, node) => {
+                // By accounts of now, not of before a turn under way.
+                Found::Now(node) if world.finish_control_turns() && spare(world, node) => {
                     match fault {
-                        Fault::Vanish(_, silence) => world.vanish(node, *silence),
+                        Fault::Vanish(_, silence) => {
+                            world.vanish(node, *silence);
+                            self.active.push((now + silence, Effect::Passing));
+                        }
                         _ => world.kill(node),
                     }
                     effect = Some(Effect::Down(node));
@@ -162,6 +197,7 @@ impl Hand {
             Fault::Pause(wanted) => {
                 who = victim(self, world, wanted);
                 who.into_iter().for_each(|node| world.pause(node, until - now));
+                effect = who.map(|_| Effect::Passing);
             }
             Fault::Break(a, b) => {
                 who = Some(NodeId(*a));
@@ -170,6 +206,7 @@ impl Hand {
             Fault::Flap(a, b) => {
                 who = Some(NodeId(*a));
                 world.flap_links(NodeId(*a), NodeId(*b), FLAP_EVERY, until - now);
+                effect = Some(Effect::Passing);
             }
             Fault::Isolate(wanted) | Fault::Mute(wanted) | Fault::Deafen(wanted) => {
                 who = victim(self, world, wanted);
@@ -181,6 +218,8 @@ impl Hand {
                 });
             }
             Fault::OneWay(from, to) => effect = Some(Effect::Cut(vec![(NodeId(*from), NodeId(*to))])),
+            Fault::Part(a, b) => effect = Some(Effect::Cut(both_ways(NodeId(*a), NodeId(*b)).to_vec())),
+            Fault::Web(pairs) => effect = Some(Effect::Cut(web(&ids, *pairs))),
             Fault::Split(side) => effect = Some(Effect::Cut(between(&ids, *side, None))),
             Fault::Bridge(side, bridge) => {
                 effect = Some(Effect::Cut(between(&ids, *side, Some(NodeId(*bridge)))));
@@ -198,6 +237,21 @@ impl Hand {
                 who.into_iter().for_each(|node| world.starve(node, Channel::Worker(*worker), *times));
                 effect = who.map(Effect::Slow);
             }
+            Fault::StarveControl(wanted, times) => {
+                who = victim(self, world, wanted);
+                who.into_iter().for_each(|node| world.starve(node, Channel::Control, *times));
+                effect = who.map(Effect::Slow);
+            }
+            Fault::Stick(wanted, worker) => {
+                who = victim(self, world, wanted);
+                who.into_iter().for_each(|node| world.stick(node, Channel::Worker(*worker), true));
+                effect = who.map(|node| Effect::Stuck(node, Channel::Worker(*worker)));
+            }
+            Fault::StickControl(wanted) => {
+                who = victim(self, world, wanted);
+                who.into_iter().for_each(|node| world.stick(node, Channel::Control, true));
+                effect = who.map(|node| Effect::Stuck(node, Channel::Control));
+            }
             Fault::Leap(node, by) => {
                 who = Some(NodeId(*node));
                 world.clock(NodeId(*node)).leap(now, *by);
@@ -209,6 +263,10 @@ impl Hand {
             Fault::LeapCommits(node, by) => {
                 who = Some(NodeId(*node));
                 world.clock(NodeId(*node)).leap_commits(*by);
+            }
+            Fault::SetBack(node, by) => {
+                who = Some(NodeId(*node));
+                world.clock(NodeId(*node)).set_back_commits(*by);
             }
             Fault::StallCommits(node) => {
                 who = Some(NodeId(*node));
@@ -222,6 +280,7 @@ impl Hand {
         if who.is_none() && effect.is_none() {
             return true;
         }
+        self.changes += 1;
         *self.done.entry(fault.kind()).or_default() += 1;
         let who = who.map_or(String::new(), |node| format!(" ({node})"));
         self.said.push((now, format!("{fault:?}{who}")));
@@ -258,58 +317,4 @@ enum Found {
     Now(NodeId),
     Later,
     Nobody,
-}
-
-/// Every direction between a set of nodes and the others; the bridge belongs to both sides.
-fn between(ids: &[NodeId], side: u8, bridge: Option<NodeId>) -> Vec<(NodeId, NodeId)> {
-    let inside = |id: &NodeId| side >> id.0 & 1 == 1;
-    let mut pairs = Vec::new();
-    for from in ids.iter().filter(|id| Some(**id) != bridge) {
-        let others = ids.iter().filter(|id| Some(**id) != bridge && inside(id) != inside(from));
-        pairs.extend(others.map(|to| (*from, *to)));
-    }
-    pairs
-}
-
-/// The newest epoch that somebody leads.
-fn newest_open<L: highwater_core::Library>(world: &World<L>) -> Option<Epoch> {
-    world.leader().and_then(|leader| world.status(leader)).map(|status| status.epoch)
-}
-
-/// Whether a node may lose its memory: the voters with complete stores that are left are a majority.
-///
-/// Who votes depends on whom one asks while a membership changes; only those count who vote by every account, but for
-/// accounts of epochs that are over: the membership with which an epoch opened is in force from then on. While nobody
-/// leads this is stricter than the guarantee asks for, never laxer.
-pub fn spare<L: highwater_core::Library>(world: &World<L>, victim: NodeId) -> bool {
-    let statuses: Vec<_> = world.ids().filter_map(|id| world.status(id)).collect();
-    let open = newest_open(world).unwrap_or_default();
-    let accounts: Vec<_> = statuses
-        .iter()
-        .filter(|status| !matches!(status.role, Role::Starting | Role::Learner) && status.epoch >= open)
-        .collect();
-    let sound = statuses.iter().filter(|status| {
-        let votes = accounts.iter().all(|account| {
-            account.members.iter().any(|member| {
-                member.node == status.node && member.voter && member.incarnation == status.incarnation
-            })
-        });
-        status.node != victim && votes && !accounts.is_empty() && status.copying_bytes.is_none()
-    });
-    sound.count() > world.ids().count() / 2
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bridge_hears_both_sides() {
-        let ids: Vec<NodeId> = (0..5).map(NodeId).collect();
-        let cut = between(&ids, 0b00011, Some(NodeId(2)));
-        assert_eq!(cut.len(), 2 * 2 * 2);
-        assert!(!cut.iter().any(|(from, to)| *from == NodeId(2) || *to == NodeId(2)));
-        assert!(cut.contains(&(NodeId(0), NodeId(4))) && cut.contains(&(NodeId(4), NodeId(0))));
-        assert_eq!(between(&ids, 0b11100, None).len(), 2 * 2 * 3);
-    }
 }

@@ -12,11 +12,34 @@ use serde::{Deserialize, Serialize};
 use crate::plan::pick;
 use crate::random::Random;
 
+mod accounts;
+mod cuts;
 mod hand;
 
-pub use hand::{Hand, spare};
+pub use accounts::{sound, spare};
+pub use hand::Hand;
 
 const MS: Nanos = 1_000_000;
+
+/// As long as the run is under faults.
+pub const LASTING: Nanos = 1 << 60;
+/// Kinds that may last: a majority may have to live with them.
+const LASTING_KINDS: &[&str] = &[
+    "kill",
+    "isolate",
+    "mute",
+    "deafen",
+    "one_way",
+    "part",
+    "web",
+    "split",
+    "bridge",
+    "slow",
+    "starve",
+    "starve_control",
+    "stick",
+    "stick_control",
+];
 
 /// A fault and its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +47,7 @@ const MS: Nanos = 1_000_000;
 pub struct Scheduled {
     /// In ns, from the first leader on.
     pub at_ns: Nanos,
-    /// How long until it is undone, in ns.
+    /// How long until it is undone, in ns. [`LASTING`]: until everything heals.
     pub for_ns: Nanos,
     /// What happens.
     pub fault: Fault,
@@ -66,6 +89,10 @@ pub enum Fault {
     Deafen(Victim),
     /// Nothing goes from the first to the second.
     OneWay(u8, u8),
+    /// Two nodes do not hear each other; others hear both.
+    Part(u8, u8),
+    /// The same for several pairs: a bit each, pairs in the order 01, 02, .., 12, ..
+    Web(u32),
     /// Nodes of the set (a bit each) and the others do not hear each other.
     Split(u8),
     /// The same, but for one node that hears all.
@@ -80,12 +107,20 @@ pub enum Fault {
     Slow(Victim, u64),
     /// The turns of one worker of a node take this many times as long.
     Starve(Victim, u16, u64),
+    /// The turns of a node's controller take this many times as long.
+    StarveControl(Victim, u64),
+    /// One worker of a node gets no turn at all, wherever it stands in the one it has.
+    Stick(Victim, u16),
+    /// A node's controller gets no turn at all.
+    StickControl(Victim),
     /// A node's clock for timeouts jumps ahead by this, in ns.
     Leap(u8, Nanos),
     /// A node's clock for timeouts runs at this rate from now on, in millionths.
     Rate(u8, u64),
     /// The counter that a node's commits read jumps ahead by this.
     LeapCommits(u8, u64),
+    /// The counter that a node's commits read jumps back by this.
+    SetBack(u8, u64),
     /// The counter that a node's commits read hardly moves.
     StallCommits(u8),
     /// Everything between workers of this number stands still.
@@ -107,6 +142,8 @@ pub const KINDS: &[&str] = &[
     "mute",
     "deafen",
     "one_way",
+    "part",
+    "web",
     "split",
     "bridge",
     "flap",
@@ -114,6 +151,9 @@ pub const KINDS: &[&str] = &[
     "clog",
     "slow",
     "starve",
+    "starve_control",
+    "stick",
+    "stick_control",
     "leap",
     "rate",
     "leap_commits",
@@ -136,6 +176,8 @@ impl Fault {
             Fault::Mute(_) => "mute",
             Fault::Deafen(_) => "deafen",
             Fault::OneWay(..) => "one_way",
+            Fault::Part(..) => "part",
+            Fault::Web(_) => "web",
             Fault::Split(_) => "split",
             Fault::Bridge(..) => "bridge",
             Fault::Flap(..) => "flap",
@@ -144,6 +186,10 @@ impl Fault {
             Fault::Clog(..) => "clog",
             Fault::Slow(..) => "slow",
             Fault::Starve(..) => "starve",
+            Fault::StarveControl(..) => "starve_control",
+            Fault::Stick(..) => "stick",
+            Fault::StickControl(_) => "stick_control",
+            Fault::SetBack(..) => "set_back",
             Fault::Leap(..) => "leap",
             Fault::Rate(..) => "rate",
             Fault::LeapCommits(..) => "leap_commits",
@@ -165,16 +211,22 @@ impl Fault {
             | Fault::Deafen(victim)
             | Fault::Slow(victim, _)
             | Fault::Starve(victim, ..)
+            | Fault::StarveControl(victim, _)
+            | Fault::Stick(victim, _)
+            | Fault::StickControl(victim)
             | Fault::Shun(victim) => !matches!(victim, Victim::Node(node) if !known(*node)),
-            Fault::Break(a, b) | Fault::OneWay(a, b) | Fault::Flap(a, b) | Fault::Clog(a, b) => {
-                known(*a) && known(*b) && a != b
-            }
+            Fault::Break(a, b)
+            | Fault::OneWay(a, b)
+            | Fault::Part(a, b)
+            | Fault::Flap(a, b)
+            | Fault::Clog(a, b) => known(*a) && known(*b) && a != b,
             Fault::Bridge(_, node)
             | Fault::Leap(node, _)
             | Fault::LeapCommits(node, _)
+            | Fault::SetBack(node, _)
             | Fault::StallCommits(node) => known(*node),
             Fault::Rate(node, rate) => known(*node) && *rate > 0,
-            Fault::Split(_) | Fault::Lag(_) | Fault::Hold(_) => true,
+            Fault::Split(_) | Fault::Web(_) | Fault::Lag(_) | Fault::Hold(_) => true,
         }
     }
 
@@ -195,6 +247,9 @@ impl Fault {
             "mute" => Fault::Mute(victim),
             "deafen" => Fault::Deafen(victim),
             "one_way" => Fault::OneWay(node, other),
+            "part" => Fault::Part(node, other),
+            // Dense or sparse.
+            "web" => Fault::Web((random.bits() & (random.bits() | some as u64 - 1)) as u32),
             "split" => Fault::Split(some),
             "bridge" => Fault::Bridge(some, node),
             "flap" => Fault::Flap(node, other),
@@ -205,15 +260,28 @@ impl Fault {
             "starve" => {
                 Fault::Starve(victim, random.below(workers.into()) as u16, pick(random, &[20, 200, 2000]))
             }
+            "starve_control" => Fault::StarveControl(victim, pick(random, &[20, 200, 2000])),
+            "stick" => Fault::Stick(victim, random.below(workers.into()) as u16),
+            "stick_control" => Fault::StickControl(victim),
             "leap" => Fault::Leap(node, random.between(MS, 10_000 * MS)),
             "rate" => Fault::Rate(node, random.between(700_000, 1_400_000)),
             "leap_commits" => Fault::LeapCommits(node, 1 << random.between(10, 40)),
+            "set_back" => Fault::SetBack(node, 1 << random.between(10, 40)),
             "stall_commits" => Fault::StallCommits(node),
             "hold" => Fault::Hold(random.below(workers.into()) as u16),
             "shun" => Fault::Shun(victim),
             _ => unreachable!("{kind} is not listed in KINDS"),
         }
     }
+}
+
+/// A few faults that last, from moments in the run's length on.
+pub(crate) fn draw_lasting(random: &mut Random, replicas: u8, workers: u16, length: Nanos) -> Vec<Scheduled> {
+    let draw = |random: &mut Random| {
+        let fault = Fault::draw(pick(random, LASTING_KINDS), random, replicas, workers);
+        Scheduled { at_ns: random.below(length), for_ns: LASTING, fault }
+    };
+    (0..random.between(1, 4)).map(|_| draw(random)).collect()
 }
 
 /// Draws which kinds are in, how often each happens, and when.

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use highwater_engines::Nanos;
 
-use super::Payload;
+use super::{Payload, Wire};
+
+const MS: Nanos = 1_000_000;
 
 /// A frame on its way.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct Connection {
     pub under_way: [VecDeque<InFlight>; 2],
     /// When the last frame to each side arrives.
     last: [Nanos; 2],
+    /// From when on the wire to each side is free.
+    free: [Nanos; 2],
 }
 
 impl Connection {
@@ -37,6 +41,20 @@ impl Connection {
         self.believed = [true; 2];
         self.under_way.iter_mut().for_each(VecDeque::clear);
         self.last = [now; 2];
+        self.free = [now; 2];
+    }
+
+    /// A frame of `bytes` that leaves at `leaves` takes its place on the wire to `side`, behind all before it: says when
+    /// it is off. `None`: too much waits there already. One frame is always taken, however long.
+    pub fn occupy(&mut self, side: usize, leaves: Nanos, bytes: u64, wire: Option<Wire>) -> Option<Nanos> {
+        let Some(Wire { bytes_per_ms, backlog_bytes }) = wire else { return Some(leaves) };
+        let free = &mut self.free[side];
+        let waiting = free.saturating_sub(leaves) * bytes_per_ms / MS;
+        if waiting > 0 && waiting + bytes > backlog_bytes {
+            return None;
+        }
+        *free = (*free).max(leaves) + bytes * MS / bytes_per_ms;
+        Some(*free)
     }
 
     /// A frame to `side` that would take until `at`; says when it arrives, behind all before it.
@@ -67,6 +85,20 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+
+    #[test]
+    fn frames_queue_behind_each_other_and_overflow() {
+        let mut connection = Connection::default();
+        connection.connect(10);
+        let wire = Some(Wire { bytes_per_ms: 1000, backlog_bytes: 2500 });
+        assert_eq!(connection.occupy(1, 10, 1_000_000, None), Some(10));
+        let mut off = |side, leaves, bytes| connection.occupy(side, leaves, bytes, wire);
+        assert_eq!(off(1, 10, 2000), Some(2 * MS + 10));
+        assert_eq!(off(0, 10, 1000), Some(MS + 10), "each direction has its own");
+        assert_eq!(off(1, MS + 10, 500), Some(2 * MS + MS / 2 + 10), "behind the first");
+        assert_eq!(off(1, MS + 10, 2000), None, "1500 wait already");
+        assert_eq!(off(1, 9 * MS, 9_000_000), Some(9009 * MS), "an idle wire takes any frame");
+    }
 
     #[test]
     fn order_is_kept_and_a_break_loses_a_suffix_of_each_direction() {

@@ -111,6 +111,15 @@ pub struct Faults {
     pub datagrams: Option<Datagrams>,
 }
 
+/// What a connection carries. Each has its own: a copy on a worker's does not delay heartbeats between controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Bytes in a millisecond, in each direction.
+    pub bytes_per_ms: u64,
+    /// A connection on which more would wait in one direction breaks; one frame always fits.
+    pub backlog_bytes: u64,
+}
+
 /// All connections, and the state of the paths between nodes.
 #[derive(Debug, Default)]
 pub struct Network {
@@ -127,6 +136,8 @@ pub struct Network {
     pub delay: (Nanos, Nanos),
     /// One frame in so many (never if 0) is delayed by up to this much more: a long tail.
     pub tail: (u64, Nanos),
+    /// What connections carry; without it any frame takes no longer than an empty one.
+    pub wire: Option<Wire>,
     /// What else goes wrong.
     pub faults: Faults,
 }

@@ -1,7 +1,7 @@
 //! Runs a [`Plan`] and judges it.
 //!
-//! 1. All replicas start; once one leads, clients ask and faults happen, for the plan's length. The product's own
-//!    assertions and the world's watch over every step.
+//! 1. All replicas start; once one leads, or at once, clients ask and faults happen, for the plan's length. The product's
+//!    own assertions and the world's watch over every step; and whoever could serve must serve ([`service`]).
 //! 2. All faults are undone. A majority (all but the plan's `absent`) must serve again within a bound; then everybody
 //!    comes back, must catch up, and serve.
 //! 3. Every key is read once more, and the whole is judged: one order of all acknowledged transactions that respects real
@@ -10,6 +10,7 @@
 
 mod failure;
 mod judge;
+mod service;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::plan::Plan;
 use crate::stage::Buggify;
 use crate::world::{World, WorldOptions};
 pub use failure::{Failure, FailureKind};
+use service::Service;
 
 const MS: Nanos = 1_000_000;
 /// Wall-clock time after which a run counts as endless.
@@ -51,6 +53,8 @@ pub struct Summary {
     pub failovers: u64,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
+    /// How often things happened that are neither faults nor requests.
+    pub marks: BTreeMap<&'static str, u64>,
     /// How requests ended: committed, unknown, conflict, refused, given up.
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Virtual time, in ns.
@@ -132,6 +136,8 @@ struct Run {
     /// Stops here.
     end: Nanos,
     steps: u64,
+    /// Since when a majority owes service.
+    service: Service,
 }
 
 impl Run {
@@ -149,6 +155,10 @@ impl Run {
         plan.network(&mut world.network);
         world.buggify(plan.buggify());
         plan.interleaving().into_iter().for_each(|how| world.interleave(how));
+        world.interleave_controllers(plan.interleaving.is_some_and(|how| how.controllers));
+        world.costs = plan.machines.costs();
+        let sizes = plan.load.sizes;
+        world.allow_blobs(sizes.largest_transaction(plan.load.operations), sizes.total);
         for (id, (rate, ahead)) in (0..plan.replicas).map(NodeId).zip(&plan.clocks) {
             world.clock(id).set_rate(0, *rate);
             ahead.iter().for_each(|ahead| world.clock(id).follow_time(*ahead));
@@ -156,7 +166,8 @@ impl Run {
         world.ids().collect::<Vec<_>>().into_iter().for_each(|id| world.start(id));
         let idle = crate::plan::Load { transactions: 0, ..plan.load };
         let clients = Clients::new(idle, plan.replicas, plan.workers, plan.seed, 0, plan.length_ns);
-        Run { plan: plan.clone(), world, clients, hand: Hand::new(&[], 0), clock, end, steps: 0 }
+        let service = Service::default();
+        Run { plan: plan.clone(), world, clients, hand: Hand::new(&[], 0, 0), clock, end, steps: 0, service }
     }
 
     fn all(mut self) -> Result<Summary, Verdict> {
@@ -167,11 +178,14 @@ impl Run {
     }
 
     fn stages(&mut self) -> Result<Summary, Verdict> {
-        self.wait("a first leader", |run| run.world.leader().is_some())?;
+        if !self.plan.from_birth {
+            self.wait("a first leader", |run| run.world.leader().is_some())?;
+        }
         let Plan { load, replicas, workers, seed, length_ns, .. } = self.plan;
         self.clients = Clients::new(load, replicas, workers, seed, self.world.now, length_ns);
-        self.hand = Hand::new(&self.plan.faults, self.world.now);
+        self.hand = Hand::new(&self.plan.faults, self.world.now, self.plan.settings.election_timeout);
         self.advance(self.world.now + length_ns)?;
+        self.endure()?;
         self.heal()?;
         Ok(self.summary())
     }
@@ -265,9 +279,11 @@ impl Run {
 
     /// Lets time pass for clients, faults and replicas.
     fn advance(&mut self, until: Nanos) -> Result<(), Verdict> {
+        // In runs of hours nothing happens for long.
+        let stride = MS.max(self.plan.settings.election_timeout / 50);
         while self.world.now < until && self.world.now < self.end {
             let next = [self.clients.next(), self.hand.next(self.world.now)].into_iter().flatten().min();
-            let step = next.unwrap_or(until).clamp(self.world.now + 1, self.world.now + MS).min(until);
+            let step = next.unwrap_or(until).clamp(self.world.now + 1, self.world.now + stride).min(until);
             self.clock.store(step, Ordering::Relaxed);
             self.world.run_until(step);
             self.steps += 1;
@@ -279,6 +295,7 @@ impl Run {
             }
             self.hand.act(&mut self.world);
             self.clients.act(&mut self.world, &self.hand);
+            self.watch_service()?;
             if let Some(wrong) = self.clients.wrong.take() {
                 return self.fail(FailureKind::Promise("one answer to one request"), wrong);
             }
@@ -287,7 +304,7 @@ impl Run {
     }
 
     fn deadline(&self) -> Nanos {
-        self.world.now + 3000 * MS + 100 * self.plan.settings.election_timeout
+        self.world.now + self.bound()
     }
 
     fn wait(&mut self, what: &'static str, holds: impl Fn(&Run) -> bool) -> Result<(), Verdict> {
@@ -340,6 +357,24 @@ impl Run {
         })
     }
 
+    fn marks(&self) -> BTreeMap<&'static str, u64> {
+        let mut marks = self.world.marks.clone();
+        let mut add = |what, count: u64| {
+            if count > 0 {
+                marks.insert(what, count);
+            }
+        };
+        add("interruptions of workers", self.world.interruptions());
+        add("interruptions of controllers", self.world.controllers_interrupted());
+        let largest = self.clients.largest_blob();
+        add("runs with blobs of 64 KiB", u64::from(largest >= 64 << 10));
+        add("runs with blobs of 1 MiB", u64::from(largest >= 1 << 20));
+        add("runs with blobs of 16 MiB", u64::from(largest >= 16 << 20));
+        add("runs with faults from birth on", u64::from(self.plan.from_birth));
+        add("runs of more than half an hour", u64::from(self.world.now > 1_800_000 * MS));
+        marks
+    }
+
     fn summary(&self) -> Summary {
         Summary {
             seed: self.plan.seed,
@@ -348,6 +383,7 @@ impl Run {
             snapshot_reads: self.clients.journal.snapshot_reads(),
             failovers: (self.leaders().len() as u64).saturating_sub(1),
             faults: self.hand.done.clone(),
+            marks: self.marks(),
             outcomes: self.clients.outcomes.clone(),
             simulated: self.world.now,
             trace: self.world.trace_hash() ^ self.clients.trace,

@@ -1,31 +1,78 @@
-//! A worker's turn as a coroutine: it may be suspended anywhere inside the product's code.
+//! A turn as a coroutine: it may be suspended anywhere inside the product's code.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use highwater_core::{Incarnation, NodeId, ProcedureId, contain};
-use highwater_engines::{Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
+use highwater_engines::{
+    ControlOutbox, Controller, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker,
+};
 
 use super::{Stage, Why};
 
-/// What waits for a worker's turn.
+/// What waits for a thread's turn.
 pub(crate) enum Input {
     Frame(NodeId, Frame),
+    Message(NodeId, Bytes),
     Request(Token, ProcedureId, Vec<u8>),
     Read(Token, ProcedureId, Vec<u8>),
     Up(NodeId, Incarnation),
-    Down(NodeId),
+    /// Whether its machine refuses connections: for controllers.
+    Down(NodeId, bool),
+}
+
+impl Input {
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        let len = match self {
+            Input::Frame(_, frame) => frame.head.len() + frame.body.len(),
+            Input::Message(_, message) => message.len(),
+            Input::Request(_, _, args) | Input::Read(_, _, args) => args.len(),
+            Input::Up(..) | Input::Down(..) => 0,
+        };
+        len as u64
+    }
+
+    /// A worker takes it; says if it refuses.
+    pub fn to_worker(self, worker: &mut dyn Worker, now: Nanos) -> Option<(Token, Refusal)> {
+        match self {
+            Input::Frame(from, frame) => worker.deliver(now, from, frame),
+            Input::Up(peer, incarnation) => worker.peer_up(now, peer, incarnation),
+            Input::Down(peer, _) => worker.peer_down(now, peer),
+            Input::Request(token, procedure, args) => {
+                let taken = worker.submit(now, Request { token, procedure, args: &args });
+                return taken.err().map(|why| (token, why));
+            }
+            Input::Read(token, procedure, args) => {
+                let taken = worker.submit_snapshot(now, Request { token, procedure, args: &args });
+                return taken.err().map(|why| (token, why));
+            }
+            Input::Message(..) => unreachable!("control messages travel between controllers"),
+        }
+        None
+    }
+
+    /// A controller takes it.
+    pub fn to_controller(self, controller: &mut dyn Controller, now: Nanos) {
+        match self {
+            Input::Message(from, message) => controller.deliver(now, from, message),
+            Input::Up(peer, incarnation) => controller.peer_up(now, peer, incarnation),
+            Input::Down(peer, refused) => controller.peer_down(now, peer, refused),
+            Input::Frame(..) | Input::Request(..) | Input::Read(..) => {
+                unreachable!("frames and requests are for workers")
+            }
+        }
+    }
 }
 
 /// What a turn came to.
-pub(crate) struct Turned {
-    pub worker: Box<dyn Worker>,
-    pub out: Outbox,
-    pub next: Next,
-    pub refused: Vec<(Token, Refusal)>,
+pub(crate) enum Turned {
+    Worker { worker: Box<dyn Worker>, out: Outbox, next: Next, refused: Vec<(Token, Refusal)> },
+    Controller { controller: Box<dyn Controller>, out: ControlOutbox, next: Next },
 }
 
 type Turn = Coroutine<(), Why, Turned, DefaultStack>;
@@ -54,7 +101,36 @@ pub(crate) struct Fiber {
 
 impl Fiber {
     /// A turn of `worker` at the time `now` of its machine.
-    pub fn new(stage: &Rc<Stage>, mut worker: Box<dyn Worker>, now: Nanos, inputs: Vec<Input>) -> Fiber {
+    pub fn of_worker(
+        stage: &Rc<Stage>,
+        mut worker: Box<dyn Worker>,
+        now: Nanos,
+        inputs: Vec<Input>,
+    ) -> Fiber {
+        Fiber::new(stage, move || {
+            let refused = inputs.into_iter().filter_map(|input| input.to_worker(&mut *worker, now)).collect();
+            let mut out = Outbox::default();
+            let next = worker.turn(now, &mut out);
+            Turned::Worker { worker, out, next, refused }
+        })
+    }
+
+    /// A turn of `controller` at the time `now` of its machine.
+    pub fn of_controller(
+        stage: &Rc<Stage>,
+        mut controller: Box<dyn Controller>,
+        now: Nanos,
+        inputs: Vec<Input>,
+    ) -> Fiber {
+        Fiber::new(stage, move || {
+            inputs.into_iter().for_each(|input| input.to_controller(&mut *controller, now));
+            let mut out = ControlOutbox::default();
+            let next = controller.turn(now, &mut out);
+            Turned::Controller { controller, out, next }
+        })
+    }
+
+    fn new(stage: &Rc<Stage>, body: impl FnOnce() -> Turned + 'static) -> Fiber {
         let stack = stage.stacks.borrow_mut().pop();
         let stack = stack.unwrap_or_default();
         let suspender: Rc<Cell<Option<Suspender>>> = Rc::default();
@@ -64,25 +140,7 @@ impl Fiber {
             if let Some(stage) = weak.upgrade() {
                 stage.current.set(own.get());
             }
-            let mut refused = Vec::new();
-            for input in inputs {
-                match input {
-                    Input::Frame(from, frame) => worker.deliver(now, from, frame),
-                    Input::Up(peer, incarnation) => worker.peer_up(now, peer, incarnation),
-                    Input::Down(peer) => worker.peer_down(now, peer),
-                    Input::Request(token, procedure, args) => {
-                        let request = Request { token, procedure, args: &args };
-                        refused.extend(worker.submit(now, request).err().map(|why| (token, why)));
-                    }
-                    Input::Read(token, procedure, args) => {
-                        let request = Request { token, procedure, args: &args };
-                        refused.extend(worker.submit_snapshot(now, request).err().map(|why| (token, why)));
-                    }
-                }
-            }
-            let mut out = Outbox::default();
-            let next = worker.turn(now, &mut out);
-            Turned { worker, out, next, refused }
+            body()
         });
         Fiber { turn: Some(turn), suspender }
     }

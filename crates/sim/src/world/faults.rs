@@ -131,6 +131,47 @@ impl<L: Library> World<L> {
         self.schedule(id, who, until);
     }
 
+    /// From now on one worker (or the controller) of a node gets no turn and takes nothing in, wherever it stands; or it
+    /// goes on.
+    pub fn stick(&mut self, id: NodeId, who: Channel, stuck: bool) {
+        let now = self.now;
+        let slot = self.nodes[id.0 as usize].slot(who);
+        if std::mem::replace(&mut slot.stuck, stuck) != stuck {
+            // What was planned is void.
+            slot.due = None;
+            self.schedule(id, who, now);
+        }
+    }
+
+    /// Lets the turns of controllers that are under way end, without interruptions and without time: so that their
+    /// accounts are of now. Says whether all did.
+    pub fn finish_control_turns(&mut self) -> bool {
+        let _entered = hooks::enter(self.stage.clone());
+        let interleaving = self.stage.interleaving.take();
+        let who = Channel::Control;
+        let mut all = true;
+        for id in self.ids() {
+            let Some(mut fiber) = self.nodes[id.0 as usize].slot(who).fiber.take() else { continue };
+            self.act(id, who);
+            let before = self.stage.steps.get();
+            match fiber.resume(&self.stage) {
+                Ok(turned) => self.turned(id, who, turned, before),
+                Err(_) => {
+                    all = false;
+                    self.nodes[id.0 as usize].slot(who).fiber = Some(fiber);
+                }
+            }
+        }
+        self.stage.interleaving.set(interleaving);
+        all
+    }
+
+    /// Whether a node runs, and each of its threads gets its turns.
+    pub fn is_well(&self, id: NodeId) -> bool {
+        let node = &self.nodes[id.0 as usize];
+        node.replica.is_some() && !node.paused && node.slots.iter().all(|s| !s.stuck && s.slowness == 1)
+    }
+
     /// Nothing goes wrong any more: the network is whole, turns are not interrupted, no rare choice is made. Clocks keep
     /// their rates, and whoever is down or paused stays so.
     pub fn calm(&mut self) {
@@ -139,7 +180,10 @@ impl<L: Library> World<L> {
         self.buggify(Buggify::default());
         self.network.heal();
         self.network.faults = Faults::default();
-        self.ids().for_each(|id| self.slow_down(id, 1));
+        for id in self.ids() {
+            self.slow_down(id, 1);
+            self.channels().for_each(|who| self.stick(id, who, false));
+        }
     }
 
     /// Breaks every connection between two nodes (they reconnect unless the network is cut).

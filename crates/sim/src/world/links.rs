@@ -10,6 +10,8 @@ use crate::trace::{What, hash};
 
 /// An end of a broken connection hears of it within this time.
 const NEWS: Nanos = 200_000;
+/// A frame that is off its wire later than this is counted.
+const LONG: Nanos = 1_000_000;
 
 impl<L: Library> World<L> {
     /// Breaks a connection, if it is up: both ends hear of it soon, and try again.
@@ -115,41 +117,58 @@ impl<L: Library> World<L> {
     }
 
     fn tell_up(&mut self, id: NodeId, link: Link) {
-        let (now, peer) = (self.now, link.other(id));
+        let peer = link.other(id);
         let incarnation = self.incarnation(peer);
-        self.act(id, link.channel);
-        let node = &mut self.nodes[id.0 as usize];
-        let local = node.clock.local(now);
-        let replica = node.replica.as_mut().expect("both ends are up");
-        match link.channel {
-            Channel::Control => replica.controller.peer_up(local, peer, incarnation),
-            Channel::Worker(at) if node.slots[at as usize].waits(&self.stage) => {
-                node.slots[at as usize].inbox.push(Input::Up(peer, incarnation));
-            }
-            Channel::Worker(at) => replica.workers[at as usize].peer_up(local, peer, incarnation),
-        }
-        self.trace.note(now, id, What::Up(link.channel, peer));
-        self.schedule(id, link.channel, now);
+        self.give(id, link.channel, Input::Up(peer, incarnation));
+        self.trace.note(self.now, id, What::Up(link.channel, peer));
+        self.schedule(id, link.channel, self.now);
     }
 
     fn tell_down(&mut self, id: NodeId, link: Link, refused: bool) {
-        let (now, peer) = (self.now, link.other(id));
-        self.act(id, link.channel);
-        let node = &mut self.nodes[id.0 as usize];
-        let local = node.clock.local(now);
-        let Some(replica) = node.replica.as_mut() else { return };
-        match link.channel {
-            Channel::Control => replica.controller.peer_down(local, peer, refused),
-            Channel::Worker(at) if node.slots[at as usize].waits(&self.stage) => {
-                node.slots[at as usize].inbox.push(Input::Down(peer));
-            }
-            Channel::Worker(at) => replica.workers[at as usize].peer_down(local, peer),
+        if !self.is_up(id) {
+            return;
         }
-        self.trace.note(now, id, What::Down(link.channel, peer));
-        self.schedule(id, link.channel, now);
+        let peer = link.other(id);
+        self.give(id, link.channel, Input::Down(peer, refused));
+        self.trace.note(self.now, id, What::Down(link.channel, peer));
+        self.schedule(id, link.channel, self.now);
     }
 
-    pub(super) fn send(&mut self, from: NodeId, to: NodeId, channel: Channel, payload: Payload) {
+    /// A thread of a node that is up takes something in, or finds it when it has a turn.
+    fn give(&mut self, id: NodeId, who: Channel, input: Input) {
+        let now = self.now;
+        self.act(id, who);
+        let node = &mut self.nodes[id.0 as usize];
+        let local = node.clock.local(now);
+        let slot = node.slot(who);
+        slot.bytes += input.len();
+        if slot.waits(&self.stage, who, now) {
+            let late = slot.stuck || slot.not_before > now && slot.fiber.is_none();
+            slot.inbox.push(input);
+            if late {
+                self.mark("arrivals that wait for a busy thread");
+            }
+            return;
+        }
+        let replica = node.replica.as_mut().expect("its node is up");
+        match who {
+            Channel::Control => input.to_controller(&mut *replica.controller, local),
+            Channel::Worker(at) => {
+                let refused = input.to_worker(&mut *replica.workers[at as usize], local);
+                assert!(refused.is_none(), "what arrives from peers is not refused");
+            }
+        }
+    }
+
+    /// A thread hands out a frame, which leaves at `leaves`.
+    pub(super) fn send(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        channel: Channel,
+        leaves: Nanos,
+        payload: Payload,
+    ) {
         let link = Link::new(from, to, channel);
         match &payload {
             Payload::Control(message) => self.trace.mix(hash(message)),
@@ -158,12 +177,17 @@ impl<L: Library> World<L> {
                 self.trace.mix(hash(&frame.body));
             }
         }
-        let Some(connection) = self.network.get(link) else { return };
-        let (generation, alive) = (connection.generation, connection.alive);
-        if !alive {
-            return;
+        let wire = self.network.wire;
+        let Some(connection) = self.network.get(link).filter(|connection| connection.alive) else { return };
+        let generation = connection.generation;
+        let Some(off) = connection.occupy(link.side(to), leaves, payload.len() as u64, wire) else {
+            self.mark("connections that overflow");
+            return self.break_link(link);
+        };
+        if off > leaves + LONG {
+            self.mark("frames that occupy or wait for their wire for more than 1 ms");
         }
-        let at = self.now + self.network.draw_delay(from, to, &mut self.random);
+        let at = off + self.network.draw_delay(from, to, &mut self.random);
         if let Some(datagrams) = self.network.faults.datagrams.filter(|_| is_of_stream(&payload)) {
             if self.random.below(1000) < datagrams.lost {
                 return;
@@ -235,21 +259,15 @@ impl<L: Library> World<L> {
 
     fn hand_in(&mut self, channel: Channel, from: NodeId, to: NodeId, payload: Payload) {
         let now = self.now;
-        self.act(to, channel);
-        let node = &mut self.nodes[to.0 as usize];
-        let local = node.clock.local(now);
-        let Some(replica) = node.replica.as_mut() else { return };
-        self.trace.note(now, to, What::arrived(channel, from, &payload));
-        match (channel, payload) {
-            (Channel::Control, Payload::Control(message)) => replica.controller.deliver(local, from, message),
-            (Channel::Worker(at), Payload::Frame(frame)) if node.slots[at as usize].waits(&self.stage) => {
-                node.slots[at as usize].inbox.push(Input::Frame(from, frame));
-            }
-            (Channel::Worker(at), Payload::Frame(frame)) => {
-                replica.workers[at as usize].deliver(local, from, frame)
-            }
-            _ => unreachable!("control messages travel between controllers, frames between workers"),
+        if !self.is_up(to) {
+            return;
         }
+        self.trace.note(now, to, What::arrived(channel, from, &payload));
+        let input = match payload {
+            Payload::Control(message) => Input::Message(from, message),
+            Payload::Frame(frame) => Input::Frame(from, frame),
+        };
+        self.give(to, channel, input);
         let at = now + self.random.below(TURN);
         self.schedule(to, channel, at);
     }

@@ -16,6 +16,7 @@ mod node;
 mod queue;
 mod turns;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -69,6 +70,15 @@ impl std::fmt::Debug for Tune {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Tune")
     }
+}
+
+/// What turns cost, beside a moment each, in virtual time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// For each step: a [point](highwater_core::hooks::Point) in a transaction, an application, a copy and so on.
+    pub step: Nanos,
+    /// For 1,024 bytes that come in or go out.
+    pub kib: Nanos,
 }
 
 /// A reply as the client sees it.
@@ -161,6 +171,10 @@ pub struct World<L: Library> {
     pub log: Vec<(Nanos, NodeId, String)>,
     /// Turns that workers took, and frames that they sent.
     pub work: (u64, u64),
+    /// What turns cost, in virtual time; nothing by default.
+    pub costs: Costs,
+    /// How often things happened that have no other witness.
+    pub marks: BTreeMap<&'static str, u64>,
     /// Violations of what must hold over all nodes wait for [`violations`](World::violations) instead of panicking.
     pub lenient: bool,
     options: WorldOptions,
@@ -192,6 +206,8 @@ impl<L: Library> World<L> {
             refused: Vec::new(),
             log: Vec::new(),
             work: (0, 0),
+            costs: Costs::default(),
+            marks: BTreeMap::new(),
             lenient: false,
             nodes: (0..options.nodes).map(|_| Node::new(options.workers)).collect(),
             queue: Queue::new(),
@@ -210,6 +226,11 @@ impl<L: Library> World<L> {
         }
     }
 
+    /// Whether controllers are interrupted, too, in the same way.
+    pub fn interleave_controllers(&mut self, yes: bool) {
+        self.stage.controllers.set(yes);
+    }
+
     /// From now on rare choices are made so often.
     pub fn buggify(&mut self, rates: Buggify) {
         self.stage.buggify.set(rates);
@@ -223,6 +244,21 @@ impl<L: Library> World<L> {
     /// How often a worker was interrupted in the middle of a turn.
     pub fn interruptions(&self) -> u64 {
         self.stage.interruptions.get()
+    }
+
+    /// How often a controller was.
+    pub fn controllers_interrupted(&self) -> u64 {
+        self.stage.controllers_interrupted.get()
+    }
+
+    /// Transactions may have `largest` bytes beyond the usual, all together `total`.
+    pub fn allow_blobs(&mut self, largest: u64, total: u64) {
+        let mut watch = self.stage.watch.borrow_mut();
+        watch.limits = watch.limits.with_blobs(largest, total);
+    }
+
+    pub(crate) fn mark(&mut self, what: &'static str) {
+        *self.marks.entry(what).or_default() += 1;
     }
 
     /// A machine's clocks.
@@ -346,8 +382,10 @@ impl<L: Library> World<L> {
         let slot = &mut node.slots[worker as usize];
         let engine = &mut replica.workers[worker as usize];
         self.stage.enter(Actor { node: to, life: node.incarnation, who });
-        if slot.waits(&self.stage) {
-            if slot.fiber.is_none() && submission == Submission::Transaction {
+        slot.bytes += args.len() as u64;
+        if slot.waits(&self.stage, who, now) {
+            // A thread that has no turn cannot say no.
+            if slot.fiber.is_none() && !slot.stuck && submission == Submission::Transaction {
                 engine.ready()?;
             }
             slot.inbox.push(match submission {
@@ -400,7 +438,7 @@ impl<L: Library> World<L> {
         }
     }
 
-    fn channels(&self) -> impl Iterator<Item = Channel> + use<L> {
+    pub(crate) fn channels(&self) -> impl Iterator<Item = Channel> + use<L> {
         (0..self.options.workers).map(Channel::Worker).chain([Channel::Control])
     }
 

@@ -1,7 +1,13 @@
 //! A process and its machine.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use highwater_core::{Incarnation, NodeId};
-use highwater_engines::{Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Worker};
+use highwater_engines::{
+    ControlOutbox, Controller, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Status, Worker,
+};
+use highwater_store::Store;
 
 use super::Event;
 use super::clock::NodeClock;
@@ -26,10 +32,16 @@ pub(super) struct Node {
 pub(super) struct Slot {
     /// When the next turn is.
     pub due: Option<Nanos>,
-    /// No turn before this: it has lost its core, or is slow.
+    /// No turn before this: it has lost its core, or is slow, or at work.
     pub not_before: Nanos,
     /// Turns take so many times as long.
     pub slowness: u64,
+    /// It gets no turn at all, and takes nothing in.
+    pub stuck: bool,
+    /// Bytes that came in since the last turn: what the next one costs.
+    pub bytes: u64,
+    /// How often in a row it was found spinning: it is looked at less and less often.
+    pub spins: u32,
     /// A turn under way.
     pub fiber: Option<Fiber>,
     /// Somebody woke it since the turn began: another one follows.
@@ -39,13 +51,28 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Whether what arrives waits for the next turn: turns may be interrupted, or something waits already.
-    pub fn waits(&self, stage: &Stage) -> bool {
-        stage.interleaving.get().is_some() || self.fiber.is_some() || !self.inbox.is_empty()
+    /// Whether what arrives waits for the next turn: turns may be interrupted, or the thread is at work, or something
+    /// waits already.
+    pub fn waits(&self, stage: &Stage, who: Channel, now: Nanos) -> bool {
+        stage.in_parts(who)
+            || self.fiber.is_some()
+            || !self.inbox.is_empty()
+            || self.stuck
+            || self.not_before > now
     }
 
     fn new() -> Slot {
-        Slot { due: None, not_before: 0, slowness: 1, fiber: None, again: false, inbox: Vec::new() }
+        Slot {
+            due: None,
+            not_before: 0,
+            slowness: 1,
+            stuck: false,
+            bytes: 0,
+            spins: 0,
+            fiber: None,
+            again: false,
+            inbox: Vec::new(),
+        }
     }
 }
 
@@ -76,6 +103,8 @@ impl Node {
         for slot in &mut self.slots {
             slot.due = None;
             slot.not_before = 0;
+            slot.stuck = false;
+            slot.bytes = 0;
             slot.again = false;
             slot.inbox.clear();
         }
@@ -112,5 +141,37 @@ impl Worker for Away {
 
     fn describe(&self) -> String {
         "in the middle of a turn".into()
+    }
+}
+
+/// Stands for a controller that is in the middle of a turn: it is what it was before.
+pub(super) struct AwayController {
+    pub status: Status,
+    pub store: Arc<Store>,
+}
+
+impl Controller for AwayController {
+    fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation) {
+        unreachable!("news waits for the turn to end")
+    }
+
+    fn peer_down(&mut self, _: Nanos, _: NodeId, _: bool) {
+        unreachable!("news waits for the turn to end")
+    }
+
+    fn deliver(&mut self, _: Nanos, _: NodeId, _: Bytes) {
+        unreachable!("messages wait for the turn to end")
+    }
+
+    fn turn(&mut self, _: Nanos, _: &mut ControlOutbox) -> Next {
+        unreachable!("one turn at a time")
+    }
+
+    fn status(&self, _: Nanos) -> Status {
+        self.status.clone()
+    }
+
+    fn store(&self) -> Arc<Store> {
+        self.store.clone()
     }
 }

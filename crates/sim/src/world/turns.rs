@@ -2,13 +2,22 @@
 
 use highwater_core::limits::MAX_FRAME_BODY_BYTES;
 use highwater_core::{Library, NodeId, hooks};
-use highwater_engines::{ControlOutbox, Nanos, Next, Outbox};
+use highwater_engines::{ControlOutbox, Nanos, Next, Outbox, Refusal, Token};
 
-use super::node::Away;
+use super::node::{Away, AwayController};
 use super::{Event, Refused, Reply, TURN, World};
 use crate::network::{Channel, Payload};
 use crate::stage::{Fiber, Turned, Why};
 use crate::trace::{What, hash};
+
+/// A turn that takes longer is counted.
+const LONG: Nanos = 1_000_000;
+
+/// Bytes of frames and replies.
+fn bytes_of(out: &Outbox) -> u64 {
+    let frames: usize = out.frames.iter().map(|(_, frame)| frame.head.len() + frame.body.len()).sum();
+    (frames + out.reply_bytes.len()) as u64
+}
 
 impl<L: Library> World<L> {
     /// Plans a turn, unless an earlier one is planned.
@@ -17,6 +26,9 @@ impl<L: Library> World<L> {
         let node = &mut self.nodes[id.0 as usize];
         let life = node.life;
         let slot = node.slot(who);
+        if slot.stuck {
+            return;
+        }
         let at = at.max(now).max(slot.not_before);
         if slot.fiber.is_some() {
             // The turn under way may have looked already; when it goes on is planned, unless a pause undid that.
@@ -39,68 +51,143 @@ impl<L: Library> World<L> {
         if node.life != life || node.paused || node.replica.is_none() {
             return;
         }
-        node.slot(who).due = None;
+        let slot = node.slot(who);
+        slot.due = None;
+        let in_parts = slot.fiber.is_some() || self.stage.in_parts(who);
         self.act(id, who);
+        if in_parts { self.turn_in_parts(id, who) } else { self.turn_at_once(id, who) }
+    }
+
+    fn turn_at_once(&mut self, id: NodeId, who: Channel) {
+        let before = self.stage.steps.get();
+        let now = self.now;
+        let node = &mut self.nodes[id.0 as usize];
+        let local = node.clock.local(now);
+        let inputs = std::mem::take(&mut node.slot(who).inbox);
+        let replica = node.replica.as_mut().expect("its node is up");
         match who {
             Channel::Control => {
-                let next = self.turn_of_controller(id);
+                let controller = &mut *replica.controller;
+                inputs.into_iter().for_each(|input| input.to_controller(controller, local));
+                let mut out = ControlOutbox::default();
+                let next = controller.turn(local, &mut out);
+                let length = self.cost(id, who, before, 0);
+                self.hand_out_control(id, out, length);
                 self.plan_next(id, who, next);
             }
-            Channel::Worker(at) if self.nodes[id.0 as usize].slots[at as usize].waits(&self.stage) => {
-                self.turn_in_parts(id, at);
-            }
             Channel::Worker(at) => {
-                let node = &mut self.nodes[id.0 as usize];
-                let local = node.clock.local(now);
+                let worker = &mut *replica.workers[at as usize];
+                let refused = inputs.into_iter().filter_map(|input| input.to_worker(worker, local));
+                let refused: Vec<_> = refused.collect();
                 let mut out = Outbox::default();
-                let replica = node.replica.as_mut().expect("checked above");
-                let next = replica.workers[at as usize].turn(local, &mut out);
-                self.hand_out(id, at, out);
+                let next = worker.turn(local, &mut out);
+                self.refuse(refused);
+                let length = self.cost(id, who, before, bytes_of(&out));
+                self.hand_out(id, at, out, length);
                 self.plan_next(id, who, next);
             }
         }
     }
 
-    /// A worker's turn in a coroutine, or the next part of it.
-    fn turn_in_parts(&mut self, id: NodeId, worker: u16) {
-        let (now, who) = (self.now, Channel::Worker(worker));
+    /// A turn in a coroutine, or the next part of it.
+    fn turn_in_parts(&mut self, id: NodeId, who: Channel) {
+        let before = self.stage.steps.get();
+        let now = self.now;
         let node = &mut self.nodes[id.0 as usize];
         let local = node.clock.local(now);
-        let slot = &mut node.slots[worker as usize];
+        let slot = node.slot(who);
         let mut fiber = match slot.fiber.take() {
             Some(fiber) => fiber,
             None => {
+                let inputs = std::mem::take(&mut slot.inbox);
                 let replica = node.replica.as_mut().expect("its node is up");
-                let engine = std::mem::replace(&mut replica.workers[worker as usize], Box::new(Away));
-                Fiber::new(&self.stage, engine, local, std::mem::take(&mut slot.inbox))
+                match who {
+                    Channel::Worker(at) => {
+                        let worker = std::mem::replace(&mut replica.workers[at as usize], Box::new(Away));
+                        Fiber::of_worker(&self.stage, worker, local, inputs)
+                    }
+                    Channel::Control => {
+                        let controller = &replica.controller;
+                        let away =
+                            AwayController { status: controller.status(local), store: controller.store() };
+                        let controller = std::mem::replace(&mut replica.controller, Box::new(away));
+                        Fiber::of_controller(&self.stage, controller, local, inputs)
+                    }
+                }
             }
         };
         match fiber.resume(&self.stage) {
             Err(why) => {
-                let at = now + self.stage.pause_after(why);
-                self.nodes[id.0 as usize].slots[worker as usize].not_before = at;
+                let pause = self.stage.pause_after(why, who);
+                let length = self.cost(id, who, before, 0);
+                let slot = self.nodes[id.0 as usize].slot(who);
+                let pause = match why {
+                    Why::Interrupted(_) => {
+                        slot.spins = 0;
+                        pause
+                    }
+                    // What it waits for may be with somebody who gets no turn for long.
+                    Why::Spins => {
+                        slot.spins += 1;
+                        pause << (slot.spins / 64).min(8)
+                    }
+                };
+                let at = now + length + pause;
+                slot.not_before = at;
                 if let Why::Interrupted(point) = why {
                     self.trace.mix(point as u64);
                 }
-                self.trace.note(now, id, What::Suspended(worker, why));
+                self.trace.note(now, id, What::Suspended(who, why));
                 self.schedule(id, who, at);
-                self.nodes[id.0 as usize].slots[worker as usize].fiber = Some(fiber);
+                self.nodes[id.0 as usize].slot(who).fiber = Some(fiber);
             }
-            Ok(turned) => self.turned(id, worker, turned),
+            Ok(turned) => self.turned(id, who, turned, before),
         }
     }
 
     /// A turn in parts has ended.
-    fn turned(&mut self, id: NodeId, worker: u16, turned: Turned) {
-        let Turned { worker: engine, out, next, refused } = turned;
+    pub(super) fn turned(&mut self, id: NodeId, who: Channel, turned: Turned, before: u64) {
         let node = &mut self.nodes[id.0 as usize];
-        let slot = &mut node.slots[worker as usize];
+        let slot = node.slot(who);
+        slot.spins = 0;
         let more = std::mem::take(&mut slot.again) || !slot.inbox.is_empty();
-        node.replica.as_mut().expect("its node is up").workers[worker as usize] = engine;
+        let replica = node.replica.as_mut().expect("its node is up");
+        let next = match (turned, who) {
+            (Turned::Worker { worker, out, next, refused }, Channel::Worker(at)) => {
+                replica.workers[at as usize] = worker;
+                self.refuse(refused);
+                let length = self.cost(id, who, before, bytes_of(&out));
+                self.hand_out(id, at, out, length);
+                next
+            }
+            (Turned::Controller { controller, out, next }, Channel::Control) => {
+                replica.controller = controller;
+                let length = self.cost(id, who, before, 0);
+                self.hand_out_control(id, out, length);
+                next
+            }
+            _ => unreachable!("a slot's turns are its own"),
+        };
+        self.plan_next(id, who, if more { Next::Now } else { next });
+    }
+
+    fn refuse(&mut self, refused: Vec<(Token, Refusal)>) {
         let at = self.now;
         self.refused.extend(refused.into_iter().map(|(token, why)| Refused { token, why, at }));
-        self.hand_out(id, worker, out);
-        self.plan_next(id, Channel::Worker(worker), if more { Next::Now } else { next });
+    }
+
+    /// What a turn that began at `before` steps took, by what it did and the bytes that came in and go out: its thread is
+    /// at work until then, and what it hands out leaves then.
+    fn cost(&mut self, id: NodeId, who: Channel, before: u64, out: u64) -> Nanos {
+        let steps = self.stage.steps.get() - before;
+        let slot = self.nodes[id.0 as usize].slot(who);
+        let bytes = std::mem::take(&mut slot.bytes) + out;
+        let length = (steps * self.costs.step + bytes * self.costs.kib / 1024) * slot.slowness;
+        slot.not_before = slot.not_before.max(self.now + length);
+        if length > LONG {
+            self.mark("turns of more than 1 ms");
+        }
+        length
     }
 
     /// Lets every turn under way end, without interruptions and without time: so that stores and workers may be looked
@@ -111,20 +198,18 @@ impl<L: Library> World<L> {
         loop {
             let mut under_way = 0;
             for id in self.ids() {
-                for worker in 0..self.options.workers {
-                    let Some(mut fiber) = self.nodes[id.0 as usize].slots[worker as usize].fiber.take()
-                    else {
-                        continue;
-                    };
-                    self.act(id, Channel::Worker(worker));
+                for who in self.channels() {
+                    let Some(mut fiber) = self.nodes[id.0 as usize].slot(who).fiber.take() else { continue };
+                    self.act(id, who);
+                    let before = self.stage.steps.get();
                     match fiber.resume(&self.stage) {
                         Ok(turned) => {
-                            self.nodes[id.0 as usize].slots[worker as usize].not_before = 0;
-                            self.turned(id, worker, turned);
+                            self.nodes[id.0 as usize].slot(who).not_before = 0;
+                            self.turned(id, who, turned, before);
                         }
                         Err(_) => {
                             under_way += 1;
-                            self.nodes[id.0 as usize].slots[worker as usize].fiber = Some(fiber);
+                            self.nodes[id.0 as usize].slot(who).fiber = Some(fiber);
                         }
                     }
                 }
@@ -136,12 +221,9 @@ impl<L: Library> World<L> {
         self.stage.interleaving.set(interleaving);
     }
 
-    fn turn_of_controller(&mut self, id: NodeId) -> Next {
+    /// What a controller hands out goes its way, when its turn is over.
+    fn hand_out_control(&mut self, id: NodeId, out: ControlOutbox, length: Nanos) {
         let now = self.now;
-        let node = &mut self.nodes[id.0 as usize];
-        let local = node.clock.local(now);
-        let mut out = ControlOutbox::default();
-        let next = node.replica.as_mut().expect("its node is up").controller.turn(local, &mut out);
         if !out.messages.is_empty() {
             self.trace.note(now, id, What::Turned(Channel::Control, out.messages.len(), 0));
         }
@@ -150,18 +232,17 @@ impl<L: Library> World<L> {
             self.log.push((now, id, event));
         }
         for (to, message) in out.messages {
-            self.send(id, to, Channel::Control, Payload::Control(message));
+            self.send(id, to, Channel::Control, now + length, Payload::Control(message));
         }
         if out.wake_workers {
             for worker in 0..self.options.workers {
                 self.wake(id, Channel::Worker(worker));
             }
         }
-        next
     }
 
-    /// What a worker hands out goes its way.
-    fn hand_out(&mut self, id: NodeId, worker: u16, out: Outbox) {
+    /// What a worker hands out goes its way, when its turn is over.
+    fn hand_out(&mut self, id: NodeId, worker: u16, out: Outbox, length: Nanos) {
         let (now, who) = (self.now, Channel::Worker(worker));
         self.work.0 += 1;
         self.work.1 += out.frames.len() as u64;
@@ -173,12 +254,12 @@ impl<L: Library> World<L> {
             let (token, outcome) = (reply.token, reply.outcome);
             self.trace.mix(token.0 ^ (outcome as u64) << 56);
             self.trace.mix(hash(&bytes));
-            self.replies.push(Reply { from: (id, worker), token, outcome, bytes, at: now });
+            self.replies.push(Reply { from: (id, worker), token, outcome, bytes, at: now + length });
         }
         for (to, frame) in out.frames {
             // As the node does.
             assert!(frame.body.len() <= MAX_FRAME_BODY_BYTES, "a body of {} bytes", frame.body.len());
-            self.send(id, to, who, Payload::Frame(frame));
+            self.send(id, to, who, now + length, Payload::Frame(frame));
         }
         if out.wake_controller {
             self.wake(id, Channel::Control);
@@ -196,7 +277,7 @@ impl<L: Library> World<L> {
         let clock = node.clock.clone();
         let slot = node.slot(who);
         if slot.slowness > 1 {
-            slot.not_before = now + TURN * slot.slowness;
+            slot.not_before = slot.not_before.max(now + TURN * slot.slowness);
         }
         match next {
             Next::Now => self.schedule(id, who, now + TURN),

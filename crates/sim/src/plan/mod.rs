@@ -4,6 +4,9 @@
 //! corners instead of all looking like the average. The plan says everything: it can be saved, changed and run again, and
 //! a failing one is [shrunk](crate::shrink) by leaving things out of it.
 
+mod kinds;
+mod machines;
+
 use std::collections::BTreeMap;
 
 use highwater_core::hooks::Site;
@@ -15,6 +18,7 @@ use crate::faults::{self, Scheduled};
 use crate::network::{self, Datagrams, Network};
 use crate::random::Random;
 use crate::stage::{Buggify, Interleaving};
+pub use machines::{Machines, Sizes};
 
 const US: Nanos = 1_000;
 const MS: Nanos = 1_000_000;
@@ -35,6 +39,9 @@ pub struct Plan {
     pub settings: Settings,
     /// What clients ask for.
     pub load: Load,
+    /// What bytes cost.
+    #[serde(default)]
+    pub machines: Machines,
     /// A frame takes at least this long, in ns.
     pub delay_ns: Nanos,
     /// And up to so much more; one in a hundred up to twenty times so much.
@@ -48,11 +55,14 @@ pub struct Plan {
     /// Per node: the rate of its clock in millionths, and whether its commits read a counter that follows time, so far
     /// ahead.
     pub clocks: Vec<(u64, Option<u64>)>,
-    /// Virtual time under faults, in ns, from the first leader on.
+    /// Virtual time under faults, in ns.
     pub length_ns: Nanos,
     /// In the second stage this many replicas stay away at first: the others must get on alone. Less than half.
     pub absent: u8,
-    /// What goes wrong, and when; times count from the first leader.
+    /// Times count from the start, not from the first leader on.
+    #[serde(default)]
+    pub from_birth: bool,
+    /// What goes wrong, and when.
     pub faults: Vec<Scheduled>,
 }
 
@@ -100,6 +110,9 @@ pub struct Interleaved {
     pub one_in: u64,
     pub long_one_in: u64,
     pub longest_ns: Nanos,
+    /// Whether controllers are interrupted, too.
+    #[serde(default)]
+    pub controllers: bool,
 }
 
 /// What clients ask for.
@@ -129,6 +142,9 @@ pub struct Load {
     /// Of a hundred requests, how many only read, on the snapshot of any replica.
     #[serde(default)]
     pub snapshot_percent: u8,
+    /// How large blobs are.
+    #[serde(default)]
+    pub sizes: Sizes,
 }
 
 /// Weights; 0 leaves a kind out. See [`library`](crate::library) for what they are.
@@ -142,12 +158,14 @@ pub struct Mix {
     pub toggles: u8,
     pub bank: u8,
     pub audit: u8,
+    #[serde(default)]
+    pub blobs: u8,
 }
 
 impl Mix {
     /// In the order of the fields.
-    pub fn weights(&self) -> [u8; 6] {
-        [self.lists, self.rows, self.registers, self.toggles, self.bank, self.audit]
+    pub fn weights(&self) -> [u8; 7] {
+        [self.lists, self.rows, self.registers, self.toggles, self.bank, self.audit, self.blobs]
     }
 }
 
@@ -174,7 +192,7 @@ impl Plan {
         // Seeds in a row must not give generators in a row.
         let mut random = Random::new(Random::new(seed).bits());
         let random = &mut random;
-        let replicas: u8 = pick(random, &[3, 3, 3, 3, 4, 5, 5, 5, 6, 7]);
+        let replicas: u8 = pick(random, &[3, 3, 3, 3, 4, 4, 5, 5, 6, 7]);
         let workers = 1 + random.below(4) as u16;
         let mut settings = Settings::draw(random);
         let length_ns = settings.election_timeout * random.between(10, 40);
@@ -189,19 +207,29 @@ impl Plan {
         let choices = draw_choices(random);
         let clocks = draw_clocks(random, replicas);
         let absent = random.below(u64::from(replicas.div_ceil(2))) as u8;
-        let faults = faults::draw(random, replicas, workers, length_ns, settings.election_timeout);
+        let mut faults = faults::draw(random, replicas, workers, length_ns, settings.election_timeout);
+        if random.one_in(4) {
+            faults.extend(faults::draw_lasting(random, replicas, workers, length_ns));
+            faults.sort_by_key(|fault| fault.at_ns);
+        }
         // Long snapshots outlive changes of the lead.
         let percent = pick(random, &[0, 0, 10, 40]);
         load.snapshot_percent = if shows_snapshots(engine) { percent } else { 0 };
         settings.snapshot_age = pick(random, &[0, 0, 3 * MS, 300 * MS]);
+        load.sizes = Sizes::draw(random);
+        load.mix.blobs = if load.sizes.largest > 0 { 1 + random.below(4) as u8 } else { 0 };
+        let largest = load.sizes.largest_transaction(load.operations);
+        let machines = Machines::draw(random, settings.election_timeout, largest);
+        let (long, birth) = (random.one_in(60), random.one_in(6));
         let engine = engine.name().to_string();
-        Plan {
+        let mut plan = Plan {
             seed,
             engine,
             replicas,
             workers,
             settings,
             load,
+            machines,
             delay_ns,
             delay_spread_ns,
             transport,
@@ -210,8 +238,15 @@ impl Plan {
             clocks,
             length_ns,
             absent,
+            from_birth: false,
             faults,
+        };
+        if long {
+            kinds::lengthen(&mut plan, random);
+        } else if birth {
+            kinds::at_birth(&mut plan, random);
         }
+        plan
     }
 
     /// Its engine.
@@ -241,6 +276,8 @@ impl Plan {
         check(plan.load.operations > 0, "operations must be above 0")?;
         check(plan.load.appends_per_key > 0, "appends per key must be above 0")?;
         check(plan.load.mix.weights().iter().any(|weight| *weight > 0), "the mix must hold something")?;
+        let limit = highwater_core::limits::MAX_VALUE_BYTES;
+        check(plan.load.sizes.largest as usize <= limit, "blobs must be no larger than values may be")?;
         check(plan.load.snapshot_percent <= 100, "the percentage of snapshot reads must be at most 100")?;
         let shown = plan.load.snapshot_percent == 0 || shows_snapshots(plan.engine()?);
         check(shown, "this engine's followers show no snapshots: their percentage must be 0")?;
@@ -258,11 +295,12 @@ impl Plan {
         let datagrams = Datagrams { lost, repeated, reordered };
         let datagrams = (datagrams != Datagrams::default()).then_some(datagrams);
         network.faults = network::Faults { truncate, late: late_ns, patience: patience_ns, datagrams };
+        network.wire = self.machines.wire();
     }
 
     /// The interruptions, if there are any.
     pub(crate) fn interleaving(&self) -> Option<Interleaving> {
-        self.interleaving.map(|Interleaved { one_in, long_one_in, longest_ns }| Interleaving {
+        self.interleaving.map(|Interleaved { one_in, long_one_in, longest_ns, .. }| Interleaving {
             one_in,
             long_one_in,
             longest: longest_ns,
@@ -329,6 +367,7 @@ impl Load {
             workers: pick(random, &[Busy::Any, Busy::Any, Busy::Home, Busy::Few]),
             astray: pick(random, &[0, 20, 100]),
             snapshot_percent: 0,
+            sizes: Sizes::default(),
         }
     }
 }
@@ -343,6 +382,7 @@ impl Mix {
             toggles: weight(3),
             bank: weight(3),
             audit: weight(3),
+            blobs: 0,
         };
         if drawn == Mix::default() { Mix { lists: 1, ..drawn } } else { drawn }
     }
@@ -368,7 +408,8 @@ impl Interleaved {
         }
         let one_in = pick(random, &[3, 10, 50, 200]);
         let long_one_in = pick(random, &[0, 20, 200]);
-        Some(Interleaved { one_in, long_one_in, longest_ns: random.between(US, timeout) })
+        let (longest_ns, controllers) = (random.between(US, timeout), random.one_in(2));
+        Some(Interleaved { one_in, long_one_in, longest_ns, controllers })
     }
 }
 
@@ -438,10 +479,27 @@ mod tests {
         for replicas in 3..=7 {
             assert!(plans.iter().any(|plan| plan.replicas == replicas));
         }
-        for weight in 0..6 {
+        for weight in 0..7 {
             let with = plans.iter().filter(|plan| plan.load.mix.weights()[weight] > 0).count();
             assert!((50..200).contains(&with), "kind of work {weight} is in {with} plans");
         }
+        let some = |what: &str, count: usize, of: std::ops::Range<usize>| {
+            assert!(of.contains(&count), "{what} in {count} of 200 plans");
+        };
+        let count = |is: &dyn Fn(&Plan) -> bool| plans.iter().filter(|plan| is(plan)).count();
+        some("wires", count(&|plan| plan.machines.bytes_per_ms > 0), 50..150);
+        some("costs", count(&|plan| plan.machines.kib_ns > 0), 50..150);
+        some("blobs", count(&|plan| plan.load.sizes.largest > 0), 50..150);
+        some("large blobs", count(&|plan| plan.load.sizes.largest >= 64 << 10), 20..80);
+        some("faults from birth on", count(&|plan| plan.from_birth), 15..60);
+        some("long", count(&|plan| plan.is_long()), 1..12);
+        let lasts = |plan: &Plan| plan.faults.iter().any(|fault| fault.for_ns == faults::LASTING);
+        some("faults that last", count(&lasts), 25..100);
+        let controllers = |plan: &Plan| plan.interleaving.is_some_and(|how| how.controllers);
+        some("interrupted controllers", count(&controllers), 30..120);
+        some("an even number", count(&|plan| plan.replicas.is_multiple_of(2)), 30..100);
+        let limits = (0..2000).map(Plan::draw).filter(|plan| plan.load.sizes.largest >= 16 << 20);
+        some("values at the limit (of 2000)", limits.count(), 2..40);
     }
 
     #[test]

@@ -1,0 +1,41 @@
+//! What replicas say of each other, read from outside: who votes with a complete store, who may lose its memory.
+
+use highwater_core::{Epoch, Library, NodeId};
+use highwater_engines::Role;
+
+use crate::world::World;
+
+/// The newest epoch that somebody leads.
+pub(super) fn newest_open<L: Library>(world: &World<L>) -> Option<Epoch> {
+    world.leader().and_then(|leader| world.status(leader)).map(|status| status.epoch)
+}
+
+/// Whether a node may lose its memory: the voters with complete stores that are left are a majority, or nobody has heard of
+/// a cluster yet.
+pub fn spare<L: Library>(world: &World<L>, victim: NodeId) -> bool {
+    let unborn = world.ids().filter_map(|id| world.status(id)).all(|status| status.role == Role::Starting);
+    unborn || sound(world).filter(|id| *id != victim).count() > world.ids().count() / 2
+}
+
+/// Voters with complete stores.
+///
+/// Who votes depends on whom one asks while a membership changes; only those count who vote by every account, but for
+/// accounts of epochs that are over: the membership with which an epoch opened is in force from then on. While nobody
+/// leads this is stricter than the guarantee asks for, never laxer.
+pub fn sound<L: Library>(world: &World<L>) -> impl Iterator<Item = NodeId> + use<L> {
+    let statuses: Vec<_> = world.ids().filter_map(|id| world.status(id)).collect();
+    let open = newest_open(world).unwrap_or_default();
+    let accounts: Vec<_> = statuses
+        .iter()
+        .filter(|status| !matches!(status.role, Role::Starting | Role::Learner) && status.epoch >= open)
+        .collect();
+    let sound = statuses.iter().filter(|status| {
+        let votes = accounts.iter().all(|account| {
+            account.members.iter().any(|member| {
+                member.node == status.node && member.voter && member.incarnation == status.incarnation
+            })
+        });
+        votes && !accounts.is_empty() && status.copying_bytes.is_none()
+    });
+    sound.map(|status| status.node).collect::<Vec<_>>().into_iter()
+}

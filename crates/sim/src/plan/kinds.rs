@@ -1,0 +1,80 @@
+//! Kinds of plans that are not the average with something more: runs of hours, and runs whose faults begin at birth.
+
+use highwater_engines::Nanos;
+
+use super::{MS, Plan, pick};
+use crate::faults::{Fault, Scheduled, Victim};
+use crate::random::Random;
+
+/// Connections are made and nodes meet within about this time.
+const MEETING: Nanos = 5 * MS;
+
+/// Times count from the start, before anybody has met; many faults happen while they meet.
+pub(super) fn at_birth(plan: &mut Plan, random: &mut Random) {
+    plan.from_birth = true;
+    let timeout = plan.settings.election_timeout;
+    for fault in &mut plan.faults {
+        match random.below(4) {
+            0 => fault.at_ns = random.below(MEETING),
+            1 => fault.at_ns = random.below(3 * timeout),
+            _ => {}
+        }
+    }
+    plan.faults.sort_by_key(|fault| fault.at_ns);
+}
+
+/// Hours of virtual time with hundreds of elections and little work: links as between continents, timeouts of seconds. In
+/// one of two, one stream stands still for most of the time, so that one takeover after the other remains unfinished.
+pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
+    plan.replicas = pick(random, &[3, 3, 4]);
+    plan.workers = plan.workers.min(2);
+    plan.clocks.truncate(plan.replicas.into());
+    plan.absent = plan.absent.min(1);
+    plan.settings.heartbeat = pick(random, &[200 * MS, 500 * MS]);
+    plan.settings.election_timeout = plan.settings.heartbeat * 4;
+    let timeout = plan.settings.election_timeout;
+    plan.delay_ns = timeout / 40;
+    plan.delay_spread_ns = timeout / 400;
+    plan.interleaving = None;
+    plan.choices.clear();
+    plan.transport.late_ns = None;
+    plan.transport.patience_ns = None;
+    plan.load.clients = plan.load.clients.min(4);
+    plan.load.transactions = plan.load.transactions.min(600);
+    plan.load.patience_ns = 10 * timeout;
+    let stands_still = random.one_in(2);
+    // An unfinished takeover is given up after ten timeouts.
+    plan.length_ns = timeout * if stands_still { 3_500 } else { 2_000 };
+    plan.faults.clear();
+    let mut at_ns = 20 * timeout;
+    let behind = plan.length_ns - 20 * timeout;
+    if stands_still {
+        let worker = random.below(plan.workers.into()) as u16;
+        plan.faults.push(Scheduled { at_ns, for_ns: behind - at_ns, fault: Fault::Hold(worker) });
+    }
+    while at_ns < behind {
+        let for_ns = random.between(2 * timeout, 6 * timeout);
+        let node = random.below(plan.replicas.into()) as u8;
+        let fault = match random.below(8) {
+            0 => Fault::Kill(Victim::Leader),
+            1 => Fault::Kill(Victim::Node(node)),
+            2 => Fault::Pause(Victim::Leader),
+            3 => Fault::Part(node, (node + 1) % plan.replicas),
+            4 => Fault::Mute(Victim::Leader),
+            _ => Fault::Isolate(Victim::Leader),
+        };
+        // With a stream that stands still elections need no help.
+        if !stands_still || random.one_in(8) {
+            plan.faults.push(Scheduled { at_ns, for_ns, fault });
+        }
+        at_ns += for_ns + random.below(4 * timeout);
+    }
+    plan.faults.sort_by_key(|fault| fault.at_ns);
+}
+
+impl Plan {
+    /// Whether it is one of those that last for hours.
+    pub fn is_long(&self) -> bool {
+        self.length_ns > 1000 * 1000 * MS / 2
+    }
+}
