@@ -257,6 +257,7 @@ struct Total {
     failovers: u64,
     faults: BTreeMap<&'static str, u64>,
     outcomes: BTreeMap<&'static str, u64>,
+    marks: BTreeMap<&'static str, u64>,
 }
 
 impl Total {
@@ -267,6 +268,7 @@ impl Total {
         self.snapshot_reads += run.snapshot_reads;
         self.failovers += run.failovers;
         run.faults.iter().for_each(|(kind, count)| *self.faults.entry(kind).or_default() += count);
+        run.marks.iter().for_each(|(what, count)| *self.marks.entry(what).or_default() += count);
         run.outcomes.iter().for_each(|(kind, count)| *self.outcomes.entry(kind).or_default() += count);
     }
 
@@ -289,6 +291,10 @@ impl Total {
             counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ")
         };
         let (faults, outcomes) = (list(&self.faults), list(&self.outcomes));
-        format!("faults: {faults}\nrequests: {outcomes}; {} snapshot reads answered", self.snapshot_reads)
+        let marks = list(&self.marks);
+        format!(
+            "faults: {faults}\nrequests: {outcomes}; {} snapshot reads answered\nalso: {marks}",
+            self.snapshot_reads
+        )
     }
 }

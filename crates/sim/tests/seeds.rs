@@ -18,6 +18,21 @@ fn a_short_sweep() {
     let (acknowledged, snapshots) = (sum(|run| run.acknowledged), sum(|run| run.snapshot_reads));
     assert!(acknowledged > 60 * 100, "only {acknowledged} acknowledged: the faults leave no room for work");
     assert!(snapshots > 60 * 10, "only {snapshots} reads on snapshots");
+    // What has no other witness does happen.
+    let mut marks = std::collections::BTreeMap::<&str, u64>::new();
+    runs.iter().flat_map(|run| &run.marks).for_each(|(what, count)| *marks.entry(what).or_default() += count);
+    for what in [
+        "arrivals that wait for a busy thread",
+        "frames that occupy or wait for their wire for more than 1 ms",
+        "turns of more than 1 ms",
+        "interruptions of workers",
+        "interruptions of controllers",
+        "majorities that served beside faults that last",
+        "runs with blobs of 64 KiB",
+        "runs with faults from birth on",
+    ] {
+        assert!(marks.contains_key(what), "none of the {what}: {marks:#?}");
+    }
 }
 
 #[test]

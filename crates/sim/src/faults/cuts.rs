@@ -7,6 +7,12 @@ pub(super) fn both_ways(a: NodeId, b: NodeId) -> [(NodeId, NodeId); 2] {
     [(a, b), (b, a)]
 }
 
+/// Both directions between a node and all others but the `hears` that follow it.
+pub(super) fn strand(ids: &[NodeId], node: NodeId, hears: u8) -> Vec<(NodeId, NodeId)> {
+    let behind = |id: &NodeId| (id.0 + ids.len() as u8 - node.0) % ids.len() as u8;
+    ids.iter().filter(|id| behind(id) > hears).flat_map(|id| both_ways(node, *id)).collect()
+}
+
 /// Both directions of each pair whose bit is set.
 pub(super) fn web(ids: &[NodeId], set: u32) -> Vec<(NodeId, NodeId)> {
     let pairs = ids.iter().enumerate().flat_map(|(at, a)| ids[at + 1..].iter().map(move |b| (*a, *b)));
@@ -37,6 +43,14 @@ mod tests {
         assert!(!cut.iter().any(|(from, to)| *from == NodeId(2) || *to == NodeId(2)));
         assert!(cut.contains(&(NodeId(0), NodeId(4))) && cut.contains(&(NodeId(4), NodeId(0))));
         assert_eq!(between(&ids, 0b11100, None).len(), 2 * 2 * 3);
+    }
+
+    #[test]
+    fn who_is_stranded_hears_so_many() {
+        let ids: Vec<NodeId> = (0..4).map(NodeId).collect();
+        let cut = [both_ways(NodeId(3), NodeId(1)), both_ways(NodeId(3), NodeId(2))].concat();
+        assert_eq!(strand(&ids, NodeId(3), 1), cut);
+        assert!(strand(&ids, NodeId(0), 3).is_empty());
     }
 
     #[test]

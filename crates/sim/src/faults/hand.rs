@@ -6,7 +6,7 @@ use highwater_core::{Epoch, NodeId};
 use highwater_engines::{Nanos, Role};
 
 use super::accounts::{newest_open, spare};
-use super::cuts::{between, both_ways, web};
+use super::cuts::{between, both_ways, strand, web};
 use super::{Fault, LASTING, MS, Scheduled, Victim};
 use crate::network::Channel;
 use crate::world::World;
@@ -218,6 +218,10 @@ impl Hand {
                 });
             }
             Fault::OneWay(from, to) => effect = Some(Effect::Cut(vec![(NodeId(*from), NodeId(*to))])),
+            Fault::Strand(wanted, hears) => {
+                who = victim(self, world, wanted);
+                effect = who.map(|node| Effect::Cut(strand(&ids, node, *hears)));
+            }
             Fault::Part(a, b) => effect = Some(Effect::Cut(both_ways(NodeId(*a), NodeId(*b)).to_vec())),
             Fault::Web(pairs) => effect = Some(Effect::Cut(web(&ids, *pairs))),
             Fault::Split(side) => effect = Some(Effect::Cut(between(&ids, *side, None))),

@@ -30,6 +30,7 @@ const LASTING_KINDS: &[&str] = &[
     "mute",
     "deafen",
     "one_way",
+    "strand",
     "part",
     "web",
     "split",
@@ -89,6 +90,8 @@ pub enum Fault {
     Deafen(Victim),
     /// Nothing goes from the first to the second.
     OneWay(u8, u8),
+    /// A node and all others but so many do not hear each other: too few for it to lead, and somebody who hears it still.
+    Strand(Victim, u8),
     /// Two nodes do not hear each other; others hear both.
     Part(u8, u8),
     /// The same for several pairs: a bit each, pairs in the order 01, 02, .., 12, ..
@@ -142,6 +145,7 @@ pub const KINDS: &[&str] = &[
     "mute",
     "deafen",
     "one_way",
+    "strand",
     "part",
     "web",
     "split",
@@ -176,6 +180,7 @@ impl Fault {
             Fault::Mute(_) => "mute",
             Fault::Deafen(_) => "deafen",
             Fault::OneWay(..) => "one_way",
+            Fault::Strand(..) => "strand",
             Fault::Part(..) => "part",
             Fault::Web(_) => "web",
             Fault::Split(_) => "split",
@@ -209,6 +214,7 @@ impl Fault {
             | Fault::Isolate(victim)
             | Fault::Mute(victim)
             | Fault::Deafen(victim)
+            | Fault::Strand(victim, _)
             | Fault::Slow(victim, _)
             | Fault::Starve(victim, ..)
             | Fault::StarveControl(victim, _)
@@ -247,6 +253,7 @@ impl Fault {
             "mute" => Fault::Mute(victim),
             "deafen" => Fault::Deafen(victim),
             "one_way" => Fault::OneWay(node, other),
+            "strand" => Fault::Strand(victim, random.between(1, u64::from(replicas) / 2 + 1) as u8),
             "part" => Fault::Part(node, other),
             // Dense or sparse.
             "web" => Fault::Web((random.bits() & (random.bits() | some as u64 - 1)) as u32),
@@ -281,7 +288,7 @@ pub(crate) fn draw_lasting(random: &mut Random, replicas: u8, workers: u16, leng
         let fault = Fault::draw(pick(random, LASTING_KINDS), random, replicas, workers);
         Scheduled { at_ns: random.below(length), for_ns: LASTING, fault }
     };
-    (0..random.between(1, 4)).map(|_| draw(random)).collect()
+    (0..pick(random, &[1, 1, 2, 3])).map(|_| draw(random)).collect()
 }
 
 /// Draws which kinds are in, how often each happens, and when.

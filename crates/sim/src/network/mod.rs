@@ -120,6 +120,9 @@ pub struct Wire {
     pub backlog_bytes: u64,
 }
 
+/// How soon what stands still, or is broken, is usually tried again.
+const RETRY: Nanos = 2_000_000;
+
 /// All connections, and the state of the paths between nodes.
 #[derive(Debug, Default)]
 pub struct Network {
@@ -136,6 +139,8 @@ pub struct Network {
     pub delay: (Nanos, Nanos),
     /// One frame in so many (never if 0) is delayed by up to this much more: a long tail.
     pub tail: (u64, Nanos),
+    /// How soon what stands still, or is broken, is tried again.
+    pub retry: Nanos,
     /// What connections carry; without it any frame takes no longer than an empty one.
     pub wire: Option<Wire>,
     /// What else goes wrong.
@@ -146,7 +151,7 @@ impl Network {
     /// No connections yet; frames take at least `least` ns and up to `spread` more, one in a hundred up to twenty times
     /// as much more.
     pub fn with_delay(least: Nanos, spread: Nanos) -> Network {
-        Network { delay: (least, spread), tail: (100, 20 * spread), ..Network::default() }
+        Network { delay: (least, spread), tail: (100, 20 * spread), retry: RETRY, ..Network::default() }
     }
 
     /// Whether frames flow from one node to another.

@@ -38,7 +38,8 @@ pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
     plan.interleaving = None;
     plan.choices.clear();
     plan.transport.late_ns = None;
-    plan.transport.patience_ns = None;
+    // What stands still does not pile up.
+    plan.transport.patience_ns = Some(4 * timeout);
     plan.load.clients = plan.load.clients.min(4);
     plan.load.transactions = plan.load.transactions.min(600);
     plan.load.patience_ns = 10 * timeout;

@@ -296,6 +296,8 @@ impl Plan {
         let datagrams = (datagrams != Datagrams::default()).then_some(datagrams);
         network.faults = network::Faults { truncate, late: late_ns, patience: patience_ns, datagrams };
         network.wire = self.machines.wire();
+        // In runs of hours nobody looks every other millisecond.
+        network.retry = network.retry.max(self.settings.election_timeout / 50);
     }
 
     /// The interruptions, if there are any.

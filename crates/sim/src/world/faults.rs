@@ -4,7 +4,7 @@ use highwater_core::{Incarnation, Library, NodeId, hooks};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{Nanos, Options, build};
 
-use super::{Event, RECONNECT, World};
+use super::{Event, World};
 use crate::network::{Channel, Faults, Link};
 use crate::stage::{Buggify, Fiber};
 use crate::trace::What;
@@ -33,7 +33,7 @@ impl<L: Library> World<L> {
         for channel in self.channels() {
             self.schedule(id, channel, now);
             for other in self.ids().filter(|other| *other != id) {
-                let at = now + self.random.below(RECONNECT);
+                let at = now + self.random.below(self.network.retry);
                 self.queue.push(at, Event::Connect { link: Link::new(id, other, channel) });
             }
         }

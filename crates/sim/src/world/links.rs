@@ -3,7 +3,7 @@
 use highwater_core::{Incarnation, Library, NodeId};
 use highwater_engines::Nanos;
 
-use super::{Event, RECONNECT, TURN, World};
+use super::{Event, TURN, World};
 use crate::network::{Channel, InFlight, Link, Payload};
 use crate::stage::{Actor, Input};
 use crate::trace::{What, hash};
@@ -37,7 +37,7 @@ impl<L: Library> World<L> {
             again = self.now + self.random.below(NEWS);
             self.queue.push(again, Event::Lost { link, generation, end: None });
         }
-        let again = again + 1 + self.random.below(RECONNECT);
+        let again = again + 1 + self.random.below(self.network.retry);
         self.queue.push(again, Event::Connect { link });
     }
 
@@ -50,7 +50,7 @@ impl<L: Library> World<L> {
         connection.under_way[link.side(gone)].clear();
         let (end, at) = (Some(link.other(gone)), self.now + silence);
         self.queue.push(at, Event::Lost { link, generation, end });
-        self.queue.push(at + 1 + self.random.below(RECONNECT), Event::Connect { link });
+        self.queue.push(at + 1 + self.random.below(self.network.retry), Event::Connect { link });
     }
 
     /// Of the control messages that were lost, half arrive over the next connection.
@@ -77,7 +77,7 @@ impl<L: Library> World<L> {
         let flows = flows(link.low, link.high) && flows(link.high, link.low);
         let awake = link.ends().into_iter().all(|end| !self.nodes[end.0 as usize].paused);
         if !flows || !awake {
-            return self.queue.push(self.now + RECONNECT, Event::Connect { link });
+            return self.queue.push(self.now + self.network.retry, Event::Connect { link });
         }
         let connection = self.network.entry(link);
         if connection.alive {
@@ -222,7 +222,7 @@ impl<L: Library> World<L> {
             if self.network.faults.patience.is_some_and(|patience| now - sent > patience) {
                 return self.break_link(link);
             }
-            return self.queue.push(now + RECONNECT, Event::Arrive { link, generation, to });
+            return self.queue.push(now + self.network.retry, Event::Arrive { link, generation, to });
         }
         if let Some(until) = self.network.clogged_until(from, to, now) {
             return self.queue.push(until, Event::Arrive { link, generation, to });

@@ -185,8 +185,6 @@ pub struct World<L: Library> {
     trace: Trace,
 }
 
-/// How soon a broken connection is tried again.
-const RECONNECT: Nanos = 2_000_000;
 /// How long a worker's turn takes.
 const TURN: Nanos = 5_000;
 
