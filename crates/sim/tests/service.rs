@@ -24,6 +24,7 @@ fn plan(replicas: u8, faults: &[Fault]) -> Plan {
     plan.load.mix.lists = 1;
     plan.clocks.clear();
     plan.absent = 0;
+    (plan.delay_ns, plan.delay_spread_ns) = (20_000, 50_000);
     plan.from_birth = false;
     plan.length_ns = 300 * MS;
     let at = |at: usize| 50 * MS + 20 * MS * at as u64;
@@ -111,11 +112,13 @@ fn hours_go_by_in_seconds() {
         let still = |plan: &Plan| plan.faults.iter().any(|fault| matches!(fault.fault, Fault::Hold(_)));
         plans.filter(move |plan| still(plan) == stands_still).take(2)
     };
-    let mut epochs = 0;
+    let (mut opened, mut begun) = (0, 0);
     for plan in long(false).chain(long(true)) {
         let summary = told(run(&plan));
+        println!("{summary:?}");
         assert!(summary.simulated > 1_500_000 * MS, "{} s", summary.simulated / MS / 1000);
-        epochs = epochs.max(summary.failovers);
+        opened = opened.max(summary.failovers);
+        begun = begun.max(summary.marks["takeovers begun"]);
     }
-    assert!(epochs > 100, "{epochs} changes of leader at most");
+    assert!(opened > 100 && begun > 200, "{opened} epochs opened and {begun} takeovers begun at most");
 }

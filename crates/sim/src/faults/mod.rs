@@ -132,7 +132,8 @@ pub enum Fault {
     Shun(Victim),
 }
 
-/// The names of all kinds of faults.
+/// The names of all kinds of faults that are drawn. `set_back` is not among them while a commit waits without bound for a
+/// clock that jumped back: the run would never end.
 pub const KINDS: &[&str] = &[
     "kill",
     "kill_candidate",

@@ -364,6 +364,8 @@ impl Run {
                 marks.insert(what, count);
             }
         };
+        let takeovers = self.world.log.iter().filter(|(_, _, said)| said.starts_with("won "));
+        add("takeovers begun", takeovers.count() as u64);
         add("interruptions of workers", self.world.interruptions());
         add("interruptions of controllers", self.world.controllers_interrupted());
         let largest = self.clients.largest_blob();

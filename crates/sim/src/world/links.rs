@@ -150,6 +150,7 @@ impl<L: Library> World<L> {
             }
             return;
         }
+        let before = self.stage.steps.get();
         let replica = node.replica.as_mut().expect("its node is up");
         match who {
             Channel::Control => input.to_controller(&mut *replica.controller, local),
@@ -158,6 +159,7 @@ impl<L: Library> World<L> {
                 assert!(refused.is_none(), "what arrives from peers is not refused");
             }
         }
+        node.slot(who).steps += self.stage.steps.get() - before;
     }
 
     /// A thread hands out a frame, which leaves at `leaves`.

@@ -393,10 +393,12 @@ impl<L: Library> World<L> {
         } else {
             node.clock.tick(now);
             let local = node.clock.local(now);
+            let before = self.stage.steps.get();
             match submission {
                 Submission::Transaction => engine.submit(local, request)?,
                 Submission::Read => engine.submit_snapshot(local, request)?,
             }
+            slot.steps += self.stage.steps.get() - before;
         }
         self.trace.mix(token.0);
         self.trace.note(now, to, What::Asked(worker, token));

@@ -38,8 +38,9 @@ pub(super) struct Slot {
     pub slowness: u64,
     /// It gets no turn at all, and takes nothing in.
     pub stuck: bool,
-    /// Bytes that came in since the last turn: what the next one costs.
+    /// Bytes that came in since the last turn, and steps made while they did: what the next one costs.
     pub bytes: u64,
+    pub steps: u64,
     /// How often in a row it was found spinning: it is looked at less and less often.
     pub spins: u32,
     /// A turn under way.
@@ -68,6 +69,7 @@ impl Slot {
             slowness: 1,
             stuck: false,
             bytes: 0,
+            steps: 0,
             spins: 0,
             fiber: None,
             again: false,
@@ -105,6 +107,7 @@ impl Node {
             slot.not_before = 0;
             slot.stuck = false;
             slot.bytes = 0;
+            slot.steps = 0;
             slot.again = false;
             slot.inbox.clear();
         }

@@ -179,8 +179,8 @@ impl<L: Library> World<L> {
     /// What a turn that began at `before` steps took, by what it did and the bytes that came in and go out: its thread is
     /// at work until then, and what it hands out leaves then.
     fn cost(&mut self, id: NodeId, who: Channel, before: u64, out: u64) -> Nanos {
-        let steps = self.stage.steps.get() - before;
         let slot = self.nodes[id.0 as usize].slot(who);
+        let steps = self.stage.steps.get() - before + std::mem::take(&mut slot.steps);
         let bytes = std::mem::take(&mut slot.bytes) + out;
         let length = (steps * self.costs.step + bytes * self.costs.kib / 1024) * slot.slowness;
         slot.not_before = slot.not_before.max(self.now + length);

@@ -1,0 +1,175 @@
+//! How plans are drawn.
+
+use super::*;
+
+impl Plan {
+    /// The plan of a seed, for an engine.
+    pub fn draw_for(engine: EngineKind, seed: u64) -> Plan {
+        // Seeds in a row must not give generators in a row.
+        let mut random = Random::new(Random::new(seed).bits());
+        let random = &mut random;
+        let replicas: u8 = pick(random, &[3, 3, 3, 3, 4, 4, 5, 5, 6, 7]);
+        let workers = 1 + random.below(4) as u16;
+        let mut settings = Settings::draw(random);
+        let length_ns = settings.election_timeout * random.between(10, 40);
+        let length_ns = length_ns.clamp(300 * MS, 2500 * MS);
+        // Delays that make elections fail all the time test nothing else.
+        let delay_ns = pick(random, &[5 * US, 20 * US, 50 * US, 200 * US]);
+        let spread = pick(random, &[5 * US, 50 * US, 100 * US, 500 * US, 2 * MS]);
+        let delay_spread_ns = spread.min(settings.election_timeout / 40);
+        let mut load = Load::draw(random);
+        let transport = Transport::draw(random, settings.election_timeout);
+        let interleaving = Interleaved::draw(random, settings.election_timeout);
+        let choices = draw_choices(random);
+        let clocks = draw_clocks(random, replicas);
+        let absent = random.below(u64::from(replicas.div_ceil(2))) as u8;
+        let mut faults = faults::draw(random, replicas, workers, length_ns, settings.election_timeout);
+        if random.one_in(4) {
+            faults.extend(faults::draw_lasting(random, replicas, workers, length_ns));
+            faults.sort_by_key(|fault| fault.at_ns);
+        }
+        // Long snapshots outlive changes of the lead.
+        let percent = pick(random, &[0, 0, 10, 40]);
+        load.snapshot_percent = if shows_snapshots(engine) { percent } else { 0 };
+        settings.snapshot_age = pick(random, &[0, 0, 3 * MS, 300 * MS]);
+        load.sizes = Sizes::draw(random);
+        load.mix.blobs = if load.sizes.largest > 0 { 1 + random.below(4) as u8 } else { 0 };
+        let largest = load.sizes.largest_transaction(load.operations);
+        let machines = Machines::draw(random, settings.election_timeout, largest);
+        let (long, birth) = (random.one_in(60), random.one_in(6));
+        let engine = engine.name().to_string();
+        let mut plan = Plan {
+            seed,
+            engine,
+            replicas,
+            workers,
+            settings,
+            load,
+            machines,
+            delay_ns,
+            delay_spread_ns,
+            transport,
+            interleaving,
+            choices,
+            clocks,
+            length_ns,
+            absent,
+            from_birth: false,
+            faults,
+        };
+        if long {
+            kinds::lengthen(&mut plan, random);
+        } else if birth {
+            kinds::at_birth(&mut plan, random);
+        }
+        plan
+    }
+}
+
+impl Settings {
+    fn draw(random: &mut Random) -> Settings {
+        let heartbeat = pick(random, &[2 * MS, 5 * MS, 5 * MS, 10 * MS]);
+        let max_entry_bytes = pick(random, &[1 << 10, 1 << 10, 4 << 10, 64 << 10]);
+        let max_in_flight_bytes = max_entry_bytes * pick(random, &[1, 2, 8, 32]);
+        Settings {
+            heartbeat,
+            election_timeout: heartbeat * random.between(4, 9),
+            max_entry_bytes,
+            batch_delay: pick(random, &[0, 100 * US, 1000 * US]),
+            pipeline_entries: pick(random, &[1, 2, 4, 16]),
+            max_in_flight_bytes,
+            max_in_flight_requests: pick(random, &[4, 64, 20_000]),
+            log_retain_bytes: max_in_flight_bytes * pick(random, &[1, 1, 4, 64]),
+            max_attempts: pick(random, &[1, 10, 100]),
+            snapshot_age: 0,
+        }
+    }
+}
+
+impl Load {
+    fn draw(random: &mut Random) -> Load {
+        Load {
+            clients: pick(random, &[2, 8, 16, 32]),
+            transactions: pick(random, &[200, 600, 1200, 2400]),
+            keys: pick(random, &[2, 6, 12, 24]),
+            appends_per_key: pick(random, &[32, 64, 128]),
+            operations: pick(random, &[1, 2, 4, 8]),
+            read_percent: pick(random, &[10, 50, 50, 90]),
+            patience_ns: pick(random, &[50 * MS, 200 * MS, 1000 * MS]),
+            mix: Mix::draw(random),
+            workers: pick(random, &[Busy::Any, Busy::Any, Busy::Home, Busy::Few]),
+            astray: pick(random, &[0, 20, 100]),
+            snapshot_percent: 0,
+            sizes: Sizes::default(),
+        }
+    }
+}
+
+impl Mix {
+    fn draw(random: &mut Random) -> Mix {
+        let mut weight = |one_in: u64| if random.one_in(one_in) { 0 } else { 1 + random.below(4) as u8 };
+        let drawn = Mix {
+            lists: weight(4),
+            rows: weight(3),
+            registers: weight(3),
+            toggles: weight(3),
+            bank: weight(3),
+            audit: weight(3),
+            blobs: 0,
+        };
+        if drawn == Mix::default() { Mix { lists: 1, ..drawn } } else { drawn }
+    }
+}
+
+impl Transport {
+    fn draw(random: &mut Random, timeout: Nanos) -> Transport {
+        let truncate = random.one_in(2);
+        let late_ns = random.one_in(2).then(|| random.between(MS, 2 * timeout));
+        let patience_ns = random.one_in(2).then(|| random.between(timeout, 5 * timeout));
+        let datagrams = random.one_in(4);
+        let rate =
+            |random: &mut Random| if datagrams && random.one_in(2) { random.between(1, 50) } else { 0 };
+        let (lost, repeated) = (rate(random), rate(random));
+        Transport { truncate, late_ns, patience_ns, lost, repeated, reordered: datagrams && random.one_in(2) }
+    }
+}
+
+impl Interleaved {
+    fn draw(random: &mut Random, timeout: Nanos) -> Option<Interleaved> {
+        if random.one_in(3) {
+            return None;
+        }
+        let one_in = pick(random, &[3, 10, 50, 200]);
+        let long_one_in = pick(random, &[0, 20, 200]);
+        let (longest_ns, controllers) = (random.between(US, timeout), random.one_in(2));
+        Some(Interleaved { one_in, long_one_in, longest_ns, controllers })
+    }
+}
+
+/// Which rare choices are in, and how rare each is. Those that cost a leadership are rarer.
+fn draw_choices(random: &mut Random) -> BTreeMap<String, u64> {
+    if random.one_in(3) {
+        return BTreeMap::new();
+    }
+    let mut choices = BTreeMap::new();
+    for site in Site::ALL {
+        let rate = match site {
+            Site::AskEarly | Site::SkipPreVote | Site::StepDown => pick(random, &[50, 300, 1000]),
+            Site::RefuseCopy => pick(random, &[2, 5]),
+            _ => pick(random, &[3, 20, 200]),
+        };
+        if random.one_in(4) {
+            choices.insert(format!("{site:?}"), rate);
+        }
+    }
+    choices
+}
+
+fn draw_clocks(random: &mut Random, replicas: u8) -> Vec<(u64, Option<u64>)> {
+    let (rates, follow) = (random.one_in(2), random.one_in(2));
+    let clock = |_| {
+        let rate = if rates { random.between(800_000, 1_250_000) } else { 1_000_000 };
+        (rate, follow.then(|| random.below(1 << 40)))
+    };
+    (0..replicas).map(clock).collect()
+}
