@@ -27,7 +27,9 @@ pub(super) fn at_birth(plan: &mut Plan, random: &mut Random) {
 /// one of two, one stream stands still for most of the time, so that one takeover after the other remains unfinished.
 pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
     plan.replicas = pick(random, &[3, 3, 4]);
-    plan.workers = plan.workers.min(2);
+    let stands_still = random.one_in(2);
+    // A takeover remains unfinished in one stream only if there is another.
+    plan.workers = if stands_still { 2 } else { plan.workers.min(2) };
     plan.clocks.truncate(plan.replicas.into());
     plan.absent = plan.absent.min(1);
     plan.settings.heartbeat = pick(random, &[200 * MS, 500 * MS]);
@@ -43,7 +45,6 @@ pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
     plan.load.clients = plan.load.clients.min(4);
     plan.load.transactions = plan.load.transactions.min(600);
     plan.load.patience_ns = 10 * timeout;
-    let stands_still = random.one_in(2);
     // An unfinished takeover is given up after ten timeouts.
     plan.length_ns = timeout * if stands_still { 3_500 } else { 2_000 };
     plan.faults.clear();
