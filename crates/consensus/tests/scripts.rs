@@ -178,7 +178,9 @@ impl Stage {
                 let voter = self.nodes[node(2)].me;
                 self.nodes[node(1)].admit = vec![voter];
             }
-            "trim" => self.nodes[node(1)].streams[node(2)].trim(EntryIndex(number(3)), 0),
+            "trim" => {
+                self.nodes[node(1)].streams[node(2)].trim(EntryIndex(number(3)), 0);
+            }
             "copy" => {
                 let members = self.nodes[node(1)].members();
                 self.nodes[node(1)].copy_state(node(2), EntryIndex(number(3)), members);

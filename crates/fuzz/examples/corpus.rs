@@ -59,7 +59,7 @@ fn heads() -> Vec<Vec<u8>> {
     let voter = |node| Voter { node: NodeId(node), incarnation: Incarnation(77 + u64::from(node)) };
     let members = Members::new(Epoch(3), vec![voter(0), voter(1), voter(2)]);
     let tail = Tail { accepted: ballot, first: index(1), last: index(9), decided: index(8) };
-    let pending = Pending { members: members.clone(), decided_in: vec![true, false] };
+    let pending = Pending { members: members.clone(), decided: vec![Epoch(3), Epoch(0)] };
     let promise = Promise {
         ballot,
         members: members.clone(),
@@ -78,7 +78,7 @@ fn heads() -> Vec<Vec<u8>> {
     let controls = [
         Control::Election(ElectionMessage::PreVoteReply { ballot, granted: true, promised: ballot }),
         Control::Election(ElectionMessage::Promise(promise)),
-        Control::Election(ElectionMessage::Heartbeat { ballot, members: members.clone() }),
+        Control::Election(ElectionMessage::Heartbeat { ballot, vouches: true, members: members.clone() }),
         Control::Hello { born: true },
         Control::Genesis(members.clone()),
         Control::CopyGrant {

@@ -89,10 +89,10 @@ fn decode(pieces: &[&[u8]]) -> Decoded {
 /// What a worker or a controller reads out of a frame: what is read can be written, and is the same then.
 fn message(head: &[u8], body: &[u8]) -> bool {
     let worker = Head::decode(head);
-    if let Ok(decoded) = worker {
-        assert_eq!(Head::decode(&decoded.encode()), Ok(decoded));
+    if let Ok(decoded) = &worker {
+        assert_eq!(Head::decode(&decoded.encode()).as_ref(), Ok(decoded));
         if let Head::Stream(message) = decoded
-            && carried_entry(&message).is_some()
+            && carried_entry(message).is_some()
             && let Ok(entry) = EntryHeader::open(body, true)
         {
             entry.claims().for_each(drop);

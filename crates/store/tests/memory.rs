@@ -255,7 +255,7 @@ fn a_tombstone_under_a_lock_is_not_forgotten() {
         other.put(TABLE, &key(1), b"another").unwrap();
         other.lock().unwrap();
         one.collect(ts);
-        other.timestamp();
+        other.timestamp().unwrap();
         other.validate().unwrap();
         other.install();
         one.collect(Timestamp::MAX);

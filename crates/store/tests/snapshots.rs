@@ -221,7 +221,7 @@ fn a_snapshot_shows_no_overwriter_without_the_reader_before_it() {
     assert_eq!(reader.get(HASH, &x).unwrap(), None);
     reader.put(HASH, &y, b"x was not there").unwrap();
     reader.lock().unwrap();
-    reader.timestamp();
+    reader.timestamp().unwrap();
     reader.validate().unwrap();
     overwriter.begin();
     overwriter.put(HASH, &x, b"now it is").unwrap();

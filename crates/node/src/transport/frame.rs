@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn an_announced_length_reserves_no_more_than_has_come() {
-        let long = Frame { head: Bytes::from_static(b"h"), body: vec![0; MAX_BODY_BYTES].into() };
+        let long = Frame { head: Bytes::from_static(b"h"), body: vec![0; MAX_FRAME_BODY_BYTES].into() };
         let (mut decoder, wire) = (Decoder::default(), prefix(&long));
         for come in [PREFIX_BYTES, 100_000, 3_000_000] {
             while decoder.buffer.len() < come {

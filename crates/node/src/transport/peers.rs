@@ -105,7 +105,8 @@ impl Peers {
 
     /// See [`Link::rest`]; whether any link had something since the last call.
     pub fn rest(&mut self) -> bool {
-        self.links.iter_mut().flatten().fold(false, |any, link| link.rest() || any)
+        // All of them, whatever the first one says.
+        self.links.iter_mut().flatten().filter_map(|link| link.rest().then_some(())).count() > 0
     }
 
     fn close(&mut self, node: usize, why: Closed) -> Option<Lost> {

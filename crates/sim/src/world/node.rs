@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::{Incarnation, NodeId};
+use highwater_engines::memory::MemoryStatus;
 use highwater_engines::{
     ControlOutbox, Controller, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Status, Worker,
 };
@@ -150,6 +151,7 @@ impl Worker for Away {
 /// Stands for a controller that is in the middle of a turn: it is what it was before.
 pub(super) struct AwayController {
     pub status: Status,
+    pub memory: MemoryStatus,
     pub store: Arc<Store>,
 }
 
@@ -172,6 +174,10 @@ impl Controller for AwayController {
 
     fn status(&self, _: Nanos) -> Status {
         self.status.clone()
+    }
+
+    fn memory(&self) -> MemoryStatus {
+        self.memory
     }
 
     fn store(&self) -> Arc<Store> {

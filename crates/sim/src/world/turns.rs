@@ -108,8 +108,11 @@ impl<L: Library> World<L> {
                     }
                     Channel::Control => {
                         let controller = &replica.controller;
-                        let away =
-                            AwayController { status: controller.status(local), store: controller.store() };
+                        let away = AwayController {
+                            status: controller.status(local),
+                            memory: controller.memory(),
+                            store: controller.store(),
+                        };
                         let controller = std::mem::replace(&mut replica.controller, Box::new(away));
                         Fiber::of_controller(&self.stage, controller, local, inputs)
                     }
