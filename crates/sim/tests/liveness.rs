@@ -15,7 +15,7 @@ fn followers(lists: &Lists) -> Vec<NodeId> {
 }
 
 fn status(lists: &Lists, id: NodeId) -> Status {
-    lists.world.status(id).unwrap()
+    lists.world.status(id).expect("it runs")
 }
 
 fn trouble(lists: &Lists, id: NodeId) -> String {

@@ -257,7 +257,7 @@ impl Fault {
             "strand" => Fault::Strand(victim, random.between(1, u64::from(replicas) / 2 + 1) as u8),
             "part" => Fault::Part(node, other),
             // Dense or sparse.
-            "web" => Fault::Web((random.bits() & (random.bits() | some as u64 - 1)) as u32),
+            "web" => Fault::Web((random.bits() & (random.bits() | (some as u64 - 1))) as u32),
             "split" => Fault::Split(some),
             "bridge" => Fault::Bridge(some, node),
             "flap" => Fault::Flap(node, other),

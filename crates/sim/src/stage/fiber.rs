@@ -38,7 +38,7 @@ impl Input {
     }
 
     /// A worker takes it; says if it refuses.
-    pub fn to_worker(self, worker: &mut dyn Worker, now: Nanos) -> Option<(Token, Refusal)> {
+    pub fn hand_to_worker(self, worker: &mut dyn Worker, now: Nanos) -> Option<(Token, Refusal)> {
         match self {
             Input::Frame(from, frame) => worker.deliver(now, from, frame),
             Input::Up(peer, incarnation) => worker.peer_up(now, peer, incarnation),
@@ -57,7 +57,7 @@ impl Input {
     }
 
     /// A controller takes it.
-    pub fn to_controller(self, controller: &mut dyn Controller, now: Nanos) {
+    pub fn hand_to_controller(self, controller: &mut dyn Controller, now: Nanos) {
         match self {
             Input::Message(from, message) => controller.deliver(now, from, message),
             Input::Up(peer, incarnation) => controller.peer_up(now, peer, incarnation),
@@ -108,7 +108,8 @@ impl Fiber {
         inputs: Vec<Input>,
     ) -> Fiber {
         Fiber::new(stage, move || {
-            let refused = inputs.into_iter().filter_map(|input| input.to_worker(&mut *worker, now)).collect();
+            let refused =
+                inputs.into_iter().filter_map(|input| input.hand_to_worker(&mut *worker, now)).collect();
             let mut out = Outbox::default();
             let next = worker.turn(now, &mut out);
             Turned::Worker { worker, out, next, refused }
@@ -123,7 +124,7 @@ impl Fiber {
         inputs: Vec<Input>,
     ) -> Fiber {
         Fiber::new(stage, move || {
-            inputs.into_iter().for_each(|input| input.to_controller(&mut *controller, now));
+            inputs.into_iter().for_each(|input| input.hand_to_controller(&mut *controller, now));
             let mut out = ControlOutbox::default();
             let next = controller.turn(now, &mut out);
             Turned::Controller { controller, out, next }

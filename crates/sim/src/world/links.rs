@@ -153,9 +153,9 @@ impl<L: Library> World<L> {
         let before = self.stage.steps.get();
         let replica = node.replica.as_mut().expect("its node is up");
         match who {
-            Channel::Control => input.to_controller(&mut *replica.controller, local),
+            Channel::Control => input.hand_to_controller(&mut *replica.controller, local),
             Channel::Worker(at) => {
-                let refused = input.to_worker(&mut *replica.workers[at as usize], local);
+                let refused = input.hand_to_worker(&mut *replica.workers[at as usize], local);
                 assert!(refused.is_none(), "what arrives from peers is not refused");
             }
         }

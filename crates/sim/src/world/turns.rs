@@ -68,7 +68,7 @@ impl<L: Library> World<L> {
         match who {
             Channel::Control => {
                 let controller = &mut *replica.controller;
-                inputs.into_iter().for_each(|input| input.to_controller(controller, local));
+                inputs.into_iter().for_each(|input| input.hand_to_controller(controller, local));
                 let mut out = ControlOutbox::default();
                 let next = controller.turn(local, &mut out);
                 let length = self.cost(id, who, before, 0);
@@ -77,7 +77,7 @@ impl<L: Library> World<L> {
             }
             Channel::Worker(at) => {
                 let worker = &mut *replica.workers[at as usize];
-                let refused = inputs.into_iter().filter_map(|input| input.to_worker(worker, local));
+                let refused = inputs.into_iter().filter_map(|input| input.hand_to_worker(worker, local));
                 let refused: Vec<_> = refused.collect();
                 let mut out = Outbox::default();
                 let next = worker.turn(local, &mut out);
