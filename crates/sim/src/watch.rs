@@ -39,14 +39,6 @@ impl Limits {
     }
 }
 
-impl Limits {
-    /// The same where transactions may have `largest` bytes beyond the usual, all together `total`.
-    pub fn with_blobs(self, largest: u64, total: u64) -> Limits {
-        let undecided_bytes = self.undecided_bytes + largest;
-        Limits { undecided_bytes, log_bytes: self.log_bytes.saturating_add(total), ..self }
-    }
-}
-
 /// What was seen so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {

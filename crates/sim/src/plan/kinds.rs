@@ -1,4 +1,4 @@
-//! Kinds of plans that are not the average with something more: runs of hours, and runs whose faults begin at birth.
+//! Kinds of plans that are not the average with something more: runs of many minutes, and runs whose faults begin at birth.
 
 use highwater_engines::Nanos;
 
@@ -23,7 +23,7 @@ pub(super) fn at_birth(plan: &mut Plan, random: &mut Random) {
     plan.faults.sort_by_key(|fault| fault.at_ns);
 }
 
-/// Hours of virtual time with hundreds of elections and little work: links as between continents, timeouts of seconds. In
+/// Up to half an hour of virtual time with a hundred elections and little work: links as between continents, timeouts of seconds. In
 /// one of two, one stream stands still for most of the time, so that one takeover after the other remains unfinished.
 pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
     plan.replicas = pick(random, &[3, 3, 4]);
@@ -46,7 +46,7 @@ pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
     plan.load.transactions = plan.load.transactions.min(600);
     plan.load.patience_ns = 10 * timeout;
     // An unfinished takeover is given up after ten timeouts.
-    plan.length_ns = timeout * if stands_still { 3_500 } else { 2_000 };
+    plan.length_ns = timeout * if stands_still { 1_000 } else { 500 };
     plan.faults.clear();
     let mut at_ns = 20 * timeout;
     let behind = plan.length_ns - 20 * timeout;
@@ -75,8 +75,8 @@ pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
 }
 
 impl Plan {
-    /// Whether it is one of those that last for hours.
+    /// Whether it is one of those that last for minutes.
     pub fn is_long(&self) -> bool {
-        self.length_ns > 1000 * 1000 * MS / 2
+        self.length_ns > 200_000 * MS
     }
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use highwater_core::hooks::Site;
 use highwater_core::{Incarnation, NodeId};
+use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{EngineKind, Nanos, Options};
 use serde::{Deserialize, Serialize};
 
@@ -148,6 +149,17 @@ pub struct Load {
     pub sizes: Sizes,
 }
 
+impl Load {
+    /// What the largest transaction that clients ask for has in the log, in bytes: its blobs with the longest keys, and as
+    /// much as anything else needs.
+    pub(crate) fn largest_transaction(&self) -> usize {
+        let keys = self.operations as usize * (highwater_core::limits::MAX_KEY_BYTES + 64);
+        let blobs = self.sizes.largest_transaction(self.operations) as usize;
+        let all = MIN_TRANSACTION_BYTES + if blobs > 0 { blobs + keys } else { 0 };
+        all.min(highwater_core::limits::MAX_TRANSACTION_BYTES)
+    }
+}
+
 /// Weights; 0 leaves a kind out. See [`library`](crate::library) for what they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -235,7 +247,7 @@ impl Plan {
         let datagrams = (datagrams != Datagrams::default()).then_some(datagrams);
         network.faults = network::Faults { truncate, late: late_ns, patience: patience_ns, datagrams };
         network.wire = self.machines.wire();
-        // In runs of hours nobody looks every other millisecond.
+        // In long runs nobody looks every other millisecond.
         network.retry = network.retry.max(self.settings.election_timeout / 50);
     }
 
@@ -327,7 +339,7 @@ mod tests {
         some("blobs", count(&|plan| plan.load.sizes.largest > 0), 50..150);
         some("large blobs", count(&|plan| plan.load.sizes.largest >= 64 << 10), 20..80);
         some("faults from birth on", count(&|plan| plan.from_birth), 15..60);
-        some("long", count(&|plan| plan.is_long()), 1..12);
+        assert!((0..2000).map(Plan::draw).any(|plan| plan.is_long()));
         let lasts = |plan: &Plan| plan.faults.iter().any(|fault| fault.for_ns == faults::LASTING);
         some("faults that last", count(&lasts), 25..100);
         let controllers = |plan: &Plan| plan.interleaving.is_some_and(|how| how.controllers);

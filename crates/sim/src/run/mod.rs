@@ -143,12 +143,17 @@ struct Run {
 impl Run {
     fn new(plan: &Plan, clock: Arc<AtomicU64>, end: Nanos) -> Run {
         let settings = plan.settings;
+        let largest = plan.load.largest_transaction();
         let options = WorldOptions {
             seed: plan.seed,
             engine: plan.engine().expect("a plan names an engine"),
             nodes: plan.replicas,
             workers: plan.workers,
-            tune: (move |options: &mut highwater_engines::Options| settings.apply(options)).into(),
+            tune: (move |options: &mut highwater_engines::Options| {
+                settings.apply(options);
+                options.max_transaction_bytes = options.max_transaction_bytes.max(largest);
+            })
+            .into(),
         };
         let mut world = World::new(options, SimLibrary);
         world.lenient = true;
@@ -157,8 +162,6 @@ impl Run {
         plan.interleaving().into_iter().for_each(|how| world.interleave(how));
         world.interleave_controllers(plan.interleaving.is_some_and(|how| how.controllers));
         world.costs = plan.machines.costs();
-        let sizes = plan.load.sizes;
-        world.allow_blobs(sizes.largest_transaction(plan.load.operations), sizes.total);
         for (id, (rate, ahead)) in (0..plan.replicas).map(NodeId).zip(&plan.clocks) {
             world.clock(id).set_rate(0, *rate);
             ahead.iter().for_each(|ahead| world.clock(id).follow_time(*ahead));
@@ -279,7 +282,7 @@ impl Run {
 
     /// Lets time pass for clients, faults and replicas.
     fn advance(&mut self, until: Nanos) -> Result<(), Verdict> {
-        // In runs of hours nothing happens for long.
+        // In long runs nothing happens for long.
         let stride = MS.max(self.plan.settings.election_timeout / 50);
         while self.world.now < until && self.world.now < self.end {
             let next = [self.clients.next(), self.hand.next(self.world.now)].into_iter().flatten().min();
@@ -373,7 +376,7 @@ impl Run {
         add("runs with blobs of 1 MiB", u64::from(largest >= 1 << 20));
         add("runs with blobs of 16 MiB", u64::from(largest >= 16 << 20));
         add("runs with faults from birth on", u64::from(self.plan.from_birth));
-        add("runs of more than half an hour", u64::from(self.world.now > 1_800_000 * MS));
+        add("runs of more than five minutes", u64::from(self.world.now > 300_000 * MS));
         marks
     }
 

@@ -249,12 +249,6 @@ impl<L: Library> World<L> {
         self.stage.controllers_interrupted.get()
     }
 
-    /// Transactions may have `largest` bytes beyond the usual, all together `total`.
-    pub fn allow_blobs(&mut self, largest: u64, total: u64) {
-        let mut watch = self.stage.watch.borrow_mut();
-        watch.limits = watch.limits.with_blobs(largest, total);
-    }
-
     pub(crate) fn mark(&mut self, what: &'static str) {
         *self.marks.entry(what).or_default() += 1;
     }
