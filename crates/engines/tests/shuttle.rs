@@ -185,7 +185,8 @@ fn a_snapshot_shows_the_state_at_its_timestamp() {
     let test = || {
         let mut options = Options::new(NodeId(0), 3, 2, Incarnation(1));
         options.snapshot_age = 0;
-        let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter())));
+        let account = highwater_engines::memory::Account::new(&options, 2);
+        let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
         let store = Store::new(Schema::new(Counters.tables()));
         let members = Members::new(Epoch(1), vec![Voter { node: NodeId(0), incarnation: Incarnation(1) }]);
         shared.progress.restart(Epoch(1), members, Timestamp(1), &[EntryIndex(2); 2]);

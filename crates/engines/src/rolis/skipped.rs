@@ -51,7 +51,8 @@ fn change(members: &Members) -> Bytes {
 #[test]
 fn a_parked_voter_does_not_forget_a_change_that_it_accepted() {
     let options = Options::new(NodeId(1), 3, 1, Incarnation(1));
-    let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter())));
+    let account = crate::memory::Account::new(&options, 1);
+    let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
     let schema = Schema::new(vec![]);
     let store = Store::new(schema.clone());
     let code = (Registry::new(), Registry::new());
