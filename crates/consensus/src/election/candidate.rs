@@ -80,7 +80,8 @@ impl Election {
         self.standing = Standing::Leading;
         self.following = None;
         self.suspected = false;
-        self.heard_from = self.promises.keys().map(|voter| (*voter, now)).collect();
+        let heard = super::suspicion::Heard::at(now);
+        self.heard_from = self.promises.keys().map(|voter| (*voter, heard)).collect();
         let promises = std::mem::take(&mut self.promises);
         self.events.push(ElectionEvent::Won { ballot: self.promised, promises, quorums, members: latest });
         self.send_heartbeats(now);

@@ -125,7 +125,7 @@ pub struct Election {
     /// The random part of it.
     spread: Nanos,
     /// When each voter last answered a heartbeat, or sent something to a stream.
-    heard_from: BTreeMap<Voter, Nanos>,
+    heard_from: BTreeMap<Voter, suspicion::Heard>,
     random: u64,
     out: Vec<(NodeId, ElectionMessage)>,
     events: Vec<ElectionEvent>,
@@ -212,7 +212,7 @@ impl Election {
     pub fn abandon(&mut self, now: Nanos) {
         self.standing = Standing::Follower;
         self.following = None;
-        self.wait(now);
+        self.give_way(now);
     }
 
     /// Somebody has promised `ballot`: another node, or a stream of this one that met it before the controllers did.

@@ -48,6 +48,8 @@ pub(super) struct Signs {
     pub(super) at: Nanos,
     /// The last heartbeat that vouched.
     beat_at: Nanos,
+    /// The last heartbeat, whether it vouched or not.
+    pub(super) met_at: Nanos,
     /// The last heartbeat vouched for the leader.
     vouched: bool,
     /// The longest silence between two signs, fading.
@@ -58,14 +60,44 @@ pub(super) struct Signs {
     pub(super) of: Option<NodeId>,
 }
 
+/// When a voter was last heard by its leader.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Heard {
+    at: Nanos,
+    /// So much of `at` is not its doing: the leader itself was late. Bounded, or a leader that is always late would never
+    /// notice that it is alone.
+    pardoned: Nanos,
+}
+
+impl Heard {
+    pub(super) fn at(at: Nanos) -> Heard {
+        Heard { at, pardoned: 0 }
+    }
+
+    pub(super) fn hear(&mut self, at: Nanos) {
+        if at > self.at {
+            *self = Heard::at(at);
+        }
+    }
+
+    fn pardon(&mut self, now: Nanos, late: Nanos, most: Nanos) {
+        let longer = late.min(most.saturating_sub(self.pardoned)).min(now.saturating_sub(self.at));
+        self.at += longer;
+        self.pardoned += longer;
+    }
+}
+
 impl Election {
     /// How long a leader may be silent. One that has not shown up yet gets the plain timeout, from everybody: if some were
     /// always more patient than others, the others would always stand first, though they may be unable to lead.
     pub(super) fn patience(&self) -> Nanos {
         let timeout = self.options.timeout;
         match self.following {
-            Some(_) => (WEIGHT * self.signs.longest).clamp(timeout, MOST_PATIENCE * timeout),
-            None => timeout,
+            Some(_) if self.signs.vouched => {
+                (WEIGHT * self.signs.longest).clamp(timeout, MOST_PATIENCE * timeout)
+            }
+            // It has not shown up yet, or says itself that it cannot serve.
+            _ => timeout,
         }
     }
 
@@ -75,6 +107,17 @@ impl Election {
             return Some(self.me.node);
         }
         let heard = now < self.signs.at + self.patience() + self.options.timeout;
+        let current = self.following.filter(|ballot| *ballot == self.promised);
+        current.filter(|_| heard && !self.suspected).map(|ballot| ballot.node)
+    }
+
+    /// Whose heartbeats come, whether they vouch or not. Enough to ask for a copy of the state: the leader may be waiting
+    /// for the very vote that waits for the copy, and cannot vouch before.
+    pub fn followed(&self, now: Nanos) -> Option<NodeId> {
+        if self.standing == Standing::Leading {
+            return Some(self.me.node);
+        }
+        let heard = now < self.signs.met_at + (MOST_PATIENCE + 1) * self.options.timeout;
         let current = self.following.filter(|ballot| *ballot == self.promised);
         current.filter(|_| heard && !self.suspected).map(|ballot| ballot.node)
     }
@@ -95,7 +138,8 @@ impl Election {
         }
         self.suspected = false;
         let longest = self.signs.longest;
-        self.signs = Signs { at: now, beat_at: now, vouched: true, longest, doubted: 0, of: Some(node) };
+        let of = Some(node);
+        self.signs = Signs { at: now, beat_at: now, met_at: now, vouched: true, longest, doubted: 0, of };
         self.wait(now);
         self.deadline = now + self.patience() + self.spread;
     }
@@ -120,8 +164,7 @@ impl Election {
     /// A voter sent something to a stream of this node, at `at`: as good as an answer to a heartbeat.
     pub fn voter_heard(&mut self, voter: Voter, at: Nanos) {
         if self.standing == Standing::Leading {
-            let known = self.heard_from.entry(voter).or_default();
-            *known = at.max(*known);
+            self.heard_from.entry(voter).or_default().hear(at);
         }
     }
 
@@ -141,7 +184,8 @@ impl Election {
             }
             Standing::Leading => {
                 // What was said meanwhile waits to be read.
-                self.heard_from.values_mut().for_each(|heard| *heard = now.min(*heard + late));
+                let most = MOST_DOUBT * self.options.timeout;
+                self.heard_from.values_mut().for_each(|heard| heard.pardon(now, late, most));
                 false
             }
             Standing::Follower | Standing::Asking | Standing::Preparing => false,
@@ -153,14 +197,14 @@ impl Election {
         let Some(members) = &self.members else { return false };
         let recent = |voter: Voter| {
             voter == self.me
-                || self.heard_from.get(&voter).is_some_and(|heard| now.saturating_sub(*heard) <= within)
+                || self.heard_from.get(&voter).is_some_and(|heard| now.saturating_sub(heard.at) <= within)
         };
         Quorums::of(members.clone()).reached(recent)
     }
 
     /// When a voter was last heard. Meaningful on a leader.
     pub fn heard_at(&self, voter: Voter) -> Option<Nanos> {
-        self.heard_from.get(&voter).copied()
+        self.heard_from.get(&voter).map(|heard| heard.at)
     }
 
     /// Whether this node, which leads, can say so: it hears a quorum, and its host finds it in order.
@@ -178,6 +222,13 @@ impl Election {
         let members = self.members.clone().expect("a leader knows the membership");
         let vouches = self.vouches(now);
         self.broadcast(ElectionMessage::Heartbeat { ballot: self.promised, vouches, members });
+    }
+
+    /// After a lead that was given up: everybody else has a turn first, however patient they are with this node. It may be the
+    /// one that cannot lead, and who heard its heartbeats waits longer than it would.
+    pub(super) fn give_way(&mut self, now: Nanos) {
+        self.wait(now);
+        self.deadline += (MOST_PATIENCE + 1) * self.options.timeout;
     }
 
     /// Sets the deadline to a randomised timeout from now.

@@ -67,12 +67,17 @@ impl Election {
         if self.following.replace(ballot) != Some(ballot) {
             self.events.push(ElectionEvent::Follow(ballot));
         }
+        self.signs.met_at = now;
         if vouches {
             debug_assert_ne!(ballot.node, self.me.node);
             self.standing = Standing::Follower;
             self.hear_leader(now, from.node);
         } else {
             self.disbelieve_leader();
+            if self.standing == Standing::Follower {
+                // It says itself that it cannot serve: no more patience than with one that never showed up.
+                self.deadline = self.deadline.min(self.signs.at + self.patience() + self.spread);
+            }
         }
         self.out.push((from.node, ElectionMessage::HeartbeatReply { ballot }));
     }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_consensus::{Election, ElectionOptions, Members, Voter};
+use highwater_consensus::{Election, ElectionOptions, Members, Standing, Voter};
 use highwater_core::hooks::{self, Point, Site};
 use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp};
 use highwater_store::Store;
@@ -234,6 +234,11 @@ impl RolisController {
         if change.quiesced.len() == workers && !change.campaigning {
             change.campaigning = true;
             self.election.campaign(now);
+            if self.election.standing() != Standing::Preparing {
+                // A worker is stuck, say: this node may not stand now. The learner asks again.
+                self.change = None;
+                self.command_all(|_| Command::Resume);
+            }
         }
     }
 

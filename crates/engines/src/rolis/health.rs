@@ -13,7 +13,7 @@
 use highwater_consensus::{Standing, Voter};
 
 use super::controller::RolisController;
-use super::pulse::NEVER;
+use super::pulse::{NEVER, Pulse};
 use super::shared::Shared;
 use crate::seam::Nanos;
 use crate::sync::Ordering;
@@ -22,6 +22,10 @@ use crate::sync::Ordering;
 pub(super) const STUCK: u64 = 4;
 /// No progress in a stream for so many: it stands still.
 const STILL: u64 = 8;
+/// Beyond so many bytes that wait to be decided,
+const FREE_BYTES: u64 = 1 << 20;
+/// a stream gets so much longer for each: 5 MB/s to all followers is slow, and no fault.
+const NANOS_PER_BYTE: Nanos = 200;
 /// The time that a stream gets is doubled so many times at most.
 const MOST_DOUBLINGS: u32 = 3;
 /// A lead that went well for so many timeouts ends the doubling.
@@ -33,6 +37,8 @@ const CHALLENGE: u64 = 4;
 pub(super) struct Health {
     looked_at: Nanos,
     workers: Vec<Seen>,
+    /// A worker was stuck at the last look: this node does not stand.
+    someone_stuck: bool,
     /// Leads in a row that ended with a stream standing still.
     stalls: u32,
     /// Since when this lead goes well.
@@ -48,17 +54,23 @@ struct Seen {
     challenged: Option<Nanos>,
     /// For how long a turn is overdue.
     late: Nanos,
-    /// For how long its stream stands still.
+    /// For how long its stream stands still while a quorum is there.
     still: Nanos,
 }
 
 impl Health {
     pub fn new(workers: usize) -> Health {
-        Health { looked_at: 0, workers: vec![Seen::default(); workers], stalls: 0, well_since: 0 }
+        Health {
+            looked_at: 0,
+            workers: vec![Seen::default(); workers],
+            someone_stuck: false,
+            stalls: 0,
+            well_since: 0,
+        }
     }
 
     /// Looks at every worker; whether some of them must be woken to show that they can be.
-    fn look(&mut self, now: Nanos, shared: &Shared) -> bool {
+    fn look(&mut self, now: Nanos, shared: &Shared, quorum: bool) -> bool {
         let timeout = shared.options.election_timeout;
         let awake = now.saturating_sub(self.looked_at).min(timeout);
         self.looked_at = now;
@@ -72,7 +84,9 @@ impl Health {
             }
             let overdue = due < now || seen.challenged.is_some();
             seen.late = if overdue && !turned_since { seen.late + awake } else { 0 };
-            seen.still = if still != NEVER && still == seen.still_since { seen.still + awake } else { 0 };
+            // Without a quorum nothing can move; who returns gets the whole time.
+            let stands = quorum && still != NEVER && still == seen.still_since;
+            seen.still = if stands { seen.still + awake } else { 0 };
             seen.still_since = still;
             if due == NEVER && seen.challenged.is_none() && now.saturating_sub(turned) > CHALLENGE * timeout {
                 seen.challenged = Some(now);
@@ -83,7 +97,10 @@ impl Health {
     }
 
     fn most_still(&self, shared: &Shared) -> Nanos {
-        (STILL << self.stalls.min(MOST_DOUBLINGS)) * shared.options.election_timeout
+        // Replies wait for all streams: what is under way in any of them counts.
+        let bytes = shared.pulses.iter().map(Pulse::waits_for_bytes).max().unwrap_or_default();
+        let patience = (STILL << self.stalls.min(MOST_DOUBLINGS)) * shared.options.election_timeout;
+        patience + bytes.saturating_sub(FREE_BYTES) * NANOS_PER_BYTE
     }
 
     /// A worker whose turn is overdue for too long, and for how long.
@@ -113,7 +130,8 @@ impl RolisController {
     /// Reads what the workers show: whom they heard, and how they are.
     pub(super) fn feel_pulses(&mut self, now: Nanos) {
         self.hear_streams();
-        if self.health.look(now, &self.shared) {
+        let quorum = self.election.quorum_heard(now, self.shared.options.election_timeout);
+        if self.health.look(now, &self.shared, quorum) {
             self.wake_workers = true;
         }
         let (stuck, still) = (self.health.stuck(&self.shared), self.health.standing_still(&self.shared));
@@ -128,6 +146,9 @@ impl RolisController {
         } else {
             self.health.well_since = NEVER;
         }
+        if stuck.is_some() != std::mem::replace(&mut self.health.someone_stuck, stuck.is_some()) {
+            self.refresh_eligibility();
+        }
         if sound != self.sound {
             self.sound = sound;
             self.events.push(match (stuck, still) {
@@ -137,7 +158,6 @@ impl RolisController {
                 (None, None) => unreachable!("one of the two is the reason"),
             });
             self.election.set_sound(sound);
-            self.refresh_eligibility();
         }
     }
 

@@ -107,6 +107,9 @@ pub(super) struct Retry {
 const ATTEMPTS_IN_A_ROW: u32 = 4;
 /// Requests that may wait for another attempt before new ones are refused.
 const MAX_RETRIES_WAITING: usize = 256;
+/// The longest transaction, all its attempts in a row included, takes no more election timeouts than this: two seconds, for one that
+/// writes 64 MiB in pieces of a few bytes.
+const LONG_EXECUTION: u64 = 16;
 /// How soon to look again while another stream holds replies back (wake-ups make it sooner).
 const WAITING_RECHECK: Nanos = 500_000;
 
@@ -233,6 +236,11 @@ impl RolisWorker {
         self.shared.progress.set_waiting(self.id, false);
     }
 
+    /// A transaction may take long, and is no reason to think that this worker is stuck.
+    fn expect_execution(&self, now: Nanos) {
+        self.pulse().due_by(now + LONG_EXECUTION * self.shared.options.election_timeout);
+    }
+
     /// Runs a request to its speculative commit.
     #[inline]
     pub(super) fn execute(&mut self, now: Nanos, request: Request<'_>) {
@@ -241,7 +249,7 @@ impl RolisWorker {
             if self.lead.open.count == 0 {
                 self.lead.opened_at = now;
             }
-            self.pulse().stirred(now);
+            self.expect_execution(now);
         }
         if self.lead.quiet && !planted!(QuietKept) {
             self.take_back_quiet();
@@ -331,7 +339,10 @@ impl RolisWorker {
     }
 
     /// Gives every waiting request another round of attempts; whether there is no room for them now.
-    fn retry(&mut self, out: &mut Outbox) -> bool {
+    fn retry(&mut self, now: Nanos, out: &mut Outbox) -> bool {
+        if !self.lead.retries.is_empty() {
+            self.expect_execution(now);
+        }
         for _ in 0..self.lead.retries.len() {
             if self.lead.clock_stands.is_some() {
                 break;
@@ -365,7 +376,7 @@ impl RolisWorker {
     /// A leader's turn: retry, seal, release.
     pub(super) fn turn_leading(&mut self, now: Nanos, ballot: Ballot, out: &mut Outbox) -> Next {
         self.lead.grant.next_turn(&self.shared.account, &mut self.occ);
-        let no_room = self.retry(out);
+        let no_room = self.retry(now, out);
         self.seal_what_is_due(now, ballot);
         if let Some(least) = self.lead.clock_stands
             && !self.lead.clock_told

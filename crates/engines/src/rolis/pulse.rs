@@ -20,6 +20,7 @@ pub struct Pulse {
     turned_at: AtomicU64,
     due_at: AtomicU64,
     still_since: AtomicU64,
+    waiting_bytes: AtomicU64,
     led_at: AtomicU64,
     led_epoch: AtomicU64,
     heard: [AtomicU64; 32],
@@ -31,6 +32,7 @@ impl Default for Pulse {
             turned_at: AtomicU64::new(0),
             due_at: AtomicU64::new(NEVER),
             still_since: AtomicU64::new(NEVER),
+            waiting_bytes: AtomicU64::new(0),
             led_at: AtomicU64::new(0),
             led_epoch: AtomicU64::new(0),
             heard: Default::default(),
@@ -55,6 +57,23 @@ impl Pulse {
     #[inline]
     pub fn stirred(&self, now: Nanos) {
         self.due_at.store(now, Ordering::Relaxed);
+    }
+
+    /// Requests are about to be executed: one may take long, and the turn behind it is due later.
+    #[inline]
+    pub fn due_by(&self, at: Nanos) {
+        self.due_at.store(at, Ordering::Relaxed);
+    }
+
+    /// So many bytes wait to be decided: on a slow network that takes its time.
+    #[inline]
+    pub fn waiting_bytes(&self, bytes: u64) {
+        self.waiting_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// See [`waiting_bytes`](Pulse::waiting_bytes).
+    pub fn waits_for_bytes(&self) -> u64 {
+        self.waiting_bytes.load(Ordering::Relaxed)
     }
 
     /// Since when something waits to be decided or released without any progress; [`NEVER`] if nothing waits.

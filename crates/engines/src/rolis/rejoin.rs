@@ -180,7 +180,7 @@ impl RolisController {
 
     /// Asks a follower if there is one that may have a complete store, else the leader.
     fn ask_donor(&mut self, now: Nanos) {
-        let leader = self.election.leader(now);
+        let leader = self.election.followed(now);
         let votes =
             |voter: &&Voter| self.peers.get(&voter.node) == Some(&voter.incarnation) && **voter != self.me;
         let voters = self.election.members().map(|members| members.voters().to_vec()).unwrap_or_default();
@@ -302,7 +302,7 @@ impl RolisController {
                 }
                 if now >= self.rejoin.ready_at {
                     self.rejoin.ready_at = now + READY_EVERY;
-                    if let Some(leader) = self.election.leader(now) {
+                    if let Some(leader) = self.election.followed(now) {
                         self.out.push((leader, Control::LearnerReady));
                     }
                 }
@@ -312,7 +312,7 @@ impl RolisController {
                 if now < *at {
                     return Some(*at);
                 }
-                if self.election.leader(now).is_none() {
+                if self.election.followed(now).is_none() {
                     return Some(now + RETRY_AFTER);
                 }
                 self.rejoin.state = Receiving::Parking { parked: BTreeSet::new() };

@@ -271,6 +271,7 @@ impl RolisWorker {
         }
         self.stirred = false;
         self.pulse().still_since(self.moved.2);
+        self.pulse().waiting_bytes(if leads { self.stream.undecided_bytes() } else { 0 });
         self.pulse().turned(now, next);
     }
 
@@ -342,7 +343,7 @@ impl Worker for RolisWorker {
 
     fn deliver(&mut self, now: Nanos, from: NodeId, frame: Frame) {
         let Some(sender) = self.sender(from) else { return };
-        if !std::mem::replace(&mut self.stirred, true) {
+        if !std::mem::replace(&mut self.stirred, true) && !self.lead.busy {
             self.pulse().stirred(now);
         }
         self.pulse().hear(from, now);
