@@ -75,10 +75,10 @@ const QUOTES: &[Quote] = &[
     ),
     (
         "docs/internals/node.md",
-        "clients' requests, {} per client",
+        "gets a share of {} KiB of work",
         "crates/node/src/worker/clients.rs",
-        "BUDGET",
-        1,
+        "SHARE",
+        1 << 10,
     ),
     ("docs/internals/node.md", "and the load's, {} or", "crates/node/src/load/driver.rs", "BUDGET", 1),
     ("docs/internals/node.md", "or {} us,", "crates/node/src/load/driver.rs", "BUDGET_NANOS", 1000),

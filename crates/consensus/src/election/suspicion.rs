@@ -64,14 +64,14 @@ pub(super) struct Signs {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Heard {
     at: Nanos,
-    /// So much of `at` is not its doing: the leader itself was late. Bounded, or a leader that is always late would never
-    /// notice that it is alone.
-    pardoned: Nanos,
+    /// The leader itself was late since, and `at` was moved by as much. Once for each answer, or a leader that is always late
+    /// would never notice that it is alone.
+    pardoned: bool,
 }
 
 impl Heard {
     pub(super) fn at(at: Nanos) -> Heard {
-        Heard { at, pardoned: 0 }
+        Heard { at, pardoned: false }
     }
 
     pub(super) fn hear(&mut self, at: Nanos) {
@@ -80,10 +80,10 @@ impl Heard {
         }
     }
 
-    fn pardon(&mut self, now: Nanos, late: Nanos, most: Nanos) {
-        let longer = late.min(most.saturating_sub(self.pardoned)).min(now.saturating_sub(self.at));
-        self.at += longer;
-        self.pardoned += longer;
+    fn pardon(&mut self, now: Nanos, late: Nanos) {
+        if !std::mem::replace(&mut self.pardoned, true) {
+            self.at = now.min(self.at + late);
+        }
     }
 }
 
@@ -184,8 +184,7 @@ impl Election {
             }
             Standing::Leading => {
                 // What was said meanwhile waits to be read.
-                let most = MOST_DOUBT * self.options.timeout;
-                self.heard_from.values_mut().for_each(|heard| heard.pardon(now, late, most));
+                self.heard_from.values_mut().for_each(|heard| heard.pardon(now, late));
                 false
             }
             Standing::Follower | Standing::Asking | Standing::Preparing => false,
