@@ -49,6 +49,7 @@ fn a_replica_with_values_of_the_largest_size_is_copied() {
             nodes: 3,
             workers: 1,
             tune: (|options: &mut highwater_engines::Options| {
+                options.max_transaction_bytes = 2 * MAX_VALUE_BYTES;
                 options.max_in_flight_bytes = 2 * MAX_VALUE_BYTES;
                 options.log_retain_bytes = options.max_in_flight_bytes;
             })

@@ -8,7 +8,8 @@
 //! [`STREAMS_VOUCH`] timeouts.
 //!
 //! *Patience* is the timeout, or three times the longest silence of the last half minute that ended well, up to
-//! [`MOST_PATIENCE`] timeouts: where signs are often late, a late one says little. A silence loses its weight slowly.
+//! [`MOST_PATIENCE`] timeouts: where signs are often late, a late one says little. A silence loses its weight slowly. All this
+//! for a leader that has led for [`PROVED`] timeouts.
 //!
 //! A follower whose own timer fires late doubts itself first. While it slept, so may have the leader, and signs may wait to
 //! be read: it gives the leader as much time as it was late, up to [`MOST_DOUBT`] timeouts between two signs.
@@ -32,6 +33,8 @@ use crate::{Nanos, Quorums, Voter};
 pub const SILENCE: u64 = 4;
 /// Patience is at most so many timeouts.
 const MOST_PATIENCE: u64 = 4;
+/// A leader has proved that it can lead after so many timeouts.
+const PROVED: u64 = 8;
 /// Streams vouch for a leader whose heartbeats stay away for so many timeouts.
 const STREAMS_VOUCH: u64 = 8;
 /// A node that wakes up late waits so many timeouts longer at most.
@@ -48,6 +51,8 @@ pub(super) struct Signs {
     pub(super) at: Nanos,
     /// The last heartbeat that vouched.
     beat_at: Nanos,
+    /// The first heartbeat of this leader in this epoch.
+    pub(super) since: Nanos,
     /// The last heartbeat, whether it vouched or not.
     pub(super) met_at: Nanos,
     /// The last heartbeat vouched for the leader.
@@ -88,15 +93,15 @@ impl Heard {
 }
 
 impl Election {
-    /// How long a leader may be silent. One that has not shown up yet gets the plain timeout, from everybody: if some were
+    /// How long a leader may be silent. One that has not led for long gets the plain timeout, from everybody: if some were
     /// always more patient than others, the others would always stand first, though they may be unable to lead.
     pub(super) fn patience(&self) -> Nanos {
         let timeout = self.options.timeout;
         match self.following {
-            Some(_) if self.signs.vouched => {
+            Some(_) if self.signs.vouched && self.signs.at >= self.signs.since + PROVED * timeout => {
                 (WEIGHT * self.signs.longest).clamp(timeout, MOST_PATIENCE * timeout)
             }
-            // It has not shown up yet, or says itself that it cannot serve.
+            // It has not shown up yet, or not for long, or says itself that it cannot serve.
             _ => timeout,
         }
     }
@@ -139,7 +144,9 @@ impl Election {
         self.suspected = false;
         let longest = self.signs.longest;
         let of = Some(node);
-        self.signs = Signs { at: now, beat_at: now, met_at: now, vouched: true, longest, doubted: 0, of };
+        let since = self.signs.since;
+        self.signs =
+            Signs { at: now, beat_at: now, since, met_at: now, vouched: true, longest, doubted: 0, of };
         self.wait(now);
         self.deadline = now + self.patience() + self.spread;
     }

@@ -65,6 +65,7 @@ impl Election {
         }
         self.set_members(now, members);
         if self.following.replace(ballot) != Some(ballot) {
+            self.signs.since = now;
             self.events.push(ElectionEvent::Follow(ballot));
         }
         self.signs.met_at = now;
