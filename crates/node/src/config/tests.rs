@@ -32,7 +32,11 @@ fn the_documented_defaults_are_valid_and_complete() {
 fn the_defaults_are_those_of_the_engines() {
     let config = Config::default();
     let options = config.options(Incarnation(7));
-    assert_eq!(options, Options::new(NodeId(0), 1, 2, Incarnation(7)));
+    // How much memory there is depends on the machine.
+    let memory_bytes = config.memory_bytes();
+    let mut expected = Options { memory_bytes, ..Options::new(NodeId(0), 1, 2, Incarnation(7)) };
+    expected.fit_memory();
+    assert_eq!(options, expected);
 }
 
 #[test]

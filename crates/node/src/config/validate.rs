@@ -243,7 +243,8 @@ fn log_level(log: &LogConfig) -> Checked {
     if !log.level.contains('[') {
         for word in log.level.split(',').map(str::trim) {
             let level = word.rsplit_once('=').map_or(word, |(_, level)| level);
-            if level.parse::<LevelFilter>().is_err() {
+            // An empty one would be read as "error".
+            if level.is_empty() || level.parse::<LevelFilter>().is_err() {
                 return Err(bad(format!("{level:?} is no level")));
             }
         }

@@ -60,7 +60,7 @@ fn long_keys_and_values_change_nothing() {
 fn a_transaction_that_writes_or_answers_too_much_does_nothing() {
     let mut client = Node::new().client();
     ask(&mut client, &[b"SET", b"v", &vec![b'v'; 15 << 20]]);
-    let error = "its writes or replies exceed 67108864 bytes; nothing was done\r\n";
+    let error = "too large: a command, or all of an EXEC, writes, replaces and answers at most 67108864 bytes each; nothing was done\r\n";
     let many = ask(&mut client, &[b"MGET", b"v", b"v", b"v", b"v", b"v"]);
     assert_eq!(many, format!("-ERR {error}"));
     client.ask("MULTI");

@@ -209,7 +209,8 @@ fn a_connection_at_rest_keeps_no_memory() {
     let value = vec![b'x'; 1 << 20];
     let set = multibulk([&b"SET"[..], b"a", &value].into_iter());
     let many = |name: &'static str| {
-        let words: Vec<&[u8]> = std::iter::once(name.as_bytes()).chain([&b"k"[..]; 100_000]).collect();
+        let words: Vec<&[u8]> =
+            std::iter::once(name.as_bytes()).chain(std::iter::repeat_n(&b"k"[..], 100_000)).collect();
         multibulk(words.into_iter())
     };
     client.send(&set);
