@@ -47,7 +47,8 @@ fn a_short_torture_finds_nothing_and_makes_progress() {
 #[test]
 fn hard_use_is_counted_and_what_it_costs_others_is_measured() {
     let path = std::env::temp_dir().join(format!("highwater-test-{}-hard.json", std::process::id()));
-    let args = ["--seconds", "6", "--rate", "300", "--means", "proxy", "--seed", "3", "--clients", "5"];
+    // Three episodes of at most some 6 s: each kind comes once before any comes again.
+    let args = ["--seconds", "16", "--rate", "300", "--means", "proxy", "--seed", "3", "--clients", "5"];
     let output =
         torture(&args).args(["--faults", "vanish,storms,hogs"]).arg("--json").arg(&path).output().unwrap();
     let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
