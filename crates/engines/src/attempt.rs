@@ -58,7 +58,7 @@ pub(crate) fn explain(reply: &mut Vec<u8>) {
     *reply = Vec::new();
     write!(
         reply,
-        "a transaction writes at most {MAX_TRANSACTION_BYTES} bytes, replaces or deletes as many, touches \
+        "a transaction writes at most {MAX_TRANSACTION_BYTES} bytes (less where limits.memory_mb is small), replaces or deletes as many, touches \
          {MAX_OPERATIONS} records and answers {MAX_REPLY_BYTES} bytes"
     )
     .expect("writing to memory does not fail");

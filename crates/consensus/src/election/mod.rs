@@ -1,6 +1,6 @@
 //! Who leads: pre-votes, promises, heartbeats; one ballot for all streams.
 //!
-//! 1. **Suspicion.** A follower that gets no sign of the leader's life for a randomised time ([`suspicion`]), or whose host
+//! 1. **Suspicion.** A follower that gets no sign of the leader's life for a randomised time (`suspicion`), or whose host
 //!    saw the leader's process gone, asks everyone: would you promise me the next epoch (`PreVote`)? A voter says yes only if it misses the
 //!    leader, too. So a node that was cut off cannot depose a healthy leader when it returns.
 //! 2. **Promise.** With a majority of yeses the candidate takes the next ballot and asks for promises (`Prepare`). A
@@ -53,7 +53,7 @@ pub struct ElectionOptions {
     /// How often a leader says that it lives.
     pub heartbeat: Nanos,
     /// Shortest silence after which a follower stands; each waits up to so much longer, at random, and more where signs of
-    /// life are late ([`suspicion`]).
+    /// life are late (`suspicion`).
     pub timeout: Nanos,
 }
 

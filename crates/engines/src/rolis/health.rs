@@ -1,12 +1,12 @@
 //! Whether this replica's workers do their duty: what its heartbeats vouch for if it leads, and whether it may stand if it
 //! does not.
 //!
-//! - A worker is *stuck* when a turn is overdue for [`STUCK`] election timeouts. One that is idle has no turn due; it is
-//!   asked for one now and then ([`CHALLENGE`]).
-//! - A leader's stream *stands still* when something in it waits to be decided or released, and for [`STILL`] timeouts
+//! - A worker is *stuck* when a turn is overdue for `STUCK` election timeouts. One that is idle has no turn due; it is
+//!   asked for one now and then (`CHALLENGE`).
+//! - A leader's stream *stands still* when something in it waits to be decided or released, and for `STILL` timeouts
 //!   nothing was. A slow quorum moves, so it is not meant. The fault may be anywhere; another leader may not have it. If it
 //!   has, nothing is gained by taking turns: each lead that ends so doubles the time that the next one of this node gets,
-//!   up to [`MOST_DOUBLINGS`] times, until one goes well for long.
+//!   up to `MOST_DOUBLINGS` times, until one goes well for long.
 //!
 //! Only time in which the controller itself was awake counts: after a pause of the whole process nobody is accused.
 

@@ -206,7 +206,7 @@ impl fmt::Display for RequestError<'_> {
             RequestError::TooLarge => write!(
                 f,
                 "ERR too large: a command, or all of an EXEC, writes, replaces and answers at most \
-                 {MAX_TRANSACTION_BYTES} bytes each; nothing was done"
+                 {MAX_TRANSACTION_BYTES} bytes each, less where limits.memory_mb is small; nothing was done"
             ),
             RequestError::OutOfMemory => {
                 f.write_str("OOM command not allowed when used memory > 'maxmemory'.")

@@ -1,7 +1,7 @@
 //! Runs a [`Plan`] and judges it.
 //!
 //! 1. All replicas start; once one leads, or at once, clients ask and faults happen, for the plan's length. The product's
-//!    own assertions and the world's watch over every step; and whoever could serve must serve ([`service`]).
+//!    own assertions and the world's watch over every step; and whoever could serve must serve (`service`).
 //! 2. All faults are undone. A majority (all but the plan's `absent`) must serve again within a bound; then everybody
 //!    comes back, must catch up, and serve.
 //! 3. Every key is read once more, and the whole is judged: one order of all acknowledged transactions that respects real
