@@ -59,6 +59,7 @@ pub struct Provision {
 impl Heaps {
     /// See [`crate::Store::provision`].
     pub fn provision(&self, limit: u64, orphans: bool) -> Provision {
+        self.trim();
         let mut pace = lock(&self.pace);
         pace.calls = pace.calls.wrapping_add(1);
         let (want, ready) = {

@@ -37,6 +37,23 @@ unsafe impl Send for Piece {}
 pub(super) struct Large {
     pieces: HashMap<usize, usize>,
     bytes: u64,
+    /// The most that `bytes` was since the system's allocator was last asked to give back what it keeps.
+    peak: u64,
+}
+
+/// The system's allocator may keep so many bytes that were freed, or an eighth of what is in use.
+const KEPT_BY_ALLOCATOR: u64 = 16 << 20;
+
+impl Large {
+    /// Whether the system's allocator should be asked to give back what it keeps: it does not by itself, and to the system
+    /// that memory is in use.
+    fn wants_trim(&mut self) -> bool {
+        let wants = self.peak - self.bytes > KEPT_BY_ALLOCATOR.max(self.bytes / 8);
+        if wants {
+            self.peak = self.bytes;
+        }
+        wants
+    }
 }
 
 /// What the heaps of one store share.
@@ -138,7 +155,16 @@ impl Heaps {
         let mut large = lock(&self.large);
         large.pieces.insert(at.as_ptr().expose_provenance(), taken);
         large.bytes += taken as u64;
+        large.peak = large.peak.max(large.bytes);
         at
+    }
+
+    /// Off the hot path: has the system's allocator give back what was freed in quantity.
+    pub(super) fn trim(&self) {
+        let wants = lock(&self.large).wants_trim();
+        if wants {
+            system::trim();
+        }
     }
 
     /// Gives a large piece back that nobody uses any more. Says what it took.

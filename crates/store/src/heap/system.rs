@@ -108,6 +108,15 @@ pub(super) unsafe fn discard(at: NonNull<u8>, size: usize) {
     unsafe { libc::madvise(at.as_ptr().cast(), size, libc::MADV_DONTNEED) };
 }
 
+/// Has the system's allocator give back the pages of what was freed to it.
+pub(super) fn trim() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no preconditions; it takes the allocator's own locks.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Ends the process: the budget of a node refuses growth long before this.
 pub(super) fn out_of_memory(size: usize) -> ! {
     std::alloc::handle_alloc_error(Layout::from_size_align(size, 64).unwrap_or(Layout::new::<u64>()))
