@@ -27,6 +27,9 @@ impl Content {
     }
 }
 
+/// Bytes of values that one `DEL` of ours deletes, but for a single value.
+const DELETED_AT_ONCE: usize = 4 << 20;
+
 /// Keys of one guest, which nobody else writes.
 ///
 /// Invariant: a key holds one of its possible contents (`None`: it is absent): one, unless a write's outcome is unknown.
@@ -73,20 +76,43 @@ impl Expected {
         said
     }
 
+    /// How many of these keys, the first at least, one `DEL` may name: a transaction deletes so many bytes only, and on small
+    /// nodes fewer.
+    fn at_once(&self, keys: &[Vec<u8>]) -> usize {
+        let len = |key: &Vec<u8>| {
+            let possible = self.possible.get(key).into_iter().flatten();
+            possible.flatten().map(|content| content.len).max().unwrap_or_default()
+        };
+        let mut bytes = 0;
+        let fits = |key: &&Vec<u8>| {
+            bytes += len(key);
+            bytes <= DELETED_AT_ONCE
+        };
+        keys.iter().take(128).take_while(fits).count().max(1)
+    }
+
     /// Deletes these keys, as often as it takes. Whether it could be done.
-    pub fn delete(&mut self, caller: &mut Caller, keys: &[Vec<u8>]) -> bool {
-        keys.chunks(128).all(|keys| {
-            let words: Vec<&[u8]> =
-                [&b"DEL"[..]].into_iter().chain(keys.iter().map(|key| &key[..])).collect();
-            let done = caller.insist(&words).is_some();
-            for key in keys {
-                match self.possible.get_mut(key).filter(|_| !done) {
-                    Some(possible) => possible.push(None),
-                    None => drop(self.possible.remove(key)),
-                }
+    pub fn delete(&mut self, caller: &mut Caller, mut keys: &[Vec<u8>]) -> bool {
+        while !keys.is_empty() {
+            let (now, later) = keys.split_at(self.at_once(keys));
+            if !self.delete_at_once(caller, now) {
+                return false;
             }
-            done
-        })
+            keys = later;
+        }
+        true
+    }
+
+    fn delete_at_once(&mut self, caller: &mut Caller, keys: &[Vec<u8>]) -> bool {
+        let words: Vec<&[u8]> = [&b"DEL"[..]].into_iter().chain(keys.iter().map(|key| &key[..])).collect();
+        let done = caller.insist(&words).is_some();
+        for key in keys {
+            match self.possible.get_mut(key).filter(|_| !done) {
+                Some(possible) => possible.push(None),
+                None => drop(self.possible.remove(key)),
+            }
+        }
+        done
     }
 
     /// Reads a key and holds it against what it may be; then that is known. What is wrong, if anything.
