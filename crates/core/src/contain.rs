@@ -32,10 +32,27 @@ enum State {
     Broken,
 }
 
+#[cfg(not(shuttle))]
 thread_local! {
     static STATE: Cell<State> = const { Cell::new(State::Outside) };
+}
+// Shuttle runs all of its threads on one: each needs a state of its own.
+#[cfg(shuttle)]
+shuttle::thread_local! {
+    static STATE: Cell<State> = Cell::new(State::Outside);
+}
+thread_local! {
     /// The last contained panic of this thread, as the hook saw it: what and where.
     static NOTE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+fn state() -> State {
+    STATE.with(Cell::get)
+}
+
+/// What this thread did before.
+fn enter(state: State) -> State {
+    STATE.with(|cell| cell.replace(state))
 }
 
 /// A panic that was contained.
@@ -73,9 +90,9 @@ impl Panicked {
 /// If a panic came from inside [`unbroken`].
 #[inline]
 pub fn contain<R>(code: impl FnOnce() -> R) -> Result<R, Panicked> {
-    let before = STATE.replace(State::Contained);
+    let before = enter(State::Contained);
     let result = catch_unwind(AssertUnwindSafe(code));
-    if STATE.replace(before) != State::Contained {
+    if enter(before) != State::Contained {
         broken();
     }
     result.map_err(Panicked::new)
@@ -102,8 +119,8 @@ struct Fuse;
 impl Drop for Fuse {
     #[cold]
     fn drop(&mut self) {
-        if STATE.get() == State::Contained {
-            STATE.set(State::Broken);
+        if state() == State::Contained {
+            enter(State::Broken);
         }
     }
 }
@@ -111,7 +128,7 @@ impl Drop for Fuse {
 /// Whether this thread runs what is contained. A panic hook that acts, and does not only report, looks here first and
 /// leaves such a panic to the hook before it.
 pub fn contained() -> bool {
-    STATE.get() != State::Outside
+    state() != State::Outside
 }
 
 /// A thread that leaves contained code in the middle, for other code and other coroutines, takes this with it.
@@ -119,13 +136,13 @@ pub struct Aside(State);
 
 /// Leaves what is contained, until [`Aside::return_to`].
 pub fn aside() -> Aside {
-    Aside(STATE.replace(State::Outside))
+    Aside(enter(State::Outside))
 }
 
 impl Aside {
     /// Goes on where it left.
     pub fn return_to(self) {
-        STATE.set(self.0);
+        enter(self.0);
     }
 }
 
