@@ -18,7 +18,7 @@ use highwater_core::{EntryIndex, Epoch, Timestamp, planted};
 
 use super::shared::Report;
 use super::watermark::{Arrival, OpenClaim, Start};
-use super::worker::{Mode, RolisWorker};
+use super::worker::{Mode, RolisWorker, recheck};
 use crate::seam::{Counters, Nanos, Next, Outbox};
 
 /// Where the following of the decided log stands.
@@ -40,6 +40,10 @@ pub struct Replay {
     claims: Vec<OpenClaim>,
     /// While waiting for other streams at the first entry of a later epoch: how many such entries were announced.
     arrived: usize,
+    /// What was decided when they were counted.
+    counted_to: EntryIndex,
+    /// Where the mark held this stream back last, and since when.
+    held: (EntryIndex, usize, Nanos),
 }
 
 impl Default for Replay {
@@ -51,12 +55,31 @@ impl Default for Replay {
 impl Replay {
     /// Starts with the entry `start`; transactions at or below `floor` are there already.
     pub fn starting_at(start: EntryIndex, floor: Timestamp) -> Replay {
-        Replay { scan: start, apply: start, offset: 0, reached: floor, floor, claims: Vec::new(), arrived: 0 }
+        Replay {
+            scan: start,
+            apply: start,
+            offset: 0,
+            reached: floor,
+            floor,
+            claims: Vec::new(),
+            arrived: 0,
+            counted_to: EntryIndex(0),
+            held: (EntryIndex(0), 0, 0),
+        }
     }
 
     /// Whether everything looked at is installed.
     pub fn caught_up(&self) -> bool {
         self.apply == self.scan
+    }
+
+    /// The mark holds the next transaction back: when to look again. Who moves the mark wakes the others; what else may
+    /// free it (readers, another worker's roll-back) is looked for.
+    fn recheck(&mut self, now: Nanos) -> Next {
+        if (self.held.0, self.held.1) != (self.apply, self.offset) {
+            self.held = (self.apply, self.offset, now);
+        }
+        recheck(now, self.held.2, HELD_BACK_RECHECK)
     }
 }
 
@@ -127,6 +150,10 @@ impl RolisWorker {
         let shared = self.shared.clone();
         let progress = &shared.progress;
         if header.epoch > progress.epoch() {
+            if self.replay.arrived > 0 && self.replay.counted_to == self.stream.decided() {
+                return false;
+            }
+            self.replay.counted_to = self.stream.decided();
             let starts = self.starts_at(header.index);
             if starts.len() == self.replay.arrived {
                 return false;
@@ -261,7 +288,7 @@ impl RolisWorker {
         self.collect_garbage();
         match applying {
             Applying::More => Next::Now,
-            Applying::HeldBack => Next::At(now + HELD_BACK_RECHECK),
+            Applying::HeldBack => self.replay.recheck(now),
             Applying::CaughtUp => Next::Idle,
         }
     }

@@ -13,7 +13,7 @@ use super::apply::Applying;
 use super::pending::Pending;
 use super::seal::fresh_entry;
 use super::shared::{EpochStart, Report};
-use super::worker::{Mode, RolisWorker, sooner};
+use super::worker::{Mode, RolisWorker, recheck, sooner};
 use crate::attempt::attempt;
 use crate::memory::Grant;
 use crate::options::Options;
@@ -415,7 +415,7 @@ impl RolisWorker {
         if !self.lead.retries.is_empty() && may {
             return Next::Now;
         }
-        let next = if waits { Next::At(now + WAITING_RECHECK) } else { Next::Idle };
+        let next = if waits { recheck(now, self.moved.2, WAITING_RECHECK) } else { Next::Idle };
         // An entry that stays open waits for requests only as long as they come.
         let room = self.stream.undecided() < self.shared.options.pipeline_entries as u64;
         if self.lead.open.count > 0 && room { sooner(next, Next::At(self.due_when_idle())) } else { next }

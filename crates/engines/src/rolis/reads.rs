@@ -11,7 +11,7 @@ use highwater_store::{Snapshot, SnapshotTx};
 
 use super::horizon::Life;
 use super::snapshots::Offer;
-use super::worker::{Mode, RolisWorker};
+use super::worker::{Mode, RolisWorker, recheck};
 use crate::attempt::explain;
 use crate::seam::{Counters, Nanos, Next, Outbox, RELEASE_BYTES, Refusal, Request, Token};
 
@@ -113,7 +113,7 @@ impl RolisWorker {
                 self.reads.tends = true;
                 Next::Now
             }
-            Offer::Later => Next::At(now + RECHECK),
+            Offer::Later => recheck(now, self.reads.since, RECHECK),
             Offer::Never => {
                 self.refuse_reads(out);
                 Next::Idle

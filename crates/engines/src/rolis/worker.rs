@@ -54,7 +54,7 @@ pub struct RolisWorker {
     /// Frames came since the last turn.
     stirred: bool,
     /// What was decided, and what waited first for its release, when something last moved; and when that was.
-    moved: (EntryIndex, Option<Timestamp>, Nanos),
+    pub(super) moved: (EntryIndex, Option<Timestamp>, Nanos),
 }
 
 /// What the worker does with its stream.
@@ -419,6 +419,14 @@ fn own_entry(body: Bytes) -> Bytes {
 
 /// Entries below this size are copied out of the receive buffer.
 const OWN_BELOW_BYTES: usize = 192 << 10;
+
+/// When to look again for what has been waited for since `since`: after `least` at first, then less and less often.
+pub(super) fn recheck(now: Nanos, since: Nanos, least: Nanos) -> Next {
+    Next::At(now + (now.saturating_sub(since) / 8).clamp(least, LONGEST_RECHECK))
+}
+
+/// How soon to look again at the latest.
+const LONGEST_RECHECK: Nanos = 20_000_000;
 
 /// The earlier of two.
 pub(super) fn sooner(a: Next, b: Next) -> Next {
