@@ -51,12 +51,7 @@ impl Shares {
         if whole == u64::MAX {
             return Ok(Shares::UNLIMITED);
         }
-        let workers = u64::from(options.workers);
-        let (entry, in_flight) = (options.longest_entry() as u64, options.max_in_flight_bytes as u64);
-        let transaction = options.max_transaction_bytes as u64;
-        let logs = workers * (options.log_retain_bytes as u64 + options.backlog_bytes());
-        // An open entry; replies, before-images and arguments, each up to its bound and one transaction more.
-        let work = workers * (entry + 3 * (in_flight + transaction));
+        let (logs, work) = Shares::needs(options);
         let buffers = whole / 8;
         let left = whole.saturating_sub(logs + work + buffers);
         let slack = left / 8;
@@ -73,6 +68,23 @@ impl Shares {
             ));
         }
         Ok(Shares { whole, logs, work, buffers, slack, store })
+    }
+
+    /// The budget that leaves `store` bytes for the store, or a little more.
+    pub fn whole_for(options: &Options, store: u64) -> u64 {
+        let (logs, work) = Shares::needs(options);
+        ((store + 7) * 8 / 7 + logs + work + 7) * 8 / 7
+    }
+
+    /// What logs and work may take by their own bounds.
+    fn needs(options: &Options) -> (u64, u64) {
+        let workers = u64::from(options.workers);
+        let (entry, in_flight) = (options.longest_entry() as u64, options.max_in_flight_bytes as u64);
+        let transaction = options.max_transaction_bytes as u64;
+        let logs = workers * (options.log_retain_bytes as u64 + options.backlog_bytes());
+        // An open entry; replies, before-images and arguments, each up to its bound and one transaction more.
+        let work = workers * (entry + 3 * (in_flight + transaction));
+        (logs, work)
     }
 }
 
@@ -267,6 +279,8 @@ mod tests {
         let shares = Shares::of(&options).unwrap();
         let sum = shares.logs + shares.work + shares.buffers + shares.slack + shares.store;
         assert_eq!(sum, shares.whole);
+        options.memory_bytes = Shares::whole_for(&options, 100 << 20);
+        assert!(Shares::of(&options).is_ok_and(|shares| (100 << 20..101 << 20).contains(&shares.store)));
         options.memory_bytes = 500 << 20;
         let words = options.validate().unwrap_err();
         assert!(words.contains("500 MiB") && words.contains("logs take"), "{words}");

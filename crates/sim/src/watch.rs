@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use highwater_core::hooks::Fact;
 use highwater_core::{Epoch, Timestamp};
 use highwater_engines::Options;
+use highwater_engines::memory::MemoryStatus;
 
 use crate::stage::Actor;
 use crate::trace::hash;
@@ -98,6 +99,15 @@ impl Watch {
                 "{node} keeps {bytes} bytes of one log, more than {}",
                 self.limits.log_bytes
             ));
+        }
+    }
+
+    /// A store keeps to its share; what copies and readers take more, and what is under way while nodes tell each other what
+    /// they use, is what the slack is for.
+    pub(crate) fn store_bytes(&mut self, node: highwater_core::NodeId, memory: MemoryStatus) {
+        let most = memory.shares.store.saturating_add(memory.shares.slack);
+        if memory.used > most {
+            self.violation(format!("{node}'s store takes {} bytes of {most}", memory.used));
         }
     }
 

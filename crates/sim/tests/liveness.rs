@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Lists, MS, small};
+use common::{Lists, MS, small, tiny};
 use highwater_core::NodeId;
 use highwater_engines::{Options, Refusal, Role, Status};
 use highwater_sim::network::Channel;
@@ -261,4 +261,80 @@ fn a_restarted_node_says_what_it_waits_for() {
     });
     assert!(lists.story().contains("copying the state from"), "{}", lists.story());
     lists.verify();
+}
+
+/// A leader waits for so long that it stops vouching for itself, and the only vote that is left is that of a replica which
+/// needs a copy of the state.
+#[test]
+fn a_leader_whose_last_voter_needs_a_copy_goes_on() {
+    let mut lists = Lists::start(39, 3, 2, tiny);
+    busy(&mut lists, 20);
+    let leader = lists.world.leader().unwrap();
+    let [dies, behind] = followers(&lists)[..] else { panic!("of three") };
+    for other in [leader, dies] {
+        lists.world.network.cut_both(other, behind);
+        // What is on its way is lost.
+        lists.world.break_links(other, behind);
+    }
+    // More than any log keeps.
+    busy(&mut lists, 400);
+    lists.run(20 * MS);
+    lists.world.kill(dies);
+    lists.world.network.heal();
+    (0..2).for_each(|at| lists.world.network.hold(Channel::Worker(at)));
+    let waits = lists.ask(leader, 0, &[], &[0]).expect("the lost quorum is not noticed yet");
+    // The controllers hear each other, the streams nothing.
+    lists.wait_for(1000 * MS, "a doubt", |lists| lists.said("stream 0 stands still for") > 0);
+    lists.world.network.heal();
+    lists.wait_for(3000 * MS, "an answer, or a word", |lists| {
+        lists.acknowledged(waits) || lists.outcomes.get("unknown") == Some(&1)
+    });
+    assert!(lists.story().contains("copying the state from"), "{}", lists.story());
+    lists.wait_for(3000 * MS, "service", |lists| lists.world.leader().is_some());
+    lists.world.start(dies);
+    lists.verify();
+}
+
+/// A worker gets stuck between the moment at which it has nothing open any more and the change of epoch that would let a
+/// learner vote: the leader may not stand then. It goes on without the change, and makes it later.
+#[test]
+fn a_change_of_membership_survives_a_worker_that_gets_stuck() {
+    let mut met = 0;
+    for seed in 44..52 {
+        let mut lists = Lists::start(seed, 3, 2, small);
+        busy(&mut lists, 20);
+        let leader = lists.world.leader().unwrap();
+        let back = followers(&lists)[0];
+        lists.world.kill(back);
+        lists.run(20 * MS);
+        lists.world.start(back);
+        // Something is under way in stream 0 when the change begins.
+        let began = lists.world.now;
+        while lists.said("has caught up: changing the epoch") == 0 {
+            assert!(lists.world.now < began + 1000 * MS, "it returns\n{}", lists.story());
+            lists.ask(leader, 0, &[], &[0]);
+            lists.run(MS / 20);
+        }
+        lists.world.network.hold(Channel::Worker(0));
+        lists.run(5 * MS);
+        lists.world.stick(leader, Channel::Worker(1), true);
+        lists.run(4 * 30 * MS + 20 * MS);
+        let stuck = trouble(&lists, leader).contains("worker 1 has taken no turn");
+        let epoch = status(&lists, leader).epoch;
+        lists.world.network.heal();
+        lists.run(10 * MS);
+        met += u32::from(stuck && status(&lists, leader).epoch == epoch && lists.said("won") == 1);
+        lists.world.stick(leader, Channel::Worker(1), false);
+        lists.wait_for(2000 * MS, "service", |lists| {
+            let leader = lists.world.leader().and_then(|leader| lists.world.status(leader));
+            leader.is_some_and(|status| status.trouble.is_none())
+        });
+        lists.run(100 * MS);
+        let leader = lists.world.leader().unwrap();
+        let token =
+            lists.ask(leader, 1, &[0], &[0]).unwrap_or_else(|| panic!("it serves\n{}", lists.story()));
+        lists.wait_for(200 * MS, "an answer", |lists| lists.acknowledged(token));
+        lists.verify();
+    }
+    assert!(met > 0, "what this is about came to pass in one of them");
 }

@@ -49,14 +49,18 @@ fn a_seed_gives_one_trace() {
     }
 }
 
+fn passes(plan: &str) {
+    let plan = Plan::parse(plan).expect("a saved plan");
+    if let Err(failure) = run(&plan) {
+        panic!("{failure}\n{}", failure.story);
+    }
+}
+
 /// The first leader died before one voter had heard that the cluster existed. The third one needed its vote, and nobody told
 /// it: it waited for the first membership for ever. Whoever learns of it tells all now.
 #[test]
 fn the_first_leader_dies_before_all_know_of_the_cluster() {
-    let plan = Plan::parse(include_str!("plans/leader_dies_at_birth.json")).expect("a saved plan");
-    if let Err(failure) = run(&plan) {
-        panic!("{failure}\n{}", failure.story);
-    }
+    passes(include_str!("plans/leader_dies_at_birth.json"));
 }
 
 /// Three workers of a deposed leader roll back one after the other. One that had rolled back collected its tombstone, whose
@@ -64,8 +68,19 @@ fn the_first_leader_dies_before_all_know_of_the_cluster() {
 /// restored into a record that no index knew. Acknowledged data was gone on that node, and on all that copied from it.
 #[test]
 fn a_tombstone_stays_until_all_workers_have_rolled_back() {
-    let plan = Plan::parse(include_str!("plans/tombstone_before_roll_back.json")).expect("a saved plan");
-    if let Err(failure) = run(&plan) {
-        panic!("{failure}\n{}", failure.story);
-    }
+    passes(include_str!("plans/tombstone_before_roll_back.json"));
+}
+
+/// All followers waited for copies of the state, with full backlogs: nobody took what would have moved the mark. No copy
+/// could begin at the mark: of the streams that went on without transactions the leader kept only what was above it.
+#[test]
+fn copies_begin_at_a_mark_that_stands_still() {
+    passes(include_str!("plans/copies_above_the_mark.json"));
+}
+
+/// A follower with a full backlog refused an entry and asked for what came behind it; the leader sent all of it again, the
+/// refused entry first, each time: more and more for ever.
+#[test]
+fn what_follows_a_refused_entry_is_not_asked_for() {
+    passes(include_str!("plans/refused_entries_asked_for.json"));
 }

@@ -146,10 +146,13 @@ impl Stream {
         entry: Bytes,
     ) {
         let next = self.log.last().next();
-        if self.accepted != ballot || index > next && !planted!(GapIgnored) && !self.is_full(&entry) {
+        // What follows an entry that was refused is refused with it: to ask for it would bring all of it again, at once.
+        let refused = matches!(&self.role, Role::Following(following) if following.full) && index > next;
+        let refused = refused || index >= next && self.is_full(&entry);
+        if self.accepted != ballot || index > next && !planted!(GapIgnored) && !refused {
             return self.pull(now);
         }
-        if index >= next && self.is_full(&entry) {
+        if refused {
             // Says where it stands, and what is decided it may learn: that makes room.
             if let Role::Following(following) = &mut self.role {
                 following.full = true;

@@ -38,6 +38,8 @@ pub struct Replay {
     pub floor: Timestamp,
     /// Claims whose index is not decided here yet.
     claims: Vec<OpenClaim>,
+    /// Of an epoch that this worker leads: the first entry that the mark has not passed.
+    above_mark: EntryIndex,
     /// While waiting for other streams at the first entry of a later epoch: how many such entries were announced.
     arrived: usize,
     /// What was decided when they were counted.
@@ -62,6 +64,7 @@ impl Replay {
             reached: floor,
             floor,
             claims: Vec::new(),
+            above_mark: start,
             arrived: 0,
             counted_to: EntryIndex(0),
             held: (EntryIndex(0), 0, 0),
@@ -71,6 +74,20 @@ impl Replay {
     /// Whether everything looked at is installed.
     pub fn caught_up(&self) -> bool {
         self.apply == self.scan
+    }
+
+    /// A claim whose index is not decided yet. Of several about one index the highest says all: while one stream stands
+    /// still, the others go on claiming.
+    fn keep(&mut self, claim: OpenClaim) {
+        let known = self
+            .claims
+            .iter_mut()
+            .rev()
+            .find(|known| (known.stream, known.index) == (claim.stream, claim.index));
+        match known {
+            Some(known) => known.closed = known.closed.max(claim.closed),
+            None => self.claims.push(claim),
+        }
     }
 
     /// The mark holds the next transaction back: when to look again. Who moves the mark wakes the others; what else may
@@ -128,7 +145,7 @@ impl RolisWorker {
                         let claim =
                             OpenClaim { stream: claim.stream, index: claim.index, closed: header.closed_ts };
                         if !progress.claim(claim) {
-                            self.replay.claims.push(claim);
+                            self.replay.keep(claim);
                         }
                     }
                 }
@@ -264,12 +281,29 @@ impl RolisWorker {
         let caught_up = self.replay.caught_up() && self.replay.arrived == 0;
         progress.publish_applied(self.id, self.replay.reached, caught_up);
         // One is kept in any case: `locate` compares its timestamp.
-        let installed = EntryIndex(self.replay.apply.0.saturating_sub(2));
+        let installed = EntryIndex(self.behind_the_mark().0.saturating_sub(2));
         // Legal: what is kept beyond is a service to those who lag; they copy the state without it.
         let early = hooks::buggify(Site::TrimEarly);
         let keep = if early { 0 } else { self.shared.options.log_retain_bytes as u64 };
         self.again |= self.stream.trim(installed, keep);
         state
+    }
+
+    /// The first entry that is not installed or, of the epoch that this worker leads, not below the mark: a copy of the
+    /// state that begins at the mark goes on there. If the mark stands still because votes wait for their copies, that is
+    /// all that moves it again.
+    fn behind_the_mark(&mut self) -> EntryIndex {
+        let Some(mark) = self.lead.led.and_then(|led| self.shared.progress.mark_in(led)) else {
+            return self.replay.apply;
+        };
+        let mut at = self.replay.above_mark.max(self.stream.tail().first);
+        while at < self.replay.apply
+            && self.stream.entry(at).is_none_or(|entry| self.header_of(entry).closed_ts <= mark)
+        {
+            at = at.next();
+        }
+        self.replay.above_mark = at;
+        at
     }
 
     /// A follower's turn.

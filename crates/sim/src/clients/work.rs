@@ -147,6 +147,8 @@ impl Work {
             (below + random.below(below)).min(largest.into()) as u32
         };
         let size = match random.below(64) {
+            // Small ones alone would not fill anything.
+            0..32 if self.load.sizes.memory > 0 => 1 + random.below(largest.into()) as u32,
             0 => largest - random.below(2).min(u64::from(largest) - 1) as u32,
             1..9 => bits(largest.ilog2(), random),
             _ => bits(largest.ilog2().min(7), random),
@@ -188,9 +190,10 @@ impl Work {
         self.values
     }
 
-    /// One small request for each worker: proof of progress.
+    /// One small request for each worker: proof of progress. It only reads where memory may have ended.
     pub(super) fn probes(&mut self) -> Vec<Vec<Op>> {
-        (0..self.workers).map(|_| vec![Op::Audit(self.value())]).collect()
+        let full = self.load.sizes.memory > 0;
+        (0..self.workers).map(|_| vec![if full { Op::Total } else { Op::Audit(self.value()) }]).collect()
     }
 
     /// Reads of every key that was ever used, in requests of a few.

@@ -10,11 +10,13 @@ pub(super) fn newest_open<L: Library>(world: &World<L>) -> Option<Epoch> {
     world.leader().and_then(|leader| world.status(leader)).map(|status| status.epoch)
 }
 
-/// Whether a node may lose its memory: the voters with complete stores that are left are a majority, or nobody has heard of
-/// a cluster yet.
+/// Whether a node may lose its memory: the voters with complete stores that are left are a majority; or nobody has heard of
+/// a cluster yet, and only a minority has lost its memory so far: a birth that is under way may name lives that are over.
 pub fn spare<L: Library>(world: &World<L>, victim: NodeId) -> bool {
     let unborn = world.ids().filter_map(|id| world.status(id)).all(|status| status.role == Role::Starting);
-    unborn || sound(world).filter(|id| *id != victim).count() > world.ids().count() / 2
+    let lost = world.ids().filter(|id| *id == victim || world.was_killed(*id)).count();
+    (unborn && lost < world.ids().count().div_ceil(2))
+        || sound(world).filter(|id| *id != victim).count() > world.ids().count() / 2
 }
 
 /// Voters with complete stores.

@@ -44,6 +44,8 @@ enum Effect {
     Hold(Channel),
     Slow(NodeId),
     Stuck(NodeId, Channel),
+    /// Its commit clock lags by so much.
+    Back(NodeId, u64),
     Shun(NodeId),
     /// Ends by itself: a pause, connections that flap, a machine that vanished without a word.
     Passing,
@@ -79,7 +81,9 @@ impl Hand {
 
     /// Whether something goes on that passes, or whose effect on service has no bound.
     pub fn is_restless(&self) -> bool {
-        let passes = |effect: &Effect| matches!(effect, Effect::Passing | Effect::Lag(_) | Effect::Clog(..));
+        let passes = |effect: &Effect| {
+            matches!(effect, Effect::Passing | Effect::Lag(_) | Effect::Clog(..) | Effect::Back(..))
+        };
         self.active.iter().any(|(_, effect)| passes(effect))
     }
 
@@ -136,6 +140,7 @@ impl Hand {
                 Effect::Down(node) => world.start(*node),
                 Effect::Slow(node) => world.slow_down(*node, 1),
                 Effect::Stuck(node, who) => world.stick(*node, *who, false),
+                Effect::Back(node, by) => world.clock(*node).leap_commits(*by),
                 _ => {}
             }
         }
@@ -155,8 +160,12 @@ impl Hand {
                 }
                 Effect::Clog(from, to, until) => world.network.clog(*from, *to, *until),
                 Effect::Hold(channel) => world.network.hold(*channel),
-                Effect::Down(_) | Effect::Slow(_) | Effect::Stuck(..) | Effect::Shun(_) | Effect::Passing => {
-                }
+                Effect::Down(_)
+                | Effect::Slow(_)
+                | Effect::Stuck(..)
+                | Effect::Back(..)
+                | Effect::Shun(_)
+                | Effect::Passing => {}
             }
         }
     }
@@ -271,6 +280,7 @@ impl Hand {
             Fault::SetBack(node, by) => {
                 who = Some(NodeId(*node));
                 world.clock(NodeId(*node)).set_back_commits(*by);
+                effect = Some(Effect::Back(NodeId(*node), *by));
             }
             Fault::StallCommits(node) => {
                 who = Some(NodeId(*node));

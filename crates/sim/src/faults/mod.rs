@@ -122,7 +122,7 @@ pub enum Fault {
     Rate(u8, u64),
     /// The counter that a node's commits read jumps ahead by this.
     LeapCommits(u8, u64),
-    /// The counter that a node's commits read jumps back by this.
+    /// The counter that a node's commits read jumps back by this, and ahead again in the end.
     SetBack(u8, u64),
     /// The counter that a node's commits read hardly moves.
     StallCommits(u8),
@@ -132,8 +132,7 @@ pub enum Fault {
     Shun(Victim),
 }
 
-/// The names of all kinds of faults that are drawn. `set_back` is not among them while a commit waits without bound for a
-/// clock that jumped back: the run would never end.
+/// The names of all kinds of faults that are drawn.
 pub const KINDS: &[&str] = &[
     "kill",
     "kill_candidate",
@@ -162,6 +161,7 @@ pub const KINDS: &[&str] = &[
     "leap",
     "rate",
     "leap_commits",
+    "set_back",
     "stall_commits",
     "hold",
     "shun",

@@ -36,7 +36,7 @@ impl Plan {
         load.mix.blobs = if load.sizes.largest > 0 { 1 + random.below(4) as u8 } else { 0 };
         let largest = load.sizes.largest_transaction(load.operations);
         let machines = Machines::draw(random, settings.election_timeout, largest);
-        let (long, birth) = (random.one_in(100), random.one_in(6));
+        let (long, birth, full) = (random.one_in(100), random.one_in(6), random.one_in(50));
         let engine = engine.name().to_string();
         let mut plan = Plan {
             seed,
@@ -57,6 +57,9 @@ impl Plan {
             from_birth: false,
             faults,
         };
+        if full {
+            kinds::fill_up(&mut plan, random);
+        }
         if long {
             kinds::lengthen(&mut plan, random);
         } else if birth {

@@ -1,13 +1,16 @@
-//! Kinds of plans that are not the average with something more: runs of many minutes, and runs whose faults begin at birth.
+//! Kinds of plans that are not the average with something more: runs of hours, runs whose faults begin at
+//! birth, and runs in which memory ends.
 
 use highwater_engines::Nanos;
 
-use super::{MS, Plan, pick};
+use super::{MS, Machines, Plan, Sizes, pick};
 use crate::faults::{Fault, Scheduled, Victim};
 use crate::random::Random;
 
 /// Connections are made and nodes meet within about this time.
 const MEETING: Nanos = 5 * MS;
+
+const HOUR: Nanos = 3_600_000 * MS;
 
 /// Times count from the start, before anybody has met; many faults happen while they meet.
 pub(super) fn at_birth(plan: &mut Plan, random: &mut Random) {
@@ -23,7 +26,7 @@ pub(super) fn at_birth(plan: &mut Plan, random: &mut Random) {
     plan.faults.sort_by_key(|fault| fault.at_ns);
 }
 
-/// Up to half an hour of virtual time with a hundred elections and little work: links as between continents, timeouts of seconds. In
+/// One to three hours of virtual time with hundreds of elections and little work: links as between continents, timeouts of seconds. In
 /// one of two, one stream stands still for most of the time, so that one takeover after the other remains unfinished.
 pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
     plan.replicas = pick(random, &[3, 3, 4]);
@@ -46,7 +49,7 @@ pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
     plan.load.transactions = plan.load.transactions.min(600);
     plan.load.patience_ns = 10 * timeout;
     // An unfinished takeover is given up after ten timeouts.
-    plan.length_ns = timeout * if stands_still { 1_000 } else { 500 };
+    plan.length_ns = random.between(HOUR, 3 * HOUR);
     plan.faults.clear();
     let mut at_ns = 20 * timeout;
     let behind = plan.length_ns - 20 * timeout;
@@ -72,6 +75,20 @@ pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
         at_ns += for_ns + random.below(4 * timeout);
     }
     plan.faults.sort_by_key(|fault| fault.at_ns);
+}
+
+/// So many blobs that the stores may not hold them all: what adds to them is refused, whatever else befalls the replicas.
+pub(super) fn fill_up(plan: &mut Plan, random: &mut Random) {
+    let memory = random.between(16 << 20, 20 << 20);
+    plan.load.sizes = Sizes { largest: pick(random, &[256 << 10, 1 << 20]), total: 4 * memory, memory };
+    plan.load.mix.blobs = 24;
+    plan.load.operations = plan.load.operations.clamp(2, 4);
+    plan.load.appends_per_key = pick(random, &[1, 4]);
+    plan.load.read_percent = plan.load.read_percent.min(50);
+    (plan.load.clients, plan.load.transactions) = (plan.load.clients.max(8), 2400);
+    // Links and turns without a price for bytes: with one, few of them would come so far.
+    plan.machines = Machines::default();
+    plan.length_ns = plan.length_ns.max(1000 * MS);
 }
 
 impl Plan {

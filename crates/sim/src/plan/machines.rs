@@ -60,6 +60,9 @@ pub struct Sizes {
     pub largest: u32,
     /// All together may write so many bytes; behind that, a few bytes each.
     pub total: u64,
+    /// What a replica's store may come to; 0 for no limit.
+    #[serde(default)]
+    pub memory: u64,
 }
 
 impl Sizes {
@@ -68,10 +71,10 @@ impl Sizes {
     pub(super) fn draw(random: &mut Random) -> Sizes {
         const LIMIT: u32 = highwater_core::limits::MAX_VALUE_BYTES as u32;
         match random.below(200) {
-            0 => Sizes { largest: LIMIT, total: 3 * u64::from(LIMIT) },
-            1..5 => Sizes { largest: 1 << 20, total: 8 << 20 },
-            5..40 => Sizes { largest: 64 << 10, total: 512 << 10 },
-            40..100 => Sizes { largest: 4 << 10, total: 128 << 10 },
+            0 => Sizes { largest: LIMIT, total: 3 * u64::from(LIMIT), memory: 0 },
+            1..5 => Sizes { largest: 1 << 20, total: 8 << 20, memory: 0 },
+            5..40 => Sizes { largest: 64 << 10, total: 512 << 10, memory: 0 },
+            40..100 => Sizes { largest: 4 << 10, total: 128 << 10, memory: 0 },
             _ => Sizes::default(),
         }
     }

@@ -340,6 +340,8 @@ mod tests {
         some("large blobs", count(&|plan| plan.load.sizes.largest >= 64 << 10), 20..80);
         some("faults from birth on", count(&|plan| plan.from_birth), 15..60);
         assert!((0..2000).map(Plan::draw).any(|plan| plan.is_long()));
+        let full = (0..2000).map(Plan::draw).filter(|plan| plan.load.sizes.memory > 0);
+        some("little memory (of 2000)", full.count(), 15..100);
         let lasts = |plan: &Plan| plan.faults.iter().any(|fault| fault.for_ns == faults::LASTING);
         some("faults that last", count(&lasts), 25..100);
         let controllers = |plan: &Plan| plan.interleaving.is_some_and(|how| how.controllers);

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use highwater_core::NodeId;
 use highwater_engines::Nanos;
+use highwater_engines::memory::Shares;
 
 use crate::clients::Clients;
 use crate::faults::Hand;
@@ -143,7 +144,7 @@ struct Run {
 impl Run {
     fn new(plan: &Plan, clock: Arc<AtomicU64>, end: Nanos) -> Run {
         let settings = plan.settings;
-        let largest = plan.load.largest_transaction();
+        let (largest, memory) = (plan.load.largest_transaction(), plan.load.sizes.memory);
         let options = WorldOptions {
             seed: plan.seed,
             engine: plan.engine().expect("a plan names an engine"),
@@ -152,6 +153,9 @@ impl Run {
             tune: (move |options: &mut highwater_engines::Options| {
                 settings.apply(options);
                 options.max_transaction_bytes = options.max_transaction_bytes.max(largest);
+                if memory > 0 {
+                    options.memory_bytes = Shares::whole_for(options, memory);
+                }
             })
             .into(),
         };
@@ -375,6 +379,7 @@ impl Run {
         add("runs with blobs of 64 KiB", u64::from(largest >= 64 << 10));
         add("runs with blobs of 1 MiB", u64::from(largest >= 1 << 20));
         add("runs with blobs of 16 MiB", u64::from(largest >= 16 << 20));
+        add("runs with little memory", u64::from(self.plan.load.sizes.memory > 0));
         add("runs with faults from birth on", u64::from(self.plan.from_birth));
         add("runs of more than five minutes", u64::from(self.world.now > 300_000 * MS));
         marks

@@ -2,6 +2,7 @@
 //!
 //! A set of replicas *owes service* since a moment if from then on, all the time:
 //! - they are more than half of all, each votes with a complete store by every account that counts ([`sound`]);
+//! - each has been told of the cluster's birth;
 //! - each is up, not paused, and every thread of it gets its turns at its usual pace;
 //! - frames flow between each two of them, in both directions and on every connection;
 //! - whatever goes on beside does not change: no fault begins or ends, nothing passes (a pause, flapping connections, a
@@ -44,7 +45,10 @@ pub(super) struct Service {
 impl Service {
     /// Since when somebody owes service, if anybody does.
     fn owed(&mut self, world: &World<SimLibrary>, hand: &Hand) -> Option<Nanos> {
-        let fit = sound(world).filter(|id| world.is_well(*id)).fold(0, |fit, id| fit | 1 << id.0);
+        // Who was never told that the cluster is born must not believe so: only those who know can serve.
+        let knows = |id: &NodeId| world.status(*id).is_some_and(|status| !status.members.is_empty());
+        let fit =
+            sound(world).filter(|id| world.is_well(*id)).filter(knows).fold(0, |fit, id| fit | 1 << id.0);
         let same = hand.changes == self.changes && !hand.is_restless();
         if !same || majority(world, self.fit & fit).is_none() {
             (self.changes, self.since, self.fit) = (hand.changes, world.now, fit);

@@ -291,8 +291,16 @@ impl<L: Library> World<L> {
             if let Some(bytes) = bytes.flatten() {
                 self.stage.watch.borrow_mut().log_bytes(id, bytes);
             }
+            if let Some(replica) = self.replica(id) {
+                self.stage.watch.borrow_mut().store_bytes(id, replica.controller.memory());
+            }
         }
         self.stage.watch.borrow().seen()
+    }
+
+    /// Whether a node was killed, be it back or not.
+    pub fn was_killed(&self, id: NodeId) -> bool {
+        self.nodes[id.0 as usize].life > 1
     }
 
     /// Whether a node is up.
