@@ -117,6 +117,12 @@ mod list {
         LockIgnored = "lock-ignored",
         /// What a transaction did not find, or scanned past, is not validated.
         PhantomsAllowed = "phantoms-allowed",
+        /// A leader vouches for itself whether it hears a quorum or not.
+        VouchesBlindly = "vouches-blindly",
+        /// A worker that takes no turns any more is in order.
+        StuckIsSound = "stuck-is-sound",
+        /// Writes that make a store grow are charged to nobody's memory.
+        GrowthUnpaid = "growth-unpaid",
     }
 
     thread_local! {

@@ -12,8 +12,9 @@ use highwater_core::hooks::Site;
 use highwater_core::planted::{Bug, plant};
 use highwater_engines::Nanos;
 
-use crate::faults::{Fault, Scheduled, Victim};
+use crate::faults::{Fault, LASTING, Scheduled, Victim};
 use crate::plan::{Busy, Interleaved, Load, Mix};
+use crate::random::Random;
 use crate::{Failure, Plan, run};
 
 const US: Nanos = 1_000;
@@ -256,6 +257,32 @@ fn defied(plan: &mut Plan) {
     });
 }
 
+/// The leader is left with one that hears it, for good; the others hear each other.
+fn stranded(plan: &mut Plan) {
+    plan.replicas = 4;
+    plan.faults.retain(|fault| fault.fault.fits(4));
+    plan.clocks.resize(4, (1_000_000, None));
+    plan.absent = plan.absent.min(1);
+    lasts(plan, Fault::Strand(Victim::Leader, 1));
+}
+
+/// One of the leader's workers gets stuck, for good.
+fn jammed(plan: &mut Plan) {
+    lasts(plan, Fault::Stick(Victim::Leader, 0));
+}
+
+/// Nothing else goes wrong from the middle on.
+fn lasts(plan: &mut Plan, fault: Fault) {
+    let at_ns = plan.length_ns / 2;
+    plan.faults.retain(|fault| fault.for_ns < LASTING && fault.at_ns + fault.for_ns < at_ns);
+    plan.faults.push(Scheduled { at_ns, for_ns: LASTING, fault });
+}
+
+/// Memory ends.
+fn full(plan: &mut Plan) {
+    crate::plan::fill_up(plan, &mut Random::new(plan.seed));
+}
+
 /// Adds faults to a plan, in rounds: what happens after the start of each, for how long.
 fn every(plan: &mut Plan, period: Nanos, faults: impl Fn(u64) -> Vec<(Nanos, Nanos, Fault)>) {
     for round in 1..=plan.length_ns / period {
@@ -422,6 +449,21 @@ pub fn case(bug: Bug) -> Case {
             contended,
             "absent keys and scanned ranges are not validated",
             "phantoms: rows that a scan should have seen",
+        ),
+        Bug::VouchesBlindly => case(
+            stranded,
+            "a leader vouches for itself whether it hears a quorum or not",
+            "whoever hears it keeps the others from electing another: nobody serves",
+        ),
+        Bug::StuckIsSound => case(
+            jammed,
+            "a worker that takes no turns any more is in order",
+            "its leader goes on leading and acknowledges nothing",
+        ),
+        Bug::GrowthUnpaid => case(
+            full,
+            "writes that make a store grow are charged to nobody's memory",
+            "stores grow beyond their budgets",
         ),
     }
 }

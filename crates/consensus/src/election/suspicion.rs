@@ -24,7 +24,7 @@
 //! heartbeats that are no sign of life. Whoever can form a quorum without it is then free to do so; and if nobody can, it
 //! goes on in its own epoch as soon as a quorum answers. No epoch is spent on a partition that leaves no majority.
 
-use highwater_core::{Epoch, NodeId};
+use highwater_core::{Epoch, NodeId, planted};
 
 use super::{Election, ElectionMessage, Standing};
 use crate::{Nanos, Quorums, Voter};
@@ -215,7 +215,8 @@ impl Election {
 
     /// Whether this node, which leads, can say so: it hears a quorum, and its host finds it in order.
     pub fn vouches(&self, now: Nanos) -> bool {
-        self.sound && self.quorum_heard(now, SILENCE * self.options.timeout)
+        let hears = self.quorum_heard(now, SILENCE * self.options.timeout);
+        self.sound && (hears || planted!(VouchesBlindly))
     }
 
     /// What the host thinks of this node's workers: without them its word as a leader is worth nothing.

@@ -78,7 +78,7 @@ pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
 }
 
 /// So many blobs that the stores may not hold them all: what adds to them is refused, whatever else befalls the replicas.
-pub(super) fn fill_up(plan: &mut Plan, random: &mut Random) {
+pub(crate) fn fill_up(plan: &mut Plan, random: &mut Random) {
     let memory = random.between(16 << 20, 20 << 20);
     plan.load.sizes = Sizes { largest: pick(random, &[256 << 10, 1 << 20]), total: 4 * memory, memory };
     plan.load.mix.blobs = 24;

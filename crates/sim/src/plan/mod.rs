@@ -20,6 +20,8 @@ use crate::faults::{self, Scheduled};
 use crate::network::{self, Datagrams, Network};
 use crate::random::Random;
 use crate::stage::{Buggify, Interleaving};
+#[cfg(feature = "planted")]
+pub(crate) use kinds::fill_up;
 pub use machines::{Machines, Sizes};
 
 const US: Nanos = 1_000;

@@ -1,6 +1,6 @@
 //! What a transaction would add to the memory in use, and whether it may: looked at before it locks anything.
 
-use highwater_core::Abort;
+use highwater_core::{Abort, planted};
 
 use super::Occ;
 use crate::word::TOMBSTONE;
@@ -20,7 +20,8 @@ impl Occ {
             // Without a limit the room is so large that no life of a worker uses it up.
             self.room -= bound;
         } else {
-            self.room = self.room.checked_sub(self.growth()).ok_or(Abort::OutOfMemory)?;
+            let growth = if planted!(GrowthUnpaid) { 0 } else { self.growth() };
+            self.room = self.room.checked_sub(growth).ok_or(Abort::OutOfMemory)?;
         }
         if self.undo.is_some() { self.check_images() } else { Ok(()) }
     }
