@@ -55,6 +55,9 @@ pub const CHUNK_BYTES: usize = 256 << 10;
 pub const MAX_RECORD_BYTES: usize = 8 + 1 + 4 + 4 + MAX_KEY_BYTES + MAX_VALUE_BYTES;
 /// Longest chunk of copied state, its checksum included.
 pub const MAX_CHUNK_BYTES: usize = 4 + CHUNK_BYTES + MAX_RECORD_BYTES;
+/// A chunk is read while no more of a copy than this is read and not acknowledged: what it holds at the donor is bounded by
+/// this and one chunk.
+pub const COPY_WINDOW_BYTES: usize = 16 * CHUNK_BYTES;
 
 /// Longest head of a frame between nodes. Control messages travel as heads, so it is not small.
 pub const MAX_FRAME_HEAD_BYTES: usize = 16 << 20;

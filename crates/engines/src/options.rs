@@ -1,6 +1,8 @@
 //! What an engine needs to know before it starts.
 
-use highwater_core::limits::{MAX_NODES, MAX_SEAL_BYTES, MAX_TRANSACTION_BYTES, MAX_WORKERS};
+use highwater_core::limits::{
+    COPY_WINDOW_BYTES, MAX_CHUNK_BYTES, MAX_NODES, MAX_SEAL_BYTES, MAX_TRANSACTION_BYTES, MAX_WORKERS,
+};
 use highwater_core::log::{CLAIM_BYTES, ENTRY_HEADER_BYTES};
 use highwater_core::{Incarnation, NodeId, planted};
 
@@ -80,6 +82,14 @@ impl Options {
     pub fn longest_entry(&self) -> usize {
         let claims = self.workers as usize * CLAIM_BYTES;
         ENTRY_HEADER_BYTES + self.max_entry_bytes + self.max_transaction_bytes + claims
+    }
+
+    /// Most bytes that a worker may have under way to one peer that keeps up: what fills a window, twice if it is asked for
+    /// twice, with its last entry; and a copy of the state. A transport that allows less cuts the connection for it, again
+    /// and again.
+    pub fn most_queued_bytes(&self) -> usize {
+        let (stream, copy) = (2 * self.max_in_flight_bytes + self.longest_entry(), COPY_WINDOW_BYTES);
+        stream.saturating_add(copy + MAX_CHUNK_BYTES)
     }
 
     /// Bytes of one stream's log that a follower may hold and not have installed; beyond, it takes no further entry that

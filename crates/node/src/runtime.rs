@@ -119,6 +119,9 @@ impl Node {
             workers = workers.len(), peer = %config.this_node().peer, %resp, %admin, "starting"
         );
 
+        // Less would cut connections for what the engine may rightly have under way.
+        let least = config.options(incarnation).most_queued_bytes();
+        let max_queued = config.limits.send_queue_bytes.max(least);
         let names = config.cluster.nodes.iter().map(|node| node.peer.clone()).collect();
         let setup = control::Setup {
             controller,
@@ -127,7 +130,7 @@ impl Node {
             peer_listener,
             signals: signalled,
             lifeline: config.threads.lifeline,
-            max_queued: config.limits.send_queue_bytes,
+            max_queued,
         };
         let control =
             ControlThread::new(shared.clone(), setup).map_err(system("set up the control thread"))?;
@@ -140,7 +143,7 @@ impl Node {
                 door: door.clone(),
                 nodes: config.cluster.nodes.len(),
                 rules,
-                max_queued: config.limits.send_queue_bytes,
+                max_queued,
             };
             loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
         }

@@ -102,12 +102,13 @@ impl Watch {
         }
     }
 
-    /// A store keeps to its share; what copies and readers take more, and what is under way while nodes tell each other what
-    /// they use, is what the slack is for.
-    pub(crate) fn store_bytes(&mut self, node: highwater_core::NodeId, memory: MemoryStatus) {
-        let most = memory.shares.store.saturating_add(memory.shares.slack);
-        if memory.used > most {
-            self.violation(format!("{node}'s store takes {} bytes of {most}", memory.used));
+    /// A store and its logs keep to their shares and the slack. What is installed before the leader hears how much that takes
+    /// was in a log, and paid for there.
+    pub(crate) fn memory(&mut self, node: highwater_core::NodeId, memory: MemoryStatus, logs: u64) {
+        let MemoryStatus { shares, used, .. } = memory;
+        let most = shares.store.saturating_add(shares.slack).saturating_add(shares.logs);
+        if used + logs > most {
+            self.violation(format!("{node}'s store takes {used} bytes, its logs {logs}, of {most}"));
         }
     }
 

@@ -34,7 +34,7 @@ fn hard(seed: u64) -> Lists {
         world.interleave(Interleaving { one_in: 10, long_one_in: 100, longest: 5 * MS });
         let mut rates = Buggify([20; Site::ALL.len()]);
         for (site, one_in) in [
-            (Site::StepDown, 2000),
+            (Site::StepDown, 500),
             (Site::AskEarly, 300),
             (Site::SkipPreVote, 1500),
             (Site::TrimEarly, 3000),

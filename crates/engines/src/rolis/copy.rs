@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use highwater_consensus::Voter;
 use highwater_core::hooks::{self, Point, Site};
-use highwater_core::limits::{CHUNK_BYTES, MAX_CHUNK_BYTES};
+use highwater_core::limits::{CHUNK_BYTES, COPY_WINDOW_BYTES, MAX_CHUNK_BYTES};
 use highwater_core::{EntryIndex, NodeId, Timestamp, planted};
 use highwater_store::{Applier, Export, Importer, Occ};
 
@@ -74,9 +74,6 @@ struct Receiving {
 
 /// The checksum in front of a chunk's records.
 const CRC_BYTES: usize = 4;
-/// A chunk is read while no more than this is read and not acknowledged: what a copy holds at the donor is bounded by this
-/// and one chunk.
-const WINDOW_BYTES: usize = 16 * CHUNK_BYTES;
 /// Silence after which a receiver gives its donor up.
 const STALL: Nanos = 2_000_000_000;
 /// How soon to look again at a chunk that waits for the mark.
@@ -299,7 +296,7 @@ impl RolisWorker {
         let mut serving = std::mem::take(&mut self.copies.serving);
         let mut refused = Vec::new();
         for copy in &mut serving {
-            if !copy.read && copy.sizes.iter().sum::<usize>() < WINDOW_BYTES {
+            if !copy.read && copy.sizes.iter().sum::<usize>() < COPY_WINDOW_BYTES {
                 let mut chunk = Vec::with_capacity(CHUNK_BYTES + (CHUNK_BYTES >> 2));
                 chunk.extend_from_slice(&[0; CRC_BYTES]);
                 // Legal: the size of a chunk says nothing.

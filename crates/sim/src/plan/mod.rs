@@ -12,12 +12,13 @@ use std::collections::BTreeMap;
 
 use highwater_core::hooks::Site;
 use highwater_core::{Incarnation, NodeId};
+use highwater_engines::memory::Shares;
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{EngineKind, Nanos, Options};
 use serde::{Deserialize, Serialize};
 
 use crate::faults::{self, Scheduled};
-use crate::network::{self, Datagrams, Network};
+use crate::network::{self, Datagrams, Network, Wire};
 use crate::random::Random;
 use crate::stage::{Buggify, Interleaving};
 #[cfg(feature = "planted")]
@@ -240,6 +241,23 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The engine's options, but for what differs between nodes.
+    pub(crate) fn options(&self) -> Options {
+        let mut options = Options::new(NodeId(0), self.replicas, self.workers, Incarnation(1));
+        options.max_transaction_bytes = MIN_TRANSACTION_BYTES;
+        self.tune(&mut options);
+        options
+    }
+
+    /// Puts what it wants into an engine's options.
+    pub(crate) fn tune(&self, options: &mut Options) {
+        self.settings.apply(options);
+        options.max_transaction_bytes = options.max_transaction_bytes.max(self.load.largest_transaction());
+        if self.load.sizes.memory > 0 {
+            options.memory_bytes = Shares::whole_for(options, self.load.sizes.memory);
+        }
+    }
+
     /// The network, as the plan wants it.
     pub(crate) fn network(&self, network: &mut Network) {
         network.delay = (self.delay_ns, self.delay_spread_ns);
@@ -248,7 +266,10 @@ impl Plan {
         let datagrams = Datagrams { lost, repeated, reordered };
         let datagrams = (datagrams != Datagrams::default()).then_some(datagrams);
         network.faults = network::Faults { truncate, late: late_ns, patience: patience_ns, datagrams };
-        network.wire = self.machines.wire();
+        // As in a node: a connection bears what the engine may have under way.
+        let least = self.options().most_queued_bytes() as u64;
+        network.wire =
+            self.machines.wire().map(|wire| Wire { backlog_bytes: wire.backlog_bytes.max(least), ..wire });
         // In long runs nobody looks every other millisecond.
         network.retry = network.retry.max(self.settings.election_timeout / 50);
     }

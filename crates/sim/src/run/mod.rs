@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 
 use highwater_core::NodeId;
 use highwater_engines::Nanos;
-use highwater_engines::memory::Shares;
 
 use crate::clients::Clients;
 use crate::faults::Hand;
@@ -143,21 +142,13 @@ struct Run {
 
 impl Run {
     fn new(plan: &Plan, clock: Arc<AtomicU64>, end: Nanos) -> Run {
-        let settings = plan.settings;
-        let (largest, memory) = (plan.load.largest_transaction(), plan.load.sizes.memory);
+        let wanted = plan.clone();
         let options = WorldOptions {
             seed: plan.seed,
             engine: plan.engine().expect("a plan names an engine"),
             nodes: plan.replicas,
             workers: plan.workers,
-            tune: (move |options: &mut highwater_engines::Options| {
-                settings.apply(options);
-                options.max_transaction_bytes = options.max_transaction_bytes.max(largest);
-                if memory > 0 {
-                    options.memory_bytes = Shares::whole_for(options, memory);
-                }
-            })
-            .into(),
+            tune: (move |options: &mut highwater_engines::Options| wanted.tune(options)).into(),
         };
         let mut world = World::new(options, SimLibrary);
         world.lenient = true;

@@ -291,8 +291,9 @@ impl<L: Library> World<L> {
             if let Some(bytes) = bytes.flatten() {
                 self.stage.watch.borrow_mut().log_bytes(id, bytes);
             }
-            if let Some(replica) = self.replica(id) {
-                self.stage.watch.borrow_mut().store_bytes(id, replica.controller.memory());
+            if let (Some(replica), Some(status)) = (self.replica(id), self.status(id)) {
+                let logs = status.streams.iter().map(|stream| stream.log_bytes).sum();
+                self.stage.watch.borrow_mut().memory(id, replica.controller.memory(), logs);
             }
         }
         self.stage.watch.borrow().seen()
