@@ -33,6 +33,8 @@ pub const MAX_REPLY_BYTES: usize = 64 << 20;
 pub const MAX_COMMAND_BYTES: usize = 64 << 20;
 /// Most parts of one RESP command, its name included.
 pub const MAX_COMMAND_PARTS: usize = 1 << 20;
+/// Arguments of all commands that a `MULTI` queues: everybody waits for the mark while it runs, about a second at most.
+pub const MAX_BLOCK_PARTS: usize = 2 * MAX_COMMAND_PARTS;
 /// Longest line of RESP: an inline command, or one that announces a length.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
 /// Longest arguments of a request that came as RESP: a command, or all that a `MULTI` queued, and what frames it.

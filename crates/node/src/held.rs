@@ -35,6 +35,13 @@ pub struct HeldBytes {
     pub receiving: u64,
 }
 
+impl HeldBytes {
+    /// What is the edges' alone: what waits to be sent is the logs', too.
+    pub fn own(&self) -> u64 {
+        self.requests + self.replies + self.receiving
+    }
+}
+
 impl Held {
     /// Says what is held now; only the owner does. A line that did not change is not written.
     #[inline]

@@ -11,6 +11,8 @@ use highwater_store::Store;
 const BUSY: Duration = Duration::from_millis(5);
 /// And while it does not.
 const IDLE: Duration = Duration::from_millis(100);
+/// Less than this of freed buffers may stay with the system's allocator.
+const KEPT_BY_ALLOCATOR: u64 = 16 << 20;
 /// Less of the processor than a worker gets, by about a half for each two steps.
 const NICE: i32 = 4;
 
@@ -45,8 +47,11 @@ impl Provisions {
 
     /// The thread's loop: keeps the store's memory below `limit` bytes, as far as it depends on this thread. `collect`
     /// gives all workers a turn.
-    pub fn run(&self, limit: u64, collect: impl Fn()) {
+    /// `buffers`: what the node's edges hold; if that was much more before, the system's allocator is asked to give back what
+    /// it keeps of it.
+    pub fn run(&self, limit: u64, collect: impl Fn(), buffers: impl Fn() -> u64) {
         let _ = rustix::process::setpriority_process(None, NICE);
+        let mut peak = 0;
         let mut told = self.told();
         while !told.stopped {
             let store = told.store.upgrade();
@@ -54,6 +59,12 @@ impl Provisions {
             let provision = store.map(|store| store.provision(limit)).unwrap_or_default();
             if provision.collect {
                 collect();
+            }
+            let held = buffers();
+            peak = peak.max(held);
+            if peak - held > KEPT_BY_ALLOCATOR.max(held) {
+                highwater_store::give_back_freed();
+                peak = held;
             }
             let pause = if provision.growing { BUSY } else { IDLE };
             told = match self.news.wait_timeout(self.told(), pause) {
@@ -88,7 +99,7 @@ mod tests {
         let thread = {
             let provisions = provisions.clone();
             std::thread::spawn(move || {
-                provisions.run(u64::MAX, || ());
+                provisions.run(u64::MAX, || (), || 0);
                 ended.send(()).unwrap();
             })
         };

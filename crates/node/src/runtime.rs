@@ -24,14 +24,16 @@ use crate::logging;
 use crate::resp::{Description, Door, Procedures};
 use crate::shared::Shared;
 use crate::transport::directory::Directory;
+use crate::transport::frame::MAX_RETIRED_BYTES;
 use crate::transport::handshake::{Fingerprint, Identity};
+use crate::transport::link::LinkLimits;
 use crate::transport::socket;
 use crate::worker::{self, WorkerThread};
 
 /// Runs one replica until SIGTERM, SIGINT, an admin's shutdown or the end of its lifeline.
 pub fn run(config: Config) -> Result<(), NodeError> {
     config.validate()?;
-    logging::install(&config.log)?;
+    let _logging = logging::install(&config.log)?;
     descriptors::raise_limit();
     let options = config.options(fresh_incarnation()?);
     let incarnation = options.incarnation;
@@ -119,9 +121,9 @@ impl Node {
             workers = workers.len(), peer = %config.this_node().peer, %resp, %admin, "starting"
         );
 
-        // Less would cut connections for what the engine may rightly have under way.
-        let least = config.options(incarnation).most_queued_bytes();
-        let max_queued = config.limits.send_queue_bytes.max(least);
+        let options = config.options(incarnation);
+        let shares = Shares::of(&options).expect("the configuration was validated");
+        let links = link_limits(config, &options, shares.buffers);
         let names = config.cluster.nodes.iter().map(|node| node.peer.clone()).collect();
         let setup = control::Setup {
             controller,
@@ -130,11 +132,11 @@ impl Node {
             peer_listener,
             signals: signalled,
             lifeline: config.threads.lifeline,
-            max_queued,
+            links,
         };
         let control =
             ControlThread::new(shared.clone(), setup).map_err(system("set up the control thread"))?;
-        let (mut loops, rules) = (Vec::new(), rules(config));
+        let (mut loops, rules) = (Vec::new(), rules(config, shares.buffers));
         for (index, (engine, listener)) in workers.into_iter().zip(resp_listeners).enumerate() {
             let setup = worker::Setup {
                 index,
@@ -143,7 +145,7 @@ impl Node {
                 door: door.clone(),
                 nodes: config.cluster.nodes.len(),
                 rules,
-                max_queued,
+                links,
             };
             loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
         }
@@ -160,10 +162,9 @@ impl Node {
             })?;
         }
         let memory = node.shared.clone();
-        let shares = Shares::of(&config.options(incarnation)).expect("the configuration was validated");
         let limit = shares.store.saturating_add(shares.slack);
         node.spawn("memory".into(), move || {
-            memory.provisions.run(limit, || memory.wake_workers());
+            memory.provisions.run(limit, || memory.wake_workers(), || memory.held().own());
             Ok(())
         })?;
         node.spawn("admin".into(), move || admin_thread.run())?;
@@ -274,18 +275,37 @@ fn fresh_incarnation() -> Result<Incarnation, NodeError> {
     }
 }
 
-/// What clients may do.
-fn rules(config: &Config) -> worker::Rules {
+/// What clients may do. Of the memory for buffers requests and replies get three eighths each, if they are not set to
+/// less.
+fn rules(config: &Config, buffers: u64) -> worker::Rules {
     let limits = &config.limits;
+    let share = share_of(buffers, 3, 8, config.cluster.workers.into());
     worker::Rules {
         max: descriptors::clients_per_worker(config),
         limits: worker::Limits {
-            requests: limits.request_bytes_per_worker,
-            replies: limits.reply_bytes_per_worker,
+            requests: limits.request_bytes_per_worker.min(share),
+            replies: limits.reply_bytes_per_worker.min(share),
         },
         idle_timeout: limits.idle_timeout_s * 1_000_000_000,
         stuck_timeout: limits.stuck_timeout_s * 1_000_000_000,
     }
+}
+
+/// What one connection to another node may hold. What is kept for reuse gets an eighth of the memory for buffers, over all
+/// of them.
+fn link_limits(config: &Config, options: &highwater_engines::Options, buffers: u64) -> LinkLimits {
+    let connections =
+        config.cluster.nodes.len().saturating_sub(1).max(1) * usize::from(config.cluster.workers);
+    LinkLimits {
+        // Less would cut connections for what the engine may rightly have under way.
+        queued: config.limits.send_queue_bytes.max(options.most_queued_bytes()),
+        kept: share_of(buffers, 1, 8, connections).min(MAX_RETIRED_BYTES),
+    }
+}
+
+/// An even part of so many eighths, say, of the memory for buffers; all there is if that has no limit.
+fn share_of(buffers: u64, of: u64, parts: u64, among: usize) -> usize {
+    if buffers == 0 { usize::MAX } else { (buffers * of / parts) as usize / among }
 }
 
 fn listen<T>(

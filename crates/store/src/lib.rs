@@ -49,7 +49,7 @@ pub use digest::Digest;
 #[cfg(not(loom))]
 pub use export::Export;
 #[cfg(not(loom))]
-pub use heap::{Memory, Provision};
+pub use heap::{Memory, Provision, give_back_freed};
 #[cfg(not(loom))]
 pub use import::Importer;
 #[cfg(not(loom))]

@@ -76,6 +76,9 @@ impl Health {
         let awake = now.saturating_sub(self.looked_at).min(timeout);
         self.looked_at = now;
         let mut wake = false;
+        // The mark waits for whoever executes, and so do all streams: that is no reason to give up the lead. Who executes for
+        // too long is overdue itself.
+        let executing = shared.pulses.iter().any(|pulse| pulse.executes_until() > now);
         for (seen, pulse) in self.workers.iter_mut().zip(&shared.pulses) {
             let (turned, due, still) = (pulse.last_turn(), pulse.due(), pulse.standing_still());
             let turned_since = turned != seen.turned_at;
@@ -86,7 +89,7 @@ impl Health {
             let overdue = due < now || seen.challenged.is_some();
             seen.late = if overdue && !turned_since { seen.late + awake } else { 0 };
             // Without a quorum nothing can move; who returns gets the whole time.
-            let stands = quorum && still != NEVER && still == seen.still_since;
+            let stands = quorum && !executing && still != NEVER && still == seen.still_since;
             seen.still = if stands { seen.still + awake } else { 0 };
             seen.still_since = still;
             if due == NEVER && seen.challenged.is_none() && now.saturating_sub(turned) > CHALLENGE * timeout {

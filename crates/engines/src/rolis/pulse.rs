@@ -19,6 +19,7 @@ pub const NEVER: Nanos = Nanos::MAX;
 pub struct Pulse {
     turned_at: AtomicU64,
     due_at: AtomicU64,
+    executes_until: AtomicU64,
     still_since: AtomicU64,
     waiting_bytes: AtomicU64,
     led_at: AtomicU64,
@@ -31,6 +32,7 @@ impl Default for Pulse {
         Pulse {
             turned_at: AtomicU64::new(0),
             due_at: AtomicU64::new(NEVER),
+            executes_until: AtomicU64::new(0),
             still_since: AtomicU64::new(NEVER),
             waiting_bytes: AtomicU64::new(0),
             led_at: AtomicU64::new(0),
@@ -50,6 +52,7 @@ impl Pulse {
             Next::Idle => NEVER,
         };
         self.turned_at.store(now, Ordering::Relaxed);
+        self.executes_until.store(0, Ordering::Relaxed);
         self.due_at.store(due, Ordering::Relaxed);
     }
 
@@ -63,6 +66,12 @@ impl Pulse {
     #[inline]
     pub fn due_by(&self, at: Nanos) {
         self.due_at.store(at, Ordering::Relaxed);
+        self.executes_until.store(at, Ordering::Relaxed);
+    }
+
+    /// Until when it may be in the middle of a long execution; 0 if it is in none.
+    pub fn executes_until(&self) -> Nanos {
+        self.executes_until.load(Ordering::Relaxed)
     }
 
     /// So many bytes wait to be decided: on a slow network that takes its time.

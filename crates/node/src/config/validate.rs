@@ -127,6 +127,12 @@ impl Config {
     }
 
     fn reserve(&self, machine: &Machine) -> Checked {
+        let (asked, most) = (self.limits.memory_mb, machine.memory_mb.unwrap_or(u64::MAX >> 20));
+        check(asked <= most, || {
+            format!(
+                "limits.memory_mb is {asked}, but this machine has {most} MiB; allow less, or 0 for three quarters of what there is"
+            )
+        })?;
         let asked = self.store.reserve_mb;
         let most = machine.memory_mb.unwrap_or(u64::MAX >> 20);
         check(asked <= most, || {

@@ -7,6 +7,7 @@ use highwater_engines::Frame;
 use super::KEY_LINK;
 use crate::poll::{Event, Poller};
 use crate::transport::Established;
+use crate::transport::link::LinkLimits;
 pub use crate::transport::peers::Lost;
 use crate::transport::peers::Peers;
 
@@ -15,8 +16,8 @@ pub struct Links(Peers);
 
 impl Links {
     /// No link yet.
-    pub fn new(nodes: usize, max_queued: usize) -> Links {
-        Links(Peers::new(nodes, max_queued, KEY_LINK))
+    pub fn new(nodes: usize, limits: LinkLimits) -> Links {
+        Links(Peers::new(nodes, limits, KEY_LINK))
     }
 
     /// See [`Peers::adopt`].

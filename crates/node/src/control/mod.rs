@@ -24,6 +24,7 @@ use crate::shared::{ControlLetter, Shared, Summary, WorkerLetter};
 use crate::transport::directory::Directory;
 use crate::transport::handshake::Identity;
 use crate::transport::incoming::Incoming;
+use crate::transport::link::LinkLimits;
 use crate::transport::outgoing::{Dialed, Outgoing};
 use crate::transport::{Channel, Established};
 
@@ -62,8 +63,8 @@ pub struct Setup {
     pub signals: UnixStream,
     /// Whether to end when standard input does.
     pub lifeline: bool,
-    /// See `limits.send_queue_bytes`.
-    pub max_queued: usize,
+    /// What a connection to another node may hold.
+    pub links: LinkLimits,
 }
 
 /// The control thread.
@@ -94,7 +95,7 @@ impl ControlThread {
             watch_lifeline(&poller)?;
         }
         Ok(ControlThread {
-            links: Links::new(setup.identity.nodes as usize, setup.max_queued),
+            links: Links::new(setup.identity.nodes as usize, setup.links),
             incoming: Incoming::new(setup.identity.clone(), setup.peer_listener, &poller, KEY_INCOMING)?,
             outgoing: Outgoing::new(setup.identity, setup.directory, KEY_OUTGOING),
             loads: Loads::default(),

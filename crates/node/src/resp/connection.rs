@@ -318,7 +318,11 @@ impl Connection {
     fn act(&mut self, opcode: Opcode) {
         let command = opcode.spec().command;
         if self.transactions.in_block() && queues(command) {
-            return match self.transactions.queue(opcode, single::step(&self.args)) {
+            return match self.transactions.queue(
+                opcode,
+                single::step(&self.args),
+                single::args(&self.args).count(),
+            ) {
                 Ok(()) => self.reply(|reply| reply.simple("QUEUED")),
                 Err(error) => self.refuse(error),
             };

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use highwater_core::limits::{MAX_KEY_BYTES, MAX_REQUEST_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES};
+use highwater_core::limits::{
+    MAX_BLOCK_PARTS, MAX_KEY_BYTES, MAX_REQUEST_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES,
+};
 use highwater_engines::seam::Refusal;
 
 use super::Door;
@@ -71,6 +73,8 @@ pub enum CommandError {
     ExecAbortedBecause(&'static str),
     /// More was queued or watched than a request may carry.
     TooMuchQueued,
+    /// A block has more arguments than one transaction may.
+    TooManyQueued,
 }
 
 impl CommandError {
@@ -153,6 +157,9 @@ impl fmt::Display for CommandError {
                 f,
                 "EXECABORT Transaction discarded because of: wrong number of arguments for '{name}' command"
             ),
+            CommandError::TooManyQueued => {
+                write!(f, "ERR transaction too large (at most {MAX_BLOCK_PARTS} arguments)")
+            }
             CommandError::TooMuchQueued => {
                 write!(f, "ERR transaction too large (at most {MAX_REQUEST_BYTES} bytes)")
             }

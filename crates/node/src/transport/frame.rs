@@ -72,7 +72,7 @@ const MIN_READ_BYTES: usize = 64 << 10;
 /// Bytes taken from the socket at one time: other connections have their turn, too.
 const MAX_READ_BYTES: usize = 1 << 20;
 /// Bytes of chunks kept for reuse: as much as a log window of 64 MiB holds, and some.
-const MAX_RETIRED_BYTES: usize = 96 << 20;
+pub const MAX_RETIRED_BYTES: usize = 96 << 20;
 /// A longer chunk was made for one long frame, and is not kept for reuse.
 const LONGEST_RETIRED_BYTES: usize = 2 * CHUNK_BYTES;
 
@@ -80,18 +80,30 @@ const LONGEST_RETIRED_BYTES: usize = 2 * CHUNK_BYTES;
 ///
 /// Bodies point into the receive buffer. A full chunk is retired, and taken up again once all its bodies are gone:
 /// a follower's log window then cycles through the same memory, without page faults.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Decoder {
     buffer: BytesMut,
     /// Length of the buffer's chunk: what was cut out of it counts.
     chunk_bytes: usize,
     /// Empty handles on full chunks and their lengths, oldest first: bodies are let go in about that order.
     retired: VecDeque<(BytesMut, usize)>,
-    /// Sum of their lengths.
+    /// Sum of their lengths, and how much it may be.
     retired_bytes: usize,
+    kept: usize,
+}
+
+impl Default for Decoder {
+    fn default() -> Decoder {
+        Decoder::keeping(MAX_RETIRED_BYTES)
+    }
 }
 
 impl Decoder {
+    /// One that keeps so many bytes of memory for reuse.
+    pub fn keeping(kept: usize) -> Decoder {
+        Decoder { buffer: BytesMut::new(), chunk_bytes: 0, retired: VecDeque::new(), retired_bytes: 0, kept }
+    }
+
     /// Lets `read` fill the buffer's free end; it returns how many bytes it wrote at the start of what it got.
     pub fn fill<E>(
         &mut self,
@@ -157,6 +169,12 @@ impl Decoder {
         if self.buffer.capacity() - self.buffer.len() >= wanted {
             return;
         }
+        if self.buffer.len() >= CHUNK_BYTES && self.buffer.capacity() == self.chunk_bytes {
+            // One long frame has all of the chunk: the allocator makes it longer, as a rule without a copy.
+            self.buffer.reserve(wanted);
+            self.chunk_bytes = self.buffer.capacity();
+            return;
+        }
         let (mut next, len) = self.fresh_chunk(self.buffer.len() + wanted);
         next.extend_from_slice(&self.buffer);
         let mut full = std::mem::replace(&mut self.buffer, next);
@@ -166,7 +184,7 @@ impl Decoder {
             self.retired.push_back((full, full_len));
             self.retired_bytes += full_len;
         }
-        while self.retired_bytes > MAX_RETIRED_BYTES {
+        while self.retired_bytes > self.kept {
             self.forget_oldest();
         }
     }
@@ -179,7 +197,9 @@ impl Decoder {
         {
             return self.forget_oldest().expect("it is there");
         }
-        (BytesMut::with_capacity(len), len)
+        let fresh = BytesMut::with_capacity(len);
+        let len = fresh.capacity();
+        (fresh, len)
     }
 
     fn forget_oldest(&mut self) -> Option<(BytesMut, usize)> {

@@ -58,19 +58,28 @@ pub struct Link {
     received: bool,
 }
 
+/// What a connection may hold, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkLimits {
+    /// What waits to be sent; beyond, the connection is cut. See `limits.send_queue_bytes`.
+    pub queued: usize,
+    /// Receive buffers that are kept for reuse.
+    pub kept: usize,
+}
+
 impl Link {
     /// Takes over a connection and watches it under `key`.
-    pub fn new(connection: Established, poller: &Poller, key: u64, max_queued: usize) -> io::Result<Link> {
+    pub fn new(connection: Established, poller: &Poller, key: u64, limits: LinkLimits) -> io::Result<Link> {
         let Established { peer, incarnation, channel, session, stream } = connection;
         poller.add(&stream, key, Interest::READ)?;
-        let queue = SendQueue { max_bytes: max_queued, ..SendQueue::default() };
+        let queue = SendQueue { max_bytes: limits.queued, ..SendQueue::default() };
         Ok(Link {
             peer,
             incarnation,
             channel,
             session,
             stream,
-            decoder: Decoder::default(),
+            decoder: Decoder::keeping(limits.kept),
             queue,
             key,
             waits_to_write: false,

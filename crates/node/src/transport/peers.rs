@@ -3,14 +3,14 @@
 use highwater_core::NodeId;
 use highwater_engines::Frame;
 
-use super::link::{Closed, Link};
+use super::link::{Closed, Link, LinkLimits};
 use super::{Channel, Established};
 use crate::poll::{Event, Poller};
 
 /// One link per node, by id, as far as they are up.
 pub struct Peers {
     links: Vec<Option<Link>>,
-    max_queued: usize,
+    limits: LinkLimits,
     /// Keys in the poller: `key_base + node`.
     key_base: u64,
 }
@@ -30,8 +30,8 @@ pub struct Lost {
 
 impl Peers {
     /// No link yet.
-    pub fn new(nodes: usize, max_queued: usize, key_base: u64) -> Peers {
-        Peers { links: (0..nodes).map(|_| None).collect(), max_queued, key_base }
+    pub fn new(nodes: usize, limits: LinkLimits, key_base: u64) -> Peers {
+        Peers { links: (0..nodes).map(|_| None).collect(), limits, key_base }
     }
 
     /// Takes a connection over. True if it replaces one, whose loss nobody was told of. If it cannot be watched, it is
@@ -40,7 +40,7 @@ impl Peers {
         let Established { peer, channel, session, .. } = connection;
         let node = peer.0 as usize;
         let old = self.links[node].take();
-        match Link::new(connection, poller, self.key_base + node as u64, self.max_queued) {
+        match Link::new(connection, poller, self.key_base + node as u64, self.limits) {
             Ok(link) => {
                 self.links[node] = Some(link);
                 Ok(old.is_some())

@@ -26,6 +26,7 @@ use crate::poll::{Event, Interest, Poller};
 use crate::resp::Door;
 use crate::shared::{ControlLetter, LoadAnswer, LoadCommand, Shared, WorkerLetter};
 use crate::token::{Owner, unpack};
+use crate::transport::link::LinkLimits;
 use crate::transport::peers::{Lost, Peers};
 
 use clients::Clients;
@@ -59,8 +60,8 @@ pub struct Setup {
     pub nodes: usize,
     /// What clients may do.
     pub rules: Rules,
-    /// See `limits.send_queue_bytes`.
-    pub max_queued: usize,
+    /// What a connection to another node may hold.
+    pub links: LinkLimits,
 }
 
 /// One worker's thread.
@@ -89,11 +90,11 @@ impl WorkerThread {
     /// Ready to run.
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
-        let Setup { index, engine, listener, door, nodes, rules, max_queued } = setup;
+        let Setup { index, engine, listener, door, nodes, rules, links } = setup;
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         Ok(WorkerThread {
             clients: Clients::new(index, listener, door, rules, &poller)?,
-            peers: Peers::new(nodes, max_queued, KEY_PEER),
+            peers: Peers::new(nodes, links, KEY_PEER),
             out: Outbox::default(),
             load: None,
             stop_ticket: None,

@@ -108,8 +108,8 @@ pub(super) unsafe fn discard(at: NonNull<u8>, size: usize) {
     unsafe { libc::madvise(at.as_ptr().cast(), size, libc::MADV_DONTNEED) };
 }
 
-/// Has the system's allocator give back the pages of what was freed to it.
-pub(super) fn trim() {
+/// Has the system's allocator give back the pages of what was freed to it. Takes milliseconds: not for a worker's thread.
+pub fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no preconditions; it takes the allocator's own locks.
     unsafe {

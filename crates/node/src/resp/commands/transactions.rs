@@ -5,7 +5,7 @@
 
 use highwater_core::Timestamp;
 use highwater_core::codec::{Malformed, Reader, put_varint};
-use highwater_core::limits::{MAX_COMMAND_BYTES, MAX_KEY_BYTES, MAX_REQUEST_BYTES};
+use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_COMMAND_BYTES, MAX_KEY_BYTES, MAX_REQUEST_BYTES};
 
 use crate::resp::command::{Command, Control, Local, Opcode};
 use crate::resp::errors::CommandError;
@@ -21,6 +21,8 @@ const WATCH_OVERHEAD_BYTES: usize = 13;
 struct Block {
     /// Commands queued.
     count: u64,
+    /// Arguments of them all.
+    args: usize,
     /// Whether one of them touches data.
     data: bool,
     /// Whether one of them changes data.
@@ -74,11 +76,15 @@ impl Transactions {
         Ok(())
     }
 
-    /// Queues a command of an open block: `step` as the request will carry it.
-    pub fn queue(&mut self, opcode: Opcode, step: &[u8]) -> Result<(), CommandError> {
+    /// Queues a command of an open block: `step` as the request will carry it, with so many arguments.
+    pub fn queue(&mut self, opcode: Opcode, step: &[u8], args: usize) -> Result<(), CommandError> {
         let block = self.block.as_mut().expect("commands are queued in a block");
         if self.body.len() + self.watched.len() + step.len() > MAX_COMMAND_BYTES {
             return Err(CommandError::TooMuchQueued);
+        }
+        block.args += args;
+        if block.args > MAX_BLOCK_PARTS {
+            return Err(CommandError::TooManyQueued);
         }
         match opcode.spec().command {
             // It would change how the replies around it are written.

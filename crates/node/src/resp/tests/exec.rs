@@ -80,6 +80,19 @@ fn a_transaction_that_queues_too_much_is_refused() {
     assert!(client.ask("EXEC").starts_with("-EXECABORT"));
 }
 
+#[test]
+fn a_transaction_that_queues_too_many_arguments_is_refused() {
+    let mut client = Node::new().client();
+    client.ask("MULTI");
+    let mut many: Vec<&[u8]> = vec![b"k"; 1_000_000];
+    many[0] = b"MGET";
+    for _ in 0..2 {
+        assert_eq!(ask(&mut client, &many), "+QUEUED\r\n");
+    }
+    assert_eq!(ask(&mut client, &many), "-ERR transaction too large (at most 2097152 arguments)\r\n");
+    assert!(client.ask("EXEC").starts_with("-EXECABORT"));
+}
+
 proptest! {
     #[test]
     fn garbage_arguments_never_panic(args in prop::collection::vec(any::<u8>(), 0..40), start in 0..4u8) {
