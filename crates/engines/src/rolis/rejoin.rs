@@ -19,6 +19,7 @@ use highwater_store::Store;
 use super::control::Control;
 use super::controller::RolisController;
 use super::shared::{Command, Restart};
+use crate::memory::Shares;
 use crate::seam::Nanos;
 
 /// State copies, as receiver and as donor.
@@ -201,7 +202,9 @@ impl RolisController {
             _ if leaders_turn => leader,
             n => Some(followers[random as usize % n]),
         };
-        let budget = self.shared.account.store;
+        // The slack is for what is under way and idle, at the donor, too: a full cluster takes a replica back.
+        let shares = Shares::of(&self.shared.options).expect("the host validated the options");
+        let budget = shares.store.saturating_add(shares.slack);
         if let Some(used) = donor.and_then(|donor| self.ledger.used_by(donor)).filter(|used| *used > budget) {
             // A copy would end in the middle, and with it this process.
             let (used, budget) = (used >> 20, budget >> 20);
