@@ -84,3 +84,9 @@ fn copies_begin_at_a_mark_that_stands_still() {
 fn what_follows_a_refused_entry_is_not_asked_for() {
     passes(include_str!("plans/refused_entries_asked_for.json"));
 }
+
+/// A cluster whose data took a little of the slack refused to give a copy to a replica that had fallen behind.
+#[test]
+fn a_cluster_filled_to_the_brim_takes_a_replica_back() {
+    passes(include_str!("plans/full_cluster_takes_back.json"));
+}
