@@ -76,9 +76,10 @@ impl Health {
         let awake = now.saturating_sub(self.looked_at).min(timeout);
         self.looked_at = now;
         let mut wake = false;
-        // The mark waits for whoever executes, and so do all streams: that is no reason to give up the lead. Who executes for
-        // too long is overdue itself.
-        let executing = shared.pulses.iter().any(|pulse| pulse.executes_until() > now);
+        // The mark waits for a long execution, and so do all streams: that is no reason to give up the lead. If it takes too
+        // long, its worker is overdue itself. Short ones, of which some is always under way, excuse nothing.
+        let long = |pulse: &Pulse| pulse.due() > now && now.saturating_sub(pulse.executes_since()) > timeout;
+        let executing = shared.pulses.iter().any(long);
         for (seen, pulse) in self.workers.iter_mut().zip(&shared.pulses) {
             let (turned, due, still) = (pulse.last_turn(), pulse.due(), pulse.standing_still());
             let turned_since = turned != seen.turned_at;

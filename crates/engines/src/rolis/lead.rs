@@ -238,7 +238,7 @@ impl RolisWorker {
 
     /// A transaction may take long, and is no reason to think that this worker is stuck.
     fn expect_execution(&self, now: Nanos) {
-        self.pulse().due_by(now + LONG_EXECUTION * self.shared.options.election_timeout);
+        self.pulse().executes(now, now + LONG_EXECUTION * self.shared.options.election_timeout);
     }
 
     /// Runs a request to its speculative commit.

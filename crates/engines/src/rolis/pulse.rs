@@ -19,7 +19,7 @@ pub const NEVER: Nanos = Nanos::MAX;
 pub struct Pulse {
     turned_at: AtomicU64,
     due_at: AtomicU64,
-    executes_until: AtomicU64,
+    executes_since: AtomicU64,
     still_since: AtomicU64,
     waiting_bytes: AtomicU64,
     led_at: AtomicU64,
@@ -32,7 +32,7 @@ impl Default for Pulse {
         Pulse {
             turned_at: AtomicU64::new(0),
             due_at: AtomicU64::new(NEVER),
-            executes_until: AtomicU64::new(0),
+            executes_since: AtomicU64::new(NEVER),
             still_since: AtomicU64::new(NEVER),
             waiting_bytes: AtomicU64::new(0),
             led_at: AtomicU64::new(0),
@@ -52,7 +52,7 @@ impl Pulse {
             Next::Idle => NEVER,
         };
         self.turned_at.store(now, Ordering::Relaxed);
-        self.executes_until.store(0, Ordering::Relaxed);
+        self.executes_since.store(NEVER, Ordering::Relaxed);
         self.due_at.store(due, Ordering::Relaxed);
     }
 
@@ -64,14 +64,14 @@ impl Pulse {
 
     /// Requests are about to be executed: one may take long, and the turn behind it is due later.
     #[inline]
-    pub fn due_by(&self, at: Nanos) {
-        self.due_at.store(at, Ordering::Relaxed);
-        self.executes_until.store(at, Ordering::Relaxed);
+    pub fn executes(&self, now: Nanos, due_by: Nanos) {
+        self.due_at.store(due_by, Ordering::Relaxed);
+        self.executes_since.store(now, Ordering::Relaxed);
     }
 
-    /// Until when it may be in the middle of a long execution; 0 if it is in none.
-    pub fn executes_until(&self) -> Nanos {
-        self.executes_until.load(Ordering::Relaxed)
+    /// Since when it has been executing; [`NEVER`] if it is not.
+    pub fn executes_since(&self) -> Nanos {
+        self.executes_since.load(Ordering::Relaxed)
     }
 
     /// So many bytes wait to be decided: on a slow network that takes its time.

@@ -134,7 +134,6 @@ impl Config {
             )
         })?;
         let asked = self.store.reserve_mb;
-        let most = machine.memory_mb.unwrap_or(u64::MAX >> 20);
         check(asked <= most, || {
             format!("store.reserve_mb is {asked}, but this machine has {most} MiB; reserve less, or 0")
         })
