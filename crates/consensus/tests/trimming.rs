@@ -172,3 +172,38 @@ fn what_a_follower_holds_and_has_not_installed_is_bounded() {
     deliver(&mut streams, &[0, 1, 2]);
     assert_eq!(streams[2].last(), streams[0].last());
 }
+
+/// More than half of the bound cannot be installed before the leader has this vote: what there is room for is asked for all the same.
+#[test]
+fn a_follower_that_is_needed_takes_what_it_has_room_for() {
+    const BACKLOG: u64 = 100_000;
+    let options = StreamOptions { backlog_bytes: BACKLOG, ..StreamOptions::default() };
+    let retry = options.retry;
+    let mut streams = cluster();
+    streams[2] = Stream::new(voter(2), EntryIndex::NONE, options);
+    streams[2].promise(BALLOT);
+    streams[0].peer_up(0, voter(2));
+    streams[2].peer_up(0, voter(0));
+    deliver(&mut streams, &[0, 1, 2]);
+    // Seven tenths, then a small installed part before an entry that is refused: 60 to 100 kB stay.
+    for len in [10_000, 60_000, 35_000, 60_000] {
+        streams[0].propose(Bytes::from(vec![7; len]));
+        deliver(&mut streams, &[0, 2]);
+    }
+    let refused = streams[0].last();
+    assert!(streams[2].last() < refused, "{}", streams[2].describe());
+    let installed = EntryIndex(streams[2].decided().0 - 2);
+    streams[2].trim(installed, KEEP);
+    let backlog = streams[2].backlog_bytes();
+    assert!(backlog > BACKLOG / 2 && backlog <= BACKLOG, "{backlog}");
+    let mut rounds = 0;
+    while streams[0].decided() < refused {
+        rounds += 1;
+        assert!(rounds < 100, "never asked for: {}", streams[2].describe());
+        for node in [0, 2] {
+            streams[node].tick(rounds * 2 * retry);
+        }
+        deliver(&mut streams, &[0, 2]);
+    }
+    assert!(streams[2].backlog_bytes() <= BACKLOG + 60_000);
+}

@@ -17,6 +17,8 @@ pub(super) struct Following {
     ask_at: Nanos,
     /// An entry was not taken: too much is held that is not installed. To be asked for once there is room.
     full: bool,
+    /// How often the leader asked since then though there was a little room.
+    asked_while_full: u32,
     /// The leader no longer keeps what this log lacks; it keeps entries from here on.
     too_far: Option<EntryIndex>,
 }
@@ -37,6 +39,10 @@ impl Adopting {
 /// Entries without transactions are not longer: claims about all streams, or a membership.
 const SMALL_BYTES: usize = 4 << 10;
 
+/// A follower with a full backlog asks for the rest when half is installed; or for what little it has room for, once its leader
+/// asked so often. Then the leader may need this very vote before anything more can be installed.
+const FULL_ASKS: u32 = 8;
+
 /// The fields of [`Message::Adopt`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
@@ -51,6 +57,12 @@ impl Following {
     pub(super) fn question(&mut self) {
         self.questioning = true;
         self.ask_at = 0;
+    }
+
+    /// Entries are taken again.
+    fn has_room(&mut self) {
+        (self.full, self.asked_while_full) = (false, 0);
+        self.question();
     }
 
     /// Forgets everything but the leader, to ask it anew.
@@ -184,8 +196,7 @@ impl Stream {
             && following.full
             && room
         {
-            following.full = false;
-            following.question();
+            following.has_room();
             return true;
         }
         false
@@ -206,6 +217,17 @@ impl Stream {
             return self.pull(now);
         }
         self.learn_decided(decided);
+        let little_room = self.backlog_bytes() <= self.options.backlog_bytes;
+        if let Role::Following(following) = &mut self.role
+            && following.full
+            && ask
+            && little_room
+        {
+            following.asked_while_full += 1;
+            if following.asked_while_full >= FULL_ASKS {
+                following.has_room();
+            }
+        }
         if self.log.last() < last && !matches!(&self.role, Role::Following(following) if following.full) {
             self.pull(now);
         } else if ask {

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use highwater_core::{Epoch, Incarnation, NodeId, Outcome, ProcedureId};
 use highwater_engines::{Frame, Nanos, Next, Outbox, Refusal, Request, Role, Token, Worker};
@@ -15,6 +16,10 @@ use crate::resp::{Description, Door, Procedures, single};
 use crate::token::unpack;
 
 const SECOND: Nanos = 1_000_000_000;
+
+/// For how long a socket may stand still before a test gives it up: the kernel opens a closed window again when one of its own
+/// timers goes off, in real time, however many turns are taken meanwhile.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `GET n` is answered with n bytes.
 #[derive(Default)]
@@ -67,6 +72,8 @@ struct Bench {
     now: Nanos,
     address: SocketAddr,
     most_held: usize,
+    /// Virtual time passes while a test waits for a socket that stands still.
+    ages: bool,
 }
 
 const RULES: Rules = Rules {
@@ -96,7 +103,7 @@ impl Bench {
             describe: Box::new(describe),
         };
         let clients = Clients::new(0, listener, Arc::new(door), rules, &poller).unwrap();
-        Bench { clients, poller, engine: Engine::default(), now: SECOND, address, most_held: 0 }
+        Bench { clients, poller, engine: Engine::default(), now: SECOND, address, most_held: 0, ages: false }
     }
 
     /// A client whose end does not block.
@@ -151,13 +158,21 @@ impl Bench {
         }
     }
 
+    /// A socket takes or brings nothing, since then; whether to go on with it.
+    fn stands_still(&mut self, since: Instant) -> bool {
+        if self.ages && since.elapsed() > Duration::from_millis(100) {
+            self.wait(1);
+        }
+        since.elapsed() < PATIENCE
+    }
+
     /// Writes all of it, with turns in between; false if the connection breaks.
     fn send(&mut self, mut stream: &TcpStream, mut bytes: &[u8]) -> bool {
-        let mut refused = 0;
-        while !bytes.is_empty() && refused < 1000 {
+        let mut moved = Instant::now();
+        while !bytes.is_empty() && self.stands_still(moved) {
             match stream.write(bytes) {
-                Ok(n) => (bytes, refused) = (&bytes[n..], 0),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => refused += 1,
+                Ok(n) => (bytes, moved) = (&bytes[n..], Instant::now()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return false,
             }
             self.turn();
@@ -175,14 +190,15 @@ impl Bench {
         got
     }
 
-    /// Reads until so many bytes came, with turns in between; how many came before the connection ended.
+    /// Reads until so many bytes came, with turns in between; how many came before the connection ended or stood still for
+    /// too long.
     fn receive(&mut self, mut stream: &TcpStream, wanted: usize) -> usize {
-        let (mut got, mut nothing, mut buffer) = (0, 0, vec![0; 1 << 20]);
-        while got < wanted && nothing < 2000 {
+        let (mut got, mut moved, mut buffer) = (0, Instant::now(), vec![0; 1 << 20]);
+        while got < wanted && self.stands_still(moved) {
             match stream.read(&mut buffer) {
                 Ok(0) => return got,
-                Ok(n) => (got, nothing) = (got + n, 0),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => nothing += 1,
+                Ok(n) => (got, moved) = (got + n, Instant::now()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return got,
             }
             self.turn();
@@ -348,9 +364,9 @@ fn commands_that_need_no_engine_are_answered_by_turns_too() {
     let mut bench = Bench::new(RULES);
     let client = bench.connect();
     (&client).write_all(&b"PING\r\n".repeat(10_000)).unwrap();
-    let mut turns = 0;
-    while bench.receive(&client, 1) == 0 || bench.clients.has_more() {
-        bench.turn();
+    let (mut turns, mut got) = (0, 0);
+    while got < 10_000 * "+PONG\r\n".len() {
+        got += bench.receive_now(&client);
         turns += 1;
     }
     assert!(turns > 30, "ten thousand commands took {turns} turns");
@@ -424,10 +440,12 @@ fn incomplete_commands_together_are_bounded_and_one_at_a_time_goes_on() {
     assert!(held <= 8 << 20, "{held}");
     let alive = bench.clients.count();
     assert!((2..30).contains(&alive), "{alive}");
-    // The survivors complete their commands.
+    // The survivors complete their commands. The kernel may deliver only now what one of them had sent; who then holds up the
+    // others, and does not go on, is closed, too.
+    bench.ages = true;
     let mut served = 0;
     for (client, at) in clients.iter().zip(sent) {
         served += usize::from(bench.send(client, &command[at..]) && bench.receive(client, 5) == 5);
     }
-    assert!(served > 0 && served == alive - 1, "{served} of {alive}");
+    assert!(served > 0 && served == bench.clients.count() - 1, "{served} of {alive}");
 }
