@@ -1,8 +1,6 @@
 //! A leader whose commit clock goes back.
 
-mod common;
-
-use common::{Lists, MS, small};
+use crate::common::{Lists, MS, small};
 use highwater_core::NodeId;
 use highwater_engines::Nanos;
 

@@ -1,10 +1,8 @@
 //! Procedures that want too much: whatever the engine, they are answered, and nobody falls over.
 
-mod common;
-
 use std::ops::{Bound, ControlFlow};
 
-use common::MS;
+use crate::common::MS;
 use highwater_core::limits::{MAX_REPLY_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES};
 use highwater_core::{
     Abort, Direction, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, Registry, TableId, TableSpec,

@@ -1,11 +1,9 @@
 //! Rolis under faults, judged by growing lists: strict serializability, nothing acknowledged or seen is lost.
 //!
-//! `SEEDS=1000 FIRST=1 cargo test -p highwater-sim --test lists` runs more; a failure names its seed.
+//! `SEEDS=1000 FIRST=1 cargo test -p highwater-sim --test simulated lists::` runs more; a failure names its seed.
 
-mod common;
-
-use common::chaos::faults;
-use common::number;
+use crate::common::chaos::faults;
+use crate::common::number;
 
 #[test]
 fn lists_with_many_seeds() {

@@ -1,8 +1,6 @@
 //! Who leads while some of the cluster is starved, stuck or cut off; and what each replica says of itself meanwhile.
 
-mod common;
-
-use common::{Lists, MS, small, tiny};
+use crate::common::{Lists, MS, small, tiny};
 use highwater_core::NodeId;
 use highwater_engines::{Options, Refusal, Role, Status};
 use highwater_sim::network::Channel;

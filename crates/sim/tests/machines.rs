@@ -1,8 +1,6 @@
 //! Bytes that take time, threads that get no turn, controllers that are interrupted: each by itself.
 
-mod common;
-
-use common::{Lists, MS, small};
+use crate::common::{Lists, MS, small};
 use highwater_core::NodeId;
 use highwater_engines::Role;
 use highwater_sim::network::{Channel, Wire};

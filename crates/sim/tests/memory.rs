@@ -1,11 +1,9 @@
 //! Replicas that run full: what grows is refused, everything else goes on, nobody falls over and nothing is lost.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::MS;
+use crate::common::MS;
 use highwater_core::{
     Abort, Incarnation, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, Registry, TableId,
     TableSpec, Transaction, View,

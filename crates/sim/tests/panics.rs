@@ -1,8 +1,6 @@
 //! A procedure that panics, on every engine, on a leader and on a follower's snapshot: its client is told, and the replica
 //! goes on.
 
-#![allow(clippy::unwrap_used)] // a test may fail so
-
 use highwater_core::{
     Abort, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, Registry, TableId, TableSpec, Transaction,
 };

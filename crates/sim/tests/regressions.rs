@@ -1,9 +1,7 @@
 //! Bugs that were found in whole replicas; each comment tells one.
 
-mod common;
-
-use common::chaos::faults;
-use common::{Lists, MS, small, tiny};
+use crate::common::chaos::faults;
+use crate::common::{Lists, MS, small, tiny};
 use highwater_core::NodeId;
 use highwater_sim::network::Channel;
 

@@ -1,14 +1,11 @@
 //! Rolis under faults: acknowledged transactions survive, replicas converge, money is conserved.
 
 // Helpers of tests unwrap as tests do.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::collections::BTreeSet;
 
-use common::MS;
-use common::cluster::{settled, story, whole};
+use crate::common::MS;
+use crate::common::cluster::{settled, story, whole};
 use highwater_core::{NodeId, Outcome};
 use highwater_engines::{EngineKind, Nanos, Role, Token};
 use highwater_sim::{World, WorldOptions};

@@ -1,11 +1,9 @@
 //! Reads on followers' snapshots, with whole replicas: serializable under faults, never waiting for a writer, never mixed.
 //!
-//! `SEEDS=1000 FIRST=1 cargo test -p highwater-sim --test snapshots` runs more; a failure names its seed.
+//! `SEEDS=1000 FIRST=1 cargo test -p highwater-sim --test simulated snapshots::` runs more; a failure names its seed.
 
-mod common;
-
-use common::chaos::faults_with;
-use common::{Lists, MS, number, small, tiny};
+use crate::common::chaos::faults_with;
+use crate::common::{Lists, MS, number, small, tiny};
 use highwater_core::NodeId;
 use highwater_engines::{Options, Refusal};
 use highwater_sim::network::Channel;

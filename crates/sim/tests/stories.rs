@@ -1,8 +1,6 @@
 //! Stories: the papers' figures and the promises of the documentation, told with whole replicas.
 
-mod common;
-
-use common::{Lists, MS, small};
+use crate::common::{Lists, MS, small};
 use highwater_core::NodeId;
 use highwater_engines::Role;
 use highwater_sim::network::Channel;

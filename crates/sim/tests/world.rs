@@ -1,10 +1,8 @@
 //! The world itself: everything that it does wrong at once, and still the same twice; and each of its faults by itself.
 //!
-//! `SEEDS=1 FIRST=7 TRACE=1 cargo test -p highwater-sim --test world everything -- --nocapture` tells one seed's events.
+//! `SEEDS=1 FIRST=7 TRACE=1 cargo test -p highwater-sim --test simulated world::everything -- --nocapture` tells one seed's events.
 
-mod common;
-
-use common::{Lists, MS, small, tiny};
+use crate::common::{Lists, MS, small, tiny};
 use highwater_core::NodeId;
 use highwater_core::hooks::Site;
 use highwater_engines::{Nanos, Role};

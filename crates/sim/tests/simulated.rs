@@ -1,0 +1,23 @@
+//! What is tried on simulated clusters: one program, because each of these files alone would compile the whole cluster again.
+//!
+//! `cargo test -p highwater-sim --test simulated world::` runs those of one file.
+
+#![allow(clippy::unwrap_used)] // a test may fail so
+
+mod common;
+
+mod clock;
+mod copies;
+mod limits;
+mod lists;
+mod liveness;
+mod machines;
+mod memory;
+mod panics;
+mod regressions;
+mod rolis;
+mod seeds;
+mod service;
+mod snapshots;
+mod stories;
+mod world;
