@@ -99,7 +99,7 @@ impl Heaps {
     pub(super) fn add_touched(&self) -> bool {
         let Some(at) = system::map(CHUNK, CHUNK) else { return false };
         // SAFETY: the chunk was just mapped, and is nobody's yet.
-        unsafe { at.write_bytes(0, CHUNK) };
+        unsafe { system::touch(at, CHUNK) };
         lock(&self.pool).add_spare(at);
         true
     }

@@ -90,6 +90,22 @@ pub(super) fn map(size: usize, align: usize) -> Option<NonNull<u8>> {
     }
 }
 
+/// Has the kernel clear the pages of a range now, and no more: written over as a whole, they would only push what others work with out
+/// of the caches.
+///
+/// # Safety
+/// The range is of a mapping by [`map`], holds zeros, and nobody uses it yet.
+pub(super) unsafe fn touch(at: NonNull<u8>, size: usize) {
+    // SAFETY: the caller's promise. Kernels before 5.14 do not know the advice.
+    let populated = unsafe { libc::madvise(at.as_ptr().cast(), size, libc::MADV_POPULATE_WRITE) };
+    if populated != 0 {
+        for offset in (0..size).step_by(PAGE) {
+            // SAFETY: within the range.
+            unsafe { at.add(offset).write_volatile(0) };
+        }
+    }
+}
+
 /// Gives a mapping back.
 ///
 /// # Safety
