@@ -48,6 +48,9 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Attempts of one transaction before its client is told of the conflict.
     pub max_attempts: u32,
+    /// A request with so many bytes of arguments is executed apart: when its worker has nothing undecided, so that the others need
+    /// not wait for it.
+    pub long_request_bytes: usize,
     /// A snapshot serves reads on a follower until it is this old; then a new one is taken.
     pub snapshot_age: Nanos,
 }
@@ -74,6 +77,7 @@ impl Options {
             max_transaction_bytes: MAX_TRANSACTION_BYTES,
             memory_bytes: u64::MAX,
             max_attempts: 100,
+            long_request_bytes: 256 << 10,
             snapshot_age: 10_000_000,
         }
     }

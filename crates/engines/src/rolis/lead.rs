@@ -43,6 +43,8 @@ pub struct Lead {
     /// Somebody beside the replies needs the stream closed up to here (a state copy).
     pub close_up_to: Timestamp,
     pub(super) quiet: bool,
+    /// A long request waits until it can be executed apart; until then at most.
+    apart_by: Option<Nanos>,
     /// The clock was found at or below this, though it had been there before: no more requests, until another epoch.
     pub(super) clock_stands: Option<Timestamp>,
     /// The controller knows.
@@ -110,6 +112,8 @@ const MAX_RETRIES_WAITING: usize = 256;
 /// The longest transaction, all its attempts in a row included, takes no more election timeouts than this: two seconds, for one that
 /// writes 64 MiB in pieces of a few bytes.
 const LONG_EXECUTION: u64 = 16;
+/// How long a long request waits to be executed apart: many round trips.
+const APART_PATIENCE: Nanos = 50_000_000;
 /// How soon to look again while another stream holds replies back (wake-ups make it sooner).
 const WAITING_RECHECK: Nanos = 500_000;
 
@@ -130,6 +134,7 @@ impl Lead {
             sealed: Timestamp::ZERO,
             close_up_to: Timestamp::ZERO,
             quiet: false,
+            apart_by: None,
             clock_stands: None,
             clock_told: false,
             busy: false,
@@ -209,7 +214,7 @@ impl RolisWorker {
         lead.unreleased = Unreleased::default();
         lead.busy = false;
         (lead.quiescing, lead.quiesced, lead.quiet) = (false, false, false);
-        (lead.clock_stands, lead.clock_told) = (None, false);
+        (lead.clock_stands, lead.clock_told, lead.apart_by) = (None, false, None);
         self.occ.log().take(fresh_entry());
         self.occ.log().set_most(self.shared.options.max_transaction_bytes);
         self.occ.set_room(0);
@@ -251,9 +256,6 @@ impl RolisWorker {
             }
             self.expect_execution(now);
         }
-        if self.lead.quiet && !planted!(QuietKept) {
-            self.take_back_quiet();
-        }
         if !self.attempt(request.token, request.procedure, request.args) {
             let args = request.args.to_vec();
             let attempts = ATTEMPTS_IN_A_ROW;
@@ -266,12 +268,24 @@ impl RolisWorker {
         }
     }
 
-    /// Before the next timestamp is drawn; which will exceed all that others claimed of this stream meanwhile.
-    fn take_back_quiet(&mut self) {
-        self.lead.quiet = false;
-        let claimed = self.shared.progress.unquiet(self.id);
-        self.occ.set_floor(claimed);
-        hooks::point(Point::Unquiet);
+    /// Whether a request should come again later, because executing it now would hold up the other workers.
+    ///
+    /// A worker that executes closes nothing: the mark, and with it everybody's replies, would wait for a transaction that
+    /// touches a million keys. While it is *quiet* the others close its stream for it; so a long request is executed only when
+    /// this worker has nothing open and nothing undecided (a decision would have to be counted by this worker), or when that has
+    /// not come about for a while.
+    pub(super) fn waits_to_be_apart(&mut self, now: Nanos, args: &[u8]) -> bool {
+        let options = &self.shared.options;
+        if args.len() < options.long_request_bytes || options.workers == 1 || self.funnel.is_some() {
+            return false;
+        }
+        let by = *self.lead.apart_by.get_or_insert(now + APART_PATIENCE);
+        let apart = self.lead.quiet && self.stream.undecided() == 0;
+        if apart || now >= by {
+            self.lead.apart_by = None;
+            return false;
+        }
+        true
     }
 
     /// A few attempts in a row; whether one succeeded.
@@ -280,13 +294,26 @@ impl RolisWorker {
         for _ in 0..ATTEMPTS_IN_A_ROW {
             self.lead.grant.look(&self.shared.account, &mut self.occ);
             let before = self.occ.log().len();
-            let RolisWorker { registry, occ, lead, funnel, mode, .. } = self;
-            let commit = |occ: &mut Occ, roll_back| match (&*funnel, &*mode) {
-                (Some(funnel), Mode::Leading { ballot }) => funnel.commit(ballot.epoch, occ, roll_back),
-                _ if roll_back => occ.commit_rollback(),
-                _ => occ.commit(),
+            let RolisWorker {
+                registry, occ, lead: Lead { reply, quiet, .. }, funnel, mode, shared, id, ..
+            } = self;
+            let commit = |occ: &mut Occ, roll_back: bool| {
+                if *quiet && !planted!(QuietKept) {
+                    if !roll_back && funnel.is_none() {
+                        occ.lock()?;
+                    }
+                    // Just before the timestamp is drawn, which exceeds all that others claimed of this stream meanwhile.
+                    *quiet = false;
+                    occ.set_floor(shared.progress.unquiet(*id));
+                    hooks::point(Point::Unquiet);
+                }
+                match (&*funnel, &*mode) {
+                    (Some(funnel), Mode::Leading { ballot }) => funnel.commit(ballot.epoch, occ, roll_back),
+                    _ if roll_back => occ.commit_rollback(),
+                    _ => occ.commit(),
+                }
             };
-            let ended = attempt(registry, occ, (procedure, args), &mut lead.reply, commit);
+            let ended = attempt(registry, occ, (procedure, args), reply, commit);
             if let Some((ts, outcome)) = ended {
                 if outcome == Outcome::OutOfMemory
                     && self.lead.grant.more(&self.shared.account, &mut self.occ)
@@ -357,9 +384,6 @@ impl RolisWorker {
                 return true;
             }
             let Some(mut retry) = self.lead.retries.pop_front() else { break };
-            if self.lead.quiet {
-                self.take_back_quiet();
-            }
             if self.attempt(retry.token, retry.procedure, &retry.args) {
                 continue;
             }
@@ -416,6 +440,8 @@ impl RolisWorker {
             return Next::Now;
         }
         let next = if waits { recheck(now, self.moved.2, WAITING_RECHECK) } else { Next::Idle };
+        let apart_by = self.lead.apart_by.filter(|by| *by > now);
+        let next = apart_by.map_or(next, |by| sooner(next, Next::At(by)));
         // An entry that stays open waits for requests only as long as they come.
         let room = self.stream.undecided() < self.shared.options.pipeline_entries as u64;
         if self.lead.open.count > 0 && room { sooner(next, Next::At(self.due_when_idle())) } else { next }

@@ -15,7 +15,8 @@
 //! # Quiet
 //!
 //! A worker with nothing open announces itself quiet. It takes that back before it draws another timestamp, so a claim
-//! "stream j is closed up to my timestamp" by a worker that saw it quiet *after* reading that timestamp is true.
+//! "stream j is closed up to my timestamp" by a worker that saw it quiet *after* reading that timestamp is true. It executes
+//! meanwhile: what it reads and locks has no timestamp yet.
 
 use bytes::Bytes;
 use highwater_core::hooks::{self, Point, Site};

@@ -314,6 +314,9 @@ impl Worker for RolisWorker {
 
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         self.ready_to_lead()?;
+        if self.waits_to_be_apart(now, request.args) {
+            return Err(Refusal::Busy);
+        }
         self.execute(now, request);
         Ok(())
     }

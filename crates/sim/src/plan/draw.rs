@@ -65,6 +65,7 @@ impl Plan {
         } else if birth {
             kinds::at_birth(&mut plan, random);
         }
+        plan.settings.long_request_bytes = pick(random, &[None, None, Some(1), Some(64), Some(1000)]);
         plan
     }
 }
@@ -85,6 +86,7 @@ impl Settings {
             log_retain_bytes: max_in_flight_bytes * pick(random, &[1, 1, 4, 64]),
             max_attempts: pick(random, &[1, 10, 100]),
             snapshot_age: 0,
+            long_request_bytes: None,
         }
     }
 }

@@ -87,6 +87,9 @@ pub struct Settings {
     pub max_attempts: u32,
     #[serde(default)]
     pub snapshot_age: Nanos,
+    /// As the engine has it by itself, if nothing is said.
+    #[serde(default)]
+    pub long_request_bytes: Option<usize>,
 }
 
 /// What the transport does to frames; see [`network::Faults`].
@@ -308,6 +311,9 @@ impl Settings {
         options.log_retain_bytes = self.log_retain_bytes;
         options.max_attempts = self.max_attempts;
         options.snapshot_age = self.snapshot_age;
+        if let Some(bytes) = self.long_request_bytes {
+            options.long_request_bytes = bytes;
+        }
     }
 }
 

@@ -22,10 +22,13 @@ const READINGS: u32 = 1 << 16;
 const READINGS_SIMULATED: u32 = 64;
 
 impl Occ {
-    /// Commits and returns the timestamp; or undoes everything, but for what [`lock`](Occ::lock) leaves open.
+    /// Commits and returns the timestamp; or undoes everything, but for what [`lock`](Occ::lock) leaves open. The locks may be
+    /// held already.
     #[inline]
     pub fn commit(&mut self) -> Result<Timestamp, Abort> {
-        self.lock()?;
+        if self.phase == Phase::Open {
+            self.lock()?;
+        }
         self.timestamp()?;
         self.validate()?;
         Ok(self.install())

@@ -1,0 +1,137 @@
+//! A worker that executes a long request holds up nobody else.
+#![cfg(not(any(loom, shuttle)))]
+#![allow(clippy::unwrap_used)] // a test may fail so
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use highwater_core::{
+    Abort, Clock, Incarnation, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, ProcedureId,
+    Registry, TableId, TableSpec, Transaction,
+};
+use highwater_engines::{ControlOutbox, EngineKind, Options, Outbox, Request, Token, Worker};
+
+const TABLE: TableId = TableId(0);
+
+/// A long request is being executed; it may go on.
+static EXECUTING: AtomicBool = AtomicBool::new(false);
+static GO_ON: AtomicBool = AtomicBool::new(false);
+
+struct Notes;
+
+impl Library for Notes {
+    fn tables(&self) -> Vec<TableSpec> {
+        vec![TableSpec { name: "notes", keys: KeyKind::U64, index: IndexKind::Hash }]
+    }
+
+    fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
+        registry.register::<Note>();
+    }
+}
+
+/// Writes how long its arguments are under their first byte. Long ones take until they may go on.
+struct Note;
+
+impl Procedure for Note {
+    const NAME: &'static str = "note";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        tx.put(TABLE, &u64::from(args[0]).to_be_bytes(), &args.len().to_be_bytes())?;
+        EXECUTING.store(args.len() > 1, Ordering::SeqCst);
+        while args.len() > 1 && !GO_ON.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        Ok(())
+    }
+}
+
+struct Bench {
+    start: Instant,
+    worker: Box<dyn Worker>,
+    out: Outbox,
+    /// How many replies came.
+    replies: usize,
+}
+
+impl Bench {
+    /// Gives turns until `done`, which is told how many replies came in all.
+    fn until(&mut self, what: &str, mut done: impl FnMut(usize) -> bool) {
+        while !done(self.replies) {
+            let now = self.start.elapsed();
+            assert!(now < Duration::from_secs(20), "{what} does not come: {}", self.worker.describe());
+            self.worker.turn(now.as_nanos() as u64, &mut self.out);
+            assert!(self.out.replies.iter().all(|reply| reply.outcome == Outcome::Committed));
+            self.replies += self.out.replies.len();
+            self.out.clear();
+            thread::yield_now();
+        }
+    }
+
+    /// Submits a request, as soon as it is taken.
+    fn submit(&mut self, args: &[u8]) {
+        loop {
+            let now = self.start.elapsed().as_nanos() as u64;
+            let request = Request { token: Token(0), procedure: ProcedureId(0), args };
+            if self.worker.submit(now, request).is_ok() {
+                return;
+            }
+            let mut turns = 0;
+            self.until("room", |_| std::mem::replace(&mut turns, 1) == 1);
+        }
+    }
+}
+
+/// Lets everybody end, also if a test fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        GO_ON.store(true, Ordering::SeqCst);
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A lone replica with two workers. While worker 0 executes something long, worker 1 commits and answers.
+#[test]
+fn nobody_waits_for_who_executes_something_long() {
+    let mut options = Options::new(NodeId(0), 1, 2, Incarnation(1));
+    (options.heartbeat, options.election_timeout) = (1_000_000, 3_000_000);
+    let long = vec![7; options.long_request_bytes];
+    let replica = highwater_engines::build(EngineKind::Rolis, options, &Notes, Arc::new(Clock::counter()));
+    let start = Instant::now();
+    let (ended, answered) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut controller = replica.controller;
+    let mut workers =
+        replica.workers.into_iter().map(|worker| Bench { start, worker, out: Outbox::default(), replies: 0 });
+    let (mut first, mut second) = (workers.next().unwrap(), workers.next().unwrap());
+    thread::scope(|scope| {
+        let _end = End(&ended);
+        scope.spawn(|| {
+            let mut out = ControlOutbox::default();
+            while !ended.load(Ordering::SeqCst) {
+                controller.turn(start.elapsed().as_nanos() as u64, &mut out);
+                thread::yield_now();
+            }
+        });
+        scope.spawn(|| {
+            // Right behind others: something is open, and it does not begin before that is decided.
+            first.submit(&[1]);
+            first.submit(&long);
+            first.until("the long one", |replies| replies == 2);
+            answered.store(true, Ordering::SeqCst);
+            // Each needs turns of the other to have its replies released.
+            first.until("the end", |_| ended.load(Ordering::SeqCst));
+        });
+        second.until("something long", |_| EXECUTING.load(Ordering::SeqCst));
+        for count in 1..=3 {
+            second.submit(&[2]);
+            second.until("a reply beside something long", |replies| replies == count);
+        }
+        GO_ON.store(true, Ordering::SeqCst);
+        second.submit(&[7]);
+        second.until("a reply after it", |replies| replies == 4);
+        second.until("the other's reply", |_| answered.load(Ordering::SeqCst));
+    });
+}
