@@ -49,7 +49,7 @@ pub struct Options {
     /// Attempts of one transaction before its client is told of the conflict.
     pub max_attempts: u32,
     /// A request with so many bytes of arguments is executed apart: when its worker has nothing undecided, so that the others need
-    /// not wait for it.
+    /// not wait for it. So a worker executes one such request in a round trip.
     pub long_request_bytes: usize,
     /// A snapshot serves reads on a follower until it is this old; then a new one is taken.
     pub snapshot_age: Nanos,
@@ -77,7 +77,7 @@ impl Options {
             max_transaction_bytes: MAX_TRANSACTION_BYTES,
             memory_bytes: u64::MAX,
             max_attempts: 100,
-            long_request_bytes: 256 << 10,
+            long_request_bytes: 1 << 20,
             snapshot_age: 10_000_000,
         }
     }

@@ -90,3 +90,10 @@ fn what_follows_a_refused_entry_is_not_asked_for() {
 fn a_cluster_filled_to_the_brim_takes_a_replica_back() {
     passes(include_str!("plans/full_cluster_takes_back.json"));
 }
+
+/// A leader's clock went back, and it read a chunk of its store for a copy: by the clock the mark had passed what was in it. What
+/// another worker had committed and nobody had decided left with it; the leader rolled it back, its receiver kept it and showed it.
+#[test]
+fn a_copy_holds_nothing_above_the_mark_though_the_clock_goes_back() {
+    passes(include_str!("plans/copy_of_a_clock_that_went_back.json"));
+}

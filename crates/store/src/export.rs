@@ -18,14 +18,14 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use highwater_core::codec::put_bytes;
-use highwater_core::{Direction, TableId};
+use highwater_core::{Direction, TableId, Timestamp};
 
 use crate::hash::Hash;
 use crate::keys::Keys;
 use crate::record::{Record, Scratch};
 use crate::store::{AnyIndex, Store};
 use crate::tree::{Fingers, LeafCopy, Tree};
-use crate::word::{Busy, DEAD, TOMBSTONE};
+use crate::word::{Busy, DEAD, TIMESTAMP, TOMBSTONE};
 
 /// Memory for one large value that a scan keeps from one chunk to the next.
 const KEPT_SCRATCH: usize = 1 << 20;
@@ -38,6 +38,7 @@ pub struct Export {
     table: TableId,
     cursor: Cursor,
     value: Scratch,
+    newest: Timestamp,
 }
 
 /// Where the scan of the current table goes on: at the first record of this part that is not below this place.
@@ -72,11 +73,17 @@ impl Store {
             table: TableId(0),
             cursor: Cursor::Start,
             value: Scratch::default(),
+            newest: Timestamp::ZERO,
         }
     }
 }
 
 impl Export {
+    /// The largest timestamp of what was read so far.
+    pub fn newest(&self) -> Timestamp {
+        self.newest
+    }
+
     /// Appends about `budget_bytes` of records to `out`: less than one record more than that. Returns whether
     /// there is more. May append nothing and still return true, if it comes upon a record that is locked for long.
     pub fn next_chunk(&mut self, budget_bytes: usize, out: &mut Vec<u8>) -> bool {
@@ -185,6 +192,7 @@ impl Export {
         if word == DEAD || word == TOMBSTONE {
             return Ok(());
         }
+        self.newest = self.newest.max(Timestamp(word & TIMESTAMP));
         out.extend_from_slice(&word.to_le_bytes());
         out.push(self.table.0);
         K::shown(K::stored(&record), |key| put_bytes(out, key));

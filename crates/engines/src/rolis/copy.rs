@@ -11,7 +11,7 @@
 //! Tombstones are copied, too, and neither side unlinks any meanwhile: an older write may still be on its way.
 //!
 //! A leader can be a donor, but its store is ahead of the watermark: a chunk leaves only when the mark has passed the
-//! time at which it was read.
+//! time at which it was read, and every timestamp in it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -307,7 +307,9 @@ impl RolisWorker {
                 let crc = crc32fast::hash(&chunk[CRC_BYTES..]);
                 chunk[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
                 copy.sizes.push_back(chunk.len());
-                let read_at = if leading { self.shared.clock.now() } else { self.shared.progress.mark() };
+                let now = if leading { self.shared.clock.now() } else { self.shared.progress.mark() };
+                // The clock may have gone back since another worker committed what was read.
+                let read_at = now.max(copy.export.newest());
                 copy.held.push_back((chunk.into(), read_at, copy.read));
                 next = Next::Now;
             }

@@ -279,13 +279,19 @@ impl RolisWorker {
         if args.len() < options.long_request_bytes || options.workers == 1 || self.funnel.is_some() {
             return false;
         }
-        let by = *self.lead.apart_by.get_or_insert(now + APART_PATIENCE);
-        let apart = self.lead.quiet && self.stream.undecided() == 0;
-        if apart || now >= by {
+        // What another one, which never came again, once waited for is over.
+        let waiting = self.lead.apart_by.filter(|by| now < by + APART_PATIENCE);
+        let by = *self.lead.apart_by.insert(waiting.unwrap_or(now + APART_PATIENCE));
+        if self.is_apart() || now >= by {
             self.lead.apart_by = None;
             return false;
         }
         true
+    }
+
+    /// Whether the others can close this stream while this worker executes: it is quiet, and they know that all of it is decided.
+    fn is_apart(&self) -> bool {
+        self.lead.quiet && self.stream.undecided() == 0 && self.replay.scan > self.stream.last()
     }
 
     /// A few attempts in a row; whether one succeeded.
@@ -441,6 +447,10 @@ impl RolisWorker {
         }
         let next = if waits { recheck(now, self.moved.2, WAITING_RECHECK) } else { Next::Idle };
         let apart_by = self.lead.apart_by.filter(|by| *by > now);
+        if apart_by.is_some() && self.is_apart() {
+            // Nothing else may give the turn in which it comes again.
+            return Next::Now;
+        }
         let next = apart_by.map_or(next, |by| sooner(next, Next::At(by)));
         // An entry that stays open waits for requests only as long as they come.
         let room = self.stream.undecided() < self.shared.options.pipeline_entries as u64;

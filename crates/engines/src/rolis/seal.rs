@@ -43,9 +43,10 @@ impl RolisWorker {
         let options = &self.shared.options;
         let in_flight = self.stream.undecided();
         let room = in_flight < options.pipeline_entries as u64;
+        let busy = std::mem::take(&mut self.lead.busy);
         let due = if open_bytes > 0 {
             let large = open_bytes >= options.max_entry_bytes / 2;
-            let idle = !std::mem::take(&mut self.lead.busy) && now >= self.due_when_idle();
+            let idle = !busy && now >= self.due_when_idle();
             let old = now.saturating_sub(self.lead.opened_at) >= options.batch_delay;
             // Legal: when to seal is a matter of speed; while something is open the next turn comes at once.
             let now_or_never = room && (idle || old || large || hooks::buggify(Site::SealEarly));
