@@ -112,22 +112,25 @@ fn a_new_leader_has_what_the_last_one_kept_for_others() {
     assert_eq!(streams[1].decided(), streams[1].last());
 }
 
+const BACKLOG: u64 = 100_000;
+
+/// A cluster whose node 2 holds so much that is not installed.
+fn bounded() -> Vec<Stream> {
+    let options = StreamOptions { backlog_bytes: BACKLOG, ..StreamOptions::default() };
+    let mut streams = cluster();
+    streams[2] = Stream::new(voter(2), EntryIndex::NONE, options);
+    streams[2].promise(BALLOT);
+    streams[0].peer_up(0, voter(2));
+    streams[2].peer_up(0, voter(0));
+    deliver(&mut streams, &[0, 1, 2]);
+    streams
+}
+
 /// A follower that decides and does not install takes what it may hold, and no more. If it is not needed, it falls behind and
 /// copies the state; if it is, the leader waits; and once it installs, it asks for the rest.
 #[test]
 fn what_a_follower_holds_and_has_not_installed_is_bounded() {
-    const BACKLOG: u64 = 100_000;
     let entry = || Bytes::from(vec![7; 10_000]);
-    let bounded = || {
-        let options = StreamOptions { backlog_bytes: BACKLOG, ..StreamOptions::default() };
-        let mut streams = cluster();
-        streams[2] = Stream::new(voter(2), EntryIndex::NONE, options);
-        streams[2].promise(BALLOT);
-        streams[0].peer_up(0, voter(2));
-        streams[2].peer_up(0, voter(0));
-        deliver(&mut streams, &[0, 1, 2]);
-        streams
-    };
     let install = |stream: &mut Stream| stream.trim(stream.decided(), KEEP);
 
     // The leader has another majority: it goes on, and drops what it need not keep.
@@ -176,16 +179,9 @@ fn what_a_follower_holds_and_has_not_installed_is_bounded() {
 /// More than half of the bound cannot be installed before the leader has this vote: what there is room for is asked for all the same.
 #[test]
 fn a_follower_that_is_needed_takes_what_it_has_room_for() {
-    const BACKLOG: u64 = 100_000;
-    let options = StreamOptions { backlog_bytes: BACKLOG, ..StreamOptions::default() };
-    let retry = options.retry;
-    let mut streams = cluster();
-    streams[2] = Stream::new(voter(2), EntryIndex::NONE, options);
-    streams[2].promise(BALLOT);
-    streams[0].peer_up(0, voter(2));
-    streams[2].peer_up(0, voter(0));
-    deliver(&mut streams, &[0, 1, 2]);
-    // Seven tenths, then a small installed part before an entry that is refused: 60 to 100 kB stay.
+    let retry = StreamOptions::default().retry;
+    let mut streams = bounded();
+    // The last one is refused. Of the others the first is installed: 95 kB stay, and nothing more can be installed.
     for len in [10_000, 60_000, 35_000, 60_000] {
         streams[0].propose(Bytes::from(vec![7; len]));
         deliver(&mut streams, &[0, 2]);

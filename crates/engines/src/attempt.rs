@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use highwater_core::limits::{MAX_OPERATIONS, MAX_REPLY_BYTES, MAX_TRANSACTION_BYTES};
+use highwater_core::limits::{MAX_OPERATIONS, MAX_REPLY_BYTES};
 use highwater_core::{Abort, Outcome, ProcedureId, Registry, Timestamp};
 use highwater_store::Occ;
 
@@ -40,7 +40,7 @@ pub(crate) fn attempt(
         Abort::Rollback => Outcome::RolledBack,
         Abort::BadRequest => Outcome::BadRequest,
         Abort::TooLarge => {
-            explain(reply);
+            explain(reply, occ.log().most());
             Outcome::TooLarge
         }
         Abort::OutOfMemory => {
@@ -51,15 +51,15 @@ pub(crate) fn attempt(
     commit(occ, true).ok().map(|ts| (ts, outcome))
 }
 
-/// Says in the reply which limits there are.
+/// Says in the reply which limits there are; a transaction writes `most` bytes at most.
 #[cold]
-pub(crate) fn explain(reply: &mut Vec<u8>) {
+pub(crate) fn explain(reply: &mut Vec<u8>, most: usize) {
     // Not `clear`: it may be the longest that there ever was.
     *reply = Vec::new();
     write!(
         reply,
-        "a transaction writes at most {MAX_TRANSACTION_BYTES} bytes (less where limits.memory_mb is small), replaces or deletes as many, touches \
-         {MAX_OPERATIONS} records and answers {MAX_REPLY_BYTES} bytes"
+        "a transaction writes at most {most} bytes here, replaces or deletes as many, touches {MAX_OPERATIONS} records \
+         and answers {MAX_REPLY_BYTES} bytes"
     )
     .expect("writing to memory does not fail");
 }

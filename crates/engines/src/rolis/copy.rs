@@ -307,9 +307,9 @@ impl RolisWorker {
                 let crc = crc32fast::hash(&chunk[CRC_BYTES..]);
                 chunk[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
                 copy.sizes.push_back(chunk.len());
-                let now = if leading { self.shared.clock.now() } else { self.shared.progress.mark() };
+                let time = if leading { self.shared.clock.now() } else { self.shared.progress.mark() };
                 // The clock may have gone back since another worker committed what was read.
-                let read_at = now.max(copy.export.newest());
+                let read_at = time.max(copy.export.newest());
                 copy.held.push_back((chunk.into(), read_at, copy.read));
                 next = Next::Now;
             }

@@ -297,6 +297,7 @@ impl RolisWorker {
     /// A few attempts in a row; whether one succeeded.
     #[inline]
     fn attempt(&mut self, token: Token, procedure: ProcedureId, args: &[u8]) -> bool {
+        let was_quiet = self.lead.quiet;
         for _ in 0..ATTEMPTS_IN_A_ROW {
             self.lead.grant.look(&self.shared.account, &mut self.occ);
             let before = self.occ.log().len();
@@ -321,13 +322,19 @@ impl RolisWorker {
             };
             let ended = attempt(registry, occ, (procedure, args), reply, commit);
             if let Some((ts, outcome)) = ended {
-                if outcome == Outcome::OutOfMemory
-                    && self.lead.grant.more(&self.shared.account, &mut self.occ)
-                {
-                    continue;
+                let more = outcome == Outcome::OutOfMemory
+                    && self.lead.grant.more(&self.shared.account, &mut self.occ);
+                if !more {
+                    self.executed(ts, token, outcome, before);
+                    return true;
                 }
-                self.executed(ts, token, outcome, before);
-                return true;
+            }
+            if was_quiet && !self.lead.quiet {
+                // Nothing is left of this attempt: the others may go on closing this stream.
+                self.be_quiet();
+            }
+            if ended.is_some() {
+                continue;
             }
             if let Some(least) = self.occ.take_clock_stands() {
                 self.lead.clock_stands = Some(least);

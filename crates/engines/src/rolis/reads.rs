@@ -152,7 +152,7 @@ impl RolisWorker {
                 Err(Abort::OutOfMemory) => Outcome::OutOfMemory,
             };
             if outcome == Outcome::TooLarge {
-                explain(reply);
+                explain(reply, self.shared.options.max_transaction_bytes);
             }
             out.reply(read.token, outcome, reply);
             start = read.end;

@@ -179,15 +179,19 @@ impl RolisWorker {
 
     /// With nothing open and nothing to close: lets the others claim that this stream is silent.
     pub(super) fn go_quiet(&mut self, out: &mut Outbox) {
-        let idle = self.lead.open.count == 0 && self.lead.retries.is_empty() && !self.wants_closing();
+        let idle = self.lead.open.count == 0 && !self.wants_closing();
         if idle && !self.lead.quiet {
-            self.lead.quiet = true;
-            self.shared.progress.go_quiet(self.id, self.stream.last());
+            self.be_quiet();
             out.wake_workers |= self.shared.progress.others_wait(self.id);
         } else if self.lead.quiet {
             // An empty entry was sealed meanwhile: the announcement names the last one.
-            self.shared.progress.go_quiet(self.id, self.stream.last());
+            self.be_quiet();
         }
+    }
+
+    pub(super) fn be_quiet(&mut self) {
+        self.lead.quiet = true;
+        self.shared.progress.go_quiet(self.id, self.stream.last());
     }
 }
 

@@ -203,7 +203,10 @@ impl Connection {
                 self.order.settle(seq, |out| out.extend_from_slice(bytes));
             }
             Outcome::Conflict => self.fail(seq, |_| RequestError::Conflict),
-            Outcome::TooLarge => self.fail(seq, |_| RequestError::TooLarge),
+            Outcome::TooLarge => {
+                let limits = std::str::from_utf8(bytes).unwrap_or("its limits are unknown");
+                self.fail(seq, |_| RequestError::TooLarge { limits });
+            }
             Outcome::OutOfMemory => self.fail(seq, |_| RequestError::OutOfMemory),
             Outcome::Unknown => self.fail(seq, |_| RequestError::Unknown),
         }

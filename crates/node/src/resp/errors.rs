@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use highwater_core::limits::{
-    MAX_BLOCK_PARTS, MAX_KEY_BYTES, MAX_REQUEST_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES,
-};
+use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_KEY_BYTES, MAX_REQUEST_BYTES, MAX_VALUE_BYTES};
 use highwater_engines::seam::Refusal;
 
 use super::Door;
@@ -177,7 +175,10 @@ pub enum RequestError<'a> {
     /// It may or may not survive.
     Unknown,
     /// It is over a limit of transactions: nothing was done.
-    TooLarge,
+    TooLarge {
+        /// The limits, in the engine's words.
+        limits: &'a str,
+    },
     /// No memory is left for what it adds: nothing was done. In Redis's words, which clients know.
     OutOfMemory,
     /// The command's code panicked, on data that is there: a bug of ours. Nothing was done.
@@ -210,11 +211,9 @@ impl fmt::Display for RequestError<'_> {
                 "UNKNOWN outcome unknown: leadership was lost before the result was safe; \
                  it may or may not have been applied",
             ),
-            RequestError::TooLarge => write!(
-                f,
-                "ERR too large: a command, or all of an EXEC, writes, replaces and answers at most \
-                 {MAX_TRANSACTION_BYTES} bytes each, less where limits.memory_mb is small; nothing was done"
-            ),
+            RequestError::TooLarge { limits } => {
+                write!(f, "ERR too large: {limits}; nothing was done")
+            }
             RequestError::OutOfMemory => {
                 f.write_str("OOM command not allowed when used memory > 'maxmemory'.")
             }

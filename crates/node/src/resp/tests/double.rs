@@ -127,7 +127,10 @@ impl Node {
             Ok(()) => Outcome::Committed,
             Err(Abort::Rollback) => Outcome::RolledBack,
             Err(Abort::BadRequest) => Outcome::BadRequest,
-            Err(Abort::TooLarge) => Outcome::TooLarge,
+            Err(Abort::TooLarge) => {
+                reply = b"the limits".to_vec();
+                Outcome::TooLarge
+            }
             Err(Abort::OutOfMemory) => Outcome::OutOfMemory,
             Err(Abort::Conflict) => unreachable!("nobody else is here"),
         };
