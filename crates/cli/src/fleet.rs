@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use highwater_node::config::{Config, NodeConfig};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::accounts;
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt;
 use crate::layout::Layout;
@@ -145,7 +146,7 @@ impl Fleet {
         loop {
             self.none_died()?;
             let statuses = self.statuses();
-            if let Some(leader) = agreed_leader(&statuses) {
+            if let Some(leader) = accounts::agreed(&statuses) {
                 return Ok(leader);
             }
             if started.elapsed() > ELECTION {
@@ -266,15 +267,6 @@ impl Drop for Fleet {
             let _ = fs::remove_dir_all(&self.directory);
         }
     }
-}
-
-/// Who leads, if all that answer agree and nobody is on its way yet.
-fn agreed_leader(statuses: &[Option<StatusReport>]) -> Option<usize> {
-    let living: Vec<_> = statuses.iter().flatten().collect();
-    let leader = living.iter().find(|status| status.role == "leader")?;
-    let agreed =
-        living.iter().all(|status| status.leader == Some(leader.node) && status.epoch == leader.epoch);
-    (agreed && living.len() > statuses.len() / 2).then_some(usize::from(leader.node))
 }
 
 fn role(status: &Option<StatusReport>) -> String {

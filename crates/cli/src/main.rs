@@ -1,5 +1,6 @@
 //! The `highwater` command: serve a replica, look at one, see the demo, measure, simulate, judge.
 
+mod accounts;
 mod args;
 mod audit;
 mod bench;

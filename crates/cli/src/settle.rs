@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::accounts;
 use crate::audit::Acknowledged;
 use crate::failure::{Failure, Result};
 use crate::fleet::Fleet;
 use crate::link::StoreDigest;
-use crate::protocol::{CheckReport, StatusReport, WorkloadSpec};
+use crate::protocol::{CheckReport, WorkloadSpec};
 
 /// How long replicas may take to apply what the leader decided.
 const CONVERGENCE: Duration = Duration::from_secs(60);
@@ -69,21 +70,15 @@ pub fn converge(fleet: &Fleet) -> Result<Duration> {
     let started = Instant::now();
     let mut before = None;
     loop {
-        let behind = match fleet.statuses().into_iter().collect::<Option<Vec<_>>>() {
-            None => "a replica does not answer".to_string(),
-            Some(statuses) => match lag(&statuses) {
-                Some(behind) => behind,
-                None => {
-                    // Decided entries that stand still between two looks are all there will be.
-                    let decided = decided(&statuses);
-                    if before.as_ref() == Some(&decided) {
-                        return Ok(started.elapsed());
-                    }
-                    before = Some(decided);
-                    thread::sleep(Duration::from_millis(60));
-                    continue;
-                }
-            },
+        let behind = match accounts::converged(&fleet.statuses()) {
+            Err(behind) => behind,
+            // What stands still between two looks is all there will be.
+            Ok(all) if before == Some(all) => return Ok(started.elapsed()),
+            Ok(all) => {
+                before = Some(all);
+                thread::sleep(Duration::from_millis(60));
+                continue;
+            }
         };
         before = None;
         if started.elapsed() > CONVERGENCE {
@@ -91,36 +86,6 @@ pub fn converge(fleet: &Fleet) -> Result<Duration> {
             return Err(Failure::negative(format!("no convergence within {seconds} s: {behind}")));
         }
         thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn decided(statuses: &[StatusReport]) -> Vec<u64> {
-    statuses.iter().flat_map(|status| &status.streams).map(|stream| stream.decided).collect()
-}
-
-/// Who is behind the leader, in words; `None` if nobody is.
-fn lag(statuses: &[StatusReport]) -> Option<String> {
-    let Some(leader) = statuses.iter().find(|status| status.role == "leader") else {
-        return Some("nobody leads".into());
-    };
-    if let Some(at) = leader.streams.iter().position(|stream| stream.accepted != stream.decided) {
-        return Some(format!("stream {at} has undecided entries on the leader"));
-    }
-    statuses.iter().filter(|status| status.node != leader.node).find_map(|status| {
-        let node = status.node;
-        if status.role != "follower" || status.epoch != leader.epoch {
-            return Some(format!("replica {node} is a {} in epoch {}", status.role, status.epoch));
-        }
-        let streams = leader.streams.iter().zip(&status.streams).enumerate();
-        streams.filter(|(_, (leading, own))| own.applied < leading.decided).map(lagging(node)).next()
-    })
-}
-
-type StreamPair<'a> = (usize, (&'a crate::protocol::StreamReport, &'a crate::protocol::StreamReport));
-
-fn lagging(node: u8) -> impl Fn(StreamPair<'_>) -> String {
-    move |(at, (leading, own))| {
-        format!("replica {node} applied {} of {} entries of stream {at}", own.applied, leading.decided)
     }
 }
 

@@ -49,7 +49,7 @@ pub struct SimArgs {
     /// The first seed of many.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub from: u64,
-    /// Which engine: rolis or strawman.
+    /// Which engine: one that goes on when a replica is lost (rolis, strawman).
     #[arg(long, default_value = "rolis", value_name = "E", value_parser = engine)]
     pub engine: EngineKind,
     /// Seeds at a time; as many as there are cores if absent.
@@ -77,12 +77,13 @@ pub enum SimAction {
     Planted(PlantedArgs),
 }
 
-/// An engine that replicates.
+/// An engine that survives what is done to it.
 fn engine(name: &str) -> std::result::Result<EngineKind, String> {
-    match name.parse()? {
-        EngineKind::Silo => Err("silo replicates nothing: there is nothing to simulate".into()),
-        engine => Ok(engine),
+    let engine: EngineKind = name.parse()?;
+    if !engine.abilities().fails_over {
+        return Err(format!("{engine} does not go on when a replica is lost: there is nothing to simulate"));
     }
+    Ok(engine)
 }
 
 /// A length of time that is one, in minutes.

@@ -7,6 +7,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use highwater_engines::Service;
 use serde::Serialize;
 
 use crate::audit::Acknowledged;
@@ -133,11 +134,8 @@ pub fn rejoin(
 
 /// Whether the leader counts this life of the replica as a voter, and the replica knows.
 fn votes(mine: &StatusReport, leading: &StatusReport) -> bool {
-    mine.role == "follower"
-        && leading
-            .members
-            .iter()
-            .any(|member| member.node == mine.node && member.voter && member.incarnation == mine.incarnation)
+    let mine = mine.status();
+    mine.service == Service::Standby && mine.votes_by(&leading.status())
 }
 
 fn longest_gap_ms(fleet: &Fleet, leader: usize, window: Duration) -> f64 {

@@ -30,6 +30,27 @@ fn the_demo_survives_its_own_murder() {
     }
 }
 
+/// An engine that the command knows nothing of but its name: two backups hold what the primary answered.
+#[test]
+fn the_smallest_engine_is_measured_like_any_other() {
+    let (code, text) = highwater(&[
+        "bench",
+        "bank",
+        "--engine",
+        "backup",
+        "--workers",
+        "2",
+        "--seconds",
+        "1",
+        "--warmup",
+        "0.2",
+        "--rate",
+        "2000",
+    ]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("backup"), "{text}");
+}
+
 #[test]
 fn a_bench_reports_what_the_issue_asks_for() {
     let path = std::env::temp_dir().join(format!("highwater-test-{}.json", std::process::id()));

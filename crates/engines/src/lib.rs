@@ -15,11 +15,15 @@
 #[cfg(not(loom))]
 mod attempt;
 #[cfg(not(loom))]
+pub mod backup;
+#[cfg(not(loom))]
 pub mod baseline;
 #[cfg(not(loom))]
 pub mod memory;
 #[cfg(not(loom))]
 pub mod options;
+#[cfg(not(loom))]
+pub mod registry;
 #[cfg(not(loom))]
 pub mod rolis;
 #[cfg(not(loom))]
@@ -37,26 +41,9 @@ pub mod rolis {
 #[cfg(not(loom))]
 pub use options::Options;
 #[cfg(not(loom))]
+pub use registry::{Abilities, Engine, EngineKind, build};
+#[cfg(not(loom))]
 pub use seam::{
-    ControlOutbox, Controller, Counters, EngineKind, Frame, Member, Nanos, Next, Outbox, Refusal, Released,
-    Replica, Request, Role, Status, StreamStatus, Token, Worker,
+    ControlOutbox, Controller, Counters, Figure, Frame, Member, Nanos, Next, Outbox, Refusal, Released,
+    Replica, Request, Service, Status, Token, Worker,
 };
-
-#[cfg(not(loom))]
-use highwater_core::{Clock, Library};
-#[cfg(not(loom))]
-use std::sync::Arc;
-
-/// A fresh replica of an engine: `library`'s tables, empty, and its procedures.
-///
-/// # Panics
-/// If `options` are not [valid](Options::validate).
-#[cfg(not(loom))]
-pub fn build<L: Library>(kind: EngineKind, options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-    options.validate().expect("the host validates the options");
-    match kind {
-        EngineKind::Rolis => rolis::build(options, library, clock),
-        EngineKind::Silo => baseline::silo::build(options, library, clock),
-        EngineKind::Strawman => rolis::build_strawman(options, library, clock),
-    }
-}

@@ -217,6 +217,8 @@ pub struct MemoryStatus {
     pub shares: Shares,
     /// Bytes that its store uses.
     pub used: u64,
+    /// Bytes that its logs keep.
+    pub logs: u64,
     /// What its store may come to if it leads: less than its share if another node has less room.
     pub most: u64,
 }

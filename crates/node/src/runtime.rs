@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 
 use core_affinity::CoreId;
 use highwater_core::{Clock, Incarnation, NodeId};
-use highwater_engines::Replica;
 use highwater_engines::memory::Shares;
+use highwater_engines::{Replica, Service};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::admin::thread::AdminThread;
@@ -326,9 +326,10 @@ fn door(config: &Config, shared: &Arc<Shared>) -> Door {
             let shared = shared.upgrade().expect("clients are served while the node runs");
             let summary = shared.summary();
             Description {
+                serves: summary.service == Service::Serving,
                 role: summary.role,
                 epoch: summary.epoch,
-                leader: summary.leader,
+                ask: summary.ask,
                 uptime_s: (monotonic() - shared.started) / 1_000_000_000,
                 connected_clients: shared.clients(),
                 memory: summary.memory,

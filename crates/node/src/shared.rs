@@ -1,11 +1,12 @@
 //! What the threads of a node share, and the letters that they send each other.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use highwater_core::{Epoch, NodeId};
-use highwater_engines::{Counters, EngineKind, Nanos, Role};
+use highwater_engines::{Counters, EngineKind, Nanos, Service};
 use highwater_workloads::Workload;
 
 use crate::admin::protocol::{AdminRequest, AdminResponse};
@@ -58,14 +59,16 @@ pub struct Shared {
 struct Padded(AtomicU64);
 
 /// What every thread may want to know of the controller's state; a few milliseconds old.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Summary {
-    /// What the replica does.
-    pub role: Role,
+    /// Whether the replica takes transactions.
+    pub service: Service,
+    /// What it does, in its engine's word.
+    pub role: Cow<'static, str>,
     /// The epoch it is in.
     pub epoch: Epoch,
-    /// Who leads that epoch, as far as it knows.
-    pub leader: Option<NodeId>,
+    /// Whom clients should ask, as far as it knows.
+    pub ask: Option<NodeId>,
     /// Bytes that the store uses, and what it may come to if this node leads.
     pub memory: (u64, u64),
 }
@@ -97,9 +100,10 @@ impl Shared {
             settled: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             summary: Mutex::new(Summary {
-                role: Role::Starting,
+                service: Service::Starting,
+                role: "starting".into(),
                 epoch: Epoch(0),
-                leader: None,
+                ask: None,
                 memory: (0, u64::MAX),
             }),
         })
@@ -199,7 +203,7 @@ impl Shared {
 
     /// The latest summary.
     pub fn summary(&self) -> Summary {
-        *self.summary.lock().expect("nobody panics while holding the summary")
+        self.summary.lock().expect("nobody panics while holding the summary").clone()
     }
 
     /// Replaces the summary.

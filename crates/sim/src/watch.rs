@@ -104,8 +104,8 @@ impl Watch {
 
     /// A store and its logs keep to their shares and the slack. What is installed before the leader hears how much that takes
     /// was in a log, and paid for there.
-    pub(crate) fn memory(&mut self, node: highwater_core::NodeId, memory: MemoryStatus, logs: u64) {
-        let MemoryStatus { shares, used, .. } = memory;
+    pub(crate) fn memory(&mut self, node: highwater_core::NodeId, memory: MemoryStatus) {
+        let MemoryStatus { shares, used, logs, .. } = memory;
         let most = shares.store.saturating_add(shares.slack).saturating_add(shares.logs);
         if used + logs > most {
             self.violation(format!("{node}'s store takes {used} bytes, its logs {logs}, of {most}"));

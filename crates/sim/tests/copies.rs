@@ -4,7 +4,7 @@ use highwater_core::limits::MAX_VALUE_BYTES;
 use highwater_core::{
     Abort, IndexKind, KeyKind, Library, Outcome, Procedure, Registry, TableId, TableSpec, Transaction, View,
 };
-use highwater_engines::{EngineKind, Nanos, Role, Token};
+use highwater_engines::{EngineKind, Nanos, Token};
 use highwater_sim::{World, WorldOptions};
 
 const MS: Nanos = 1_000_000;
@@ -94,7 +94,7 @@ fn a_replica_with_values_of_the_largest_size_is_copied() {
     wait(&mut world, "the copy", &mut |world| {
         let status = world.status(victim);
         let complete = |status: highwater_engines::Status| {
-            status.role == Role::Follower && status.copying_bytes.is_none() && status.trouble.is_none()
+            status.role == "follower" && status.copying_bytes.is_none() && status.trouble.is_none()
         };
         let store = world.replica(victim).map(|replica| replica.controller.store());
         status.is_some_and(complete)

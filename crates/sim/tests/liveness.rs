@@ -2,7 +2,7 @@
 
 use crate::common::{Lists, MS, small, tiny};
 use highwater_core::NodeId;
-use highwater_engines::{Options, Refusal, Role, Status};
+use highwater_engines::{Options, Refusal, Status};
 use highwater_sim::network::Channel;
 
 /// The product's own settings.
@@ -63,7 +63,7 @@ fn a_leader_without_any_majority_keeps_its_epoch() {
     }
     let (waits, wins) = (lists.ask(leader, 0, &[], &[0]).unwrap(), lists.said("won"));
     lists.run(3000 * MS);
-    assert_eq!(status(&lists, leader).role, Role::Leader);
+    assert_eq!(status(&lists, leader).role, "leader");
     assert!(trouble(&lists, leader).contains("no quorum"), "{}", trouble(&lists, leader));
     assert_eq!(
         lists.world.submit(
@@ -76,7 +76,7 @@ fn a_leader_without_any_majority_keeps_its_epoch() {
         Err(Refusal::NoQuorum)
     );
     for id in followers(&lists) {
-        assert_eq!(status(&lists, id).leader, None, "{}", lists.story());
+        assert_eq!(status(&lists, id).ask, None, "{}", lists.story());
         assert!(trouble(&lists, id).contains("no leader heard for"), "{}", trouble(&lists, id));
     }
     assert_eq!(lists.said("won"), wins, "{}", lists.story());
@@ -209,14 +209,14 @@ fn knowledge_of_the_leader_ages() {
     let mut lists = Lists::start(37, 3, 2, small);
     lists.run(100 * MS);
     let (leader, away) = (lists.world.leader().unwrap(), followers(&lists)[0]);
-    assert_eq!((status(&lists, away).leader, trouble(&lists, away)), (Some(leader), String::new()));
+    assert_eq!((status(&lists, away).ask, trouble(&lists, away)), (Some(leader), String::new()));
     let all: Vec<NodeId> = lists.world.ids().collect();
     lists.world.network.isolate(away, all);
     lists.run(400 * MS);
-    assert_eq!(status(&lists, away).leader, None);
+    assert_eq!(status(&lists, away).ask, None);
     let why = trouble(&lists, away);
     assert!(why.contains("no leader heard for") && why.contains(&format!("last: {leader}")), "{why}");
-    assert!(status(&lists, away).leader_heard_ago.unwrap() > 300 * MS);
+    assert!(status(&lists, away).heard_ago.unwrap() > 300 * MS);
     assert_eq!(
         lists.world.submit(
             away,
@@ -225,7 +225,7 @@ fn knowledge_of_the_leader_ages() {
             lists.world.procedure("list.step"),
             &[0; 5]
         ),
-        Err(Refusal::NotLeader { leader: None })
+        Err(Refusal::NotServing { ask: None })
     );
     assert_eq!(trouble(&lists, leader), "", "a quorum is there");
     for member in status(&lists, leader).members {
@@ -233,7 +233,7 @@ fn knowledge_of_the_leader_ages() {
         assert_eq!(silent, member.node == away, "{member:?}");
     }
     lists.world.network.heal();
-    lists.wait_for(500 * MS, "the leader again", |lists| status(lists, away).leader.is_some());
+    lists.wait_for(500 * MS, "the leader again", |lists| status(lists, away).ask.is_some());
     assert_eq!(trouble(&lists, away), "");
     lists.verify();
 }
@@ -250,12 +250,12 @@ fn a_restarted_node_says_what_it_waits_for() {
     lists.run(20 * MS);
     lists.world.start(back);
     lists.run(100 * MS);
-    assert_eq!(status(&lists, back).role, Role::Starting, "{}", lists.story());
+    assert_eq!(status(&lists, back).role, "starting", "{}", lists.story());
     let why = trouble(&lists, back);
     assert!(why.contains(&format!("the living cluster that {other} knows of")), "{why}");
     lists.world.network.heal();
     lists.wait_for(500 * MS, "its return", |lists| {
-        status(lists, back).role == Role::Follower && trouble(lists, back).is_empty()
+        status(lists, back).role == "follower" && trouble(lists, back).is_empty()
     });
     assert!(lists.story().contains("copying the state from"), "{}", lists.story());
     lists.verify();

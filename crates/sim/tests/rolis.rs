@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::common::MS;
 use crate::common::cluster::{settled, story, whole};
 use highwater_core::{NodeId, Outcome};
-use highwater_engines::{EngineKind, Nanos, Role, Token};
+use highwater_engines::{EngineKind, Nanos, Token};
 use highwater_sim::{World, WorldOptions};
 use highwater_workloads::{AllWorkloads, Workload};
 
@@ -106,7 +106,7 @@ impl Run {
         let leaders: Vec<NodeId> = self
             .world
             .ids()
-            .filter(|id| self.world.status(*id).is_some_and(|status| status.role == Role::Leader))
+            .filter(|id| self.world.status(*id).is_some_and(|status| status.serves()))
             .collect();
         let mut args = Vec::new();
         for leader in leaders {

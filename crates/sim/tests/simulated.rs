@@ -6,6 +6,7 @@
 
 mod common;
 
+mod backup;
 mod clock;
 mod copies;
 mod limits;

@@ -109,7 +109,7 @@ fn who_serves_snapshots() {
     let procedure = lists.world.procedure("list.audit");
     let token = highwater_engines::Token(u64::MAX);
     let refused = lists.world.submit_snapshot(victim, 0, token, procedure, &[]);
-    assert_eq!(refused, Err(Refusal::NotLeader { leader: None }));
+    assert_eq!(refused, Err(Refusal::NotServing { ask: None }));
     let mut shown = None;
     for _ in 0..1000 {
         let read = lists.ask_snapshot(victim, 0, &[0]);

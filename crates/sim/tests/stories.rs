@@ -2,7 +2,6 @@
 
 use crate::common::{Lists, MS, small};
 use highwater_core::NodeId;
-use highwater_engines::Role;
 use highwater_sim::network::Channel;
 
 fn followers(lists: &Lists) -> Vec<NodeId> {
@@ -16,13 +15,13 @@ fn paper_figure_3() {
     let mut lists = Lists::start(3, 3, 2, small);
     let leader = lists.world.leader().unwrap();
     lists.run(50 * MS);
-    let before = lists.world.status(followers(&lists)[0]).unwrap().streams[1].decided;
+    let before = lists.world.status(followers(&lists)[0]).unwrap().figure("decided")[1];
     lists.world.network.hold(Channel::Worker(0));
     let alice_pays = lists.ask(leader, 0, &[], &[0]).unwrap();
     let bob_pays = lists.ask(leader, 1, &[0], &[1]).unwrap();
     lists.run(10 * MS);
-    let streams = lists.world.status(followers(&lists)[0]).unwrap().streams;
-    assert!(streams[1].decided > before, "Bob's payment is decided in its stream");
+    let now = lists.world.status(followers(&lists)[0]).unwrap();
+    assert!(now.figure("decided")[1] > before, "Bob's payment is decided in its stream");
     lists.world.kill(leader);
     lists.world.network.heal();
     lists.wait_for(1000 * MS, "another leader", |lists| lists.world.leader().is_some());
@@ -62,8 +61,7 @@ fn silent_stream_does_not_hold_the_mark() {
     let mut lists = Lists::start(4, 3, 4, small);
     lists.run(50 * MS);
     let leader = lists.world.leader().unwrap();
-    let entries =
-        |lists: &Lists| lists.world.status(leader).unwrap().streams.iter().map(|s| s.accepted.0).collect();
+    let entries = |lists: &Lists| lists.world.status(leader).unwrap().figure("accepted").to_vec();
     let before: Vec<u64> = entries(&lists);
     for _ in 0..50 {
         let token = lists.ask(leader, 0, &[1], &[0]).unwrap();
@@ -136,7 +134,7 @@ fn learner_copies_while_load_runs() {
     }
     assert_eq!(
         lists.world.status(victim).unwrap().role,
-        Role::Follower,
+        "follower",
         "admitted under load\n{}",
         lists.story()
     );

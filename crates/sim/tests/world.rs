@@ -5,7 +5,7 @@
 use crate::common::{Lists, MS, small, tiny};
 use highwater_core::NodeId;
 use highwater_core::hooks::Site;
-use highwater_engines::{Nanos, Role};
+use highwater_engines::Nanos;
 use highwater_sim::network::{Channel, Datagrams, Faults};
 use highwater_sim::{Buggify, Interleaving};
 
@@ -180,10 +180,7 @@ fn a_bridge_leaves_a_leader_and_a_mute_leader_is_replaced() {
     let mute = lists.world.leader().unwrap();
     lists.world.network.mute(mute, ids);
     lists.wait_for(1000 * MS, "another leader", |lists| {
-        lists
-            .world
-            .ids()
-            .any(|id| id != mute && lists.world.status(id).is_some_and(|status| status.role == Role::Leader))
+        lists.world.ids().any(|id| id != mute && lists.world.status(id).is_some_and(|status| status.serves()))
     });
     lists.verify();
 }

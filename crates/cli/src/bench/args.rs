@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use highwater_engines::EngineKind;
 
 use crate::args::{concat_help, key_value, share};
 
@@ -56,35 +58,20 @@ pub enum BenchCommand {
     Replay(ReplayArgs),
 }
 
-/// Which engine runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Engine {
-    /// Speculate, replicate through one stream per worker, release below the watermark.
-    Rolis,
-    /// The same store, no replication: the denominator of every ratio.
-    Silo,
-    /// One shared stream for all workers.
-    Strawman,
-}
-
-impl Engine {
-    /// Its name in configs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Engine::Rolis => "rolis",
-            Engine::Silo => "silo",
-            Engine::Strawman => "strawman",
-        }
-    }
+/// The engines, with a line about each.
+fn engines() -> impl TypedValueParser<Value = EngineKind> {
+    let engine = |kind: &EngineKind| PossibleValue::new(kind.name()).help(kind.about());
+    PossibleValuesParser::new(EngineKind::ALL.iter().map(engine))
+        .map(|name| name.parse().expect("it is one of them"))
 }
 
 /// How to run a workload.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
     /// Which engine.
-    #[arg(long, value_enum, default_value = "rolis")]
-    pub engine: Engine,
-    /// How many replicas [default: 3; 1 for silo].
+    #[arg(long, value_parser = engines(), default_value = "rolis")]
+    pub engine: EngineKind,
+    /// How many replicas [default: 3; 1 for an engine that does not replicate].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9))]
     pub replicas: Option<u8>,
     /// Workers per replica.

@@ -4,9 +4,10 @@
 //! the ratios is the result. Odd rounds start with Silo and even ones with Rolis, so that a drift of the machine
 //! favours neither.
 
+use highwater_engines::EngineKind;
 use serde::Serialize;
 
-use super::args::{Engine, RunArgs};
+use super::args::RunArgs;
 use super::report::{RunReport, write_json};
 use super::run::run_once;
 use crate::failure::Result;
@@ -36,11 +37,11 @@ pub fn run(args: &RunArgs, workload: &WorkloadSpec) -> Result<()> {
     for round in 1..=rounds {
         let silo_first = round % 2 == 1;
         if silo_first {
-            silo.push(run_once(Engine::Silo, args, workload, &mut progress)?);
+            silo.push(run_once(EngineKind::Silo, args, workload, &mut progress)?);
         }
-        rolis.push(run_once(Engine::Rolis, args, workload, &mut progress)?);
+        rolis.push(run_once(EngineKind::Rolis, args, workload, &mut progress)?);
         if !silo_first {
-            silo.push(run_once(Engine::Silo, args, workload, &mut progress)?);
+            silo.push(run_once(EngineKind::Silo, args, workload, &mut progress)?);
         }
         let (base, ours) = (per_cpu(silo.last()), per_cpu(rolis.last()));
         let ratio = ratio(ours, base).unwrap_or(0.0);

@@ -17,7 +17,7 @@ use crate::settle::Findings;
 pub struct RunReport {
     /// `tpcc`, `ycsb` or `bank`.
     pub workload: String,
-    /// `rolis`, `silo` or `strawman`.
+    /// Its name.
     pub engine: String,
     /// How many replicas.
     pub replicas: usize,

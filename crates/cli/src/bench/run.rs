@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::args::{Engine, RunArgs};
+use highwater_engines::EngineKind;
+
+use super::args::RunArgs;
 use super::report::{CpuSeconds, Procedure, Resident, ResidentBytes, RunConfig, RunReport};
 use super::workload::effective_options;
 use crate::audit::{Acknowledged, Generators};
@@ -22,7 +24,7 @@ const MEMORY_LOOK: Duration = Duration::from_secs(10);
 
 /// Runs the workload once on a cluster of its own.
 pub fn run_once(
-    engine: Engine,
+    engine: EngineKind,
     args: &RunArgs,
     workload: &WorkloadSpec,
     progress: &mut Progress,
@@ -44,17 +46,19 @@ pub fn run_once(
     fleet.finish(outcome)
 }
 
-fn replicas(engine: Engine, args: &RunArgs) -> Result<u8> {
-    match (engine, args.replicas) {
-        (Engine::Silo, None | Some(1)) => Ok(1),
-        (Engine::Silo, Some(_)) => Err(Failure::usage("--engine silo does not replicate: use --replicas 1")),
-        (_, replicas) => Ok(replicas.unwrap_or(3)),
+fn replicas(engine: EngineKind, args: &RunArgs) -> Result<u8> {
+    match (engine.abilities().replicates, args.replicas) {
+        (false, None | Some(1)) => Ok(1),
+        (false, Some(_)) => {
+            Err(Failure::usage(format!("--engine {engine} does not replicate: use --replicas 1")))
+        }
+        (true, replicas) => Ok(replicas.unwrap_or(3)),
     }
 }
 
 fn measure(
     fleet: &Fleet,
-    engine: Engine,
+    engine: EngineKind,
     args: &RunArgs,
     workload: &WorkloadSpec,
     machine: Machine,
@@ -143,7 +147,7 @@ struct Looks {
 impl Looks {
     fn leadership_held(&self) -> Result<()> {
         let (before, after) = (&self.start[self.leader], &self.end[self.leader]);
-        if before.epoch == after.epoch && after.role == "leader" {
+        if before.epoch == after.epoch && after.serves() {
             return Ok(());
         }
         Err(Failure::unavailable(format!(
@@ -175,7 +179,7 @@ impl Looks {
 
     fn report(
         &self,
-        engine: Engine,
+        engine: EngineKind,
         args: &RunArgs,
         workload: &WorkloadSpec,
         load: LoadReport,
@@ -232,7 +236,7 @@ fn per_procedure(load: LoadReport) -> BTreeMap<String, Procedure> {
 }
 
 fn run_config(
-    engine: Engine,
+    engine: EngineKind,
     args: &RunArgs,
     workload: &WorkloadSpec,
     machine: Machine,
@@ -244,7 +248,7 @@ fn run_config(
         warmup_seconds: args.warmup,
         seed: args.seed,
         audit_every: args.audit_every,
-        durability: if engine == Engine::Silo { "none" } else { "memory" },
+        durability: if engine.abilities().replicates { "memory" } else { "none" },
         set: args.set.iter().cloned().collect(),
         command: std::env::args().collect::<Vec<_>>().join(" "),
         machine,

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::scene::{Phase, Scene, Shared};
+use crate::accounts;
 use crate::figures::{micros, short, sparkline};
 
 /// Samples in the sparkline of a line.
@@ -43,7 +44,10 @@ fn line(scene: &Scene) -> String {
         return format!("{head} {progress}");
     }
     let leader = match scene.leader() {
-        Some(leader) => format!("replica {} leads epoch {}, mark {}", leader.node, leader.epoch, leader.mark),
+        Some(leader) => {
+            let mark = accounts::mark(leader).map_or(String::new(), |mark| format!(", mark {mark}"));
+            format!("replica {} leads epoch {}{mark}", leader.node, leader.epoch)
+        }
         None => "nobody leads".to_string(),
     };
     if scene.phase < Phase::Running {
@@ -60,7 +64,7 @@ fn line(scene: &Scene) -> String {
 fn lag(scene: &Scene, replica: Option<&crate::protocol::StatusReport>) -> String {
     match replica {
         None => "dead".into(),
-        Some(status) if status.role == "leader" => "-".into(),
+        Some(status) if status.serves() => "-".into(),
         Some(status) => scene.lag(status).map_or("?".into(), |lag| lag.to_string()),
     }
 }

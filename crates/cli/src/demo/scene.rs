@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::accounts;
 use crate::link::Link;
 use crate::protocol::{LoadReport, Quantiles, StatusReport};
 
@@ -110,8 +111,7 @@ impl Scene {
 
     /// Who leads, as the replicas themselves say; of several the one with the highest epoch.
     pub fn leader(&self) -> Option<&StatusReport> {
-        let leaders = self.replicas.iter().flatten().filter(|status| status.role == "leader");
-        leaders.max_by_key(|status| status.epoch)
+        self.replicas[accounts::serving(&self.replicas)?].as_ref()
     }
 
     /// Transactions released in the last second.
@@ -121,9 +121,7 @@ impl Scene {
 
     /// Decided entries that a replica has not applied, measured against the leader.
     pub fn lag(&self, status: &StatusReport) -> Option<u64> {
-        let leader = self.leader()?;
-        let streams = leader.streams.iter().zip(&status.streams);
-        Some(streams.map(|(leading, own)| leading.decided.saturating_sub(own.applied)).sum())
+        accounts::lag(status, self.leader()?)
     }
 }
 
@@ -211,7 +209,7 @@ impl Asked {
             (self.link, self.released) = (None, 0);
             return None;
         };
-        let load = if status.role == "leader" { self.link.as_mut()?.load_stats().ok() } else { None };
+        let load = if status.serves() { self.link.as_mut()?.load_stats().ok() } else { None };
         Some((status, load))
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use highwater_engines::Service;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -10,6 +11,7 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
 use ratatui::{DefaultTerminal, Frame};
 
 use super::scene::{Phase, Scene, Shared};
+use crate::accounts;
 use crate::failure::{Failure, Result};
 use crate::figures::{bytes, micros, short};
 use crate::interrupt;
@@ -100,14 +102,14 @@ fn draw_replicas(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
 }
 
 fn replica_row<'a>(node: usize, status: &StatusReport, scene: &Scene) -> Row<'a> {
-    let style = match status.role.as_str() {
-        "leader" => Style::new().fg(Color::Green).add_modifier(Modifier::BOLD),
-        "follower" => Style::new(),
-        _ => Style::new().fg(Color::Yellow),
+    let style = match status.status().service {
+        Service::Serving => Style::new().fg(Color::Green).add_modifier(Modifier::BOLD),
+        Service::Standby => Style::new(),
+        Service::Joining | Service::Starting => Style::new().fg(Color::Yellow),
     };
-    let lag = match (status.role.as_str(), scene.lag(status)) {
-        ("leader", _) | (_, None) => "-".to_string(),
-        (_, Some(lag)) => lag.to_string(),
+    let lag = match scene.lag(status) {
+        Some(lag) if !status.serves() => lag.to_string(),
+        _ => "-".to_string(),
     };
     let state = match (status.copying_bytes, &status.trouble) {
         (Some(copied), _) => format!("copying, {}", bytes(copied)),
@@ -118,7 +120,7 @@ fn replica_row<'a>(node: usize, status: &StatusReport, scene: &Scene) -> Row<'a>
         node.to_string(),
         status.role.clone(),
         status.epoch.to_string(),
-        status.mark.to_string(),
+        accounts::mark(status).map_or("-".into(), |mark| mark.to_string()),
         lag,
         bytes(status.store_bytes),
         bytes(status.resident_bytes),

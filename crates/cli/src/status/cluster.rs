@@ -8,7 +8,8 @@ use std::thread;
 
 use serde::Serialize;
 
-use super::{Look, Place, ask, lag};
+use super::{Look, Place, ask};
+use crate::accounts;
 use crate::failure::{Failure, Result};
 use crate::figures::bytes;
 use crate::link::failure_at;
@@ -125,8 +126,10 @@ impl Cluster {
             let _ = match &view.status {
                 Some(status) => {
                     // The leader knows what a node has not acknowledged; each knows what it has not applied.
-                    let lag =
-                        member.and_then(|member| member.lag_entries).unwrap_or_else(|| lag(&status.streams));
+                    let lag = member
+                        .and_then(|member| member.lag)
+                        .or_else(|| accounts::lag(status, status))
+                        .unwrap_or(0);
                     let StatusReport { role, epoch, clients, .. } = status;
                     let memory = bytes(status.resident_bytes);
                     writeln!(
@@ -137,7 +140,7 @@ impl Cluster {
                 }
                 None => {
                     let role = if view.elsewhere { "unknown" } else { "silent" };
-                    let lag = member.and_then(|member| member.lag_entries);
+                    let lag = member.and_then(|member| member.lag);
                     let lag = lag.map_or("-".into(), |lag| lag.to_string());
                     let why = view.silent.as_deref().unwrap_or("-");
                     writeln!(
@@ -163,9 +166,11 @@ fn trouble_of(status: &StatusReport) -> String {
 /// Who leads a cluster that can serve; else who leads it all the same, if anybody, and why it cannot.
 fn judge(nodes: &[View]) -> std::result::Result<u8, (Option<u8>, String)> {
     let answers = || nodes.iter().filter_map(|view| view.status.as_ref());
-    let leaders = answers().filter(|status| status.role == "leader");
+    let reports: Vec<_> = nodes.iter().map(|view| view.status.clone()).collect();
     // A deposed one may not have heard of it yet.
-    if let Some(leader) = leaders.max_by_key(|status| status.epoch) {
+    if let Some(leader) =
+        accounts::serving(&reports).and_then(|node| answers().find(|status| usize::from(status.node) == node))
+    {
         let node = leader.node;
         return match &leader.trouble {
             None => Ok(node),
@@ -198,6 +203,12 @@ mod tests {
         let status = StatusReport {
             node,
             role: role.into(),
+            service: match role {
+                "leader" => "serving",
+                "learner" => "joining",
+                _ => "standby",
+            }
+            .into(),
             epoch,
             leader,
             trouble: trouble.map(Into::into),
@@ -253,7 +264,7 @@ mod tests {
             node,
             incarnation: "a".into(),
             voter: true,
-            lag_entries: Some(lag),
+            lag: Some(lag),
             silent_ms: Some(0),
         };
         leading.status.as_mut().unwrap().members = vec![member(0, 0), member(1, 17), member(2, 5)];

@@ -8,15 +8,16 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use crate::accounts;
 use crate::args::StatusArgs;
 use crate::failure::{Failure, Result};
 use crate::figures::bytes;
 use crate::link::{Link, LinkError, failure_at};
-use crate::protocol::{MemberReport, StatusReport, StreamReport};
+use crate::protocol::{FigureReport, MemberReport, StatusReport};
 use crate::serve;
 
 /// Streams shown before the rest is summed up.
-const STREAMS_SHOWN: usize = 16;
+const PARTS_SHOWN: usize = 16;
 
 /// How long a replica may take to accept a connection, and to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -95,7 +96,7 @@ pub fn render(status: &StatusReport) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = write_head(&mut text, status);
-    let _ = write_streams(&mut text, &status.streams);
+    let _ = write_figures(&mut text, &status.figures);
     let _ = write_members(&mut text, &status.members);
     text
 }
@@ -107,8 +108,13 @@ fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
         writeln!(text, "  trouble      {trouble}")?;
     }
     writeln!(text, "  leader       {leader}")?;
-    writeln!(text, "  mark         {}", status.mark)?;
-    writeln!(text, "  lag          {} decided entries not applied here", lag(&status.streams))?;
+    for figure in status.figures.iter().filter(|figure| !figure.of_parts) {
+        let values: Vec<_> = figure.values.iter().map(|value| amount(&figure.name, *value)).collect();
+        writeln!(text, "  {:<12} {}", figure.name, values.join(" "))?;
+    }
+    if let Some(lag) = accounts::lag(status, status) {
+        writeln!(text, "  lag          {lag} decided entries not applied here")?;
+    }
     if let Some(copying) = status.copying_bytes {
         writeln!(text, "  copying      {} so far", bytes(copying))?;
     }
@@ -144,19 +150,33 @@ fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
     writeln!(text, "  incarnation  {}", status.incarnation)
 }
 
-fn write_streams(text: &mut String, streams: &[StreamReport]) -> std::fmt::Result {
-    if streams.is_empty() {
+/// A line for each part (worker, stream, partition), a column for each figure.
+fn write_figures(text: &mut String, figures: &[FigureReport]) -> std::fmt::Result {
+    let columns: Vec<&FigureReport> = figures.iter().filter(|figure| figure.of_parts).collect();
+    let parts = columns.iter().map(|column| column.values.len()).max().unwrap_or(0);
+    if parts == 0 {
         return Ok(());
     }
-    writeln!(text, "stream    accepted     decided     applied  log")?;
-    for (at, stream) in streams.iter().take(STREAMS_SHOWN).enumerate() {
-        let StreamReport { accepted, decided, applied, log_bytes, .. } = stream;
-        writeln!(text, "{at:>6}  {accepted:>10}  {decided:>10}  {applied:>10}  {}", bytes(*log_bytes))?;
+    write!(text, "{:>6}", "part")?;
+    columns.iter().try_for_each(|column| write!(text, "  {:>18}", column.name))?;
+    writeln!(text)?;
+    for part in 0..parts.min(PARTS_SHOWN) {
+        write!(text, "{part:>6}")?;
+        for column in &columns {
+            let value = column.values.get(part).map_or("-".into(), |value| amount(&column.name, *value));
+            write!(text, "  {value:>18}")?;
+        }
+        writeln!(text)?;
     }
-    match streams.len().checked_sub(STREAMS_SHOWN).filter(|rest| *rest > 0) {
+    match parts.checked_sub(PARTS_SHOWN).filter(|rest| *rest > 0) {
         Some(rest) => writeln!(text, "  ... and {rest} more (--json shows all)"),
         None => Ok(()),
     }
+}
+
+/// Figures say by their names what is bytes.
+fn amount(name: &str, value: u64) -> String {
+    if name.ends_with("bytes") { bytes(value) } else { value.to_string() }
 }
 
 fn write_members(text: &mut String, members: &[MemberReport]) -> std::fmt::Result {
@@ -166,14 +186,9 @@ fn write_members(text: &mut String, members: &[MemberReport]) -> std::fmt::Resul
     writeln!(text, "member  votes  lag        incarnation")?;
     members.iter().try_for_each(|member| {
         let votes = if member.voter { "yes" } else { "no" };
-        let lag = member.lag_entries.map_or("-".into(), |lag| format!("{lag} entries"));
+        let lag = member.lag.map_or("-".into(), |lag| format!("{lag} entries"));
         writeln!(text, "{:>6}  {votes:<5}  {lag:<9}  {}", member.node, member.incarnation)
     })
-}
-
-/// Entries that are decided and not yet applied, over all streams.
-pub fn lag(streams: &[StreamReport]) -> u64 {
-    streams.iter().map(|stream| stream.decided.saturating_sub(stream.applied)).sum()
 }
 
 #[cfg(test)]
@@ -187,17 +202,24 @@ mod tests {
             node: 2,
             incarnation: "ab".into(),
             engine: "rolis".into(),
+            service: "joining".into(),
             role: "learner".into(),
             epoch: 7,
             leader: Some(1),
             leader_silent_ms: Some(12),
-            mark: 99,
-            streams: vec![StreamReport { accepted: 9, decided: 8, applied: 5, closed: 1, log_bytes: 2048 }],
+            figures: [
+                ("mark", false, 99),
+                ("decided", true, 8),
+                ("applied", true, 5),
+                ("log_bytes", true, 2048),
+            ]
+            .map(|(name, of_parts, value)| FigureReport { name: name.into(), of_parts, values: vec![value] })
+            .to_vec(),
             members: vec![MemberReport {
                 node: 1,
                 incarnation: "cd".into(),
                 voter: true,
-                lag_entries: Some(3),
+                lag: Some(3),
                 silent_ms: Some(4),
             }],
             copying_bytes: Some(1 << 20),

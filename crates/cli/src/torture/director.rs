@@ -12,7 +12,8 @@ use super::guests::{Guest, Guestbook, House};
 use super::load::Load;
 use super::network::{Network, OUTSIDE, Weather};
 use super::plan::{self, Episode, FaultKind, Plan, Strike, millis};
-use super::watch::{Watch, settled};
+use super::watch::Watch;
+use crate::accounts;
 use crate::failure::{Failure, Result};
 use crate::fleet::Fleet;
 use crate::machine::monotonic_ns;
@@ -166,7 +167,7 @@ impl<'a> Director<'a> {
     fn settle(&mut self) -> Result<()> {
         let began = Instant::now();
         // What a replica said before does not count: it may have died since, and come back without its memory.
-        while let Err(missing) = settled(&self.watch.statuses_since(began)) {
+        while let Err(missing) = accounts::healthy(&self.watch.statuses_since(began)) {
             if began.elapsed() > SETTLE {
                 let seconds = SETTLE.as_secs();
                 return Err(Failure::negative(format!(
@@ -375,7 +376,7 @@ impl<'a> Director<'a> {
             }
             Restart::Returning { since, calm } => {
                 let calm = if alone { calm } else { Instant::now() };
-                match settled(&self.watch.statuses_since(since)) {
+                match accounts::healthy(&self.watch.statuses_since(since)) {
                     Err(missing) if calm.elapsed() > SETTLE => {
                         let seconds = SETTLE.as_secs();
                         return Err(Failure::negative(format!(

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::accounts;
 use crate::link::Link;
 use crate::protocol::StatusReport;
 
@@ -40,7 +41,7 @@ struct Seen {
 impl Seen {
     /// A replica answered.
     fn note(&mut self, node: usize, asked: Instant, status: StatusReport) {
-        if status.role == "leader" && self.leader.is_none_or(|(epoch, _)| epoch < status.epoch) {
+        if status.serves() && self.leader.is_none_or(|(epoch, _)| epoch < status.epoch) {
             self.failovers += u64::from(self.leader.is_some_and(|(_, leader)| leader != status.node));
             self.leader = Some((status.epoch, status.node));
         }
@@ -92,9 +93,7 @@ impl Watch {
     /// Who leads, as far as the replicas that answer know: of several the one with the highest epoch.
     pub fn leader(&self) -> Option<usize> {
         let lately = Instant::now().checked_sub(FRESH).unwrap_or_else(Instant::now);
-        let statuses = self.statuses_since(lately);
-        let leaders = statuses.iter().flatten().filter(|status| status.role == "leader");
-        leaders.max_by_key(|status| status.epoch).map(|status| usize::from(status.node))
+        accounts::serving(&self.statuses_since(lately))
     }
 
     /// The latest epoch that was seen, and who led it.
@@ -147,34 +146,4 @@ fn ask(node: usize, admin: SocketAddr, seen: &Mutex<Seen>, over: &AtomicBool) {
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Who leads a cluster in which everybody votes and has a complete store; else what is missing.
-pub fn settled(statuses: &[Option<StatusReport>]) -> Result<usize, String> {
-    let Some(all) = statuses.iter().cloned().collect::<Option<Vec<_>>>() else {
-        let silent = statuses.iter().position(Option::is_none).expect("not all answered");
-        return Err(format!("replica {silent} does not answer"));
-    };
-    let leader = all.iter().filter(|status| status.role == "leader").max_by_key(|status| status.epoch);
-    let leader = leader.ok_or("nobody leads")?;
-    for status in &all {
-        let node = status.node;
-        if let Some(trouble) = &status.trouble {
-            return Err(format!("replica {node} ({}): {trouble}", status.role));
-        }
-        if status.leader != Some(leader.node) || status.epoch != leader.epoch {
-            return Err(format!("replica {node} is a {} in epoch {}", status.role, status.epoch));
-        }
-        if status.copying_bytes.is_some() {
-            return Err(format!("replica {node} copies the state"));
-        }
-        let admitted = leader
-            .members
-            .iter()
-            .any(|member| member.node == node && member.voter && member.incarnation == status.incarnation);
-        if !admitted || !matches!(status.role.as_str(), "leader" | "follower") {
-            return Err(format!("replica {node} is a {}, and no voter yet", status.role));
-        }
-    }
-    Ok(usize::from(leader.node))
 }

@@ -12,9 +12,10 @@ use highwater_store::{Occ, Store};
 use crate::attempt::attempt;
 use crate::memory::{Account, Grant, MemoryStatus, Shares};
 use crate::options::Options;
+use crate::registry::{Abilities, Engine, whole};
 use crate::seam::{
-    ControlOutbox, Controller, Counters, Frame, Member, Nanos, Next, Outbox, Refusal, Replica, Request, Role,
-    Status, StreamStatus, Worker,
+    ControlOutbox, Controller, Counters, Figure, Frame, Member, Nanos, Next, Outbox, Refusal, Replica,
+    Request, Service, Status, Worker,
 };
 
 /// Throw the encoded writes away when this many bytes have gathered.
@@ -142,19 +143,13 @@ impl Controller for SiloController {
         Status {
             node,
             incarnation,
-            role: Role::Leader,
+            service: Service::Serving,
+            role: "leader".into(),
             epoch: Epoch(1),
-            leader: Some(node),
-            leader_heard_ago: None,
-            mark: self.clock.now(),
-            streams: vec![StreamStatus::default(); self.options.workers as usize],
-            members: vec![Member {
-                node,
-                incarnation,
-                voter: true,
-                lag_entries: Some(0),
-                heard_ago: Some(0),
-            }],
+            ask: Some(node),
+            heard_ago: None,
+            figures: vec![Figure::one("clock", self.clock.now().0)],
+            members: vec![Member { node, incarnation, voter: true, lag: Some(0), heard_ago: Some(0) }],
             copying_bytes: None,
             copying_from: None,
             trouble: None,
@@ -163,7 +158,7 @@ impl Controller for SiloController {
 
     fn memory(&self) -> MemoryStatus {
         let shares = Shares::of(&self.options).expect("the host validated the options");
-        MemoryStatus { shares, used: self.store.used(), most: shares.store }
+        MemoryStatus { shares, used: self.store.used(), logs: 0, most: shares.store }
     }
 
     fn store(&self) -> Arc<Store> {
@@ -178,29 +173,49 @@ fn occ_of(store: &Arc<Store>, clock: &Arc<Clock>, options: &Options) -> Occ {
     occ
 }
 
-/// A fresh replica that replicates nothing.
-pub fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-    let store = Store::new(Schema::new(library.tables()));
-    let mut registry: Registry<Occ> = Registry::new();
-    library.register(&mut registry);
-    let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
-    let account = Arc::new(Account::new(&options, counters.len()));
-    let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
-        Box::new(SiloWorker {
-            occ: occ_of(&store, &clock, &options),
-            account: account.clone(),
-            grant: Grant::of(at),
-            registry: registry.clone(),
-            counters: counters.clone(),
-            clock: clock.clone(),
-            max_attempts: options.max_attempts,
-            max_in_flight_bytes: options.max_in_flight_bytes,
-            done: Outbox::default(),
-            reply: Vec::new(),
-            random: (options.seed ^ ((at as u64 + 1) << 32)) | 1,
-        })
-    };
-    let workers = counters.iter().enumerate().map(worker).collect();
-    let procedures = registry.names();
-    Replica { controller: Box::new(SiloController { store, options, clock }), workers, counters, procedures }
+/// Replicates nothing.
+pub struct Silo;
+
+impl Engine for Silo {
+    const NAME: &'static str = "silo";
+    const CODE: u8 = 1;
+    const ABOUT: &'static str = "the same store without replication: the denominator of every ratio";
+    const ABILITIES: Abilities =
+        Abilities { replicates: false, fails_over: false, snapshots: false, interruptible: true };
+
+    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+        let store = Store::new(Schema::new(library.tables()));
+        let mut registry: Registry<Occ> = Registry::new();
+        library.register(&mut registry);
+        let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
+        let account = Arc::new(Account::new(&options, counters.len()));
+        let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
+            Box::new(SiloWorker {
+                occ: occ_of(&store, &clock, &options),
+                account: account.clone(),
+                grant: Grant::of(at),
+                registry: registry.clone(),
+                counters: counters.clone(),
+                clock: clock.clone(),
+                max_attempts: options.max_attempts,
+                max_in_flight_bytes: options.max_in_flight_bytes,
+                done: Outbox::default(),
+                reply: Vec::new(),
+                random: (options.seed ^ ((at as u64 + 1) << 32)) | 1,
+            })
+        };
+        let workers = counters.iter().enumerate().map(worker).collect();
+        let procedures = registry.names();
+        Replica {
+            controller: Box::new(SiloController { store, options, clock }),
+            workers,
+            counters,
+            procedures,
+        }
+    }
+
+    fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
+        // Everything is installed as soon as it is done.
+        whole(statuses, Self::serving(statuses)).map(|_| 0)
+    }
 }

@@ -371,7 +371,8 @@ impl Controller for RolisController {
 
     fn memory(&self) -> MemoryStatus {
         let shares = Shares::of(&self.shared.options).expect("the host validated the options");
-        MemoryStatus { shares, used: self.store.used(), most: self.shared.account.most() }
+        let logs = self.streams().iter().map(|stream| stream.log_bytes).sum();
+        MemoryStatus { shares, used: self.store.used(), logs, most: self.shared.account.most() }
     }
 
     fn store(&self) -> Arc<Store> {

@@ -180,7 +180,7 @@ impl Worker for FunnelWorker {
     fn ready(&self) -> Result<(), Refusal> {
         if self.epoch.is_none() {
             let leader = self.shared.leader().filter(|leader| *leader != self.shared.options.node);
-            return Err(Refusal::NotLeader { leader });
+            return Err(Refusal::NotServing { ask: leader });
         }
         if self.shared.no_quorum.load(Ordering::Relaxed) {
             return Err(Refusal::NoQuorum);

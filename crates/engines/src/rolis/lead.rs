@@ -163,7 +163,7 @@ impl RolisWorker {
     pub(super) fn ready_to_lead(&self) -> Result<(), Refusal> {
         let Mode::Leading { .. } = self.mode else {
             let leader = self.shared.leader().filter(|leader| *leader != self.me.node);
-            return Err(Refusal::NotLeader { leader });
+            return Err(Refusal::NotServing { ask: leader });
         };
         if self.shared.no_quorum.load(Ordering::Relaxed) {
             return Err(Refusal::NoQuorum);

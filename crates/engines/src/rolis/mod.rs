@@ -76,21 +76,59 @@ use highwater_store::{Occ, SnapshotTx, Store};
 
 use crate::memory::Account;
 use crate::options::Options;
-use crate::seam::{Controller, Counters, Replica, Worker};
+use crate::registry::{Abilities, Engine};
+use crate::seam::{Controller, Counters, Replica, Status, Worker};
 use controller::RolisController;
 use funnel::{Funnel, FunnelWorker};
 use shared::Shared;
 use worker::RolisWorker;
 
-/// A fresh Rolis replica.
-pub fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-    let streams = options.workers;
-    build_with(options, streams, library, clock)
+/// One stream per worker.
+pub struct Rolis;
+
+impl Engine for Rolis {
+    const NAME: &'static str = "rolis";
+    const CODE: u8 = 0;
+    const ABOUT: &'static str =
+        "speculate, replicate through one stream per worker, release below the watermark";
+    const ABILITIES: Abilities =
+        Abilities { replicates: true, fails_over: true, snapshots: true, interruptible: true };
+
+    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+        let streams = options.workers;
+        build_with(options, streams, library, clock)
+    }
+
+    fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
+        status::converged(statuses, Self::serving(statuses))
+    }
+
+    fn lag(own: &Status, serving: &Status) -> Option<u64> {
+        Some(status::lag(own, serving))
+    }
 }
 
-/// A fresh replica of the strawman: as many workers, one stream.
-pub fn build_strawman<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-    build_with(options, 1, library, clock)
+/// As many workers, one stream.
+pub struct Strawman;
+
+impl Engine for Strawman {
+    const NAME: &'static str = "strawman";
+    const CODE: u8 = 2;
+    const ABOUT: &'static str = "the same with one stream for all workers";
+    /// Of its workers only the first knows a store, and all commit under one lock: while one that holds it stands still, so do all.
+    const ABILITIES: Abilities = Abilities { snapshots: false, interruptible: false, ..Rolis::ABILITIES };
+
+    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+        build_with(options, 1, library, clock)
+    }
+
+    fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
+        Rolis::converged(statuses)
+    }
+
+    fn lag(own: &Status, serving: &Status) -> Option<u64> {
+        Rolis::lag(own, serving)
+    }
 }
 
 fn build_with<L: Library>(options: Options, streams: u16, library: &L, clock: Arc<Clock>) -> Replica {

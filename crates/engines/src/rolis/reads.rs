@@ -77,7 +77,7 @@ impl RolisWorker {
         // The strawman's other workers know no store while they follow: no snapshots there.
         if matches!(self.mode, Mode::Parked) || self.funnel.is_some() || !self.shared.has_snapshots() {
             let leader = self.shared.leader().filter(|leader| *leader != self.me.node);
-            return Err(Refusal::NotLeader { leader });
+            return Err(Refusal::NotServing { ask: leader });
         }
         let reads = &mut self.reads;
         if reads.waiting.len() >= MOST || reads.args.len() >= MOST_BYTES {

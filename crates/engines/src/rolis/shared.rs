@@ -10,10 +10,10 @@ use highwater_store::Store;
 use super::mailbox::Mailbox;
 use super::pulse::Pulse;
 use super::snapshots::Rounds;
+use super::status::StreamStatus;
 use super::watermark::Progress;
 use crate::memory::Account;
 use crate::options::Options;
-use crate::seam::StreamStatus;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 
 /// One per replica.

@@ -3,11 +3,101 @@
 use std::collections::BTreeMap;
 
 use highwater_consensus::{Quorums, Standing, Voter};
-use highwater_core::NodeId;
+use highwater_core::{EntryIndex, NodeId, Timestamp};
 
 use super::controller::RolisController;
-use crate::seam::{Member, Nanos, Role, Status};
+use crate::registry::whole;
+use crate::seam::{Figure, Member, Nanos, Service, Status};
 use crate::sync::Ordering;
+
+/// Figures: every transaction at or below is released (leader) or may be applied (follower).
+const MARK: &str = "mark";
+/// Of each stream: the last entry that this replica holds,
+const ACCEPTED: &str = "accepted";
+/// the last one that it knows to be decided,
+const DECIDED: &str = "decided";
+/// and the last one that is installed in its store completely;
+const APPLIED: &str = "applied";
+/// no decided transaction of this epoch is missing at or below;
+const CLOSED: &str = "closed";
+/// bytes of log kept.
+const LOG_BYTES: &str = "log_bytes";
+
+/// One stream's progress, as its worker publishes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamStatus {
+    /// See [`ACCEPTED`].
+    pub accepted: EntryIndex,
+    /// See [`DECIDED`].
+    pub decided: EntryIndex,
+    /// See [`APPLIED`].
+    pub applied: EntryIndex,
+    /// See [`CLOSED`].
+    pub closed: Timestamp,
+    /// See [`LOG_BYTES`].
+    pub log_bytes: u64,
+}
+
+/// See [`Engine::converged`](crate::Engine::converged).
+pub(super) fn converged(statuses: &[Option<Status>], serving: Option<NodeId>) -> Result<u64, String> {
+    let (all, leader) = whole(statuses, serving)?;
+    let decided = leader.figure(DECIDED);
+    if let Some(at) = (0..decided.len()).find(|at| leader.figure(ACCEPTED)[*at] != decided[*at]) {
+        return Err(format!("stream {at} has undecided entries on the leader"));
+    }
+    for status in all {
+        let streams = status.figure(APPLIED).iter().zip(decided).enumerate();
+        if let Some((at, (applied, decided))) =
+            streams.into_iter().find(|(_, (applied, decided))| applied != decided)
+        {
+            let node = status.node.0;
+            return Err(format!("replica {node} applied {applied} of {decided} entries of stream {at}"));
+        }
+    }
+    Ok(decided.iter().sum())
+}
+
+/// Decided entries of the leader's that are not applied here.
+pub(super) fn lag(own: &Status, leader: &Status) -> u64 {
+    let streams = leader.figure(DECIDED).iter().zip(own.figure(APPLIED));
+    streams.map(|(decided, applied)| decided.saturating_sub(*applied)).sum()
+}
+
+/// What a replica is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Waits for the first meeting of all members, or to be told of a living cluster.
+    Starting,
+    /// Copies the state; does not vote.
+    Learner,
+    /// Votes and applies.
+    Follower,
+    /// Asks for promises or completes a takeover.
+    Candidate,
+    /// Executes transactions.
+    Leader,
+}
+
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Role::Starting => "starting",
+            Role::Learner => "learner",
+            Role::Follower => "follower",
+            Role::Candidate => "candidate",
+            Role::Leader => "leader",
+        }
+    }
+
+    fn service(self) -> Service {
+        match self {
+            Role::Starting => Service::Starting,
+            Role::Learner => Service::Joining,
+            Role::Follower | Role::Candidate => Service::Standby,
+            Role::Leader => Service::Serving,
+        }
+    }
+}
 
 impl RolisController {
     pub(super) fn role(&self) -> Role {
@@ -112,24 +202,37 @@ impl RolisController {
     /// See [`Controller::status`](crate::seam::Controller::status).
     pub(super) fn describe(&self, now: Nanos) -> Status {
         let shared = &self.shared;
-        let streams =
-            shared.stream_status.iter().map(|status| *status.lock().expect("nobody panics here")).collect();
+        let streams = self.streams();
+        let each = |name, value: fn(&StreamStatus) -> u64| Figure::each(name, streams.iter().map(value));
+        let role = self.role();
         let leads = self.leading.is_some();
         let heard_ago = self.election.last_heard().filter(|_| !leads).map(|(_, at)| now.saturating_sub(at));
         Status {
             node: self.me.node,
             incarnation: self.me.incarnation,
-            role: self.role(),
+            service: role.service(),
+            role: role.name().into(),
             epoch: shared.progress.epoch(),
-            leader: self.known_leader(now),
-            leader_heard_ago: heard_ago,
-            mark: shared.progress.mark(),
-            streams,
+            ask: self.known_leader(now),
+            heard_ago,
+            figures: vec![
+                Figure::one(MARK, shared.progress.mark().0),
+                each(ACCEPTED, |stream| stream.accepted.0),
+                each(DECIDED, |stream| stream.decided.0),
+                each(APPLIED, |stream| stream.applied.0),
+                each(CLOSED, |stream| stream.closed.0),
+                each(LOG_BYTES, |stream| stream.log_bytes),
+            ],
             members: self.list_members(now),
             copying_bytes: self.rejoin.copying().then(|| shared.copied_bytes.load(Ordering::Relaxed)),
             copying_from: self.rejoin.donor(),
             trouble: self.trouble(now),
         }
+    }
+
+    /// What the workers published last.
+    pub(super) fn streams(&self) -> Vec<StreamStatus> {
+        self.shared.stream_status.iter().map(|status| *status.lock().expect("nobody panics here")).collect()
     }
 
     fn list_members(&self, now: Nanos) -> Vec<Member> {
@@ -149,7 +252,7 @@ impl RolisController {
                 node,
                 incarnation,
                 voter: votes,
-                lag_entries: lag.filter(|_| leads),
+                lag: lag.filter(|_| leads),
                 heard_ago: heard_ago.filter(|_| leads),
             }
         };

@@ -21,8 +21,9 @@ use super::lead::Lead;
 use super::pulse::{NEVER, Pulse};
 use super::reads::Reads;
 use super::shared::{Command, EpochStart, Report, Shared};
+use super::status::StreamStatus;
 use super::wire::{Head, carried_entry};
-use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, StreamStatus, Worker};
+use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 
 /// Worker *i* of a Rolis replica.
 pub struct RolisWorker {

@@ -5,5 +5,6 @@
 //! sees a socket: heartbeats depend on that thread, and a line takes as long as its sender likes.
 
 pub mod protocol;
+pub mod report;
 pub mod server;
 pub mod thread;

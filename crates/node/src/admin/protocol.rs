@@ -129,20 +129,20 @@ pub struct StatusReport {
     pub incarnation: String,
     /// Which engine.
     pub engine: String,
-    /// `starting`, `learner`, `follower`, `candidate` or `leader`.
+    /// `starting`, `joining`, `standby` or `serving`.
+    pub service: String,
+    /// What it does, in its engine's word: `starting`, `learner`, `follower`, `candidate` or `leader`.
     pub role: String,
     /// The epoch.
     pub epoch: u64,
-    /// Who leads, as far as it has heard lately.
+    /// Whom clients should ask, as far as it has heard lately: who leads.
     pub leader: Option<u8>,
     /// Milliseconds since it heard a leader that vouched for itself, whoever it was; `None` on a leader, or if it never
     /// did.
     #[serde(default)]
     pub leader_silent_ms: Option<u64>,
-    /// The watermark.
-    pub mark: u64,
-    /// One per stream.
-    pub streams: Vec<StreamReport>,
+    /// How far it is, in its engine's terms.
+    pub figures: Vec<FigureReport>,
     /// Voters and learners.
     pub members: Vec<MemberReport>,
     /// Bytes received so far, while it copies the state.
@@ -213,19 +213,15 @@ pub struct MemoryReport {
     pub receiving: u64,
 }
 
-/// One stream of a replica.
+/// A measure of a replica's progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StreamReport {
-    /// Last entry held.
-    pub accepted: u64,
-    /// Last entry known to be decided.
-    pub decided: u64,
-    /// Last entry installed completely.
-    pub applied: u64,
-    /// Closed up to this timestamp.
-    pub closed: u64,
-    /// Bytes of log kept.
-    pub log_bytes: u64,
+pub struct FigureReport {
+    /// What is measured.
+    pub name: String,
+    /// Whether there is a value for each part (worker, stream, partition), or one for all.
+    pub of_parts: bool,
+    /// In the order of the parts.
+    pub values: Vec<u64>,
 }
 
 /// One member of the cluster.
@@ -237,8 +233,8 @@ pub struct MemberReport {
     pub incarnation: String,
     /// Whether it votes.
     pub voter: bool,
-    /// Entries not acknowledged; on the leader only.
-    pub lag_entries: Option<u64>,
+    /// What it has not acknowledged, in the engine's measure (entries); on the leader only.
+    pub lag: Option<u64>,
     /// Milliseconds since it was last heard; on the leader only, `None` also if it never was.
     #[serde(default)]
     pub silent_ms: Option<u64>,

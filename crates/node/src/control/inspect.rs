@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use highwater_core::View;
 use highwater_core::contain::contain;
-use highwater_engines::{Controller, StreamStatus};
+use highwater_engines::Controller;
 use highwater_store::Store;
 use highwater_workloads::{Workload, audit};
 
@@ -133,7 +133,7 @@ pub fn resident_bytes() -> u64 {
 }
 
 /// What the node may use, and uses.
-pub fn memory(shared: &Shared, controller: &dyn Controller, streams: &[StreamStatus]) -> MemoryReport {
+pub fn memory(shared: &Shared, controller: &dyn Controller) -> MemoryReport {
     let HeldBytes { requests, replies, sending, receiving } = shared.held();
     let (status, memory) = (controller.memory(), controller.store().memory());
     let limit = |bytes: u64| if bytes == u64::MAX { 0 } else { bytes };
@@ -148,7 +148,7 @@ pub fn memory(shared: &Shared, controller: &dyn Controller, streams: &[StreamSta
         index: memory.index,
         retired: memory.retired,
         reserved: memory.reserved,
-        logs: streams.iter().map(|stream| stream.log_bytes).sum(),
+        logs: status.logs,
         requests,
         replies,
         sending,

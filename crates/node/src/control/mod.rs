@@ -181,9 +181,10 @@ impl ControlThread {
         let memory = self.controller.memory();
         let memory = (memory.used, memory.most);
         self.shared.set_summary(Summary {
+            service: status.service,
             role: status.role,
             epoch: status.epoch,
-            leader: status.leader,
+            ask: status.ask,
             memory,
         });
         let (sending, receiving) = self.links.held_bytes();

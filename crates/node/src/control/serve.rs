@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use highwater_engines::{Controller, Nanos, StreamStatus};
+use highwater_engines::{Controller, Nanos};
 use highwater_workloads::Workload;
 
 use super::inspect;
 use super::loads::{Errand, Loads};
-use crate::admin::protocol::{
-    AdminRequest, AdminResponse, MemberReport, StatusReport, StreamReport, WorkloadSpec,
-};
+use crate::admin::protocol::{AdminRequest, AdminResponse, StatusReport, WorkloadSpec};
 use crate::clock::process_cpu;
 use crate::library;
 use crate::load::RunSpec;
@@ -83,33 +81,11 @@ impl Context<'_> {
         let status = self.controller.status(self.now);
         let shared = self.shared;
         StatusReport {
-            node: status.node.0,
-            incarnation: format!("{:x}", status.incarnation.0),
             engine: shared.engine.name().into(),
-            role: status.role.to_string(),
-            epoch: status.epoch.0,
-            leader: status.leader.map(|node| node.0),
-            leader_silent_ms: status.leader_heard_ago.map(|ago| ago / 1_000_000),
-            mark: status.mark.0,
-            streams: status.streams.iter().map(stream_report).collect(),
-            members: status
-                .members
-                .iter()
-                .map(|member| MemberReport {
-                    node: member.node.0,
-                    incarnation: format!("{:x}", member.incarnation.0),
-                    voter: member.voter,
-                    lag_entries: member.lag_entries,
-                    silent_ms: member.heard_ago.map(|ago| ago / 1_000_000),
-                })
-                .collect(),
-            copying_bytes: status.copying_bytes,
-            copying_from: status.copying_from.map(|node| node.0),
-            trouble: status.trouble,
             cpu_ns: process_cpu(),
             resident_bytes: inspect::resident_bytes(),
             store_bytes: inspect::store_bytes(&self.controller.store()),
-            memory: inspect::memory(shared, self.controller, &status.streams),
+            memory: inspect::memory(shared, self.controller),
             uptime_seconds: (self.now - shared.started) as f64 / 1e9,
             executed: shared.total(|counters| &counters.executed),
             applied: shared.total(|counters| &counters.applied),
@@ -117,17 +93,8 @@ impl Context<'_> {
             log_bytes: shared.total(|counters| &counters.log_bytes),
             clients: shared.clients(),
             admins: shared.admins.clone(),
+            ..StatusReport::of(status)
         }
-    }
-}
-
-fn stream_report(stream: &StreamStatus) -> StreamReport {
-    StreamReport {
-        accepted: stream.accepted.0,
-        decided: stream.decided.0,
-        applied: stream.applied.0,
-        closed: stream.closed.0,
-        log_bytes: stream.log_bytes,
     }
 }
 

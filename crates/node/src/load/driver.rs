@@ -135,7 +135,7 @@ impl Driver {
         if let Some(pace) = &mut self.pace
             && pace.next.is_none()
         {
-            if let Err(Refusal::NotLeader { .. }) = engine.ready() {
+            if let Err(Refusal::NotServing { .. }) = engine.ready() {
                 return Appetite::At(now + PARKED);
             }
             pace.next = Some(start.0 as f64);
@@ -159,11 +159,11 @@ impl Driver {
                 Ok(()) => {}
                 // The engine has a turn coming in any case.
                 Err(Refusal::Busy) => return Appetite::At(now + 1_000_000),
-                Err(Refusal::NotLeader { leader: Some(_) }) => {
+                Err(Refusal::NotServing { ask: Some(_) }) => {
                     self.pace.iter_mut().for_each(|pace| pace.next = None);
                     return Appetite::At(now + PARKED);
                 }
-                Err(Refusal::NotLeader { leader: None } | Refusal::NoQuorum) => {
+                Err(Refusal::NotServing { ask: None } | Refusal::NoQuorum) => {
                     return Appetite::At(now + PARKED);
                 }
             }

@@ -129,10 +129,10 @@ impl Loader {
     fn refused(&mut self, now: Nanos, refusal: Refusal) -> Appetite {
         match refusal {
             Refusal::Busy => {}
-            Refusal::NotLeader { leader: Some(leader) } => {
+            Refusal::NotServing { ask: Some(leader) } => {
                 self.fail(&format!("this replica does not lead; load at {leader}"));
             }
-            Refusal::NotLeader { leader: None } => {
+            Refusal::NotServing { ask: None } => {
                 self.fail("this replica does not lead; nobody does at the moment")
             }
             Refusal::NoQuorum if now - *self.no_quorum_since.get_or_insert(now) > PATIENCE => {

@@ -40,7 +40,7 @@ impl Worker for Stub {
     }
 }
 
-const OTHER_LEADS: Result<(), Refusal> = Err(Refusal::NotLeader { leader: Some(NodeId(1)) });
+const OTHER_LEADS: Result<(), Refusal> = Err(Refusal::NotServing { ask: Some(NodeId(1)) });
 const PER_SECOND: u64 = 1000;
 
 struct Scene {
@@ -117,7 +117,7 @@ fn a_standby_starts_its_schedule_when_it_leads() {
 
 #[test]
 fn a_leader_that_stalls_catches_up_with_its_schedule() {
-    for stall in [Refusal::NoQuorum, Refusal::Busy, Refusal::NotLeader { leader: None }] {
+    for stall in [Refusal::NoQuorum, Refusal::Busy, Refusal::NotServing { ask: None }] {
         let mut scene = Scene::new();
         scene.stub.answer = Ok(());
         scene.turns(5);

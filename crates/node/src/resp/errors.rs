@@ -193,11 +193,11 @@ pub enum RequestError<'a> {
 impl fmt::Display for RequestError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            RequestError::Refused(Refusal::NotLeader { leader: Some(leader) }, door) => {
+            RequestError::Refused(Refusal::NotServing { ask: Some(leader) }, door) => {
                 let address = door.address(leader).unwrap_or("an unknown address");
                 write!(f, "NOTLEADER leader is node {} at {address}", leader.0)
             }
-            RequestError::Refused(Refusal::NotLeader { leader: None }, _) => {
+            RequestError::Refused(Refusal::NotServing { ask: None }, _) => {
                 f.write_str("NOTLEADER no leader is known at the moment; nothing was done, retry later")
             }
             RequestError::Refused(Refusal::NoQuorum, _) => f.write_str(

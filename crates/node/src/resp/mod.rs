@@ -62,8 +62,9 @@ pub mod single;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, TableId, Transaction};
-use highwater_engines::seam::Role;
 
 pub use connection::{Allowance, Connection};
 pub use reply::Protocol;
@@ -117,12 +118,14 @@ impl Door {
 /// What a node says about itself in `INFO` and `HELLO`.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// What it does.
-    pub role: Role,
+    /// Whether it takes transactions.
+    pub serves: bool,
+    /// What it does, in its engine's word.
+    pub role: Cow<'static, str>,
     /// The epoch it is in.
     pub epoch: Epoch,
-    /// Who leads that epoch, as far as it knows.
-    pub leader: Option<NodeId>,
+    /// Whom clients should ask, as far as it knows.
+    pub ask: Option<NodeId>,
     /// Seconds since the process started.
     pub uptime_s: u64,
     /// Open RESP connections.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use highwater_core::{Epoch, Incarnation, NodeId, Outcome, ProcedureId};
-use highwater_engines::{Frame, Nanos, Next, Outbox, Refusal, Request, Role, Token, Worker};
+use highwater_engines::{Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
 
 use super::clients::{Clients, Rules};
 use super::crowd::Limits;
@@ -89,9 +89,10 @@ impl Bench {
         listener.set_nonblocking(true).unwrap();
         let (address, poller) = (listener.local_addr().unwrap(), Poller::new().unwrap());
         let describe = || Description {
-            role: Role::Leader,
+            serves: true,
+            role: "leader".into(),
             epoch: Epoch(1),
-            leader: None,
+            ask: None,
             uptime_s: 0,
             connected_clients: 0,
             memory: (0, u64::MAX),

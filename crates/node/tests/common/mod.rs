@@ -15,10 +15,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_core::{Epoch, Incarnation, Library, NodeId, Outcome, Registry, Schema, Timestamp};
+use highwater_core::{Epoch, Incarnation, Library, NodeId, Outcome, Registry, Schema};
 use highwater_engines::{
-    ControlOutbox, Controller, Counters, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Role, Status,
-    Token, Worker,
+    ControlOutbox, Controller, Counters, Figure, Frame, Nanos, Next, Outbox, Refusal, Replica, Request,
+    Service, Status, Token, Worker,
 };
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
 use highwater_node::config::NodeConfig;
@@ -56,7 +56,7 @@ struct StubWorker {
 impl Worker for StubWorker {
     fn ready(&self) -> Result<(), Refusal> {
         if self.node != NodeId(0) {
-            return Err(Refusal::NotLeader { leader: Some(NodeId(0)) });
+            return Err(Refusal::NotServing { ask: Some(NodeId(0)) });
         }
         if self.up.len() < self.others {
             return Err(Refusal::NoQuorum);
@@ -159,12 +159,12 @@ impl Controller for StubController {
         Status {
             node: self.node,
             incarnation: self.incarnation,
-            role: if self.node == NodeId(0) { Role::Leader } else { Role::Follower },
+            service: if self.node == NodeId(0) { Service::Serving } else { Service::Standby },
+            role: "stub".into(),
             epoch: Epoch(1),
-            leader: Some(NodeId(0)),
-            leader_heard_ago: None,
-            mark: Timestamp(5),
-            streams: Vec::new(),
+            ask: Some(NodeId(0)),
+            heard_ago: None,
+            figures: vec![Figure::one("turns", 5)],
             members: Vec::new(),
             copying_bytes: None,
             copying_from: None,
@@ -174,7 +174,7 @@ impl Controller for StubController {
 
     fn memory(&self) -> highwater_engines::memory::MemoryStatus {
         let shares = highwater_engines::memory::Shares::UNLIMITED;
-        highwater_engines::memory::MemoryStatus { shares, used: 0, most: u64::MAX }
+        highwater_engines::memory::MemoryStatus { shares, used: 0, logs: 0, most: u64::MAX }
     }
 
     fn store(&self) -> Arc<Store> {

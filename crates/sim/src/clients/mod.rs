@@ -227,9 +227,9 @@ impl Clients {
         asked.ended = Some((Status::Fail, at, Vec::new()));
         self.count("refused");
         let aim = match refusal {
-            Refusal::NotLeader { leader: Some(leader) } => leader,
+            Refusal::NotServing { ask: Some(leader) } => leader,
             Refusal::Busy => node,
-            Refusal::NotLeader { leader: None } | Refusal::NoQuorum => self.any_node(),
+            Refusal::NotServing { ask: None } | Refusal::NoQuorum => self.any_node(),
         };
         if self.clients[client].open == Some(token) {
             // Of the lead nothing was learnt by a replica that has no snapshot to show.

@@ -1,7 +1,7 @@
 //! What replicas say of each other, read from outside: who votes with a complete store, who may lose its memory.
 
 use highwater_core::{Epoch, Library, NodeId};
-use highwater_engines::Role;
+use highwater_engines::Service;
 
 use crate::world::World;
 
@@ -13,7 +13,8 @@ pub(super) fn newest_open<L: Library>(world: &World<L>) -> Option<Epoch> {
 /// Whether a node may lose its memory: the voters with complete stores that are left are a majority; or nobody has heard of
 /// a cluster yet, and only a minority has lost its memory so far: a birth that is under way may name lives that are over.
 pub fn spare<L: Library>(world: &World<L>, victim: NodeId) -> bool {
-    let unborn = world.ids().filter_map(|id| world.status(id)).all(|status| status.role == Role::Starting);
+    let unborn =
+        world.ids().filter_map(|id| world.status(id)).all(|status| status.service == Service::Starting);
     let lost = world.ids().filter(|id| *id == victim || world.was_killed(*id)).count();
     (unborn && lost < world.ids().count().div_ceil(2))
         || sound(world).filter(|id| *id != victim).count() > world.ids().count() / 2
@@ -27,16 +28,10 @@ pub fn spare<L: Library>(world: &World<L>, victim: NodeId) -> bool {
 pub fn sound<L: Library>(world: &World<L>) -> impl Iterator<Item = NodeId> + use<L> {
     let statuses: Vec<_> = world.ids().filter_map(|id| world.status(id)).collect();
     let open = newest_open(world).unwrap_or_default();
-    let accounts: Vec<_> = statuses
-        .iter()
-        .filter(|status| !matches!(status.role, Role::Starting | Role::Learner) && status.epoch >= open)
-        .collect();
+    let accounts: Vec<_> =
+        statuses.iter().filter(|status| status.service >= Service::Standby && status.epoch >= open).collect();
     let sound = statuses.iter().filter(|status| {
-        let votes = accounts.iter().all(|account| {
-            account.members.iter().any(|member| {
-                member.node == status.node && member.voter && member.incarnation == status.incarnation
-            })
-        });
+        let votes = accounts.iter().all(|account| status.votes_by(account));
         votes && !accounts.is_empty() && status.copying_bytes.is_none()
     });
     sound.map(|status| status.node).collect::<Vec<_>>().into_iter()

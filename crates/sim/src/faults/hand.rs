@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use highwater_core::{Epoch, NodeId};
-use highwater_engines::{Nanos, Role};
+use highwater_engines::Nanos;
 
 use super::accounts::{newest_open, spare};
 use super::cuts::{between, both_ways, strand, web};
@@ -306,13 +306,13 @@ impl Hand {
     }
 
     fn find<L: highwater_core::Library>(&self, world: &World<L>, victim: Victim) -> Found {
-        let role = |wanted: fn(Role) -> bool| {
-            world.ids().find(|id| world.status(*id).is_some_and(|status| wanted(status.role)))
+        let role = |wanted: &str| {
+            world.ids().find(|id| world.status(*id).is_some_and(|status| status.role == wanted))
         };
         let (found, wait) = match victim {
             Victim::Leader => (world.leader(), false),
-            Victim::Candidate => (role(|role| role == Role::Candidate), true),
-            Victim::Learner => (role(|role| role == Role::Learner), true),
+            Victim::Candidate => (role("candidate"), true),
+            Victim::Learner => (role("learner"), true),
             Victim::Opener => {
                 let new = self.opened.is_some_and(|before| newest_open(world) > Some(before));
                 (world.leader().filter(|_| new), true)

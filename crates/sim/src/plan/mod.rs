@@ -317,9 +317,9 @@ impl Settings {
     }
 }
 
-/// Whether an engine's followers show snapshots. Of the strawman's, only one worker knows a store.
+/// Whether an engine's followers show snapshots.
 fn shows_snapshots(engine: EngineKind) -> bool {
-    engine == EngineKind::Rolis
+    engine.abilities().snapshots
 }
 
 fn site(name: &str) -> Option<Site> {

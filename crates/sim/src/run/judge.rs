@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 
 use highwater_checker::{Options, check};
 use highwater_core::NodeId;
-use highwater_engines::Role;
 
 use super::{FailureKind, MS, Run, Verdict};
 use crate::library::{self, ACCOUNTS, OPENING};
@@ -90,7 +89,7 @@ impl Run {
             match self.world.status(id) {
                 None => text.push_str("  is down\n"),
                 Some(status) => {
-                    let leads = if status.role == Role::Leader { " (leads)" } else { "" };
+                    let leads = if status.serves() { " (leads)" } else { "" };
                     let _ = writeln!(text, "  {status:?}{leads}");
                 }
             }

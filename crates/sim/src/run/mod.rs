@@ -331,28 +331,7 @@ impl Run {
     fn converge(&mut self, what: &'static str) -> Result<(), Verdict> {
         // Figures of a status may be old.
         self.advance(self.world.now + STALE)?;
-        self.wait(what, Run::settled)
-    }
-
-    /// Whether everyone votes, has a store, and has applied what the leader has.
-    fn settled(&self) -> bool {
-        let world = &self.world;
-        let Some(at) = world.leader().and_then(|leader| world.status(leader)) else { return false };
-        world.ids().all(|id| {
-            world.status(id).is_some_and(|status| {
-                let votes = |member: &highwater_engines::Member| {
-                    member.node == id && member.voter && member.incarnation == status.incarnation
-                };
-                at.members.iter().any(votes)
-                    && status.epoch == at.epoch
-                    && status.copying_bytes.is_none()
-                    && status
-                        .streams
-                        .iter()
-                        .zip(&at.streams)
-                        .all(|(own, leads)| own.applied == leads.accepted && leads.decided == leads.accepted)
-            })
-        })
+        self.wait(what, |run| run.world.converged().is_ok())
     }
 
     fn marks(&self) -> BTreeMap<&'static str, u64> {

@@ -19,7 +19,7 @@
 //! lead, so that nobody can say that nobody asked.
 
 use highwater_core::NodeId;
-use highwater_engines::{Nanos, Role};
+use highwater_engines::Nanos;
 
 use super::{FailureKind, MS, Run, Verdict};
 use crate::faults::{Hand, sound};
@@ -114,7 +114,7 @@ impl Run {
 
     /// Asks whoever believes to lead, one request for each worker.
     fn probe(&mut self) {
-        let leads = |id: &NodeId| self.world.status(*id).is_some_and(|status| status.role == Role::Leader);
+        let leads = |id: &NodeId| self.world.status(*id).is_some_and(|status| status.serves());
         let leaders: Vec<NodeId> = self.world.ids().filter(leads).collect();
         for leader in leaders {
             let probes = self.clients.probes();

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use highwater_core::hooks::{self, Site};
 use highwater_core::{Incarnation, Library, NodeId, Outcome, ProcedureId};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
-use highwater_engines::{EngineKind, Nanos, Options, Refusal, Replica, Request, Role, Status, Token};
+use highwater_engines::{EngineKind, Nanos, Options, Refusal, Replica, Request, Status, Token};
 
 use crate::network::{Channel, Link, Network, Payload};
 use crate::random::Random;
@@ -216,10 +216,10 @@ impl<L: Library> World<L> {
         }
     }
 
-    /// From now on workers may be interrupted in the middle of their turns, or not any more. Not with the strawman: its workers commit
-    /// under one lock, so nobody could go on.
+    /// From now on workers may be interrupted in the middle of their turns, or not any more. Not with an engine that does
+    /// not bear it.
     pub fn interleave(&mut self, interleaving: impl Into<Option<Interleaving>>) {
-        if self.options.engine != EngineKind::Strawman {
+        if self.options.engine.abilities().interruptible {
             self.stage.interleaving.set(interleaving.into());
         }
     }
@@ -287,14 +287,10 @@ impl<L: Library> World<L> {
     /// Looks at what cannot be told by facts: the logs' sizes. Says what was seen so far.
     pub fn observe(&mut self) -> Seen {
         for id in self.ids() {
-            let bytes = self.status(id).map(|status| status.streams.iter().map(|s| s.log_bytes).max());
-            if let Some(bytes) = bytes.flatten() {
-                self.stage.watch.borrow_mut().log_bytes(id, bytes);
-            }
-            if let (Some(replica), Some(status)) = (self.replica(id), self.status(id)) {
-                let logs = status.streams.iter().map(|stream| stream.log_bytes).sum();
-                self.stage.watch.borrow_mut().memory(id, replica.controller.memory(), logs);
-            }
+            let (Some(replica), Some(status)) = (self.replica(id), self.status(id)) else { continue };
+            let mut watch = self.stage.watch.borrow_mut();
+            status.figure("log_bytes").iter().for_each(|bytes| watch.log_bytes(id, *bytes));
+            watch.memory(id, replica.controller.memory());
         }
         self.stage.watch.borrow().seen()
     }
@@ -321,10 +317,19 @@ impl<L: Library> World<L> {
         self.nodes[id.0 as usize].replica.as_ref()
     }
 
-    /// Who leads an open epoch, by its own account; the highest epoch if several think so.
+    /// The state of each node, if it is up.
+    pub fn statuses(&self) -> Vec<Option<Status>> {
+        self.ids().map(|id| self.status(id)).collect()
+    }
+
+    /// Who takes transactions, by its own account; of several the one of the latest epoch.
     pub fn leader(&self) -> Option<NodeId> {
-        let leads = |id: &NodeId| self.status(*id).filter(|status| status.role == Role::Leader);
-        self.ids().filter_map(|id| leads(&id)).max_by_key(|status| status.epoch).map(|status| status.node)
+        self.options.engine.serving(&self.statuses())
+    }
+
+    /// Whether everyone votes and has installed all that was decided; else what is missing.
+    pub fn converged(&self) -> Result<u64, String> {
+        self.options.engine.converged(&self.statuses())
     }
 
     /// The id of a procedure.
@@ -378,7 +383,7 @@ impl<L: Library> World<L> {
         let who = Channel::Worker(worker);
         let node = &mut self.nodes[to.0 as usize];
         let Some(replica) = node.replica.as_mut().filter(|_| !node.paused) else {
-            return Err(Refusal::NotLeader { leader: None });
+            return Err(Refusal::NotServing { ask: None });
         };
         let slot = &mut node.slots[worker as usize];
         let engine = &mut replica.workers[worker as usize];

@@ -1,7 +1,7 @@
 //! Faults of every kind at random, all from one seed.
 
 use highwater_core::NodeId;
-use highwater_engines::{Options, Role, Status};
+use highwater_engines::{Options, Status};
 
 use super::{Lists, MS, small, tiny};
 
@@ -67,7 +67,7 @@ fn fault(lists: &mut Lists, nodes: u8, cuts_until: &mut u64, down: &mut Vec<Node
                 lists
                     .world
                     .status(*id)
-                    .is_some_and(|status| status.incarnation.0 != 0 && status.role == Role::Learner)
+                    .is_some_and(|status| status.incarnation.0 != 0 && status.role == "learner")
             });
             let voters = |id: NodeId| {
                 let votes = |status: Status| {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use highwater_core::{Library, NodeId};
+use highwater_core::Library;
 use highwater_engines::Status;
 use highwater_sim::World;
 
@@ -26,33 +26,12 @@ pub fn story<L: Library>(world: &World<L>) -> String {
 
 /// Whether everyone votes and has a store: so that one may be killed.
 pub fn whole<L: Library>(world: &World<L>) -> bool {
-    let Some(at) = leaders_account(world) else { return false };
-    world.ids().all(|id| world.status(id).is_some_and(|status| votes(&at, id, &status)))
+    let Some(leader) = world.leader().and_then(|leader| world.status(leader)) else { return false };
+    let votes = |own: Status| own.copying_bytes.is_none() && own.votes_by(&leader);
+    world.ids().all(|id| world.status(id).is_some_and(votes))
 }
 
 /// Whether everyone votes, has a store, and has applied what the leader has.
 pub fn settled<L: Library>(world: &World<L>) -> bool {
-    let Some(at) = leaders_account(world) else { return false };
-    world.ids().all(|id| {
-        world.status(id).is_some_and(|status| {
-            let mut streams = status.streams.iter().zip(&at.streams);
-            votes(&at, id, &status)
-                && status.epoch == at.epoch
-                && streams
-                    .all(|(own, leads)| own.applied == leads.accepted && leads.decided == leads.accepted)
-        })
-    })
-}
-
-fn leaders_account<L: Library>(world: &World<L>) -> Option<Status> {
-    world.leader().and_then(|leader| world.status(leader))
-}
-
-/// Whether a node, in its present life, votes by the leader's account, and copies nothing.
-fn votes(leader: &Status, id: NodeId, own: &Status) -> bool {
-    own.copying_bytes.is_none()
-        && leader
-            .members
-            .iter()
-            .any(|member| member.node == id && member.voter && member.incarnation == own.incarnation)
+    world.converged().is_ok()
 }

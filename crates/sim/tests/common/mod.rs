@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_core::{Incarnation, NodeId, Outcome};
-use highwater_engines::{EngineKind, Nanos, Options, Role, Token};
+use highwater_engines::{EngineKind, Nanos, Options, Token};
 use highwater_sim::{World, WorldOptions};
 
 pub mod chaos;
@@ -96,7 +96,19 @@ impl Lists {
         tune: fn(&mut Options),
         prepare: impl FnOnce(&mut World<ListLibrary>),
     ) -> Lists {
-        let options = WorldOptions { seed, engine: EngineKind::Rolis, nodes, workers, tune: tune.into() };
+        Lists::on(EngineKind::Rolis, seed, nodes, workers, tune, prepare)
+    }
+
+    /// The same on another engine.
+    pub fn on(
+        engine: EngineKind,
+        seed: u64,
+        nodes: u8,
+        workers: u16,
+        tune: fn(&mut Options),
+        prepare: impl FnOnce(&mut World<ListLibrary>),
+    ) -> Lists {
+        let options = WorldOptions { seed, engine, nodes, workers, tune: tune.into() };
         let mut lists = Lists {
             world: World::new(options, ListLibrary),
             workers,
@@ -241,7 +253,7 @@ impl Lists {
 
     /// A few random requests to everyone who believes to lead.
     pub fn load(&mut self) {
-        let leads = |id: &NodeId| self.world.status(*id).is_some_and(|status| status.role == Role::Leader);
+        let leads = |id: &NodeId| self.world.status(*id).is_some_and(|status| status.serves());
         let leaders: Vec<NodeId> = self.world.ids().filter(leads).collect();
         if self.reads_snapshots {
             self.load_snapshots(&leaders);

@@ -151,8 +151,8 @@ impl Asking {
                 Answer::Outcome(_, _) => (Status::Fail, Vec::new()),
                 Answer::Refused(refusal) => {
                     match refusal {
-                        Refusal::NotLeader { leader: Some(leader) } => self.aim = leader,
-                        Refusal::NotLeader { leader: None } | Refusal::NoQuorum => self.aim = self.any_node(),
+                        Refusal::NotServing { ask: Some(leader) } => self.aim = leader,
+                        Refusal::NotServing { ask: None } | Refusal::NoQuorum => self.aim = self.any_node(),
                         Refusal::Busy => {}
                     }
                     let rest = self.random.below(2 * MS);

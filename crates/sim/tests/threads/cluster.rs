@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use highwater_core::{Clock, Epoch, Incarnation, NodeId, Outcome, ProcedureId};
 use highwater_engines::{
-    ControlOutbox, Controller, EngineKind, Frame, Nanos, Next, Options, Outbox, Refusal, Request, Role,
-    Status, Token, Worker,
+    ControlOutbox, Controller, EngineKind, Frame, Nanos, Next, Options, Outbox, Refusal, Request, Status,
+    Token, Worker,
 };
 use highwater_sim::library::{STEPS, SimLibrary};
 use highwater_store::Store;
@@ -208,7 +208,7 @@ impl Cluster {
     }
 
     fn leads(&self) -> Option<Status> {
-        let leads = self.statuses().into_iter().filter(|status| status.role == Role::Leader);
+        let leads = self.statuses().into_iter().filter(|status| status.serves());
         leads.max_by_key(|status| status.epoch)
     }
 
@@ -225,10 +225,7 @@ impl Cluster {
         let Some(leads) = self.leads() else { return false };
         let statuses = self.statuses();
         let votes = |status: &Status| {
-            let admitted = leads.members.iter().any(|member| {
-                member.node == status.node && member.voter && member.incarnation == status.incarnation
-            });
-            admitted && status.copying_bytes.is_none() && status.epoch == leads.epoch
+            status.votes_by(&leads) && status.copying_bytes.is_none() && status.epoch == leads.epoch
         };
         statuses.len() == self.hub.lives.len() && statuses.iter().all(votes)
     }
@@ -237,8 +234,8 @@ impl Cluster {
     pub fn is_settled(&self) -> bool {
         let Some(leads) = self.leads().filter(|_| self.is_whole()) else { return false };
         self.statuses().iter().all(|status| {
-            let mut streams = status.streams.iter().zip(&leads.streams);
-            streams.all(|(own, leads)| own.applied == leads.accepted && leads.decided == leads.accepted)
+            let own = status.figure("applied");
+            own == leads.figure("accepted") && own == leads.figure("decided")
         })
     }
 

@@ -1,7 +1,5 @@
 //! Commands about the connection: PING ECHO HELLO SELECT AUTH CLIENT READONLY READWRITE.
 
-use highwater_engines::seam::Role;
-
 use super::{next, server};
 use crate::resp::Door;
 use crate::resp::command::Local;
@@ -103,7 +101,7 @@ fn welcome(session: &Session, door: &Door, reply: &mut Reply<'_>) {
     reply.bulk(b"mode");
     reply.bulk(b"standalone");
     reply.bulk(b"role");
-    reply.bulk(if (door.describe)().role == Role::Leader { b"master" } else { b"replica" });
+    reply.bulk(if (door.describe)().serves { b"master" } else { b"replica" });
     reply.bulk(b"modules");
     reply.array(0);
 }

@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use highwater_engines::seam::Role;
-
 use crate::resp::Door;
 use crate::resp::command::{COMMANDS, Keys, Opcode, Spec, Subcommand};
 use crate::resp::errors::CommandError;
@@ -62,16 +60,15 @@ fn memory(door: &Door, text: &mut String) -> std::fmt::Result {
 /// Redis's names for what has one (`role`, `master_host`, ..), ours for the rest.
 fn replication(door: &Door, text: &mut String) -> std::fmt::Result {
     let now = (door.describe)();
-    let leads = now.role == Role::Leader;
-    let redis_role = if leads { "master" } else { "slave" };
+    let redis_role = if now.serves { "master" } else { "slave" };
     write!(text, "# Replication\r\nrole:{redis_role}\r\nhighwater_role:{}\r\n", now.role)?;
     write!(text, "epoch:{}\r\n", now.epoch.0)?;
-    let Some(leader) = now.leader else { return text.write_str("leader_node:none\r\n") };
+    let Some(leader) = now.ask else { return text.write_str("leader_node:none\r\n") };
     write!(text, "leader_node:{}\r\n", leader.0)?;
     let Some(address) = door.address(leader) else { return Ok(()) };
     write!(text, "leader_address:{address}\r\n")?;
     match address.rsplit_once(':') {
-        Some((host, port)) if !leads => write!(text, "master_host:{host}\r\nmaster_port:{port}\r\n"),
+        Some((host, port)) if !now.serves => write!(text, "master_host:{host}\r\nmaster_port:{port}\r\n"),
         _ => Ok(()),
     }
 }

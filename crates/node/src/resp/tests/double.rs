@@ -10,7 +10,7 @@ use highwater_core::transaction::KeyRange;
 use highwater_core::{
     Abort, Direction, Epoch, NodeId, Outcome, ProcedureId, Registry, TableId, Timestamp, Transaction,
 };
-use highwater_engines::seam::{Refusal, Role};
+use highwater_engines::seam::Refusal;
 
 use crate::resp::{Allowance, Connection, Description, Door, Procedures, frame, register};
 
@@ -86,24 +86,25 @@ pub struct Node {
 
 impl Node {
     pub fn new() -> Node {
-        Node::with_role(Role::Leader)
+        Node::that_serves(true)
     }
 
-    pub fn with_role(role: Role) -> Node {
+    pub fn that_serves(serves: bool) -> Node {
         let mut registry = Registry::new();
         register(&mut registry);
         let procedures = Procedures::find(&registry.names()).unwrap();
         let describe = move || Description {
-            role,
+            serves,
+            role: if serves { "leader" } else { "follower" }.into(),
             epoch: Epoch(3),
-            leader: Some(NodeId(1)),
+            ask: Some(NodeId(1)),
             uptime_s: 60,
             connected_clients: 2,
             memory: (1 << 20, 4 << 20),
         };
         let door = Door {
             procedures,
-            node: NodeId(if role == Role::Leader { 1 } else { 0 }),
+            node: NodeId(if serves { 1 } else { 0 }),
             addresses: vec!["10.0.0.1:6379".into(), "10.0.0.2:6380".into()],
             describe: Box::new(describe),
         };

@@ -1,7 +1,7 @@
 //! Replies leave in the order of the commands, whatever the engine does; and how a conversation ends.
 
 use highwater_core::{NodeId, Outcome};
-use highwater_engines::seam::{Refusal, Role};
+use highwater_engines::seam::Refusal;
 use proptest::prelude::*;
 
 use super::double::{Node, multibulk, wire};
@@ -45,8 +45,8 @@ fn a_busy_engine_gets_the_same_request_again() {
 
 #[test]
 fn a_replica_that_does_not_lead_names_the_leader_and_still_talks() {
-    let mut client = Node::with_role(Role::Follower).client();
-    let elsewhere = Refusal::NotLeader { leader: Some(NodeId(1)) };
+    let mut client = Node::that_serves(false).client();
+    let elsewhere = Refusal::NotServing { ask: Some(NodeId(1)) };
     let error = "-NOTLEADER leader is node 1 at 10.0.0.2:6380\r\n";
     assert_eq!(client.ask_refused("GET a", elsewhere), error);
     assert_eq!(client.ask_refused("PING", elsewhere), "+PONG\r\n");
@@ -60,9 +60,9 @@ fn a_replica_that_does_not_lead_names_the_leader_and_still_talks() {
     client.ask_refused("MULTI", elsewhere);
     client.ask_refused("SET a 1", elsewhere);
     assert_eq!(client.ask_refused("EXEC", elsewhere), error);
-    let unknown = client.ask_refused("GET a", Refusal::NotLeader { leader: None });
+    let unknown = client.ask_refused("GET a", Refusal::NotServing { ask: None });
     assert_eq!(unknown, "-NOTLEADER no leader is known at the moment; nothing was done, retry later\r\n");
-    let stranger = client.ask_refused("GET a", Refusal::NotLeader { leader: Some(NodeId(9)) });
+    let stranger = client.ask_refused("GET a", Refusal::NotServing { ask: Some(NodeId(9)) });
     assert_eq!(stranger, "-NOTLEADER leader is node 9 at an unknown address\r\n");
     let alone = client.ask_refused("GET a", Refusal::NoQuorum);
     assert_eq!(

@@ -42,7 +42,7 @@ fn a_block_is_read_on_one_snapshot_if_it_only_reads() {
 fn writes_of_a_readonly_connection_name_the_leader() {
     let mut client = Node::new().client();
     client.ask("READONLY");
-    let refusal = Refusal::NotLeader { leader: Some(NodeId(1)) };
+    let refusal = Refusal::NotServing { ask: Some(NodeId(1)) };
     let answer = client.ask_refused("SET a 1", refusal);
     assert_eq!(answer, "-NOTLEADER leader is node 1 at 10.0.0.2:6380\r\n");
 }

@@ -54,7 +54,7 @@ fn a_watch_that_failed_lets_no_exec_through() {
 #[test]
 fn a_watch_that_was_refused_lets_no_exec_through_until_it_is_forgotten() {
     let mut client = Node::new().client();
-    let elsewhere = Refusal::NotLeader { leader: Some(NodeId(1)) };
+    let elsewhere = Refusal::NotServing { ask: Some(NodeId(1)) };
     assert!(client.ask_refused("WATCH a", elsewhere).starts_with("-NOTLEADER"));
     client.ask("UNWATCH");
     client.ask("MULTI");

@@ -78,11 +78,6 @@ pub(super) fn cluster_hash(name: &str) -> u64 {
     fnv(FNV_START, name.as_bytes())
 }
 
-/// An engine's kind as it travels.
-pub(super) fn engine_number(engine: EngineKind) -> u8 {
-    EngineKind::ALL.iter().position(|kind| *kind == engine).expect("ALL holds every engine") as u8
-}
-
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// FNV-1a: stable over versions, good enough to tell apart what people named.

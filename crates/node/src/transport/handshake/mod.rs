@@ -24,7 +24,7 @@ use highwater_core::{Incarnation, NodeId};
 pub use self::identity::{Fingerprint, Identity};
 pub use self::mismatch::Mismatch;
 
-use self::identity::{cluster_hash, engine_number};
+use self::identity::cluster_hash;
 use super::Channel;
 
 /// Version of this exchange and of the framing that follows it.
@@ -56,7 +56,7 @@ pub struct Hello {
     pub to: NodeId,
     /// Cluster size.
     pub nodes: u8,
-    /// Position in [`EngineKind::ALL`](highwater_engines::EngineKind::ALL).
+    /// Its [code](highwater_engines::EngineKind::code).
     pub engine: u8,
     /// Workers per node.
     pub streams: u16,
@@ -79,7 +79,7 @@ impl Hello {
             from: me.node,
             to,
             nodes: me.nodes,
-            engine: engine_number(me.engine),
+            engine: me.engine.code(),
             streams: me.streams,
             channel,
             tables: me.tables,
@@ -145,7 +145,7 @@ impl Hello {
         if self.cluster != cluster_hash(&me.cluster) {
             return Err(Mismatch::OtherCluster { ours: me.cluster.clone() });
         }
-        if self.engine != engine_number(me.engine) {
+        if self.engine != me.engine.code() {
             return Err(Mismatch::OtherEngine { ours: me.engine.name() });
         }
         let builds = |what, theirs: Fingerprint, ours: Fingerprint| {

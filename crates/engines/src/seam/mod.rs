@@ -1,13 +1,17 @@
 //! The types of the seam between an engine and its host.
 
+mod counters;
+mod status;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use highwater_core::{EntryIndex, Epoch, Incarnation, NodeId, Outcome, ProcedureId, Timestamp};
+use highwater_core::{Incarnation, NodeId, Outcome, ProcedureId};
 use highwater_store::Store;
 
 use crate::memory::MemoryStatus;
+pub use counters::Counters;
+pub use status::{Figure, Member, Service, Status};
 
 /// Nanoseconds on the host's monotonic clock. For timeouts and latencies, never for the order of commits.
 pub type Nanos = u64;
@@ -30,12 +34,12 @@ pub struct Request<'a> {
 /// Why a request was not even tried. Nothing was done; no reply will come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Another replica leads, or an election is going on (`None`).
-    NotLeader {
-        /// Whom to ask instead.
-        leader: Option<NodeId>,
+    /// This replica takes no transactions at the moment.
+    NotServing {
+        /// Whom to ask instead; `None`: nobody is known to.
+        ask: Option<NodeId>,
     },
-    /// This replica leads, but has not heard from a majority for a while, or its workers stand still.
+    /// This replica would, but has not heard from a majority for a while, or its workers stand still.
     NoQuorum,
     /// Too much is in flight; ask again after the next turn. The host should stop reading from clients meanwhile.
     Busy,
@@ -196,159 +200,6 @@ pub trait Controller: Send {
     /// The store in use. Another one once this replica copies the state: because it lost its memory, or fell behind what the
     /// leader keeps. A deposed leader keeps its store and rolls back.
     fn store(&self) -> Arc<Store>;
-}
-
-/// What a replica is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Waits for the first meeting of all members, or to be told of a living cluster.
-    Starting,
-    /// Copies the state; does not vote.
-    Learner,
-    /// Votes and applies.
-    Follower,
-    /// Asks for promises or completes a takeover.
-    Candidate,
-    /// Executes transactions.
-    Leader,
-}
-
-impl std::fmt::Display for Role {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Role::Starting => "starting",
-            Role::Learner => "learner",
-            Role::Follower => "follower",
-            Role::Candidate => "candidate",
-            Role::Leader => "leader",
-        })
-    }
-}
-
-/// A replica's state, for `highwater status`, the demo and tests.
-#[derive(Clone, Debug)]
-pub struct Status {
-    /// This node.
-    pub node: NodeId,
-    /// This life of its memory.
-    pub incarnation: Incarnation,
-    /// What it does.
-    pub role: Role,
-    /// The epoch it is in.
-    pub epoch: Epoch,
-    /// Who leads that epoch, as far as it has heard lately.
-    pub leader: Option<NodeId>,
-    /// How long ago it heard a leader that vouched for itself, whoever it was; `None` on a leader, or if it never did.
-    pub leader_heard_ago: Option<Nanos>,
-    /// Every transaction at or below is released (leader) or may be applied (follower).
-    pub mark: Timestamp,
-    /// One per stream.
-    pub streams: Vec<StreamStatus>,
-    /// The voters of the epoch, and how far each follows (the leader knows; others list them without lag).
-    pub members: Vec<Member>,
-    /// Progress of a state copy, if one is under way: bytes received so far.
-    pub copying_bytes: Option<u64>,
-    /// Whom it asked for the copy, once it has asked.
-    pub copying_from: Option<NodeId>,
-    /// Why it cannot serve, in words, if it cannot.
-    pub trouble: Option<String>,
-}
-
-/// One stream's progress on one replica.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamStatus {
-    /// Last entry that this replica holds.
-    pub accepted: EntryIndex,
-    /// Last entry that it knows to be decided.
-    pub decided: EntryIndex,
-    /// Last entry that is installed in its store completely.
-    pub applied: EntryIndex,
-    /// No decided transaction of this epoch is missing at or below.
-    pub closed: Timestamp,
-    /// Bytes of log kept.
-    pub log_bytes: u64,
-}
-
-/// One voter or learner as the leader sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Who.
-    pub node: NodeId,
-    /// Which life of it is admitted.
-    pub incarnation: Incarnation,
-    /// Whether it votes.
-    pub voter: bool,
-    /// Entries that it has not acknowledged, over all streams; on the leader only.
-    pub lag_entries: Option<u64>,
-    /// How long ago it was last heard, in nanoseconds; on the leader only, `None` also if it never was.
-    pub heard_ago: Option<Nanos>,
-}
-
-/// Counts kept by one worker: written by its owner only, read by anyone. One cache-line pair each, so that counting
-/// shares nothing.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Counters {
-    /// Transactions committed in the store (speculatively on a leader).
-    pub executed: AtomicU64,
-    /// Replies released with [`Outcome::Committed`].
-    pub committed: AtomicU64,
-    /// Replies released with [`Outcome::RolledBack`] or [`Outcome::BadRequest`].
-    pub rolled_back: AtomicU64,
-    /// Attempts that ended in a conflict (each retry counts).
-    pub conflicts: AtomicU64,
-    /// Transactions applied from the log.
-    pub applied: AtomicU64,
-    /// Transactions that read a snapshot here.
-    pub snapshot_reads: AtomicU64,
-    /// Entries sealed.
-    pub entries: AtomicU64,
-    /// Bytes of the entries sealed, headers included.
-    pub log_bytes: AtomicU64,
-}
-
-impl Counters {
-    /// Adds to a counter that only this thread writes.
-    #[inline]
-    pub fn add(counter: &AtomicU64, n: u64) {
-        counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
-    }
-}
-
-/// Which engine runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EngineKind {
-    /// Speculate, replicate through one stream per worker, release below the watermark.
-    Rolis,
-    /// The same store, no replication: the denominator of every ratio.
-    Silo,
-    /// One shared stream for all workers: the paper's figure 2.
-    Strawman,
-}
-
-impl EngineKind {
-    /// Every engine.
-    pub const ALL: [EngineKind; 3] = [EngineKind::Rolis, EngineKind::Silo, EngineKind::Strawman];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            EngineKind::Rolis => "rolis",
-            EngineKind::Silo => "silo",
-            EngineKind::Strawman => "strawman",
-        }
-    }
-}
-
-impl std::str::FromStr for EngineKind {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        EngineKind::ALL
-            .into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| format!("unknown engine {name:?}; known are rolis, silo, strawman"))
-    }
 }
 
 /// A whole replica, ready to be stepped.

@@ -1,0 +1,49 @@
+//! What several replicas' answers mean together: asked of their engine.
+
+use highwater_core::NodeId;
+use highwater_engines::{EngineKind, Status};
+
+use highwater_node::admin::report::asked;
+
+use crate::protocol::StatusReport;
+
+/// Who takes transactions, as far as those know who answered; of several the one of the latest epoch.
+pub fn serving(reports: &[Option<StatusReport>]) -> Option<usize> {
+    put(reports, EngineKind::serving).flatten().map(at)
+}
+
+/// Who does, if all agree who answered, and more than half did.
+pub fn agreed(reports: &[Option<StatusReport>]) -> Option<usize> {
+    put(reports, EngineKind::agreed).flatten().map(at)
+}
+
+/// Who leads a cluster in which everybody has his say and a complete store; else what is missing.
+pub fn healthy(reports: &[Option<StatusReport>]) -> Result<usize, String> {
+    put(reports, EngineKind::healthy).unwrap_or_else(|| Err("no replica answers".into())).map(at)
+}
+
+/// Whether everybody has installed everything, and how much that is; else what is missing.
+pub fn converged(reports: &[Option<StatusReport>]) -> Result<u64, String> {
+    put(reports, EngineKind::converged).unwrap_or_else(|| Err("no replica answers".into()))
+}
+
+/// How much of what `leader` has decided `own` has not installed.
+pub fn lag(own: &StatusReport, leader: &StatusReport) -> Option<u64> {
+    own.engine.parse::<EngineKind>().ok()?.lag(&own.status(), &leader.status())
+}
+
+/// Up to which timestamp everything is safe, if that is how the engine counts.
+pub fn mark(report: &StatusReport) -> Option<u64> {
+    report.figure("mark").first().copied()
+}
+
+fn put<T>(
+    reports: &[Option<StatusReport>],
+    question: impl FnOnce(EngineKind, &[Option<Status>]) -> T,
+) -> Option<T> {
+    asked(reports).map(|(engine, statuses)| question(engine, &statuses))
+}
+
+fn at(node: NodeId) -> usize {
+    node.0.into()
+}

@@ -1,0 +1,203 @@
+//! Plain primary-backup, as small as an engine can be: an example of what stands behind the seam, and its test.
+//!
+//! Node 0 is the primary, for ever. Its workers execute on its store; what each commits goes out in numbered entries, worker
+//! to worker, and a reply leaves once every backup has acknowledged all that its worker committed before. Backups install
+//! entries as they come: install-if-newer makes the order among workers irrelevant.
+//!
+//! Nobody takes over, and nobody comes back: when the primary is gone there is no service, and a node that lost its memory ends
+//! it, too. That is what the other engines are for.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod` | what it can do, the state that threads share, the controller |
+//! | `worker` | execution, entries, acknowledgements |
+
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use highwater_core::{Clock, Epoch, Incarnation, Library, NodeId, Registry, Schema};
+use highwater_store::{Occ, Store};
+
+use crate::memory::{Account, MemoryStatus, Shares};
+use crate::options::Options;
+use crate::registry::{Abilities, Engine, whole};
+use crate::seam::{
+    ControlOutbox, Controller, Counters, Figure, Member, Nanos, Next, Replica, Service, Status, Worker,
+};
+use worker::BackupWorker;
+
+/// The node that serves.
+const PRIMARY: NodeId = NodeId(0);
+/// Entries that a worker of the primary has sent, or a backup's has installed.
+const ENTRIES: &str = "entries";
+
+/// Primary-backup without takeover.
+pub struct Backup;
+
+impl Engine for Backup {
+    const NAME: &'static str = "backup";
+    const CODE: u8 = 3;
+    const ABOUT: &'static str = "plain primary-backup without takeover: the smallest example";
+    const ABILITIES: Abilities =
+        Abilities { replicates: true, fails_over: false, snapshots: false, interruptible: true };
+
+    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+        let store = Store::new(Schema::new(library.tables()));
+        let mut registry: Registry<Occ> = Registry::new();
+        library.register(&mut registry);
+        let procedures = registry.names();
+        let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
+        let shared = Arc::new(Shared {
+            account: Account::new(&options, counters.len()),
+            entries: counters.iter().map(|_| AtomicU64::new(0)).collect(),
+            log_bytes: counters.iter().map(|_| AtomicU64::new(0)).collect(),
+            serving: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+            options,
+            clock,
+        });
+        let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
+            Box::new(BackupWorker::new(at, shared.clone(), &store, registry.clone(), counters.clone()))
+        };
+        let workers = counters.iter().enumerate().map(worker).collect();
+        let nodes = vec![None; shared.options.nodes as usize];
+        Replica {
+            controller: Box::new(BackupController { shared, store, nodes }),
+            workers,
+            counters,
+            procedures,
+        }
+    }
+
+    fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
+        let (all, primary) = whole(statuses, Self::serving(statuses))?;
+        match all.iter().find(|status| status.figure(ENTRIES) != primary.figure(ENTRIES)) {
+            Some(behind) => Err(format!("replica {} has not installed all entries", behind.node.0)),
+            None => Ok(primary.figure(ENTRIES).iter().sum()),
+        }
+    }
+
+    fn lag(own: &Status, serving: &Status) -> Option<u64> {
+        let both = serving.figure(ENTRIES).iter().zip(own.figure(ENTRIES));
+        Some(both.map(|(sent, installed)| sent.saturating_sub(*installed)).sum())
+    }
+}
+
+/// What the threads of a replica share.
+struct Shared {
+    options: Options,
+    clock: Arc<Clock>,
+    account: Account,
+    /// Everybody was met.
+    serving: AtomicBool,
+    /// Somebody lost its memory: never again.
+    broken: AtomicBool,
+    /// One per worker: see [`ENTRIES`].
+    entries: Vec<AtomicU64>,
+    /// One per worker: bytes of entries that it keeps.
+    log_bytes: Vec<AtomicU64>,
+}
+
+impl Shared {
+    fn is_primary(&self) -> bool {
+        self.options.node == PRIMARY
+    }
+
+    fn logs(&self) -> u64 {
+        self.log_bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+    }
+}
+
+struct BackupController {
+    shared: Arc<Shared>,
+    store: Arc<Store>,
+    /// The first life of each other node that was met.
+    nodes: Vec<Option<Incarnation>>,
+}
+
+impl BackupController {
+    fn service(&self) -> Service {
+        let met_primary = self.nodes[PRIMARY.0 as usize].is_some();
+        match self.shared.is_primary() {
+            true if self.shared.serving.load(Ordering::Relaxed) => Service::Serving,
+            false if met_primary => Service::Standby,
+            _ => Service::Starting,
+        }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        if self.shared.broken.load(Ordering::Relaxed) {
+            return Some(
+                "a node lost its memory, and plain primary-backup cannot go on: start all nodes afresh"
+                    .into(),
+            );
+        }
+        let missing = self.nodes.iter().position(Option::is_none);
+        let starting = self.service() == Service::Starting;
+        missing.filter(|_| starting).map(|node| format!("waits for node {node}"))
+    }
+}
+
+impl Controller for BackupController {
+    fn peer_up(&mut self, _now: Nanos, peer: NodeId, incarnation: Incarnation) {
+        let known = *self.nodes[peer.0 as usize].get_or_insert(incarnation);
+        if known != incarnation {
+            self.shared.broken.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn peer_down(&mut self, _now: Nanos, _peer: NodeId, _refused: bool) {}
+
+    fn deliver(&mut self, _now: Nanos, _from: NodeId, _message: Bytes) {}
+
+    fn turn(&mut self, _now: Nanos, out: &mut ControlOutbox) -> Next {
+        let (me, life) = (self.shared.options.node, self.shared.options.incarnation);
+        self.nodes[me.0 as usize] = Some(life);
+        let all = self.nodes.iter().all(Option::is_some);
+        if self.shared.is_primary() && all && !self.shared.serving.swap(true, Ordering::Relaxed) {
+            out.events.push("leading: every node is there".into());
+        }
+        Next::Idle
+    }
+
+    fn status(&self, _now: Nanos) -> Status {
+        let (shared, service) = (&self.shared, self.service());
+        let Options { node, incarnation, .. } = shared.options;
+        let listed = self.nodes.iter().zip(0..).filter_map(|(life, node)| Some((NodeId(node), (*life)?)));
+        let entries = shared.entries.iter().map(|count| count.load(Ordering::Relaxed));
+        Status {
+            node,
+            incarnation,
+            service,
+            role: if shared.is_primary() { "primary" } else { "backup" }.into(),
+            epoch: Epoch(1),
+            ask: Some(PRIMARY),
+            heard_ago: None,
+            figures: vec![Figure::each(ENTRIES, entries)],
+            members: listed
+                .map(|(node, incarnation)| Member {
+                    node,
+                    incarnation,
+                    voter: true,
+                    lag: None,
+                    heard_ago: None,
+                })
+                .collect(),
+            copying_bytes: None,
+            copying_from: None,
+            trouble: self.trouble(),
+        }
+    }
+
+    fn memory(&self) -> MemoryStatus {
+        let shares = Shares::of(&self.shared.options).expect("the host validated the options");
+        MemoryStatus { shares, used: self.store.used(), logs: self.shared.logs(), most: shares.store }
+    }
+
+    fn store(&self) -> Arc<Store> {
+        self.store.clone()
+    }
+}

@@ -1,0 +1,296 @@
+//! A worker: on the primary it executes, sends and releases; on a backup it installs and acknowledges.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use highwater_core::codec::Reader;
+use highwater_core::{Incarnation, NodeId, Outcome, Registry, Timestamp};
+use highwater_store::{Applier, Occ, Store};
+
+use super::{PRIMARY, Shared};
+use crate::attempt::attempt;
+use crate::memory::Grant;
+use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
+
+pub(super) struct BackupWorker {
+    at: usize,
+    shared: Arc<Shared>,
+    counters: Arc<Counters>,
+    registry: Registry<Occ>,
+    occ: Occ,
+    applier: Applier,
+    grant: Grant,
+    /// Entries made, or installed.
+    last: u64,
+    /// Entries that somebody has not acknowledged, up to `last`.
+    log: VecDeque<Bytes>,
+    log_bytes: usize,
+    peers: BTreeMap<NodeId, Peer>,
+    /// In the order of execution; the number of the entry that has to be acknowledged first.
+    pending: VecDeque<(u64, Token, Outcome, Vec<u8>)>,
+    pending_bytes: usize,
+    reply: Vec<u8>,
+    /// The primary has to hear how far this node is, and of which life of the primary's.
+    greets: bool,
+}
+
+struct Peer {
+    incarnation: Incarnation,
+    connected: bool,
+    /// On the primary: how far it acknowledged, once it said so.
+    acknowledged: Option<u64>,
+    /// How far this side sent, or acknowledged.
+    sent: u64,
+}
+
+/// What a frame's head says: an entry in the body, or how far all are installed (without a body).
+struct Head {
+    /// The primary's life.
+    primary: Incarnation,
+    number: u64,
+    crc: u32,
+}
+
+impl Head {
+    fn encode(&self) -> Bytes {
+        [&self.primary.0.to_le_bytes()[..], &self.number.to_le_bytes(), &self.crc.to_le_bytes()]
+            .concat()
+            .into()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Head> {
+        let mut reader = Reader::new(bytes);
+        let primary = Incarnation(reader.u64().ok()?);
+        Some(Head { primary, number: reader.u64().ok()?, crc: reader.u32().ok()? })
+    }
+}
+
+impl BackupWorker {
+    pub fn new(
+        at: usize,
+        shared: Arc<Shared>,
+        store: &Arc<Store>,
+        registry: Registry<Occ>,
+        counters: Arc<Counters>,
+    ) -> BackupWorker {
+        let mut occ = Occ::new(store.clone(), shared.clock.clone());
+        occ.log().set_most(shared.options.max_transaction_bytes);
+        occ.set_room(0);
+        BackupWorker {
+            at,
+            counters,
+            registry,
+            occ,
+            applier: Applier::new(store.clone()),
+            grant: Grant::of(at),
+            last: 0,
+            log: VecDeque::new(),
+            log_bytes: 0,
+            peers: BTreeMap::new(),
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            reply: Vec::new(),
+            greets: false,
+            shared,
+        }
+    }
+
+    /// Which life of the primary this node takes part with.
+    fn primary(&self) -> Option<Incarnation> {
+        let options = &self.shared.options;
+        if options.node == PRIMARY {
+            return Some(options.incarnation);
+        }
+        self.peers.get(&PRIMARY).map(|peer| peer.incarnation)
+    }
+
+    fn breaks(&self) {
+        self.shared.broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Entries that all backups have.
+    fn acknowledged(&self) -> u64 {
+        let others = self.shared.options.nodes as usize - 1;
+        let least = self.peers.values().map(|peer| peer.acknowledged.unwrap_or(0)).min();
+        if self.peers.len() < others { 0 } else { least.unwrap_or(self.last) }
+    }
+
+    fn number_of_first(&self) -> u64 {
+        self.last + 1 - self.log.len() as u64
+    }
+
+    /// Closes the open entry and sends to each backup what it was not sent.
+    fn send(&mut self, out: &mut Outbox) {
+        if !self.occ.log().is_empty() {
+            let entry = Bytes::from(self.occ.log().take(Vec::new()));
+            Counters::add(&self.counters.entries, 1);
+            Counters::add(&self.counters.log_bytes, entry.len() as u64);
+            self.last += 1;
+            self.log_bytes += entry.len();
+            self.log.push_back(entry);
+        }
+        let (first, primary) = (self.number_of_first(), self.shared.options.incarnation);
+        for (node, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.connected) {
+            for number in peer.sent + 1..=self.last {
+                let body = self.log[(number - first) as usize].clone();
+                let head = Head { primary, number, crc: crc32fast::hash(&body) }.encode();
+                out.frames.push((*node, Frame { head, body }));
+            }
+            peer.sent = self.last;
+        }
+    }
+
+    /// Drops what all backups have, and hands out the replies that waited for it.
+    fn release(&mut self, out: &mut Outbox) {
+        let acknowledged = self.acknowledged();
+        while self.number_of_first() <= acknowledged
+            && let Some(entry) = self.log.pop_front()
+        {
+            self.log_bytes -= entry.len();
+        }
+        let broken = self.shared.broken.load(Ordering::Relaxed);
+        while let Some((_, token, outcome, reply)) =
+            self.pending.pop_front_if(|(number, ..)| *number <= acknowledged || broken)
+        {
+            self.pending_bytes -= reply.len();
+            let outcome = if broken { Outcome::Unknown } else { outcome };
+            out.reply(token, outcome, if broken { &[] } else { &reply });
+            let committed = outcome == Outcome::Committed;
+            let counter = if committed { &self.counters.committed } else { &self.counters.rolled_back };
+            Counters::add(counter, 1);
+        }
+    }
+
+    /// Tells the primary how much is installed.
+    fn acknowledge(&mut self, out: &mut Outbox) {
+        let last = self.last;
+        let greets = std::mem::take(&mut self.greets);
+        let due = |peer: &&mut Peer| peer.connected && (peer.sent < last || greets);
+        let Some(peer) = self.peers.get_mut(&PRIMARY).filter(due) else { return };
+        peer.sent = last;
+        let head = Head { primary: peer.incarnation, number: last, crc: 0 }.encode();
+        out.frames.push((PRIMARY, Frame { head, body: Bytes::new() }));
+    }
+
+    fn install(&mut self, head: &Head, body: &[u8]) {
+        if head.number != self.last + 1 {
+            // It was sent again over a new connection.
+            return;
+        }
+        if crc32fast::hash(body) != head.crc {
+            return self.breaks();
+        }
+        match self.applier.apply(body, Timestamp::ZERO, Timestamp::MAX) {
+            Ok(applied) => Counters::add(&self.counters.applied, applied.transactions),
+            Err(_) => return self.breaks(),
+        }
+        self.last += 1;
+    }
+}
+
+impl Worker for BackupWorker {
+    fn ready(&self) -> Result<(), Refusal> {
+        let (shared, options) = (&self.shared, &self.shared.options);
+        if !shared.is_primary() {
+            return Err(Refusal::NotServing { ask: Some(PRIMARY) });
+        }
+        // Who lost its memory hears of it from the others before it serves.
+        let met = self.peers.values().filter(|peer| peer.acknowledged.is_some()).count();
+        let all = met + 1 == usize::from(options.nodes);
+        if !all || !shared.serving.load(Ordering::Relaxed) || shared.broken.load(Ordering::Relaxed) {
+            return Err(Refusal::NoQuorum);
+        }
+        let full = self.log_bytes >= options.max_in_flight_bytes
+            || self.pending_bytes >= options.max_in_flight_bytes
+            || self.pending.len() >= options.max_in_flight_requests;
+        if full { Err(Refusal::Busy) } else { Ok(()) }
+    }
+
+    fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        self.ready()?;
+        let mut ended = Outcome::Conflict;
+        for _ in 0..self.shared.options.max_attempts {
+            self.grant.look(&self.shared.account, &mut self.occ);
+            let commit =
+                |occ: &mut Occ, roll_back| if roll_back { occ.commit_rollback() } else { occ.commit() };
+            let code = (request.procedure, request.args);
+            match attempt(&self.registry, &mut self.occ, code, &mut self.reply, commit) {
+                Some((_, Outcome::OutOfMemory)) if self.grant.more(&self.shared.account, &mut self.occ) => {}
+                Some((_, outcome)) => {
+                    ended = outcome;
+                    Counters::add(&self.counters.executed, 1);
+                    break;
+                }
+                None => {
+                    Counters::add(&self.counters.conflicts, 1);
+                    highwater_core::hooks::wait();
+                }
+            }
+        }
+        let reply = if ended == Outcome::Conflict { Vec::new() } else { self.reply.clone() };
+        let number = self.last + u64::from(!self.occ.log().is_empty());
+        self.pending_bytes += reply.len();
+        self.pending.push_back((number, request.token, ended, reply));
+        Ok(())
+    }
+
+    fn unreleased_reply_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
+    fn peer_up(&mut self, _now: Nanos, node: NodeId, incarnation: Incarnation) {
+        let fresh = Peer { incarnation, connected: true, acknowledged: None, sent: 0 };
+        let peer = self.peers.entry(node).or_insert(fresh);
+        let lost = peer.incarnation != incarnation;
+        // What was under way may be lost. To a backup everything is sent again that it has not acknowledged; to the primary,
+        // how far this one is.
+        (peer.connected, peer.sent) = (true, peer.acknowledged.unwrap_or(0));
+        self.greets |= node == PRIMARY;
+        if lost {
+            self.breaks();
+        }
+    }
+
+    fn peer_down(&mut self, _now: Nanos, peer: NodeId) {
+        self.peers.entry(peer).and_modify(|peer| peer.connected = false);
+    }
+
+    fn deliver(&mut self, _now: Nanos, from: NodeId, frame: Frame) {
+        let Some(head) = Head::decode(&frame.head) else { return };
+        if self.primary() != Some(head.primary) {
+            return self.breaks();
+        }
+        if from == PRIMARY {
+            self.install(&head, &frame.body);
+        } else if let Some(peer) = self.peers.get_mut(&from) {
+            peer.acknowledged = peer.acknowledged.max(Some(head.number));
+        }
+    }
+
+    fn turn(&mut self, _now: Nanos, out: &mut Outbox) -> Next {
+        let more = if self.shared.is_primary() {
+            self.send(out);
+            self.release(out);
+            self.grant.next_turn(&self.shared.account, &mut self.occ);
+            // The primary never rolls back: nothing older can be written any more.
+            self.occ.collect(self.shared.clock.now())
+        } else {
+            self.acknowledge(out);
+            false
+        };
+        self.shared.entries[self.at].store(self.last, Ordering::Relaxed);
+        self.shared.log_bytes[self.at].store(self.log_bytes as u64, Ordering::Relaxed);
+        if more { Next::Now } else { Next::Idle }
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{} entries, {} not acknowledged, {} replies wait",
+            self.last,
+            self.log.len(),
+            self.pending.len()
+        )
+    }
+}

@@ -1,0 +1,226 @@
+//! Every engine, by name: the one place that lists them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use highwater_core::{Clock, Library, NodeId};
+
+use crate::options::Options;
+use crate::seam::{Replica, Service, Status};
+
+/// What stands behind the seam under one name: how it is built, what it can do, and what its replicas' words mean.
+///
+/// Statuses are asked about together, by position (`None`: that replica does not answer). The answers are the same for the
+/// simulator, which has them at hand, and for whoever has them from admin ports.
+pub trait Engine {
+    /// Its name on the command line and in configurations.
+    const NAME: &'static str;
+    /// Its number on the wire between nodes. Never given to another one.
+    const CODE: u8;
+    /// What it is, in a line.
+    const ABOUT: &'static str;
+    /// What it can do.
+    const ABILITIES: Abilities;
+
+    /// A fresh replica: `library`'s tables, empty, and its procedures.
+    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica;
+
+    /// Whom a client should ask: of those that take transactions by their own account the one of the latest epoch.
+    fn serving(statuses: &[Option<Status>]) -> Option<NodeId> {
+        let serving = statuses.iter().flatten().filter(|status| status.serves());
+        serving.max_by_key(|status| status.epoch).map(|status| status.node)
+    }
+
+    /// Whom all that answer refer clients to, if they are more than half: a change of leader is not under way.
+    fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
+        let serving = Self::serving(statuses)?;
+        let answers = || statuses.iter().flatten();
+        let epoch = answers().find(|status| status.node == serving)?.epoch;
+        let agree = answers().all(|status| status.ask == Some(serving) && status.epoch == epoch);
+        (agree && answers().count() > statuses.len() / 2).then_some(serving)
+    }
+
+    /// Who serves a cluster in which every replica has its say and a complete state, and nobody complains; else what is missing.
+    fn healthy(statuses: &[Option<Status>]) -> Result<NodeId, String> {
+        let (all, serving) = whole(statuses, Self::serving(statuses))?;
+        for status in all {
+            let (node, role) = (status.node.0, &status.role);
+            if let Some(trouble) = &status.trouble {
+                return Err(format!("replica {node} ({role}): {trouble}"));
+            }
+            if status.ask != Some(serving.node) || status.service < Service::Standby {
+                return Err(format!(
+                    "replica {node} is a {role}, and does not follow replica {}",
+                    serving.node.0
+                ));
+            }
+        }
+        Ok(serving.node)
+    }
+
+    /// Whether every replica has its say and holds all that was ever decided, and nothing is under way. If so, a number that
+    /// says how much that is: if it is the same a moment later, there will be no more. Else what is missing, in words.
+    fn converged(statuses: &[Option<Status>]) -> Result<u64, String>;
+
+    /// How much of what `serving` has decided `own` has not installed, in the engine's measure; `None` if that makes no sense.
+    fn lag(own: &Status, serving: &Status) -> Option<u64> {
+        let _ = (own, serving);
+        None
+    }
+}
+
+/// What an engine can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// Its replicas hold the same data: more than one makes sense.
+    pub replicates: bool,
+    /// It goes on when any minority of its replicas is lost, and takes them back.
+    pub fails_over: bool,
+    /// A replica that does not serve shows snapshots to readers.
+    pub snapshots: bool,
+    /// Its workers may stand still anywhere between two steps while others go on: a simulator may interrupt them.
+    pub interruptible: bool,
+}
+
+macro_rules! engines {
+    ($($(#[$doc:meta])* $kind:ident = $engine:ty,)*) => {
+        /// Which engine runs.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum EngineKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl EngineKind {
+            /// Every engine.
+            pub const ALL: &[EngineKind] = &[$(EngineKind::$kind),*];
+
+            /// Its name on the command line.
+            pub fn name(self) -> &'static str {
+                match self { $(EngineKind::$kind => <$engine>::NAME,)* }
+            }
+
+            /// Its number on the wire.
+            pub fn code(self) -> u8 {
+                match self { $(EngineKind::$kind => <$engine>::CODE,)* }
+            }
+
+            /// What it is, in a line.
+            pub fn about(self) -> &'static str {
+                match self { $(EngineKind::$kind => <$engine>::ABOUT,)* }
+            }
+
+            /// What it can do.
+            pub fn abilities(self) -> Abilities {
+                match self { $(EngineKind::$kind => <$engine>::ABILITIES,)* }
+            }
+
+            /// See [`Engine::serving`].
+            pub fn serving(self, statuses: &[Option<Status>]) -> Option<NodeId> {
+                match self { $(EngineKind::$kind => <$engine>::serving(statuses),)* }
+            }
+
+            /// See [`Engine::agreed`].
+            pub fn agreed(self, statuses: &[Option<Status>]) -> Option<NodeId> {
+                match self { $(EngineKind::$kind => <$engine>::agreed(statuses),)* }
+            }
+
+            /// See [`Engine::healthy`].
+            pub fn healthy(self, statuses: &[Option<Status>]) -> Result<NodeId, String> {
+                match self { $(EngineKind::$kind => <$engine>::healthy(statuses),)* }
+            }
+
+            /// See [`Engine::converged`].
+            pub fn converged(self, statuses: &[Option<Status>]) -> Result<u64, String> {
+                match self { $(EngineKind::$kind => <$engine>::converged(statuses),)* }
+            }
+
+            /// See [`Engine::lag`].
+            pub fn lag(self, own: &Status, serving: &Status) -> Option<u64> {
+                match self { $(EngineKind::$kind => <$engine>::lag(own, serving),)* }
+            }
+        }
+
+        /// A fresh replica of an engine: `library`'s tables, empty, and its procedures.
+        ///
+        /// # Panics
+        /// If `options` are not [valid](Options::validate).
+        pub fn build<L: Library>(kind: EngineKind, options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+            options.validate().expect("the host validates the options");
+            match kind { $(EngineKind::$kind => <$engine>::build(options, library, clock),)* }
+        }
+    };
+}
+
+engines! {
+    /// Speculate, replicate through one stream per worker, release below the watermark.
+    Rolis = crate::rolis::Rolis,
+    /// The same store, no replication: the denominator of every ratio.
+    Silo = crate::baseline::silo::Silo,
+    /// One shared stream for all workers: the paper's figure 2.
+    Strawman = crate::rolis::Strawman,
+    /// Plain primary-backup, as small as an engine can be: an example, and a test of the seam.
+    Backup = crate::backup::Backup,
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for EngineKind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = EngineKind::ALL.iter().find(|kind| kind.name() == name);
+        found.copied().ok_or_else(|| {
+            let known: Vec<_> = EngineKind::ALL.iter().map(|kind| kind.name()).collect();
+            format!("unknown engine {name:?}; known are {}", known.join(", "))
+        })
+    }
+}
+
+/// Who has not joined, does not answer or copies the state, in words; else everybody's status, and whose the serving one is.
+pub(crate) fn whole(
+    statuses: &[Option<Status>],
+    serving: Option<NodeId>,
+) -> Result<(Vec<&Status>, &Status), String> {
+    if let Some(silent) = statuses.iter().position(Option::is_none) {
+        return Err(format!("replica {silent} does not answer"));
+    }
+    let all: Vec<&Status> = statuses.iter().flatten().collect();
+    let serving = serving.and_then(|node| all.iter().find(|status| status.node == node));
+    let serving = *serving.ok_or("nobody leads")?;
+    for status in &all {
+        let (node, role) = (status.node.0, &status.role);
+        if status.epoch != serving.epoch {
+            return Err(format!("replica {node} is a {role} in epoch {}", status.epoch.0));
+        }
+        if status.copying_bytes.is_some() {
+            return Err(format!("replica {node} copies the state"));
+        }
+        if !status.votes_by(serving) {
+            return Err(format!("replica {node} is a {role}, and no voter yet"));
+        }
+    }
+    Ok((all, serving))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_codes_are_given_once() {
+        for (at, kind) in EngineKind::ALL.iter().enumerate() {
+            assert_eq!(kind.name().parse(), Ok(*kind));
+            let others = &EngineKind::ALL[at + 1..];
+            assert!(others.iter().all(|other| other.code() != kind.code() && other.name() != kind.name()));
+        }
+        // What nodes of older builds say.
+        let codes = [EngineKind::Rolis, EngineKind::Silo, EngineKind::Strawman].map(EngineKind::code);
+        assert_eq!(codes, [0, 1, 2]);
+        assert!("raft".parse::<EngineKind>().unwrap_err().contains("rolis, silo, strawman"));
+    }
+}
