@@ -16,7 +16,9 @@ pub mod members;
 pub mod message;
 pub mod stream;
 
-pub use election::{Election, ElectionEvent, ElectionMessage, ElectionOptions, Pending, Promise, Standing};
+pub use election::{
+    Election, ElectionEvent, ElectionMessage, ElectionOptions, PendingChange, Promise, Standing,
+};
 pub use log::Log;
 pub use members::{Members, Quorums, Voter};
 pub use message::Message;

@@ -37,7 +37,7 @@ pub enum Message {
         /// What the leader knows to be decided.
         decided: EntryIndex,
         /// Every replica that the leader knows is known to know that this much is decided.
-        common: EntryIndex,
+        known_by_all: EntryIndex,
     },
     /// Follower to leader: my log equals yours up to `index`, accepted under `ballot`.
     Accepted {
@@ -59,7 +59,7 @@ pub enum Message {
         /// Last index that was sent. A follower that ends earlier has missed something.
         last: EntryIndex,
         /// As in [`Message::Accept`].
-        common: EntryIndex,
+        known_by_all: EntryIndex,
         /// Whether the follower shall answer even if it misses nothing (its answer may have been lost).
         ask: bool,
     },
@@ -185,12 +185,14 @@ impl Message {
             Message::Adopt { ballot, start, upto, index, decided } => {
                 head(1, ballot, &[start, upto, index, decided])
             }
-            Message::Accept { ballot, index, decided, common } => head(2, ballot, &[index, decided, common]),
+            Message::Accept { ballot, index, decided, known_by_all } => {
+                head(2, ballot, &[index, decided, known_by_all])
+            }
             Message::Accepted { ballot, index, received, decided } => {
                 head(3, ballot, &[index, received, decided])
             }
-            Message::Decide { ballot, decided, last, common, ask } => {
-                head(4, ballot, &[decided, last, common]);
+            Message::Decide { ballot, decided, last, known_by_all, ask } => {
+                head(4, ballot, &[decided, last, known_by_all]);
                 out.push(ask.into());
             }
             Message::Pull { promised, tail, received } => {
@@ -227,7 +229,7 @@ impl Message {
                 ballot,
                 index: index(reader)?,
                 decided: index(reader)?,
-                common: index(reader)?,
+                known_by_all: index(reader)?,
             },
             3 => Message::Accepted {
                 ballot,
@@ -239,7 +241,7 @@ impl Message {
                 ballot,
                 decided: index(reader)?,
                 last: index(reader)?,
-                common: index(reader)?,
+                known_by_all: index(reader)?,
                 ask: reader.u8()? != 0,
             },
             5 => Message::Pull { promised: ballot, received: index(reader)?, tail: Tail::decode(reader)? },

@@ -95,7 +95,7 @@ impl Stage {
                 self.flights = chosen.into_iter().chain(rest).collect();
                 self.arrive(arriving);
             }
-            "run" => self.settle(),
+            "run" => self.run_until_quiet(),
             "drop" => {
                 let (lost, rest) = self.choose(&words);
                 writeln!(self.log, "{} lost", lost.len()).unwrap();
@@ -154,7 +154,7 @@ impl Stage {
             "live" => {
                 for _ in 0..number(1) {
                     self.tick();
-                    self.settle();
+                    self.run_until_quiet();
                 }
             }
             "crash" => {
@@ -234,7 +234,7 @@ impl Stage {
         }
     }
 
-    fn settle(&mut self) {
+    fn run_until_quiet(&mut self) {
         self.gather();
         while !self.flights.is_empty() {
             let flights = std::mem::take(&mut self.flights);

@@ -2,7 +2,7 @@
 
 use highwater_core::{Ballot, planted};
 
-use super::{Election, ElectionEvent, ElectionMessage, Pending, Promise, Standing};
+use super::{Election, ElectionEvent, ElectionMessage, PendingChange, Promise, Standing};
 use crate::{Members, Nanos, Quorums, Voter};
 
 impl Election {
@@ -97,11 +97,11 @@ impl Election {
     /// ballot met the change in the log that it adopted. So with one in every stream V may decide; and what came later than
     /// the *oldest* of these may stand in some stream behind it, and stays pending.
     fn decided_by_all_accounts(&self) -> Vec<Members> {
-        let mut known: Vec<Pending> = Vec::new();
+        let mut known: Vec<PendingChange> = Vec::new();
         for pending in self.promises.values().flat_map(|promise| &promise.pending) {
             for (stream, epoch) in pending.decided.iter().enumerate().filter(|(_, epoch)| epoch.0 > 0) {
                 let change = pending.members.in_epoch(*epoch);
-                Pending::note(&mut known, pending.decided.len(), stream, &change, true);
+                PendingChange::note(&mut known, pending.decided.len(), stream, &change, true);
             }
         }
         let everywhere = known.iter().filter_map(|pending| {

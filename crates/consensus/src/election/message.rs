@@ -14,19 +14,25 @@ use crate::{Members, Tail};
 /// nothing that these do not: see `Election::decided_by_all_accounts`. A new set of voters needs an epoch that opened, so
 /// the list is as long as the admissions that the voter missed, whatever failed between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingChange {
     /// The new voters, in the newest epoch that changes to them.
     pub members: Members,
     /// Per stream: the newest epoch whose change to these voters is known to be decided there; 0 if none is.
     pub decided: Vec<Epoch>,
 }
 
-impl Pending {
+impl PendingChange {
     /// Adds a change that stands in `stream`, of `streams`, to what a promise names.
-    pub fn note(all: &mut Vec<Pending>, streams: usize, stream: usize, change: &Members, decided: bool) {
-        let same = |known: &Pending| known.members.voters() == change.voters();
+    pub fn note(
+        all: &mut Vec<PendingChange>,
+        streams: usize,
+        stream: usize,
+        change: &Members,
+        decided: bool,
+    ) {
+        let same = |known: &PendingChange| known.members.voters() == change.voters();
         let at = all.iter().position(same).unwrap_or_else(|| {
-            all.push(Pending { members: change.clone(), decided: vec![Epoch(0); streams] });
+            all.push(PendingChange { members: change.clone(), decided: vec![Epoch(0); streams] });
             all.len() - 1
         });
         let known = &mut all[at];
@@ -48,11 +54,11 @@ pub struct Promise {
     /// what its predecessor decided.
     pub members: Members,
     /// Newer memberships in its logs, of whatever stream; each set of voters once.
-    pub pending: Vec<Pending>,
+    pub pending: Vec<PendingChange>,
     /// One per stream.
     pub tails: Vec<Tail>,
     /// Above every timestamp in its logs.
-    pub high: Timestamp,
+    pub above_all: Timestamp,
 }
 
 /// What the controllers of two replicas say to each other about who leads.
@@ -119,7 +125,7 @@ impl ElectionMessage {
                 promise.pending.iter().for_each(|pending| pending.encode(out));
                 out.extend_from_slice(&(promise.tails.len() as u16).to_le_bytes());
                 promise.tails.iter().for_each(|tail| tail.encode(out));
-                out.extend_from_slice(&promise.high.0.to_le_bytes());
+                out.extend_from_slice(&promise.above_all.0.to_le_bytes());
             }
             ElectionMessage::Heartbeat { ballot, vouches, members } => {
                 head(out, 5, *ballot);
@@ -146,10 +152,10 @@ impl ElectionMessage {
             4 => {
                 let members = Members::decode(reader)?;
                 let pending =
-                    (0..reader.u32()?).map(|_| Pending::decode(reader)).collect::<Result<_, _>>()?;
+                    (0..reader.u32()?).map(|_| PendingChange::decode(reader)).collect::<Result<_, _>>()?;
                 let tails = (0..reader.u16()?).map(|_| Tail::decode(reader)).collect::<Result<_, _>>()?;
-                let high = Timestamp(reader.u64()?);
-                ElectionMessage::Promise(Promise { ballot: first, members, pending, tails, high })
+                let above_all = Timestamp(reader.u64()?);
+                ElectionMessage::Promise(Promise { ballot: first, members, pending, tails, above_all })
             }
             5 => {
                 let vouches = reader.u8()? != 0;
@@ -167,16 +173,16 @@ fn head(out: &mut Vec<u8>, tag: u8, ballot: Ballot) {
     put_ballot(out, ballot);
 }
 
-impl Pending {
+impl PendingChange {
     fn encode(&self, out: &mut Vec<u8>) {
         self.members.encode(out);
         out.extend_from_slice(&(self.decided.len() as u16).to_le_bytes());
         self.decided.iter().for_each(|epoch| out.extend_from_slice(&epoch.0.to_le_bytes()));
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Pending, Malformed> {
+    fn decode(reader: &mut Reader<'_>) -> Result<PendingChange, Malformed> {
         let members = Members::decode(reader)?;
         let decided = (0..reader.u16()?).map(|_| reader.u64().map(Epoch)).collect::<Result<_, _>>()?;
-        Ok(Pending { members, decided })
+        Ok(PendingChange { members, decided })
     }
 }

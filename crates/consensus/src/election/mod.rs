@@ -39,7 +39,7 @@ use std::collections::BTreeMap;
 use highwater_core::hooks::{self, Site};
 use highwater_core::{Ballot, Epoch, NodeId};
 
-pub use message::{ElectionMessage, Pending, Promise};
+pub use message::{ElectionMessage, PendingChange, Promise};
 pub use suspicion::SILENCE;
 
 use crate::{Members, Nanos, Quorums, Voter};

@@ -45,7 +45,7 @@ const FULL_ASKS: u32 = 8;
 
 /// The fields of [`Message::Adopt`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
+pub(super) struct RangeEntry {
     pub(super) start: EntryIndex,
     pub(super) upto: EntryIndex,
     pub(super) index: EntryIndex,
@@ -60,7 +60,7 @@ impl Following {
     }
 
     /// Entries are taken again.
-    fn has_room(&mut self) {
+    fn take_entries_again(&mut self) {
         (self.full, self.asked_while_full) = (false, 0);
         self.question();
     }
@@ -74,7 +74,7 @@ impl Following {
 impl Stream {
     /// The leader of `ballot` is at work: from now on, ask it for what is missing.
     pub fn follow(&mut self, now: Nanos, ballot: Ballot) {
-        self.raise(ballot);
+        self.promise_if_higher(ballot);
         if ballot < self.promised || ballot.node == self.me.node {
             return;
         }
@@ -97,11 +97,11 @@ impl Stream {
         }
     }
 
-    /// One piece of the range `start..=upto` that this log must adopt: the entry at `index`.
-    pub(super) fn on_adopt(&mut self, now: Nanos, ballot: Ballot, piece: Piece, entry: Bytes) {
-        let Piece { start, upto, index, decided } = piece;
+    /// One part of the range `start..=upto` that this log must adopt: the entry at `index`.
+    pub(super) fn on_adopt(&mut self, now: Nanos, ballot: Ballot, part: RangeEntry, entry: Bytes) {
+        let RangeEntry { start, upto, index, decided } = part;
         if self.accepted == ballot {
-            // Adopted already: the log is a prefix of the leader's, and the piece an entry like any other.
+            // Adopted already: the log is a prefix of the leader's, and the part an entry like any other.
             return if start <= upto {
                 self.on_accept(now, ballot, index, decided, entry)
             } else {
@@ -135,7 +135,7 @@ impl Stream {
         }
         let received = adopting.received();
         if received < upto && !planted!(HalfAdopted) {
-            return self.acknowledge_piece(ballot, received);
+            return self.acknowledge_part(ballot, received);
         }
         let adopting = following.adopting.take().expect("an adoption is under way");
         self.adopt(start, adopting.entries);
@@ -144,7 +144,7 @@ impl Stream {
     }
 
     /// Says how far a range has come that is not complete and so counts for nothing yet.
-    fn acknowledge_piece(&mut self, ballot: Ballot, received: EntryIndex) {
+    fn acknowledge_part(&mut self, ballot: Ballot, received: EntryIndex) {
         let (index, decided) = (EntryIndex::NONE, self.decided);
         self.send(ballot.node, Message::Accepted { ballot, index, received, decided }, Bytes::new());
     }
@@ -160,7 +160,7 @@ impl Stream {
         let next = self.log.last().next();
         // What follows an entry that was refused is refused with it: to ask for it would bring all of it again, at once.
         let refused = matches!(&self.role, Role::Following(following) if following.full) && index > next;
-        let refused = refused || index >= next && self.is_full(&entry);
+        let refused = refused || index >= next && self.must_wait(&entry);
         if self.accepted != ballot || index > next && !planted!(GapIgnored) && !refused {
             return self.pull(now);
         }
@@ -184,19 +184,19 @@ impl Stream {
 
     /// Whether `entry` has to wait until more is installed. One that holds no more than a change of epoch, or claims, may
     /// be what makes the others installable: it waits only beyond twice the bound.
-    fn is_full(&self, entry: &Bytes) -> bool {
+    fn must_wait(&self, entry: &Bytes) -> bool {
         let most = if entry.len() > SMALL_BYTES { 1 } else { 2 } * self.options.backlog_bytes;
         self.backlog_bytes() > most
     }
 
     /// There may be room again for what was not taken.
-    pub(super) fn take_again(&mut self) -> bool {
+    pub(super) fn take_again_if_room(&mut self) -> bool {
         let room = self.backlog_bytes() <= self.options.backlog_bytes / 2;
         if let Role::Following(following) = &mut self.role
             && following.full
             && room
         {
-            following.has_room();
+            following.take_entries_again();
             return true;
         }
         false
@@ -225,7 +225,7 @@ impl Stream {
         {
             following.asked_while_full += 1;
             if following.asked_while_full >= FULL_ASKS {
-                following.has_room();
+                following.take_entries_again();
             }
         }
         if self.log.last() < last && !matches!(&self.role, Role::Following(following) if following.full) {

@@ -53,7 +53,7 @@ enum Sending {
 
 /// The fields of [`Message::Accepted`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Progress {
+pub(super) struct Ack {
     pub(super) index: EntryIndex,
     pub(super) received: EntryIndex,
     pub(super) decided: EntryIndex,
@@ -79,7 +79,7 @@ impl Leading {
     }
 
     /// Frames to `voter` may have been lost: wait until it says where it stands.
-    pub(super) fn forget(&mut self, voter: Voter) {
+    pub(super) fn await_tail(&mut self, voter: Voter) {
         match self.peers.get_mut(&voter.node) {
             Some(peer) if peer.voter == voter => peer.sending = Sending::Waiting,
             _ => {
@@ -120,11 +120,11 @@ impl Peer {
 
 impl Stream {
     /// From now on `members` alone decide: the change to them is decided in every stream.
-    pub fn settle(&mut self, members: Members) {
+    pub fn end_joint_quorum(&mut self, members: Members) {
         if let Role::Leading(leading) = &mut self.role {
             leading.quorums = Quorums::of(members);
             leading.alone = leading.quorums.reached(|voter| voter == self.me);
-            self.count();
+            self.count_acks();
         }
     }
 
@@ -148,7 +148,7 @@ impl Stream {
         if let Role::Leading(leading) = &mut self.role {
             leading.told_decided = leading.told_decided.max(decided);
             if leading.alone {
-                self.count();
+                self.count_acks();
             }
         }
         self.log.last()
@@ -210,35 +210,35 @@ impl Stream {
         known
     }
 
-    pub(super) fn on_accepted(&mut self, now: Nanos, from: Voter, ballot: Ballot, progress: Progress) {
+    pub(super) fn on_accepted(&mut self, now: Nanos, from: Voter, ballot: Ballot, ack: Ack) {
         let (promised, last) = (self.promised, self.log.last());
         let Role::Leading(leading) = &mut self.role else { return };
         let Some(peer) = leading.peers.get_mut(&from.node) else { return };
         // A log that is longer than its leader's starts behind a copied state: somebody else leads by now.
-        if ballot != promised || peer.voter != from || progress.index > last {
+        if ballot != promised || peer.voter != from || ack.index > last {
             return;
         }
-        peer.received = peer.received.max(progress.received);
-        peer.decided = peer.decided.max(progress.decided);
-        peer.adopting = peer.adopting.filter(|(_, upto)| progress.index < *upto);
-        let grew = progress.index > peer.acked;
-        peer.acked = peer.acked.max(progress.index);
+        peer.received = peer.received.max(ack.received);
+        peer.decided = peer.decided.max(ack.decided);
+        peer.adopting = peer.adopting.filter(|(_, upto)| ack.index < *upto);
+        let grew = ack.index > peer.acked;
+        peer.acked = peer.acked.max(ack.index);
         peer.ask_at = Some(now + self.options.retry);
-        if peer.sending == Sending::Waiting && peer.adopting.is_none() && progress.index > EntryIndex::NONE {
+        if peer.sending == Sending::Waiting && peer.adopting.is_none() && ack.index > EntryIndex::NONE {
             // It has stopped asking, since it heard from us, but its question was lost. It says where it stands.
-            peer.sending = Sending::From(progress.index.next());
+            peer.sending = Sending::From(ack.index.next());
         }
         let known = leading.peers.values().map(|peer| peer.decided).min().unwrap_or_default();
-        self.common = self.common.max(known);
+        self.known_by_all = self.known_by_all.max(known);
         if grew {
-            self.count();
+            self.count_acks();
         }
         self.pump(from.node);
     }
 
     pub(super) fn on_pull(&mut self, from: Voter, promised: Ballot, tail: Tail, received: EntryIndex) {
         if promised > self.promised {
-            return self.raise(promised);
+            return self.promise_if_higher(promised);
         }
         if !matches!(self.role, Role::Leading(_)) {
             return;
@@ -259,8 +259,8 @@ impl Stream {
         let (ballot, decided, last) = (self.promised, self.decided, self.log.last());
         let Role::Leading(leading) = &self.role else { return };
         let last = leading.peers.get(&node).map_or(last, |peer| peer.sent(last));
-        let common = self.common;
-        self.send(node, Message::Decide { ballot, decided, last, common, ask }, Bytes::new());
+        let known_by_all = self.known_by_all;
+        self.send(node, Message::Decide { ballot, decided, last, known_by_all, ask }, Bytes::new());
     }
 
     /// Sends to a peer whose log stood at `tail` when it had promised our ballot, from the point where it surely agrees
@@ -296,7 +296,7 @@ impl Stream {
         peer.sending = Sending::From(start);
         if tail.accepted == ballot {
             peer.acked = peer.acked.max(tail.last);
-            self.count();
+            self.count_acks();
         } else {
             // To the end of the log as it was taken over: what came later is appended, so the goal doesn't move away.
             let upto = adopted_last.max(agreed);
@@ -316,7 +316,7 @@ impl Stream {
 
     /// Sends what a peer lacks, as far as its window allows.
     fn pump(&mut self, node: NodeId) {
-        let (ballot, decided, common) = (self.promised, self.decided, self.common);
+        let (ballot, decided, known_by_all) = (self.promised, self.decided, self.known_by_all);
         let window = self.options.window_bytes;
         let Role::Leading(leading) = &mut self.role else { return };
         let Some(peer) = leading.peers.get_mut(&node) else { return };
@@ -340,14 +340,14 @@ impl Stream {
                 Some((start, upto)) if index <= upto => {
                     Message::Adopt { ballot, start, upto, index, decided }
                 }
-                _ => Message::Accept { ballot, index, decided, common },
+                _ => Message::Accept { ballot, index, decided, known_by_all },
             };
             self.out.push(Envelope { to: node, message, entry });
         }
     }
 
     /// Raises `decided` to what a quorum holds under this ballot.
-    pub(super) fn count(&mut self) {
+    pub(super) fn count_acks(&mut self) {
         let last = self.log.last();
         let (me, before) = (self.me, self.decided);
         let Role::Leading(leading) = &mut self.role else { return };

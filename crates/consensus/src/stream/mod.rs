@@ -123,7 +123,7 @@ pub struct Stream {
     decided: EntryIndex,
     /// Every replica, this one included, has known at some time that this much is decided: nobody who lives will ask for
     /// it again.
-    common: EntryIndex,
+    known_by_all: EntryIndex,
     /// The newest membership known to be decided in every stream. Invariant: no change of epoch before `log.first()` is
     /// newer, so that who skips entries hears of every membership in them.
     members: Option<Members>,
@@ -154,7 +154,7 @@ impl Stream {
             accepted: Ballot::default(),
             log: Log::after(base),
             decided: base,
-            common: EntryIndex::NONE,
+            known_by_all: EntryIndex::NONE,
             members: None,
             installed: base,
             role: Role::Following(follow::Following::default()),
@@ -256,9 +256,9 @@ impl Stream {
     pub fn trim(&mut self, upto: EntryIndex, keep_bytes: u64) -> bool {
         let upto = upto.min(self.decided);
         self.installed = self.installed.max(upto);
-        self.log.trim(upto.min(self.common), keep_bytes / 16);
+        self.log.trim(upto.min(self.known_by_all), keep_bytes / 16);
         self.log.trim(upto, keep_bytes);
-        self.take_again()
+        self.take_again_if_room()
     }
 
     /// Bytes of the entries held that are not installed.
@@ -276,38 +276,38 @@ impl Stream {
     pub fn deliver(&mut self, now: Nanos, from: Voter, message: Message, entry: Bytes) {
         match message {
             Message::Adopt { ballot, start, upto, index, decided } => {
-                if self.heed(from, ballot) {
-                    self.on_adopt(now, ballot, follow::Piece { start, upto, index, decided }, entry);
+                if self.accept_or_reject_ballot(from, ballot) {
+                    self.on_adopt(now, ballot, follow::RangeEntry { start, upto, index, decided }, entry);
                 }
             }
-            Message::Accept { ballot, index, decided, common } => {
-                if self.heed(from, ballot) {
-                    self.common = self.common.max(common);
+            Message::Accept { ballot, index, decided, known_by_all } => {
+                if self.accept_or_reject_ballot(from, ballot) {
+                    self.known_by_all = self.known_by_all.max(known_by_all);
                     self.on_accept(now, ballot, index, decided, entry);
                 }
             }
-            Message::Decide { ballot, decided, last, common, ask } => {
-                if self.heed(from, ballot) {
-                    self.common = self.common.max(common);
+            Message::Decide { ballot, decided, last, known_by_all, ask } => {
+                if self.accept_or_reject_ballot(from, ballot) {
+                    self.known_by_all = self.known_by_all.max(known_by_all);
                     self.on_decide(now, ballot, decided, last, ask);
                 }
             }
             Message::TooFar { ballot, first, members } => {
-                if self.heed(from, ballot) {
+                if self.accept_or_reject_ballot(from, ballot) {
                     self.on_too_far(first, members);
                 }
             }
             Message::Fetch { ballot, from: first, upto } => {
-                if self.heed(from, ballot) {
+                if self.accept_or_reject_ballot(from, ballot) {
                     self.on_fetch(from, ballot, first, upto);
                 }
             }
             Message::Accepted { ballot, index, received, decided } => {
-                self.on_accepted(now, from, ballot, lead::Progress { index, received, decided })
+                self.on_accepted(now, from, ballot, lead::Ack { index, received, decided })
             }
             Message::Pull { promised, tail, received } => self.on_pull(from, promised, tail, received),
             Message::Fetched { ballot, index, paused } => self.on_fetched(now, ballot, index, paused, entry),
-            Message::Stale { promised } => self.raise(promised),
+            Message::Stale { promised } => self.promise_if_higher(promised),
         }
     }
 
@@ -315,7 +315,7 @@ impl Stream {
     /// over this connection is delivered, and after everything of an earlier life of the same node.
     pub fn peer_up(&mut self, now: Nanos, peer: Voter) {
         match &mut self.role {
-            Role::Leading(leading) => leading.forget(peer),
+            Role::Leading(leading) => leading.await_tail(peer),
             Role::Following(following) if peer.node == self.promised.node => {
                 following.question();
                 self.pull(now);
@@ -356,19 +356,19 @@ impl Stream {
     }
 
     /// Whether a leader's message under `ballot` counts; answers one that came too late.
-    fn heed(&mut self, from: Voter, ballot: Ballot) -> bool {
+    fn accept_or_reject_ballot(&mut self, from: Voter, ballot: Ballot) -> bool {
         debug_assert_eq!(from.node, ballot.node, "only the owner of a ballot speaks under it");
         if ballot < self.promised {
             self.send(from.node, Message::Stale { promised: self.promised }, Bytes::new());
             return false;
         }
-        self.raise(ballot);
+        self.promise_if_higher(ballot);
         ballot.node != self.me.node
     }
 
     /// Someone promised `ballot`; so does this stream, if it is higher. Each stream is a consensus of its own, so it may
     /// promise before its sisters do.
-    fn raise(&mut self, ballot: Ballot) {
+    fn promise_if_higher(&mut self, ballot: Ballot) {
         if ballot > self.promised {
             self.promise(ballot);
         }

@@ -126,7 +126,7 @@ impl Stream {
                 self.start_peer(voter, tail, EntryIndex::NONE);
             }
         }
-        self.count();
+        self.count_acks();
         self.tick(now);
     }
 }
