@@ -4,10 +4,10 @@
 //! messages.
 
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Ballot, EntryIndex, Epoch, NodeId};
+use highwater_core::{Ballot, EntryIndex};
 
-use crate::Members;
-use crate::stream::Tail;
+use crate::codec::{ballot, index, put_ballot, put_index};
+use crate::{Members, Tail};
 
 /// A message of one stream. Those marked *entry* travel with one log entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,55 +105,6 @@ pub enum Message {
         /// What was promised.
         promised: Ballot,
     },
-}
-
-/// Appends a ballot: `epoch u64 | node u8`.
-pub fn put_ballot(out: &mut Vec<u8>, ballot: Ballot) {
-    out.extend_from_slice(&ballot.epoch.0.to_le_bytes());
-    out.push(ballot.node.0);
-}
-
-/// Reads what [`put_ballot`] wrote.
-pub fn ballot(reader: &mut Reader<'_>) -> Result<Ballot, Malformed> {
-    Ok(Ballot { epoch: Epoch(reader.u64()?), node: NodeId(reader.u8()?) })
-}
-
-fn put_index(out: &mut Vec<u8>, index: EntryIndex) {
-    out.extend_from_slice(&index.0.to_le_bytes());
-}
-
-/// No stream gets longer. What is larger came from a broken peer; refused here, sums of indexes cannot overflow.
-const MAX_INDEX: u64 = 1 << 62;
-
-fn index(reader: &mut Reader<'_>) -> Result<EntryIndex, Malformed> {
-    match reader.u64()? {
-        index if index <= MAX_INDEX => Ok(EntryIndex(index)),
-        _ => Err(Malformed("index")),
-    }
-}
-
-impl Tail {
-    /// Appends `accepted | first | last | decided`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        put_ballot(out, self.accepted);
-        put_index(out, self.first);
-        put_index(out, self.last);
-        put_index(out, self.decided);
-    }
-
-    /// Reads what [`encode`](Tail::encode) wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Tail, Malformed> {
-        let tail = Tail {
-            accepted: ballot(reader)?,
-            first: index(reader)?,
-            last: index(reader)?,
-            decided: index(reader)?,
-        };
-        if tail.decided > tail.last || tail.last.next() < tail.first {
-            return Err(Malformed("tail"));
-        }
-        Ok(tail)
-    }
 }
 
 impl Message {

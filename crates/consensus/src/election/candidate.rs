@@ -2,7 +2,9 @@
 
 use highwater_core::{Ballot, planted};
 
-use super::{Election, ElectionEvent, ElectionMessage, PendingChange, Promise, Standing};
+use super::message::{ElectionMessage, PendingChange, Promise};
+use super::signs::Heard;
+use super::state::{Election, ElectionEvent, Standing};
 use crate::{Members, Nanos, Quorums, Voter};
 
 impl Election {
@@ -80,7 +82,7 @@ impl Election {
         self.standing = Standing::Leading;
         self.following = None;
         self.suspected = false;
-        let heard = super::suspicion::Heard::at(now);
+        let heard = Heard::at(now);
         self.heard_from = self.promises.keys().map(|voter| (*voter, heard)).collect();
         let promises = std::mem::take(&mut self.promises);
         self.events.push(ElectionEvent::Won { ballot: self.promised, promises, quorums, members: latest });

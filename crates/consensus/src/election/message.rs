@@ -3,7 +3,7 @@
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Ballot, Epoch, Timestamp};
 
-use crate::message::{ballot, put_ballot};
+use crate::codec::{ballot, put_ballot};
 use crate::{Members, Tail};
 
 /// Changes to the same voters, of which a voter does not know one to be decided in every stream.

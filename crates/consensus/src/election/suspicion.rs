@@ -26,7 +26,9 @@
 
 use highwater_core::{Epoch, NodeId, planted};
 
-use super::{Election, ElectionMessage, Standing};
+use super::message::ElectionMessage;
+use super::signs::Signs;
+use super::state::{Election, Standing};
 use crate::{Nanos, Quorums, Voter};
 
 /// A leader that has not heard from a quorum for so many timeouts does not vouch for itself.
@@ -43,54 +45,6 @@ const MOST_DOUBT: u64 = 2;
 const WEIGHT: u64 = 3;
 /// With each heartbeat it loses this fraction: half of it in 710 heartbeats.
 const FADES: u64 = 1024;
-
-/// What a follower knows of its leader's signs of life.
-#[derive(Debug, Default)]
-pub(super) struct Signs {
-    /// The last one, of whatever kind.
-    pub(super) at: Nanos,
-    /// The last heartbeat that vouched.
-    beat_at: Nanos,
-    /// The first heartbeat of this leader in this epoch.
-    pub(super) since: Nanos,
-    /// The last heartbeat, whether it vouched or not.
-    pub(super) met_at: Nanos,
-    /// The last heartbeat vouched for the leader.
-    vouched: bool,
-    /// The longest silence between two signs, fading.
-    longest: Nanos,
-    /// Since the last sign the node waited so much longer, because it was late itself.
-    doubted: Nanos,
-    /// Who gave the last one.
-    pub(super) of: Option<NodeId>,
-}
-
-/// When a voter was last heard by its leader.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Heard {
-    at: Nanos,
-    /// The leader itself was late since, and `at` was moved by as much. Once for each answer, or a leader that is always late
-    /// would never notice that it is alone.
-    pardoned: bool,
-}
-
-impl Heard {
-    pub(super) fn at(at: Nanos) -> Heard {
-        Heard { at, pardoned: false }
-    }
-
-    pub(super) fn hear(&mut self, at: Nanos) {
-        if at > self.at {
-            *self = Heard::at(at);
-        }
-    }
-
-    fn pardon(&mut self, now: Nanos, late: Nanos) {
-        if !std::mem::replace(&mut self.pardoned, true) {
-            self.at = now.min(self.at + late);
-        }
-    }
-}
 
 impl Election {
     /// How long a leader may be silent. One that has not led for long gets the plain timeout, from everybody: if some were
@@ -236,11 +190,5 @@ impl Election {
     pub(super) fn give_way(&mut self, now: Nanos) {
         self.wait(now);
         self.deadline += (MOST_PATIENCE + 1) * self.options.timeout;
-    }
-
-    /// Sets the deadline to a randomised timeout from now.
-    pub(super) fn wait(&mut self, now: Nanos) {
-        self.spread = self.random_below(self.options.timeout);
-        self.deadline = now + self.options.timeout + self.spread;
     }
 }

@@ -2,7 +2,8 @@
 
 use highwater_core::{Ballot, Epoch};
 
-use super::{Election, ElectionEvent, ElectionMessage, Standing};
+use super::message::ElectionMessage;
+use super::state::{Election, ElectionEvent, Standing};
 use crate::{Members, Nanos, Voter};
 
 impl Election {

@@ -3,38 +3,9 @@
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, planted};
 
-use super::{Role, Stream};
+use super::role::{Adopting, Role};
+use super::state::Stream;
 use crate::{Members, Message, Nanos, Voter};
-
-/// What a follower remembers beside its log.
-#[derive(Debug, Default)]
-pub(super) struct Following {
-    adopting: Option<Adopting>,
-    /// The leader is known to be at work: questions make sense.
-    leader_seen: bool,
-    /// Something was missed; ask at `ask_at`.
-    questioning: bool,
-    ask_at: Nanos,
-    /// An entry was not taken: too much is held that is not installed. To be asked for once there is room.
-    full: bool,
-    /// How often the leader asked since then though there was a little room.
-    asked_while_full: u32,
-    /// The leader no longer keeps what this log lacks; it keeps entries from here on.
-    too_far: Option<EntryIndex>,
-}
-
-/// A range on its way in: a part of the log of the promised ballot's leader.
-#[derive(Debug)]
-struct Adopting {
-    start: EntryIndex,
-    entries: Vec<Bytes>,
-}
-
-impl Adopting {
-    fn received(&self) -> EntryIndex {
-        EntryIndex(self.start.0 + self.entries.len() as u64 - 1)
-    }
-}
 
 /// Entries without transactions are not longer: claims about all streams, or a membership.
 const SMALL_BYTES: usize = 4 << 10;
@@ -50,25 +21,6 @@ pub(super) struct RangeEntry {
     pub(super) upto: EntryIndex,
     pub(super) index: EntryIndex,
     pub(super) decided: EntryIndex,
-}
-
-impl Following {
-    /// Something may have been missed.
-    pub(super) fn question(&mut self) {
-        self.questioning = true;
-        self.ask_at = 0;
-    }
-
-    /// Entries are taken again.
-    fn take_entries_again(&mut self) {
-        (self.full, self.asked_while_full) = (false, 0);
-        self.question();
-    }
-
-    /// Forgets everything but the leader, to ask it anew.
-    pub(super) fn restarted(&self) -> Following {
-        Following { leader_seen: self.leader_seen, questioning: true, ..Following::default() }
-    }
 }
 
 impl Stream {

@@ -1,55 +1,11 @@
 //! The proposer's side: have everyone adopt the own log, append, count acknowledgements.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId};
 
-use super::{Envelope, Role, Stream, Tail};
-use crate::{Members, Message, Nanos, Quorums, Voter};
-
-/// A leader.
-#[derive(Debug)]
-pub(super) struct Leading {
-    quorums: Quorums,
-    /// The own vote alone decides.
-    alone: bool,
-    /// Every node that is replicated to, voter or not.
-    peers: BTreeMap<NodeId, Peer>,
-    /// The ballot of the log that was adopted at the takeover, and where that log ended: a peer's log accepted under it
-    /// agrees with ours up to the shorter of the two.
-    adopted: (Ballot, EntryIndex),
-    /// What the followers were last told.
-    told_decided: EntryIndex,
-}
-
-/// A follower as its leader sees it.
-#[derive(Debug)]
-struct Peer {
-    voter: Voter,
-    /// Its log equals ours up to here, under our ballot.
-    acked: EntryIndex,
-    /// It received up to here (paces us).
-    received: EntryIndex,
-    /// It knows that this much is decided.
-    decided: EntryIndex,
-    sending: Sending,
-    /// The range it has to adopt; done once acknowledged.
-    adopting: Option<(EntryIndex, EntryIndex)>,
-    /// When to ask it, unless it says something before; `None` if nothing is expected of it.
-    ask_at: Option<Nanos>,
-}
-
-/// Whether entries flow to a peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sending {
-    /// It is cut off, or has yet to say where it stands.
-    Waiting,
-    /// What it lacks is no longer held. It may not have heard so: keep asking.
-    TooFar,
-    /// This is the next to send.
-    From(EntryIndex),
-}
+use super::role::{Peer, Role, Sending};
+use super::state::{Envelope, Stream};
+use crate::{Members, Message, Nanos, Quorums, Tail, Voter};
 
 /// The fields of [`Message::Accepted`].
 #[derive(Debug, Clone, Copy)]
@@ -57,65 +13,6 @@ pub(super) struct Ack {
     pub(super) index: EntryIndex,
     pub(super) received: EntryIndex,
     pub(super) decided: EntryIndex,
-}
-
-impl Leading {
-    /// Replicates to the voters of `quorums`; of two lives of one node (a joint quorum names both) to the one that
-    /// `promised`, for it is alive.
-    pub(super) fn new(
-        me: Voter,
-        quorums: Quorums,
-        adopted: (Ballot, EntryIndex),
-        promised: impl Fn(&Voter) -> bool,
-    ) -> Leading {
-        let mut peers = BTreeMap::new();
-        for voter in quorums.voters().into_iter().filter(|voter| voter.node != me.node) {
-            if promised(&voter) || !peers.contains_key(&voter.node) {
-                peers.insert(voter.node, Peer::unknown(voter));
-            }
-        }
-        let alone = quorums.reached(|voter| voter == me);
-        Leading { quorums, alone, peers, adopted, told_decided: EntryIndex::NONE }
-    }
-
-    /// Frames to `voter` may have been lost: wait until it says where it stands.
-    pub(super) fn await_tail(&mut self, voter: Voter) {
-        match self.peers.get_mut(&voter.node) {
-            Some(peer) if peer.voter == voter => peer.sending = Sending::Waiting,
-            _ => {
-                self.peers.insert(voter.node, Peer::unknown(voter));
-            }
-        }
-    }
-
-    /// Nothing reaches `node` for now.
-    pub(super) fn pause(&mut self, node: NodeId) {
-        if let Some(peer) = self.peers.get_mut(&node) {
-            peer.sending = Sending::Waiting;
-        }
-    }
-}
-
-impl Peer {
-    fn unknown(voter: Voter) -> Peer {
-        let none = EntryIndex::NONE;
-        let sending = Sending::Waiting;
-        Peer { voter, acked: none, received: none, decided: none, sending, adopting: None, ask_at: None }
-    }
-
-    /// Where its log ends if nothing was lost. Less than ours while its window is full.
-    fn sent(&self, last: EntryIndex) -> EntryIndex {
-        match self.sending {
-            Sending::From(next) => EntryIndex(next.0 - 1),
-            Sending::Waiting | Sending::TooFar => last,
-        }
-    }
-
-    /// Whether something is expected of it: that it accept what there is, or learn that it is decided.
-    fn is_behind(&self, last: EntryIndex, decided: EntryIndex) -> bool {
-        let lacks = self.adopting.is_some() || self.acked < last || self.decided < decided;
-        lacks && self.sending != Sending::Waiting
-    }
 }
 
 impl Stream {

@@ -3,27 +3,9 @@
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId};
 
-use super::lead::Leading;
-use super::{Plan, Role, Stream, Tail};
-use crate::{Message, Nanos};
-
-/// A new leader that lacks a part of the log it must adopt.
-#[derive(Debug)]
-pub(super) struct Fetching {
-    plan: Plan,
-    best: Tail,
-    /// Who has what is missing; the first is asked next.
-    holders: Vec<NodeId>,
-    start: EntryIndex,
-    entries: Vec<Bytes>,
-    ask_at: Nanos,
-}
-
-impl Fetching {
-    fn next_index(&self) -> EntryIndex {
-        EntryIndex(self.start.0 + self.entries.len() as u64)
-    }
-}
+use super::role::{Fetching, Leading, Plan, Role};
+use super::state::Stream;
+use crate::{Message, Nanos, Tail};
 
 impl Stream {
     /// Starts to lead under a ballot that a quorum promised. Fetches what this log lacks of the best one; until then
@@ -66,7 +48,7 @@ impl Stream {
         let Role::Fetching(fetching) = &mut self.role else { return None };
         if fetching.next_index() > fetching.best.last {
             self.finish_fetching(now);
-            return self.tick(now);
+            return self.tick_leading(now);
         }
         if now >= fetching.ask_at {
             fetching.ask_at = now + retry;
@@ -127,6 +109,6 @@ impl Stream {
             }
         }
         self.count_acks();
-        self.tick(now);
+        self.tick_leading(now);
     }
 }
