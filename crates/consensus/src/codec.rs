@@ -14,13 +14,16 @@ pub(crate) fn ballot(reader: &mut Reader<'_>) -> Result<Ballot, Malformed> {
     Ok(Ballot { epoch: Epoch(reader.u64()?), node: NodeId(reader.u8()?) })
 }
 
+/// Appends an index: `u64`.
 pub(crate) fn put_index(out: &mut Vec<u8>, index: EntryIndex) {
     out.extend_from_slice(&index.0.to_le_bytes());
 }
 
-/// No stream gets longer. What is larger came from a broken peer; refused here, sums of indexes cannot overflow.
+/// No stream ever gets so long, so a larger index came from a broken peer. It is refused on decoding, and the arithmetic on
+/// indexes everywhere else cannot overflow.
 const MAX_INDEX: u64 = 1 << 62;
 
+/// Reads what [`put_index`] wrote.
 pub(crate) fn index(reader: &mut Reader<'_>) -> Result<EntryIndex, Malformed> {
     match reader.u64()? {
         index if index <= MAX_INDEX => Ok(EntryIndex(index)),

@@ -2,6 +2,13 @@
 //!
 //! Messages may be lost, repeated and reordered. Each is handled by comparing ballots and indexes, never by counting
 //! messages.
+//!
+//! | from | to | messages |
+//! |---|---|---|
+//! | leader | follower | `Adopt`, `Accept`, `Decide`, `TooFar` |
+//! | follower | leader | `Accepted`, `Pull` |
+//! | new leader | holder of the best log | `Fetch`, answered by `Fetched` |
+//! | anyone | a sender under an old ballot | `Stale` |
 
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Ballot, EntryIndex};
@@ -20,7 +27,8 @@ pub enum Message {
         ballot: Ballot,
         /// First index of the range.
         start: EntryIndex,
-        /// Last index of the range: the end of the log that the leader took over, at least. What it must hold to count.
+        /// Last index of the range: the end of the log that the leader took over, or more. The follower's log counts once it
+        /// holds everything up to here.
         upto: EntryIndex,
         /// Index of the entry that travels along.
         index: EntryIndex,
@@ -36,7 +44,8 @@ pub enum Message {
         index: EntryIndex,
         /// What the leader knows to be decided.
         decided: EntryIndex,
-        /// Every replica that the leader knows is known to know that this much is decided.
+        /// Largest index that the leader knows all replicas know to be decided. Nobody will pull an entry up to here, so
+        /// everybody may drop it early.
         known_by_all: EntryIndex,
     },
     /// Follower to leader: my log equals yours up to `index`, accepted under `ballot`.
@@ -45,9 +54,10 @@ pub enum Message {
         ballot: Ballot,
         /// Accepted up to here; 0 while an adoption is incomplete.
         index: EntryIndex,
-        /// Received up to here, adopted or not: paces the leader, proves nothing.
+        /// Received up to here, adopted or not. It only tells the leader how much is still in flight; it is no vote.
         received: EntryIndex,
-        /// What the follower knows to be decided: a leader that goes idle asks until it has heard its own figure.
+        /// What the follower knows to be decided. A leader with nothing else to say repeats `Decide` until it hears here that
+        /// its last word has arrived.
         decided: EntryIndex,
     },
     /// Leader to follower: decided up to `decided`; you were sent everything up to `last`.
@@ -56,30 +66,31 @@ pub enum Message {
         ballot: Ballot,
         /// Decided up to here.
         decided: EntryIndex,
-        /// Last index that was sent. A follower that ends earlier has missed something.
+        /// Last index that was sent to this follower. If its log ends earlier, a message was lost, and it pulls.
         last: EntryIndex,
         /// As in [`Message::Accept`].
         known_by_all: EntryIndex,
-        /// Whether the follower shall answer even if it misses nothing (its answer may have been lost).
+        /// Whether the follower shall answer even if it misses nothing: its last answer may have been lost.
         ask: bool,
     },
     /// Follower to leader: this is where my log stands; send me what I lack.
     Pull {
-        /// What the follower had promised when its log stood so. Under another ballot the log may have changed since.
+        /// What the follower had promised when its log stood so. If that is not the leader's ballot, the tail says nothing:
+        /// another leader may have changed the log since.
         promised: Ballot,
         /// Its log.
         tail: Tail,
-        /// Of a range to adopt, received up to here; 0 if none is on its way.
+        /// How far a range to adopt has come, so that the leader need not send that again; 0 if none is on its way.
         received: EntryIndex,
     },
-    /// Leader to follower: what you lack is no longer kept. Copy the state instead.
+    /// Leader to follower: I have dropped the entry that you need next. Copy the state of a replica instead.
     TooFar {
         /// The leader's ballot.
         ballot: Ballot,
         /// First index that the leader holds.
         first: EntryIndex,
-        /// The newest membership that is decided in every stream, as far as the leader knows. No change before `first`
-        /// is newer: who goes on there knows of every membership that it skips.
+        /// The newest membership that the leader knows to be decided in every stream. No change of epoch before `first` is
+        /// newer, so a follower that goes on at `first` has missed no membership.
         members: Option<Members>,
     },
     /// New leader to the holder of the log it must adopt: send me `from..=upto`.
@@ -97,10 +108,10 @@ pub enum Message {
         ballot: Ballot,
         /// Index of the entry that travels along.
         index: EntryIndex,
-        /// The holder paused here; ask for the rest.
+        /// The holder has sent a window's worth and stops here; the new leader has to ask for the rest.
         paused: bool,
     },
-    /// To a sender whose ballot is too low: I promised this one.
+    /// To a sender whose ballot is too low: I promised this one. A deposed leader learns so that it is deposed.
     Stale {
         /// What was promised.
         promised: Ballot,
@@ -108,7 +119,8 @@ pub enum Message {
 }
 
 impl Message {
-    /// The ballot under which its sender leads, if it speaks as a leader to those who follow.
+    /// The ballot under which its sender leads, if it speaks as a leader to its followers: such a message is a sign of the
+    /// leader's life.
     pub fn of_leader(&self) -> Option<Ballot> {
         match self {
             Message::Adopt { ballot, .. }

@@ -8,7 +8,7 @@ use crate::codec::{ballot, index, put_ballot, put_index};
 /// Where an acceptor's log stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tail {
-    /// Ballot under which the log was last adopted or extended.
+    /// Ballot under which the log as a whole was last adopted or extended.
     pub accepted: Ballot,
     /// First entry held; older ones were trimmed (they are decided).
     pub first: EntryIndex,
@@ -19,7 +19,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// What a new leader compares: the largest wins.
+    /// What a new leader compares: the log with the largest rank is the one to take over, for whatever is decided is in it.
+    /// The ballot counts first: a long log of an old leader may end in entries that a later leader has overruled.
     pub fn rank(&self) -> (Ballot, EntryIndex) {
         if planted!(LongestLogWins) {
             return (Ballot::default(), self.last);

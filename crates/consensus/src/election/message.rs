@@ -6,13 +6,13 @@ use highwater_core::{Ballot, Epoch, Timestamp};
 use crate::codec::{ballot, put_ballot};
 use crate::{Members, Tail};
 
-/// Changes to the same voters, of which a voter does not know one to be decided in every stream.
+/// Changes of epoch to one set of voters, none of which a voter knows to be decided in every stream.
 ///
-/// A takeover that is cut short leaves a change behind, and a cluster may see thousands of them. A promise therefore names
-/// each set of voters once, with what its reader needs: the newest change, for that is what a candidate goes on with and
-/// must have the agreement of; and per stream the newest one known to be decided. Older changes to the same voters say
-/// nothing that these do not: see `Election::decided_by_all_accounts`. A new set of voters needs an epoch that opened, so
-/// the list is as long as the admissions that the voter missed, whatever failed between them.
+/// A takeover that is cut short leaves a change behind, and a cluster may see thousands of them. So that promises stay
+/// short, each set of voters is named once, with what a candidate needs to know of all its changes: the newest, for the
+/// candidate goes on with it and needs the agreement of its voters; and for each stream the newest one known to be decided
+/// (see `Election::decided_by_all_accounts`). Older changes to the same voters would say nothing more. A new set of voters
+/// takes an epoch that opened, so the list is as long as the admissions that the voter missed, whatever failed between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingChange {
     /// The new voters, in the newest epoch that changes to them.
@@ -22,7 +22,8 @@ pub struct PendingChange {
 }
 
 impl PendingChange {
-    /// Adds a change that stands in `stream`, of `streams`, to what a promise names.
+    /// Adds a change that stands in the log of `stream` (one of `streams`), and whether it is known to be decided there, to
+    /// what a promise names.
     pub fn note(
         all: &mut Vec<PendingChange>,
         streams: usize,
@@ -50,21 +51,21 @@ impl PendingChange {
 pub struct Promise {
     /// What is promised.
     pub ballot: Ballot,
-    /// The newest membership that the voter knows to be decided *in every stream*: only then does a majority of it hold
-    /// what its predecessor decided.
+    /// The newest membership that the voter knows to be decided *in every stream*. Decided in some streams only, it does not
+    /// replace its predecessor yet: in the others a majority of the predecessor may have decided what no new member holds.
     pub members: Members,
     /// Newer memberships in its logs, of whatever stream; each set of voters once.
     pub pending: Vec<PendingChange>,
-    /// One per stream.
+    /// Where each stream's log stands, by number of the stream.
     pub tails: Vec<Tail>,
-    /// Above every timestamp in its logs.
+    /// Above every timestamp in its logs: the new leader's clock starts above it.
     pub above_all: Timestamp,
 }
 
 /// What the controllers of two replicas say to each other about who leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionMessage {
-    /// Would you promise this ballot?
+    /// Would you promise this ballot, because you miss the leader, too?
     PreVote {
         /// The ballot that the sender would take.
         ballot: Ballot,
@@ -100,7 +101,7 @@ pub enum ElectionMessage {
         /// The leader's ballot.
         ballot: Ballot,
     },
-    /// To a sender whose ballot is too low: I promised this one.
+    /// To a sender whose ballot is too low, or a rival's: I promised this one.
     Stale {
         /// What was promised.
         promised: Ballot,

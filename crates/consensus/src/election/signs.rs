@@ -7,30 +7,31 @@ use crate::Nanos;
 /// What a follower knows of its leader's signs of life.
 #[derive(Debug, Default)]
 pub struct Signs {
-    /// The last one, of whatever kind.
+    /// When the last sign came, whether a heartbeat that vouched or a message of the leader's streams.
     pub at: Nanos,
-    /// The last heartbeat that vouched.
+    /// When the last heartbeat came that vouched for the leader.
     pub beat_at: Nanos,
-    /// The first heartbeat of this leader in this epoch.
+    /// When the first heartbeat of this leader in this epoch came.
     pub since: Nanos,
-    /// The last heartbeat, whether it vouched or not.
+    /// When the last heartbeat came, whether it vouched or not.
     pub met_at: Nanos,
-    /// The last heartbeat vouched for the leader.
+    /// Whether the last heartbeat vouched for the leader.
     pub vouched: bool,
-    /// The longest silence between two signs, fading.
+    /// The longest silence between two signs lately; it loses a little with each heartbeat.
     pub longest: Nanos,
-    /// Since the last sign the node waited so much longer, because it was late itself.
+    /// How much longer than its patience this node has waited since the last sign, because it was late itself.
     pub doubted: Nanos,
-    /// Who gave the last one.
+    /// Who gave the last sign.
     pub of: Option<NodeId>,
 }
 
 /// When a voter was last heard by its leader.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heard {
+    /// When it was last heard, or later: see `pardoned`.
     pub at: Nanos,
-    /// The leader itself was late since, and `at` was moved by as much. Once for each answer, or a leader that is always late
-    /// would never notice that it is alone.
+    /// The leader itself was late since, so that an answer may lie unread, and `at` was moved by as much. Only once for each
+    /// answer: a leader that is always late would else never notice that it is alone.
     pub pardoned: bool,
 }
 

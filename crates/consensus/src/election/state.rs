@@ -1,4 +1,4 @@
-//! The state of an election on one node, and what is said and asked of it.
+//! The state of an election on one node, what it asks of its host, and what the host may ask of it.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,24 @@ pub struct ElectionOptions {
     pub nodes: u8,
     /// How often a leader says that it lives.
     pub heartbeat: Nanos,
-    /// Shortest silence after which a follower stands; each waits up to so much longer, at random, and more where signs of
-    /// life are late (`suspicion`).
+    /// Shortest silence after which a follower asks for votes. Each waits up to as much again, at random, so that seldom two
+    /// stand at once; and longer where signs of life are often late (`suspicion`).
     pub timeout: Nanos,
 }
 
 /// What the host must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionEvent {
-    /// Have every stream promise the ballot and answer with [`Election::fenced`]. If this node led, it no longer does.
+    /// Have every stream promise the ballot, and when all have, call [`Election::fenced`] with their tails. If this node led
+    /// under another ballot, it no longer does.
     Fence(Ballot),
-    /// Take over the streams under the ballot.
+    /// This node won: have every stream take over under the ballot.
     Won {
         /// The ballot.
         ballot: Ballot,
         /// What each voter promised, the own promise included.
         promises: BTreeMap<Voter, Promise>,
-        /// Who must accept.
+        /// Who must accept: a majority of each membership that may be in force.
         quorums: Quorums,
         /// The newest membership that any promise knows, decided or not: the one to go on with.
         members: Members,
@@ -60,32 +61,37 @@ pub enum Standing {
 pub struct Election {
     pub(super) me: Voter,
     pub(super) options: ElectionOptions,
+    /// The highest ballot that was promised. The streams promise it, too; they may be ahead or behind for a moment.
     pub(super) promised: Ballot,
-    /// The last promise that was answered. Of two ballots with the same epoch only one gets an answer, so only one can
-    /// win.
+    /// The ballot of the last promise that was answered. Of two ballots of one epoch a node answers only one. Two majorities
+    /// have a node in common, so only one of the two candidates can win.
     pub(super) answered: Ballot,
-    /// Highest epoch heard of, promised or not.
+    /// Highest epoch heard of, promised or not: the next ballot of this node is above it.
     pub(super) highest: Epoch,
+    /// The newest membership known to be decided; `None` before the first meeting.
     pub(super) members: Option<Members>,
+    /// See [`Election::set_eligible`].
     pub(super) eligible: bool,
     pub(super) standing: Standing,
-    /// The ballot of the current pre-vote.
+    /// The ballot of the current (or last) pre-vote.
     pub(super) asked: Ballot,
-    /// Yeses to it.
+    /// Who said yes to it.
     pub(super) granted: Vec<Voter>,
+    /// The promises of `promised`, while this node prepares it.
     pub(super) promises: BTreeMap<Voter, Promise>,
-    /// Somebody promised a higher ballot of the epoch that this node prepares.
+    /// Somebody promised a rival's higher ballot of the epoch that this node prepares: if it wins, it takes the next epoch.
     pub(super) outbid: bool,
-    /// Under which ballot a leader was heard.
+    /// The ballot of the leader that this node follows; `None` if it has promised a ballot since of which no leader showed up.
     pub(super) following: Option<Ballot>,
+    /// That leader's signs of life.
     pub(super) signs: Signs,
-    /// The leader's process is known to be gone.
+    /// The leader's process is known to be dead: no patience is due.
     pub(super) suspected: bool,
-    /// The host finds this node's workers in order.
+    /// The host finds this node's workers in order: see [`Election::set_sound`].
     pub(super) sound: bool,
-    /// When to act next: stand, give up, send heartbeats.
+    /// When to act next: a follower asks, a candidate asks anew, a leader sends heartbeats.
     pub(super) deadline: Nanos,
-    /// The random part of it.
+    /// The random part of a follower's deadline, kept so that each sign of life moves the deadline by the same.
     pub(super) spread: Nanos,
     /// When each voter last answered a heartbeat, or sent something to a stream.
     pub(super) heard_from: BTreeMap<Voter, Heard>,
@@ -143,7 +149,7 @@ impl Election {
         self.members.as_ref().is_some_and(|members| members.contains(self.me))
     }
 
-    /// A membership is decided. Older ones than the known are ignored.
+    /// A membership is decided in every stream. One that is older than the known one is ignored.
     pub fn set_members(&mut self, now: Nanos, members: Members) {
         let newer = self.members.as_ref().is_none_or(|known| members.epoch > known.epoch);
         if newer {
@@ -165,7 +171,7 @@ impl Election {
         std::mem::take(&mut self.events)
     }
 
-    /// Sets the deadline to a randomised timeout from now.
+    /// Sets the deadline to a timeout from now, and a random part of another.
     pub(super) fn wait(&mut self, now: Nanos) {
         self.spread = self.random_below(self.options.timeout);
         self.deadline = now + self.options.timeout + self.spread;

@@ -47,15 +47,17 @@ const WEIGHT: u64 = 3;
 const FADES: u64 = 1024;
 
 impl Election {
-    /// How long a leader may be silent. One that has not led for long gets the plain timeout, from everybody: if some were
-    /// always more patient than others, the others would always stand first, though they may be unable to lead.
+    /// How long a leader may be silent before this follower misses it.
+    ///
+    /// A leader that has not led for long gets the plain timeout from everybody. If some followers were more patient from the
+    /// start, the others would always stand first, and they may be the very ones that cannot lead.
     pub(super) fn patience(&self) -> Nanos {
         let timeout = self.options.timeout;
         match self.following {
             Some(_) if self.signs.vouched && self.signs.at >= self.signs.since + PROVED * timeout => {
                 (WEIGHT * self.signs.longest).clamp(timeout, MOST_PATIENCE * timeout)
             }
-            // It has not shown up yet, or not for long, or says itself that it cannot serve.
+            // The leader has not shown up yet, or not for long, or says itself that it cannot serve.
             _ => timeout,
         }
     }
@@ -70,8 +72,10 @@ impl Election {
         current.filter(|_| heard && !self.suspected).map(|ballot| ballot.node)
     }
 
-    /// Whose heartbeats come, whether they vouch or not. Enough to ask for a copy of the state: the leader may be waiting
-    /// for the very vote that waits for the copy, and cannot vouch before.
+    /// The leader whose heartbeats come, whether they vouch for it or not.
+    ///
+    /// That is enough to ask it for a copy of the state. To wait until it vouches would be wrong: it may lack a quorum, and
+    /// need the very vote of the node that waits for the copy.
     pub fn followed(&self, now: Nanos) -> Option<NodeId> {
         if self.standing == Standing::Leading {
             return Some(self.me.node);
@@ -88,7 +92,8 @@ impl Election {
 
     /// The leader that this node follows vouches for itself.
     pub(super) fn hear_leader(&mut self, now: Nanos, node: NodeId) {
-        // Of one leader that had vouched before: other silences say nothing about late signs.
+        // Counts only the silence between two signs of one leader that vouched. Any other says nothing about how late signs
+        // are here: the leader was gone, or there was none.
         if self.signs.vouched && !self.suspected {
             let silence =
                 now.saturating_sub(self.signs.at).min(MOST_PATIENCE * self.options.timeout / WEIGHT);
@@ -105,12 +110,13 @@ impl Election {
         self.deadline = now + self.patience() + self.spread;
     }
 
-    /// The leader asks who is there, and does not vouch for itself.
+    /// A heartbeat came that does not vouch for its leader: it only asks who is there.
     pub(super) fn disbelieve_leader(&mut self) {
         self.signs.vouched = false;
     }
 
-    /// The leader of `epoch` sent something to a stream of this node, at `at`.
+    /// The leader of `epoch` sent something to a stream of this node, at `at`. That is a sign of life, too, as long as its
+    /// heartbeats have not stayed away for too long.
     pub fn streams_heard(&mut self, epoch: Epoch, at: Nanos) {
         let of_leader = self.following == Some(self.promised) && self.promised.epoch == epoch;
         let believed = self.signs.vouched && !self.suspected && self.standing == Standing::Follower;
@@ -122,14 +128,15 @@ impl Election {
         }
     }
 
-    /// A voter sent something to a stream of this node, at `at`: as good as an answer to a heartbeat.
+    /// A voter sent something to a stream of this node at `at`. For a leader that is as good as an answer to a heartbeat.
     pub fn voter_heard(&mut self, voter: Voter, at: Nanos) {
         if self.standing == Standing::Leading {
             self.heard_from.entry(voter).or_default().hear(at);
         }
     }
 
-    /// The time to act was a while ago: this node slept. Whether it waits a little longer before it does.
+    /// The deadline has passed. If it passed a while ago, this node slept, and what others said meanwhile may lie unread.
+    /// Returns whether it waits a little longer before it acts.
     pub(super) fn doubts_itself(&mut self, now: Nanos) -> bool {
         let late = now.saturating_sub(self.deadline);
         if late <= self.options.heartbeat {
@@ -144,7 +151,7 @@ impl Election {
                 longer > 0
             }
             Standing::Leading => {
-                // What was said meanwhile waits to be read.
+                // Answers may have come meanwhile that nobody has read: nobody is blamed for the time that this node slept.
                 self.heard_from.values_mut().for_each(|heard| heard.pardon(now, late));
                 false
             }
@@ -152,7 +159,7 @@ impl Election {
         }
     }
 
-    /// Whether a quorum answered within the last `within`. Meaningful on a leader.
+    /// Whether a quorum was heard within the last `within` nanoseconds. Meaningful on a leader only.
     pub fn quorum_heard(&self, now: Nanos, within: Nanos) -> bool {
         let Some(members) = &self.members else { return false };
         let recent = |voter: Voter| {
@@ -162,7 +169,7 @@ impl Election {
         Quorums::of(members.clone()).reached(recent)
     }
 
-    /// When a voter was last heard. Meaningful on a leader.
+    /// When a voter was last heard. Meaningful on a leader only.
     pub fn heard_at(&self, voter: Voter) -> Option<Nanos> {
         self.heard_from.get(&voter).map(|heard| heard.at)
     }
@@ -173,11 +180,13 @@ impl Election {
         self.sound && (hears || planted!(VouchesBlindly))
     }
 
-    /// What the host thinks of this node's workers: without them its word as a leader is worth nothing.
+    /// Whether the host finds this node's workers in order. If one is stuck, the node cannot serve, however lively its
+    /// controller is: as a leader it does not vouch for itself then, and makes way for another.
     pub fn set_sound(&mut self, sound: bool) {
         self.sound = sound;
     }
 
+    /// Tells everybody that this node leads, and whether it can serve.
     pub(super) fn send_heartbeats(&mut self, now: Nanos) {
         self.deadline = now + self.options.heartbeat;
         let members = self.members.clone().expect("a leader knows the membership");
@@ -185,8 +194,9 @@ impl Election {
         self.broadcast(ElectionMessage::Heartbeat { ballot: self.promised, vouches, members });
     }
 
-    /// After a lead that was given up: everybody else has a turn first, however patient they are with this node. It may be the
-    /// one that cannot lead, and who heard its heartbeats waits longer than it would.
+    /// Waits long enough that everybody else has a turn first, after a lead that was given up. Those who heard this node's
+    /// heartbeats are patient with it; without the longer wait it would stand first again, though it may be the one that
+    /// cannot lead.
     pub(super) fn give_way(&mut self, now: Nanos) {
         self.wait(now);
         self.deadline += (MOST_PATIENCE + 1) * self.options.timeout;

@@ -1,4 +1,9 @@
 //! The proposer's side: have everyone adopt the own log, append, count acknowledgements.
+//!
+//! Each follower is led on its own ([`Peer`]): from the point where its log surely agrees with ours it is sent everything, in
+//! order and without waiting for answers, up to a window of bytes. Answers do three things: they move the window, they are
+//! votes (`acked`), and they say what the follower knows to be decided. A follower that misses something says so (`Pull`)
+//! and is started again from where it stands; the leader itself asks only one that owes an answer for too long.
 
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId};
@@ -16,7 +21,10 @@ pub(super) struct Ack {
 }
 
 impl Stream {
-    /// From now on `members` alone decide: the change to them is decided in every stream.
+    /// From now on `members` alone decide. Until then a majority of their predecessors had to agree, too.
+    ///
+    /// To be called once the change to `members` is decided in *every* stream: from then on every candidate learns of the
+    /// new members, and none can win without a majority of them.
     pub fn end_joint_quorum(&mut self, members: Members) {
         if let Role::Leading(leading) = &mut self.role {
             leading.quorums = Quorums::of(members);
@@ -31,7 +39,7 @@ impl Stream {
         self.log.last().next()
     }
 
-    /// Appends an entry and sends it to every follower that keeps up.
+    /// Appends an entry and sends it to every follower whose window is not full. Returns its index.
     ///
     /// # Panics
     /// If this node does not lead.
@@ -51,7 +59,7 @@ impl Stream {
         self.log.last()
     }
 
-    /// Entries proposed and not decided.
+    /// How many entries were proposed and are not decided.
     #[inline]
     pub fn undecided(&self) -> u64 {
         self.log.last().0 - self.decided.0
@@ -63,14 +71,15 @@ impl Stream {
         self.log.bytes_between(self.decided.next(), self.log.last())
     }
 
-    /// Per peer: how many entries it has not acknowledged. Empty unless leading.
+    /// For each follower how many entries it has not acknowledged. Empty unless this node leads.
     pub fn lags(&self) -> Vec<(Voter, u64)> {
         let Role::Leading(leading) = &self.role else { return Vec::new() };
         let last = self.log.last().0;
         leading.peers.values().map(|peer| (peer.voter, last.saturating_sub(peer.acked.0))).collect()
     }
 
-    /// Tells the followers what is decided, if they were told less. To be called when no entry is about to tell them.
+    /// Tells the followers what is decided, if they were told less. Every entry tells it along the way; the host calls this
+    /// when it is not about to propose one, or followers would learn of the last entries only with the next ones.
     pub fn announce_decided(&mut self) {
         let Role::Leading(leading) = &mut self.role else { return };
         if leading.told_decided >= self.decided {
@@ -83,7 +92,10 @@ impl Stream {
         }
     }
 
-    /// Whether a quorum knows that everything proposed is decided; asks those who were not told.
+    /// Whether a quorum knows that everything proposed is decided. If not, tells all followers, and asks them to answer.
+    ///
+    /// A host that opens an epoch waits for this: then any majority of the members reveals to the next candidate that the
+    /// change of epoch is decided.
     pub fn all_is_known_to_a_quorum(&mut self) -> bool {
         let (me, decided, last) = (self.me, self.decided, self.log.last());
         let Role::Leading(leading) = &mut self.role else { return false };
@@ -107,11 +119,13 @@ impl Stream {
         known
     }
 
+    /// A follower's acknowledgement.
     pub(super) fn on_accepted(&mut self, now: Nanos, from: Voter, ballot: Ballot, ack: Ack) {
         let (promised, last) = (self.promised, self.log.last());
         let Role::Leading(leading) = &mut self.role else { return };
         let Some(peer) = leading.peers.get_mut(&from.node) else { return };
-        // A log that is longer than its leader's starts behind a copied state: somebody else leads by now.
+        // A log that is longer than its leader's goes on behind a copied state that knows more than we do. So somebody else
+        // leads by now, and this node has yet to hear of it.
         if ballot != promised || peer.voter != from || ack.index > last {
             return;
         }
@@ -122,7 +136,8 @@ impl Stream {
         peer.acked = peer.acked.max(ack.index);
         peer.ask_at = Some(now + self.options.retry);
         if peer.sending == Sending::Waiting && peer.adopting.is_none() && ack.index > EntryIndex::NONE {
-            // It has stopped asking, since it heard from us, but its question was lost. It says where it stands.
+            // It is waiting to be asked where it stands: its `Pull` was lost, and since it heard from us again it asks no
+            // more. This acknowledgement says where it stands just as well.
             peer.sending = Sending::From(ack.index.next());
         }
         let known = leading.peers.values().map(|peer| peer.decided).min().unwrap_or_default();
@@ -133,6 +148,7 @@ impl Stream {
         self.pump(from.node);
     }
 
+    /// A follower says where its log stands, and wants what it lacks.
     pub(super) fn on_pull(&mut self, from: Voter, promised: Ballot, tail: Tail, received: EntryIndex) {
         if promised > self.promised {
             return self.promise_if_higher(promised);
@@ -141,17 +157,19 @@ impl Stream {
             return;
         }
         let waiting = self.out.len();
-        // Under a lower ballot the log may have changed since; let it promise ours and say again where it stands.
+        // Before the follower promised our ballot another leader may have changed its log again, so its tail says nothing.
+        // Our answer makes it promise ours, and it asks again.
         if promised == self.promised {
             self.start_peer(from, tail, received);
         }
-        // Who asks must hear something, or it asks for ever.
+        // A question gets an answer even if there is nothing to send, or the follower would ask for ever.
         if self.out.len() == waiting {
             self.tell(from.node, true);
         }
     }
 
-    /// Tells `node` what is decided, and how far its log should reach; with `ask`, it answers in any case.
+    /// Tells `node` what is decided, and where its log ends if nothing was lost. With `ask` it answers even if it misses
+    /// nothing, otherwise only if it does.
     fn tell(&mut self, node: NodeId, ask: bool) {
         let (ballot, decided, last) = (self.promised, self.decided, self.log.last());
         let Role::Leading(leading) = &self.role else { return };
@@ -160,8 +178,14 @@ impl Stream {
         self.send(node, Message::Decide { ballot, decided, last, known_by_all, ask }, Bytes::new());
     }
 
-    /// Sends to a peer whose log stood at `tail` when it had promised our ballot, from the point where it surely agrees
-    /// with ours; less what it `received` of the range that it has to adopt.
+    /// Starts to send to a peer from the point up to which its log surely agrees with ours. `tail` is where its log stood
+    /// under our ballot; `received` is how far the range that it has to adopt has come already.
+    ///
+    /// | its log was accepted under | it agrees with ours up to |
+    /// |---|---|
+    /// | our ballot | its end: it is a prefix of ours |
+    /// | the ballot of the log that we took over | its end, or that log's if it comes first |
+    /// | another ballot | what is decided there, and no further |
     pub(super) fn start_peer(&mut self, voter: Voter, tail: Tail, received: EntryIndex) {
         let (ballot, first, last) = (self.promised, self.log.first(), self.log.last());
         let Role::Leading(leading) = &mut self.role else { return };
@@ -174,7 +198,7 @@ impl Stream {
             tail.decided
         };
         if agreed > last {
-            // It copied a state that is further than we are: somebody else leads by now.
+            // It copied a state that knows more to be decided than we hold. So somebody else leads by now.
             return;
         }
         let peer = leading.peers.entry(voter.node).or_insert_with(|| Peer::unknown(voter));
@@ -195,7 +219,8 @@ impl Stream {
             peer.acked = peer.acked.max(tail.last);
             self.count_acks();
         } else {
-            // To the end of the log as it was taken over: what came later is appended, so the goal doesn't move away.
+            // The range ends where the log ended that was taken over. Entries proposed since are appended afterwards; if they
+            // were part of the range, its end would move away from a slow follower, whose vote would never count.
             let upto = adopted_last.max(agreed);
             peer.adopting = Some((start, upto));
             if received < upto {
@@ -211,7 +236,7 @@ impl Stream {
         self.pump(voter.node);
     }
 
-    /// Sends what a peer lacks, as far as its window allows.
+    /// Sends a peer what it lacks, as far as its window allows; at least one entry if it has received everything sent.
     fn pump(&mut self, node: NodeId) {
         let (ballot, decided, known_by_all) = (self.promised, self.decided, self.known_by_all);
         let window = self.options.window_bytes;
@@ -220,7 +245,7 @@ impl Stream {
         while let Sending::From(index) = peer.sending {
             let Some(entry) = self.log.get(index).cloned() else {
                 if index <= self.log.last() {
-                    // Trimmed under a slow peer.
+                    // The entry was trimmed while the window of this slow peer was full.
                     peer.sending = Sending::TooFar;
                     let (first, members) = (self.log.first(), self.members.clone());
                     let message = Message::TooFar { ballot, first, members };
@@ -243,7 +268,7 @@ impl Stream {
         }
     }
 
-    /// Raises `decided` to what a quorum holds under this ballot.
+    /// Raises `decided` to what every quorum holds under this ballot; this node's own log is its vote.
     pub(super) fn count_acks(&mut self) {
         let last = self.log.last();
         let (me, before) = (self.me, self.decided);
@@ -257,6 +282,7 @@ impl Stream {
         self.decided = before.max(EntryIndex(reached));
     }
 
+    /// Asks followers that owe an answer for a retry interval.
     pub(super) fn tick_leading(&mut self, now: Nanos) -> Option<Nanos> {
         let (decided, last, retry) = (self.decided, self.log.last(), self.options.retry);
         let Role::Leading(leading) = &mut self.role else { return None };

@@ -11,13 +11,14 @@ use crate::{Log, Members, Message, Nanos, Tail, Voter};
 pub struct StreamOptions {
     /// Bytes sent to one follower and not yet received, at most.
     pub window_bytes: u64,
-    /// Bytes of log that a follower may hold and not have installed: it takes nothing more until it has. A leader that
-    /// needs its vote waits; one that does not goes on, and may drop from its log what this one lacks.
+    /// Bytes of log that a follower may hold without having installed them. Beyond that it refuses entries until it has
+    /// installed some, so that a slow follower's memory stays bounded. A leader that needs its vote waits for it; one that
+    /// has a majority without it goes on, and may drop from its log what this follower lacks.
     ///
-    /// Must exceed what a leader holds above the mark: the mark must be able to reach the first entry not installed by
-    /// what was taken before.
+    /// Must exceed what a leader holds above the mark. A follower installs an entry when the mark has passed it, and the
+    /// mark rises with later entries: if those were refused for lack of room, nothing could ever be installed.
     pub backlog_bytes: u64,
-    /// How long a silence lasts before a question is repeated.
+    /// How long a question (`Pull`, `Fetch`, `Decide { ask }`) goes unanswered before it is repeated.
     pub retry: Nanos,
 }
 
@@ -40,24 +41,32 @@ pub struct Envelope {
 
 /// One log on one replica.
 ///
-/// Invariants, asserted where the fields change: `accepted <= promised`; `decided <= log.last()`; an entry at or below
-/// `decided` never changes; neither `promised` nor `decided` ever moves back.
+/// Invariants, asserted where the fields change:
+/// - `accepted <= promised`, for a log is adopted and extended only under the promised ballot;
+/// - `decided <= log.last()`, and an entry at or below `decided` never changes;
+/// - neither `promised` nor `decided` ever moves back.
 #[derive(Debug)]
 pub struct Stream {
     pub(super) me: Voter,
     pub(super) options: StreamOptions,
-    /// Nothing under a lower ballot is taken any more. The leader of a ballot is its node.
+    /// The highest ballot that was promised: nothing under a lower one is taken any more. Its `node` is the only one that
+    /// may lead under it.
     pub(super) promised: Ballot,
+    /// The ballot under which the log as a whole was last adopted or extended. Equal to `promised` as soon as this log is
+    /// known to be a prefix of the leader's; lower until then.
     pub(super) accepted: Ballot,
     pub(super) log: Log,
+    /// Last entry known to be decided. A follower hears it from the leader, and may be behind.
     pub(super) decided: EntryIndex,
-    /// Every replica, this one included, has known at some time that this much is decided: nobody who lives will ask for
-    /// it again.
+    /// Every replica, this one included, once knew that this much is decided. What a replica knows to be decided it holds
+    /// or has installed, and it forgets that only with all of its memory; then it copies the state instead of pulling
+    /// entries. So nobody will pull an entry up to here again, and it may be dropped early.
     pub(super) known_by_all: EntryIndex,
-    /// The newest membership known to be decided in every stream. Invariant: no change of epoch before `log.first()` is
-    /// newer, so that who skips entries hears of every membership in them.
+    /// The newest membership known to be decided in every stream. Invariant: no change of epoch that was trimmed (before
+    /// `log.first()`) is newer. A follower that must skip trimmed entries is told this membership instead, and so misses
+    /// no change of who votes.
     pub(super) members: Option<Members>,
-    /// Entries up to here need not be kept: see [`Stream::trim`].
+    /// Entries up to here are installed, as [`Stream::trim`] was told; the rest is the backlog.
     pub(super) installed: EntryIndex,
     pub(super) role: Role,
     pub(super) out: Vec<Envelope>,
@@ -82,15 +91,18 @@ impl Stream {
         }
     }
 
-    /// Everything up to `base` is decided, and its effects were copied: for a follower that was told
-    /// [`Message::TooFar`]. What was promised stays, and so does what was accepted behind `base`: it may have been counted,
-    /// and the copy need not reach that far.
+    /// Goes on behind a copied state: everything up to `base` is decided, and its effects are in the copy. For a follower
+    /// that was told [`Message::TooFar`].
+    ///
+    /// What was promised stays. So do the entries accepted behind `base`: a leader may have counted this voter for them, and
+    /// the copy need not contain their effects.
     pub fn restart_after(&mut self, base: EntryIndex) {
         assert!(base >= self.decided, "a copy starts behind what was known to be decided");
         let Role::Following(following) = &self.role else { panic!("only a follower starts anew") };
         self.role = Role::Following(following.restarted());
-        // `accepted` stays, too. Claiming less would hide from a new leader what this voter helped to decide; and what is
-        // decided is the beginning of every log that can still win.
+        // `accepted` stays, too. With a lower one this log would rank below others in a promise, and a new leader could
+        // miss an entry that this voter helped to decide. It is safe to claim it: the entries that were skipped are
+        // decided, so every log that can still win begins with them.
         if base < self.log.last() {
             self.log.trim(base, 0);
         } else {
@@ -99,20 +111,22 @@ impl Stream {
         self.decided = base;
     }
 
-    /// The newest membership known to be decided in every stream, as the host said or a leader that no longer keeps what
-    /// this log lacks.
+    /// The newest membership known to be decided in every stream. The host said so ([`know_members`](Stream::know_members)),
+    /// or a leader did whose log no longer has the entries that this one lacks ([`Message::TooFar`]).
     pub fn members(&self) -> Option<&Members> {
         self.members.as_ref()
     }
 
-    /// A membership is decided in every stream. To be said before the change to it is trimmed. Older ones are ignored.
+    /// A membership is decided in every stream. The host says so before it trims the entry that made the change, so that a
+    /// follower which must skip that entry can be told. Older memberships than the known one are ignored.
     pub fn know_members(&mut self, members: Members) {
         if self.members.as_ref().is_none_or(|known| known.epoch < members.epoch) {
             self.members = Some(members);
         }
     }
 
-    /// Promises `ballot` (again): nothing under a lower one will be taken. Ends this node's lead under a lower ballot.
+    /// Promises `ballot`: from now on nothing under a lower one is taken, and a lead of this node under a lower one ends.
+    /// Returns where the log stands, for the answer to the candidate. Promising the same ballot again changes nothing.
     ///
     /// # Panics
     /// If a higher ballot was promised: a stream may be ahead of its node's [`Election`](crate::Election), so compare
@@ -195,8 +209,8 @@ impl Stream {
         !self.out.is_empty()
     }
 
-    /// Someone promised `ballot`; so does this stream, if it is higher. Each stream is a consensus of its own, so it may
-    /// promise before its sisters do.
+    /// Somebody has promised `ballot`. If it is higher than what this stream promised, so does this stream. It need not wait
+    /// for the other streams of its node: each stream is a consensus of its own, and a promise too many costs no safety.
     pub(super) fn promise_if_higher(&mut self, ballot: Ballot) {
         if ballot > self.promised {
             self.promise(ballot);
@@ -208,10 +222,11 @@ impl Stream {
         self.out.push(Envelope { to, message, entry });
     }
 
-    /// Makes `entries` the log from `start` on, accepted under the promised ballot.
+    /// Replaces the log from `start` on by `entries`, and counts the whole log as accepted under the promised ballot.
     pub(super) fn adopt(&mut self, start: EntryIndex, entries: Vec<Bytes>) {
         let mut kept = 0;
-        // Entries at or below `decided` stay as they are: the range may begin before, and must agree there.
+        // Entries at or below `decided` stay as they are. The range may begin before `decided`; there it must agree with
+        // them, or two values were decided for one index.
         for (offset, entry) in entries.iter().enumerate() {
             let index = EntryIndex(start.0 + offset as u64);
             if index > self.decided {
@@ -232,6 +247,8 @@ impl Stream {
         self.accepted = self.promised;
     }
 
+    /// The leader of the promised ballot says how far its log is decided. This log is a prefix of that one, so the same
+    /// holds here, as far as this log goes.
     pub(super) fn learn_decided(&mut self, decided: EntryIndex) {
         assert!(self.accepted == self.promised, "only the leader's own log tells what is decided");
         self.decided = self.decided.max(decided.min(self.log.last()));
