@@ -19,8 +19,8 @@ pub(crate) fn put_index(out: &mut Vec<u8>, index: EntryIndex) {
     out.extend_from_slice(&index.0.to_le_bytes());
 }
 
-/// No stream ever gets so long, so a larger index came from a broken peer. It is refused on decoding, and the arithmetic on
-/// indexes everywhere else cannot overflow.
+/// No stream ever gets so long, so a larger index came from a broken peer. It is refused on decoding, and the
+/// arithmetic on indexes everywhere else cannot overflow.
 const MAX_INDEX: u64 = 1 << 62;
 
 /// Reads what [`put_index`] wrote.

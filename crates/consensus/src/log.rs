@@ -11,8 +11,8 @@ use highwater_core::EntryIndex;
 /// Invariant: holds exactly the entries `first()..=last()`; `last() + 1 == first()` when it holds none.
 #[derive(Debug)]
 pub struct Log {
-    /// Each entry with its position: the number of bytes in front of it since this log began. The difference of two positions
-    /// is the size of what is between them, so that windows and budgets need no walk over the entries.
+    /// Each entry with its position: the number of bytes in front of it since this log began. The difference of two
+    /// positions is the size of what is between them, so that windows and budgets need no walk over the entries.
     entries: VecDeque<(u64, Bytes)>,
     /// Index of the first entry held, or of the next one.
     first: u64,

@@ -27,8 +27,8 @@ pub enum Message {
         ballot: Ballot,
         /// First index of the range.
         start: EntryIndex,
-        /// Last index of the range: the end of the log that the leader took over, or more. The follower's log counts once it
-        /// holds everything up to here.
+        /// Last index of the range: the end of the log that the leader took over, or more. The follower's log counts
+        /// once it holds everything up to here.
         upto: EntryIndex,
         /// Index of the entry that travels along.
         index: EntryIndex,
@@ -56,8 +56,8 @@ pub enum Message {
         index: EntryIndex,
         /// Received up to here, adopted or not. It only tells the leader how much is still in flight; it is no vote.
         received: EntryIndex,
-        /// What the follower knows to be decided. A leader with nothing else to say repeats `Decide` until it hears here that
-        /// its last word has arrived.
+        /// What the follower knows to be decided. A leader with nothing else to say repeats `Decide` until it hears
+        /// here that its last word has arrived.
         decided: EntryIndex,
     },
     /// Leader to follower: decided up to `decided`; you were sent everything up to `last`.
@@ -75,8 +75,8 @@ pub enum Message {
     },
     /// Follower to leader: this is where my log stands; send me what I lack.
     Pull {
-        /// What the follower had promised when its log stood so. If that is not the leader's ballot, the tail says nothing:
-        /// another leader may have changed the log since.
+        /// What the follower had promised when its log stood so. If that is not the leader's ballot, the tail says
+        /// nothing: another leader may have changed the log since.
         promised: Ballot,
         /// Its log.
         tail: Tail,
@@ -89,8 +89,8 @@ pub enum Message {
         ballot: Ballot,
         /// First index that the leader holds.
         first: EntryIndex,
-        /// The newest membership that the leader knows to be decided in every stream. No change of epoch before `first` is
-        /// newer, so a follower that goes on at `first` has missed no membership.
+        /// The newest membership that the leader knows to be decided in every stream. No change of epoch before `first`
+        /// is newer, so a follower that goes on at `first` has missed no membership.
         members: Option<Members>,
     },
     /// New leader to the holder of the log it must adopt: send me `from..=upto`.
@@ -119,8 +119,8 @@ pub enum Message {
 }
 
 impl Message {
-    /// The ballot under which its sender leads, if it speaks as a leader to its followers: such a message is a sign of the
-    /// leader's life.
+    /// The ballot under which its sender leads, if it speaks as a leader to its followers: such a message is a sign of
+    /// the leader's life.
     pub fn of_leader(&self) -> Option<Ballot> {
         match self {
             Message::Adopt { ballot, .. }

@@ -19,8 +19,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// What a new leader compares: the log with the largest rank is the one to take over, for whatever is decided is in it.
-    /// The ballot counts first: a long log of an old leader may end in entries that a later leader has overruled.
+    /// What a new leader compares: the log with the largest rank is the one to take over, for whatever is decided is in
+    /// it. The ballot counts first: a long log of an old leader may end in entries that a later leader has overruled.
     pub fn rank(&self) -> (Ballot, EntryIndex) {
         if planted!(LongestLogWins) {
             return (Ballot::default(), self.last);

@@ -1,7 +1,7 @@
 //! The candidate's side: ask for yeses, prepare, count promises.
 //!
-//! Yeses are counted by node, since they only keep the peace. Promises are counted by voter, that is by node *and* life: a
-//! node that lost its memory must not be counted for what its earlier life accepted.
+//! Yeses are counted by node, since they only keep the peace. Promises are counted by voter, that is by node *and*
+//! life: a node that lost its memory must not be counted for what its earlier life accepted.
 
 use highwater_core::{Ballot, planted};
 
@@ -49,7 +49,8 @@ impl Election {
         self.broadcast(ElectionMessage::Prepare { ballot });
     }
 
-    /// A promise has come, perhaps this node's own. Leads if a majority of every membership that may be in force has promised.
+    /// A promise has come, perhaps this node's own. Leads if a majority of every membership that may be in force has
+    /// promised.
     pub(super) fn on_promise(&mut self, now: Nanos, from: Voter, promise: Promise) {
         if self.standing != Standing::Preparing || promise.ballot != self.promised {
             return;
@@ -78,8 +79,8 @@ impl Election {
         let same_node = |voter: Voter| self.promises.keys().any(|promised| promised.node == voter.node);
         let promised =
             |voter| self.promises.contains_key(&voter) || planted!(PromiseByNode) && same_node(voter);
-        // A takeover compares the own log with the others' (see `Stream::take_over`), so it needs the own promise, even if a
-        // quorum of others was faster.
+        // A takeover compares the own log with the others' (see `Stream::take_over`), so it needs the own promise, even
+        // if a quorum of others was faster.
         if !self.promises.contains_key(&self.me) || !quorums.reached(promised) {
             return;
         }
@@ -99,9 +100,9 @@ impl Election {
     /// The memberships that are decided in every stream once the knowledge of all promises is combined, though perhaps no
     /// single voter knows it of every stream.
     ///
-    /// That is enough to find every epoch that ever opened. A leader opens its epoch only when, for each stream, a majority of
-    /// the new members knows that the change is decided there. So the promises of any majority of its members, taken
-    /// together, tell of every stream.
+    /// That is enough to find every epoch that ever opened. A leader opens its epoch only when, for each stream, a
+    /// majority of the new members knows that the change is decided there. So the promises of any majority of its
+    /// members, taken together, tell of every stream.
     ///
     /// | | stream 0 | stream 1 |
     /// |---|---|---|
@@ -109,12 +110,12 @@ impl Election {
     /// | n2 knows decided | | change of epoch 4 to V |
     /// | combined | V since epoch 5 | V since epoch 4: the voters V are in force, as of epoch 4 |
     ///
-    /// The changes to the voters V need not be the same one in all streams, as the table shows: a takeover that was cut short
-    /// left its change in one stream only, and the next leader made another. That does no harm. From a decided change to V
-    /// on, whatever is decided in that stream was accepted by a majority of V, unless a later change decided otherwise, for
-    /// the leader of each later ballot met the change in the log that it adopted. So with one such change in every stream, V
-    /// may decide. But a change that is later than the *oldest* of these may stand behind it in some stream: it stays pending,
-    /// and the candidate needs a majority of its members, too.
+    /// The changes to the voters V need not be the same one in all streams, as the table shows: a takeover that was cut
+    /// short left its change in one stream only, and the next leader made another. That does no harm. From a decided
+    /// change to V on, whatever is decided in that stream was accepted by a majority of V, unless a later change
+    /// decided otherwise, for the leader of each later ballot met the change in the log that it adopted. So with one
+    /// such change in every stream, V may decide. But a change that is later than the *oldest* of these may stand
+    /// behind it in some stream: it stays pending, and the candidate needs a majority of its members, too.
     fn decided_by_all_accounts(&self) -> Vec<Members> {
         let mut known: Vec<PendingChange> = Vec::new();
         for pending in self.promises.values().flat_map(|promise| &promise.pending) {

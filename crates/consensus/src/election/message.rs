@@ -10,9 +10,10 @@ use crate::{Members, Tail};
 ///
 /// A takeover that is cut short leaves a change behind, and a cluster may see thousands of them. So that promises stay
 /// short, each set of voters is named once, with what a candidate needs to know of all its changes: the newest, for the
-/// candidate goes on with it and needs the agreement of its voters; and for each stream the newest one known to be decided
-/// (see `Election::decided_by_all_accounts`). Older changes to the same voters would say nothing more. A new set of voters
-/// takes an epoch that opened, so the list is as long as the admissions that the voter missed, whatever failed between them.
+/// candidate goes on with it and needs the agreement of its voters; and for each stream the newest one known to be
+/// decided (see `Election::decided_by_all_accounts`). Older changes to the same voters would say nothing more. A new
+/// set of voters takes an epoch that opened, so the list is as long as the admissions that the voter missed, whatever
+/// failed between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingChange {
     /// The new voters, in the newest epoch that changes to them.
@@ -22,8 +23,8 @@ pub struct PendingChange {
 }
 
 impl PendingChange {
-    /// Adds a change that stands in the log of `stream` (one of `streams`), and whether it is known to be decided there, to
-    /// what a promise names.
+    /// Adds a change that stands in the log of `stream` (one of `streams`), and whether it is known to be decided
+    /// there, to what a promise names.
     pub fn note(
         all: &mut Vec<PendingChange>,
         streams: usize,
@@ -51,8 +52,9 @@ impl PendingChange {
 pub struct Promise {
     /// What is promised.
     pub ballot: Ballot,
-    /// The newest membership that the voter knows to be decided *in every stream*. Decided in some streams only, it does not
-    /// replace its predecessor yet: in the others a majority of the predecessor may have decided what no new member holds.
+    /// The newest membership that the voter knows to be decided *in every stream*. Decided in some streams only, it
+    /// does not replace its predecessor yet: in the others a majority of the predecessor may have decided what no new
+    /// member holds.
     pub members: Members,
     /// Newer memberships in its logs, of whatever stream; each set of voters once.
     pub pending: Vec<PendingChange>,

@@ -1,8 +1,8 @@
 //! Who leads: pre-votes, promises, heartbeats; one ballot for all streams.
 //!
-//! 1. **Suspicion.** A follower that gets no sign of the leader's life for a randomised time (`suspicion`), or whose host
-//!    saw the leader's process gone, asks everyone: would you promise me the next epoch (`PreVote`)? A voter says yes only
-//!    if it misses the leader, too. So a node that was cut off cannot depose a healthy leader when it returns.
+//! 1. **Suspicion.** A follower that gets no sign of the leader's life for a randomised time (`suspicion`), or whose
+//!    host saw the leader's process gone, asks everyone: would you promise me the next epoch (`PreVote`)? A voter says
+//!    yes only if it misses the leader, too. So a node that was cut off cannot depose a healthy leader when it returns.
 //! 2. **Promise.** With a majority of yeses the candidate takes the next ballot and asks for promises (`Prepare`). A
 //!    voter first has *every stream* promise ([`ElectionEvent::Fence`]); only then does it answer, with each stream's
 //!    [`Tail`](crate::Tail).
@@ -19,45 +19,45 @@
 //! |---|---|---|
 //! | 0 | hears n0's last heartbeat | hears n0's last heartbeat |
 //! | 60 ms | | its time (50 + 10 ms) is over: `Asking`, sends `PreVote { e2.n2 }` |
-//! | 61 ms | misses n0, too, for its last sign is 50 ms old: says yes, and holds back from asking itself | |
+//! | 61 ms | misses n0, too, for its last sign is more than 50 ms old: says yes, and holds back from asking itself | |
 //! | 62 ms | | with its own yes two of three: promises `e2.n2` itself, `Fence`s its streams, sends `Prepare` |
 //! | 63 ms | promises `e2.n2` and `Fence`s its streams; when all have promised, sends `Promise` with their tails | |
 //! | 64 ms | | its own promise and n1's: `Won`. Its host has every stream [take over](crate::Stream::take_over) |
 //! | 65 ms | hears the first heartbeat under `e2.n2`: [`ElectionEvent::Follow`] | `Leading` |
 //!
-//! If n0 was only slow, and speaks under `e1.n0` once more, it is answered `Stale { promised: e2.n2 }`. It promises that
-//! ballot, which ends its lead ([`Election::met`]), and follows n2. If n0 was healthy and only n2 cut off from it, n1 says no
-//! at 61 ms: nobody's ballot rises, and n2 goes on asking.
+//! If n0 was only slow, and speaks under `e1.n0` once more, it is answered `Stale { promised: e2.n2 }`. It promises
+//! that ballot, which ends its lead ([`Election::met`]), and follows n2. If n0 was healthy and only n2 cut off from it,
+//! n1 says no at 61 ms: nobody's ballot rises, and n2 goes on asking.
 //!
 //! # Duels
 //!
 //! Of two ballots of one epoch a node answers only one, so an epoch has one leader at most. Two that stand at once may
 //! therefore split the votes, and the one whose ballot is higher may deny its own promise to a rival that wins:
-//! - A node that asks holds back when it hears of a higher ballot that asks, and gives a lower one no yes. A node that has
-//!   promised in an epoch gives no yes for the same epoch. So most duels end before anyone promises.
-//! - A promise in an epoch is not replaced by one for another candidate of it: the second candidate could not be answered,
-//!   and the first may have won.
+//! - A node that asks holds back when it hears of a higher ballot that asks, and gives a lower one no yes. A node that
+//!   has promised in an epoch gives no yes for the same epoch. So most duels end before anyone promises.
+//! - A promise in an epoch is not replaced by one for another candidate of it: the second candidate could not be
+//!   answered, and the first may have won.
 //! - A candidate that wins, or leads, and hears that somebody promised a rival of the same epoch takes the next epoch at
 //!   once: nobody else has won this one, and the rival follows a higher ballot.
 //!
 //! None of the three matters for safety: the first concerns pre-votes only, the second is like the loss of a message, and
 //! the third is a new campaign.
 //!
-//! Campaigning again terminates. Every rival needs yeses of a majority that misses the leader, and whoever promises a ballot
-//! starts a new wait and misses nobody until it is over. So only yeses are left that were granted before, and each of these
-//! outstanding yeses causes at most one more campaign.
+//! Campaigning again terminates. Every rival needs yeses of a majority that misses the leader, and whoever promises a
+//! ballot starts a new wait and misses nobody until it is over. So only yeses are left that were granted before, and
+//! each of these outstanding yeses causes at most one more campaign.
 //!
 //! # Which memberships may be in force?
 //!
-//! The newest that any promise knows to be decided, and every newer one that stands undecided in somebody's log. A decided
-//! change was accepted by a majority of its predecessor, so any majority of the predecessor reveals it. A candidate needs a
-//! majority of each ([`Quorums`](crate::Quorums)).
+//! The newest that any promise knows to be decided, and every newer one that stands undecided in somebody's log. A
+//! decided change was accepted by a majority of its predecessor, so any majority of the predecessor reveals it. A
+//! candidate needs a majority of each ([`Quorums`](crate::Quorums)).
 //!
 //! # The files
 //!
-//! `state` has what an election remembers, `signs` what it remembers of others' signs of life. On these stand `voter` (says
-//! yes, promises, follows), `candidate` (asks, prepares, counts) and `suspicion` (when a leader is missed, and when it must
-//! not be believed). This file is where messages, timers and the host's reports arrive.
+//! `state` has what an election remembers, `signs` what it remembers of others' signs of life. On these stand `voter`
+//! (says yes, promises, follows), `candidate` (asks, prepares, counts) and `suspicion` (when a leader is missed, and
+//! when it must not be believed). This file is where messages, timers and the host's reports arrive.
 //!
 //! # Left out
 //!
@@ -80,8 +80,8 @@ pub use suspicion::SILENCE;
 use crate::{Nanos, Voter};
 
 impl Election {
-    /// Whether this node may stand: its store is complete, and holds nothing that still has to be rolled back. A node that
-    /// may not stand votes all the same.
+    /// Whether this node may stand: its store is complete, and holds nothing that still has to be rolled back. A node
+    /// that may not stand votes all the same.
     pub fn set_eligible(&mut self, eligible: bool) {
         self.eligible = eligible;
         if !eligible && matches!(self.standing, Standing::Asking | Standing::Preparing) {
@@ -107,9 +107,9 @@ impl Election {
 
     /// Somebody has promised `ballot`: another node, or a stream of this one, for streams hear of ballots by themselves.
     ///
-    /// Of a later epoch, it is promised here, too. Of the same epoch as a ballot that this node leads or prepares under, it
-    /// is a rival's, which cannot win any more, but whose voters cannot follow this node either: it takes the next epoch, a
-    /// leader at once and a candidate as soon as it has won.
+    /// If it is of a later epoch, this node promises it, too. If it is higher, but of the epoch in which this node leads
+    /// or prepares, it is a rival's, and those who promised it cannot follow this node: so this node takes the next
+    /// epoch, a leader at once and a candidate as soon as it has won.
     pub fn met(&mut self, now: Nanos, ballot: Ballot) {
         self.highest = self.highest.max(ballot.epoch);
         if ballot <= self.promised {
@@ -123,8 +123,8 @@ impl Election {
         }
     }
 
-    /// Every stream has promised `promise.ballot`: the host's answer to [`ElectionEvent::Fence`]. Only now may the candidate
-    /// hear of the promise. Ignored if a higher ballot was promised meanwhile.
+    /// Every stream has promised `promise.ballot`: the host's answer to [`ElectionEvent::Fence`]. Only now may the
+    /// candidate hear of the promise. Ignored if a higher ballot was promised meanwhile.
     pub fn fenced(&mut self, now: Nanos, promise: Promise) {
         let ballot = promise.ballot;
         let answered_a_rival = self.answered.epoch == ballot.epoch && self.answered != ballot;
@@ -139,8 +139,8 @@ impl Election {
         }
     }
 
-    /// The connection to `peer` is lost. If it is `gone`, its process is surely dead, and if it leads, nobody has to wait for
-    /// a timeout. If only the connection is lost, silence will tell.
+    /// The connection to `peer` is lost. If it is `gone`, its process is surely dead, and if it leads, nobody has to
+    /// wait for a timeout. If only the connection is lost, silence will tell.
     pub fn peer_down(&mut self, now: Nanos, peer: NodeId, gone: bool) {
         if gone
             && self.standing == Standing::Follower
@@ -148,8 +148,8 @@ impl Election {
             && self.following.is_some()
         {
             self.suspected = true;
-            // All followers see the process die at the same moment. Each waits a little, at random, so that two do not stand
-            // at once and split the votes.
+            // All followers see the process die at the same moment. Each waits a little, at random, so that two do not
+            // stand at once and split the votes.
             self.deadline = self.deadline.min(now + self.random_below(self.options.heartbeat / 2));
         }
     }
@@ -180,8 +180,8 @@ impl Election {
         }
     }
 
-    /// Lets time pass: stands if the leader is missed, gives up if nothing came of it, sends heartbeats. Returns when it wants
-    /// to be called again; `None` as long as this node knows of no membership.
+    /// Lets time pass: stands if the leader is missed, gives up if nothing came of it, sends heartbeats. Returns when
+    /// it wants to be called again; `None` as long as this node knows of no membership.
     pub fn tick(&mut self, now: Nanos) -> Option<Nanos> {
         self.members.as_ref()?;
         // Both are legal at any time, so a simulated run does them now and then: pre-votes only keep the peace, and which

@@ -30,8 +30,8 @@ pub struct Signs {
 pub struct Heard {
     /// When it was last heard, or later: see `pardoned`.
     pub at: Nanos,
-    /// The leader itself was late since, so that an answer may lie unread, and `at` was moved by as much. Only once for each
-    /// answer: a leader that is always late would else never notice that it is alone.
+    /// The leader itself was late since, so that an answer may lie unread, and `at` was moved by as much. Only once for
+    /// each answer: a leader that is always late would else never notice that it is alone.
     pub pardoned: bool,
 }
 

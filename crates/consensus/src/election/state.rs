@@ -15,16 +15,16 @@ pub struct ElectionOptions {
     pub nodes: u8,
     /// How often a leader says that it lives.
     pub heartbeat: Nanos,
-    /// Shortest silence after which a follower asks for votes. Each waits up to as much again, at random, so that seldom two
-    /// stand at once; and longer where signs of life are often late (`suspicion`).
+    /// Shortest silence after which a follower asks for votes. Each waits up to as much again, at random, so that
+    /// seldom two stand at once; and longer where signs of life are often late (`suspicion`).
     pub timeout: Nanos,
 }
 
 /// What the host must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionEvent {
-    /// Have every stream promise the ballot, and when all have, call [`Election::fenced`] with their tails. If this node led
-    /// under another ballot, it no longer does.
+    /// Have every stream promise the ballot, and when all have, call [`Election::fenced`] with their tails. If this
+    /// node led under another ballot, it no longer does.
     Fence(Ballot),
     /// This node won: have every stream take over under the ballot.
     Won {
@@ -63,8 +63,8 @@ pub struct Election {
     pub(super) options: ElectionOptions,
     /// The highest ballot that was promised. The streams promise it, too; they may be ahead or behind for a moment.
     pub(super) promised: Ballot,
-    /// The ballot of the last promise that was answered. Of two ballots of one epoch a node answers only one. Two majorities
-    /// have a node in common, so only one of the two candidates can win.
+    /// The ballot of the last promise that was answered. Of two ballots of one epoch a node answers only one. Two
+    /// majorities have a node in common, so only one of the two candidates can win.
     pub(super) answered: Ballot,
     /// Highest epoch heard of, promised or not: the next ballot of this node is above it.
     pub(super) highest: Epoch,
@@ -79,9 +79,11 @@ pub struct Election {
     pub(super) granted: Vec<Voter>,
     /// The promises of `promised`, while this node prepares it.
     pub(super) promises: BTreeMap<Voter, Promise>,
-    /// Somebody promised a rival's higher ballot of the epoch that this node prepares: if it wins, it takes the next epoch.
+    /// Somebody promised a rival's higher ballot of the epoch that this node prepares: if it wins, it takes the next
+    /// epoch.
     pub(super) outbid: bool,
-    /// The ballot of the leader that this node follows; `None` if it has promised a ballot since of which no leader showed up.
+    /// The ballot of the leader that this node follows; `None` if it has promised a ballot since of which no leader
+    /// showed up.
     pub(super) following: Option<Ballot>,
     /// That leader's signs of life.
     pub(super) signs: Signs,

@@ -2,27 +2,28 @@
 //!
 //! # The follower's side
 //!
-//! A follower waits for a sign of life for its *patience*, and up to one timeout more, at random. Signs are heartbeats that
-//! vouch ([`ElectionMessage::Heartbeat`]) and what the leader's streams send ([`Election::streams_heard`]): on a starved
-//! machine the thread that sends heartbeats may wait for long beside workers that do their duty. Streams alone vouch for
-//! [`STREAMS_VOUCH`] timeouts.
+//! A follower waits for a sign of life for its *patience*, and up to one timeout more, at random. Signs are heartbeats
+//! that vouch ([`ElectionMessage::Heartbeat`]) and what the leader's streams send ([`Election::streams_heard`]): on a
+//! starved machine the thread that sends heartbeats may wait for long beside workers that do their duty. Streams alone
+//! vouch for [`STREAMS_VOUCH`] timeouts.
 //!
 //! *Patience* is the timeout, or three times the longest silence of the last half minute that ended well, up to
 //! [`MOST_PATIENCE`] timeouts: where signs are often late, a late one says little. A silence loses its weight slowly. All this
 //! for a leader that has led for [`PROVED`] timeouts.
 //!
-//! A follower whose own timer fires late doubts itself first. While it slept, so may have the leader, and signs may wait to
-//! be read: it gives the leader as much time as it was late, up to [`MOST_DOUBT`] timeouts between two signs.
+//! A follower whose own timer fires late doubts itself first. While it slept, so may have the leader, and signs may
+//! wait to be read: it gives the leader as much time as it was late, up to [`MOST_DOUBT`] timeouts between two signs.
 //!
-//! So a leader that stops is missed after its followers' patience, at most four timeouts and the random part. None of this
-//! concerns a leader whose process is seen to be dead: that is missed at once.
+//! So a leader that stops is missed after its followers' patience, at most four timeouts and the random part. None of
+//! this concerns a leader whose process is seen to be dead: that is missed at once.
 //!
 //! # The leader's side
 //!
-//! A leader vouches with its heartbeats for its service: it has heard from a quorum within [`SILENCE`] timeouts, and its host
-//! finds its workers in order ([`Election::set_sound`]). When it cannot vouch it goes on asking who is there, with
-//! heartbeats that are no sign of life. Whoever can form a quorum without it is then free to do so; and if nobody can, it
-//! goes on in its own epoch as soon as a quorum answers. No epoch is spent on a partition that leaves no majority.
+//! A leader vouches with its heartbeats for its service: it has heard from a quorum within [`SILENCE`] timeouts, and
+//! its host finds its workers in order ([`Election::set_sound`]). When it cannot vouch it goes on asking who is there,
+//! with heartbeats that are no sign of life. Whoever can form a quorum without it is then free to do so; and if nobody
+//! can, it goes on in its own epoch as soon as a quorum answers. No epoch is spent on a partition that leaves no
+//! majority.
 
 use highwater_core::{Epoch, NodeId, planted};
 
@@ -49,8 +50,8 @@ const FADES: u64 = 1024;
 impl Election {
     /// How long a leader may be silent before this follower misses it.
     ///
-    /// A leader that has not led for long gets the plain timeout from everybody. If some followers were more patient from the
-    /// start, the others would always stand first, and they may be the very ones that cannot lead.
+    /// A leader that has not led for long gets the plain timeout from everybody. If some followers were more patient
+    /// from the start, the others would always stand first, and they may be the very ones that cannot lead.
     pub(super) fn patience(&self) -> Nanos {
         let timeout = self.options.timeout;
         match self.following {
@@ -74,8 +75,8 @@ impl Election {
 
     /// The leader whose heartbeats come, whether they vouch for it or not.
     ///
-    /// That is enough to ask it for a copy of the state. To wait until it vouches would be wrong: it may lack a quorum, and
-    /// need the very vote of the node that waits for the copy.
+    /// That is enough to ask it for a copy of the state. To wait until it vouches would be wrong: it may lack a quorum,
+    /// and need the very vote of the node that waits for the copy.
     pub fn followed(&self, now: Nanos) -> Option<NodeId> {
         if self.standing == Standing::Leading {
             return Some(self.me.node);
@@ -92,8 +93,8 @@ impl Election {
 
     /// The leader that this node follows vouches for itself.
     pub(super) fn hear_leader(&mut self, now: Nanos, node: NodeId) {
-        // Counts only the silence between two signs of one leader that vouched. Any other says nothing about how late signs
-        // are here: the leader was gone, or there was none.
+        // Counts only the silence between two signs of one leader that vouched. Any other says nothing about how late
+        // signs are here: the leader was gone, or there was none.
         if self.signs.vouched && !self.suspected {
             let silence =
                 now.saturating_sub(self.signs.at).min(MOST_PATIENCE * self.options.timeout / WEIGHT);
@@ -115,8 +116,8 @@ impl Election {
         self.signs.vouched = false;
     }
 
-    /// The leader of `epoch` sent something to a stream of this node, at `at`. That is a sign of life, too, as long as its
-    /// heartbeats have not stayed away for too long.
+    /// The leader of `epoch` sent something to a stream of this node, at `at`. That is a sign of life, too, as long as
+    /// its heartbeats have not stayed away for too long.
     pub fn streams_heard(&mut self, epoch: Epoch, at: Nanos) {
         let of_leader = self.following == Some(self.promised) && self.promised.epoch == epoch;
         let believed = self.signs.vouched && !self.suspected && self.standing == Standing::Follower;
@@ -151,7 +152,8 @@ impl Election {
                 longer > 0
             }
             Standing::Leading => {
-                // Answers may have come meanwhile that nobody has read: nobody is blamed for the time that this node slept.
+                // Answers may have come meanwhile that nobody has read: nobody is blamed for the time that this node
+                // slept.
                 self.heard_from.values_mut().for_each(|heard| heard.pardon(now, late));
                 false
             }
@@ -194,9 +196,9 @@ impl Election {
         self.broadcast(ElectionMessage::Heartbeat { ballot: self.promised, vouches, members });
     }
 
-    /// Waits long enough that everybody else has a turn first, after a lead that was given up. Those who heard this node's
-    /// heartbeats are patient with it; without the longer wait it would stand first again, though it may be the one that
-    /// cannot lead.
+    /// Waits long enough that everybody else has a turn first, after a lead that was given up. Those who heard this
+    /// node's heartbeats are patient with it; without the longer wait it would stand first again, though it may be the
+    /// one that cannot lead.
     pub(super) fn give_way(&mut self, now: Nanos) {
         self.wait(now);
         self.deadline += (MOST_PATIENCE + 1) * self.options.timeout;

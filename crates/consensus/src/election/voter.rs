@@ -1,7 +1,7 @@
 //! The voter's side: say yes, promise, follow.
 //!
-//! A yes (to `PreVote`) binds to nothing and says: I miss the leader, too. A promise (to `Prepare`) binds every stream of the
-//! node, so it is answered only when all of them have promised ([`ElectionEvent::Fence`]).
+//! A yes (to `PreVote`) binds to nothing and says: I miss the leader, too. A promise (to `Prepare`) binds every stream
+//! of the node, so it is answered only when all of them have promised ([`ElectionEvent::Fence`]).
 
 use highwater_core::{Ballot, Epoch};
 
@@ -13,8 +13,8 @@ impl Election {
     /// Somebody asks whether this node misses the leader, and would promise `ballot`.
     pub(super) fn on_pre_vote(&mut self, now: Nanos, from: Voter, ballot: Ballot) {
         self.highest = self.highest.max(Epoch(ballot.epoch.0.saturating_sub(1)));
-        // A node answers even if it does not vote as far as it knows: it may have been admitted without having heard of it
-        // yet. The candidate counts those whom *its* membership names, and may depend on this answer.
+        // A node answers even if it does not vote as far as it knows: it may have been admitted without having heard of
+        // it yet. The candidate counts those whom *its* membership names, and may depend on this answer.
         if self.members.is_none() {
             return;
         }
@@ -97,8 +97,8 @@ impl Election {
         self.promised = ballot;
         self.highest = self.highest.max(ballot.epoch);
         self.following = None;
-        // Even if the ballot is this node's own, it need not be a candidate for it: an earlier life may have asked for it. And
-        // promises of two ballots must never be counted together, so those that came are forgotten.
+        // Even if the ballot is this node's own, it need not be a candidate for it: an earlier life may have asked for
+        // it. And promises of two ballots must never be counted together, so those that came are forgotten.
         self.standing = Standing::Follower;
         self.promises.clear();
         self.outbid = false;
@@ -111,8 +111,8 @@ impl Election {
         self.events.push(ElectionEvent::Fence(ballot));
     }
 
-    /// Somebody else stands and got a yes from here: leaves it the next round trips. Not more than those, for it may be a node
-    /// that is heard but hears nobody.
+    /// Somebody else stands and got a yes from here: leaves it the next round trips. Not more than those, for it may be
+    /// a node that is heard but hears nobody.
     fn hold_back(&mut self, now: Nanos) {
         let until = now + self.options.heartbeat + self.random_below(self.options.heartbeat);
         match self.standing {

@@ -1,10 +1,10 @@
 //! The acceptor's side: adopt, accept, learn what is decided, ask for what is missing.
 //!
-//! A follower's log is in one of two states. *Not adopted* (`accepted < promised`): it may differ from the leader's beyond
-//! `decided`, so entries to append are of no use; the leader sends a range to adopt. *Adopted* (`accepted == promised`): it
-//! is a prefix of the leader's, so entries that follow its end are appended, and what the leader says is decided is decided
-//! here. Everything that does not fit (a gap, a message for another state of the log) has one answer: say where the log
-//! stands (`Pull`), and let the leader go on from there.
+//! A follower's log is in one of two states. *Not adopted* (`accepted < promised`): it may differ from the leader's
+//! beyond `decided`, so entries to append are of no use; the leader sends a range to adopt. *Adopted* (`accepted ==
+//! promised`): it is a prefix of the leader's, so entries that follow its end are appended, and what the leader says is
+//! decided is decided here. Everything that does not fit (a gap, a message for another state of the log) has one
+//! answer: say where the log stands (`Pull`), and let the leader go on from there.
 
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, planted};
@@ -16,9 +16,9 @@ use crate::{Members, Message, Nanos, Voter};
 /// Entries without transactions (claims about all streams, or a membership) are not longer than this.
 const SMALL_BYTES: usize = 4 << 10;
 
-/// A follower with a full backlog asks for the rest when half of it is installed. But the leader may need this very vote
-/// before the mark can rise and anything more be installed: both would wait for each other. So once the leader has asked so
-/// often, the follower takes as little as it has room for.
+/// A follower with a full backlog asks for the rest when half of it is installed. But the leader may need this very
+/// vote before the mark can rise and anything more be installed: both would wait for each other. So once the leader has
+/// asked so often, the follower takes as little as it has room for.
 const FULL_ASKS: u32 = 8;
 
 /// The fields of [`Message::Adopt`].
@@ -42,15 +42,15 @@ impl Stream {
             && !following.leader_seen
         {
             following.leader_seen = true;
-            // The leader knows this log's tail if our promise was among those that made it win, and then it starts by itself.
-            // So the question waits for one retry: it is for the case that ours came too late.
+            // The leader knows this log's tail if our promise was among those that made it win, and then it starts by
+            // itself. So the question waits for one retry: it is for the case that ours came too late.
             following.questioning |= !adopted;
             following.ask_at = now + self.options.retry;
         }
     }
 
-    /// The first entry that the leader still holds, if this log needs an older one. No message brings that: the host has to
-    /// copy the state of another replica, and then call [`restart_after`](Stream::restart_after).
+    /// The first entry that the leader still holds, if this log needs an older one. No message brings that: the host
+    /// has to copy the state of another replica, and then call [`restart_after`](Stream::restart_after).
     pub fn too_far(&self) -> Option<EntryIndex> {
         match &self.role {
             Role::Following(following) => following.too_far,
@@ -60,8 +60,8 @@ impl Stream {
 
     /// One entry of the range `start..=upto` that this log must adopt: the one at `index`.
     ///
-    /// The entries are collected beside the log, and replace its end all at once when the last has come. Until then the log
-    /// stays as it was promised, so that a later candidate, if this leader fails, finds in it whatever was decided.
+    /// The entries are collected beside the log, and replace its end all at once when the last has come. Until then the
+    /// log stays as it was promised, so that a later candidate, if this leader fails, finds in it whatever was decided.
     pub(super) fn on_adopt(&mut self, now: Nanos, ballot: Ballot, part: RangeEntry, entry: Bytes) {
         let RangeEntry { start, upto, index, decided } = part;
         if self.accepted == ballot {
@@ -80,8 +80,8 @@ impl Stream {
         let Role::Following(following) = &mut self.role else { return };
         following.leader_seen = true;
         following.too_far = None;
-        // Under one ballot the leader's log up to `upto` never changes, so a range with the same start has the same entries:
-        // what has come of it stays good even if the leader starts it again.
+        // Under one ballot the leader's log up to `upto` never changes, so a range with the same start has the same
+        // entries: what has come of it stays good even if the leader starts it again.
         let other_range = following.adopting.as_ref().is_none_or(|adopting| adopting.start != start);
         if other_range && index != start && start <= upto {
             return self.pull(now);
@@ -110,8 +110,8 @@ impl Stream {
         self.acknowledge(ballot);
     }
 
-    /// Tells the leader how far an incomplete range has come, so that it sends more. `index` is none: the range counts for
-    /// nothing yet, and neither does the log, which was not accepted under this ballot.
+    /// Tells the leader how far an incomplete range has come, so that it sends more. `index` is none: the range counts
+    /// for nothing yet, and neither does the log, which was not accepted under this ballot.
     fn acknowledge_part(&mut self, ballot: Ballot, received: EntryIndex) {
         let (index, decided) = (EntryIndex::NONE, self.decided);
         self.send(ballot.node, Message::Accepted { ballot, index, received, decided }, Bytes::new());
@@ -127,16 +127,16 @@ impl Stream {
         entry: Bytes,
     ) {
         let next = self.log.last().next();
-        // What follows a refused entry is refused, too. It looks like a gap; but to pull now would bring all of it again at
-        // once, though there is no room for it.
+        // What follows a refused entry is refused, too. It looks like a gap; but to pull now would bring all of it
+        // again at once, though there is no room for it.
         let refused = matches!(&self.role, Role::Following(following) if following.full) && index > next;
         let refused = refused || index >= next && self.must_wait(&entry);
         if self.accepted != ballot || index > next && !planted!(GapIgnored) && !refused {
             return self.pull(now);
         }
         if refused {
-            // The refusal is an ordinary acknowledgement: it says where the log ends. And what is decided may be learned all
-            // the same, for the host installs decided entries, and that makes room.
+            // The refusal is an ordinary acknowledgement: it says where the log ends. And what is decided may be
+            // learned all the same, for the host installs decided entries, and that makes room.
             if let Role::Following(following) = &mut self.role {
                 following.full = true;
             }
@@ -153,8 +153,9 @@ impl Stream {
         self.acknowledge(ballot);
     }
 
-    /// Whether `entry` has to wait until more is installed. A small one may hold a change of epoch, or the claims that let the
-    /// mark rise, without which the entries before it cannot be installed: it waits only beyond twice the bound.
+    /// Whether `entry` has to wait until more is installed. A small one may hold a change of epoch, or the claims that
+    /// let the mark rise, without which the entries before it cannot be installed: it waits only beyond twice the
+    /// bound.
     fn must_wait(&self, entry: &Bytes) -> bool {
         let most = if entry.len() > SMALL_BYTES { 1 } else { 2 } * self.options.backlog_bytes;
         self.backlog_bytes() > most
@@ -208,8 +209,8 @@ impl Stream {
         }
     }
 
-    /// The leader has dropped the entry that this log needs next, and holds entries from `first` on. Ignored if this log has
-    /// come so far meanwhile, for then the message is an old one.
+    /// The leader has dropped the entry that this log needs next, and holds entries from `first` on. Ignored if this
+    /// log has come so far meanwhile, for then the message is an old one.
     pub(super) fn on_too_far(&mut self, first: EntryIndex, members: Option<Members>) {
         members.into_iter().for_each(|members| self.know_members(members));
         let shared = if self.accepted == self.promised { self.log.last() } else { self.decided };
@@ -221,9 +222,9 @@ impl Stream {
         }
     }
 
-    /// Sends a part of this log to a new leader that adopts it. The promise has kept the log as it was when the leader heard
-    /// of its tail, except that it may have been trimmed since: then there is no answer, the new leader asks another holder,
-    /// and if none has the entries its host gives the takeover up.
+    /// Sends a part of this log to a new leader that adopts it. The promise has kept the log as it was when the leader
+    /// heard of its tail, except that it may have been trimmed since: then there is no answer, the new leader asks
+    /// another holder, and if none has the entries its host gives the takeover up.
     pub(super) fn on_fetch(&mut self, from: Voter, ballot: Ballot, first: EntryIndex, upto: EntryIndex) {
         let mut sent = 0;
         let mut index = first;
@@ -275,7 +276,8 @@ impl Stream {
         }
     }
 
-    /// Repeats a question that went unanswered; and asks if nothing has come of the adoption that the leader owes this log.
+    /// Repeats a question that went unanswered; and asks if nothing has come of the adoption that the leader owes this
+    /// log.
     pub(super) fn tick_following(&mut self, now: Nanos) -> Option<Nanos> {
         let adopted = self.accepted == self.promised;
         let Role::Following(following) = &mut self.role else { return None };

@@ -1,9 +1,10 @@
 //! The proposer's side: have everyone adopt the own log, append, count acknowledgements.
 //!
-//! Each follower is led on its own ([`Peer`]): from the point where its log surely agrees with ours it is sent everything, in
-//! order and without waiting for answers, up to a window of bytes. Answers do three things: they move the window, they are
-//! votes (`acked`), and they say what the follower knows to be decided. A follower that misses something says so (`Pull`)
-//! and is started again from where it stands; the leader itself asks only one that owes an answer for too long.
+//! Each follower is led on its own ([`Peer`]): from the point where its log surely agrees with ours it is sent
+//! everything, in order and without waiting for answers, up to a window of bytes. Answers do three things: they move
+//! the window, they are votes (`acked`), and they say what the follower knows to be decided. A follower that misses
+//! something says so (`Pull`) and is started again from where it stands; the leader itself asks only one that owes an
+//! answer for too long.
 
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId};
@@ -78,8 +79,8 @@ impl Stream {
         leading.peers.values().map(|peer| (peer.voter, last.saturating_sub(peer.acked.0))).collect()
     }
 
-    /// Tells the followers what is decided, if they were told less. Every entry tells it along the way; the host calls this
-    /// when it is not about to propose one, or followers would learn of the last entries only with the next ones.
+    /// Tells the followers what is decided, if they were told less. Every entry tells it along the way; the host calls
+    /// this when it is not about to propose one, or followers would learn of the last entries only with the next ones.
     pub fn announce_decided(&mut self) {
         let Role::Leading(leading) = &mut self.role else { return };
         if leading.told_decided >= self.decided {
@@ -124,8 +125,8 @@ impl Stream {
         let (promised, last) = (self.promised, self.log.last());
         let Role::Leading(leading) = &mut self.role else { return };
         let Some(peer) = leading.peers.get_mut(&from.node) else { return };
-        // A log that is longer than its leader's goes on behind a copied state that knows more than we do. So somebody else
-        // leads by now, and this node has yet to hear of it.
+        // A log that is longer than its leader's goes on behind a copied state that knows more than we do. So somebody
+        // else leads by now, and this node has yet to hear of it.
         if ballot != promised || peer.voter != from || ack.index > last {
             return;
         }
@@ -157,8 +158,8 @@ impl Stream {
             return;
         }
         let waiting = self.out.len();
-        // Before the follower promised our ballot another leader may have changed its log again, so its tail says nothing.
-        // Our answer makes it promise ours, and it asks again.
+        // Before the follower promised our ballot another leader may have changed its log again, so its tail says
+        // nothing. Our answer makes it promise ours, and it asks again.
         if promised == self.promised {
             self.start_peer(from, tail, received);
         }
@@ -219,8 +220,9 @@ impl Stream {
             peer.acked = peer.acked.max(tail.last);
             self.count_acks();
         } else {
-            // The range ends where the log ended that was taken over. Entries proposed since are appended afterwards; if they
-            // were part of the range, its end would move away from a slow follower, whose vote would never count.
+            // The range ends where the log ended that was taken over. Entries proposed since are appended afterwards;
+            // if they were part of the range, its end would move away from a slow follower, whose vote would never
+            // count.
             let upto = adopted_last.max(agreed);
             peer.adopting = Some((start, upto));
             if received < upto {

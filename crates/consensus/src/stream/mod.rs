@@ -40,8 +40,8 @@
 //!
 //! # An example: a takeover
 //!
-//! It goes on with `b` at index 3, which reaches only n1, and `c` at index 4, which reaches nobody. Then n0 dies. (This is
-//! `tests/scripts/leader_change_with_undecided_tail.txt`; entries are shown as if nothing were trimmed.)
+//! It goes on with `b` at index 3, which reaches only n1, and `c` at index 4, which reaches nobody. Then n0 dies. (This
+//! is `tests/scripts/leader_change_with_undecided_tail.txt`; entries are shown as if nothing were trimmed.)
 //!
 //! | what happens | n1 | n2 |
 //! |---|---|---|
@@ -51,15 +51,15 @@
 //! | n1's log agrees up to 3: `Adopt` of an empty range. n1 answers `Accepted { index: 3 }`, so `b` is decided | accepted `e2.n2`: `1 2 \| 3=b` | accepted `e2.n2`: `1 2 3=b \|` |
 //! | n2 proposes the change of epoch at index 4, and both hold it | accepted `e2.n2`: `1 2 3=b \| 4=[e2]` | accepted `e2.n2`: `1 2 3=b 4=[e2] \|` |
 //!
-//! `b` may have been decided before (n0 and n1 are a majority, and n0 cannot be asked), so it had to survive. `c` cannot have
-//! been: no majority held it, and n0's log loses it when n0 comes back and adopts n2's. Had n1 died too, n2 would have got
-//! no majority of promises: it would have waited instead of losing `b`.
+//! `b` may have been decided before (n0 and n1 are a majority, and n0 cannot be asked), so it had to survive. `c`
+//! cannot have been: no majority held it, and n0's log loses it when n0 comes back and adopts n2's. Had n1 died too, n2
+//! would have got no majority of promises: it would have waited instead of losing `b`.
 //!
 //! # What makes it live
 //!
-//! A follower that notices a gap, a new leader or a new connection sends `Pull` with its tail, and the leader goes on from
-//! there. A leader whose entries stay unacknowledged asks (`Decide { ask }`). Both repeat by timer, so lost, repeated and
-//! reordered messages cost time only.
+//! A follower that notices a gap, a new leader or a new connection sends `Pull` with its tail, and the leader goes on
+//! from there. A leader whose entries stay unacknowledged asks (`Decide { ask }`). Both repeat by timer, so lost,
+//! repeated and reordered messages cost time only.
 //!
 //! # The files
 //!
@@ -129,8 +129,8 @@ impl Stream {
         }
     }
 
-    /// The connection to `peer` is up (again), and what was sent over the last one may be lost. A leader sends nothing more
-    /// to `peer` until it says where its log stands; a follower of `peer` says so at once.
+    /// The connection to `peer` is up (again), and what was sent over the last one may be lost. A leader sends nothing
+    /// more to `peer` until it says where its log stands; a follower of `peer` says so at once.
     ///
     /// To be called before anything that comes over this connection is delivered, and after everything that an earlier
     /// life of the same node sent: the call replaces that life by this one.

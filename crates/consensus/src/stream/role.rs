@@ -1,7 +1,7 @@
 //! What a stream keeps for its role: as follower, as new leader that fetches the best log, as leader.
 //!
-//! Nothing here outlives a higher ballot: whoever promises one is a follower that knows nothing of its leader yet. What has
-//! to last (the log, the promise, how far is decided) is the stream's own.
+//! Nothing here outlives a higher ballot: whoever promises one is a follower that knows nothing of its leader yet. What
+//! has to last (the log, the promise, how far is decided) is the stream's own.
 //!
 //! ```text
 //!              take_over: own log is the best
@@ -42,8 +42,8 @@ pub struct Following {
     pub questioning: bool,
     /// When to ask; 0 for "at the next tick".
     pub ask_at: Nanos,
-    /// An entry was refused, because more is held uninstalled than the options allow. The leader counts it as sent and will
-    /// not send it again, so it must be asked for once there is room.
+    /// An entry was refused, because more is held uninstalled than the options allow. The leader counts it as sent and
+    /// will not send it again, so it must be asked for once there is room.
     pub full: bool,
     /// How often the leader has asked since the refusal while there was a little room: see `FULL_ASKS`.
     pub asked_while_full: u32,
@@ -79,8 +79,8 @@ impl Following {
         self.question();
     }
 
-    /// A follower whose log goes on behind a copied state: of what it knew only that its leader is at work still holds, and
-    /// the first thing it does is ask that leader for the entries behind the copy.
+    /// A follower whose log goes on behind a copied state: of what it knew only that its leader is at work still holds,
+    /// and the first thing it does is ask that leader for the entries behind the copy.
     pub fn restarted(&self) -> Following {
         Following { leader_seen: self.leader_seen, questioning: true, ..Following::default() }
     }
@@ -105,8 +105,8 @@ pub struct Fetching {
     pub plan: Plan,
     /// Where the best log among the promises ends: what the own log will be.
     pub best: Tail,
-    /// Nodes that hold all of `start..=best.last`. The first is asked next, and goes to the end of the line: one that does
-    /// not answer is asked again only after the others.
+    /// Nodes that hold all of `start..=best.last`. The first is asked next, and goes to the end of the line: one that
+    /// does not answer is asked again only after the others.
     pub holders: Vec<NodeId>,
     /// The first entry that is fetched: behind what the own log surely shares with the best one.
     pub start: EntryIndex,
@@ -132,11 +132,12 @@ pub struct Leading {
     pub alone: bool,
     /// Every node that is replicated to, voter or not.
     pub peers: BTreeMap<NodeId, Peer>,
-    /// The ballot of the log that was adopted at the takeover, and where that log ended. Logs accepted under one ballot are
-    /// prefixes of one another: so a peer's log that was accepted under it agrees with ours up to its own end or that one,
-    /// whichever comes first.
+    /// The ballot of the log that was adopted at the takeover, and where that log ended. Logs accepted under one ballot
+    /// are prefixes of one another: so a peer's log that was accepted under it agrees with ours up to its own end or
+    /// that one, whichever comes first.
     pub adopted: (Ballot, EntryIndex),
-    /// The largest `decided` that was sent to the followers. If it is less than what is decided, they have yet to be told.
+    /// The largest `decided` that was sent to the followers. If it is less than what is decided, they have yet to be
+    /// told.
     pub told_decided: EntryIndex,
 }
 
@@ -162,8 +163,8 @@ pub struct Peer {
 pub enum Sending {
     /// It is cut off, or has yet to say where it stands.
     Waiting,
-    /// The next entry that it lacks is no longer held, and it was told so. That message may have been lost, so it is still
-    /// asked by timer; its `Pull` is answered with `TooFar` again.
+    /// The next entry that it lacks is no longer held, and it was told so. That message may have been lost, so it is
+    /// still asked by timer; its `Pull` is answered with `TooFar` again.
     TooFar,
     /// This is the next to send.
     From(EntryIndex),
@@ -188,8 +189,8 @@ impl Leading {
         Leading { quorums, alone, peers, adopted, told_decided: EntryIndex::NONE }
     }
 
-    /// Messages to `voter` may have been lost: send nothing until it says where its log stands. If another life of its node
-    /// was known, that one is gone, and what it acknowledged counts no more.
+    /// Messages to `voter` may have been lost: send nothing until it says where its log stands. If another life of its
+    /// node was known, that one is gone, and what it acknowledged counts no more.
     pub fn await_tail(&mut self, voter: Voter) {
         match self.peers.get_mut(&voter.node) {
             Some(peer) if peer.voter == voter => peer.sending = Sending::Waiting,

@@ -12,8 +12,8 @@ pub struct StreamOptions {
     /// Bytes sent to one follower and not yet received, at most.
     pub window_bytes: u64,
     /// Bytes of log that a follower may hold without having installed them. Beyond that it refuses entries until it has
-    /// installed some, so that a slow follower's memory stays bounded. A leader that needs its vote waits for it; one that
-    /// has a majority without it goes on, and may drop from its log what this follower lacks.
+    /// installed some, so that a slow follower's memory stays bounded. A leader that needs its vote waits for it; one
+    /// that has a majority without it goes on, and may drop from its log what this follower lacks.
     ///
     /// Must exceed what a leader holds above the mark. A follower installs an entry when the mark has passed it, and the
     /// mark rises with later entries: if those were refused for lack of room, nothing could ever be installed.
@@ -94,8 +94,8 @@ impl Stream {
     /// Goes on behind a copied state: everything up to `base` is decided, and its effects are in the copy. For a follower
     /// that was told [`Message::TooFar`].
     ///
-    /// What was promised stays. So do the entries accepted behind `base`: a leader may have counted this voter for them, and
-    /// the copy need not contain their effects.
+    /// What was promised stays. So do the entries accepted behind `base`: a leader may have counted this voter for
+    /// them, and the copy need not contain their effects.
     pub fn restart_after(&mut self, base: EntryIndex) {
         assert!(base >= self.decided, "a copy starts behind what was known to be decided");
         let Role::Following(following) = &self.role else { panic!("only a follower starts anew") };
@@ -111,14 +111,15 @@ impl Stream {
         self.decided = base;
     }
 
-    /// The newest membership known to be decided in every stream. The host said so ([`know_members`](Stream::know_members)),
-    /// or a leader did whose log no longer has the entries that this one lacks ([`Message::TooFar`]).
+    /// The newest membership known to be decided in every stream. The host said so
+    /// ([`know_members`](Stream::know_members)), or a leader did whose log no longer has the entries that this one
+    /// lacks ([`Message::TooFar`]).
     pub fn members(&self) -> Option<&Members> {
         self.members.as_ref()
     }
 
-    /// A membership is decided in every stream. The host says so before it trims the entry that made the change, so that a
-    /// follower which must skip that entry can be told. Older memberships than the known one are ignored.
+    /// A membership is decided in every stream. The host says so before it trims the entry that made the change, so
+    /// that a follower which must skip that entry can be told. Older memberships than the known one are ignored.
     pub fn know_members(&mut self, members: Members) {
         if self.members.as_ref().is_none_or(|known| known.epoch < members.epoch) {
             self.members = Some(members);
@@ -209,8 +210,9 @@ impl Stream {
         !self.out.is_empty()
     }
 
-    /// Somebody has promised `ballot`. If it is higher than what this stream promised, so does this stream. It need not wait
-    /// for the other streams of its node: each stream is a consensus of its own, and a promise too many costs no safety.
+    /// Somebody has promised `ballot`. If it is higher than what this stream promised, so does this stream. It need not
+    /// wait for the other streams of its node: each stream is a consensus of its own, and a promise too many costs no
+    /// safety.
     pub(super) fn promise_if_higher(&mut self, ballot: Ballot) {
         if ballot > self.promised {
             self.promise(ballot);

@@ -2,8 +2,8 @@
 //!
 //! Whatever may be decided stands in the best log among the promises, the one with the largest `(accepted, last)`: a
 //! decided entry was accepted by a majority under one ballot, every later leader took it over, and some voter of that
-//! majority is among those that promised. So the new leader replaces the end of its own log by the end of the best one, and
-//! only then proposes.
+//! majority is among those that promised. So the new leader replaces the end of its own log by the end of the best one,
+//! and only then proposes.
 
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId};
@@ -13,10 +13,10 @@ use super::state::Stream;
 use crate::{Message, Nanos, Tail};
 
 impl Stream {
-    /// Starts to lead under a ballot that a quorum promised. If this log is not the best one, first fetches what it lacks;
-    /// until that has come, [`is_leading`](Stream::is_leading) stays false. If it stays false for long, the holders of the
-    /// best log are gone: then the host should [`abandon`](crate::Election::abandon) the lead, so that another election
-    /// takes place, with promises of those who are there.
+    /// Starts to lead under a ballot that a quorum promised. If this log is not the best one, first fetches what it
+    /// lacks; until that has come, [`is_leading`](Stream::is_leading) stays false. If it stays false for long, the
+    /// holders of the best log are gone: then the host should [`abandon`](crate::Election::abandon) the lead, so that
+    /// another election takes place, with promises of those who are there.
     ///
     /// Returns `false` if the takeover cannot succeed: every holder of the best log has trimmed the entry that this log
     /// needs next, or this stream has met a higher ballot meanwhile.
@@ -33,8 +33,8 @@ impl Stream {
             self.lead(now, plan, best);
             return true;
         }
-        // Two logs accepted under one ballot are prefixes of one another, so only the end is missing. If the ballots differ,
-        // the logs surely agree only as far as they are decided.
+        // Two logs accepted under one ballot are prefixes of one another, so only the end is missing. If the ballots
+        // differ, the logs surely agree only as far as they are decided.
         let start = if own.accepted == best.accepted { own.last } else { own.decided }.next();
         assert!(start <= best.last.next(), "what is decided is in the best log of every quorum");
         let has_it = |tail: &Tail| tail.rank() == best.rank() && tail.first <= start;
@@ -49,8 +49,8 @@ impl Stream {
         true
     }
 
-    /// Asks for what is missing. If the last question went unanswered for a retry interval, asks the next holder. Leads as
-    /// soon as everything has come.
+    /// Asks for what is missing. If the last question went unanswered for a retry interval, asks the next holder. Leads
+    /// as soon as everything has come.
     pub(super) fn tick_fetching(&mut self, now: Nanos) -> Option<Nanos> {
         let retry = self.options.retry;
         let Role::Fetching(fetching) = &mut self.role else { return None };
