@@ -6,8 +6,8 @@
 A file depends on another if it names something that is defined there: in `use crate::..`, `use super::..`,
 `use self::..`, or inline (`crate::a::b(..)`, `super::x`, and `lead::Ack` after `mod lead;`). A name that a module only
 passes on (`pub use`) counts as a name of the file that defines it, so that a facade like lib.rs is no hub. Not counted:
-`mod x;` and `pub use` (they place and show a file, and use nothing of it), what stands under `#[cfg(test)]`, `tests.rs`,
-globs of a file's own module, and methods (the compiler knows whose they are, this script does not).
+`mod x;`, and `pub use` of what the file itself does not mention (they place and show a file, and use nothing of it); what
+stands under `#[cfg(test)]`; and methods (the compiler knows whose they are, this script does not).
 
 Prints for each crate its files, its circles (strongly connected components of more than one file) and how many files
 are in one. A circle that has to be is said so by a comment that names it: `// circle: why`, in any of its files.
@@ -146,7 +146,8 @@ class Crate:
     def edges(self, module):
         """The modules that this one depends on, each with what it names there."""
         inline = re.findall(rf"(?<![\w:])((?:{IDENT})(?:::{IDENT})+)", self.edge_text(module))
-        named = [path for public, (path, _) in module.uses if not public]
+        mentioned = set(re.findall(IDENT, module.code))
+        named = [path for public, (path, name) in module.uses if not public or name in mentioned]
         named += [tuple(path.split("::")) for path in inline]
         found = {}
         for path in named:
