@@ -180,24 +180,13 @@ impl Stream {
     }
 
     /// Starts to send to a peer from the point up to which its log surely agrees with ours. `tail` is where its log stood
-    /// under our ballot; `received` is how far the range that it has to adopt has come already.
-    ///
-    /// | its log was accepted under | it agrees with ours up to |
-    /// |---|---|
-    /// | our ballot | its end: it is a prefix of ours |
-    /// | the ballot of the log that we took over | its end, or that log's if it comes first |
-    /// | another ballot | what is decided there, and no further |
+    /// after it had promised our ballot, so that nobody but us has changed it since; `received` is how far the range that
+    /// it has to adopt has come already.
     pub(super) fn start_peer(&mut self, voter: Voter, tail: Tail, received: EntryIndex) {
         let (ballot, first, last) = (self.promised, self.log.first(), self.log.last());
         let Role::Leading(leading) = &mut self.role else { return };
-        let (adopted, adopted_last) = leading.adopted;
-        let agreed = if tail.accepted == ballot {
-            tail.last
-        } else if tail.accepted == adopted {
-            tail.last.min(adopted_last).max(tail.decided)
-        } else {
-            tail.decided
-        };
+        let (_, adopted_last) = leading.adopted;
+        let agreed = leading.agrees_up_to(ballot, tail);
         if agreed > last {
             // It copied a state that knows more to be decided than we hold. So somebody else leads by now.
             return;

@@ -189,6 +189,26 @@ impl Leading {
         Leading { quorums, alone, peers, adopted, told_decided: EntryIndex::NONE }
     }
 
+    /// Up to where a log that stands at `tail` surely agrees with ours; `ballot` is ours.
+    ///
+    /// | it was accepted under | it agrees with ours up to |
+    /// |---|---|
+    /// | our ballot | its end, for it is a prefix of ours |
+    /// | the ballot of the log that we took over | its end, or the end of that log if that comes first |
+    /// | another ballot | what is decided there, and no further |
+    ///
+    /// What is decided there is decided, and so in our log, in any case.
+    pub fn agrees_up_to(&self, ballot: Ballot, tail: Tail) -> EntryIndex {
+        let (adopted, adopted_last) = self.adopted;
+        if tail.accepted == ballot {
+            tail.last
+        } else if tail.accepted == adopted {
+            tail.last.min(adopted_last).max(tail.decided)
+        } else {
+            tail.decided
+        }
+    }
+
     /// Messages to `voter` may have been lost: send nothing until it says where its log stands. If another life of its
     /// node was known, that one is gone, and what it acknowledged counts no more.
     pub fn await_tail(&mut self, voter: Voter) {
