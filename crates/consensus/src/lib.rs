@@ -10,17 +10,22 @@
 //! Nothing here knows a clock, a thread, a socket or what an entry means. Time and messages come in as arguments,
 //! messages go out through a queue, and every map is walked in sorted order, so that a run is a function of its inputs.
 
+mod codec;
 pub mod election;
 pub mod log;
 pub mod members;
 pub mod message;
 pub mod stream;
+mod tail;
 
-pub use election::{Election, ElectionEvent, ElectionMessage, ElectionOptions, Pending, Promise, Standing};
+pub use election::{
+    Election, ElectionEvent, ElectionMessage, ElectionOptions, PendingChange, Promise, Standing,
+};
 pub use log::Log;
 pub use members::{Members, Quorums, Voter};
 pub use message::Message;
-pub use stream::{Envelope, Plan, Stream, StreamOptions, Tail};
+pub use stream::{Envelope, Plan, Stream, StreamOptions};
+pub use tail::Tail;
 
 /// Nanoseconds on the host's monotonic clock.
 pub type Nanos = u64;

@@ -5,16 +5,18 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use highwater_core::EntryIndex;
 
-/// A contiguous run of entries in memory, and where it ends.
+/// A contiguous run of entries in memory, and where it ends: appended at the back, cut at the back by a new leader's
+/// adoption, trimmed at the front.
 ///
 /// Invariant: holds exactly the entries `first()..=last()`; `last() + 1 == first()` when it holds none.
 #[derive(Debug)]
 pub struct Log {
-    /// Each entry with the number of bytes before it since this log began: differences are sizes of runs.
+    /// Each entry with its position: the number of bytes in front of it since this log began. The difference of two
+    /// positions is the size of what is between them, so that windows and budgets need no walk over the entries.
     entries: VecDeque<(u64, Bytes)>,
     /// Index of the first entry held, or of the next one.
     first: u64,
-    /// Bytes ever appended, less what was cut off at the end.
+    /// The position that the next entry gets: bytes ever appended, less what was cut off at the back.
     end_position: u64,
 }
 
@@ -55,14 +57,17 @@ impl Log {
         start(to.0 + 1).saturating_sub(start(from.0))
     }
 
-    /// Appends behind the last entry.
+    /// Appends an entry; its index is `last().next()`.
     pub fn append(&mut self, entry: Bytes) {
         let len = entry.len() as u64;
         self.entries.push_back((self.end_position, entry));
         self.end_position += len;
     }
 
-    /// Drops every entry behind `last`.
+    /// Drops every entry behind `last`: those that a new leader has overruled.
+    ///
+    /// # Panics
+    /// If entries up to `last` were trimmed: they are decided, and nobody overrules them.
     pub fn truncate(&mut self, last: EntryIndex) {
         assert!(last.0 + 1 >= self.first, "cannot cut into what was trimmed");
         while self.last() > last {

@@ -4,16 +4,18 @@
 //! promised. It comes back under a new incarnation and is admitted by replacing the old voter in the next epoch's
 //! [`Members`].
 //!
-//! The members of epoch e+1 need not share a majority with those of epoch e that excludes the replaced voter. So the
-//! change itself is decided by a majority of *both* ([`Quorums`]), and a candidate that meets an undecided change in
-//! somebody's log must have promises from a majority of both, too.
+//! Two majorities of one membership have a voter in common, and that is what all of Paxos rests on. A majority of the
+//! members of epoch e and one of those of epoch e+1 need not: of n0, n1, n2 and n0, n1, n2' (a new life of node 2) the
+//! majorities {n0, n2} and {n1, n2'} have nobody in common. So the change itself is decided by a majority of *both*
+//! ([`Quorums`]), and a candidate that meets an undecided change in somebody's log must have promises from a majority
+//! of both, too.
 
 use std::fmt;
 
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Epoch, Incarnation, NodeId, planted};
 
-/// A node in one life of its memory.
+/// A node in one life of its memory: what it promised and accepted, this life remembers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Voter {
     /// Which node.
@@ -108,7 +110,8 @@ impl Members {
     }
 }
 
-/// Memberships that must each agree by majority.
+/// Memberships that must each agree by majority: one as a rule, and two or more while a change of membership is under
+/// way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quorums {
     sets: Vec<Members>,
@@ -134,7 +137,8 @@ impl Quorums {
             .all(|set| set.voters.iter().filter(|voter| agrees(**voter)).count() >= set.majority())
     }
 
-    /// The largest number that a majority of each membership has reached.
+    /// The largest number that a majority of each membership has reached. With acknowledged indexes as numbers, that is
+    /// how far a log is decided.
     pub fn largest_reached(&self, reached: impl Fn(Voter) -> u64) -> u64 {
         let of_set = |set: &Members| {
             let mut numbers: Vec<u64> = set.voters.iter().map(|voter| reached(*voter)).collect();

@@ -2,12 +2,19 @@
 //!
 //! Messages may be lost, repeated and reordered. Each is handled by comparing ballots and indexes, never by counting
 //! messages.
+//!
+//! | from | to | messages |
+//! |---|---|---|
+//! | leader | follower | `Adopt`, `Accept`, `Decide`, `TooFar` |
+//! | follower | leader | `Accepted`, `Pull` |
+//! | new leader | holder of the best log | `Fetch`, answered by `Fetched` |
+//! | anyone | a sender under an old ballot | `Stale` |
 
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Ballot, EntryIndex, Epoch, NodeId};
+use highwater_core::{Ballot, EntryIndex};
 
-use crate::Members;
-use crate::stream::Tail;
+use crate::codec::{ballot, index, put_ballot, put_index};
+use crate::{Members, Tail};
 
 /// A message of one stream. Those marked *entry* travel with one log entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +27,8 @@ pub enum Message {
         ballot: Ballot,
         /// First index of the range.
         start: EntryIndex,
-        /// Last index of the range: the end of the log that the leader took over, at least. What it must hold to count.
+        /// Last index of the range: the end of the log that the leader took over, or more. The follower's log counts
+        /// once it holds everything up to here.
         upto: EntryIndex,
         /// Index of the entry that travels along.
         index: EntryIndex,
@@ -36,8 +44,9 @@ pub enum Message {
         index: EntryIndex,
         /// What the leader knows to be decided.
         decided: EntryIndex,
-        /// Every replica that the leader knows is known to know that this much is decided.
-        common: EntryIndex,
+        /// Largest index that the leader knows all replicas know to be decided. Nobody will pull an entry up to here, so
+        /// everybody may drop it early.
+        known_by_all: EntryIndex,
     },
     /// Follower to leader: my log equals yours up to `index`, accepted under `ballot`.
     Accepted {
@@ -45,9 +54,10 @@ pub enum Message {
         ballot: Ballot,
         /// Accepted up to here; 0 while an adoption is incomplete.
         index: EntryIndex,
-        /// Received up to here, adopted or not: paces the leader, proves nothing.
+        /// Received up to here, adopted or not. It only tells the leader how much is still in flight; it is no vote.
         received: EntryIndex,
-        /// What the follower knows to be decided: a leader that goes idle asks until it has heard its own figure.
+        /// What the follower knows to be decided. A leader with nothing else to say repeats `Decide` until it hears
+        /// here that its last word has arrived.
         decided: EntryIndex,
     },
     /// Leader to follower: decided up to `decided`; you were sent everything up to `last`.
@@ -56,30 +66,31 @@ pub enum Message {
         ballot: Ballot,
         /// Decided up to here.
         decided: EntryIndex,
-        /// Last index that was sent. A follower that ends earlier has missed something.
+        /// Last index that was sent to this follower. If its log ends earlier, a message was lost, and it pulls.
         last: EntryIndex,
         /// As in [`Message::Accept`].
-        common: EntryIndex,
-        /// Whether the follower shall answer even if it misses nothing (its answer may have been lost).
+        known_by_all: EntryIndex,
+        /// Whether the follower shall answer even if it misses nothing: its last answer may have been lost.
         ask: bool,
     },
     /// Follower to leader: this is where my log stands; send me what I lack.
     Pull {
-        /// What the follower had promised when its log stood so. Under another ballot the log may have changed since.
+        /// What the follower had promised when its log stood so. If that is not the leader's ballot, the tail says
+        /// nothing: another leader may have changed the log since.
         promised: Ballot,
         /// Its log.
         tail: Tail,
-        /// Of a range to adopt, received up to here; 0 if none is on its way.
+        /// How far a range to adopt has come, so that the leader need not send that again; 0 if none is on its way.
         received: EntryIndex,
     },
-    /// Leader to follower: what you lack is no longer kept. Copy the state instead.
+    /// Leader to follower: I have dropped the entry that you need next. Copy the state of a replica instead.
     TooFar {
         /// The leader's ballot.
         ballot: Ballot,
         /// First index that the leader holds.
         first: EntryIndex,
-        /// The newest membership that is decided in every stream, as far as the leader knows. No change before `first`
-        /// is newer: who goes on there knows of every membership that it skips.
+        /// The newest membership that the leader knows to be decided in every stream. No change of epoch before `first`
+        /// is newer, so a follower that goes on at `first` has missed no membership.
         members: Option<Members>,
     },
     /// New leader to the holder of the log it must adopt: send me `from..=upto`.
@@ -97,67 +108,19 @@ pub enum Message {
         ballot: Ballot,
         /// Index of the entry that travels along.
         index: EntryIndex,
-        /// The holder paused here; ask for the rest.
+        /// The holder has sent a window's worth and stops here; the new leader has to ask for the rest.
         paused: bool,
     },
-    /// To a sender whose ballot is too low: I promised this one.
+    /// To a sender whose ballot is too low: I promised this one. A deposed leader learns so that it is deposed.
     Stale {
         /// What was promised.
         promised: Ballot,
     },
 }
 
-/// Appends a ballot: `epoch u64 | node u8`.
-pub fn put_ballot(out: &mut Vec<u8>, ballot: Ballot) {
-    out.extend_from_slice(&ballot.epoch.0.to_le_bytes());
-    out.push(ballot.node.0);
-}
-
-/// Reads what [`put_ballot`] wrote.
-pub fn ballot(reader: &mut Reader<'_>) -> Result<Ballot, Malformed> {
-    Ok(Ballot { epoch: Epoch(reader.u64()?), node: NodeId(reader.u8()?) })
-}
-
-fn put_index(out: &mut Vec<u8>, index: EntryIndex) {
-    out.extend_from_slice(&index.0.to_le_bytes());
-}
-
-/// No stream gets longer. What is larger came from a broken peer; refused here, sums of indexes cannot overflow.
-const MAX_INDEX: u64 = 1 << 62;
-
-fn index(reader: &mut Reader<'_>) -> Result<EntryIndex, Malformed> {
-    match reader.u64()? {
-        index if index <= MAX_INDEX => Ok(EntryIndex(index)),
-        _ => Err(Malformed("index")),
-    }
-}
-
-impl Tail {
-    /// Appends `accepted | first | last | decided`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        put_ballot(out, self.accepted);
-        put_index(out, self.first);
-        put_index(out, self.last);
-        put_index(out, self.decided);
-    }
-
-    /// Reads what [`encode`](Tail::encode) wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Tail, Malformed> {
-        let tail = Tail {
-            accepted: ballot(reader)?,
-            first: index(reader)?,
-            last: index(reader)?,
-            decided: index(reader)?,
-        };
-        if tail.decided > tail.last || tail.last.next() < tail.first {
-            return Err(Malformed("tail"));
-        }
-        Ok(tail)
-    }
-}
-
 impl Message {
-    /// The ballot under which its sender leads, if it speaks as a leader to those who follow.
+    /// The ballot under which its sender leads, if it speaks as a leader to its followers: such a message is a sign of
+    /// the leader's life.
     pub fn of_leader(&self) -> Option<Ballot> {
         match self {
             Message::Adopt { ballot, .. }
@@ -185,12 +148,14 @@ impl Message {
             Message::Adopt { ballot, start, upto, index, decided } => {
                 head(1, ballot, &[start, upto, index, decided])
             }
-            Message::Accept { ballot, index, decided, common } => head(2, ballot, &[index, decided, common]),
+            Message::Accept { ballot, index, decided, known_by_all } => {
+                head(2, ballot, &[index, decided, known_by_all])
+            }
             Message::Accepted { ballot, index, received, decided } => {
                 head(3, ballot, &[index, received, decided])
             }
-            Message::Decide { ballot, decided, last, common, ask } => {
-                head(4, ballot, &[decided, last, common]);
+            Message::Decide { ballot, decided, last, known_by_all, ask } => {
+                head(4, ballot, &[decided, last, known_by_all]);
                 out.push(ask.into());
             }
             Message::Pull { promised, tail, received } => {
@@ -227,7 +192,7 @@ impl Message {
                 ballot,
                 index: index(reader)?,
                 decided: index(reader)?,
-                common: index(reader)?,
+                known_by_all: index(reader)?,
             },
             3 => Message::Accepted {
                 ballot,
@@ -239,7 +204,7 @@ impl Message {
                 ballot,
                 decided: index(reader)?,
                 last: index(reader)?,
-                common: index(reader)?,
+                known_by_all: index(reader)?,
                 ask: reader.u8()? != 0,
             },
             5 => Message::Pull { promised: ballot, received: index(reader)?, tail: Tail::decode(reader)? },

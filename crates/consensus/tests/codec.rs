@@ -30,17 +30,20 @@ fn message() -> impl Strategy<Value = Message> {
         });
     prop_oneof![
         adopt,
-        (ballot(), index(), index(), index()).prop_map(|(ballot, index, decided, common)| Message::Accept {
-            ballot,
-            index,
-            decided,
-            common
+        (ballot(), index(), index(), index()).prop_map(|(ballot, index, decided, known_by_all)| {
+            Message::Accept { ballot, index, decided, known_by_all }
         }),
         (ballot(), index(), index(), index()).prop_map(|(ballot, index, received, decided)| {
             Message::Accepted { ballot, index, received, decided }
         }),
         (ballot(), index(), index(), index(), any::<bool>()).prop_map(
-            |(ballot, decided, last, common, ask)| Message::Decide { ballot, decided, last, common, ask }
+            |(ballot, decided, last, known_by_all, ask)| Message::Decide {
+                ballot,
+                decided,
+                last,
+                known_by_all,
+                ask
+            }
         ),
         (ballot(), tail(), index()).prop_map(|(promised, tail, received)| Message::Pull {
             promised,
@@ -68,9 +71,9 @@ fn members() -> impl Strategy<Value = Members> {
     )
 }
 
-fn pending() -> impl Strategy<Value = Pending> {
+fn pending() -> impl Strategy<Value = PendingChange> {
     let decided = prop::collection::vec(any::<u64>().prop_map(Epoch), 0..5);
-    (members(), decided).prop_map(|(members, decided)| Pending { members, decided })
+    (members(), decided).prop_map(|(members, decided)| PendingChange { members, decided })
 }
 
 fn election_message() -> impl Strategy<Value = ElectionMessage> {
@@ -82,8 +85,14 @@ fn election_message() -> impl Strategy<Value = ElectionMessage> {
             ElectionMessage::PreVoteReply { ballot, granted, promised }
         }),
         ballot().prop_map(|ballot| ElectionMessage::Prepare { ballot }),
-        promise.prop_map(|(ballot, members, pending, tails, high)| {
-            ElectionMessage::Promise(Promise { ballot, members, pending, tails, high: Timestamp(high) })
+        promise.prop_map(|(ballot, members, pending, tails, above_all)| {
+            ElectionMessage::Promise(Promise {
+                ballot,
+                members,
+                pending,
+                tails,
+                above_all: Timestamp(above_all),
+            })
         }),
         (ballot(), any::<bool>(), members()).prop_map(|(ballot, vouches, members)| {
             ElectionMessage::Heartbeat { ballot, vouches, members }

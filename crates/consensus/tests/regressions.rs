@@ -40,7 +40,7 @@ fn sent(stream: &mut Stream) -> Vec<Envelope> {
 }
 
 /// Delivers among those that `reachable` names until nothing is under way.
-fn settle(streams: &mut [Stream], now: Nanos, reachable: &[u8]) {
+fn run_until_quiet(streams: &mut [Stream], now: Nanos, reachable: &[u8]) {
     loop {
         let mut quiet = true;
         for from in reachable {
@@ -77,7 +77,7 @@ fn a_question_from_an_older_ballot_is_not_believed() {
     let mut streams: Vec<Stream> = (0..5).map(stream).collect();
     win(&mut streams, 0, ballot(1, 0), &[0, 1, 2]);
     propose(&mut streams[0], "ab");
-    settle(&mut streams, 0, &[0, 2]);
+    run_until_quiet(&mut streams, 0, &[0, 2]);
     assert_eq!(text(&streams[2]), "ab");
     // A question of node 2 is under way for long.
     let old = Message::Pull { promised: ballot(1, 0), tail: streams[2].tail(), received: EntryIndex::NONE };
@@ -86,13 +86,13 @@ fn a_question_from_an_older_ballot_is_not_believed() {
     propose(&mut streams[1], "xy");
     streams[2].follow(0, ballot(2, 1));
     streams[2].tick(OPTIONS.retry);
-    settle(&mut streams, 0, &[1, 2]);
+    run_until_quiet(&mut streams, 0, &[1, 2]);
     assert_eq!(text(&streams[2]), "xy");
     // Node 0 leads again, without node 2; now the question arrives.
     win(&mut streams, 0, ballot(3, 0), &[0, 3, 4]);
     propose(&mut streams[0], "c");
     streams[0].deliver(0, voter(2), old, Bytes::new());
-    settle(&mut streams, 0, &[0, 2]);
+    run_until_quiet(&mut streams, 0, &[0, 2]);
     assert_eq!(text(&streams[2]), "abc");
 }
 
@@ -103,10 +103,10 @@ fn a_copied_state_does_not_hide_a_vote() {
     let mut streams: Vec<Stream> = (0..3).map(stream).collect();
     win(&mut streams, 0, ballot(1, 0), &[0, 1]);
     propose(&mut streams[0], "a");
-    settle(&mut streams, 0, &[0, 1]);
+    run_until_quiet(&mut streams, 0, &[0, 1]);
     win(&mut streams, 0, ballot(2, 0), &[0, 2]);
     propose(&mut streams[0], "b");
-    settle(&mut streams, 0, &[0, 2]);
+    run_until_quiet(&mut streams, 0, &[0, 2]);
     let before = streams[2].tail();
     assert_eq!((before.accepted, before.last), (ballot(2, 0), EntryIndex(2)));
     streams[2].restart_after(EntryIndex(2));
@@ -122,7 +122,7 @@ fn a_copy_may_end_before_the_log_does() {
     let mut streams: Vec<Stream> = (0..3).map(stream).collect();
     win(&mut streams, 0, ballot(1, 0), &[0, 1]);
     propose(&mut streams[0], "abc");
-    settle(&mut streams, 0, &[0, 1]);
+    run_until_quiet(&mut streams, 0, &[0, 1]);
     streams[1].restart_after(EntryIndex(2));
     let tail = streams[1].tail();
     assert_eq!((tail.accepted, tail.first, tail.last), (ballot(1, 0), EntryIndex(3), EntryIndex(3)));
@@ -136,10 +136,10 @@ fn a_question_with_nothing_to_send_is_answered() {
     let mut streams: Vec<Stream> = (0..2).map(stream).collect();
     win(&mut streams, 0, ballot(1, 0), &[0, 1]);
     propose(&mut streams[0], "a");
-    settle(&mut streams, 0, &[0, 1]);
+    run_until_quiet(&mut streams, 0, &[0, 1]);
     streams[0].peer_up(MS, voter(1));
     streams[1].peer_up(MS, voter(0));
-    settle(&mut streams, MS, &[0, 1]);
+    run_until_quiet(&mut streams, MS, &[0, 1]);
     assert_eq!(streams[1].tick(100 * MS), None);
     assert_eq!(streams[0].tick(100 * MS), None);
 }
@@ -150,7 +150,7 @@ fn an_adoption_that_grows_is_left_alone() {
     let mut streams: Vec<Stream> = (0..3).map(stream).collect();
     win(&mut streams, 0, ballot(1, 0), &[0, 1]);
     propose(&mut streams[0], "abcdefgh");
-    settle(&mut streams, 0, &[0, 1]);
+    run_until_quiet(&mut streams, 0, &[0, 1]);
     win(&mut streams, 0, ballot(2, 0), &[0, 2]);
     let pieces = sent(&mut streams[0]);
     streams[2].follow(0, ballot(2, 0));
@@ -163,7 +163,7 @@ fn an_adoption_that_grows_is_left_alone() {
             ballot: ballot(2, 0),
             decided: EntryIndex(0),
             last: EntryIndex(8),
-            common: EntryIndex(0),
+            known_by_all: EntryIndex(0),
             ask: true,
         };
         streams[2].deliver(now, voter(0), ask, Bytes::new());
@@ -194,7 +194,7 @@ fn the_goal_of_an_adoption_does_not_move() {
 fn a_busy_peer_does_not_silence_the_question_to_another() {
     let mut streams: Vec<Stream> = (0..3).map(stream).collect();
     win(&mut streams, 0, ballot(1, 0), &[0, 1, 2]);
-    settle(&mut streams, 0, &[0, 1, 2]);
+    run_until_quiet(&mut streams, 0, &[0, 1, 2]);
     let mut asked = false;
     for step in 1..=20 {
         let now = step * 2 * MS;
@@ -221,9 +221,9 @@ fn a_peer_that_missed_that_it_is_too_far_behind_hears_it_again() {
         .map(|node| Stream::new(voter(node), EntryIndex::NONE, StreamOptions { window_bytes: 1, ..OPTIONS }))
         .collect();
     win(&mut streams, 0, ballot(1, 0), &[0, 1, 2]);
-    settle(&mut streams, 0, &[0, 1, 2]);
+    run_until_quiet(&mut streams, 0, &[0, 1, 2]);
     propose(&mut streams[0], "abcd");
-    settle(&mut streams, 0, &[0, 1]);
+    run_until_quiet(&mut streams, 0, &[0, 1]);
     assert_eq!(streams[0].decided(), EntryIndex(4));
     streams[0].trim(EntryIndex(4), 0);
     let ack = Message::Accepted {
@@ -236,7 +236,7 @@ fn a_peer_that_missed_that_it_is_too_far_behind_hears_it_again() {
     sent(&mut streams[0]);
     for now in [1, 20 * MS, 40 * MS] {
         streams[0].tick(now);
-        settle(&mut streams, now, &[0, 2]);
+        run_until_quiet(&mut streams, now, &[0, 2]);
     }
     assert_eq!(streams[2].too_far(), Some(EntryIndex(5)));
 }
@@ -247,7 +247,7 @@ fn a_takeover_asks_the_next_holder() {
     let mut streams: Vec<Stream> = (0..5).map(stream).collect();
     win(&mut streams, 0, ballot(1, 0), &[0, 1, 2, 3]);
     propose(&mut streams[0], "ab");
-    settle(&mut streams, 0, &[0, 1, 2]);
+    run_until_quiet(&mut streams, 0, &[0, 1, 2]);
     win(&mut streams, 0, ballot(2, 4), &[4, 1, 2]);
     let mut asked: Vec<NodeId> = Vec::new();
     for now in [0, OPTIONS.retry] {
@@ -313,7 +313,7 @@ fn promises_of_two_ballots_are_never_counted_together() {
         members: members(5),
         pending: Vec::new(),
         tails: Vec::new(),
-        high: Timestamp(1),
+        above_all: Timestamp(1),
     };
     let (own, earlier) = (election.promised(), ballot(8, 0));
     election.fenced(0, promise(own));
@@ -336,8 +336,13 @@ fn a_candidate_does_not_win_before_its_own_streams_promised() {
     election.set_eligible(true);
     election.campaign(0);
     let ballot = election.promised();
-    let promise =
-        Promise { ballot, members: members(3), pending: Vec::new(), tails: Vec::new(), high: Timestamp(1) };
+    let promise = Promise {
+        ballot,
+        members: members(3),
+        pending: Vec::new(),
+        tails: Vec::new(),
+        above_all: Timestamp(1),
+    };
     for node in [1, 2] {
         election.deliver(0, voter(node), ElectionMessage::Promise(promise.clone()));
     }
@@ -358,18 +363,18 @@ fn a_follower_that_answers_need_not_ask() {
     let mut streams = [stream(0), stream(1), stream(2)];
     assert!(win(&mut streams, 0, ballot(1, 0), &[0, 1, 2]));
     propose(&mut streams[0], "a");
-    settle(&mut streams, 0, &[0, 1, 2]);
+    run_until_quiet(&mut streams, 0, &[0, 1, 2]);
     streams[0].peer_up(MS, voter(2));
     streams[2].peer_up(MS, voter(0));
     assert!(sent(&mut streams[2]).iter().any(|lost| matches!(lost.message, Message::Pull { .. })));
     streams[0].all_is_known_to_a_quorum();
-    settle(&mut streams, MS, &[0, 2]);
+    run_until_quiet(&mut streams, MS, &[0, 2]);
     propose(&mut streams[0], "b");
-    settle(&mut streams, MS, &[0, 2]);
+    run_until_quiet(&mut streams, MS, &[0, 2]);
     for now in 1..10 {
         streams[0].tick(now * 20 * MS);
         streams[2].tick(now * 20 * MS);
-        settle(&mut streams, now * 20 * MS, &[0, 2]);
+        run_until_quiet(&mut streams, now * 20 * MS, &[0, 2]);
     }
     assert_eq!(text(&streams[2]), "ab");
 }

@@ -1,7 +1,11 @@
 //! Stories of the protocol, one file each in `scripts/`: test, specification and tutorial at once.
 //!
-//! A line that starts with `>` is a command, the lines below it are what came of it, and `#` tells the story.
-//! `HIGHWATER_RECORD=1 cargo test -p highwater-consensus --test scripts` writes the answers anew; read the diff.
+//! A line that starts with `>` is a command, the lines below it are what came of it, and `#` tells the story. What came of
+//! it is told in words (who leads, who adopted whose log, what was decided), then come the messages that are under way.
+//!
+//! Every file in `scripts/` is played: a new one needs no other line anywhere. `HIGHWATER_SCRIPT=normal_run` plays only
+//! those whose names contain that. `HIGHWATER_RECORD=1 cargo test -p highwater-consensus --test scripts` writes the
+//! answers anew; read the diff.
 //!
 //! | command | meaning |
 //! |---|---|
@@ -32,10 +36,12 @@ mod common;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use common::{Node, Wire, as_change, founder, founders};
 use highwater_consensus::*;
-use highwater_core::{EntryIndex, Incarnation, NodeId};
+use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId};
 
 const MS: Nanos = 1_000_000;
 
@@ -55,7 +61,49 @@ struct Stage {
     asleep: BTreeSet<u8>,
     held: Vec<Flight>,
     flights: VecDeque<Flight>,
+    /// Each node as it was when `tell` last looked.
+    told: Vec<Told>,
+    /// Who was told to ask, and what it had promised: it may ask again and again.
+    asked: BTreeSet<(Voter, Ballot)>,
+    /// How far each stream is decided, as some node knows.
+    decided: Vec<EntryIndex>,
     log: String,
+}
+
+/// What a story tells of a node when it changes.
+#[derive(PartialEq)]
+struct Told {
+    me: Voter,
+    standing: Standing,
+    promised: Ballot,
+    members: Members,
+    streams: Vec<ToldStream>,
+}
+
+#[derive(PartialEq)]
+struct ToldStream {
+    tail: Tail,
+    undecided: Vec<(EntryIndex, Bytes)>,
+    too_far: bool,
+}
+
+impl Told {
+    fn of(node: &Node) -> Told {
+        let stream = |stream: &Stream| {
+            let tail = stream.tail();
+            let undecided = (tail.decided.0 + 1..=tail.last.0).map(EntryIndex);
+            let held = |index| stream.entry(index).map(|entry| (index, entry.clone()));
+            let undecided = undecided.filter_map(held).collect();
+            ToldStream { tail, undecided, too_far: stream.too_far().is_some() }
+        };
+        Told {
+            me: node.me,
+            standing: node.election.standing(),
+            promised: node.election.promised(),
+            members: node.members(),
+            streams: node.streams.iter().map(stream).collect(),
+        }
+    }
 }
 
 fn election(nodes: u8) -> ElectionOptions {
@@ -76,6 +124,8 @@ impl Stage {
                 let bases = || vec![(EntryIndex::NONE, founders(number(1) as u8)); node(2)];
                 let new = |n| Node::new(founder(n), bases(), election(number(1) as u8), STREAM, n.into());
                 self.nodes = (0..number(1) as u8).map(new).collect();
+                self.told = self.nodes.iter().map(Told::of).collect();
+                self.decided = vec![EntryIndex::NONE; node(2)];
             }
             "campaign" => {
                 self.nodes[node(1)].election.campaign(self.now);
@@ -95,7 +145,7 @@ impl Stage {
                 self.flights = chosen.into_iter().chain(rest).collect();
                 self.arrive(arriving);
             }
-            "run" => self.settle(),
+            "run" => self.run_until_quiet(),
             "drop" => {
                 let (lost, rest) = self.choose(&words);
                 writeln!(self.log, "{} lost", lost.len()).unwrap();
@@ -154,7 +204,7 @@ impl Stage {
             "live" => {
                 for _ in 0..number(1) {
                     self.tick();
-                    self.settle();
+                    self.run_until_quiet();
                 }
             }
             "crash" => {
@@ -169,6 +219,7 @@ impl Stage {
                 let bases = (3..words.len()).map(|at| (EntryIndex(number(at)), founders(3))).collect();
                 self.nodes[node(1)] =
                     Node::new(me, bases, election(self.nodes.len() as u8), STREAM, number(2));
+                self.told[node(1)] = Told::of(&self.nodes[node(1)]);
                 self.dead.remove(&(number(1) as u8));
                 for other in (0..self.nodes.len()).filter(|other| *other != node(1)) {
                     self.nodes[other].peer_up(self.now, me);
@@ -189,6 +240,7 @@ impl Stage {
             other => panic!("no command {other}"),
         }
         self.gather();
+        self.tell();
         if matches!(words[0], "flight" | "deliver" | "wait" | "campaign" | "twice" | "backwards") {
             for flight in &self.flights {
                 writeln!(self.log, "  {}", describe(flight)).unwrap();
@@ -222,19 +274,14 @@ impl Stage {
             }
             let blocked = muted || self.cut.contains(&to) || self.cut.contains(&from);
             if !blocked && !self.dead.contains(&flight.to) {
-                let node = &mut self.nodes[flight.to as usize];
-                let before = node.election.standing();
-                node.deliver(self.now, flight.from, flight.wire);
-                let after = (node.me, node.election.standing(), node.election.promised());
-                if before != after.1 && after.1 == Standing::Leading {
-                    writeln!(self.log, "{:?} leads under {}", after.0, after.2).unwrap();
-                }
+                self.nodes[flight.to as usize].deliver(self.now, flight.from, flight.wire);
+                self.tell();
             }
             self.gather();
         }
     }
 
-    fn settle(&mut self) {
+    fn run_until_quiet(&mut self) {
         self.gather();
         while !self.flights.is_empty() {
             let flights = std::mem::take(&mut self.flights);
@@ -248,6 +295,59 @@ impl Stage {
             |node: &&mut Node| self.dead.contains(&node.me.node.0) || self.asleep.contains(&node.me.node.0);
         for node in self.nodes.iter_mut().filter(|node| !idle(node)) {
             node.tick(self.now);
+        }
+        self.tell();
+    }
+
+    /// Says in words what has changed since it last looked.
+    fn tell(&mut self) {
+        for at in 0..self.nodes.len() {
+            let (node, now) = (&self.nodes[at], Told::of(&self.nodes[at]));
+            if now == self.told[at] {
+                continue;
+            }
+            let before = std::mem::replace(&mut self.told[at], now);
+            let (now, me) = (&self.told[at], node.me);
+            let mut say = |what: String| writeln!(self.log, "{me:?} {what}").unwrap();
+            let leads = now.standing == Standing::Leading;
+            if leads && (before.standing != Standing::Leading || before.promised != now.promised) {
+                say(format!("leads under {}", now.promised));
+            } else if before.standing == Standing::Leading && !leads {
+                say(format!("leads no more, promised {}", now.promised));
+            }
+            if now.standing == Standing::Asking && self.asked.insert((me, now.promised)) {
+                say("misses its leader and asks who else does".into());
+            }
+            for (number, (before, now)) in before.streams.iter().zip(&now.streams).enumerate() {
+                if now.tail.accepted != before.tail.accepted && !leads {
+                    let gone = before.undecided.iter().filter(|(index, entry)| {
+                        *index >= now.tail.first && node.streams[number].entry(*index) != Some(entry)
+                    });
+                    let gone: Vec<String> = gone.map(|(_, entry)| in_words(entry)).collect();
+                    let cut = if gone.is_empty() {
+                        String::new()
+                    } else {
+                        format!(" and loses {}", gone.join(", "))
+                    };
+                    say(format!("adopts the log of {} in s{number}{cut}", now.tail.accepted));
+                }
+                if now.too_far && !before.too_far {
+                    say(format!("is too far behind in s{number}"));
+                }
+                if now.tail.first > before.tail.first {
+                    say(format!("holds s{number} from {} on", now.tail.first));
+                }
+                let newly = (self.decided[number].0 + 1..=now.tail.decided.0).map(EntryIndex);
+                let entries: Vec<String> =
+                    newly.filter_map(|index| node.streams[number].entry(index).map(in_words)).collect();
+                self.decided[number] = self.decided[number].max(now.tail.decided);
+                if !entries.is_empty() {
+                    say(format!("is the first to know {} decided in s{number}", entries.join(", ")));
+                }
+            }
+            if now.members.voters() != before.members.voters() {
+                say(format!("goes on with the members {:?}", now.members));
+            }
         }
     }
 
@@ -273,11 +373,7 @@ impl Stage {
                 for index in tail.first.0..=tail.last.0 {
                     let bar = if index == tail.decided.0 + 1 { " |" } else { "" };
                     let entry = stream.entry(EntryIndex(index)).unwrap();
-                    let text = match as_change(entry) {
-                        Some(members) => format!("[{}]", members.epoch),
-                        None => String::from_utf8_lossy(&entry[1..]).into_owned(),
-                    };
-                    write!(self.log, "{bar} {index}={text}").unwrap();
+                    write!(self.log, "{bar} {index}={}", in_words(entry)).unwrap();
                 }
                 if tail.last == tail.decided {
                     write!(self.log, " |").unwrap();
@@ -288,6 +384,14 @@ impl Stage {
                 writeln!(self.log).unwrap();
             }
         }
+    }
+}
+
+/// An entry as the scripts have it: `a`, or the change of epoch `[e2]`.
+fn in_words(entry: &Bytes) -> String {
+    match as_change(entry) {
+        Some(members) => format!("[{}]", members.epoch),
+        None => String::from_utf8_lossy(&entry[1..]).into_owned(),
     }
 }
 
@@ -318,10 +422,9 @@ fn describe(flight: &Flight) -> String {
     }
 }
 
-/// Plays a script, and compares what comes of it with what it says.
-fn play(name: &str) {
-    let path = format!("{}/tests/scripts/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-    let script = std::fs::read_to_string(&path).expect("the script is there");
+/// Plays a script; the first difference between what comes of it and what it says.
+fn play(path: &Path) -> Result<(), String> {
+    let script = std::fs::read_to_string(path).expect("the script is there");
     let mut stage = Stage::default();
     let mut played = String::new();
     for line in script.lines().filter(|line| line.is_empty() || line.starts_with(['#', '>'])) {
@@ -333,12 +436,20 @@ fn play(name: &str) {
         }
     }
     if std::env::var_os("HIGHWATER_RECORD").is_some() {
-        return std::fs::write(&path, played).unwrap();
+        std::fs::write(path, &played).unwrap();
+        return Ok(());
     }
-    for (number, (expected, actual)) in script.lines().zip(played.lines()).enumerate() {
-        assert_eq!(expected, actual, "{name}, line {}\n--- all of it:\n{played}", number + 1);
+    let (expected, actual): (Vec<&str>, Vec<&str>) = (script.lines().collect(), played.lines().collect());
+    let longest = expected.len().max(actual.len());
+    match (0..longest).find(|at| expected.get(*at) != actual.get(*at)) {
+        None => Ok(()),
+        Some(at) => Err(format!(
+            "line {}: expected {:?}, came {:?}\n--- all of it:\n{played}",
+            at + 1,
+            expected.get(at),
+            actual.get(at)
+        )),
     }
-    assert_eq!(script.lines().count(), played.lines().count(), "{name}\n{played}");
 }
 
 /// Whatever the story: one value per index among what is decided.
@@ -356,14 +467,20 @@ fn check(stage: &Stage) {
     }
 }
 
-macro_rules! scripts {
-    ($($name:ident)*) => { $(#[test] fn $name() { play(stringify!($name)); })* };
-}
-
-scripts! {
-    normal_run lost_messages duplicated_messages reordered_messages competing_candidates
-    leader_change_with_undecided_tail takeover_interrupted_by_another_takeover old_leader_returns silent_stream
-    paper_figure_3 paper_figure_8 amnesiac_voter_does_not_vote follower_too_far_behind
-    membership_change_needs_both_majorities prevote_protects_a_healthy_leader
-    leader_without_quorum_makes_way no_majority_spends_no_epoch late_timer_doubts_itself
+#[test]
+fn every_script_comes_out_as_it_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let wanted = std::env::var("HIGHWATER_SCRIPT").unwrap_or_default();
+    let mut scripts: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    scripts.retain(|path| path.file_stem().is_some_and(|name| name.to_string_lossy().contains(&wanted)));
+    scripts.sort();
+    assert!(!scripts.is_empty(), "no script is named like {wanted:?}");
+    let mut wrong = Vec::new();
+    for path in &scripts {
+        let name = path.file_stem().unwrap().to_string_lossy();
+        println!("plays {name}");
+        wrong.extend(play(path).err().map(|difference| format!("{name}, {difference}")));
+    }
+    assert!(wrong.is_empty(), "{} of {} scripts:\n{}", wrong.len(), scripts.len(), wrong.join("\n"));
 }

@@ -29,7 +29,7 @@ impl Cluster {
     }
 
     /// Delivers until nothing is under way; what `lost` chooses is. What controllers say travels as bytes.
-    fn settle(&mut self, lost: impl Fn(&Wire) -> bool) {
+    fn run_until_quiet(&mut self, lost: impl Fn(&Wire) -> bool) {
         loop {
             let mut quiet = true;
             for from in 0..self.nodes.len() {
@@ -80,7 +80,7 @@ fn three_hundred_unfinished_takeovers_do_not_end_elections() {
         cluster.nodes[candidate].election.campaign(cluster.now);
         cluster.nodes[candidate].poll(cluster.now);
         // No leader of stream 1 hears that anybody accepted; every other leader of stream 0 does.
-        cluster.settle(|wire| match wire {
+        cluster.run_until_quiet(|wire| match wire {
             Wire::Stream(1, Message::Accepted { .. }, _) => true,
             Wire::Stream(0, Message::Accepted { .. }, _) => round % 2 == 0,
             _ => false,
@@ -94,7 +94,7 @@ fn three_hundred_unfinished_takeovers_do_not_end_elections() {
     cluster.nodes[1].election.campaign(cluster.now);
     cluster.nodes[1].poll(cluster.now);
     for _ in 0..100 {
-        cluster.settle(|_| false);
+        cluster.run_until_quiet(|_| false);
         cluster.pass(MS);
     }
     let leader = &cluster.nodes[1];
@@ -113,9 +113,9 @@ fn changes_to_the_same_voters_count_together() {
     );
     let later = new.in_epoch(highwater_core::Epoch(7));
     let mut pending = Vec::new();
-    Pending::note(&mut pending, STREAMS, 0, &new, true);
-    Pending::note(&mut pending, STREAMS, 0, &later, false);
-    Pending::note(&mut pending, STREAMS, 1, &later, true);
+    PendingChange::note(&mut pending, STREAMS, 0, &new, true);
+    PendingChange::note(&mut pending, STREAMS, 0, &later, false);
+    PendingChange::note(&mut pending, STREAMS, 1, &later, true);
     assert_eq!(pending.len(), 1);
     assert_eq!(pending[0].members, later);
     assert_eq!(pending[0].decided, [new.epoch, later.epoch]);
@@ -127,7 +127,7 @@ fn changes_to_the_same_voters_count_together() {
     let ballot = election.promised();
     let tails = vec![Tail::default(); STREAMS];
     let promise =
-        Promise { ballot, members: founders(3), pending, tails, high: highwater_core::Timestamp(1) };
+        Promise { ballot, members: founders(3), pending, tails, above_all: highwater_core::Timestamp(1) };
     // The own promise, and the newcomer's: no majority of the founders, but one of the new voters.
     election.fenced(0, promise.clone());
     assert_eq!(election.standing(), Standing::Preparing);

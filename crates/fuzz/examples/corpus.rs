@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use highwater_consensus::{ElectionMessage, Members, Message, Pending, Promise, Tail, Voter};
+use highwater_consensus::{ElectionMessage, Members, Message, PendingChange, Promise, Tail, Voter};
 use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind, Key, TxWriter};
 use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, StreamId, TableId, Timestamp};
 use highwater_engines::Frame;
@@ -59,19 +59,19 @@ fn heads() -> Vec<Vec<u8>> {
     let voter = |node| Voter { node: NodeId(node), incarnation: Incarnation(77 + u64::from(node)) };
     let members = Members::new(Epoch(3), vec![voter(0), voter(1), voter(2)]);
     let tail = Tail { accepted: ballot, first: index(1), last: index(9), decided: index(8) };
-    let pending = Pending { members: members.clone(), decided: vec![Epoch(3), Epoch(0)] };
+    let pending = PendingChange { members: members.clone(), decided: vec![Epoch(3), Epoch(0)] };
     let promise = Promise {
         ballot,
         members: members.clone(),
         pending: vec![pending],
         tails: vec![tail, tail],
-        high: Timestamp(99),
+        above_all: Timestamp(99),
     };
     let stream = [
         Message::Adopt { ballot, start: index(4), upto: index(6), index: index(5), decided: index(3) },
-        Message::Accept { ballot, index: index(5), decided: index(4), common: index(2) },
+        Message::Accept { ballot, index: index(5), decided: index(4), known_by_all: index(2) },
         Message::Accepted { ballot, index: index(5), received: index(5), decided: index(4) },
-        Message::Decide { ballot, decided: index(5), last: index(5), common: index(4), ask: true },
+        Message::Decide { ballot, decided: index(5), last: index(5), known_by_all: index(4), ask: true },
         Message::Pull { promised: ballot, tail, received: index(0) },
         Message::Fetched { ballot, index: index(5), paused: false },
     ];

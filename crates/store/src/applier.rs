@@ -19,10 +19,10 @@ use crate::heap::Heap;
 use crate::index::{Index, KeyOf};
 use crate::keys::Keys;
 use crate::record::Record;
-use crate::snapshot::Pins;
 use crate::store::{AnyIndex, Store, with_index};
 use crate::sync::Backoff;
 use crate::tree::Fingers;
+use crate::versions::Pins;
 use crate::word::{BORN_LOCKED, DEAD, TIMESTAMP, TOMBSTONE};
 
 /// Writes under way: about as many misses as a core keeps in flight.
@@ -47,8 +47,9 @@ pub struct Applier {
     store: Arc<Store>,
 }
 
-/// What an applier works with, apart from the store: which a call borrows, since all workers count its references on one
-/// line.
+/// What an applier works with, apart from the store. They are two fields, so that a call can borrow the store while it
+/// changes these. To clone the store's `Arc` for each call instead would have all workers write to the cache line of
+/// its count.
 struct Hand {
     heap: Heap,
     fingers: Box<[Fingers]>,
@@ -58,14 +59,14 @@ struct Hand {
 
 /// A write in the window.
 #[derive(Clone, Copy)]
-struct Pending<'a> {
+struct WindowWrite<'a> {
     ts: Timestamp,
     table: TableId,
     index: &'a AnyIndex,
     key: Key<'a>,
     hash: u64,
     value: Option<&'a [u8]>,
-    /// Probably the key's record.
+    /// Probably the key's record, found halfway through the window. Its key has to be compared.
     hint: Option<Record>,
 }
 
@@ -114,13 +115,13 @@ impl Applier {
 
 impl Hand {
     #[inline]
-    fn install(&mut self, store: &Store, write: &Pending<'_>) {
+    fn install(&mut self, store: &Store, write: &WindowWrite<'_>) {
         hooks::point(Point::Apply);
         with_index!(write.index, index => self.install_in(store, index, write));
     }
 
     #[inline]
-    fn install_in<I: Index>(&mut self, store: &Store, index: &I, write: &Pending<'_>) {
+    fn install_in<I: Index>(&mut self, store: &Store, index: &I, write: &WindowWrite<'_>) {
         let Some(key) = I::Keys::logged_key(write.key) else { unreachable!("checked on entering") };
         let hint = write.hint.filter(|record| I::Keys::same(I::Keys::stored(record), key));
         let mut backoff = Backoff::default();
@@ -134,7 +135,7 @@ impl Hand {
                 },
             };
             match record.word().lock() {
-                // It left the index.
+                // The record was taken out of the index: look the key up again.
                 Ok(DEAD) => {}
                 Ok(before) => return self.write(store, record, before, write),
                 Err(_) => found = Some(record),
@@ -145,7 +146,12 @@ impl Hand {
 
     /// The key's record; or a new one, which is locked.
     #[inline]
-    fn find_or_add<I: Index>(&mut self, index: &I, key: KeyOf<'_, I>, write: &Pending<'_>) -> (Record, bool) {
+    fn find_or_add<I: Index>(
+        &mut self,
+        index: &I,
+        key: KeyOf<'_, I>,
+        write: &WindowWrite<'_>,
+    ) -> (Record, bool) {
         let value_len = write.value.map_or(0, <[u8]>::len);
         let fingers = &mut self.fingers[write.table.0 as usize];
         index.find_or_add(key, write.hash, value_len, BORN_LOCKED, fingers, &mut self.heap, &mut ())
@@ -153,7 +159,7 @@ impl Hand {
 
     /// Installs the write in the locked record, unless that is newer, and unlocks it.
     #[inline]
-    fn write(&mut self, store: &Store, record: Record, before: u64, write: &Pending<'_>) {
+    fn write(&mut self, store: &Store, record: Record, before: u64, write: &WindowWrite<'_>) {
         if before & TIMESTAMP >= write.ts.0 && !planted!(ReplayUnordered) {
             self.superseded(store, record, before, write);
             record.word().unlock(before);
@@ -174,12 +180,14 @@ impl Hand {
         }
     }
 
-    /// Another stream's applier was faster: the record is newer already. A snapshot between the two needs this version.
+    /// The record is newer already, for another stream's applier was faster. A snapshot whose timestamp is between the
+    /// two versions needs this one.
     ///
-    /// That applier may have passed a snapshot that was pinned while this one's call was under way, so this one looks
-    /// again: whoever locks a record that was written above a pin sees the pin.
+    /// This applier looked at the pins when its call began. A snapshot may have been pinned since, and the other
+    /// applier may have passed it, so this one looks again. It sees the pin: the pin was set before the record was
+    /// written above it, and this thread has locked the record after that.
     #[cold]
-    fn superseded(&mut self, store: &Store, record: Record, before: u64, write: &Pending<'_>) {
+    fn superseded(&mut self, store: &Store, record: Record, before: u64, write: &WindowWrite<'_>) {
         self.pins.refresh(&store.snapshots);
         if self.pins.separate(write.ts.0, before & TIMESTAMP) {
             store.snapshots.keep_late(record, write.ts, write.value, before);
@@ -197,7 +205,7 @@ impl Drop for Applier {
 struct Window<'a, 'b> {
     hand: &'a mut Hand,
     store: &'b Store,
-    ring: [Option<Pending<'b>>; WINDOW],
+    ring: [Option<WindowWrite<'b>>; WINDOW],
     entered: usize,
 }
 
@@ -217,7 +225,7 @@ impl<'b> Window<'_, 'b> {
                     let fingers = &self.hand.fingers[write.table.0 as usize];
                     let hash = with_index!(index, index => enter(index, write.key, fingers))?;
                     let (table, key, value) = (write.table, write.key, write.value);
-                    *self.advance() = Some(Pending { ts, table, index, key, hash, value, hint: None });
+                    *self.advance() = Some(WindowWrite { ts, table, index, key, hash, value, hint: None });
                     applied.writes += 1;
                 }
                 applied.transactions += 1;
@@ -230,7 +238,7 @@ impl<'b> Window<'_, 'b> {
 
     /// Lets the oldest write leave, looks after the one in the middle, and returns the place for one to enter.
     #[inline]
-    fn advance(&mut self) -> &mut Option<Pending<'b>> {
+    fn advance(&mut self) -> &mut Option<WindowWrite<'b>> {
         let at = self.entered % WINDOW;
         self.entered += 1;
         if let Some(oldest) = &self.ring[at] {

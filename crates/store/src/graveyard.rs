@@ -6,43 +6,21 @@
 
 use std::collections::VecDeque;
 
+use highwater_core::log::Key;
 use highwater_core::{TableId, Timestamp};
 
+use crate::grave::{Grave, GraveKey};
 use crate::heap::Heap;
 use crate::index::Index;
 use crate::keys::Keys;
-use crate::snapshot::Snapshots;
 use crate::store::{Store, with_index};
 use crate::tree::Fingers;
+use crate::versions::Snapshots;
 use crate::word::{Busy, TOMBSTONE};
 
 /// So many are looked at in one call: an eighth of those that wait, between these bounds. (A fixed number would let them
 /// grow without end under a load that deletes faster.)
 const BUDGET: std::ops::RangeInclusive<usize> = 64..=1024;
-
-/// A tombstone, by key. Ordered by its timestamp first.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Grave {
-    pub ts: Timestamp,
-    pub table: TableId,
-    pub key: GraveKey,
-}
-
-/// A key in its own memory.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum GraveKey {
-    U64(u64),
-    Bytes(Box<[u8]>),
-}
-
-impl From<highwater_core::log::Key<'_>> for GraveKey {
-    fn from(key: highwater_core::log::Key<'_>) -> GraveKey {
-        match key {
-            highwater_core::log::Key::U64(key) => GraveKey::U64(key),
-            highwater_core::log::Key::Bytes(key) => GraveKey::Bytes(key.into()),
-        }
-    }
-}
 
 /// The tombstones of one worker.
 #[derive(Default)]
@@ -55,13 +33,13 @@ pub(crate) struct Graveyard {
 
 impl Graveyard {
     #[inline]
-    pub fn bury(&mut self, table: TableId, ts: Timestamp, key: highwater_core::log::Key<'_>) {
+    pub fn bury(&mut self, table: TableId, ts: Timestamp, key: Key<'_>) {
         let queue = if ts == Timestamp::ZERO { &mut self.placeholders } else { &mut self.tombstones };
         queue.push_back(Grave { table, ts, key: key.into() });
     }
 
     /// The tombstone may go at the next collection, whatever its timestamp.
-    pub fn bury_at_once(&mut self, table: TableId, ts: Timestamp, key: highwater_core::log::Key<'_>) {
+    pub fn bury_at_once(&mut self, table: TableId, ts: Timestamp, key: Key<'_>) {
         self.placeholders.push_back(Grave { table, ts, key: key.into() });
     }
 
@@ -80,7 +58,7 @@ impl Graveyard {
         let floor = floor.min(store.snapshots.oldest());
         let due = self.tombstones.front().is_some_and(|grave| grave.ts <= floor);
         if due || !self.placeholders.is_empty() || store.orphan_due(floor) {
-            // Nor what a roll-back may have to find as it is.
+            // Not beyond the oldest before-image either: a roll-back has to find that record's tombstone as it is.
             let floor = floor.min(Timestamp(store.heaps.guards.no_images_up_to()));
             let more = self.dig(store, floor, fingers, heap);
             heap.count_waiting(self.len());
@@ -97,7 +75,7 @@ impl Graveyard {
 
     fn dig(&mut self, store: &Store, floor: Timestamp, fingers: &mut [Fingers], heap: &mut Heap) -> bool {
         if store.orphan_due(floor) {
-            // They go to the placeholders, which need no order.
+            // They come in no order that suits `tombstones`, so they go to the placeholders, which need none.
             self.placeholders.extend(store.adopt(floor, *BUDGET.end()));
         }
         heap.pin();
@@ -112,7 +90,8 @@ impl Graveyard {
             }
         }
         heap.unpin();
-        // Somebody is about to write there. If nothing comes of it, the tombstone is ours still.
+        // Somebody holds these records' locks, and is about to write there. If that fails, the tombstones stay, and are
+        // this worker's to unlink: it looks at them again.
         self.placeholders.extend(again);
         if self.len() == 0 && self.tombstones.capacity() > *BUDGET.end() {
             // A large delete's room does not stay.
@@ -148,7 +127,7 @@ fn unlink_in<I: Index>(
     let mut unlink = |bytes: &[u8]| {
         let key = I::Keys::parse(bytes).expect("graves hold keys of their table's kind");
         if let Some(record) = index.unlink(key, I::Keys::hash(key), expected, fingers, heap)? {
-            // Its memory is not reused before the caller unpins.
+            // The address is still this record's, for its memory is not used again before the caller unpins.
             snapshots.forget(record);
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{TableId, Timestamp, planted};
 
-use crate::graveyard::Grave;
+use crate::grave::Grave;
 use crate::heap::Heap;
 use crate::index::Index;
 use crate::keys::Keys;

@@ -39,9 +39,6 @@ pub(crate) trait Keys: 'static {
     /// The key in a record.
     fn stored(record: &Record) -> Self::Key<'_>;
 
-    /// Bytes of the key in a record.
-    fn len(key: Self::Key<'_>) -> usize;
-
     /// Eight bytes behind the first `skip` that compare as the keys do, as far as they go.
     fn head(key: Self::Key<'_>, skip: usize) -> u64;
 
@@ -59,6 +56,11 @@ pub(crate) trait Keys: 'static {
 
     /// The kept key; `None` for [`Kept::NONE`].
     fn kept(kept: &Kept) -> Option<Self::Key<'_>>;
+
+    /// The key that separates two children: there is one, as unbounded is only what has nothing beside it.
+    fn separating(kept: &Kept) -> Self::Key<'_> {
+        Self::kept(kept).expect("separators are keys")
+    }
 }
 
 /// A key that belongs to an index node; or none, for "unbounded". Integers are in `word` (never 0: a separator is
@@ -145,10 +147,6 @@ impl Keys for IntegerKeys {
         record.key_u64()
     }
     #[inline]
-    fn len(_: u64) -> usize {
-        8
-    }
-    #[inline]
     fn head(key: u64, _: usize) -> u64 {
         key
     }
@@ -217,10 +215,6 @@ impl Keys for ByteKeys {
     #[inline]
     fn stored(record: &Record) -> &[u8] {
         record.key_bytes()
-    }
-    #[inline]
-    fn len(key: &[u8]) -> usize {
-        key.len()
     }
     #[inline]
     fn head(key: &[u8], skip: usize) -> u64 {

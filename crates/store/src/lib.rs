@@ -20,6 +20,8 @@ pub mod digest;
 #[cfg(not(loom))]
 pub mod export;
 #[cfg(not(loom))]
+mod grave;
+#[cfg(not(loom))]
 mod graveyard;
 #[cfg(not(loom))]
 mod hash;
@@ -36,11 +38,15 @@ pub mod occ;
 #[cfg(not(loom))]
 mod record;
 #[cfg(not(loom))]
+mod seen;
+#[cfg(not(loom))]
 pub mod snapshot;
 #[cfg(not(loom))]
 mod store;
 #[cfg(not(loom))]
 mod tree;
+#[cfg(not(loom))]
+mod versions;
 
 #[cfg(not(loom))]
 pub use applier::{Applied, Applier};

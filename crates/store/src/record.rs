@@ -17,8 +17,9 @@
 
 use std::ptr::NonNull;
 
+use highwater_core::log::Key;
+
 use crate::heap::{self, Heap, MAX_SIZED};
-use crate::keys::Keys;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, prefetch};
 use crate::word::{Busy, RecordWord};
 
@@ -82,8 +83,14 @@ impl Scratch {
 impl Record {
     /// A record that is not in an index yet, with room for a value of `value_len` bytes and a little more. `word` is a
     /// tombstone that was never written, or [`BORN_LOCKED`](crate::word::BORN_LOCKED).
-    pub fn create<K: Keys>(key: K::Key<'_>, value_len: usize, word: u64, heap: &mut Heap) -> Record {
-        let key_len = K::len(key);
+    ///
+    /// Inlined, so that each index, which knows its kind of keys, has a copy without the other kind.
+    #[inline(always)]
+    pub fn create(key: Key<'_>, value_len: usize, word: u64, heap: &mut Heap) -> Record {
+        let key_len = match key {
+            Key::U64(_) => 8,
+            Key::Bytes(key) => key.len(),
+        };
         let front = HEAD + key_len.next_multiple_of(8);
         let room = value_len.next_multiple_of(8).max(8);
         let bytes = if front + room <= MAX_SIZED { front + room } else { front + 8 };
@@ -94,9 +101,9 @@ impl Record {
         // copy words that no value ever reached: the heap's memory always holds some bytes.
         unsafe {
             at.cast::<Head>().write(Head { word: RecordWord::new(word), len: AtomicU32::new(0), shape });
-            match K::logged(key) {
-                highwater_core::log::Key::U64(key) => at.add(HEAD).cast::<u64>().write(key),
-                highwater_core::log::Key::Bytes(key) => {
+            match key {
+                Key::U64(key) => at.add(HEAD).cast::<u64>().write(key),
+                Key::Bytes(key) => {
                     std::ptr::copy_nonoverlapping(key.as_ptr(), at.add(HEAD).as_ptr(), key.len());
                 }
             }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use highwater_core::{IndexKind, KeyKind, Schema, TableId, TableSpec, Timestamp, View};
 
-use crate::graveyard::Grave;
+use crate::grave::Grave;
 use crate::hash::Hash;
 use crate::heap::{self, Heap, Heaps, Memory, Provision, lock};
 use crate::index::{Found, Index};
 use crate::keys::{ByteKeys, IntegerKeys, Keys};
 use crate::record::{Record, Scratch};
-use crate::snapshot::Snapshots;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::tree::{Fingers, LeafCopy, Tree};
+use crate::versions::Snapshots;
 use crate::word::TOMBSTONE;
 
 /// A table's index, by kind.
@@ -43,9 +43,9 @@ pub struct Store {
     schema: Schema,
     tables: Box<[AnyIndex]>,
     pub(crate) heaps: Arc<Heaps>,
-    /// Tombstones that nobody looks after: of workers that are gone, or imported; oldest first.
+    /// Tombstones that no worker looks after: those of workers that are gone, and imported ones; oldest first.
     orphans: Mutex<BinaryHeap<Reverse<Grave>>>,
-    /// The smallest timestamp among them, so that workers need not lock to see that none is due.
+    /// The smallest timestamp among them, so that a worker sees without the lock that none is due.
     oldest_orphan: AtomicU64,
     pub(crate) snapshots: Snapshots,
 }
@@ -77,8 +77,9 @@ impl Store {
         self.heaps.reserve(bytes);
     }
 
-    /// Bytes that count against a budget: what holds something, before-images left out (they are bounded by themselves), and
-    /// what lies idle among that, if it is more than an eighth. Other free memory does not count: it serves again.
+    /// Bytes that count against a budget: everything that holds something, and the free pieces scattered among it as
+    /// far as they are more than an eighth of it, for these may be of no use to what comes next. Other free memory does
+    /// not count, since it serves anything. Before-images do not count either: they are bounded by themselves.
     pub fn used(&self) -> u64 {
         let memory = self.memory();
         let used = memory.used() - memory.before_images;
@@ -114,7 +115,7 @@ impl Store {
         vec![Fingers::default(); self.tables.len()].into()
     }
 
-    /// Leaves tombstones for any worker to collect.
+    /// Leaves tombstones to the other workers: whoever collects next takes them over.
     pub(crate) fn abandon(&self, graves: impl Iterator<Item = Grave>) {
         let mut orphans = lock(&self.orphans);
         orphans.extend(graves.map(Reverse));
@@ -161,7 +162,7 @@ impl Store {
         let integers = self.schema.get(table).is_some_and(|spec| spec.keys == KeyKind::U64);
         let mut value = Scratch::default();
         self.for_each_record(table, &mut |record| {
-            let word = record.read(&mut value).expect("nobody writes to a quiescent store");
+            let word = read_quiescent(record, &mut value);
             if word & TOMBSTONE == 0 {
                 if integers {
                     visit(word, &record.key_u64().to_be_bytes(), value.bytes());
@@ -173,6 +174,11 @@ impl Store {
     }
 }
 
+/// The record's word, and its value in `value`.
+fn read_quiescent(record: Record, value: &mut Scratch) -> u64 {
+    record.read(value).expect("nobody writes to a quiescent store")
+}
+
 fn for_each_in_tree<K: Keys>(tree: &Tree<K>, visit: &mut dyn FnMut(Record)) {
     use std::ops::Bound::Unbounded;
     let (direction, range) = (highwater_core::Direction::Forward, (Unbounded, Unbounded));
@@ -181,7 +187,7 @@ fn for_each_in_tree<K: Keys>(tree: &Tree<K>, visit: &mut dyn FnMut(Record)) {
     let mut resume = None;
     loop {
         tree.copy_leaf(resume.as_ref(), direction, range, &mut fingers, &mut leaf);
-        (0..leaf.len()).filter_map(|at| leaf.record(at, direction)).for_each(&mut *visit);
+        (0..leaf.len()).map(|at| leaf.record(at, direction)).for_each(&mut *visit);
         resume = leaf.next::<K>(range, direction);
         if resume.is_none() {
             return;
@@ -206,7 +212,7 @@ fn value_of<I: Index>(index: &I, key: &[u8]) -> Option<Vec<u8>> {
     let mut value = Scratch::default();
     match index.find(key, I::Keys::hash(key), &mut Fingers::default()) {
         Found::Record(record) => {
-            let word = record.read(&mut value).expect("nobody writes to a quiescent store");
+            let word = read_quiescent(record, &mut value);
             (word & TOMBSTONE == 0).then(|| value.bytes().to_vec())
         }
         Found::Absent(_) => None,

@@ -109,8 +109,8 @@ impl RecordWord {
         taken
     }
 
-    /// Makes the record dead, for whoever is about to take it out of its index, if the word is `expected`. Says whether it
-    /// was; busy if somebody holds the lock, who may give up and leave `expected` behind.
+    /// Makes the record dead, for whoever is about to take it out of its index, if the word is `expected`. Says whether
+    /// it was; busy if somebody holds the lock, who may give up and leave `expected` behind.
     #[inline]
     pub fn die(&self, expected: u64) -> Result<bool, Busy> {
         // Acquire; pairs with the Release in `unlock`.

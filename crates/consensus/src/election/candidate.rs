@@ -1,12 +1,17 @@
 //! The candidate's side: ask for yeses, prepare, count promises.
+//!
+//! Yeses are counted by node, since they only keep the peace. Promises are counted by voter, that is by node *and*
+//! life: a node that lost its memory must not be counted for what its earlier life accepted.
 
 use highwater_core::{Ballot, planted};
 
-use super::{Election, ElectionEvent, ElectionMessage, Pending, Promise, Standing};
+use super::message::{ElectionMessage, PendingChange, Promise};
+use super::signs::Heard;
+use super::state::{Election, ElectionEvent, Standing};
 use crate::{Members, Nanos, Quorums, Voter};
 
 impl Election {
-    /// Asks who else misses the leader.
+    /// Asks everybody who else misses the leader. A node that may not stand, or does not vote, only waits on.
     pub(super) fn ask(&mut self, now: Nanos) {
         self.wait(now);
         if !self.eligible || !self.votes() {
@@ -20,20 +25,22 @@ impl Election {
         self.count_pre_votes(now);
     }
 
+    /// A ballot of this node that is higher than everything it has heard of.
     fn next_ballot(&self) -> Ballot {
         Ballot { epoch: self.highest.max(self.promised.epoch).next(), node: self.me.node }
     }
 
+    /// Prepares as soon as a majority misses the leader.
     pub(super) fn count_pre_votes(&mut self, now: Nanos) {
         let Some(members) = &self.members else { return };
-        // By node, whatever life: this node may not know yet who was admitted last. Pre-votes only keep the peace;
-        // promises are counted by life.
+        // By node, whatever its life: this node may not know yet which life was admitted last.
         let granted = |voter: Voter| self.granted.iter().any(|known| known.node == voter.node);
         if Quorums::of(members.clone()).reached(granted) {
             self.prepare(now);
         }
     }
 
+    /// Takes the next ballot, promises it, and asks everybody for a promise.
     pub(super) fn prepare(&mut self, now: Nanos) {
         let ballot = self.next_ballot();
         self.promise(now, ballot);
@@ -42,6 +49,8 @@ impl Election {
         self.broadcast(ElectionMessage::Prepare { ballot });
     }
 
+    /// A promise has come, perhaps this node's own. Leads if a majority of every membership that may be in force has
+    /// promised.
     pub(super) fn on_promise(&mut self, now: Nanos, from: Voter, promise: Promise) {
         if self.standing != Standing::Preparing || promise.ballot != self.promised {
             return;
@@ -70,7 +79,8 @@ impl Election {
         let same_node = |voter: Voter| self.promises.keys().any(|promised| promised.node == voter.node);
         let promised =
             |voter| self.promises.contains_key(&voter) || planted!(PromiseByNode) && same_node(voter);
-        // The own streams lead: where they stand must be among what is compared, even if a quorum is faster than they are.
+        // A takeover compares the own log with the others' (see `Stream::take_over`), so it needs the own promise, even
+        // if a quorum of others was faster.
         if !self.promises.contains_key(&self.me) || !quorums.reached(promised) {
             return;
         }
@@ -80,28 +90,38 @@ impl Election {
         self.standing = Standing::Leading;
         self.following = None;
         self.suspected = false;
-        let heard = super::suspicion::Heard::at(now);
+        let heard = Heard::at(now);
         self.heard_from = self.promises.keys().map(|voter| (*voter, heard)).collect();
         let promises = std::mem::take(&mut self.promises);
         self.events.push(ElectionEvent::Won { ballot: self.promised, promises, quorums, members: latest });
         self.send_heartbeats(now);
     }
 
-    /// Voters to whom nobody knows a change to be decided in every stream, but of whom somebody knows it for each.
+    /// The memberships that are decided in every stream once the knowledge of all promises is combined, though perhaps no
+    /// single voter knows it of every stream.
     ///
-    /// A leader opens its epoch only when, for each stream, a majority of the new members knows that the change is
-    /// decided there. So if an epoch opened, the promises of any majority of its members tell.
+    /// That is enough to find every epoch that ever opened. A leader opens its epoch only when, for each stream, a
+    /// majority of the new members knows that the change is decided there. So the promises of any majority of its
+    /// members, taken together, tell of every stream.
     ///
-    /// The changes to voters V need not be the same one in all streams. From a decided change to V on, whatever is decided
-    /// in that stream was accepted by a majority of V, unless a later change decided otherwise: the leader of each later
-    /// ballot met the change in the log that it adopted. So with one in every stream V may decide; and what came later than
-    /// the *oldest* of these may stand in some stream behind it, and stays pending.
+    /// | | stream 0 | stream 1 |
+    /// |---|---|---|
+    /// | n1 knows decided | change of epoch 5 to V | |
+    /// | n2 knows decided | | change of epoch 4 to V |
+    /// | combined | V since epoch 5 | V since epoch 4: the voters V are in force, as of epoch 4 |
+    ///
+    /// The changes to the voters V need not be the same one in all streams, as the table shows: a takeover that was cut
+    /// short left its change in one stream only, and the next leader made another. That does no harm. From a decided
+    /// change to V on, whatever is decided in that stream was accepted by a majority of V, unless a later change
+    /// decided otherwise, for the leader of each later ballot met the change in the log that it adopted. So with one
+    /// such change in every stream, V may decide. But a change that is later than the *oldest* of these may stand
+    /// behind it in some stream: it stays pending, and the candidate needs a majority of its members, too.
     fn decided_by_all_accounts(&self) -> Vec<Members> {
-        let mut known: Vec<Pending> = Vec::new();
+        let mut known: Vec<PendingChange> = Vec::new();
         for pending in self.promises.values().flat_map(|promise| &promise.pending) {
             for (stream, epoch) in pending.decided.iter().enumerate().filter(|(_, epoch)| epoch.0 > 0) {
                 let change = pending.members.in_epoch(*epoch);
-                Pending::note(&mut known, pending.decided.len(), stream, &change, true);
+                PendingChange::note(&mut known, pending.decided.len(), stream, &change, true);
             }
         }
         let everywhere = known.iter().filter_map(|pending| {

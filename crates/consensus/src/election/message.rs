@@ -3,30 +3,38 @@
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Ballot, Epoch, Timestamp};
 
-use crate::message::{ballot, put_ballot};
+use crate::codec::{ballot, put_ballot};
 use crate::{Members, Tail};
 
-/// Changes to the same voters, of which a voter does not know one to be decided in every stream.
+/// Changes of epoch to one set of voters, none of which a voter knows to be decided in every stream.
 ///
-/// A takeover that is cut short leaves a change behind, and a cluster may see thousands of them. A promise therefore names
-/// each set of voters once, with what its reader needs: the newest change, for that is what a candidate goes on with and
-/// must have the agreement of; and per stream the newest one known to be decided. Older changes to the same voters say
-/// nothing that these do not: see `Election::decided_by_all_accounts`. A new set of voters needs an epoch that opened, so
-/// the list is as long as the admissions that the voter missed, whatever failed between them.
+/// A takeover that is cut short leaves a change behind, and a cluster may see thousands of them. So that promises stay
+/// short, each set of voters is named once, with what a candidate needs to know of all its changes: the newest, for the
+/// candidate goes on with it and needs the agreement of its voters; and for each stream the newest one known to be
+/// decided (see `Election::decided_by_all_accounts`). Older changes to the same voters would say nothing more. A new
+/// set of voters takes an epoch that opened, so the list is as long as the admissions that the voter missed, whatever
+/// failed between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingChange {
     /// The new voters, in the newest epoch that changes to them.
     pub members: Members,
     /// Per stream: the newest epoch whose change to these voters is known to be decided there; 0 if none is.
     pub decided: Vec<Epoch>,
 }
 
-impl Pending {
-    /// Adds a change that stands in `stream`, of `streams`, to what a promise names.
-    pub fn note(all: &mut Vec<Pending>, streams: usize, stream: usize, change: &Members, decided: bool) {
-        let same = |known: &Pending| known.members.voters() == change.voters();
+impl PendingChange {
+    /// Adds a change that stands in the log of `stream` (one of `streams`), and whether it is known to be decided
+    /// there, to what a promise names.
+    pub fn note(
+        all: &mut Vec<PendingChange>,
+        streams: usize,
+        stream: usize,
+        change: &Members,
+        decided: bool,
+    ) {
+        let same = |known: &PendingChange| known.members.voters() == change.voters();
         let at = all.iter().position(same).unwrap_or_else(|| {
-            all.push(Pending { members: change.clone(), decided: vec![Epoch(0); streams] });
+            all.push(PendingChange { members: change.clone(), decided: vec![Epoch(0); streams] });
             all.len() - 1
         });
         let known = &mut all[at];
@@ -44,21 +52,22 @@ impl Pending {
 pub struct Promise {
     /// What is promised.
     pub ballot: Ballot,
-    /// The newest membership that the voter knows to be decided *in every stream*: only then does a majority of it hold
-    /// what its predecessor decided.
+    /// The newest membership that the voter knows to be decided *in every stream*. Decided in some streams only, it
+    /// does not replace its predecessor yet: in the others a majority of the predecessor may have decided what no new
+    /// member holds.
     pub members: Members,
     /// Newer memberships in its logs, of whatever stream; each set of voters once.
-    pub pending: Vec<Pending>,
-    /// One per stream.
+    pub pending: Vec<PendingChange>,
+    /// Where each stream's log stands, by number of the stream.
     pub tails: Vec<Tail>,
-    /// Above every timestamp in its logs.
-    pub high: Timestamp,
+    /// Above every timestamp in its logs: the new leader's clock starts above it.
+    pub above_all: Timestamp,
 }
 
 /// What the controllers of two replicas say to each other about who leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionMessage {
-    /// Would you promise this ballot?
+    /// Would you promise this ballot, because you miss the leader, too?
     PreVote {
         /// The ballot that the sender would take.
         ballot: Ballot,
@@ -94,7 +103,7 @@ pub enum ElectionMessage {
         /// The leader's ballot.
         ballot: Ballot,
     },
-    /// To a sender whose ballot is too low: I promised this one.
+    /// To a sender whose ballot is too low, or a rival's: I promised this one.
     Stale {
         /// What was promised.
         promised: Ballot,
@@ -119,7 +128,7 @@ impl ElectionMessage {
                 promise.pending.iter().for_each(|pending| pending.encode(out));
                 out.extend_from_slice(&(promise.tails.len() as u16).to_le_bytes());
                 promise.tails.iter().for_each(|tail| tail.encode(out));
-                out.extend_from_slice(&promise.high.0.to_le_bytes());
+                out.extend_from_slice(&promise.above_all.0.to_le_bytes());
             }
             ElectionMessage::Heartbeat { ballot, vouches, members } => {
                 head(out, 5, *ballot);
@@ -146,10 +155,10 @@ impl ElectionMessage {
             4 => {
                 let members = Members::decode(reader)?;
                 let pending =
-                    (0..reader.u32()?).map(|_| Pending::decode(reader)).collect::<Result<_, _>>()?;
+                    (0..reader.u32()?).map(|_| PendingChange::decode(reader)).collect::<Result<_, _>>()?;
                 let tails = (0..reader.u16()?).map(|_| Tail::decode(reader)).collect::<Result<_, _>>()?;
-                let high = Timestamp(reader.u64()?);
-                ElectionMessage::Promise(Promise { ballot: first, members, pending, tails, high })
+                let above_all = Timestamp(reader.u64()?);
+                ElectionMessage::Promise(Promise { ballot: first, members, pending, tails, above_all })
             }
             5 => {
                 let vouches = reader.u8()? != 0;
@@ -167,16 +176,16 @@ fn head(out: &mut Vec<u8>, tag: u8, ballot: Ballot) {
     put_ballot(out, ballot);
 }
 
-impl Pending {
+impl PendingChange {
     fn encode(&self, out: &mut Vec<u8>) {
         self.members.encode(out);
         out.extend_from_slice(&(self.decided.len() as u16).to_le_bytes());
         self.decided.iter().for_each(|epoch| out.extend_from_slice(&epoch.0.to_le_bytes()));
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Pending, Malformed> {
+    fn decode(reader: &mut Reader<'_>) -> Result<PendingChange, Malformed> {
         let members = Members::decode(reader)?;
         let decided = (0..reader.u16()?).map(|_| reader.u64().map(Epoch)).collect::<Result<_, _>>()?;
-        Ok(Pending { members, decided })
+        Ok(PendingChange { members, decided })
     }
 }

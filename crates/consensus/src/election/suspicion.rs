@@ -2,31 +2,34 @@
 //!
 //! # The follower's side
 //!
-//! A follower waits for a sign of life for its *patience*, and up to one timeout more, at random. Signs are heartbeats that
-//! vouch ([`ElectionMessage::Heartbeat`]) and what the leader's streams send ([`Election::streams_heard`]): on a starved
-//! machine the thread that sends heartbeats may wait for long beside workers that do their duty. Streams alone vouch for
-//! [`STREAMS_VOUCH`] timeouts.
+//! A follower waits for a sign of life for its *patience*, and up to one timeout more, at random. Signs are heartbeats
+//! that vouch ([`ElectionMessage::Heartbeat`]) and what the leader's streams send ([`Election::streams_heard`]): on a
+//! starved machine the thread that sends heartbeats may wait for long beside workers that do their duty. Streams alone
+//! vouch for [`STREAMS_VOUCH`] timeouts.
 //!
 //! *Patience* is the timeout, or three times the longest silence of the last half minute that ended well, up to
 //! [`MOST_PATIENCE`] timeouts: where signs are often late, a late one says little. A silence loses its weight slowly. All this
 //! for a leader that has led for [`PROVED`] timeouts.
 //!
-//! A follower whose own timer fires late doubts itself first. While it slept, so may have the leader, and signs may wait to
-//! be read: it gives the leader as much time as it was late, up to [`MOST_DOUBT`] timeouts between two signs.
+//! A follower whose own timer fires late doubts itself first. While it slept, so may have the leader, and signs may
+//! wait to be read: it gives the leader as much time as it was late, up to [`MOST_DOUBT`] timeouts between two signs.
 //!
-//! So a leader that stops is missed after its followers' patience, at most four timeouts and the random part. None of this
-//! concerns a leader whose process is seen to be dead: that is missed at once.
+//! So a leader that stops is missed after its followers' patience, at most four timeouts and the random part. None of
+//! this concerns a leader whose process is seen to be dead: that is missed at once.
 //!
 //! # The leader's side
 //!
-//! A leader vouches with its heartbeats for its service: it has heard from a quorum within [`SILENCE`] timeouts, and its host
-//! finds its workers in order ([`Election::set_sound`]). When it cannot vouch it goes on asking who is there, with
-//! heartbeats that are no sign of life. Whoever can form a quorum without it is then free to do so; and if nobody can, it
-//! goes on in its own epoch as soon as a quorum answers. No epoch is spent on a partition that leaves no majority.
+//! A leader vouches with its heartbeats for its service: it has heard from a quorum within [`SILENCE`] timeouts, and
+//! its host finds its workers in order ([`Election::set_sound`]). When it cannot vouch it goes on asking who is there,
+//! with heartbeats that are no sign of life. Whoever can form a quorum without it is then free to do so; and if nobody
+//! can, it goes on in its own epoch as soon as a quorum answers. No epoch is spent on a partition that leaves no
+//! majority.
 
 use highwater_core::{Epoch, NodeId, planted};
 
-use super::{Election, ElectionMessage, Standing};
+use super::message::ElectionMessage;
+use super::signs::Signs;
+use super::state::{Election, Standing};
 use crate::{Nanos, Quorums, Voter};
 
 /// A leader that has not heard from a quorum for so many timeouts does not vouch for itself.
@@ -44,64 +47,18 @@ const WEIGHT: u64 = 3;
 /// With each heartbeat it loses this fraction: half of it in 710 heartbeats.
 const FADES: u64 = 1024;
 
-/// What a follower knows of its leader's signs of life.
-#[derive(Debug, Default)]
-pub(super) struct Signs {
-    /// The last one, of whatever kind.
-    pub(super) at: Nanos,
-    /// The last heartbeat that vouched.
-    beat_at: Nanos,
-    /// The first heartbeat of this leader in this epoch.
-    pub(super) since: Nanos,
-    /// The last heartbeat, whether it vouched or not.
-    pub(super) met_at: Nanos,
-    /// The last heartbeat vouched for the leader.
-    vouched: bool,
-    /// The longest silence between two signs, fading.
-    longest: Nanos,
-    /// Since the last sign the node waited so much longer, because it was late itself.
-    doubted: Nanos,
-    /// Who gave the last one.
-    pub(super) of: Option<NodeId>,
-}
-
-/// When a voter was last heard by its leader.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Heard {
-    at: Nanos,
-    /// The leader itself was late since, and `at` was moved by as much. Once for each answer, or a leader that is always late
-    /// would never notice that it is alone.
-    pardoned: bool,
-}
-
-impl Heard {
-    pub(super) fn at(at: Nanos) -> Heard {
-        Heard { at, pardoned: false }
-    }
-
-    pub(super) fn hear(&mut self, at: Nanos) {
-        if at > self.at {
-            *self = Heard::at(at);
-        }
-    }
-
-    fn pardon(&mut self, now: Nanos, late: Nanos) {
-        if !std::mem::replace(&mut self.pardoned, true) {
-            self.at = now.min(self.at + late);
-        }
-    }
-}
-
 impl Election {
-    /// How long a leader may be silent. One that has not led for long gets the plain timeout, from everybody: if some were
-    /// always more patient than others, the others would always stand first, though they may be unable to lead.
+    /// How long a leader may be silent before this follower misses it.
+    ///
+    /// A leader that has not led for long gets the plain timeout from everybody. If some followers were more patient
+    /// from the start, the others would always stand first, and they may be the very ones that cannot lead.
     pub(super) fn patience(&self) -> Nanos {
         let timeout = self.options.timeout;
         match self.following {
             Some(_) if self.signs.vouched && self.signs.at >= self.signs.since + PROVED * timeout => {
                 (WEIGHT * self.signs.longest).clamp(timeout, MOST_PATIENCE * timeout)
             }
-            // It has not shown up yet, or not for long, or says itself that it cannot serve.
+            // The leader has not shown up yet, or not for long, or says itself that it cannot serve.
             _ => timeout,
         }
     }
@@ -116,8 +73,10 @@ impl Election {
         current.filter(|_| heard && !self.suspected).map(|ballot| ballot.node)
     }
 
-    /// Whose heartbeats come, whether they vouch or not. Enough to ask for a copy of the state: the leader may be waiting
-    /// for the very vote that waits for the copy, and cannot vouch before.
+    /// The leader whose heartbeats come, whether they vouch for it or not.
+    ///
+    /// That is enough to ask it for a copy of the state. To wait until it vouches would be wrong: it may lack a quorum,
+    /// and need the very vote of the node that waits for the copy.
     pub fn followed(&self, now: Nanos) -> Option<NodeId> {
         if self.standing == Standing::Leading {
             return Some(self.me.node);
@@ -134,7 +93,8 @@ impl Election {
 
     /// The leader that this node follows vouches for itself.
     pub(super) fn hear_leader(&mut self, now: Nanos, node: NodeId) {
-        // Of one leader that had vouched before: other silences say nothing about late signs.
+        // Counts only the silence between two signs of one leader that vouched. Any other says nothing about how late
+        // signs are here: the leader was gone, or there was none.
         if self.signs.vouched && !self.suspected {
             let silence =
                 now.saturating_sub(self.signs.at).min(MOST_PATIENCE * self.options.timeout / WEIGHT);
@@ -151,12 +111,13 @@ impl Election {
         self.deadline = now + self.patience() + self.spread;
     }
 
-    /// The leader asks who is there, and does not vouch for itself.
+    /// A heartbeat came that does not vouch for its leader: it only asks who is there.
     pub(super) fn disbelieve_leader(&mut self) {
         self.signs.vouched = false;
     }
 
-    /// The leader of `epoch` sent something to a stream of this node, at `at`.
+    /// The leader of `epoch` sent something to a stream of this node, at `at`. That is a sign of life, too, as long as
+    /// its heartbeats have not stayed away for too long.
     pub fn streams_heard(&mut self, epoch: Epoch, at: Nanos) {
         let of_leader = self.following == Some(self.promised) && self.promised.epoch == epoch;
         let believed = self.signs.vouched && !self.suspected && self.standing == Standing::Follower;
@@ -168,14 +129,15 @@ impl Election {
         }
     }
 
-    /// A voter sent something to a stream of this node, at `at`: as good as an answer to a heartbeat.
+    /// A voter sent something to a stream of this node at `at`. For a leader that is as good as an answer to a heartbeat.
     pub fn voter_heard(&mut self, voter: Voter, at: Nanos) {
         if self.standing == Standing::Leading {
             self.heard_from.entry(voter).or_default().hear(at);
         }
     }
 
-    /// The time to act was a while ago: this node slept. Whether it waits a little longer before it does.
+    /// The deadline has passed. If it passed a while ago, this node slept, and what others said meanwhile may lie unread.
+    /// Returns whether it waits a little longer before it acts.
     pub(super) fn doubts_itself(&mut self, now: Nanos) -> bool {
         let late = now.saturating_sub(self.deadline);
         if late <= self.options.heartbeat {
@@ -190,7 +152,8 @@ impl Election {
                 longer > 0
             }
             Standing::Leading => {
-                // What was said meanwhile waits to be read.
+                // Answers may have come meanwhile that nobody has read: nobody is blamed for the time that this node
+                // slept.
                 self.heard_from.values_mut().for_each(|heard| heard.pardon(now, late));
                 false
             }
@@ -198,7 +161,7 @@ impl Election {
         }
     }
 
-    /// Whether a quorum answered within the last `within`. Meaningful on a leader.
+    /// Whether a quorum was heard within the last `within` nanoseconds. Meaningful on a leader only.
     pub fn quorum_heard(&self, now: Nanos, within: Nanos) -> bool {
         let Some(members) = &self.members else { return false };
         let recent = |voter: Voter| {
@@ -208,7 +171,7 @@ impl Election {
         Quorums::of(members.clone()).reached(recent)
     }
 
-    /// When a voter was last heard. Meaningful on a leader.
+    /// When a voter was last heard. Meaningful on a leader only.
     pub fn heard_at(&self, voter: Voter) -> Option<Nanos> {
         self.heard_from.get(&voter).map(|heard| heard.at)
     }
@@ -219,11 +182,13 @@ impl Election {
         self.sound && (hears || planted!(VouchesBlindly))
     }
 
-    /// What the host thinks of this node's workers: without them its word as a leader is worth nothing.
+    /// Whether the host finds this node's workers in order. If one is stuck, the node cannot serve, however lively its
+    /// controller is: as a leader it does not vouch for itself then, and makes way for another.
     pub fn set_sound(&mut self, sound: bool) {
         self.sound = sound;
     }
 
+    /// Tells everybody that this node leads, and whether it can serve.
     pub(super) fn send_heartbeats(&mut self, now: Nanos) {
         self.deadline = now + self.options.heartbeat;
         let members = self.members.clone().expect("a leader knows the membership");
@@ -231,16 +196,11 @@ impl Election {
         self.broadcast(ElectionMessage::Heartbeat { ballot: self.promised, vouches, members });
     }
 
-    /// After a lead that was given up: everybody else has a turn first, however patient they are with this node. It may be the
-    /// one that cannot lead, and who heard its heartbeats waits longer than it would.
+    /// Waits long enough that everybody else has a turn first, after a lead that was given up. Those who heard this
+    /// node's heartbeats are patient with it; without the longer wait it would stand first again, though it may be the
+    /// one that cannot lead.
     pub(super) fn give_way(&mut self, now: Nanos) {
         self.wait(now);
         self.deadline += (MOST_PATIENCE + 1) * self.options.timeout;
-    }
-
-    /// Sets the deadline to a randomised timeout from now.
-    pub(super) fn wait(&mut self, now: Nanos) {
-        self.spread = self.random_below(self.options.timeout);
-        self.deadline = now + self.options.timeout + self.spread;
     }
 }

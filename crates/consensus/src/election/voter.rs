@@ -1,15 +1,20 @@
 //! The voter's side: say yes, promise, follow.
+//!
+//! A yes (to `PreVote`) binds to nothing and says: I miss the leader, too. A promise (to `Prepare`) binds every stream
+//! of the node, so it is answered only when all of them have promised ([`ElectionEvent::Fence`]).
 
 use highwater_core::{Ballot, Epoch};
 
-use super::{Election, ElectionEvent, ElectionMessage, Standing};
+use super::message::ElectionMessage;
+use super::state::{Election, ElectionEvent, Standing};
 use crate::{Members, Nanos, Voter};
 
 impl Election {
+    /// Somebody asks whether this node misses the leader, and would promise `ballot`.
     pub(super) fn on_pre_vote(&mut self, now: Nanos, from: Voter, ballot: Ballot) {
         self.highest = self.highest.max(Epoch(ballot.epoch.0.saturating_sub(1)));
-        // Also one that does not know yet that it was admitted: the candidate counts those whom *its* membership
-        // names, and may depend on this one.
+        // A node answers even if it does not vote as far as it knows: it may have been admitted without having heard of
+        // it yet. The candidate counts those whom *its* membership names, and may depend on this answer.
         if self.members.is_none() {
             return;
         }
@@ -22,13 +27,15 @@ impl Election {
         if granted {
             self.hold_back(now);
         } else if outbids {
-            // The sender may have refused this node before it missed the leader itself.
+            // The sender misses the leader now, but may have refused this node before it did. Asked again, it says yes.
             self.out.push((from.node, ElectionMessage::PreVote { ballot: self.asked }));
         }
         let reply = ElectionMessage::PreVoteReply { ballot, granted, promised: self.promised };
         self.out.push((from.node, reply));
     }
 
+    /// Somebody wants a promise of `ballot`. A lower ballot, or a rival's of an epoch in which this node has promised, is
+    /// refused.
     pub(super) fn on_prepare(&mut self, now: Nanos, from: Voter, ballot: Ballot) {
         debug_assert_eq!(from.node, ballot.node);
         if self.members.is_none() {
@@ -41,13 +48,14 @@ impl Election {
         if ballot > self.promised {
             self.promise(now, ballot);
         } else if ballot.node != self.me.node {
-            // Asked again: the answer may have been lost.
+            // Promised before, and asked again: the answer may have been lost, so the streams report their tails anew.
             self.events.push(ElectionEvent::Fence(ballot));
         }
-        // Time for the new leader to show up.
+        // Leaves the candidate time to win, and to show up as a leader.
         self.wait(now);
     }
 
+    /// The leader of `ballot` says that it is there.
     pub(super) fn on_heartbeat(
         &mut self,
         now: Nanos,
@@ -76,21 +84,21 @@ impl Election {
         } else {
             self.disbelieve_leader();
             if self.standing == Standing::Follower {
-                // It says itself that it cannot serve: no more patience than with one that never showed up.
+                // The leader says itself that it cannot serve. So it gets no more patience than one that never showed up.
                 self.deadline = self.deadline.min(self.signs.at + self.patience() + self.spread);
             }
         }
         self.out.push((from.node, ElectionMessage::HeartbeatReply { ballot }));
     }
 
-    /// Promises a higher ballot and has the streams do so.
+    /// Promises a higher ballot and has the streams do so. Ends whatever this node did under a lower one.
     pub(super) fn promise(&mut self, now: Nanos, ballot: Ballot) {
         assert!(ballot > self.promised, "a promise never moves back");
         self.promised = ballot;
         self.highest = self.highest.max(ballot.epoch);
         self.following = None;
-        // Also if the ballot is one of this node's own: an earlier life may have asked for it. Promises of two ballots
-        // must never be counted together.
+        // Even if the ballot is this node's own, it need not be a candidate for it: an earlier life may have asked for
+        // it. And promises of two ballots must never be counted together, so those that came are forgotten.
         self.standing = Standing::Follower;
         self.promises.clear();
         self.outbid = false;
@@ -103,7 +111,8 @@ impl Election {
         self.events.push(ElectionEvent::Fence(ballot));
     }
 
-    /// Leaves the next round trips to somebody who stands. Not longer: it may be one whom no answer reaches.
+    /// Somebody else stands and got a yes from here: leaves it the next round trips. Not more than those, for it may be
+    /// a node that is heard but hears nobody.
     fn hold_back(&mut self, now: Nanos) {
         let until = now + self.options.heartbeat + self.random_below(self.options.heartbeat);
         match self.standing {

@@ -1,130 +1,36 @@
 //! The proposer's side: have everyone adopt the own log, append, count acknowledgements.
-
-use std::collections::BTreeMap;
+//!
+//! Each follower is led on its own ([`Peer`]): from the point where its log surely agrees with ours it is sent
+//! everything, in order and without waiting for answers, up to a window of bytes. Answers do three things: they move
+//! the window, they are votes (`acked`), and they say what the follower knows to be decided. A follower that misses
+//! something says so (`Pull`) and is started again from where it stands; the leader itself asks only one that owes an
+//! answer for too long.
 
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId};
 
-use super::{Envelope, Role, Stream, Tail};
-use crate::{Members, Message, Nanos, Quorums, Voter};
-
-/// A leader.
-#[derive(Debug)]
-pub(super) struct Leading {
-    quorums: Quorums,
-    /// The own vote alone decides.
-    alone: bool,
-    /// Every node that is replicated to, voter or not.
-    peers: BTreeMap<NodeId, Peer>,
-    /// The ballot of the log that was adopted at the takeover, and where that log ended: a peer's log accepted under it
-    /// agrees with ours up to the shorter of the two.
-    adopted: (Ballot, EntryIndex),
-    /// What the followers were last told.
-    told_decided: EntryIndex,
-}
-
-/// A follower as its leader sees it.
-#[derive(Debug)]
-struct Peer {
-    voter: Voter,
-    /// Its log equals ours up to here, under our ballot.
-    acked: EntryIndex,
-    /// It received up to here (paces us).
-    received: EntryIndex,
-    /// It knows that this much is decided.
-    decided: EntryIndex,
-    sending: Sending,
-    /// The range it has to adopt; done once acknowledged.
-    adopting: Option<(EntryIndex, EntryIndex)>,
-    /// When to ask it, unless it says something before; `None` if nothing is expected of it.
-    ask_at: Option<Nanos>,
-}
-
-/// Whether entries flow to a peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sending {
-    /// It is cut off, or has yet to say where it stands.
-    Waiting,
-    /// What it lacks is no longer held. It may not have heard so: keep asking.
-    TooFar,
-    /// This is the next to send.
-    From(EntryIndex),
-}
+use super::role::{Peer, Role, Sending};
+use super::state::{Envelope, Stream};
+use crate::{Members, Message, Nanos, Quorums, Tail, Voter};
 
 /// The fields of [`Message::Accepted`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Progress {
+pub(super) struct Ack {
     pub(super) index: EntryIndex,
     pub(super) received: EntryIndex,
     pub(super) decided: EntryIndex,
 }
 
-impl Leading {
-    /// Replicates to the voters of `quorums`; of two lives of one node (a joint quorum names both) to the one that
-    /// `promised`, for it is alive.
-    pub(super) fn new(
-        me: Voter,
-        quorums: Quorums,
-        adopted: (Ballot, EntryIndex),
-        promised: impl Fn(&Voter) -> bool,
-    ) -> Leading {
-        let mut peers = BTreeMap::new();
-        for voter in quorums.voters().into_iter().filter(|voter| voter.node != me.node) {
-            if promised(&voter) || !peers.contains_key(&voter.node) {
-                peers.insert(voter.node, Peer::unknown(voter));
-            }
-        }
-        let alone = quorums.reached(|voter| voter == me);
-        Leading { quorums, alone, peers, adopted, told_decided: EntryIndex::NONE }
-    }
-
-    /// Frames to `voter` may have been lost: wait until it says where it stands.
-    pub(super) fn forget(&mut self, voter: Voter) {
-        match self.peers.get_mut(&voter.node) {
-            Some(peer) if peer.voter == voter => peer.sending = Sending::Waiting,
-            _ => {
-                self.peers.insert(voter.node, Peer::unknown(voter));
-            }
-        }
-    }
-
-    /// Nothing reaches `node` for now.
-    pub(super) fn pause(&mut self, node: NodeId) {
-        if let Some(peer) = self.peers.get_mut(&node) {
-            peer.sending = Sending::Waiting;
-        }
-    }
-}
-
-impl Peer {
-    fn unknown(voter: Voter) -> Peer {
-        let none = EntryIndex::NONE;
-        let sending = Sending::Waiting;
-        Peer { voter, acked: none, received: none, decided: none, sending, adopting: None, ask_at: None }
-    }
-
-    /// Where its log ends if nothing was lost. Less than ours while its window is full.
-    fn sent(&self, last: EntryIndex) -> EntryIndex {
-        match self.sending {
-            Sending::From(next) => EntryIndex(next.0 - 1),
-            Sending::Waiting | Sending::TooFar => last,
-        }
-    }
-
-    /// Whether something is expected of it: that it accept what there is, or learn that it is decided.
-    fn is_behind(&self, last: EntryIndex, decided: EntryIndex) -> bool {
-        let lacks = self.adopting.is_some() || self.acked < last || self.decided < decided;
-        lacks && self.sending != Sending::Waiting
-    }
-}
-
 impl Stream {
-    /// From now on `members` alone decide: the change to them is decided in every stream.
-    pub fn settle(&mut self, members: Members) {
+    /// From now on `members` alone decide. Until then a majority of their predecessors had to agree, too.
+    ///
+    /// To be called once the change to `members` is decided in *every* stream: from then on every candidate learns of the
+    /// new members, and none can win without a majority of them.
+    pub fn end_joint_quorum(&mut self, members: Members) {
         if let Role::Leading(leading) = &mut self.role {
             leading.quorums = Quorums::of(members);
             leading.alone = leading.quorums.reached(|voter| voter == self.me);
-            self.count();
+            self.count_acks();
         }
     }
 
@@ -134,7 +40,7 @@ impl Stream {
         self.log.last().next()
     }
 
-    /// Appends an entry and sends it to every follower that keeps up.
+    /// Appends an entry and sends it to every follower whose window is not full. Returns its index.
     ///
     /// # Panics
     /// If this node does not lead.
@@ -148,13 +54,13 @@ impl Stream {
         if let Role::Leading(leading) = &mut self.role {
             leading.told_decided = leading.told_decided.max(decided);
             if leading.alone {
-                self.count();
+                self.count_acks();
             }
         }
         self.log.last()
     }
 
-    /// Entries proposed and not decided.
+    /// How many entries were proposed and are not decided.
     #[inline]
     pub fn undecided(&self) -> u64 {
         self.log.last().0 - self.decided.0
@@ -166,14 +72,15 @@ impl Stream {
         self.log.bytes_between(self.decided.next(), self.log.last())
     }
 
-    /// Per peer: how many entries it has not acknowledged. Empty unless leading.
+    /// For each follower how many entries it has not acknowledged. Empty unless this node leads.
     pub fn lags(&self) -> Vec<(Voter, u64)> {
         let Role::Leading(leading) = &self.role else { return Vec::new() };
         let last = self.log.last().0;
         leading.peers.values().map(|peer| (peer.voter, last.saturating_sub(peer.acked.0))).collect()
     }
 
-    /// Tells the followers what is decided, if they were told less. To be called when no entry is about to tell them.
+    /// Tells the followers what is decided, if they were told less. Every entry tells it along the way; the host calls
+    /// this when it is not about to propose one, or followers would learn of the last entries only with the next ones.
     pub fn announce_decided(&mut self) {
         let Role::Leading(leading) = &mut self.role else { return };
         if leading.told_decided >= self.decided {
@@ -186,7 +93,10 @@ impl Stream {
         }
     }
 
-    /// Whether a quorum knows that everything proposed is decided; asks those who were not told.
+    /// Whether a quorum knows that everything proposed is decided. If not, tells all followers, and asks them to answer.
+    ///
+    /// A host that opens an epoch waits for this: then any majority of the members reveals to the next candidate that the
+    /// change of epoch is decided.
     pub fn all_is_known_to_a_quorum(&mut self) -> bool {
         let (me, decided, last) = (self.me, self.decided, self.log.last());
         let Role::Leading(leading) = &mut self.role else { return false };
@@ -210,74 +120,75 @@ impl Stream {
         known
     }
 
-    pub(super) fn on_accepted(&mut self, now: Nanos, from: Voter, ballot: Ballot, progress: Progress) {
+    /// A follower's acknowledgement.
+    pub(super) fn on_accepted(&mut self, now: Nanos, from: Voter, ballot: Ballot, ack: Ack) {
         let (promised, last) = (self.promised, self.log.last());
         let Role::Leading(leading) = &mut self.role else { return };
         let Some(peer) = leading.peers.get_mut(&from.node) else { return };
-        // A log that is longer than its leader's starts behind a copied state: somebody else leads by now.
-        if ballot != promised || peer.voter != from || progress.index > last {
+        // A log that is longer than its leader's goes on behind a copied state that knows more than we do. So somebody
+        // else leads by now, and this node has yet to hear of it.
+        if ballot != promised || peer.voter != from || ack.index > last {
             return;
         }
-        peer.received = peer.received.max(progress.received);
-        peer.decided = peer.decided.max(progress.decided);
-        peer.adopting = peer.adopting.filter(|(_, upto)| progress.index < *upto);
-        let grew = progress.index > peer.acked;
-        peer.acked = peer.acked.max(progress.index);
+        peer.received = peer.received.max(ack.received);
+        peer.decided = peer.decided.max(ack.decided);
+        peer.adopting = peer.adopting.filter(|(_, upto)| ack.index < *upto);
+        let grew = ack.index > peer.acked;
+        peer.acked = peer.acked.max(ack.index);
         peer.ask_at = Some(now + self.options.retry);
-        if peer.sending == Sending::Waiting && peer.adopting.is_none() && progress.index > EntryIndex::NONE {
-            // It has stopped asking, since it heard from us, but its question was lost. It says where it stands.
-            peer.sending = Sending::From(progress.index.next());
+        if peer.sending == Sending::Waiting && peer.adopting.is_none() && ack.index > EntryIndex::NONE {
+            // It is waiting to be asked where it stands: its `Pull` was lost, and since it heard from us again it asks no
+            // more. This acknowledgement says where it stands just as well.
+            peer.sending = Sending::From(ack.index.next());
         }
         let known = leading.peers.values().map(|peer| peer.decided).min().unwrap_or_default();
-        self.common = self.common.max(known);
+        self.known_by_all = self.known_by_all.max(known);
         if grew {
-            self.count();
+            self.count_acks();
         }
         self.pump(from.node);
     }
 
+    /// A follower says where its log stands, and wants what it lacks.
     pub(super) fn on_pull(&mut self, from: Voter, promised: Ballot, tail: Tail, received: EntryIndex) {
         if promised > self.promised {
-            return self.raise(promised);
+            return self.promise_if_higher(promised);
         }
         if !matches!(self.role, Role::Leading(_)) {
             return;
         }
         let waiting = self.out.len();
-        // Under a lower ballot the log may have changed since; let it promise ours and say again where it stands.
+        // Before the follower promised our ballot another leader may have changed its log again, so its tail says
+        // nothing. Our answer makes it promise ours, and it asks again.
         if promised == self.promised {
             self.start_peer(from, tail, received);
         }
-        // Who asks must hear something, or it asks for ever.
+        // A question gets an answer even if there is nothing to send, or the follower would ask for ever.
         if self.out.len() == waiting {
             self.tell(from.node, true);
         }
     }
 
-    /// Tells `node` what is decided, and how far its log should reach; with `ask`, it answers in any case.
+    /// Tells `node` what is decided, and where its log ends if nothing was lost. With `ask` it answers even if it misses
+    /// nothing, otherwise only if it does.
     fn tell(&mut self, node: NodeId, ask: bool) {
         let (ballot, decided, last) = (self.promised, self.decided, self.log.last());
         let Role::Leading(leading) = &self.role else { return };
         let last = leading.peers.get(&node).map_or(last, |peer| peer.sent(last));
-        let common = self.common;
-        self.send(node, Message::Decide { ballot, decided, last, common, ask }, Bytes::new());
+        let known_by_all = self.known_by_all;
+        self.send(node, Message::Decide { ballot, decided, last, known_by_all, ask }, Bytes::new());
     }
 
-    /// Sends to a peer whose log stood at `tail` when it had promised our ballot, from the point where it surely agrees
-    /// with ours; less what it `received` of the range that it has to adopt.
+    /// Starts to send to a peer from the point up to which its log surely agrees with ours. `tail` is where its log stood
+    /// after it had promised our ballot, so that nobody but us has changed it since; `received` is how far the range that
+    /// it has to adopt has come already.
     pub(super) fn start_peer(&mut self, voter: Voter, tail: Tail, received: EntryIndex) {
         let (ballot, first, last) = (self.promised, self.log.first(), self.log.last());
         let Role::Leading(leading) = &mut self.role else { return };
-        let (adopted, adopted_last) = leading.adopted;
-        let agreed = if tail.accepted == ballot {
-            tail.last
-        } else if tail.accepted == adopted {
-            tail.last.min(adopted_last).max(tail.decided)
-        } else {
-            tail.decided
-        };
+        let (_, adopted_last) = leading.adopted;
+        let agreed = leading.agrees_up_to(ballot, tail);
         if agreed > last {
-            // It copied a state that is further than we are: somebody else leads by now.
+            // It copied a state that knows more to be decided than we hold. So somebody else leads by now.
             return;
         }
         let peer = leading.peers.entry(voter.node).or_insert_with(|| Peer::unknown(voter));
@@ -296,9 +207,11 @@ impl Stream {
         peer.sending = Sending::From(start);
         if tail.accepted == ballot {
             peer.acked = peer.acked.max(tail.last);
-            self.count();
+            self.count_acks();
         } else {
-            // To the end of the log as it was taken over: what came later is appended, so the goal doesn't move away.
+            // The range ends where the log ended that was taken over. Entries proposed since are appended afterwards;
+            // if they were part of the range, its end would move away from a slow follower, whose vote would never
+            // count.
             let upto = adopted_last.max(agreed);
             peer.adopting = Some((start, upto));
             if received < upto {
@@ -314,16 +227,16 @@ impl Stream {
         self.pump(voter.node);
     }
 
-    /// Sends what a peer lacks, as far as its window allows.
+    /// Sends a peer what it lacks, as far as its window allows; at least one entry if it has received everything sent.
     fn pump(&mut self, node: NodeId) {
-        let (ballot, decided, common) = (self.promised, self.decided, self.common);
+        let (ballot, decided, known_by_all) = (self.promised, self.decided, self.known_by_all);
         let window = self.options.window_bytes;
         let Role::Leading(leading) = &mut self.role else { return };
         let Some(peer) = leading.peers.get_mut(&node) else { return };
         while let Sending::From(index) = peer.sending {
             let Some(entry) = self.log.get(index).cloned() else {
                 if index <= self.log.last() {
-                    // Trimmed under a slow peer.
+                    // The entry was trimmed while the window of this slow peer was full.
                     peer.sending = Sending::TooFar;
                     let (first, members) = (self.log.first(), self.members.clone());
                     let message = Message::TooFar { ballot, first, members };
@@ -340,14 +253,14 @@ impl Stream {
                 Some((start, upto)) if index <= upto => {
                     Message::Adopt { ballot, start, upto, index, decided }
                 }
-                _ => Message::Accept { ballot, index, decided, common },
+                _ => Message::Accept { ballot, index, decided, known_by_all },
             };
             self.out.push(Envelope { to: node, message, entry });
         }
     }
 
-    /// Raises `decided` to what a quorum holds under this ballot.
-    pub(super) fn count(&mut self) {
+    /// Raises `decided` to what every quorum holds under this ballot; this node's own log is its vote.
+    pub(super) fn count_acks(&mut self) {
         let last = self.log.last();
         let (me, before) = (self.me, self.decided);
         let Role::Leading(leading) = &mut self.role else { return };
@@ -360,6 +273,7 @@ impl Stream {
         self.decided = before.max(EntryIndex(reached));
     }
 
+    /// Asks followers that owe an answer for a retry interval.
     pub(super) fn tick_leading(&mut self, now: Nanos) -> Option<Nanos> {
         let (decided, last, retry) = (self.decided, self.log.last(), self.options.retry);
         let Role::Leading(leading) = &mut self.role else { return None };

@@ -2,26 +2,70 @@
 //!
 //! # The protocol
 //!
-//! A log is accepted *as a whole under one ballot*: an acceptor keeps `accepted`, the ballot under which its log was
-//! last adopted or extended, in place of one ballot per entry. Because entries are appended in order and an adoption
-//! takes effect only when the whole range has arrived, the logs of all acceptors with the same `accepted` are prefixes
-//! of one another. So "per index, the value accepted under the highest ballot" (Paxos's rule for a new proposer) is
-//! simply: *the log with the largest `(accepted, last)` among a majority of promises*.
+//! The paper is Lamport's "Paxos made simple" (section 3: a sequence of instances under one leader), with one
+//! simplification. A log is accepted *as a whole under one ballot*: an acceptor keeps `accepted`, the ballot under which
+//! its log was last adopted or extended, in place of one ballot per entry. Entries are appended in order, and an adoption
+//! takes effect only when its whole range has arrived. Hence the logs of all acceptors with the same `accepted` are
+//! prefixes of one another, and Paxos's rule for a new proposer ("per index, the value accepted under the highest
+//! ballot") becomes: *take over the log with the largest `(accepted, last)` among a majority of promises*.
 //!
-//! 1. **Promise.** A candidate's ballot is promised for all streams at once; each answers with its [`Tail`].
-//! 2. **Take over.** The new leader's stream fetches what it lacks of the best log ([`Plan`]), makes it its own under
-//!    its ballot, and has each follower adopt it from the point where the two surely agree.
-//! 3. **Accept.** New entries are appended and sent at once, many in flight; an acceptor takes them in order.
+//! 1. **Promise** ([`Stream::promise`]). A candidate's ballot is promised for all streams at once. Each stream answers
+//!    with its [`Tail`](crate::Tail), and takes nothing under a lower ballot from then on.
+//! 2. **Take over** ([`Stream::take_over`]). The new leader's stream fetches what it lacks of the best log ([`Plan`]),
+//!    counts it as accepted under its own ballot, and has each follower adopt it (`Adopt`) from the point up to which
+//!    the two logs surely agree.
+//! 3. **Accept** ([`Stream::propose`]). New entries are appended and sent at once, many in flight; an acceptor takes them
+//!    in order, and refuses one that leaves a gap.
 //! 4. **Decide.** What a majority holds under the leader's ballot is decided, and with it everything before. Unlike in
-//!    Raft this holds for entries of older ballots too: an adoption is complete before it counts.
+//!    Raft this holds for entries of older ballots too: what a follower acknowledges under the new ballot it has adopted
+//!    completely, so no later leader can miss it.
 //!
-//! Entries are opaque: a re-proposed entry keeps whatever epoch is written inside.
+//! Entries are opaque: an entry that is proposed again keeps whatever epoch is written inside.
+//!
+//! # An example: propose, accept, decide, trim
+//!
+//! Three nodes, one stream. Node 0 leads under the ballot `e1.n0`, and the change of epoch stands at index 1 everywhere.
+//! `|` marks how far a node knows the log to be decided.
+//!
+//! | what happens | n0 (leads) | n1 | n2 |
+//! |---|---|---|---|
+//! | at first | `1 \|` | `1 \|` | `1 \|` |
+//! | n0 proposes `a`: `Accept { index: 2 }` to both | `1 \| 2=a` | `1 \|` | `1 \|` |
+//! | n1 appends it and says `Accepted { index: 2 }`; n2's message is lost | `1 \| 2=a` | `1 \| 2=a` | `1 \|` |
+//! | n0 counts itself and n1, two of three: index 2 is decided | `1 2=a \|` | `1 \| 2=a` | `1 \|` |
+//! | n0 has nothing to send, so it says `Decide { decided: 2, last: 2 }` | `1 2=a \|` | `1 2=a \|` | `1 \|` |
+//! | n2's log ends before `last`: it misses something and sends `Pull` | `1 2=a \|` | `1 2=a \|` | `1 \|` |
+//! | n0 sends index 2 again; n2 takes it, and learns that it is decided | `1 2=a \|` | `1 2=a \|` | `1 2=a \|` |
+//! | n1 and n2 have said `decided: 2`, so n0 says `known_by_all: 2`; all three [trim](Stream::trim) | `\|` | `\|` | `\|` |
+//!
+//! # An example: a takeover
+//!
+//! It goes on with `b` at index 3, which reaches only n1, and `c` at index 4, which reaches nobody. Then n0 dies. (This
+//! is `tests/scripts/leader_change_with_undecided_tail.txt`; entries are shown as if nothing were trimmed.)
+//!
+//! | what happens | n1 | n2 |
+//! |---|---|---|
+//! | n0 dies | accepted `e1.n0`: `1 2 \| 3=b` | accepted `e1.n0`: `1 2 \|` |
+//! | n2 stands; both promise `e2.n2` with tails `(e1.n0, 3)` and `(e1.n0, 2)` | the best log | lacks index 3 |
+//! | Both logs were accepted under `e1.n0`, so n2's is the shorter prefix: it fetches `3..=3` from n1 and leads | accepted `e1.n0`: `1 2 \| 3=b` | accepted `e2.n2`: `1 2 \| 3=b` |
+//! | n1's log agrees up to 3: `Adopt` of an empty range. n1 answers `Accepted { index: 3 }`, so `b` is decided | accepted `e2.n2`: `1 2 \| 3=b` | accepted `e2.n2`: `1 2 3=b \|` |
+//! | n2 proposes the change of epoch at index 4, and both hold it | accepted `e2.n2`: `1 2 3=b \| 4=[e2]` | accepted `e2.n2`: `1 2 3=b 4=[e2] \|` |
+//!
+//! `b` may have been decided before (n0 and n1 are a majority, and n0 cannot be asked), so it had to survive. `c`
+//! cannot have been: no majority held it, and n0's log loses it when n0 comes back and adopts n2's. Had n1 died too, n2
+//! would have got no majority of promises: it would have waited instead of losing `b`.
 //!
 //! # What makes it live
 //!
 //! A follower that notices a gap, a new leader or a new connection sends `Pull` with its tail, and the leader goes on
-//! from there. A leader whose entries stay unacknowledged asks (`Decide { ask }`). Both repeat by timer. Lost,
+//! from there. A leader whose entries stay unacknowledged asks (`Decide { ask }`). Both repeat by timer, so lost,
 //! repeated and reordered messages cost time only.
+//!
+//! # The files
+//!
+//! `role` has what a stream keeps as follower, as new leader that still fetches, and as leader; `state` the log and what
+//! holds in every role. On these stand `follow` (the acceptor), `takeover` and `lead` (the proposer). This file is where
+//! messages, timers and connections arrive and are given to the role that they concern.
 //!
 //! # Left out
 //!
@@ -30,292 +74,69 @@
 
 mod follow;
 mod lead;
+mod role;
+mod state;
 mod takeover;
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
-use highwater_core::{Ballot, EntryIndex, NodeId, planted};
+use highwater_core::{Ballot, EntryIndex, NodeId};
 
-use crate::{Log, Members, Message, Nanos, Quorums, Voter};
-use lead::Leading;
-use takeover::Fetching;
+pub use role::Plan;
+pub use state::{Envelope, Stream, StreamOptions};
 
-/// Where an acceptor's log stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tail {
-    /// Ballot under which the log was last adopted or extended.
-    pub accepted: Ballot,
-    /// First entry held; older ones were trimmed (they are decided).
-    pub first: EntryIndex,
-    /// Last entry held.
-    pub last: EntryIndex,
-    /// Last entry known to be decided.
-    pub decided: EntryIndex,
-}
-
-impl Tail {
-    /// What a new leader compares: the largest wins.
-    pub fn rank(&self) -> (Ballot, EntryIndex) {
-        if planted!(LongestLogWins) {
-            return (Ballot::default(), self.last);
-        }
-        (self.accepted, self.last)
-    }
-}
-
-/// What a new leader's stream needs to take over.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The promised ballot.
-    pub ballot: Ballot,
-    /// Tails of this stream in the promises, by voter; the own one included.
-    pub tails: BTreeMap<Voter, Tail>,
-    /// Who must accept: those who had to promise, and the new membership if this change of epoch makes one. Newcomers
-    /// need not have promised: nobody ever counted them.
-    pub quorums: Quorums,
-}
-
-/// Settings of a stream.
-#[derive(Clone, Copy, Debug)]
-pub struct StreamOptions {
-    /// Bytes sent to one follower and not yet received, at most.
-    pub window_bytes: u64,
-    /// Bytes of log that a follower may hold and not have installed: it takes nothing more until it has. A leader that
-    /// needs its vote waits; one that does not goes on, and may drop from its log what this one lacks.
-    ///
-    /// Must exceed what a leader holds above the mark: the mark must be able to reach the first entry not installed by
-    /// what was taken before.
-    pub backlog_bytes: u64,
-    /// How long a silence lasts before a question is repeated.
-    pub retry: Nanos,
-}
-
-impl Default for StreamOptions {
-    fn default() -> Self {
-        StreamOptions { window_bytes: 8 << 20, backlog_bytes: 256 << 20, retry: 40_000_000 }
-    }
-}
-
-/// A message to the same stream on another node, and the entry that travels along.
-#[derive(Clone, Debug)]
-pub struct Envelope {
-    /// Where to.
-    pub to: NodeId,
-    /// What it says.
-    pub message: Message,
-    /// Empty unless the message carries one.
-    pub entry: Bytes,
-}
-
-/// One log on one replica.
-///
-/// Invariants, asserted where the fields change: `accepted <= promised`; `decided <= log.last()`; an entry at or below
-/// `decided` never changes; neither `promised` nor `decided` ever moves back.
-#[derive(Debug)]
-pub struct Stream {
-    me: Voter,
-    options: StreamOptions,
-    /// Nothing under a lower ballot is taken any more. The leader of a ballot is its node.
-    promised: Ballot,
-    accepted: Ballot,
-    log: Log,
-    decided: EntryIndex,
-    /// Every replica, this one included, has known at some time that this much is decided: nobody who lives will ask for
-    /// it again.
-    common: EntryIndex,
-    /// The newest membership known to be decided in every stream. Invariant: no change of epoch before `log.first()` is
-    /// newer, so that who skips entries hears of every membership in them.
-    members: Option<Members>,
-    /// Entries up to here need not be kept: see [`Stream::trim`].
-    installed: EntryIndex,
-    role: Role,
-    out: Vec<Envelope>,
-}
-
-#[derive(Debug)]
-enum Role {
-    /// Accepts what the leader of `promised` sends.
-    Following(follow::Following),
-    /// Has the promises; collects the best log.
-    Fetching(Fetching),
-    /// Proposes.
-    Leading(Leading),
-}
+use crate::{Message, Nanos, Voter};
+use follow::RangeEntry;
+use lead::Ack;
+use role::Role;
 
 impl Stream {
-    /// A log whose next entry follows `base`: [`EntryIndex::NONE`] at the birth of a cluster; for a replica that copies
-    /// the state, the entry before the first one that the state may lack. Everything up to `base` is decided.
-    pub fn new(me: Voter, base: EntryIndex, options: StreamOptions) -> Stream {
-        Stream {
-            me,
-            options,
-            promised: Ballot::default(),
-            accepted: Ballot::default(),
-            log: Log::after(base),
-            decided: base,
-            common: EntryIndex::NONE,
-            members: None,
-            installed: base,
-            role: Role::Following(follow::Following::default()),
-            out: Vec::new(),
-        }
-    }
-
-    /// Everything up to `base` is decided, and its effects were copied: for a follower that was told
-    /// [`Message::TooFar`]. What was promised stays, and so does what was accepted behind `base`: it may have been counted,
-    /// and the copy need not reach that far.
-    pub fn restart_after(&mut self, base: EntryIndex) {
-        assert!(base >= self.decided, "a copy starts behind what was known to be decided");
-        let Role::Following(following) = &self.role else { panic!("only a follower starts anew") };
-        self.role = Role::Following(following.restarted());
-        // `accepted` stays, too. Claiming less would hide from a new leader what this voter helped to decide; and what is
-        // decided is the beginning of every log that can still win.
-        if base < self.log.last() {
-            self.log.trim(base, 0);
-        } else {
-            self.log = Log::after(base);
-        }
-        self.decided = base;
-    }
-
-    /// The newest membership known to be decided in every stream, as the host said or a leader that no longer keeps what
-    /// this log lacks.
-    pub fn members(&self) -> Option<&Members> {
-        self.members.as_ref()
-    }
-
-    /// A membership is decided in every stream. To be said before the change to it is trimmed. Older ones are ignored.
-    pub fn know_members(&mut self, members: Members) {
-        if self.members.as_ref().is_none_or(|known| known.epoch < members.epoch) {
-            self.members = Some(members);
-        }
-    }
-
-    /// Promises `ballot` (again): nothing under a lower one will be taken. Ends this node's lead under a lower ballot.
-    ///
-    /// # Panics
-    /// If a higher ballot was promised: a stream may be ahead of its node's [`Election`](crate::Election), so compare
-    /// [`promised`](Stream::promised) first, and report it with [`met`](crate::Election::met).
-    pub fn promise(&mut self, ballot: Ballot) -> Tail {
-        assert!(ballot >= self.promised, "a promise is never taken back");
-        if ballot > self.promised {
-            self.promised = ballot;
-            self.role = Role::Following(follow::Following::default());
-        }
-        self.tail()
-    }
-
-    /// Where the log stands.
-    pub fn tail(&self) -> Tail {
-        Tail {
-            accepted: self.accepted,
-            first: self.log.first(),
-            last: self.log.last(),
-            decided: self.decided,
-        }
-    }
-
-    /// What was promised.
-    pub fn promised(&self) -> Ballot {
-        self.promised
-    }
-
-    /// Last entry known to be decided.
-    #[inline]
-    pub fn decided(&self) -> EntryIndex {
-        self.decided
-    }
-
-    /// Last entry held.
-    #[inline]
-    pub fn last(&self) -> EntryIndex {
-        self.log.last()
-    }
-
-    /// The entry at `index`, if held.
-    #[inline]
-    pub fn entry(&self, index: EntryIndex) -> Option<&Bytes> {
-        self.log.get(index)
-    }
-
-    /// Bytes of log held.
-    pub fn log_bytes(&self) -> u64 {
-        self.log.bytes()
-    }
-
-    /// Bytes of the held entries in `from..=to`.
-    pub fn bytes_between(&self, from: EntryIndex, to: EntryIndex) -> u64 {
-        self.log.bytes_between(from, to)
-    }
-
-    /// Drops decided entries up to `upto`, oldest first, while more than `keep_bytes` are held. Of what every replica knows
-    /// to be decided a sixteenth of that is enough: so long as nobody lags, the log stays in the cache.
-    ///
-    /// Says whether there is room again for what was not taken: then a tick asks for it.
-    pub fn trim(&mut self, upto: EntryIndex, keep_bytes: u64) -> bool {
-        let upto = upto.min(self.decided);
-        self.installed = self.installed.max(upto);
-        self.log.trim(upto.min(self.common), keep_bytes / 16);
-        self.log.trim(upto, keep_bytes);
-        self.take_again()
-    }
-
-    /// Bytes of the entries held that are not installed.
-    pub fn backlog_bytes(&self) -> u64 {
-        self.log.bytes_between(self.installed.next(), self.log.last())
-    }
-
-    /// Whether this node leads the stream under `ballot`.
-    #[inline]
-    pub fn is_leading(&self, ballot: Ballot) -> bool {
-        ballot == self.promised && matches!(self.role, Role::Leading(_))
-    }
-
     /// Takes a message from the same stream of `from`; `entry` is what travelled along.
     pub fn deliver(&mut self, now: Nanos, from: Voter, message: Message, entry: Bytes) {
         match message {
             Message::Adopt { ballot, start, upto, index, decided } => {
-                if self.heed(from, ballot) {
-                    self.on_adopt(now, ballot, follow::Piece { start, upto, index, decided }, entry);
+                if self.accept_or_reject_ballot(from, ballot) {
+                    self.on_adopt(now, ballot, RangeEntry { start, upto, index, decided }, entry);
                 }
             }
-            Message::Accept { ballot, index, decided, common } => {
-                if self.heed(from, ballot) {
-                    self.common = self.common.max(common);
+            Message::Accept { ballot, index, decided, known_by_all } => {
+                if self.accept_or_reject_ballot(from, ballot) {
+                    self.known_by_all = self.known_by_all.max(known_by_all);
                     self.on_accept(now, ballot, index, decided, entry);
                 }
             }
-            Message::Decide { ballot, decided, last, common, ask } => {
-                if self.heed(from, ballot) {
-                    self.common = self.common.max(common);
+            Message::Decide { ballot, decided, last, known_by_all, ask } => {
+                if self.accept_or_reject_ballot(from, ballot) {
+                    self.known_by_all = self.known_by_all.max(known_by_all);
                     self.on_decide(now, ballot, decided, last, ask);
                 }
             }
             Message::TooFar { ballot, first, members } => {
-                if self.heed(from, ballot) {
+                if self.accept_or_reject_ballot(from, ballot) {
                     self.on_too_far(first, members);
                 }
             }
             Message::Fetch { ballot, from: first, upto } => {
-                if self.heed(from, ballot) {
+                if self.accept_or_reject_ballot(from, ballot) {
                     self.on_fetch(from, ballot, first, upto);
                 }
             }
             Message::Accepted { ballot, index, received, decided } => {
-                self.on_accepted(now, from, ballot, lead::Progress { index, received, decided })
+                self.on_accepted(now, from, ballot, Ack { index, received, decided })
             }
             Message::Pull { promised, tail, received } => self.on_pull(from, promised, tail, received),
             Message::Fetched { ballot, index, paused } => self.on_fetched(now, ballot, index, paused, entry),
-            Message::Stale { promised } => self.raise(promised),
+            Message::Stale { promised } => self.promise_if_higher(promised),
         }
     }
 
-    /// The connection to `peer` is up (again); what was sent before may be lost. To be called before anything that comes
-    /// over this connection is delivered, and after everything of an earlier life of the same node.
+    /// The connection to `peer` is up (again), and what was sent over the last one may be lost. A leader sends nothing
+    /// more to `peer` until it says where its log stands; a follower of `peer` says so at once.
+    ///
+    /// To be called before anything that comes over this connection is delivered, and after everything that an earlier
+    /// life of the same node sent: the call replaces that life by this one.
     pub fn peer_up(&mut self, now: Nanos, peer: Voter) {
         match &mut self.role {
-            Role::Leading(leading) => leading.forget(peer),
+            Role::Leading(leading) => leading.await_tail(peer),
             Role::Following(following) if peer.node == self.promised.node => {
                 following.question();
                 self.pull(now);
@@ -324,14 +145,15 @@ impl Stream {
         }
     }
 
-    /// The connection to `peer` is lost.
+    /// The connection to `peer` is lost: a leader stops sending to it until [`peer_up`](Stream::peer_up).
     pub fn peer_down(&mut self, peer: NodeId) {
         if let Role::Leading(leading) = &mut self.role {
             leading.pause(peer);
         }
     }
 
-    /// Lets time pass: repeats what went unanswered. Says when it wants to be called again, if at all.
+    /// Lets time pass: repeats questions that went unanswered. Returns when it wants to be called again; `None` if this
+    /// stream waits for nothing.
     pub fn tick(&mut self, now: Nanos) -> Option<Nanos> {
         match self.role {
             Role::Following(_) => self.tick_following(now),
@@ -340,71 +162,32 @@ impl Stream {
         }
     }
 
-    /// The state in words, for failure reports; entries are left out.
-    pub fn describe(&self) -> String {
-        format!("promised {} {:?} {:?}", self.promised, self.tail(), self.role)
+    /// Drops decided entries up to `upto`, oldest first, while more than `keep_bytes` are held: a replica that lags may
+    /// pull them. Entries that every replica knows to be decided are pulled by nobody, so of these only a sixteenth of
+    /// `keep_bytes` is kept; as long as no replica lags, the log is small enough to stay in the processor's cache.
+    ///
+    /// Returns whether this follower had refused entries for lack of room and now has room for them: then the next
+    /// [`tick`](Stream::tick) asks the leader for them.
+    pub fn trim(&mut self, upto: EntryIndex, keep_bytes: u64) -> bool {
+        let upto = upto.min(self.decided);
+        self.installed = self.installed.max(upto);
+        self.log.trim(upto.min(self.known_by_all), keep_bytes / 16);
+        self.log.trim(upto, keep_bytes);
+        self.take_again_if_room()
     }
 
-    /// Moves the waiting messages out.
-    pub fn drain(&mut self) -> std::vec::Drain<'_, Envelope> {
-        self.out.drain(..)
-    }
-
-    /// Whether messages wait.
-    pub fn has_output(&self) -> bool {
-        !self.out.is_empty()
-    }
-
-    /// Whether a leader's message under `ballot` counts; answers one that came too late.
-    fn heed(&mut self, from: Voter, ballot: Ballot) -> bool {
+    /// Whether to act on a message that its sender sends as the leader of `ballot`.
+    ///
+    /// Accepts the ballot if no higher one was promised, and promises it. Rejects a lower one, and tells the sender with
+    /// `Stale` which ballot it lost to: a deposed leader hears so that it has been deposed. A ballot of this very node is
+    /// promised, too, but not acted on: only an earlier life can have sent under it.
+    fn accept_or_reject_ballot(&mut self, from: Voter, ballot: Ballot) -> bool {
         debug_assert_eq!(from.node, ballot.node, "only the owner of a ballot speaks under it");
         if ballot < self.promised {
             self.send(from.node, Message::Stale { promised: self.promised }, Bytes::new());
             return false;
         }
-        self.raise(ballot);
+        self.promise_if_higher(ballot);
         ballot.node != self.me.node
-    }
-
-    /// Someone promised `ballot`; so does this stream, if it is higher. Each stream is a consensus of its own, so it may
-    /// promise before its sisters do.
-    fn raise(&mut self, ballot: Ballot) {
-        if ballot > self.promised {
-            self.promise(ballot);
-        }
-    }
-
-    fn send(&mut self, to: NodeId, message: Message, entry: Bytes) {
-        debug_assert_ne!(to, self.me.node, "a stream does not talk to itself");
-        self.out.push(Envelope { to, message, entry });
-    }
-
-    /// Makes `entries` the log from `start` on, accepted under the promised ballot.
-    fn adopt(&mut self, start: EntryIndex, entries: Vec<Bytes>) {
-        let mut kept = 0;
-        // Entries at or below `decided` stay as they are: the range may begin before, and must agree there.
-        for (offset, entry) in entries.iter().enumerate() {
-            let index = EntryIndex(start.0 + offset as u64);
-            if index > self.decided {
-                break;
-            }
-            if let Some(own) = self.log.get(index) {
-                assert_eq!(own, entry, "one value per index: {index} is decided and would change");
-            }
-            kept = offset + 1;
-        }
-        let from = EntryIndex(start.0 + kept as u64);
-        assert!(from <= self.log.last().next(), "an adoption leaves no hole");
-        assert!(from > self.decided, "what is decided is never cut off");
-        self.log.truncate(EntryIndex(from.0 - 1));
-        for entry in entries.into_iter().skip(kept) {
-            self.log.append(entry);
-        }
-        self.accepted = self.promised;
-    }
-
-    fn learn_decided(&mut self, decided: EntryIndex) {
-        assert!(self.accepted == self.promised, "only the leader's own log tells what is decided");
-        self.decided = self.decided.max(decided.min(self.log.last()));
     }
 }

@@ -1,37 +1,25 @@
 //! A new leader's first task: collect the best log and make it its own.
+//!
+//! Whatever may be decided stands in the best log among the promises, the one with the largest `(accepted, last)`: a
+//! decided entry was accepted by a majority under one ballot, every later leader took it over, and some voter of that
+//! majority is among those that promised. So the new leader replaces the end of its own log by the end of the best one,
+//! and only then proposes.
 
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId};
 
-use super::lead::Leading;
-use super::{Plan, Role, Stream, Tail};
-use crate::{Message, Nanos};
-
-/// A new leader that lacks a part of the log it must adopt.
-#[derive(Debug)]
-pub(super) struct Fetching {
-    plan: Plan,
-    best: Tail,
-    /// Who has what is missing; the first is asked next.
-    holders: Vec<NodeId>,
-    start: EntryIndex,
-    entries: Vec<Bytes>,
-    ask_at: Nanos,
-}
-
-impl Fetching {
-    fn next_index(&self) -> EntryIndex {
-        EntryIndex(self.start.0 + self.entries.len() as u64)
-    }
-}
+use super::role::{Fetching, Leading, Plan, Role};
+use super::state::Stream;
+use crate::{Message, Nanos, Tail};
 
 impl Stream {
-    /// Starts to lead under a ballot that a quorum promised. Fetches what this log lacks of the best one; until then
-    /// [`is_leading`](Stream::is_leading) stays false. If it stays false for long, the holders of the best log are gone:
-    /// [`abandon`](crate::Election::abandon) the lead, so that somebody takes over with other promises.
+    /// Starts to lead under a ballot that a quorum promised. If this log is not the best one, first fetches what it
+    /// lacks; until that has come, [`is_leading`](Stream::is_leading) stays false. If it stays false for long, the
+    /// holders of the best log are gone: then the host should [`abandon`](crate::Election::abandon) the lead, so that
+    /// another election takes place, with promises of those who are there.
     ///
-    /// Returns `false` if the best log cannot be had, because this log ends before the first entry that its holders keep,
-    /// or if this stream has met a higher ballot meanwhile.
+    /// Returns `false` if the takeover cannot succeed: every holder of the best log has trimmed the entry that this log
+    /// needs next, or this stream has met a higher ballot meanwhile.
     pub fn take_over(&mut self, now: Nanos, plan: Plan) -> bool {
         if plan.ballot < self.promised {
             return false;
@@ -45,7 +33,8 @@ impl Stream {
             self.lead(now, plan, best);
             return true;
         }
-        // Logs accepted under one ballot are prefixes of one another; else only what is decided surely agrees.
+        // Two logs accepted under one ballot are prefixes of one another, so only the end is missing. If the ballots
+        // differ, the logs surely agree only as far as they are decided.
         let start = if own.accepted == best.accepted { own.last } else { own.decided }.next();
         assert!(start <= best.last.next(), "what is decided is in the best log of every quorum");
         let has_it = |tail: &Tail| tail.rank() == best.rank() && tail.first <= start;
@@ -60,13 +49,14 @@ impl Stream {
         true
     }
 
-    /// Asks for what is missing, if the last question went unanswered for too long: the next holder then.
+    /// Asks for what is missing. If the last question went unanswered for a retry interval, asks the next holder. Leads
+    /// as soon as everything has come.
     pub(super) fn tick_fetching(&mut self, now: Nanos) -> Option<Nanos> {
         let retry = self.options.retry;
         let Role::Fetching(fetching) = &mut self.role else { return None };
         if fetching.next_index() > fetching.best.last {
             self.finish_fetching(now);
-            return self.tick(now);
+            return self.tick_leading(now);
         }
         if now >= fetching.ask_at {
             fetching.ask_at = now + retry;
@@ -82,6 +72,7 @@ impl Stream {
         }
     }
 
+    /// One entry of the best log. Anything but the next one is ignored: it will be asked for again.
     pub(super) fn on_fetched(
         &mut self,
         now: Nanos,
@@ -102,6 +93,7 @@ impl Stream {
         }
     }
 
+    /// Everything has come: replaces the end of the own log, and leads with it.
     fn finish_fetching(&mut self, now: Nanos) {
         let following = Role::Following(Default::default());
         let Role::Fetching(fetching) = std::mem::replace(&mut self.role, following) else {
@@ -112,10 +104,11 @@ impl Stream {
         self.lead(now, fetching.plan, fetching.best);
     }
 
-    /// The own log is the best one: leads with it.
+    /// The own log is the best one. Counts it as accepted under the own ballot, and starts every follower whose tail came
+    /// with a promise; the others are started when they ask.
     fn lead(&mut self, now: Nanos, plan: Plan, best: Tail) {
         self.accepted = self.promised;
-        // The leader of a ballot may have known more to be decided than the own log did.
+        // Some voter may know more to be decided than this one did. Whatever is decided is in the log just adopted.
         let known = plan.tails.values().map(|tail| tail.decided).max().unwrap_or_default();
         self.decided = self.decided.max(known.min(self.log.last()));
         let adopted = (best.accepted, best.last);
@@ -126,7 +119,7 @@ impl Stream {
                 self.start_peer(voter, tail, EntryIndex::NONE);
             }
         }
-        self.count();
-        self.tick(now);
+        self.count_acks();
+        self.tick_leading(now);
     }
 }

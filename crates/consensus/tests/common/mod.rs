@@ -168,7 +168,7 @@ impl Node {
                 if self.streams.iter().all(|stream| stream.promised() <= ballot) {
                     let tails = self.streams.iter_mut().map(|stream| stream.promise(ballot)).collect();
                     let (members, pending) = (self.members(), self.pending_by_stream());
-                    let promise = Promise { ballot, members, pending, tails, high: Timestamp(1) };
+                    let promise = Promise { ballot, members, pending, tails, above_all: Timestamp(1) };
                     self.election.fenced(now, promise);
                 }
             }
@@ -225,7 +225,7 @@ impl Node {
             && self.known.iter().all(|known| known.members.epoch == lead.ballot.epoch)
         {
             lead.settled = true;
-            self.streams.iter_mut().for_each(|stream| stream.settle(lead.members.clone()));
+            self.streams.iter_mut().for_each(|stream| stream.end_joint_quorum(lead.members.clone()));
         }
     }
 
@@ -250,11 +250,11 @@ impl Node {
     }
 
     /// The same as a promise names them: each set of voters once.
-    fn pending_by_stream(&self) -> Vec<Pending> {
+    fn pending_by_stream(&self) -> Vec<PendingChange> {
         let (mut pending, streams) = (Vec::new(), self.streams.len());
         for change in self.pending() {
             for (at, known) in self.known.iter().enumerate() {
-                Pending::note(&mut pending, streams, at, &change, known.members == change);
+                PendingChange::note(&mut pending, streams, at, &change, known.members == change);
             }
         }
         pending

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
-use highwater_consensus::{ElectionEvent, Members, Pending, Plan, Promise, Quorums, Tail, Voter};
+use highwater_consensus::{ElectionEvent, Members, PendingChange, Plan, Promise, Quorums, Tail, Voter};
 use highwater_core::{Ballot, StreamId, Timestamp, planted};
 
 use super::controller::{PATIENCE, RolisController};
@@ -73,15 +73,15 @@ impl RolisController {
             self.learn_members(now, members);
         }
         let Some(members) = self.election.members().cloned() else { return };
-        let mut pending: Vec<Pending> = Vec::new();
+        let mut pending: Vec<PendingChange> = Vec::new();
         for (stream, (_, changes, _)) in &answers {
             for (change, decided) in changes.iter().filter(|(change, _)| change.epoch > members.epoch) {
-                Pending::note(&mut pending, workers, stream.0 as usize, change, *decided);
+                PendingChange::note(&mut pending, workers, stream.0 as usize, change, *decided);
             }
         }
-        let high = answers.values().map(|(_, _, high)| *high).max().unwrap_or_default();
+        let above_all = answers.values().map(|(_, _, high)| *high).max().unwrap_or_default();
         let tails = answers.into_values().map(|(tail, _, _)| tail).collect();
-        self.election.fenced(now, Promise { ballot, members, pending, tails, high });
+        self.election.fenced(now, Promise { ballot, members, pending, tails, above_all });
     }
 
     fn follow(&mut self, now: Nanos, ballot: Ballot) {
@@ -107,7 +107,7 @@ impl RolisController {
         mut quorums: Quorums,
         latest: Members,
     ) {
-        let high = promises.values().map(|promise| promise.high).max().expect("a quorum promised");
+        let high = promises.values().map(|promise| promise.above_all).max().expect("a quorum promised");
         if !planted!(ClockNotAdvanced) {
             self.shared.clock.advance_past(high);
         }

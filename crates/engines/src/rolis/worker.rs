@@ -170,7 +170,7 @@ impl RolisWorker {
                 if matches!(&self.mode, Mode::TakingOver { ballot: b, .. } if *b == ballot)
                     && self.stream.is_leading(ballot)
                 {
-                    self.stream.settle(members);
+                    self.stream.end_joint_quorum(members);
                     self.open(ballot);
                 }
             }

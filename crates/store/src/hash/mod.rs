@@ -22,9 +22,10 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use crate::heap::{Heap, SEGMENT, lock};
-use crate::index::{Found, Index, NodeSeen, NodeSet};
+use crate::index::{Found, Index, NodeSet};
 use crate::keys::Keys;
 use crate::record::Record;
+use crate::seen::NodeSeen;
 use crate::sync::{AtomicPtr, Backoff, Mutex, Ordering, Padded, prefetch};
 use crate::tree::Fingers;
 use crate::word::Busy;
@@ -302,7 +303,7 @@ impl<K: Keys> Index for Hash<K> {
                 may_split = false;
                 continue;
             }
-            let record = Record::create::<K>(key, value_len, word, heap);
+            let record = Record::create(K::logged(key), value_len, word, heap);
             let packed = segment::packed(record, tag(hash), hash, segment.depth);
             match slot {
                 // Release; pairs with the Acquire in `tagged`.

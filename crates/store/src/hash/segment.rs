@@ -15,8 +15,8 @@ use std::ptr::NonNull;
 
 use super::SEGMENT;
 use crate::heap::{BUCKET, BUCKET_BYTES, Heap, SEGMENT_BYTES};
-use crate::index::NodeSeen;
 use crate::record::Record;
+use crate::seen::NodeSeen;
 use crate::sync::{AtomicPtr, AtomicU64, Backoff, Ordering, prefetch};
 
 /// Shuttle's segments are small, so that threads meet in splits.
@@ -42,13 +42,14 @@ pub(crate) struct Bucket {
 
 #[repr(C, align(64))]
 pub(crate) struct Segment {
-    /// Overflow buckets made since the segment was made or last found to be half empty. A sign of how full it is that
-    /// few inserts have to touch.
+    /// Overflow buckets made since the segment was made, or was last found to be half empty: a sign of how full it is.
+    /// To count keys would have every insert write to one line of the segment; this is written by few.
     pub crowded: AtomicU64,
     /// The upper `depth` bits that all its hashes have.
     pub prefix: u64,
     pub depth: u32,
-    /// How many of the slots' next bits are right, from the upper end.
+    /// How many of the five next bits of the hash in each slot have not been used up by splits, counted from the upper
+    /// end.
     known: u32,
     pub buckets: [Bucket; BUCKETS],
 }
@@ -175,8 +176,8 @@ impl Segment {
         &self.buckets[bucket_of(hash)]
     }
 
-    /// Adds a record, [`packed`], to a bucket whose slots are all taken. The caller holds the bucket's lock, or nobody else
-    /// knows the segment.
+    /// Adds a record, [`packed`], to a bucket whose slots are all taken. The caller holds the bucket's lock, or nobody
+    /// else knows the segment.
     pub fn push_overflow(&self, bucket: usize, packed: *mut u8, heap: &mut Heap) {
         let more = heap.alloc_index(BUCKET).cast::<Bucket>();
         let overflow = Bucket::empty();

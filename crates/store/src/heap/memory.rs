@@ -37,8 +37,8 @@ impl Memory {
 
     pub(super) fn sum(counters: &[Arc<Counters>], versions: u64, mapped: u64, spare: u64) -> Memory {
         let sum = |of: fn(&Counters) -> &AtomicU64| {
-            // Of one worker it may be negative: it frees what another allocated. The sum may be for a moment, while it
-            // is read.
+            // One worker's count may be negative, for it may free what another allocated. The sum may be negative for a
+            // moment, if a worker counts while the others are read.
             let sum = counters.iter().map(|each| of(each).load(Ordering::Relaxed)).fold(0, u64::wrapping_add);
             (sum as i64).max(0) as u64
         };

@@ -4,15 +4,16 @@
 //! system --mmap, 2 MiB, huge pages--> chunk --32 KiB--> block of one class --> piece
 //! ```
 //!
-//! Each worker cuts pieces from blocks of its own and keeps free lists, without sharing anything. Pieces that it *retires*
-//! are stamped in batches and come back to its free lists when no guard holds them; what is too much for a free list goes
-//! to the [`pool`] that all share, where blocks and chunks become free for other sizes, and for the system.
-//! Pieces of the class [`NODE`] are never used for anything but tree nodes (see `tree::node`).
+//! Each worker cuts pieces from blocks of its own and keeps free lists, without sharing anything. Pieces that it
+//! *retires* are stamped in batches and come back to its free lists when no guard holds them; what is too much for a
+//! free list goes to the [`pool`] that all share, where blocks and chunks become free for other sizes, and for the
+//! system. Pieces of the class [`NODE`] are never used for anything but tree nodes (see `tree::node`).
 //!
 //! Pieces are aligned to 32 bytes, those of 64 bytes and multiples to a cache line.
 
 mod classes;
 mod memory;
+mod pace;
 mod pool;
 mod provision;
 mod shared;
@@ -37,11 +38,12 @@ use crate::sync::{Ordering, prefetch};
 
 /// How far ahead fresh memory is asked for.
 const AHEAD: usize = 512;
-/// So many retired pieces, or so many bytes of them, are stamped and looked after at a time.
+/// When so many pieces are retired, or so many bytes of them, they are stamped together and looked after.
 const BATCH: usize = 128;
 const BATCH_BYTES: usize = 1 << 20;
 
-/// How often a heap gives up what it keeps after it was asked to.
+/// After a heap was asked to give up what it keeps, it does so up to this many times: guards may hold some of it at
+/// first.
 const FLUSHES: u8 = 8;
 
 /// A free list longer than this gives half of it to the pool.
@@ -67,9 +69,9 @@ pub(crate) struct Heap {
     fresh_bytes: usize,
     /// Stamped, oldest first.
     stamped: VecDeque<Piece>,
-    /// The last request that was heard to give up what is kept here.
+    /// The number of the last request to give up what is kept here that this heap has heard.
     flushed: u64,
-    /// How many more times what is kept here is given up for it: guards may hold some of what was retired.
+    /// How many more times it gives up for that request what guards have let go of since.
     flushing: u8,
     counters: Arc<Counters>,
 }
@@ -118,7 +120,8 @@ impl Heap {
         if class == LARGE { self.shared.take_large(taken(bytes)) } else { self.piece(class) }
     }
 
-    /// Memory for an index part: [`NODE`], [`SEGMENT`] or [`BUCKET`]. Zeroed when it comes from the system; else as it was left.
+    /// Memory for an index part: [`NODE`], [`SEGMENT`] or [`BUCKET`]. Zeroed when it comes from the system; else as it
+    /// was left.
     pub fn alloc_index(&mut self, class: u8) -> NonNull<u8> {
         bump(&self.counters.index, SIZES[class as usize], true);
         self.piece(class)
@@ -220,7 +223,7 @@ impl Heap {
         SIZES[class as usize]
     }
 
-    /// Between transactions, now and then: if it was asked for, gives up what is kept here for later.
+    /// To be called between transactions, now and then: gives up what is kept here for later, if that was asked for.
     #[inline]
     pub fn tend(&mut self) {
         if self.flushing > 0 || self.flushed != self.shared.flushes() {

@@ -8,8 +8,8 @@
 //! `tree::node`), so its memory may only ever be a node, or zeros: such a chunk is never unmapped and never used for
 //! anything else; its pages are given back, though, and it stands by for later nodes.
 //!
-//! Hash segments and small parts of indexes have chunks of their own, too: a table keeps them when its records go, and among records they would keep
-//! chunks from becoming free.
+//! Hash segments and small parts of indexes have chunks of their own, too. A table keeps them when its records go, so
+//! among records they would keep whole chunks from becoming free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
@@ -263,7 +263,8 @@ impl Pool {
     fn close_chunk(&mut self, base: usize, freed: &mut Vec<NonNull<u8>>) {
         let chunk = &self.chunks[&base];
         if chunk.used_for == Use::Nodes {
-            // The last open one stays, or nodes that come and go would have their pages given back each time.
+            // The last chunk with free blocks stays. Otherwise nodes that come and go would have its pages given back and
+            // taken again each time.
             if self.open[Use::Nodes as usize].len() > 1 && self.reserved - CHUNK >= self.keep {
                 // SAFETY: nobody uses its nodes; a finger that still leads to one finds it to be of no tree.
                 unsafe { system::discard(chunk.at, CHUNK) };

@@ -4,47 +4,14 @@
 //! does. A host that has a thread for it calls [`provision`](crate::Store::provision) every few milliseconds. How many
 //! chunks stand ready follows from how fast chunks were asked for lately: an idle store takes nothing.
 
+use super::pace::{IDLE, LEAST};
 use super::pool::CHUNK;
 use super::shared::{Heaps, lock, unmap_chunks};
 
-/// Chunks that stand ready while the store grows, at least.
-const LEAST: u64 = 2;
-/// And at most.
-const MOST: u64 = 64;
 /// Chunks that are touched in one call, at most: a call takes a few milliseconds.
 const AT_ONCE: u64 = 8;
-/// So many calls' demand stands ready.
-const AHEAD: u64 = 8;
-/// After so many calls without demand the store counts as idle.
-const IDLE: u32 = 200;
 /// How often workers are asked for what they keep, in calls.
 const GATHER: u32 = 10;
-
-/// How fast chunks are asked for.
-#[derive(Default)]
-pub(super) struct Pace {
-    /// The pool's demand at the last call.
-    seen: u64,
-    /// Chunks a call, the most that was seen lately, in 64ths.
-    peak: u64,
-    /// Calls since there was any demand.
-    quiet: u32,
-    calls: u32,
-}
-
-impl Pace {
-    /// How many chunks should stand ready.
-    fn want(&mut self, demand: u64) -> u64 {
-        let now = (demand - self.seen) * 64;
-        self.seen = demand;
-        self.quiet = if now > 0 { 0 } else { self.quiet.saturating_add(1) };
-        self.peak = now.max(self.peak - self.peak.div_ceil(64));
-        if self.quiet >= IDLE || demand == 0 {
-            return 0;
-        }
-        (self.peak * AHEAD / 64).clamp(LEAST, MOST)
-    }
-}
 
 /// What a call of [`provision`](crate::Store::provision) found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,23 +48,5 @@ impl Heaps {
             added += 1;
         }
         Provision { growing: true, collect }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_stands_ready_follows_the_demand_and_ends_with_it() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.want(0), 0, "nothing was ever asked for");
-        assert_eq!(pace.want(1), AHEAD);
-        assert_eq!(pace.want(5), 4 * AHEAD);
-        for _ in 0..IDLE - 1 {
-            assert!(pace.want(5) >= LEAST);
-        }
-        assert_eq!(pace.want(5), 0, "idle");
-        assert_eq!(pace.want(1000), MOST);
     }
 }

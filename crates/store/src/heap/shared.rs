@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::memory::{Counters, Memory};
+use super::pace::Pace;
 use super::pool::{CHUNK, Free, Pool};
-use super::provision::Pace;
 use super::system;
 use crate::guard::Guards;
 use crate::sync::{AtomicU64, Mutex, Ordering, Padded};
@@ -14,8 +14,8 @@ use crate::sync::{AtomicU64, Mutex, Ordering, Padded};
 /// How many participants a store has room for at first (workers, appliers, scans): see [`Guards`].
 const PARTICIPANTS: usize = 64;
 
-/// Heaps are asked to give up what they keep for themselves if this part of the reserved memory is free, whole chunks left
-/// out.
+/// Heaps are asked to give up what they keep for themselves if this part of the reserved memory is free but scattered:
+/// whole chunks, which stand ready for anything, do not count.
 const SCATTERED_PART: u64 = 8;
 /// And it is this much at least.
 const SCATTERED: u64 = 8 << 20;
@@ -45,8 +45,8 @@ pub(super) struct Large {
 const KEPT_BY_ALLOCATOR: u64 = 16 << 20;
 
 impl Large {
-    /// Whether the system's allocator should be asked to give back what it keeps: it does not by itself, and to the system
-    /// that memory is in use.
+    /// Whether the system's allocator should be asked to give back what it keeps: it does not by itself, and to the
+    /// system that memory is in use.
     fn wants_trim(&mut self) -> bool {
         let wants = self.peak - self.bytes > KEPT_BY_ALLOCATOR.max(self.bytes / 8);
         if wants {
@@ -63,7 +63,7 @@ pub(crate) struct Heaps {
     /// Retired pieces of workers that are gone.
     pub(super) orphans: Mutex<Vec<Piece>>,
     large: Mutex<Large>,
-    /// Those of the workers that are gone, summed up; then one for each worker.
+    /// First the sums of the workers that are gone, then the counters of each worker that is there.
     counters: Mutex<Vec<Arc<Counters>>>,
     /// Moves when all heaps are asked to give up what they keep for themselves.
     pub(super) flushes: Padded<AtomicU64>,

@@ -90,8 +90,8 @@ pub(super) fn map(size: usize, align: usize) -> Option<NonNull<u8>> {
     }
 }
 
-/// Has the kernel clear the pages of a range now, and no more: written over as a whole, they would only push what others work with out
-/// of the caches.
+/// Has the kernel clear the pages of a range now, and no more: written over as a whole, they would only push what
+/// others work with out of the caches.
 ///
 /// # Safety
 /// The range is of a mapping by [`map`], holds zeros, and nobody uses it yet.

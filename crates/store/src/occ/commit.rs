@@ -1,4 +1,7 @@
 //! The commit: lock, timestamp, validate, install. And the ways out of it.
+//!
+//! Each phase asserts that it comes after the one before ([`Phase`]), because their order is the proof that timestamps
+//! are a serial order: see the module `occ`.
 
 use highwater_core::hooks::{self, Point, Site};
 use highwater_core::log::Key;
@@ -6,24 +9,27 @@ use highwater_core::{Abort, TableId, Timestamp, planted};
 
 use super::sets::{Access, Sets};
 use super::{Occ, Phase};
-use crate::graveyard::GraveKey;
+use crate::grave::GraveKey;
 use crate::keys::{ByteKeys, IntegerKeys, Keys};
 use crate::record::Record;
 use crate::store::{AnyIndex, Store};
 use crate::sync::{Ordering, fence, spin_loop};
 use crate::word::{DEAD, LOCKED, TIMESTAMP, TOMBSTONE};
 
-/// How often the clock is read before it counts as one that stands or went back. A reading and a pause take 10 ns at
-/// least, so that is most of a millisecond, and some milliseconds at most. Counters of cores that are in step differ by less
-/// than a cache line needs from one to the other, a thousandth of that; locks held for so long hurt nobody for good, and
-/// an election timeout is ten times as long.
+/// How often the clock is read before it counts as one that stands or went back.
+///
+/// A reading and a pause take 10 ns at least, so these take between most of a millisecond and some milliseconds. That
+/// is long enough: the counters of two cores that are in step differ by less than a cache line takes from one to the
+/// other, a thousandth of it. And it is short enough: others only wait for the locks that are held meanwhile, and an
+/// election timeout is ten times as long.
 const READINGS: u32 = 1 << 16;
-/// A simulated clock moves by reading; and every pause is a turn for others.
+/// The same in a simulated run, where the clock moves each time that it is read and every pause is a turn for others: a
+/// few readings tell, and more would cost the run its time.
 const READINGS_SIMULATED: u32 = 64;
 
 impl Occ {
-    /// Commits and returns the timestamp; or undoes everything, but for what [`lock`](Occ::lock) leaves open. The locks may be
-    /// held already.
+    /// Commits and returns the timestamp; or undoes everything, but for what [`lock`](Occ::lock) leaves open. The locks
+    /// may be held already.
     #[inline]
     pub fn commit(&mut self) -> Result<Timestamp, Abort> {
         if self.phase == Phase::Open {
@@ -66,8 +72,11 @@ impl Occ {
         self.end();
     }
 
-    /// Phase 1: locks the write set. On a conflict, everything is undone. A transaction that is too large, or for which no
-    /// memory is left, stays open: its end is validated like any decision ([`commit_rollback`](Occ::commit_rollback)).
+    /// Phase 1: locks the write set. On a conflict, everything is undone.
+    ///
+    /// A transaction that is too large, or for which no memory is left, stays open. Its client will be told so, which
+    /// depends on what it read; so the host ends it with [`commit_rollback`](Occ::commit_rollback), which validates
+    /// that.
     #[inline]
     pub fn lock(&mut self) -> Result<(), Abort> {
         assert_eq!(self.phase, Phase::Open);
@@ -91,7 +100,7 @@ impl Occ {
         Ok(())
     }
 
-    /// Locks one after the other; on a conflict says how many hold their locks.
+    /// Locks one record after the other. On a conflict returns how many it has locked: those must be unlocked.
     #[inline]
     fn lock_all(&mut self) -> Result<(), usize> {
         let Sets { writes, accesses, .. } = &mut self.sets;
@@ -125,9 +134,13 @@ impl Occ {
         }
     }
 
-    /// Phase 2: reads the clock until it exceeds everything seen. With a synchronised clock it does at once. It is
-    /// never helped along: a timestamp ahead of real time could pass a later overwriter of what was read. If it does not
-    /// come to exceed that, everything is undone as on a conflict, and [`take_clock_stands`](Occ::take_clock_stands) says so.
+    /// Phase 2: reads the clock until it exceeds every timestamp that this transaction saw. With cores whose clocks are
+    /// in step it does so at once.
+    ///
+    /// The timestamp is always one that the clock showed, and never "the largest one seen, plus one". Such a timestamp
+    /// would be ahead of the clock: a transaction that overwrites, a moment later, what this one read could draw a
+    /// smaller one, though it comes later in the serial order. If the clock does not come to exceed what was seen,
+    /// everything is undone as on a conflict, and [`take_clock_stands`](Occ::take_clock_stands) says so.
     #[inline]
     pub fn timestamp(&mut self) -> Result<Timestamp, Abort> {
         assert_eq!(self.phase, Phase::Locked);
@@ -154,8 +167,9 @@ impl Occ {
         self.fail(self.sets.writes.len())
     }
 
-    /// Whether a transaction since the last call was undone for want of a timestamp: the clock does not come to exceed
-    /// this, though it was read from it before. It went back, or stands; another attempt would fare no better.
+    /// The timestamp that the clock did not come to exceed, if that undid a transaction since the last call. The
+    /// timestamp was read from the same clock before, so the clock went back, or stands: another attempt would fare no
+    /// better.
     #[cold]
     pub fn take_clock_stands(&mut self) -> Option<Timestamp> {
         self.clock_stands.take()
@@ -168,7 +182,7 @@ impl Occ {
         let sets = &self.sets;
         let records = sets.accesses.iter().all(|access| match access.seen {
             None => true,
-            // What we locked ourselves was compared then.
+            // A record that we write was compared with what we read of it when we locked it.
             Some(_) if access.write().is_some() && !sets.writes.is_empty() => true,
             Some(seen) => {
                 let now = access.record.word().load();
@@ -176,7 +190,7 @@ impl Occ {
                 now == seen.word() || now == seen.word() | LOCKED && self.owns(access)
             }
         });
-        // Legal: a conflict may always be suspected.
+        // Legal, so a simulated run does it now and then: a transaction may always be taken for one with a conflict.
         let nodes = || planted!(PhantomsAllowed) || sets.nodes.unchanged();
         if !((records || planted!(ReadsUnvalidated)) && nodes()) || hooks::buggify(Site::Conflict) {
             return self.fail(self.sets.writes.len());
@@ -187,7 +201,9 @@ impl Occ {
         Ok(())
     }
 
-    /// Whether the record, found again by a scan, is in the write set, which is locked.
+    /// Whether this transaction itself holds the record's lock. A scan remembers a record a second time if the
+    /// transaction has touched it by key, and only the access by key knows of the write; so the record is looked up by
+    /// its key.
     #[cold]
     fn owns(&self, access: &Access) -> bool {
         let hash = match self.store.table(access.table).expect("scanned tables exist") {
@@ -202,7 +218,8 @@ impl Occ {
         touched.is_some_and(|at| self.sets.accesses[at].write().is_some())
     }
 
-    /// A simulated run must not depend on where the memory is.
+    /// Locks are taken in the order of addresses, but a simulated run must be a function of its seed, and addresses are
+    /// not: there the order is that of tables and keys.
     #[cold]
     fn sort_by_key(&mut self) {
         let store = &self.store;
@@ -261,7 +278,8 @@ impl Occ {
         }
     }
 
-    /// Remembers the placeholders of a transaction that does not commit.
+    /// Remembers the placeholders that a transaction made and will not write: they are in the index, and have to be
+    /// unlinked.
     fn bury_placeholders(&mut self) {
         for at in 0..self.sets.writes.len() {
             if self.sets.writes[at].created {

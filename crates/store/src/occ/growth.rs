@@ -5,7 +5,7 @@ use highwater_core::{Abort, planted};
 use super::Occ;
 use crate::word::TOMBSTONE;
 
-/// More than a record takes beside its key and value: its head, what rounding adds, and its part of an index.
+/// More than any record takes beside its key and value: its head, what rounding adds, and its share of an index.
 pub(crate) const RECORD_BYTES: u64 = 192;
 
 impl Occ {
@@ -38,14 +38,15 @@ impl Occ {
         self.sets.writes.iter().map(growth).sum()
     }
 
-    /// A leader keeps what a transaction replaces until that is safe: not more than it may write.
+    /// A leader keeps what a transaction replaces until the mark has passed it. Before-images are not in the budget, so
+    /// one transaction may replace no more bytes than it may write.
     #[inline]
     fn check_images(&self) -> Result<(), Abort> {
         let images: usize = self.sets.writes.iter().map(|write| write.record.value_len()).sum();
         if images > self.writer.most() { self.count_images() } else { Ok(()) }
     }
 
-    /// Tombstones have a length, too, and it does not count.
+    /// The same sum without tombstones. Those keep the length of the value that they had, and need no before-image of it.
     #[cold]
     fn count_images(&self) -> Result<(), Abort> {
         let live = |write: &&super::sets::Write| write.record.word().load() & TOMBSTONE == 0;

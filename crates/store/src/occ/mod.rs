@@ -5,9 +5,10 @@
 //! [`TxWriter`]): one copy to the wire; the write set keeps where each value stands. The commit has four phases, which
 //! [`Occ::commit`] runs in a line and a simulator may run one by one:
 //!
-//! 1. [`lock`](Occ::lock): looks whether the transaction is too large or no memory is left for it, then locks all written records, in the order of their addresses; gives up after a short wait.
-//! 2. [`timestamp`](Occ::timestamp): read the clock; above every timestamp that was seen, and above the floor. A clock that
-//!    does not get there has gone back: the transaction fails, and its worker should not go on with that clock.
+//! 1. [`lock`](Occ::lock): looks whether the transaction is too large or no memory is left for it, then locks all written
+//!    records, in the order of their addresses; gives up after a short wait.
+//! 2. [`timestamp`](Occ::timestamp): read the clock; above every timestamp that was seen, and above the floor. A clock
+//!    that does not get there has gone back: the transaction fails, and its worker should not go on with that clock.
 //! 3. [`validate`](Occ::validate): the records read and the nodes relied on are unchanged, and not locked by others.
 //! 4. [`install`](Occ::install): copy the values from the log into the records, unlock them with the new timestamp.
 //!
@@ -31,6 +32,7 @@
 
 mod commit;
 mod growth;
+mod images;
 mod map;
 mod nodes;
 mod read;
@@ -79,7 +81,7 @@ pub struct Occ {
     phase: Phase,
     /// The next timestamp is larger.
     floor: Timestamp,
-    /// What the clock did not come to exceed, if that ended a transaction lately.
+    /// The timestamp that the clock did not come to exceed, if that ended a transaction lately.
     clock_stands: Option<Timestamp>,
     /// The largest timestamp seen by the open transaction.
     latest: u64,
@@ -91,7 +93,7 @@ pub struct Occ {
     fingers: Box<[Fingers]>,
     graveyard: Graveyard,
     /// Before-images, if they are kept.
-    undo: Option<undo::UndoLog>,
+    undo: Option<images::UndoLog>,
     /// Bytes by which transactions may still make the store grow.
     room: u64,
 }

@@ -1,19 +1,22 @@
 //! The index nodes on whose absence of keys a transaction relies.
 
 use super::map::Map;
-use crate::index::{NodeSeen, NodeSet};
+use crate::index::NodeSet;
+use crate::seen::NodeSeen;
 use crate::sync::AtomicU64;
 
-/// So many are looked through one by one. Transactions with more, and inserts, find them by address.
+/// Up to so many nodes are looked through one by one. A transaction that relies on more, and inserts, finds them by
+/// address.
 const FEW: usize = 32;
-/// What one insertion adds at most, as a rule: each bucket of a hash segment that is split becomes two.
+/// How many nodes one insertion adds at most, as a rule: when a hash segment is split, each of its buckets becomes two.
 const AT_ONCE: usize = 128;
 
 /// The node set.
 ///
 /// Invariant: if `indexed` is not 0, `seen[..indexed]` names each node once and the map finds it there; what stands
-/// behind was only pushed since, and no insertion happens before [`Nodes::settle`] has looked at it. So an insertion,
-/// which tells of its changes while it holds the table's mutex, costs the same whatever the transaction's size.
+/// behind was only pushed since, and no insertion happens before [`Nodes::prepare_insertion`] has looked at it. So an
+/// insertion, which tells of its changes while it holds the table's mutex, costs the same whatever the transaction's
+/// size.
 pub(super) struct Nodes {
     seen: Vec<NodeSeen>,
     indexed: usize,
@@ -79,9 +82,10 @@ impl Nodes {
         self.seen.iter().all(NodeSeen::unchanged)
     }
 
-    /// Before an insertion, and before its locks.
+    /// To be called before an insertion, and before it takes locks: the work that grows with the size of the
+    /// transaction is done here, where it holds up nobody.
     #[inline]
-    pub fn settle(&mut self) {
+    pub fn prepare_insertion(&mut self) {
         self.disturbed = false;
         let few = self.indexed == 0 && self.seen.len() <= FEW;
         if !few {
@@ -93,8 +97,8 @@ impl Nodes {
         let mut kept = self.indexed;
         for at in self.indexed..self.seen.len() {
             let node = self.seen[at];
-            // Of two looks at one node the first counts. If they differ, somebody else has changed the node: what it
-            // was first does not come back, and the transaction cannot commit.
+            // If a node was seen twice, the first look counts. If the looks differ, somebody else has changed the node in
+            // between. Versions never come back, so the first look fails validation, as it should.
             if self.find(node.version).is_none() {
                 self.seen[kept] = node;
                 self.map.add(hash(node.version), kept);
@@ -111,9 +115,9 @@ impl Nodes {
         self.map.find(hash(node), |at| self.seen[at].version == node)
     }
 
-    /// One of many became others.
+    /// As [`NodeSet::replaced`], for a transaction whose nodes are found by address.
     fn replace(&mut self, old: NodeSeen, new: &[NodeSeen]) {
-        debug_assert_eq!(self.indexed, self.seen.len(), "settled before the insertion");
+        debug_assert_eq!(self.indexed, self.seen.len(), "prepared before the insertion");
         let Some(at) = self.find(old.version).filter(|&at| self.seen[at] == old) else { return };
         self.disturbed = true;
         self.seen[at] = new[0];
@@ -182,7 +186,7 @@ mod tests {
             for round in 0..3 {
                 // Each is seen twice.
                 (0..2 * size).for_each(|at| nodes.push(world.seen(at % size)));
-                nodes.settle();
+                nodes.prepare_insertion();
                 for at in 0..size {
                     let [before, after] = world.change(at);
                     // As a tree's leaf that is split: the new one first.
@@ -192,7 +196,7 @@ mod tests {
                 }
                 assert!(nodes.unchanged(), "size {size}, round {round}");
             }
-            nodes.settle();
+            nodes.prepare_insertion();
             let [before, after] = world.change(2 * size);
             nodes.replaced(before, &[after]);
             assert!(!nodes.disturbed, "nobody relied on that one");
@@ -200,7 +204,7 @@ mod tests {
             assert!(!nodes.unchanged(), "size {size}");
             // Seen again, as it is by now: the first look counts.
             nodes.push(world.seen(size - 1));
-            nodes.settle();
+            nodes.prepare_insertion();
             assert!(!nodes.unchanged(), "size {size}");
             nodes.clear();
             assert!(nodes.unchanged());

@@ -72,7 +72,7 @@ impl Reading<'_> {
             };
             let word = self.read::<COPY>(record)?;
             if word == DEAD {
-                // It is leaving the index right now.
+                // The record is being taken out of the index at this moment: look the key up again.
                 backoff.wait();
                 continue;
             }
@@ -115,7 +115,8 @@ impl Reading<'_> {
         loop {
             let len = unbroken(|| self.come_to_leaf(tree, resume.as_ref(), direction, range))?;
             for at in 0..len {
-                // Only what is shown to the caller is his.
+                // `visit` is the procedure's code and may panic; everything else here is the engine's, whose panics are
+                // broken invariants (`unbroken`).
                 let (record, shown) = unbroken(|| self.examine::<K>(table, at, direction))?;
                 let value = match shown {
                     Shown::Hidden => continue,
@@ -158,7 +159,7 @@ impl Reading<'_> {
         at: usize,
         direction: Direction,
     ) -> Result<(Record, Shown), Abort> {
-        let record = self.leaf.record(at, direction).expect("a checked copy is filled");
+        let record = self.leaf.record(at, direction);
         prefetch_ahead(self.leaf, at, direction);
         if self.wrote {
             let found = self.sets.find(table, K::hash(K::stored(&record)), |other| *other == record);
@@ -169,7 +170,8 @@ impl Reading<'_> {
         }
         let word = record.read(self.value)?;
         if word == DEAD {
-            // Its leaf has changed since, so this transaction could not commit.
+            // The record has left its leaf since the leaf was copied. So the leaf has changed, and this transaction
+            // could not commit.
             return Err(Abort::Conflict);
         }
         *self.latest = (*self.latest).max(word & TIMESTAMP);
@@ -225,11 +227,11 @@ fn look_in<I: Index, const COPY: bool>(
     reading.look::<I, COPY>(table, index, I::Keys::parse(key).ok_or(Abort::BadRequest)?)
 }
 
-/// Asks for a record that the scan will come to.
+/// Asks for the record that the scan will come to four records later; at the start of a leaf for the first four.
 #[inline]
 fn prefetch_ahead(leaf: &LeafCopy, at: usize, direction: Direction) {
     let ahead = if at == 0 { 1..5 } else { at + 4..at + 5 };
-    for record in ahead.filter_map(|at| leaf.record(at, direction)) {
+    for record in ahead.filter_map(|at| leaf.get(at, direction)) {
         record.prefetch();
     }
 }
@@ -305,7 +307,8 @@ impl Transaction for Occ {
     }
 }
 
-/// Takes some lookups through their steps together: bucket lines (or leaves), record lines, value lines.
+/// Takes some lookups through their steps together: first all their buckets (or leaves) are asked for, then their
+/// records, then their values. Each step needs what the one before brought, but the cache misses of one step overlap.
 fn prefetch_some(store: &Store, wanted: &[(TableId, u64)]) {
     let mut hashes = [0; LOCKSTEP];
     let mut records = [None; LOCKSTEP];

@@ -8,7 +8,7 @@ use super::map::Map;
 use super::nodes::Nodes;
 use crate::record::Record;
 
-/// Room for so many accesses, and no more, is kept from one transaction to the next.
+/// Room for at most so many accesses is kept from one transaction to the next: the memory of a large one is given back.
 const KEPT: usize = 1 << 14;
 
 /// Marks "no write".
@@ -25,7 +25,8 @@ pub(super) struct Access {
     write: u32,
 }
 
-/// A word that the transaction relies on; never 0, as a record that was read is there or a tombstone.
+/// A word that the transaction relies on. Never 0, so that `Option<Seen>` takes no more room than a word: a record that
+/// was read is live, with a timestamp, or a tombstone, with its bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Seen(std::num::NonZeroU64);
 
@@ -97,7 +98,8 @@ impl Sets {
         self.nodes.shrink_to(KEPT / 2);
     }
 
-    /// Whether the transaction has touched all that one may. Positions are 32 bits.
+    /// Whether the transaction has touched as much as one may. The bound keeps positions within the 32 bits that they
+    /// have.
     #[inline]
     pub fn are_full(&self) -> bool {
         self.accesses.len() + self.nodes.len() >= MAX_OPERATIONS
@@ -120,7 +122,8 @@ impl Sets {
         self.accesses.len() - 1
     }
 
-    /// Remembers what a scan read; not to be found by key again.
+    /// Remembers what a scan read, for validation only. It is not found by key again: to hash every key that a scan
+    /// passes would cost more than to validate a few records twice.
     #[inline]
     pub fn add_scanned(&mut self, table: TableId, record: Record, seen: Seen) {
         self.accesses.push(Access { record, seen: Some(seen), table, write: NONE });

@@ -1,4 +1,7 @@
-//! Writing: every write goes straight into the log; the write set remembers where.
+//! Writing: every write goes straight into the open log entry, and the write set remembers where it stands there.
+//!
+//! A value is copied twice on its way: here into the entry, and at the commit from the entry into the record. No third
+//! copy is kept for the transaction to read its own writes: it reads them in the entry.
 
 use highwater_core::hooks::{self, Point};
 use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -72,10 +75,11 @@ impl Writing<'_> {
         let mut backoff = Backoff::default();
         loop {
             let (record, created) = self.find_or_add(index, key, hash, value.len())?;
-            // Our own placeholder was this when we made it; whatever happened to it since, validation will tell.
+            // We made our own placeholder with this word. If somebody has written to it since, validation finds another
+            // word there, and fails.
             let word = if created { TOMBSTONE } else { record.word().read(|| ())? };
             if word == DEAD {
-                // It is leaving the index right now.
+                // The record is being taken out of the index at this moment: look the key up again.
                 backoff.wait();
                 continue;
             }
@@ -99,6 +103,7 @@ impl Writing<'_> {
         Ok(true)
     }
 
+    /// The access of this key, if the transaction has touched it before.
     #[inline]
     fn touched<I: Index>(&self, key: KeyOf<'_, I>, hash: u64) -> Option<usize> {
         self.sets.find(self.table, hash, |record| I::Keys::same(I::Keys::stored(record), key))
@@ -112,14 +117,15 @@ impl Writing<'_> {
         hash: u64,
         value_len: usize,
     ) -> Result<(Record, bool), Abort> {
-        self.sets.nodes.settle();
+        self.sets.nodes.prepare_insertion();
         if (self.writer.open_bytes() + value_len) as u64 >= self.room {
             return self.find_only(index, key, hash);
         }
         Ok(index.find_or_add(key, hash, value_len, TOMBSTONE, self.fingers, self.heap, &mut self.sets.nodes))
     }
 
-    /// No memory is left for a placeholder: one that a refused transaction leaves would take it all the same.
+    /// Finds a record, and adds none, for no memory is left for a placeholder. To add one and refuse the transaction
+    /// later would not do: its placeholder would stay for a while, and take the memory all the same.
     #[cold]
     fn find_only<I: Index>(
         &mut self,
@@ -130,7 +136,8 @@ impl Writing<'_> {
         match index.find(key, hash, self.fingers) {
             Found::Record(record) => Ok((record, false)),
             Found::Absent(node) => {
-                // The decision reveals that the key is absent: it is validated.
+                // To be refused for lack of memory tells the client that the key was absent. So the absence is
+                // validated, as everything is that a transaction reveals.
                 self.sets.nodes.push(node);
                 Err(Abort::OutOfMemory)
             }
@@ -147,7 +154,9 @@ impl Writing<'_> {
         self.sets.add_write(access, at, value.is_none(), created);
     }
 
-    /// A further write of a record: the log must have one only.
+    /// A further write of a record that the transaction has written before. The log may have one write of each record
+    /// only. A value of the same length replaces the earlier one in place; else the earlier write is marked as
+    /// superseded (a delete, which has no value to replace, always is), and a new one follows.
     fn write_again<I: Index>(&mut self, write: usize, key: KeyOf<'_, I>, value: Option<&[u8]>) {
         let write = &mut self.sets.writes[write];
         match value {
@@ -189,7 +198,8 @@ macro_rules! write_with {
 }
 
 impl Occ {
-    /// Whether one more write is within all limits, whatever index it goes to.
+    /// Whether one more write is within all limits. Asked before any index is touched, so that a write which is refused
+    /// leaves no placeholder.
     #[inline]
     fn check_write(&self, key_len: usize, value_len: usize) -> Result<(), Abort> {
         if value_len <= MAX_VALUE_BYTES && self.writer.fits(key_len, value_len) && !self.sets.are_full() {

@@ -1,8 +1,8 @@
 //! Insertion, and splits on the way down.
 
+use super::descent::{Seek, Step, Tree};
 use super::finger::Fingers;
 use super::node::{INNER_FULL, LEAF_FULL, Node, Restart};
-use super::{Seek, Step, Tree};
 use crate::heap::Heap;
 use crate::index::NodeSet;
 use crate::keys::{Kept, Keys};
@@ -35,7 +35,7 @@ impl<K: Keys> Tree<K> {
         }
         // Nothing changed since the search, so its result holds.
         leaf.lock_at(version)?;
-        let record = Record::create::<K>(key, value_len, word, heap);
+        let record = Record::create(K::logged(key), value_len, word, heap);
         leaf.insert_slot::<K>(at, record);
         let after = leaf.unlock(true);
         nodes.replaced(leaf.seen(version), &[leaf.seen(after)]);
@@ -102,7 +102,8 @@ impl<K: Keys> Tree<K> {
         Ok(())
     }
 
-    /// Moves the upper part of a locked leaf to a new one, which is returned locked with the separator between.
+    /// Moves the upper part of a locked leaf to a new one. Returns the separator between the two, and the new one,
+    /// locked.
     ///
     /// Keys that come in order fill their leaves: if `key`, for which room is made, follows the key that came last,
     /// the cut is right where it belongs, so that it and its successors go to the end of the left part, or, if they
@@ -113,15 +114,14 @@ impl<K: Keys> Tree<K> {
             unreachable!("nobody else writes to a locked leaf")
         };
         let cut = if at > 0 && at == left.hint() + 1 { at } else { count / 2 };
-        let record = |at: usize| left.record(at).expect("slots below the count are filled");
-        let last = record(cut - 1);
+        let last = left.locked_record(cut - 1);
         let kept = if cut < count {
-            let first = record(cut);
+            let first = left.locked_record(cut);
             K::keep(K::separator(K::stored(&last), K::stored(&first)), heap)
         } else {
             K::keep(K::separator(K::stored(&last), key), heap)
         };
-        let separator = K::kept(&kept).expect("it was just made");
+        let separator = K::separating(&kept);
         let right = Node::create::<K>(self.id, 0, K::keep(separator, heap), left.high(), heap);
         left.move_slots::<K>(cut, right);
         // The old high fence is the right leaf's now.
@@ -134,7 +134,7 @@ impl<K: Keys> Tree<K> {
         let info = left.info();
         let cut = info.count / 2 + 1;
         let middle = left.separator::<K>(cut - 1);
-        let key = K::kept(&middle).expect("separators are keys");
+        let key = K::separating(&middle);
         let right = Node::create::<K>(self.id, info.level, K::keep(key, heap), left.high(), heap);
         let separator = left.move_children::<K>(cut, right);
         // The old high fence is the right node's now.

@@ -1,8 +1,8 @@
 //! Unlinking records, and giving back leaves and inner nodes that they leave empty.
 
+use super::descent::{Seek, Step, Tree};
 use super::finger::Fingers;
 use super::node::{INNER_FULL, Node, Restart};
-use super::{Seek, Step, Tree};
 use crate::heap::Heap;
 use crate::keys::{Kept, Keys};
 use crate::record::Record;
@@ -44,8 +44,8 @@ impl<K: Keys> Tree<K> {
             return Ok((Ok(None), false));
         }
         leaf.lock_at(version)?;
-        let record =
-            leaf.record(at).expect("the search's result holds, and slots below the count are filled");
+        // Nothing changed since the search, so its result holds.
+        let record = leaf.locked_record(at);
         let died = record.word().die(expected);
         if died != Ok(true) {
             leaf.unlock(false);
@@ -103,7 +103,7 @@ impl<K: Keys> Tree<K> {
         let Locked([above, _, neighbour]) = Locked::all([above, node, neighbour])?;
         let separator = above.remove_child::<K>(node.at);
         self.take_over(neighbour, node, heap);
-        let child = node.node.child(0).expect("an inner node has a child");
+        let child = node.node.locked_child(0);
         if node.at > 0 {
             neighbour.insert_child::<K>(neighbour.info().count, separator, child);
         } else {

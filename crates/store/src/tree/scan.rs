@@ -4,23 +4,12 @@ use std::ops::Bound;
 
 use highwater_core::Direction;
 
+use super::descent::{Seek, Step, Tree, until_undisturbed};
 use super::finger::Fingers;
 use super::node::{LEAF_KEYS, Node, Restart};
-use super::{Step, Tree, until_undisturbed};
-use crate::index::NodeSeen;
 use crate::keys::{Kept, Keys};
 use crate::record::Record;
-
-/// Where a descent goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Seek<Key> {
-    /// The leaf that covers the key.
-    At(Key),
-    /// The leaf that covers the largest keys below.
-    Below(Key),
-    First,
-    Last,
-}
+use crate::seen::NodeSeen;
 
 /// The records of a leaf that are in a range, in ascending order, as they were at one moment.
 pub(crate) struct LeafCopy {
@@ -41,14 +30,23 @@ impl LeafCopy {
         self.len
     }
 
-    /// Record `at` in the scan's order.
+    /// Record `at` in the scan's order, if there are so many.
     #[inline]
-    pub fn record(&self, at: usize, direction: Direction) -> Option<Record> {
+    pub fn get(&self, at: usize, direction: Direction) -> Option<Record> {
         match direction {
             Direction::Forward if at < self.len => self.records[at],
             Direction::Backward if at < self.len => self.records[self.len - 1 - at],
             _ => None,
         }
+    }
+
+    /// Record `at` in the scan's order.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[inline]
+    pub fn record(&self, at: usize, direction: Direction) -> Record {
+        self.get(at, direction).expect("a copy that was checked holds `len` records")
     }
 
     /// Where the scan goes on, if the range does.
@@ -86,17 +84,19 @@ pub(crate) struct Resume {
 }
 
 impl Resume {
+    fn key<K: Keys>(&self) -> K::Key<'_> {
+        K::kept(&self.fence).expect("a scan ends where there is no fence")
+    }
+
     /// A copy of the fence, as callers know keys.
     pub fn key_bytes<K: Keys>(&self) -> Vec<u8> {
-        let key = K::kept(&self.fence).expect("a scan ends where there is no fence");
-        K::shown(key, <[u8]>::to_vec)
+        K::shown(self.key::<K>(), <[u8]>::to_vec)
     }
 
     pub fn seek<K: Keys>(&self) -> Seek<K::Key<'_>> {
-        let key = K::kept(&self.fence).expect("a scan ends where there is no fence");
         match self.direction {
-            Direction::Forward => Seek::At(key),
-            Direction::Backward => Seek::Below(key),
+            Direction::Forward => Seek::At(self.key::<K>()),
+            Direction::Backward => Seek::Below(self.key::<K>()),
         }
     }
 }

@@ -16,7 +16,7 @@ impl Node {
     }
 
     fn set_separator<K: Keys>(&self, at: usize, kept: Kept) {
-        let key = K::kept(&kept).expect("separators are keys");
+        let key = K::separating(&kept);
         self.inner().heads[at].store(K::head(key, self.info().skip), Ordering::Relaxed);
         // Release; pairs with the Acquire in `separator`.
         self.inner().blobs[at].store(kept.blob, Ordering::Release);
@@ -29,6 +29,12 @@ impl Node {
         unsafe { self.inner().children[at].load(Ordering::Acquire).as_ref() }
     }
 
+    /// A child up to the count. The caller holds the lock, so it is there.
+    #[inline]
+    pub fn locked_child(&self, at: usize) -> &Node {
+        self.child(at).expect("an inner node has one child more than it has separators")
+    }
+
     pub fn set_child(&self, at: usize, child: &Node) {
         // Release; pairs with the Acquire in `child`.
         self.inner().children[at].store(child.as_ptr(), Ordering::Release);
@@ -39,7 +45,7 @@ impl Node {
         let count = self.info().count;
         for from in (at..count).rev() {
             self.set_separator::<K>(from + 1, self.separator::<K>(from));
-            self.set_child(from + 2, self.child(from + 1).expect("children are filled"));
+            self.set_child(from + 2, self.locked_child(from + 1));
         }
         self.set_separator::<K>(at, separator);
         self.set_child(at + 1, child);
@@ -48,7 +54,7 @@ impl Node {
 
     /// Puts a child at the front and the separator to its right. The caller holds the lock; there is room.
     pub fn insert_first_child<K: Keys>(&self, child: &Node, separator: Kept) {
-        let first = self.child(0).expect("an inner node has a child");
+        let first = self.locked_child(0);
         self.insert_child::<K>(0, separator, first);
         self.set_child(0, child);
     }
@@ -57,10 +63,9 @@ impl Node {
     /// separator in front of them. The caller holds both locks.
     pub fn move_children<K: Keys>(&self, from: usize, right: &Node) -> Kept {
         let count = self.info().count;
-        let child = |at: usize| self.child(at).expect("children are filled");
-        right.set_child(0, child(from));
+        right.set_child(0, self.locked_child(from));
         for at in from..count {
-            right.insert_child::<K>(at - from, self.separator::<K>(at), child(at + 1));
+            right.insert_child::<K>(at - from, self.separator::<K>(at), self.locked_child(at + 1));
         }
         self.set_count(from - 1);
         self.separator::<K>(from - 1)
@@ -77,7 +82,7 @@ impl Node {
             self.set_separator::<K>(from - 1, self.separator::<K>(from));
         }
         for from in at + 1..=count {
-            self.set_child(from - 1, self.child(from).expect("children are filled"));
+            self.set_child(from - 1, self.locked_child(from));
         }
         self.inner().children[count].store(std::ptr::null_mut(), Ordering::Relaxed);
         self.set_count(count - 1);

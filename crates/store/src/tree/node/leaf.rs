@@ -28,6 +28,12 @@ impl Node {
         Some(unsafe { Record::from_ptr(record) })
     }
 
+    /// The record of a slot below the count. The caller holds the lock, so the slot is filled.
+    #[inline]
+    pub fn locked_record(&self, at: usize) -> Record {
+        self.record(at).expect("slots below the count are filled")
+    }
+
     pub fn set_slot(&self, at: usize, head: u64, record: Record) {
         self.leaf().heads[at].store(head, Ordering::Relaxed);
         // Release; pairs with the Acquire in `record`.
@@ -38,7 +44,7 @@ impl Node {
     pub fn move_slots<K: Keys>(&self, from: usize, right: &Node) {
         let (count, skip) = (self.info().count, right.info().skip);
         for at in from..count {
-            let record = self.record(at).expect("slots below the count are filled");
+            let record = self.locked_record(at);
             right.set_slot(at - from, K::head(K::stored(&record), skip), record);
             self.leaf().records[at].store(std::ptr::null_mut(), Ordering::Relaxed);
         }
@@ -99,8 +105,8 @@ impl Node {
         Ok((at, false))
     }
 
-    /// As [`Node::find_slot`], with a guess first: that the key comes right behind the one that was inserted last, as keys
-    /// that come in order do.
+    /// As [`Node::find_slot`], with a guess first: that the key comes right behind the one that was inserted last, as
+    /// keys that come in order do.
     #[inline]
     pub fn find_slot_in_run<K: Keys>(&self, key: K::Key<'_>) -> Result<(usize, bool), Restart> {
         let count = self.info().count.min(LEAF_KEYS);

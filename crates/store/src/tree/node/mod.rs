@@ -27,8 +27,8 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use crate::heap::{Heap, NODE, NODE_BYTES};
-use crate::index::NodeSeen;
 use crate::keys::{Kept, Keys};
+use crate::seen::NodeSeen;
 use crate::sync::{AtomicPtr, AtomicU64, Backoff, Ordering, fence};
 
 pub const LEAF_KEYS: usize = 60;
@@ -277,11 +277,11 @@ impl Node {
         }
         for at in 0..info.count {
             if info.level == 0 {
-                let record = self.record(at).expect("slots below the count are filled");
+                let record = self.locked_record(at);
                 self.leaf().heads[at].store(K::head(K::stored(&record), skip), Ordering::Relaxed);
             } else {
                 let kept = self.separator::<K>(at);
-                let key = K::kept(&kept).expect("separators are keys");
+                let key = K::separating(&kept);
                 self.inner().heads[at].store(K::head(key, skip), Ordering::Relaxed);
             }
         }

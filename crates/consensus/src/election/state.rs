@@ -1,0 +1,195 @@
+//! The state of an election on one node, what it asks of its host, and what the host may ask of it.
+
+use std::collections::BTreeMap;
+
+use highwater_core::{Ballot, Epoch, NodeId};
+
+use super::message::{ElectionMessage, Promise};
+use super::signs::{Heard, Signs};
+use crate::{Members, Nanos, Quorums, Voter};
+
+/// Settings of an election.
+#[derive(Clone, Copy, Debug)]
+pub struct ElectionOptions {
+    /// How many nodes there are; ids are `0..nodes`.
+    pub nodes: u8,
+    /// How often a leader says that it lives.
+    pub heartbeat: Nanos,
+    /// Shortest silence after which a follower asks for votes. Each waits up to as much again, at random, so that
+    /// seldom two stand at once; and longer where signs of life are often late (`suspicion`).
+    pub timeout: Nanos,
+}
+
+/// What the host must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ElectionEvent {
+    /// Have every stream promise the ballot, and when all have, call [`Election::fenced`] with their tails. If this
+    /// node led under another ballot, it no longer does.
+    Fence(Ballot),
+    /// This node won: have every stream take over under the ballot.
+    Won {
+        /// The ballot.
+        ballot: Ballot,
+        /// What each voter promised, the own promise included.
+        promises: BTreeMap<Voter, Promise>,
+        /// Who must accept: a majority of each membership that may be in force.
+        quorums: Quorums,
+        /// The newest membership that any promise knows, decided or not: the one to go on with.
+        members: Members,
+    },
+    /// Somebody leads under this ballot: follow.
+    Follow(Ballot),
+}
+
+/// Where this node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Follows, or waits.
+    Follower,
+    /// Asks who else misses the leader.
+    Asking,
+    /// Asks for promises.
+    Preparing,
+    /// Won; sends heartbeats.
+    Leading,
+}
+
+/// The election, on one node.
+///
+/// Invariants: `promised` never moves back; leads and prepares only under a ballot of its own that equals `promised`.
+#[derive(Debug)]
+pub struct Election {
+    pub(super) me: Voter,
+    pub(super) options: ElectionOptions,
+    /// The highest ballot that was promised. The streams promise it, too; they may be ahead or behind for a moment.
+    pub(super) promised: Ballot,
+    /// The ballot of the last promise that was answered. Of two ballots of one epoch a node answers only one. Two
+    /// majorities have a node in common, so only one of the two candidates can win.
+    pub(super) answered: Ballot,
+    /// Highest epoch heard of, promised or not: the next ballot of this node is above it.
+    pub(super) highest: Epoch,
+    /// The newest membership known to be decided; `None` before the first meeting.
+    pub(super) members: Option<Members>,
+    /// See [`Election::set_eligible`].
+    pub(super) eligible: bool,
+    pub(super) standing: Standing,
+    /// The ballot of the current (or last) pre-vote.
+    pub(super) asked: Ballot,
+    /// Who said yes to it.
+    pub(super) granted: Vec<Voter>,
+    /// The promises of `promised`, while this node prepares it.
+    pub(super) promises: BTreeMap<Voter, Promise>,
+    /// Somebody promised a rival's higher ballot of the epoch that this node prepares: if it wins, it takes the next
+    /// epoch.
+    pub(super) outbid: bool,
+    /// The ballot of the leader that this node follows; `None` if it has promised a ballot since of which no leader
+    /// showed up.
+    pub(super) following: Option<Ballot>,
+    /// That leader's signs of life.
+    pub(super) signs: Signs,
+    /// The leader's process is known to be dead: no patience is due.
+    pub(super) suspected: bool,
+    /// The host finds this node's workers in order: see [`Election::set_sound`].
+    pub(super) sound: bool,
+    /// When to act next: a follower asks, a candidate asks anew, a leader sends heartbeats.
+    pub(super) deadline: Nanos,
+    /// The random part of a follower's deadline, kept so that each sign of life moves the deadline by the same.
+    pub(super) spread: Nanos,
+    /// When each voter last answered a heartbeat, or sent something to a stream.
+    pub(super) heard_from: BTreeMap<Voter, Heard>,
+    pub(super) random: u64,
+    pub(super) out: Vec<(NodeId, ElectionMessage)>,
+    pub(super) events: Vec<ElectionEvent>,
+}
+
+impl Election {
+    /// A node that knows no membership yet: inert until [`set_members`](Election::set_members).
+    pub fn new(me: Voter, options: ElectionOptions, seed: u64) -> Election {
+        Election {
+            me,
+            options,
+            promised: Ballot::default(),
+            answered: Ballot::default(),
+            highest: Epoch::default(),
+            members: None,
+            eligible: false,
+            standing: Standing::Follower,
+            asked: Ballot::default(),
+            granted: Vec::new(),
+            promises: BTreeMap::new(),
+            outbid: false,
+            following: None,
+            signs: Signs::default(),
+            suspected: false,
+            sound: true,
+            deadline: Nanos::MAX,
+            spread: 0,
+            heard_from: BTreeMap::new(),
+            random: seed | 1,
+            out: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// Where this node stands.
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// What was promised.
+    pub fn promised(&self) -> Ballot {
+        self.promised
+    }
+
+    /// The newest membership known to be decided.
+    pub fn members(&self) -> Option<&Members> {
+        self.members.as_ref()
+    }
+
+    /// Whether this life of this node votes, as far as it knows.
+    pub fn votes(&self) -> bool {
+        self.members.as_ref().is_some_and(|members| members.contains(self.me))
+    }
+
+    /// A membership is decided in every stream. One that is older than the known one is ignored.
+    pub fn set_members(&mut self, now: Nanos, members: Members) {
+        let newer = self.members.as_ref().is_none_or(|known| members.epoch > known.epoch);
+        if newer {
+            self.highest = self.highest.max(members.epoch);
+            self.members = Some(members);
+            if self.deadline == Nanos::MAX {
+                self.wait(now);
+            }
+        }
+    }
+
+    /// Moves the waiting messages out.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, (NodeId, ElectionMessage)> {
+        self.out.drain(..)
+    }
+
+    /// Moves the waiting events out.
+    pub fn events(&mut self) -> Vec<ElectionEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Sets the deadline to a timeout from now, and a random part of another.
+    pub(super) fn wait(&mut self, now: Nanos) {
+        self.spread = self.random_below(self.options.timeout);
+        self.deadline = now + self.options.timeout + self.spread;
+    }
+
+    pub(super) fn broadcast(&mut self, message: ElectionMessage) {
+        for node in (0..self.options.nodes).map(NodeId).filter(|node| *node != self.me.node) {
+            self.out.push((node, message.clone()));
+        }
+    }
+
+    pub(super) fn random_below(&mut self, bound: u64) -> u64 {
+        // xorshift64: good enough to keep candidates apart.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % bound.max(1)
+    }
+}

@@ -1,0 +1,54 @@
+//! How much memory should stand ready: what was asked for lately, times the calls that it shall last.
+
+/// Chunks that stand ready while the store grows, at least.
+pub(super) const LEAST: u64 = 2;
+/// And at most.
+const MOST: u64 = 64;
+/// So many calls' demand stands ready.
+const AHEAD: u64 = 8;
+/// After so many calls without demand the store counts as idle.
+pub(super) const IDLE: u32 = 200;
+
+/// How fast chunks are asked for.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// The pool's demand at the last call.
+    seen: u64,
+    /// Chunks a call, the most that was seen lately, in 64ths.
+    peak: u64,
+    /// Calls since there was any demand.
+    pub quiet: u32,
+    pub calls: u32,
+}
+
+impl Pace {
+    /// How many chunks should stand ready.
+    pub fn want(&mut self, demand: u64) -> u64 {
+        let now = (demand - self.seen) * 64;
+        self.seen = demand;
+        self.quiet = if now > 0 { 0 } else { self.quiet.saturating_add(1) };
+        self.peak = now.max(self.peak - self.peak.div_ceil(64));
+        if self.quiet >= IDLE || demand == 0 {
+            return 0;
+        }
+        (self.peak * AHEAD / 64).clamp(LEAST, MOST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_ready_follows_the_demand_and_ends_with_it() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.want(0), 0, "nothing was ever asked for");
+        assert_eq!(pace.want(1), AHEAD);
+        assert_eq!(pace.want(5), 4 * AHEAD);
+        for _ in 0..IDLE - 1 {
+            assert!(pace.want(5) >= LEAST);
+        }
+        assert_eq!(pace.want(5), 0, "idle");
+        assert_eq!(pace.want(1000), MOST);
+    }
+}

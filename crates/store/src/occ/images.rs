@@ -1,0 +1,147 @@
+//! Before-images, as a worker keeps them: one run of bytes, the oldest first.
+//!
+//! ```text
+//! image   word before u64 | length u32 | table u8 | key kind and length u32 | key | value (length bytes)
+//! ```
+
+use std::collections::VecDeque;
+
+use highwater_core::log::Key;
+use highwater_core::{TableId, Timestamp};
+
+use crate::heap::Heap;
+
+const IMAGE_HEAD: usize = 17;
+/// In front of an integer key, instead of a length.
+const INTEGER: u32 = u32::MAX;
+/// Forgotten bytes are dropped when so many stand in front, and not before: dropping them moves all that is kept.
+const COMPACT_BYTES: usize = 256 << 10;
+
+/// The before-images of one worker's transactions above the watermark.
+///
+/// Invariant: the worker's slot among the guards says above which timestamp it keeps images, before anybody can see what
+/// the transaction wrote.
+#[derive(Debug, Default)]
+pub(super) struct UndoLog {
+    /// Each transaction's timestamp and the end of its images. Ends count all bytes ever kept, so that dropping bytes
+    /// from the front changes none of them.
+    transactions: VecDeque<(Timestamp, u64)>,
+    images: Vec<u8>,
+    /// Forgotten bytes in front of `images`.
+    head: usize,
+    /// Bytes that were ever dropped from the front.
+    dropped: u64,
+    /// Bytes that the heap's account was last told of.
+    counted: usize,
+}
+
+impl UndoLog {
+    /// Keeps what a record held before it is overwritten.
+    #[inline]
+    pub fn keep(&mut self, table: TableId, key: Key<'_>, before: u64, value: &[u8]) {
+        self.images.extend_from_slice(&before.to_ne_bytes());
+        self.images.extend_from_slice(&(value.len() as u32).to_ne_bytes());
+        self.images.push(table.0);
+        match key {
+            Key::U64(key) => {
+                self.images.extend_from_slice(&INTEGER.to_ne_bytes());
+                self.images.extend_from_slice(&key.to_ne_bytes());
+            }
+            Key::Bytes(key) => {
+                self.images.extend_from_slice(&(key.len() as u32).to_ne_bytes());
+                self.images.extend_from_slice(key);
+            }
+        }
+        self.images.extend_from_slice(value);
+    }
+
+    /// The images since the last call belong to the transaction at `ts`, which is about to be seen.
+    #[inline]
+    pub fn end(&mut self, ts: Timestamp, heap: &Heap) {
+        if self.transactions.is_empty() {
+            heap.keep_images_above(Some(ts.0 - 1));
+        }
+        self.transactions.push_back((ts, self.dropped + self.images.len() as u64));
+        self.count(heap);
+    }
+
+    /// Forgets the transactions at or below `mark`.
+    #[inline]
+    pub fn forget(&mut self, mark: Timestamp, heap: &Heap) {
+        let mut forgot = false;
+        while let Some((_, end)) = self.transactions.pop_front_if(|(ts, _)| *ts <= mark) {
+            self.head = (end - self.dropped) as usize;
+            forgot = true;
+        }
+        if !forgot {
+            return;
+        }
+        heap.keep_images_above(self.transactions.front().map(|(ts, _)| ts.0 - 1));
+        if self.head == self.images.len() || self.head > COMPACT_BYTES && self.head > self.images.len() / 2 {
+            self.images.drain(..self.head);
+            self.dropped += self.head as u64;
+            self.head = 0;
+            // What a large transaction once needed does not stay.
+            if self.images.capacity() / 4 > self.images.len().max(COMPACT_BYTES) {
+                self.images.shrink_to(2 * self.images.len().max(COMPACT_BYTES));
+            }
+        }
+        self.count(heap);
+    }
+
+    #[inline]
+    fn count(&mut self, heap: &Heap) {
+        let bytes = self.images.capacity() + self.transactions.capacity() * size_of::<(Timestamp, u64)>();
+        if bytes != self.counted {
+            heap.count_images(self.counted, bytes);
+            self.counted = bytes;
+        }
+    }
+
+    /// Bytes of images that are kept.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.images.len() - self.head
+    }
+
+    /// The images that are kept, oldest first; [`take_image`] reads them.
+    pub fn images(&self) -> &[u8] {
+        &self.images[self.head..]
+    }
+
+    /// Forgets everything, and gives the memory back.
+    pub fn clear(&mut self, heap: &Heap) {
+        heap.keep_images_above(None);
+        heap.count_images(self.counted, 0);
+        *self = UndoLog::default();
+    }
+}
+
+/// One before-image.
+pub(super) struct Image<'a> {
+    pub table: TableId,
+    pub key: Key<'a>,
+    pub before: u64,
+    pub value: &'a [u8],
+}
+
+/// Takes the first image off.
+pub(super) fn take_image<'a>(images: &mut &'a [u8]) -> Option<Image<'a>> {
+    let (head, rest) = images.split_at_checked(IMAGE_HEAD)?;
+    let number = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().expect("4 bytes"));
+    let before = u64::from_ne_bytes(head[..8].try_into().expect("8 bytes"));
+    let (len, table, kind) = (number(8) as usize, TableId(head[12]), number(13));
+    let (key, rest) = match kind {
+        INTEGER => {
+            let (key, rest) = rest.split_at(8);
+            (Key::U64(u64::from_ne_bytes(key.try_into().expect("8 bytes"))), rest)
+        }
+        key_len => {
+            let (key, rest) = rest.split_at(key_len as usize);
+            (Key::Bytes(key), rest)
+        }
+    };
+    let (value, rest) = rest.split_at(len);
+    *images = rest;
+    Some(Image { table, key, before, value })
+}

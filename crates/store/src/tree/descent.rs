@@ -1,0 +1,177 @@
+//! The way down: the tree, a step from a node to its child, and what starts again when somebody is in the way.
+
+use std::marker::PhantomData;
+
+use super::finger::Fingers;
+use super::node::{self, LOCKED, Node, OBSOLETE, Restart};
+use crate::heap::Heap;
+use crate::index::Found;
+use crate::keys::{Kept, Keys};
+use crate::sync::{AtomicPtr, Backoff, Ordering, prefetch};
+
+/// An ordered index from keys of kind `K` to records.
+pub(crate) struct Tree<K> {
+    pub(super) root: AtomicPtr<Node>,
+    /// Different for each tree of the process's life; see `node`.
+    pub(super) id: u64,
+    keys: PhantomData<fn(K)>,
+}
+
+/// A node on the way down, at a version.
+#[derive(Clone, Copy)]
+pub(super) struct Step<'a> {
+    pub node: &'a Node,
+    pub version: u64,
+    /// Which child of its parent it is.
+    pub at: usize,
+}
+
+impl<K: Keys> Tree<K> {
+    pub fn new(id: u64, heap: &mut Heap) -> Tree<K> {
+        let root = Node::create::<K>(id, 0, Kept::NONE, Kept::NONE, heap);
+        root.unlock(true);
+        Tree { root: AtomicPtr::new(root.as_ptr()), id, keys: PhantomData }
+    }
+
+    /// The root at a version.
+    #[inline]
+    pub(super) fn root(&self) -> Result<Step<'_>, Restart> {
+        // SAFETY: nodes live as long as the store. Acquire; pairs with the Release in `grow`.
+        let node = unsafe { &*self.root.load(Ordering::Acquire) };
+        let version = node.stable()?;
+        // It may have become a child meanwhile.
+        if std::ptr::eq(self.root.load(Ordering::Acquire), node) {
+            Ok(Step { node, version, at: 0 })
+        } else {
+            Err(Restart)
+        }
+    }
+
+    /// The child of `parent` that `seek` leads to.
+    #[inline]
+    pub(super) fn step<'a>(&'a self, parent: Step<'a>, seek: Seek<K::Key<'_>>) -> Result<Step<'a>, Restart> {
+        let at = match seek {
+            Seek::At(key) => parent.node.find_child::<K>(key, false)?,
+            Seek::Below(key) => parent.node.find_child::<K>(key, true)?,
+            Seek::First => 0,
+            Seek::Last => parent.node.info().count.min(node::INNER_KEYS),
+        };
+        let child = parent.node.child(at).ok_or(Restart)?;
+        parent.node.check(parent.version)?;
+        let version = child.stable()?;
+        parent.node.check(parent.version)?;
+        Ok(Step { node: child, version, at })
+    }
+
+    /// The leaf that `seek` leads to.
+    #[inline]
+    pub(super) fn descend(&self, seek: Seek<K::Key<'_>>) -> Result<Step<'_>, Restart> {
+        let mut step = self.root()?;
+        while step.node.info().level > 0 {
+            step = self.step(step, seek)?;
+        }
+        Ok(step)
+    }
+
+    /// The leaf of the key, from the worker's fingers if one is right.
+    #[inline]
+    pub(super) fn leaf_of(&self, key: K::Key<'_>, fingers: &mut Fingers) -> Result<Step<'_>, Restart> {
+        if let Some(step) = self.finger(key, fingers) {
+            return Ok(step);
+        }
+        let step = self.descend(Seek::At(key))?;
+        fingers.put::<K>(step.node);
+        Ok(step)
+    }
+
+    #[inline]
+    pub(super) fn try_find(&self, key: K::Key<'_>, fingers: &mut Fingers) -> Result<Found, Restart> {
+        let leaf = self.leaf_of(key, fingers)?;
+        let (at, exact) = leaf.node.find_slot::<K>(key)?;
+        let found = if exact {
+            Found::Record(leaf.node.record(at).ok_or(Restart)?)
+        } else {
+            Found::Absent(leaf.node.seen(leaf.version))
+        };
+        leaf.node.check(leaf.version)?;
+        Ok(found)
+    }
+}
+
+impl<K: Keys> Tree<K> {
+    /// The leaf under a finger, if it is a leaf of this tree that covers the key.
+    ///
+    /// A node that is not obsolete now, under our guard, stays what it is while we look.
+    #[inline]
+    fn finger(&self, key: K::Key<'_>, fingers: &mut Fingers) -> Option<Step<'_>> {
+        let at = fingers.position::<K>(key)?;
+        let step = self.confirm(key, fingers.leaf(at));
+        fingers.judge(at, step.is_some());
+        step
+    }
+
+    /// The leaf, if it is what the finger says.
+    #[inline]
+    fn confirm(&self, key: K::Key<'_>, leaf: *const Node) -> Option<Step<'_>> {
+        // SAFETY: null, or a node of this store, whose memory stays a node for the store's life.
+        let node = unsafe { leaf.as_ref() }?;
+        // Acquire; pairs with the Release in `unlock`.
+        let version = node.version.load(Ordering::Acquire);
+        if version & (OBSOLETE | LOCKED) != 0 || node.tree() != self.id || node.info().level != 0 {
+            return None;
+        }
+        let covered = node.covers::<K>(key);
+        node.check(version).ok()?;
+        covered.then_some(Step { node, version, at: 0 })
+    }
+
+    /// Asks for the leaf of the key: under a finger, or below the lowest inner node.
+    #[inline]
+    pub(super) fn prefetch_finger(&self, key: K::Key<'_>, fingers: &Fingers) {
+        match fingers.position::<K>(key) {
+            Some(at) => prefetch(fingers.leaf(at)),
+            None => self.prefetch_leaf(key),
+        }
+    }
+
+    /// Asks for the leaf of the key. Inner nodes are few, and in the cache as a rule; a leaf is not. Whoever is in the
+    /// way ends the attempt. The caller is pinned.
+    pub(crate) fn prefetch_leaf(&self, key: K::Key<'_>) {
+        let Ok(mut step) = self.root() else { return };
+        while step.node.info().level > 1 {
+            match self.step(step, Seek::At(key)) {
+                Ok(next) => step = next,
+                Err(Restart) => return,
+            }
+        }
+        if step.node.info().level == 1
+            && let Ok(at) = step.node.find_child::<K>(key, false)
+            && let Some(leaf) = step.node.child(at)
+        {
+            leaf.prefetch_for_search();
+        }
+    }
+}
+
+/// Where a descent goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Seek<Key> {
+    /// The leaf that covers the key.
+    At(Key),
+    /// The leaf that covers the largest keys below.
+    Below(Key),
+    First,
+    Last,
+}
+
+/// Tries until nobody is in the way.
+#[inline]
+pub(super) fn until_undisturbed<T>(mut attempt: impl FnMut() -> Result<T, Restart>) -> T {
+    let mut backoff = Backoff::default();
+    loop {
+        match attempt() {
+            Ok(result) => return result,
+            Err(Restart) => backoff.wait(),
+        }
+    }
+}
