@@ -36,7 +36,7 @@ fn links_lead_to_what_they_name() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Paths in backquotes that begin at the root.
+/// Paths in backquotes that begin at the root. A module's may lack the `.rs`: it is a file or a folder.
 #[test]
 fn named_paths_exist() {
     let (mut seen, mut missing) = (0, Vec::new());
@@ -47,7 +47,7 @@ fn named_paths_exist() {
         for span in spans.filter(|span| !span.contains("NAME")) {
             let path = span.split([' ', ':', '*', '{', '<']).next().unwrap();
             seen += 1;
-            if !root().join(path).exists() {
+            if !root().join(path).exists() && !root().join(format!("{path}.rs")).exists() {
                 missing.push(format!("{document}: there is no {path}"));
             }
         }
@@ -204,6 +204,23 @@ fn quoted_settings_are_the_defaults() {
     for (document, sentence, value) in quotes {
         let expected = sentence.replace("{}", &value.to_string());
         assert!(words(&read(document)).contains(&expected), "{document} should say {expected:?}");
+    }
+}
+
+/// How many mistakes there are to plant, and how many of them CI plants.
+#[test]
+fn planted_bugs_are_counted() {
+    let list = read("crates/core/src/planted.rs");
+    let all = list.lines().filter(|line| line.trim().ends_with("\",") && line.contains(" = \"")).count();
+    let script = read(".ci/run").replace("\\\n", "");
+    let (_, only) = script.split_once("ONLY=").unwrap();
+    let some = only.split_whitespace().next().unwrap().split(',').count();
+    for (document, sentence) in [
+        ("docs/testing.md", format!("made on purpose: {all} switches")),
+        ("docs/testing.md", format!("in .ci/run {some} of the {all}")),
+        ("CONTRIBUTING.md", format!("{some} of the planted bugs")),
+    ] {
+        assert!(words(&read(document)).contains(&sentence), "{document} should say {sentence:?}");
     }
 }
 
