@@ -1,10 +1,18 @@
-//! The documents cannot contradict the code: where prose quotes a constant, it is compared with the source; ports are the
-//! same everywhere.
+//! The documents cannot contradict the code: what a link names exists, a number with a link to a constant is that constant,
+//! tags are those of the decoders, ports are the same everywhere.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "documents/constants.rs"]
+mod constants;
+#[path = "documents/links.rs"]
+mod links;
+
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use constants::{constant, quoted};
+use links::{documents, links};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -14,113 +22,153 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The value of `const NAME: type = value;` in a source file; of `if cfg!(..) { a } else { b }` it is `b`.
-fn constant(source: &str, name: &str) -> u64 {
-    let text = read(source);
-    let defined = text.lines().find_map(|line| {
-        let (_, rest) = line.split_once(&format!("const {name}:"))?;
-        rest.split_once(" = ")?.1.split(';').next()
-    });
-    let value = defined.unwrap_or_else(|| panic!("no constant {name} in {source}"));
-    let value = value.split_once("else {").map_or(value, |(_, value)| value.trim_end_matches('}'));
-    evaluate(value).unwrap_or_else(|| panic!("{source}: {name} = {value} is more than this test can compute"))
-}
-
-/// A number, or a shift or product of two.
-fn evaluate(text: &str) -> Option<u64> {
-    let number = |text: &str| text.trim().replace('_', "").parse::<u64>().ok();
-    if let Some((left, right)) = text.split_once("<<") {
-        return Some(number(left)? << number(right)?);
-    }
-    match text.split_once('*') {
-        Some((left, right)) => Some(number(left)? * number(right)?),
-        None => number(text),
-    }
-}
-
 /// Words, however the lines are broken.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Document, what it says (`{}` is the number), where the number is from, and by what it is divided.
-type Quote = (&'static str, &'static str, &'static str, &'static str, u64);
+#[test]
+fn links_lead_to_what_they_name() {
+    let all: Vec<_> = documents().iter().flat_map(|document| links(document)).collect();
+    let items = all.iter().filter(|link| link.item().is_some()).count();
+    assert!(all.len() > 150 && items > 80, "links are found: {}, {items} of them to items", all.len());
+    let faults: Vec<_> = all.iter().filter_map(|link| link.fault()).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
 
-const QUOTES: &[Quote] = &[
-    ("docs/internals/occ.md", "split when {} have overflown", "crates/store/src/hash/mod.rs", "CROWDED", 1),
-    ("docs/internals/occ.md", "and it has {} keys", "crates/store/src/hash/mod.rs", "FULL", 1),
-    ("docs/internals/occ.md", "segment {} buckets", "crates/store/src/hash/segment.rs", "BUCKETS", 1),
-    ("docs/internals/occ.md", "next bits of the hash {}", "crates/store/src/hash/segment.rs", "NEXT_BITS", 1),
-    ("docs/internals/occ.md", "{} *fingers* a table", "crates/store/src/tree/finger.rs", "FINGERS", 1),
-    (
-        "docs/internals/failover.md",
-        "chunks of about {} KiB",
-        "crates/core/src/limits.rs",
-        "CHUNK_BYTES",
-        1 << 10,
-    ),
-    (
-        "docs/internals/failover.md",
-        "says nothing for {} s is given up",
-        "crates/engines/src/rolis/copy.rs",
-        "STALL",
-        1_000_000_000,
-    ),
-    (
-        "docs/internals/failover.md",
-        "longer than {} election timeouts, or whose log",
-        "crates/engines/src/rolis/controller.rs",
-        "PATIENCE",
-        1,
-    ),
-    (
-        "docs/internals/node.md",
-        "gets a share of {} KiB of work",
-        "crates/node/src/worker/clients.rs",
-        "SHARE",
-        1 << 10,
-    ),
-    ("docs/internals/node.md", "and the load's, {} or", "crates/node/src/load/driver.rs", "BUDGET", 1),
-    ("docs/internals/node.md", "or {} us,", "crates/node/src/load/driver.rs", "BUDGET_NANOS", 1000),
-    (
-        "docs/internals/node.md",
-        "at most every {} us and without waiting",
-        "crates/node/src/worker/mod.rs",
-        "LOOK_EVERY",
-        1000,
-    ),
-    (
-        "docs/internals/log-format.md",
-        "Version {} (`FORMAT_VERSION`",
-        "crates/core/src/log/mod.rs",
-        "FORMAT_VERSION",
-        1,
-    ),
-    (
-        "docs/internals/log-format.md",
-        "header ({}) | body",
-        "crates/core/src/log/mod.rs",
-        "ENTRY_HEADER_BYTES",
-        1,
-    ),
-    ("docs/internals/log-format.md", "claims ({} each)", "crates/core/src/log/mod.rs", "CLAIM_BYTES", 1),
-];
+/// Paths in backquotes that begin at the root. A module's may lack the `.rs`: it is a file or a folder.
+#[test]
+fn named_paths_exist() {
+    let (mut seen, mut missing) = (0, Vec::new());
+    for document in documents().iter().filter(|document| *document != "CHANGELOG.md") {
+        let text = read(document);
+        let spans = text.split('`').skip(1).step_by(2).filter(|span| span.starts_with("crates/"));
+        // `NAME` stands for any.
+        for span in spans.filter(|span| !span.contains("NAME")) {
+            let path = span.split([' ', ':', '*', '{', '<']).next().unwrap();
+            seen += 1;
+            if !root().join(path).exists() && !root().join(format!("{path}.rs")).exists() {
+                missing.push(format!("{document}: there is no {path}"));
+            }
+        }
+    }
+    assert!(seen > 30, "paths are found: {seen}");
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+/// The tour is for walking: each stop names something in the source.
+#[test]
+fn the_tour_has_its_stops() {
+    let text = read("docs/tour.md");
+    let stops: Vec<_> = text.split("\n### ").skip(1).collect();
+    assert_eq!(stops.len(), 15 + 10);
+    for stop in stops {
+        let title = stop.lines().next().unwrap();
+        assert!(stop.contains(".rs)"), "{title}: no link");
+    }
+}
 
 #[test]
-fn what_prose_quotes_is_what_the_code_says() {
+fn numbers_with_a_link_are_what_the_code_says() {
+    let quotes: Vec<_> =
+        documents().iter().flat_map(|document| links(document)).filter_map(|link| quoted(&link)).collect();
+    assert!(quotes.len() > 60, "quotes are found: {}", quotes.len());
+    let wrong: Vec<_> = quotes.into_iter().filter_map(Result::err).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Document, what it says (`{}` is the number), where the number is from.
+type Quote = (&'static str, &'static str, &'static str, &'static str);
+
+/// In blocks of code, where there are no links.
+const QUOTES: &[Quote] = &[
+    ("docs/internals/occ.md", "split when {} have overflown", "crates/store/src/hash/mod.rs", "CROWDED"),
+    ("docs/internals/occ.md", "and it has {} keys", "crates/store/src/hash/mod.rs", "FULL"),
+    ("docs/internals/occ.md", "segment {} buckets", "crates/store/src/hash/segment.rs", "BUCKETS"),
+    ("docs/internals/occ.md", "next bits of the hash {}", "crates/store/src/hash/segment.rs", "NEXT_BITS"),
+    ("docs/internals/log-format.md", "header ({}) | body", LOG, "ENTRY_HEADER_BYTES"),
+    ("docs/internals/log-format.md", "claims ({} each)", LOG, "CLAIM_BYTES"),
+    ("docs/internals/log-format.md", "version u8 {}", LOG, "FORMAT_VERSION"),
+    ("docs/internals/log-format.md", "bits 0-1 {} put,", LOG, "OP_PUT"),
+    ("docs/internals/log-format.md", " {} delete,", LOG, "OP_DELETE"),
+    ("docs/internals/log-format.md", " {} superseded put,", LOG, "OP_SUPERSEDED"),
+    ("docs/internals/log-format.md", "its length if below {}; {}:", LOG, "LONG_KEY"),
+    (LOG, "bits 0-1: op ({} put,", LOG, "OP_PUT"),
+    (LOG, " {} delete,", LOG, "OP_DELETE"),
+    (LOG, " {} superseded put,", LOG, "OP_SUPERSEDED"),
+    (LOG, "its length, or {} and then a varint", LOG, "LONG_KEY"),
+    ("docs/internals/node.md", "reason ({})", HANDSHAKE, "REASON_BYTES"),
+    ("docs/internals/node.md", "{} bytes welcome", HANDSHAKE, "HELLO_BYTES"),
+    ("docs/internals/node.md", "{} bytes frame", HANDSHAKE, "WELCOME_BYTES"),
+];
+const LOG: &str = "crates/core/src/log/mod.rs";
+const HANDSHAKE: &str = "crates/node/src/transport/handshake/mod.rs";
+
+#[test]
+fn blocks_of_code_quote_what_the_code_says() {
     let mut wrong = Vec::new();
-    for (document, sentence, source, name, divisor) in QUOTES {
-        let value = constant(source, name);
-        assert_eq!(value % divisor, 0, "{name} in {source}");
-        let expected = sentence.replace("{}", &(value / divisor).to_string());
+    for (document, sentence, source, name) in QUOTES {
+        let expected = sentence.replace("{}", &constant(source, name).to_string());
         if !words(&read(document)).contains(&expected) {
             wrong.push(format!("{document} should say {expected:?}: {name} in {source}"));
         }
     }
-    // Sixteen is written out.
-    assert_eq!(constant("crates/store/src/applier.rs", "WINDOW"), 16);
-    assert!(words(&read("docs/internals/occ.md")).contains("Sixteen writes are under way at a time"));
+    // The one operation without a constant of its own.
+    let both = constant(LOG, "OP_DELETE") | constant(LOG, "OP_SUPERSEDED");
+    for document in ["docs/internals/log-format.md", LOG] {
+        assert!(words(&read(document)).contains(&format!("{both} superseded delete")), "{document}");
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Document, how the head of its table begins, and the enum whose decoder the table repeats.
+const TAGS: &[(&str, &str, &str, &str)] = &[
+    ("docs/internals/stream.md", "| tag | stream message |", "crates/consensus/src/message.rs", "Message"),
+    (
+        "docs/internals/stream.md",
+        "| tag | election message |",
+        "crates/consensus/src/election/message.rs",
+        "ElectionMessage",
+    ),
+    ("docs/internals/failover.md", "| tag | message |", "crates/engines/src/rolis/control.rs", "Control"),
+    ("docs/internals/log-format.md", "| tag | head |", "crates/engines/src/rolis/wire.rs", "Head"),
+];
+
+#[test]
+fn tables_of_messages_have_the_decoders_tags() {
+    for (document, head, source, name) in TAGS {
+        let decoded = decoded_tags(&read(source), name);
+        assert!(!decoded.is_empty(), "{source}: no arm like `1 => {name}::..`");
+        assert_eq!(documented_tags(&read(document), head), decoded, "{document}: {head} and {source}");
+    }
+}
+
+/// The first words of the first two columns.
+fn documented_tags(document: &str, head: &str) -> Vec<(u8, String)> {
+    let table = document.lines().skip_while(|line| !line.starts_with(head)).skip(2);
+    let row = |line: &str| {
+        let mut cells = line.split('|').skip(1).map(|cell| cell.split_whitespace().next().unwrap_or(""));
+        (cells.next().unwrap().parse().unwrap(), cells.next().unwrap().to_string())
+    };
+    table.take_while(|line| line.starts_with('|')).map(row).collect()
+}
+
+/// Of the arms `1 => Name::Variant ..` or `1 => {`, behind which `Name::Variant` comes.
+fn decoded_tags(source: &str, name: &str) -> Vec<(u8, String)> {
+    let mut tags = Vec::new();
+    let mut tag = None;
+    for line in source.lines().map(str::trim) {
+        if let Some((number, _)) = line.split_once(" => ") {
+            tag = number.parse().ok().or(tag);
+        }
+        if let Some((_, rest)) = line.split_once(&format!("{name}::"))
+            && let Some(tag) = tag.take()
+        {
+            let variant = rest.split(|letter: char| !letter.is_alphanumeric()).next().unwrap();
+            tags.push((tag, variant.to_string()));
+        }
+    }
+    tags
 }
 
 #[test]
@@ -147,6 +195,7 @@ fn quoted_settings_are_the_defaults() {
             "`limits.log_retain_bytes` | {} MiB per stream",
             default("log_retain_bytes") >> 20,
         ),
+        ("docs/internals/watermark.md", "after `batching.batch_delay_us` ({})", default("batch_delay_us")),
         ("docs/configuration.md", "up to `batch_delay_us` ({})", default("batch_delay_us")),
         ("docs/configuration.md", "half of `max_entry_bytes` ({})", default("max_entry_bytes")),
         ("docs/configuration.md", "At most `pipeline_entries` ({})", default("pipeline_entries")),
@@ -155,6 +204,23 @@ fn quoted_settings_are_the_defaults() {
     for (document, sentence, value) in quotes {
         let expected = sentence.replace("{}", &value.to_string());
         assert!(words(&read(document)).contains(&expected), "{document} should say {expected:?}");
+    }
+}
+
+/// How many mistakes there are to plant, and how many of them CI plants.
+#[test]
+fn planted_bugs_are_counted() {
+    let list = read("crates/core/src/planted.rs");
+    let all = list.lines().filter(|line| line.trim().ends_with("\",") && line.contains(" = \"")).count();
+    let script = read(".ci/run").replace("\\\n", "");
+    let (_, only) = script.split_once("ONLY=").unwrap();
+    let some = only.split_whitespace().next().unwrap().split(',').count();
+    for (document, sentence) in [
+        ("docs/testing.md", format!("made on purpose: {all} switches")),
+        ("docs/testing.md", format!("in .ci/run {some} of the {all}")),
+        ("CONTRIBUTING.md", format!("{some} of the planted bugs")),
+    ] {
+        assert!(words(&read(document)).contains(&sentence), "{document} should say {sentence:?}");
     }
 }
 

@@ -12,6 +12,24 @@
 //!
 //! A leader can be a donor, but its store is ahead of the watermark: a chunk leaves only when the mark has passed the
 //! time at which it was read, and every timestamp in it.
+//!
+//! # Donor and receiver, side by side
+//!
+//! One worker, one stream; the donor is a follower. `a = 1 @20` is the value 1 with timestamp 20.
+//!
+//! | | donor | receiver | receiver's store |
+//! |---|---|---|---|
+//! | 1 | grants: R = 50, and entry 8 is the first that may hold more | follows the stream from entry 8 on | empty |
+//! | 2 | the scan reads a = 1 @20: chunk 0 | | empty |
+//! | 3 | installs entry 8, a = 3 @58: the scan is past a | installs chunk 0 | a = 1 @20 |
+//! | 4 | installs entry 9: b deleted @64, c = 7 @66 | | a = 1 @20 |
+//! | 5 | the scan reads b deleted @64, c = 7 @66: chunk 1, the last; the mark is 66 | installs chunk 1 | a = 1 @20, b deleted @64, c = 7 @66 |
+//! | 6 | | installs entry 8: 58 is newer than 20 | a = 3 @58, b deleted @64, c = 7 @66 |
+//! | 7 | | looks at entry 9: nothing in it is newer | as at the donor at 66 |
+//!
+//! The store of row 5 never was a state: it has c, and not the a that came before. So it is complete only when the log is applied up
+//! to 66, in row 7. The tombstone travels because an older put of b, of another stream, may come to the receiver later, and must
+//! find that b is gone. Entries 8 and 9 may come before the chunks as well: the result is the same.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

@@ -23,6 +23,68 @@
 //! The same with index nodes: T2's placeholder is in the index, and its node changed, before T2 reads its clock. A
 //! timestamp taken after validation would lose the second case, and with it snapshots cut by timestamp.
 //!
+//! # Two transactions, two ways
+//!
+//! T1 writes to *b* what it reads in *a*; T2 overwrites *a*. `10 @3` is the value 10 with timestamp 3.
+//!
+//! *One conflict.* T2 commits while T1 runs:
+//!
+//! | | T1 | T2 | a | b |
+//! |---|---|---|---|---|
+//! | 1 | gets a: 10, and remembers @3 | | 10 @3 | 5 @4 |
+//! | 2 | | puts 20 into a: in its log only | 10 @3 | 5 @4 |
+//! | 3 | | locks a, draws 7, validates, installs | 20 @7 | 5 @4 |
+//! | 4 | puts 10 into b, locks b, draws 8 | | 20 @7 | 5 @4, locked |
+//! | 5 | validates: a is @7, was @3. A conflict: unlocks b | | 20 @7 | 5 @4 |
+//! | 6 | again, from the start: gets 20, commits at 9 | | 20 @7 | 20 @9 |
+//!
+//! *No conflict.* T2 locks *a* after T1 has validated it:
+//!
+//! | | T1 | T2 | a | b |
+//! |---|---|---|---|---|
+//! | 1 | gets a: 10 @3; puts 10 into b | | 10 @3 | 5 @4 |
+//! | 2 | locks b, draws 7, validates: a is as it was | | 10 @3 | 5 @4, locked |
+//! | 3 | | puts 20 into a, locks it, draws 8, validates, installs | 20 @8 | 5 @4, locked |
+//! | 4 | installs | | 20 @8 | 10 @7 |
+//!
+//! Both commit, and T2 was done first. In the serial order T1 comes first all the same, because 7 is less than 8 and T1 did not see
+//! what T2 wrote. A clock that T1 read in step 4 would say 9, and a snapshot at 8 would show what T2 wrote to *a* and not what T1,
+//! which came before it, wrote to *b*. Had T2 locked *a* before T1 validated, T1 would have found the lock: a conflict.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use highwater_core::{Clock, IndexKind, KeyKind, Schema, TableId, TableSpec, Transaction};
+//! # use highwater_store::{Occ, Store};
+//! # const TABLE: TableId = TableId(0);
+//! # let store = Store::new(Schema::new(vec![TableSpec { name: "t", keys: KeyKind::Bytes, index: IndexKind::Hash }]));
+//! # let clock = Arc::new(Clock::counter());
+//! # let (mut t1, mut t2) = (Occ::new(store.clone(), clock.clone()), Occ::new(store, clock));
+//! # t1.begin();
+//! # t1.put(TABLE, b"a", b"10").unwrap();
+//! # t1.commit().unwrap();
+//! // One conflict: steps 1, 3 and 5.
+//! t1.begin();
+//! let read = t1.get(TABLE, b"a").unwrap().unwrap().to_vec();
+//! t2.begin();
+//! t2.put(TABLE, b"a", b"20").unwrap();
+//! t2.commit().unwrap();
+//! t1.put(TABLE, b"b", &read).unwrap();
+//! assert!(t1.commit().is_err());
+//!
+//! // No conflict: steps 1 to 4.
+//! t1.begin();
+//! let read = t1.get(TABLE, b"a").unwrap().unwrap().to_vec();
+//! t1.put(TABLE, b"b", &read).unwrap();
+//! t1.lock().unwrap();
+//! t1.timestamp().unwrap();
+//! t1.validate().unwrap();
+//! t2.begin();
+//! t2.put(TABLE, b"a", b"30").unwrap();
+//! let second = t2.commit().unwrap();
+//! let first = t1.install();
+//! assert!(first < second);
+//! ```
+//!
 //! # Inserts
 //!
 //! A key that is absent gets a *placeholder* at once: a tombstone with timestamp 0. It changes its node's version: so

@@ -9,6 +9,28 @@
 //! - another stream's decided entry carries a **claim** about it: "decided up to index k, it is closed up to my
 //!   `closed_ts`". The claim counts once k is decided here, too. So a silent stream does not hold the mark.
 //!
+//! # Three streams, one claim
+//!
+//! Stream 2 has been quiet since its entry 2. Worker 1 seals entry 7 at time 130, sees that, and adds the claim "stream 2, decided
+//! up to 2, is closed up to 130". What each stream is closed up to, on the leader:
+//!
+//! | decided, and looked at | stream 0 | stream 1 | stream 2 | mark |
+//! |---|---|---|---|---|
+//! | so far | 100 | 90 | 60 | 60 |
+//! | entry 7 of stream 1, `closed_ts` 130, with the claim | 100 | 130 | 130 | 100 |
+//! | entry 6 of stream 0, `closed_ts` 150 | 150 | 130 | 130 | 130 |
+//!
+//! Without the claim the mark would stand at 60 until somebody asks something of worker 2. A follower may learn of entry 7 before
+//! it has entry 2 of stream 2:
+//!
+//! | decided, and looked at | stream 0 | stream 1 | stream 2 | mark |
+//! |---|---|---|---|---|
+//! | so far | 100 | 90 | 40 | 40 |
+//! | entry 7 of stream 1: entry 2 of stream 2 is not decided here, so the claim is kept aside | 100 | 130 | 40 | 40 |
+//! | entry 2 of stream 2, `closed_ts` 60: closed up to 60, and then the claim counts | 100 | 130 | 130 | 100 |
+//!
+//! Had the claim counted at once, the mark would have been 100 in the second row, and a transaction at 55 in entry 2 missing below it.
+//!
 //! # Epochs
 //!
 //! All this is per epoch. An epoch ends in each stream where the first entry of a later epoch stands. When that is known
