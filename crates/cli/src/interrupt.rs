@@ -19,8 +19,12 @@ const INTERRUPTED: i32 = 130;
 
 /// The same, of one that writes to a pipe that nobody reads.
 const UNREAD: i32 = 141;
-/// How the standard library's `println!` panics then.
-const BROKEN_PIPE: &str = "failed printing to stdout";
+/// Of one that could not write what it found: the disk is full, say.
+const UNWRITTEN: i32 = 1;
+/// How the standard library's `println!` panics then, up to the error;
+const UNPRINTED: &str = "failed printing to stdout: ";
+/// and how that ends if nobody reads.
+const BROKEN_PIPE: &str = "(os error 32)";
 
 static LEFTOVERS: Mutex<Leftovers> =
     Mutex::new(Leftovers { pids: BTreeSet::new(), directory: None, on_terminal: false, at_the_end: None });
@@ -54,10 +58,15 @@ pub fn guard() -> Result<()> {
         let mut leftovers = leftovers();
         leftovers.restore_terminal();
         leftovers.end_processes();
-        if info.payload().downcast_ref::<String>().is_some_and(|text| text.starts_with(BROKEN_PIPE)) {
-            // `highwater ... | head`: nobody reads on, which is no error of ours.
+        let unwritten = info.payload().downcast_ref::<String>().and_then(|text| text.strip_prefix(UNPRINTED));
+        if let Some(why) = unwritten {
             leftovers.remove_files();
-            std::process::exit(UNREAD);
+            if why.ends_with(BROKEN_PIPE) {
+                // `highwater ... | head`: nobody reads on, which is no error of ours.
+                std::process::exit(UNREAD);
+            }
+            eprintln!("highwater: cannot write to standard output: {why}");
+            std::process::exit(UNWRITTEN);
         }
         drop(leftovers);
         report(info);

@@ -70,7 +70,7 @@ fn every_subcommand_has_help_with_exit_codes() {
 }
 
 /// What is wrong, and what the one line must say about it.
-const MISUSES: [(&[&str], &str); 29] = [
+const MISUSES: [(&[&str], &str); 31] = [
     (&["serve", "--no-such-flag"], "--no-such-flag"),
     (&["no-such-command"], "no-such-command"),
     (&["stauts"], "exists: 'status'"),
@@ -84,6 +84,8 @@ const MISUSES: [(&[&str], &str); 29] = [
     (&["bench", "tpcc", "--workers", "0"], "1..=64"),
     (&["bench", "tpcc", "--seconds", "-1"], "-1"),
     (&["bench", "tpcc", "--seconds", "0"], "above 0"),
+    (&["bench", "tpcc", "--seconds", "1e30"], "at most 1000000"),
+    (&["bench", "tpcc", "--json", "/no/such/folder/x.json"], "cannot write /no/such/folder/x.json"),
     (&["bench", "tpcc", "--engine", "raft"], "rolis, silo, strawman"),
     (&["bench", "tpcc", "--compare", "--engine", "silo"], "cannot be used with"),
     (&["bench", "tpcc", "--engine", "silo", "--replicas", "3"], "use --replicas 1"),
@@ -165,6 +167,18 @@ fn a_bad_config_is_exit_code_3_and_one_line() {
     let (code, _, error) = highwater(&["serve", "--set", "no_such_key=1"]);
     assert_eq!(code, 3, "{error}");
     assert_one_line(&error);
+}
+
+/// A shell that redirects to a full disk would leave half a file, and no word.
+#[test]
+fn what_cannot_be_written_is_exit_code_1_and_one_line() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_highwater"));
+    let output = command.args(["config", "default"]).stdout(full).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert_one_line(&error);
+    assert!(error.contains("cannot write to standard output: No space left"), "{error}");
 }
 
 #[test]

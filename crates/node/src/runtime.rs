@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::admin::thread::AdminThread;
 use crate::clock::monotonic;
-use crate::config::{Config, ConfigError, Pin, PinPolicy};
+use crate::config::{self, Config, ConfigError, Pin, PinPolicy};
 use crate::control::{self, ControlThread};
 use crate::descriptors;
 use crate::error::NodeError;
@@ -32,6 +32,9 @@ use crate::worker::{self, WorkerThread};
 
 /// Runs one replica until SIGTERM, SIGINT, an admin's shutdown or the end of its lifeline.
 pub fn run(config: Config) -> Result<(), NodeError> {
+    if config::memory::address_limit().is_some() {
+        highwater_store::one_arena();
+    }
     config.validate()?;
     let _logging = logging::install(&config.log)?;
     descriptors::raise_limit();

@@ -202,6 +202,27 @@ fn a_new_connection_replaces_an_old_one_of_its_channel() {
     node.expect(&[Event::Down(Some(0), NodeId(1)), Event::Up(Some(0), NodeId(1), Incarnation(9))]);
 }
 
+/// Two processes of one name would replace each other for ever. The first one stays, until it is gone.
+#[test]
+fn a_second_process_in_the_name_of_a_living_node_is_refused() {
+    let config = config(2, 1);
+    let node = start(&config, 0, 100);
+    let call = |life: u64, channel: Channel| {
+        let me = Identity { incarnation: Incarnation(life), ..identity(1) };
+        call(&config.cluster.nodes[0].peer, &Hello::new(&me, NodeId(0), channel))
+    };
+    let (first, welcome) = call(9, Channel::Control);
+    assert_eq!(welcome.refusal, None);
+    for channel in [Channel::Control, Channel::Worker(0)] {
+        let refusal = call(10, channel).1.refusal.unwrap();
+        assert!(refusal.contains("another process that says it is n1"), "{refusal}");
+    }
+    // Its next life is welcome once the first has ended.
+    drop(first);
+    node.expect(&[Event::Up(None, NodeId(1), Incarnation(9)), Event::Down(None, NodeId(1))]);
+    assert_eq!(call(10, Channel::Control).1.refusal, None);
+}
+
 #[test]
 fn clients_are_served_by_the_worker_that_took_them() {
     let nodes = start_all(&config(2, 2));
@@ -219,7 +240,7 @@ fn clients_are_served_by_the_worker_that_took_them() {
         AdminResponse::Status(status) => *status,
         other => panic!("{other:?}"),
     };
-    assert_eq!((status.clients, status.role.as_str(), status.executed), (8, "leader", 8));
+    assert_eq!((status.clients, status.role.as_str(), status.executed), (8, "stub", 8));
     // Half a connection is enough to get the answers.
     let mut half = TcpStream::connect(nodes[0].node.resp_address()).unwrap();
     half.write_all(&b"SET k v\r\n".repeat(200)).unwrap();

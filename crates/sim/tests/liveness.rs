@@ -336,3 +336,46 @@ fn a_change_of_membership_survives_a_worker_that_gets_stuck() {
     }
     assert!(met > 0, "what this is about came to pass in one of them");
 }
+
+/// A node that came back without memory is another one: until its life is admitted, nobody is told that it votes.
+#[test]
+fn the_vote_of_a_life_that_ended_is_shown_as_such() {
+    let mut lists = Lists::start(8, 3, 2, small);
+    let leader = lists.world.leader().unwrap();
+    let back = lists.world.ids().find(|id| *id != leader).unwrap();
+    let member = |lists: &Lists| {
+        let status = status(lists, leader);
+        *status
+            .members
+            .iter()
+            .find(|member| member.node == back && member.voter)
+            .expect("a voter, be it dead")
+    };
+    lists.run(50 * MS);
+    assert_eq!((member(&lists).connected, member(&lists).lag), (Some(true), Some(0)));
+    lists.world.kill(back);
+    lists.world.start(back);
+    lists.wait_for(100 * MS, "its end is noticed", |lists| member(lists).connected == Some(false));
+    assert_eq!(member(&lists).lag, None);
+    let own = |lists: &Lists| status(lists, back).incarnation;
+    lists.wait_for(2000 * MS, "a voter again", |lists| member(lists).incarnation == own(lists));
+    lists.wait_for(100 * MS, "connected", |lists| member(lists).connected == Some(true));
+    lists.verify();
+}
+
+/// Nothing heals the loss of a majority's memory, and everybody says so.
+#[test]
+fn a_majority_without_memory_is_told_what_to_do() {
+    let mut lists = Lists::start(9, 3, 2, small);
+    lists.run(50 * MS);
+    let leader = lists.world.leader().unwrap();
+    let others: Vec<_> = lists.world.ids().filter(|id| *id != leader).collect();
+    others.iter().for_each(|id| lists.world.kill(*id));
+    others.iter().for_each(|id| lists.world.start(*id));
+    lists.run(1000 * MS);
+    for id in lists.world.ids() {
+        let trouble = status(&lists, id).trouble.unwrap_or_default();
+        assert!(id != leader || trouble.contains("came back without memory"), "{id}: {trouble}");
+        assert!(id != leader || trouble.contains("start them empty"), "{id}: {trouble}");
+    }
+}

@@ -97,3 +97,10 @@ fn a_cluster_filled_to_the_brim_takes_a_replica_back() {
 fn a_copy_holds_nothing_above_the_mark_though_the_clock_goes_back() {
     passes(include_str!("plans/copy_of_a_clock_that_went_back.json"));
 }
+
+/// (Of the simulator, not of the product.) A starved worker of a leader handed out a value of 16 MiB in a turn that lasted for
+/// seconds beyond the starvation; convergence was asked for before that turn was over.
+#[test]
+fn a_turn_that_was_begun_starved_is_waited_for() {
+    passes(include_str!("plans/turn_of_a_starved_thread.json"));
+}

@@ -55,7 +55,7 @@ pub use digest::Digest;
 #[cfg(not(loom))]
 pub use export::Export;
 #[cfg(not(loom))]
-pub use heap::{Memory, Provision, give_back_freed};
+pub use heap::{Memory, Provision, give_back_freed, one_arena};
 #[cfg(not(loom))]
 pub use import::Importer;
 #[cfg(not(loom))]

@@ -8,7 +8,7 @@ use highwater_engines::EngineKind;
 use serde::Serialize;
 
 use super::args::RunArgs;
-use super::report::{RunReport, write_json};
+use super::report::{RunReport, check_writable, write_json};
 use super::run::run_once;
 use crate::failure::Result;
 use crate::figures::{Spread, ratio, short};
@@ -30,6 +30,7 @@ struct CompareReport {
 
 /// Runs the rounds and prints the ratio.
 pub fn run(args: &RunArgs, workload: &WorkloadSpec) -> Result<()> {
+    args.json.as_deref().map_or(Ok(()), check_writable)?;
     let rounds = args.runs.unwrap_or(ROUNDS);
     let mut progress = Progress::new();
     let (mut silo, mut rolis) = (Vec::new(), Vec::new());

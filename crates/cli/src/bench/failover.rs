@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::args::FailoverArgs;
-use super::report::write_json;
+use super::report::{check_writable, write_json};
 use super::workload::{complete, tpcc};
 use crate::audit::{Acknowledged, Generators};
 use crate::failure::{Failure, Result};
@@ -52,6 +52,7 @@ struct Round {
 
 /// Runs the rounds and prints the figures.
 pub fn run(args: &FailoverArgs) -> Result<()> {
+    args.json.as_deref().map_or(Ok(()), check_writable)?;
     let mut machine = Machine::look();
     let workload = workload(args)?;
     let plan = FleetPlan::rolis(args.replicas, args.workers, &args.set, args.keep);

@@ -17,7 +17,7 @@ use crate::figures::{Spread, short};
 use crate::progress::Progress;
 use crate::protocol::WorkloadSpec;
 use args::{BenchArgs, BenchCommand, RunArgs};
-use report::{BenchReport, RunReport, write_json};
+use report::{BenchReport, RunReport, check_writable, write_json};
 use workload::complete;
 
 /// Runs `highwater bench`.
@@ -37,6 +37,7 @@ fn workload_bench(args: &RunArgs, workload: WorkloadSpec) -> Result<()> {
         return compare::run(args, &workload);
     }
     let runs = args.runs.unwrap_or(1);
+    args.json.as_deref().map_or(Ok(()), check_writable)?;
     let mut progress = Progress::new();
     let mut reports = Vec::new();
     for number in 1..=runs {

@@ -8,7 +8,7 @@ use std::thread;
 
 use serde::Serialize;
 
-use super::{Look, Place, ask};
+use super::{Look, Place, ask, votes};
 use crate::accounts;
 use crate::failure::{Failure, Result};
 use crate::figures::bytes;
@@ -36,6 +36,8 @@ struct Cluster {
     trouble: Option<String>,
     /// Who leads.
     leader: Option<u8>,
+    /// Who does not vote with complete data, if somebody does not: then no other node may be restarted.
+    incomplete: Option<String>,
     /// Every node, by id.
     nodes: Vec<View>,
 }
@@ -104,7 +106,9 @@ impl Cluster {
             Ok(leader) => (Some(leader), None),
             Err((leader, trouble)) => (leader, Some(trouble)),
         };
-        Cluster { trouble, leader, nodes }
+        let mut cluster = Cluster { trouble, leader, incomplete: None, nodes };
+        cluster.incomplete = cluster.find_incomplete();
+        cluster
     }
 
     /// What a node's leader says of it; nothing if no leader answered.
@@ -120,7 +124,7 @@ impl Cluster {
         );
         for view in &self.nodes {
             let member = self.membership(view.node);
-            let votes = member.map_or("-", |member| if member.voter { "yes" } else { "no" });
+            let votes = member.map_or("-", votes);
             let (node, admin) = (view.node, &view.admin);
             // Writing to a string does not fail.
             let _ = match &view.status {
@@ -129,7 +133,7 @@ impl Cluster {
                     let lag = member
                         .and_then(|member| member.lag)
                         .or_else(|| accounts::lag(status, status))
-                        .unwrap_or(0);
+                        .map_or("-".into(), |lag| lag.to_string());
                     let StatusReport { role, epoch, clients, .. } = status;
                     let memory = bytes(status.resident_bytes);
                     writeln!(
@@ -151,7 +155,35 @@ impl Cluster {
                 }
             };
         }
+        if self.leader.is_some() {
+            let _ = match &self.incomplete {
+                None => writeln!(text, "every node votes with complete data: one may be restarted"),
+                Some(why) => writeln!(text, "{why}: restart no other node before that is over"),
+            };
+        }
         text
+    }
+
+    /// Who does not vote with complete data, in words: what another node holds must not be lost meanwhile.
+    fn find_incomplete(&self) -> Option<String> {
+        self.nodes.iter().find_map(|view| {
+            let node = view.node;
+            let Some(member) = self.membership(node) else {
+                return Some(format!("node {node} does not vote yet"));
+            };
+            let life = view.status.as_ref().map(|status| &status.incarnation);
+            let ended =
+                life.is_some_and(|life| *life != member.incarnation) || member.connected == Some(false);
+            match &view.status {
+                _ if !member.voter => Some(format!("node {node} does not vote yet")),
+                _ if ended => Some(format!("node {node} votes no more: the life that did has ended")),
+                Some(status) if status.copying_bytes.is_some() => {
+                    Some(format!("node {node} copies the state"))
+                }
+                None if !view.elsewhere => Some(format!("node {node} does not answer")),
+                _ => None,
+            }
+        })
     }
 }
 
@@ -262,8 +294,9 @@ mod tests {
         let mut leading = view(0, "leader", 3, Some(0), None);
         let member = |node, lag| MemberReport {
             node,
-            incarnation: "a".into(),
+            incarnation: "ab".into(),
             voter: true,
+            connected: Some(true),
             lag: Some(lag),
             silent_ms: Some(0),
         };
@@ -271,7 +304,8 @@ mod tests {
         let nodes = vec![leading, view(1, "follower", 3, Some(0), None), silent(2, false)];
         let text = Cluster::of(nodes).render();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 4, "{text}");
+        assert_eq!(lines.len(), 5, "{text}");
+        assert!(lines[4].starts_with("node 2 does not answer: restart no other"), "{text}");
         assert!(lines[2].contains("follower") && lines[2].contains(" 17 "), "{text}");
         assert!(lines[3].contains("silent") && lines[3].contains("no answer within 2 s"), "{text}");
     }

@@ -174,6 +174,15 @@ fn write_figures(text: &mut String, figures: &[FigureReport]) -> std::fmt::Resul
     }
 }
 
+/// Whether a member votes; `gone`: the life that did has ended, or is out of reach.
+fn votes(member: &MemberReport) -> &'static str {
+    match (member.voter, member.connected) {
+        (true, Some(false)) => "gone",
+        (true, _) => "yes",
+        (false, _) => "no",
+    }
+}
+
 /// Figures say by their names what is bytes.
 fn amount(name: &str, value: u64) -> String {
     if name.ends_with("bytes") { bytes(value) } else { value.to_string() }
@@ -185,7 +194,7 @@ fn write_members(text: &mut String, members: &[MemberReport]) -> std::fmt::Resul
     }
     writeln!(text, "member  votes  lag        incarnation")?;
     members.iter().try_for_each(|member| {
-        let votes = if member.voter { "yes" } else { "no" };
+        let votes = votes(member);
         let lag = member.lag.map_or("-".into(), |lag| format!("{lag} entries"));
         writeln!(text, "{:>6}  {votes:<5}  {lag:<9}  {}", member.node, member.incarnation)
     })
@@ -219,6 +228,7 @@ mod tests {
                 node: 1,
                 incarnation: "cd".into(),
                 voter: true,
+                connected: Some(true),
                 lag: Some(3),
                 silent_ms: Some(4),
             }],

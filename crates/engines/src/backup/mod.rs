@@ -182,6 +182,7 @@ impl Controller for BackupController {
                     node,
                     incarnation,
                     voter: true,
+                    connected: None,
                     lag: None,
                     heard_ago: None,
                 })

@@ -163,8 +163,36 @@ impl RolisController {
         )
     }
 
+    /// Whether it is here, in the life that votes.
+    fn connected(&self, voter: &Voter) -> bool {
+        *voter == self.me || self.voter(voter.node) == Some(*voter)
+    }
+
+    /// Which voters came back in another life: what they knew is lost.
+    fn without_memory(&self) -> Vec<NodeId> {
+        let here = |node| if node == self.me.node { Some(self.me) } else { self.voter(node) };
+        let lost = |voter: &Voter| here(voter.node).is_some_and(|life| life != *voter);
+        self.voters().into_iter().filter(lost).map(|voter| voter.node).collect()
+    }
+
+    /// In words, if those who came back without memory were so many that the others are no majority.
+    fn why_never_again(&self) -> Option<String> {
+        let (lost, members) = (self.without_memory(), self.election.members()?.clone());
+        let left = Quorums::of(members).reached(|voter| !lost.contains(&voter.node));
+        (!left).then(|| {
+            format!(
+                "{} came back without memory, and the rest is no majority: this cluster cannot go on; \
+                 stop all nodes and start them empty",
+                list(&lost)
+            )
+        })
+    }
+
     fn why_leading_in_vain(&self, now: Nanos) -> Option<String> {
         if !self.election.quorum_heard(now, self.silence()) {
+            if let Some(why) = self.why_never_again() {
+                return Some(why);
+            }
             let silent = self.voters().into_iter().filter(|voter| *voter != self.me).filter_map(|voter| {
                 let ago = now.saturating_sub(self.election.heard_at(voter).unwrap_or_default());
                 (ago > self.silence()).then(|| format!("{} silent for {}", voter.node, millis(ago)))
@@ -176,20 +204,28 @@ impl RolisController {
     }
 
     fn why_no_leader(&self, now: Nanos) -> String {
+        if let Some(why) = self.why_never_again() {
+            return why;
+        }
         let mut why = match self.election.last_heard() {
             Some((node, at)) => {
                 format!("no leader heard for {} (last: {node})", millis(now.saturating_sub(at)))
             }
             None => "no leader heard yet".into(),
         };
-        let reachable = |voter: &Voter| *voter == self.me || self.voter(voter.node) == Some(*voter);
-        let away: Vec<NodeId> =
-            self.voters().iter().filter(|voter| !reachable(voter)).map(|voter| voter.node).collect();
+        let lost = self.without_memory();
+        if !lost.is_empty() {
+            why += &format!("; came back without memory: {}", list(&lost));
+        }
+        let away = |voter: &Voter| !self.connected(voter) && !lost.contains(&voter.node);
+        let away: Vec<NodeId> = self.voters().into_iter().filter(away).map(|voter| voter.node).collect();
         if !away.is_empty() {
             why += &format!("; not reachable: {}", list(&away));
         }
         let members = self.election.members();
-        if members.is_some_and(|members| !Quorums::of(members.clone()).reached(|voter| reachable(&voter))) {
+        if members
+            .is_some_and(|members| !Quorums::of(members.clone()).reached(|voter| self.connected(&voter)))
+        {
             why += "; the rest is no majority of the voters";
         }
         why
@@ -247,12 +283,14 @@ impl RolisController {
             let heard_ago = self.election.heard_at(voter).map(|at| now.saturating_sub(at));
             let (lag, heard_ago) =
                 if voter == self.me { (Some(0), Some(0)) } else { (lags.get(&voter).copied(), heard_ago) };
+            let connected = self.connected(&voter);
             let Voter { node, incarnation } = voter;
             Member {
                 node,
                 incarnation,
                 voter: votes,
-                lag: lag.filter(|_| leads),
+                connected: leads.then_some(connected),
+                lag: lag.filter(|_| leads && connected),
                 heard_ago: heard_ago.filter(|_| leads),
             }
         };

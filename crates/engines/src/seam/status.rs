@@ -122,6 +122,8 @@ pub struct Member {
     pub incarnation: Incarnation,
     /// Whether it has a say in what is decided.
     pub voter: bool,
+    /// Whether this very life is here: a node that came back without memory is another one. Only who serves knows.
+    pub connected: Option<bool>,
     /// What it has not acknowledged, in the engine's measure; only who serves knows.
     pub lag: Option<u64>,
     /// How long ago it was last heard, in nanoseconds; only who serves knows, `None` also if it never was.

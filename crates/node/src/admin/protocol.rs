@@ -233,6 +233,9 @@ pub struct MemberReport {
     pub incarnation: String,
     /// Whether it votes.
     pub voter: bool,
+    /// Whether this very life is here; on the leader only.
+    #[serde(default)]
+    pub connected: Option<bool>,
     /// What it has not acknowledged, in the engine's measure (entries); on the leader only.
     pub lag: Option<u64>,
     /// Milliseconds since it was last heard; on the leader only, `None` also if it never was.

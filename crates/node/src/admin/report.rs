@@ -35,6 +35,7 @@ impl StatusReport {
                     node: member.node.0,
                     incarnation: format!("{:x}", member.incarnation.0),
                     voter: member.voter,
+                    connected: member.connected,
                     lag: member.lag,
                     silent_ms: member.heard_ago.map(|ago| ago / MS),
                 })
@@ -86,6 +87,7 @@ impl StatusReport {
                     node: NodeId(member.node),
                     incarnation: life(&member.incarnation),
                     voter: member.voter,
+                    connected: member.connected,
                     lag: member.lag,
                     heard_ago: member.silent_ms.map(|ago| ago.saturating_mul(MS)),
                 })
@@ -133,6 +135,7 @@ mod tests {
                 node: NodeId(1),
                 incarnation: Incarnation(9),
                 voter: true,
+                connected: Some(true),
                 lag: Some(4),
                 heard_ago: Some(2 * MS),
             }],

@@ -1,14 +1,25 @@
 //! How much memory there is: for `limits.memory_mb = 0`.
 //!
 //! The least of what the machine has, what the cgroups of this process (and those above them) may use, in either version
-//! of that interface, and the limit of its address space. Of that a node takes three quarters: the rest is for the kernel,
+//! of that interface, and what the limit of its address space leaves. Of that a node takes three quarters: the rest is for the kernel,
 //! for stacks, and for what the allocator holds and nobody uses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// For the stacks of some threads, and what the system maps for itself.
+const STACKS_BYTES: u64 = 32 << 20;
 
 /// Memory that a node takes if it is not told, in bytes.
+///
+/// The same all the process's life, whatever it has taken since.
 pub fn available() -> u64 {
+    static FOUND: OnceLock<u64> = OnceLock::new();
+    *FOUND.get_or_init(look)
+}
+
+fn look() -> u64 {
     let found =
         [machine(), cgroup(Path::new("/proc/self/cgroup"), Path::new("/sys/fs/cgroup")), address_space()];
     // A machine that says nothing about itself: what any machine has.
@@ -26,8 +37,21 @@ fn total(meminfo: &str) -> Option<u64> {
     Some(kib << 10)
 }
 
+/// What the limit of the address space leaves beside what is taken already, and what the threads' stacks will take.
 fn address_space() -> Option<u64> {
+    let limit = address_limit()?;
+    let taken = fs::read_to_string("/proc/self/statm").ok().and_then(|statm| pages(&statm)).unwrap_or(0);
+    Some(limit.saturating_sub(taken * rustix::param::page_size() as u64 + STACKS_BYTES))
+}
+
+/// The limit of the address space (`ulimit -v`), if there is one.
+pub fn address_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::As).current
+}
+
+/// The first number of `/proc/self/statm`.
+fn pages(statm: &str) -> Option<u64> {
+    statm.split(' ').next()?.parse().ok()
 }
 
 /// The least limit along the paths that `of` (`/proc/self/cgroup`) names below `root`.
@@ -89,5 +113,6 @@ mod tests {
         assert!(available() > 1 << 20);
         assert_eq!(total("MemFree: 1 kB\nMemTotal:       2048 kB\n"), Some(2 << 20));
         assert_eq!(total("nothing"), None);
+        assert_eq!((pages("123 4 5"), pages("")), (Some(123), None));
     }
 }

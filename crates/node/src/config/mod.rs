@@ -153,7 +153,7 @@ pub struct ThreadConfig {
 
 /// Where workers run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "threads.pin must be \"none\", \"auto\" or a list of cores like [0, 1]")]
 pub enum Pin {
     /// By name.
     Policy(PinPolicy),

@@ -7,6 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{Config, ConfigError, LogConfig, NodeConfig, Pin};
 use highwater_core::Incarnation;
+use highwater_engines::memory::Shares;
 
 /// Longer than anybody waits; and nanoseconds of it fit 64 bits.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
@@ -99,8 +100,9 @@ impl Config {
         log_level(&self.log)?;
         self.engine()?;
         // What is set, and what of it this node has memory for.
-        self.asked(Incarnation(0)).validate().map_err(ConfigError)?;
-        self.options(Incarnation(0)).validate().map_err(ConfigError)
+        let explained = |why| ConfigError(format!("{why}; `highwater config default` explains each setting"));
+        self.asked(Incarnation(0)).validate().map_err(explained)?;
+        self.options(Incarnation(0)).validate().map_err(explained)
     }
 
     /// Listed cores exist, and each has one worker: two on one core take turns while another core may idle, and whoever
@@ -136,6 +138,13 @@ impl Config {
         let asked = self.store.reserve_mb;
         check(asked <= most, || {
             format!("store.reserve_mb is {asked}, but this machine has {most} MiB; reserve less, or 0")
+        })?;
+        let options = self.options(Incarnation(0));
+        let most = Shares::of(&options).map_or(0, |shares| shares.store) >> 20;
+        check(asked <= most, || {
+            format!(
+                "store.reserve_mb is {asked}, but of the memory that the node may use {most} MiB are for data; reserve less, or raise limits.memory_mb"
+            )
         })
     }
 }
@@ -366,7 +375,12 @@ mod tests {
 
     #[test]
     fn reserved_memory_is_memory_that_is_there() {
-        with(|config| config.store.reserve_mb = 4096).unwrap();
+        let within = |reserve_mb: u64| {
+            with(|config| (config.limits.memory_mb, config.store.reserve_mb) = (3000, reserve_mb))
+        };
+        within(1000).unwrap();
+        let why = within(2900).unwrap_err();
+        assert!(why.contains("MiB are for data") && why.contains("limits.memory_mb"), "{why}");
         for mb in [4097, 1 << 44, u64::MAX] {
             let why = refused(|config| config.store.reserve_mb = mb);
             assert!(why.contains("store.reserve_mb") && why.contains("4096 MiB"), "{why}");

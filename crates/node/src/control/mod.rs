@@ -24,6 +24,7 @@ use crate::shared::{ControlLetter, Shared, Summary, WorkerLetter};
 use crate::transport::directory::Directory;
 use crate::transport::handshake::Identity;
 use crate::transport::incoming::Incoming;
+use crate::transport::incoming::Living;
 use crate::transport::link::LinkLimits;
 use crate::transport::outgoing::{Dialed, Outgoing};
 use crate::transport::{Channel, Established};
@@ -77,6 +78,8 @@ pub struct ControlThread {
     links: Links,
     outgoing: Outgoing,
     incoming: Incoming,
+    /// Who is connected, and when each was heard last.
+    living: Living,
     loads: Loads,
     summarised: Nanos,
     /// When the links' receive buffers were last asked what they do not need.
@@ -98,6 +101,7 @@ impl ControlThread {
             links: Links::new(setup.identity.nodes as usize, setup.links),
             incoming: Incoming::new(setup.identity.clone(), setup.peer_listener, &poller, KEY_INCOMING)?,
             outgoing: Outgoing::new(setup.identity, setup.directory, KEY_OUTGOING),
+            living: Living::default(),
             loads: Loads::default(),
             controller: setup.controller,
             out: ControlOutbox::default(),
@@ -220,7 +224,9 @@ impl ControlThread {
             KEY_LIFELINE => self.pull_lifeline(),
             KEY_LINK => {
                 let (controller, node) = (&mut *self.controller, (event.key & !KIND_MASK) as usize);
+                let living = &mut self.living;
                 let taken = self.links.event(node, event, &self.poller, |from, message| {
+                    living.heard(now, from);
                     controller.deliver(now, from, message);
                 });
                 if let Err(lost) = taken {
@@ -233,7 +239,7 @@ impl ControlThread {
                 self.take_dialed(now, dialed);
             }
             KEY_INCOMING => {
-                if let Some(connection) = self.incoming.event(event, now, &self.poller) {
+                if let Some(connection) = self.incoming.event(event, now, &self.poller, &self.living) {
                     if connection.channel == Channel::Control {
                         self.outgoing.arrived(connection.peer);
                     }
@@ -283,6 +289,7 @@ impl ControlThread {
                         self.controller.peer_down(now, peer, false);
                     }
                     tracing::info!(%peer, %incarnation, "peer is up");
+                    self.living.met(now, peer, incarnation);
                     self.controller.peer_up(now, peer, incarnation);
                 }
                 Err(lost) => self.link_lost(now, lost),
@@ -293,6 +300,7 @@ impl ControlThread {
     fn link_lost(&mut self, now: Nanos, lost: links::Lost) {
         tracing::info!(peer = %lost.peer, "control connection lost: {}", lost.why);
         self.outgoing.lost(now, lost.peer, Channel::Control, lost.session);
+        self.living.lost(lost.peer);
         self.controller.peer_down(now, lost.peer, false);
     }
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use highwater_core::NodeId;
+use highwater_core::{Incarnation, NodeId};
 use highwater_engines::Nanos;
 
 use super::Established;
-use super::handshake::{HELLO_BYTES, Hello, Identity, Welcome};
+use super::handshake::{HELLO_BYTES, Hello, Identity, Mismatch, Welcome};
 use super::socket::tune_peer;
 use crate::acceptor::Acceptor;
 use crate::poll::{Event, Interest, Poller};
@@ -39,6 +39,41 @@ struct Pending {
     deadline: Nanos,
 }
 
+/// How lately a node must have been heard for another process in its name to be a mistake, and not its next life.
+const ALIVE: Nanos = 1_000_000_000;
+
+/// Which life of each node has a control connection, and when it was heard last.
+#[derive(Default)]
+pub struct Living(BTreeMap<NodeId, (Incarnation, Nanos)>);
+
+impl Living {
+    /// A control connection is up.
+    pub fn met(&mut self, now: Nanos, node: NodeId, incarnation: Incarnation) {
+        self.0.insert(node, (incarnation, now));
+    }
+
+    /// It said something.
+    pub fn heard(&mut self, now: Nanos, node: NodeId) {
+        self.0.entry(node).and_modify(|(_, at)| *at = now);
+    }
+
+    /// It is down.
+    pub fn lost(&mut self, node: NodeId) {
+        self.0.remove(&node);
+    }
+
+    /// Two processes that both say they are one node would replace each other for ever, and each time what one of them holds
+    /// would be lost: the first one stays, as long as it lives.
+    fn check(&self, now: Nanos, node: NodeId, incarnation: Incarnation) -> Result<(), Mismatch> {
+        match self.0.get(&node) {
+            Some((life, at)) if *life != incarnation && now.saturating_sub(*at) < ALIVE => {
+                Err(Mismatch::Taken { node })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Incoming {
     /// Takes callers from `listener`. Keys from `key_base` on are this module's.
     pub fn new(me: Identity, listener: TcpListener, poller: &Poller, key_base: u64) -> io::Result<Incoming> {
@@ -66,7 +101,13 @@ impl Incoming {
     }
 
     /// Something happened at the listener or at a caller's socket.
-    pub fn event(&mut self, event: Event, now: Nanos, poller: &Poller) -> Option<Established> {
+    pub fn event(
+        &mut self,
+        event: Event,
+        now: Nanos,
+        poller: &Poller,
+        living: &Living,
+    ) -> Option<Established> {
         if event.key == self.key_base {
             self.accept(now, poller);
             return None;
@@ -81,7 +122,7 @@ impl Incoming {
             Err(_) => return None,
         }
         match <&[u8; HELLO_BYTES]>::try_from(&pending.got[..]) {
-            Ok(&hello) => self.answer(&hello, pending, poller),
+            Ok(&hello) => self.answer(now, &hello, pending, poller, living),
             Err(_) => {
                 self.pending.insert(event.key, pending);
                 None
@@ -104,16 +145,19 @@ impl Incoming {
 
     fn answer(
         &mut self,
+        now: Nanos,
         hello: &[u8; HELLO_BYTES],
         pending: Pending,
         poller: &Poller,
+        living: &Living,
     ) -> Option<Established> {
         let Pending { mut stream, from, .. } = pending;
         let Ok(hello) = Hello::decode(hello) else {
             self.complain(None, format!("{from} does not speak Highwater's peer protocol"));
             return None;
         };
-        let refusal = hello.check(&self.me).err().map(|mismatch| mismatch.to_string());
+        let checked = hello.check(&self.me).and_then(|()| living.check(now, hello.from, hello.incarnation));
+        let refusal = checked.err().map(|mismatch| mismatch.to_string());
         let welcome = Welcome { node: self.me.node, incarnation: self.me.incarnation, refusal };
         // A fresh socket takes these few bytes in one piece; if not, it is broken.
         stream.write_all(&welcome.encode()).ok()?;

@@ -199,6 +199,10 @@ impl Run {
                 self.world.start(id);
             }
         }
+        if let Some(end) = self.world.starved_until() {
+            // What such a turn hands out leaves when it is over.
+            self.advance(end)?;
+        }
         self.wait("open transactions end", |run| run.clients.quiet())?;
         self.converge("replicas that were left alone converge")?;
         self.leave_out()?;

@@ -4,10 +4,14 @@ use highwater_core::{Incarnation, Library, NodeId, hooks};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{Nanos, Options, build};
 
+use super::node::Slot;
 use super::{Event, World};
 use crate::network::{Channel, Faults, Link};
 use crate::stage::{Buggify, Fiber};
 use crate::trace::What;
+
+/// Who is at work on one turn for longer than this began it while it got next to no time.
+const LONG_TURN: Nanos = 500_000_000;
 
 impl<L: Library> World<L> {
     /// Starts a node with empty memory.
@@ -169,7 +173,14 @@ impl<L: Library> World<L> {
     /// Whether a node runs, and each of its threads gets its turns.
     pub fn is_well(&self, id: NodeId) -> bool {
         let node = &self.nodes[id.0 as usize];
-        node.replica.is_some() && !node.paused && node.slots.iter().all(|s| !s.stuck && s.slowness == 1)
+        let well = |slot: &Slot| !slot.stuck && slot.slowness == 1 && slot.not_before <= self.now + LONG_TURN;
+        node.replica.is_some() && !node.paused && node.slots.iter().all(well)
+    }
+
+    /// When the last of those turns ends that began while their thread was starved, and are far from over.
+    pub fn starved_until(&self) -> Option<Nanos> {
+        let ends = self.nodes.iter().flat_map(|node| &node.slots).map(|slot| slot.not_before);
+        ends.max().filter(|end| *end > self.now + LONG_TURN)
     }
 
     /// Nothing goes wrong any more: the network is whole, turns are not interrupted, no rare choice is made. Clocks keep

@@ -133,6 +133,16 @@ pub fn trim() {
     }
 }
 
+/// Has the system's allocator keep to one arena, from the start of the process: each thread's own reserves 64 MiB of address
+/// space, which is much where that is limited (`ulimit -v`). Threads that allocate then wait for each other.
+pub fn one_arena() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no preconditions; it takes the allocator's own locks.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 /// Ends the process: the budget of a node refuses growth long before this.
 pub(super) fn out_of_memory(size: usize) -> ! {
     std::alloc::handle_alloc_error(Layout::from_size_align(size, 64).unwrap_or(Layout::new::<u64>()))

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use self::phases::{Cost, Log, Requests, apply, execute};
 use super::args::ReplayArgs;
-use super::report::write_json;
+use super::report::{check_writable, write_json};
 use super::workload::{effective_options, parse, tpcc};
 use crate::failure::{Failure, Result};
 use crate::figures::{Spread, short};
@@ -61,6 +61,7 @@ impl Round {
 
 /// Runs the rounds and prints the costs.
 pub fn run(args: &ReplayArgs) -> Result<()> {
+    args.json.as_deref().map_or(Ok(()), check_writable)?;
     let mut machine = Machine::look();
     let spec = tpcc(args.warehouses.unwrap_or(u32::from(args.workers)), false, args.scale);
     let workload = parse(&spec)?.build();

@@ -44,6 +44,11 @@ pub enum Mismatch {
         /// The acceptor's id.
         ours: NodeId,
     },
+    /// Another process in the name of that node is alive.
+    Taken {
+        /// The claimed id.
+        node: NodeId,
+    },
     /// There is no such worker.
     NoSuchChannel {
         /// The worker asked for.
@@ -65,6 +70,10 @@ impl fmt::Display for Mismatch {
             Mismatch::BadCaller { from, ours } => {
                 write!(f, "node id: the caller says it is {from}, to {ours}")
             }
+            Mismatch::Taken { node } => write!(
+                f,
+                "node id: another process that says it is {node} is connected and alive; give each node an id of its own"
+            ),
             Mismatch::NoSuchChannel { index } => write!(f, "channel: there is no worker {index}"),
         }
     }
