@@ -123,6 +123,8 @@ pub enum Fact<'a> {
         /// Its bytes.
         entry: &'a [u8],
     },
+    /// This node was elected, and begins to take over.
+    TakesOver(Epoch),
     /// This node opens the epoch.
     Leads(Epoch),
     /// The mark of an epoch that has not ended here.

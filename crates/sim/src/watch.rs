@@ -45,6 +45,8 @@ impl Limits {
 pub struct Seen {
     /// Distinct entries decided, over all streams.
     pub entries: u64,
+    /// Takeovers that were begun.
+    pub takeovers: u64,
     /// Epochs that were opened.
     pub epochs: u64,
     /// Epochs whose final mark is known.
@@ -125,6 +127,7 @@ impl Watch {
             Fact::Decided { stream, index, entry } => {
                 self.decide(actor, stream.0 as usize, index.0 as usize, hash(entry) | 1);
             }
+            Fact::TakesOver(_) => self.seen.takeovers += 1,
             Fact::Leads(epoch) => {
                 self.leads.insert(life, epoch);
                 let own = Actor { who: crate::network::Channel::Control, ..actor };

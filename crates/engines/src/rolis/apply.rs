@@ -10,12 +10,11 @@
 
 use std::sync::atomic::Ordering;
 
-use highwater_consensus::Members;
-use highwater_core::codec::Reader;
 use highwater_core::hooks::{self, Fact, Point, Site};
-use highwater_core::log::{ENTRY_HEADER_BYTES, EntryHeader, EntryKind};
+use highwater_core::log::{EntryHeader, EntryKind};
 use highwater_core::{EntryIndex, Epoch, Timestamp, planted};
 
+use super::checked::CheckedEntry;
 use super::shared::Report;
 use super::watermark::{Arrival, OpenClaim, Start};
 use super::worker::{Mode, RolisWorker, recheck};
@@ -124,14 +123,11 @@ impl RolisWorker {
                 break;
             }
             hooks::point(Point::Look);
-            let bytes = self
-                .stream
-                .entry(self.replay.scan)
-                .expect("decided entries are kept until installed")
-                .clone();
-            let entry = EntryHeader::open(&bytes, false).expect("entries were checked when they arrived");
+            let held = CheckedEntry::held(&self.stream, self.replay.scan)
+                .expect("decided entries are kept until installed");
+            let entry = held.open();
             let header = entry.header;
-            hooks::tell(|| Fact::Decided { stream: self.id, index: self.replay.scan, entry: &bytes });
+            hooks::tell(|| Fact::Decided { stream: self.id, index: self.replay.scan, entry: held.bytes() });
             match header.kind {
                 EntryKind::Batch => {
                     assert_eq!(
@@ -196,14 +192,14 @@ impl RolisWorker {
     /// The first entries of later epochs that stand at `index` and right behind it.
     fn starts_at(&self, index: EntryIndex) -> Vec<Start> {
         let start = |at: u64| {
-            let bytes = self.stream.entry(EntryIndex(at)).expect("decided entries are kept until installed");
-            let entry = EntryHeader::open(bytes, false).expect("entries were checked when they arrived");
-            (entry.header.kind == EntryKind::EpochChange).then(|| Start {
-                epoch: entry.header.epoch,
+            let entry = CheckedEntry::held(&self.stream, EntryIndex(at))
+                .expect("decided entries are kept until installed");
+            let header = entry.header();
+            (header.kind == EntryKind::EpochChange).then(|| Start {
+                epoch: header.epoch,
                 index: EntryIndex(at),
-                base: entry.header.closed_ts,
-                members: Members::decode(&mut Reader::new(entry.body))
-                    .expect("the leader wrote a membership"),
+                base: header.closed_ts,
+                members: entry.members(),
             })
         };
         (index.0..=self.stream.decided().0).map_while(start).collect()
@@ -234,10 +230,9 @@ impl RolisWorker {
                 state = Applying::More;
                 break;
             }
-            let bytes = self.stream.entry(self.replay.apply).expect("entries are kept until installed");
-            let header =
-                EntryHeader::open(bytes, false).expect("entries were checked when they arrived").header;
-            let body_end = ENTRY_HEADER_BYTES + header.body_len as usize;
+            let entry = CheckedEntry::held(&self.stream, self.replay.apply)
+                .expect("entries are kept until installed");
+            let header = entry.header();
             if header.kind == EntryKind::Batch && header.count > 0 && self.lead.led != Some(header.epoch) {
                 // What this node speculated has to go first: its timestamps may exceed those of the next leader.
                 if self.shared.speculating.load(Ordering::Acquire) > 0 {
@@ -255,18 +250,14 @@ impl RolisWorker {
                     if current.is_none() && planted!(FinalMarkIgnored) { Timestamp::MAX } else { bound };
                 let whole = header.last_ts > bound && current.is_none() && planted!(EntrySkippedWhole);
                 let bound = if whole { Timestamp::ZERO } else { bound };
-                let body = &bytes[ENTRY_HEADER_BYTES + self.replay.offset..body_end];
-                let applied = self
-                    .applier
-                    .apply(body, self.replay.floor, bound)
-                    .expect("entries were checked when they arrived");
+                let applied = entry.apply(&mut self.applier, self.replay.offset, self.replay.floor, bound);
                 if applied.transactions > 0 {
                     hooks::tell(|| Fact::Applied(header.epoch, self.id, applied.last_ts));
                 }
                 Counters::add(&self.counters.applied, applied.transactions);
                 self.replay.offset += applied.bytes;
                 left -= applied.bytes as i64 + 64;
-                let done = ENTRY_HEADER_BYTES + self.replay.offset == body_end;
+                let done = self.replay.offset == header.body_len as usize;
                 if !done && (current.is_some() || clamped) {
                     self.replay.reached = bound;
                     state = Applying::HeldBack;
@@ -298,7 +289,7 @@ impl RolisWorker {
         };
         let mut at = self.replay.above_mark.max(self.stream.tail().first);
         while at < self.replay.apply
-            && self.stream.entry(at).is_none_or(|entry| self.header_of(entry).closed_ts <= mark)
+            && CheckedEntry::held(&self.stream, at).is_none_or(|entry| entry.header().closed_ts <= mark)
         {
             at = at.next();
         }

@@ -42,6 +42,7 @@ use highwater_core::{EntryIndex, NodeId, Timestamp, planted};
 use highwater_store::{Applier, Export, Importer, Occ};
 
 use super::apply::Replay;
+use super::checked::CheckedEntry;
 use super::shared::{Report, Restart};
 use super::wire::Head;
 use super::worker::{Mode, RolisWorker};
@@ -149,9 +150,9 @@ impl RolisWorker {
         // Closing timestamps grow along a log.
         while low < high {
             let middle = low + (high - low) / 2;
-            let entry =
-                self.stream.entry(EntryIndex(middle)).expect("entries between first and last are held");
-            if self.header_of(entry).closed_ts > floor {
+            let entry = CheckedEntry::held(&self.stream, EntryIndex(middle))
+                .expect("entries between first and last are held");
+            if entry.header().closed_ts > floor {
                 high = middle;
             } else {
                 low = middle + 1;

@@ -10,6 +10,7 @@ use highwater_core::{Ballot, EntryIndex, Epoch, Outcome, ProcedureId, StreamId, 
 use highwater_store::Occ;
 
 use super::apply::Applying;
+use super::checked::CheckedEntry;
 use super::pending::Pending;
 use super::seal::fresh_entry;
 use super::shared::{EpochStart, Report};
@@ -467,8 +468,9 @@ impl RolisWorker {
     /// Up to where the entry reaches into which `mark` falls.
     fn end_of_entry_at(&self, mark: Timestamp) -> Timestamp {
         let decided = self.stream.decided().0;
-        let headers = (1..=decided).rev().map_while(|index| self.stream.entry(EntryIndex(index)));
-        let straddling = headers.map(|entry| self.header_of(entry)).find(|header| header.first_ts <= mark);
+        let entries =
+            (1..=decided).rev().map_while(|index| CheckedEntry::held(&self.stream, EntryIndex(index)));
+        let straddling = entries.map(|entry| entry.header()).find(|header| header.first_ts <= mark);
         straddling.map_or(mark, |header| header.last_ts.max(mark))
     }
 

@@ -45,6 +45,7 @@
 //! - Logs are trimmed; replicas that lost their memory, or fell behind what is kept, copy the state while load runs.
 
 pub mod apply;
+mod checked;
 pub mod control;
 pub mod controller;
 pub mod copy;

@@ -10,6 +10,7 @@ use highwater_core::{Ballot, StreamId, Timestamp, planted};
 use super::controller::{PATIENCE, RolisController};
 use super::shared::{Command, EpochStart};
 use crate::seam::Nanos;
+use highwater_core::hooks::{self, Fact};
 
 /// The time that a takeover gets is doubled so many times at most.
 const MOST_DOUBLINGS: u32 = 2;
@@ -121,6 +122,7 @@ impl RolisController {
         };
         quorums.and(members.clone());
         self.events.push(format!("won {ballot}: taking over with {members:?}"));
+        hooks::tell(|| Fact::TakesOver(ballot.epoch));
         let start = EpochStart { members: members.clone(), base };
         // Where takeovers fail, more of them help nobody, and each leaves an epoch behind.
         let patience = PATIENCE << self.given_up.min(MOST_DOUBLINGS);

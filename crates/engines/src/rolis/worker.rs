@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_consensus::{Members, Stream, StreamOptions, Voter};
-use highwater_core::codec::Reader;
 use highwater_core::hooks::{self, Site};
-use highwater_core::log::{EntryHeader, EntryKind};
+use highwater_core::log::EntryKind;
 use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId, Registry, StreamId, Timestamp, planted};
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
 use super::apply::Replay;
+use super::checked::{CheckedEntry, is_sound};
 use super::copy::Copies;
 use super::funnel::Funnel;
 use super::lead::Lead;
@@ -221,16 +221,10 @@ impl RolisWorker {
         self.peers.get(&from).map(|incarnation| Voter { node: from, incarnation: *incarnation })
     }
 
-    /// Entries are checked once, when they arrive: nothing behind this point sees a damaged one.
-    fn entry_is_sound(&self, index: EntryIndex, entry: &[u8]) -> bool {
-        let header = EntryHeader::open(entry, true).map(|entry| entry.header);
-        header.is_ok_and(|header| header.stream == self.id && header.index == index)
-    }
-
     /// Above every timestamp in the log.
     fn high(&self) -> Timestamp {
-        let last = self.stream.entry(self.stream.last());
-        let closed = last.map(|entry| self.header_of(entry).closed_ts).unwrap_or_default();
+        let last = CheckedEntry::held(&self.stream, self.stream.last());
+        let closed = last.map(|entry| entry.header().closed_ts).unwrap_or_default();
         closed.max(self.replay.floor).max(self.shared.progress.closed(self.id)).next()
     }
 
@@ -239,21 +233,12 @@ impl RolisWorker {
         let tail = self.stream.tail();
         let entered = self.shared.progress.epoch();
         let change = |index: u64| {
-            let entry = EntryHeader::open(self.stream.entry(EntryIndex(index))?, false).ok()?;
-            let new = entry.header.kind == EntryKind::EpochChange && entry.header.epoch > entered;
-            let decided = index <= tail.decided.0;
-            new.then(|| {
-                (
-                    Members::decode(&mut Reader::new(entry.body)).expect("the leader wrote a membership"),
-                    decided,
-                )
-            })
+            let entry = CheckedEntry::held(&self.stream, EntryIndex(index))?;
+            let header = entry.header();
+            let new = header.kind == EntryKind::EpochChange && header.epoch > entered;
+            new.then(|| (entry.members(), index <= tail.decided.0))
         };
         (self.replay.scan.max(tail.first).0..=tail.last.0).filter_map(change).collect()
-    }
-
-    pub(super) fn header_of(&self, entry: &Bytes) -> EntryHeader {
-        EntryHeader::open(entry, false).expect("entries were checked when they arrived").header
     }
 
     pub(super) fn pulse(&self) -> &Pulse {
@@ -353,7 +338,7 @@ impl Worker for RolisWorker {
         self.pulse().hear(from, now);
         match Head::decode(&frame.head) {
             Ok(Head::Stream(message)) => {
-                if carried_entry(&message).is_none_or(|index| self.entry_is_sound(index, &frame.body)) {
+                if carried_entry(&message).is_none_or(|index| is_sound(&frame.body, self.id, index)) {
                     let leads = message.of_leader();
                     self.stream.deliver(now, sender, message, own_entry(frame.body));
                     // Under the ballot that this stream follows: a leader of the past is no leader.

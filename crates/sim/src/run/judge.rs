@@ -1,6 +1,5 @@
 //! What is asked of a run that came to its end; and the story of one that did not.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use highwater_checker::{Options, check};
@@ -13,22 +12,8 @@ use crate::library::{self, ACCOUNTS, OPENING};
 const LAST_WORDS: usize = 14;
 
 impl Run {
-    /// Epochs that were opened, by their leaders' own accounts.
-    pub(super) fn leaders(&self) -> BTreeMap<&str, BTreeSet<NodeId>> {
-        let mut leaders: BTreeMap<&str, BTreeSet<NodeId>> = BTreeMap::new();
-        for (_, node, said) in &self.world.log {
-            if let Some(epoch) = said.strip_prefix("leading ").and_then(|said| said.split(' ').next()) {
-                leaders.entry(epoch).or_default().insert(*node);
-            }
-        }
-        leaders
-    }
-
     pub(super) fn judge(&self) -> Result<(), Verdict> {
         self.judge_replicas()?;
-        if let Some((epoch, who)) = self.leaders().into_iter().find(|(_, who)| who.len() > 1) {
-            return self.fail(FailureKind::Promise("one leader an epoch"), format!("{who:?} led {epoch}"));
-        }
         let verdict = check(&self.clients.journal.history(), &Options::strict());
         if let Some(first) = verdict.anomalies.first() {
             let kinds: Vec<String> =

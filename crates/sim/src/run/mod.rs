@@ -345,8 +345,7 @@ impl Run {
                 marks.insert(what, count);
             }
         };
-        let takeovers = self.world.log.iter().filter(|(_, _, said)| said.starts_with("won "));
-        add("takeovers begun", takeovers.count() as u64);
+        add("takeovers begun", self.world.seen().takeovers);
         add("interruptions of workers", self.world.interruptions());
         add("interruptions of controllers", self.world.controllers_interrupted());
         let largest = self.clients.largest_blob();
@@ -365,7 +364,7 @@ impl Run {
             asked: self.clients.journal.asked(),
             acknowledged: self.clients.journal.acknowledged(),
             snapshot_reads: self.clients.journal.snapshot_reads(),
-            failovers: (self.leaders().len() as u64).saturating_sub(1),
+            failovers: self.world.seen().epochs.saturating_sub(1),
             faults: self.hand.done.clone(),
             marks: self.marks(),
             outcomes: self.clients.outcomes.clone(),

@@ -292,6 +292,11 @@ impl<L: Library> World<L> {
             status.figure("log_bytes").iter().for_each(|bytes| watch.log_bytes(id, *bytes));
             watch.memory(id, replica.controller.memory());
         }
+        self.seen()
+    }
+
+    /// What was seen so far.
+    pub fn seen(&self) -> Seen {
         self.stage.watch.borrow().seen()
     }
 
