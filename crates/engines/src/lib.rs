@@ -19,6 +19,8 @@ pub mod backup;
 #[cfg(not(loom))]
 pub mod baseline;
 #[cfg(not(loom))]
+pub mod engine;
+#[cfg(not(loom))]
 pub mod memory;
 #[cfg(not(loom))]
 pub mod options;
@@ -39,9 +41,11 @@ pub mod rolis {
 }
 
 #[cfg(not(loom))]
+pub use engine::{Abilities, Engine};
+#[cfg(not(loom))]
 pub use options::Options;
 #[cfg(not(loom))]
-pub use registry::{Abilities, Engine, EngineKind, build};
+pub use registry::{EngineKind, build};
 #[cfg(not(loom))]
 pub use seam::{
     ControlOutbox, Controller, Counters, Figure, Frame, Member, Nanos, Next, Outbox, Refusal, Released,

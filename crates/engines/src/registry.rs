@@ -6,82 +6,9 @@ use std::sync::Arc;
 
 use highwater_core::{Clock, Library, NodeId};
 
+use crate::engine::{Abilities, Engine};
 use crate::options::Options;
-use crate::seam::{Replica, Service, Status};
-
-/// What stands behind the seam under one name: how it is built, what it can do, and what its replicas' words mean.
-///
-/// Statuses are asked about together, by position (`None`: that replica does not answer). The answers are the same for the
-/// simulator, which has them at hand, and for whoever has them from admin ports.
-pub trait Engine {
-    /// Its name on the command line and in configurations.
-    const NAME: &'static str;
-    /// Its number on the wire between nodes. Never given to another one.
-    const CODE: u8;
-    /// What it is, in a line.
-    const ABOUT: &'static str;
-    /// What it can do.
-    const ABILITIES: Abilities;
-
-    /// A fresh replica: `library`'s tables, empty, and its procedures.
-    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica;
-
-    /// Whom a client should ask: of those that take transactions by their own account the one of the latest epoch.
-    fn serving(statuses: &[Option<Status>]) -> Option<NodeId> {
-        let serving = statuses.iter().flatten().filter(|status| status.serves());
-        serving.max_by_key(|status| status.epoch).map(|status| status.node)
-    }
-
-    /// Whom all that answer refer clients to, if they are more than half: a change of leader is not under way.
-    fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
-        let serving = Self::serving(statuses)?;
-        let answers = || statuses.iter().flatten();
-        let epoch = answers().find(|status| status.node == serving)?.epoch;
-        let agree = answers().all(|status| status.ask == Some(serving) && status.epoch == epoch);
-        (agree && answers().count() > statuses.len() / 2).then_some(serving)
-    }
-
-    /// Who serves a cluster in which every replica has its say and a complete state, and nobody complains; else what is missing.
-    fn healthy(statuses: &[Option<Status>]) -> Result<NodeId, String> {
-        let (all, serving) = whole(statuses, Self::serving(statuses))?;
-        for status in all {
-            let (node, role) = (status.node.0, &status.role);
-            if let Some(trouble) = &status.trouble {
-                return Err(format!("replica {node} ({role}): {trouble}"));
-            }
-            if status.ask != Some(serving.node) || status.service < Service::Standby {
-                return Err(format!(
-                    "replica {node} is a {role}, and does not follow replica {}",
-                    serving.node.0
-                ));
-            }
-        }
-        Ok(serving.node)
-    }
-
-    /// Whether every replica has its say and holds all that was ever decided, and nothing is under way. If so, a number that
-    /// says how much that is: if it is the same a moment later, there will be no more. Else what is missing, in words.
-    fn converged(statuses: &[Option<Status>]) -> Result<u64, String>;
-
-    /// How much of what `serving` has decided `own` has not installed, in the engine's measure; `None` if that makes no sense.
-    fn lag(own: &Status, serving: &Status) -> Option<u64> {
-        let _ = (own, serving);
-        None
-    }
-}
-
-/// What an engine can do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Abilities {
-    /// Its replicas hold the same data: more than one makes sense.
-    pub replicates: bool,
-    /// It goes on when any minority of its replicas is lost, and takes them back.
-    pub fails_over: bool,
-    /// A replica that does not serve shows snapshots to readers.
-    pub snapshots: bool,
-    /// Its workers may stand still anywhere between two steps while others go on: a simulator may interrupt them.
-    pub interruptible: bool,
-}
+use crate::seam::{Replica, Status};
 
 macro_rules! engines {
     ($($(#[$doc:meta])* $kind:ident = $engine:ty,)*) => {
@@ -179,32 +106,6 @@ impl FromStr for EngineKind {
             format!("unknown engine {name:?}; known are {}", known.join(", "))
         })
     }
-}
-
-/// Who has not joined, does not answer or copies the state, in words; else everybody's status, and whose the serving one is.
-pub(crate) fn whole(
-    statuses: &[Option<Status>],
-    serving: Option<NodeId>,
-) -> Result<(Vec<&Status>, &Status), String> {
-    if let Some(silent) = statuses.iter().position(Option::is_none) {
-        return Err(format!("replica {silent} does not answer"));
-    }
-    let all: Vec<&Status> = statuses.iter().flatten().collect();
-    let serving = serving.and_then(|node| all.iter().find(|status| status.node == node));
-    let serving = *serving.ok_or("nobody leads")?;
-    for status in &all {
-        let (node, role) = (status.node.0, &status.role);
-        if status.epoch != serving.epoch {
-            return Err(format!("replica {node} is a {role} in epoch {}", status.epoch.0));
-        }
-        if status.copying_bytes.is_some() {
-            return Err(format!("replica {node} copies the state"));
-        }
-        if !status.votes_by(serving) {
-            return Err(format!("replica {node} is a {role}, and no voter yet"));
-        }
-    }
-    Ok((all, serving))
 }
 
 #[cfg(test)]

@@ -9,9 +9,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `mod` | what it can do, the state that threads share, the controller |
+//! | `mod` | what it can do, the controller |
+//! | `shared` | what its threads share |
 //! | `worker` | execution, entries, acknowledgements |
 
+mod shared;
 mod worker;
 
 use std::sync::Arc;
@@ -21,16 +23,15 @@ use bytes::Bytes;
 use highwater_core::{Clock, Epoch, Incarnation, Library, NodeId, Registry, Schema};
 use highwater_store::{Occ, Store};
 
+use crate::engine::{Abilities, Engine, whole};
 use crate::memory::{Account, MemoryStatus, Shares};
 use crate::options::Options;
-use crate::registry::{Abilities, Engine, whole};
 use crate::seam::{
     ControlOutbox, Controller, Counters, Figure, Member, Nanos, Next, Replica, Service, Status, Worker,
 };
+use shared::{PRIMARY, Shared};
 use worker::BackupWorker;
 
-/// The node that serves.
-const PRIMARY: NodeId = NodeId(0);
 /// Entries that a worker of the primary has sent, or a backup's has installed.
 const ENTRIES: &str = "entries";
 
@@ -83,31 +84,6 @@ impl Engine for Backup {
     fn lag(own: &Status, serving: &Status) -> Option<u64> {
         let both = serving.figure(ENTRIES).iter().zip(own.figure(ENTRIES));
         Some(both.map(|(sent, installed)| sent.saturating_sub(*installed)).sum())
-    }
-}
-
-/// What the threads of a replica share.
-struct Shared {
-    options: Options,
-    clock: Arc<Clock>,
-    account: Account,
-    /// Everybody was met.
-    serving: AtomicBool,
-    /// Somebody lost its memory: never again.
-    broken: AtomicBool,
-    /// One per worker: see [`ENTRIES`].
-    entries: Vec<AtomicU64>,
-    /// One per worker: bytes of entries that it keeps.
-    log_bytes: Vec<AtomicU64>,
-}
-
-impl Shared {
-    fn is_primary(&self) -> bool {
-        self.options.node == PRIMARY
-    }
-
-    fn logs(&self) -> u64 {
-        self.log_bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 }
 

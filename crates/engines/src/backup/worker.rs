@@ -9,7 +9,7 @@ use highwater_core::codec::Reader;
 use highwater_core::{Incarnation, NodeId, Outcome, Registry, Timestamp};
 use highwater_store::{Applier, Occ, Store};
 
-use super::{PRIMARY, Shared};
+use super::shared::{PRIMARY, Shared};
 use crate::attempt::attempt;
 use crate::memory::Grant;
 use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};

@@ -10,9 +10,9 @@ use highwater_core::{Clock, Epoch, Incarnation, Library, NodeId, Outcome, Regist
 use highwater_store::{Occ, Store};
 
 use crate::attempt::attempt;
+use crate::engine::{Abilities, Engine, whole};
 use crate::memory::{Account, Grant, MemoryStatus, Shares};
 use crate::options::Options;
-use crate::registry::{Abilities, Engine, whole};
 use crate::seam::{
     ControlOutbox, Controller, Counters, Figure, Frame, Member, Nanos, Next, Outbox, Refusal, Replica,
     Request, Service, Status, Worker,

@@ -75,9 +75,9 @@ use std::sync::Arc;
 use highwater_core::{Clock, Library, Registry, Schema, StreamId};
 use highwater_store::{Occ, SnapshotTx, Store};
 
+use crate::engine::{Abilities, Engine};
 use crate::memory::Account;
 use crate::options::Options;
-use crate::registry::{Abilities, Engine};
 use crate::seam::{Controller, Counters, Replica, Status, Worker};
 use controller::RolisController;
 use funnel::{Funnel, FunnelWorker};

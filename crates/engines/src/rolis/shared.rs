@@ -10,7 +10,6 @@ use highwater_store::Store;
 use super::mailbox::Mailbox;
 use super::pulse::Pulse;
 use super::snapshots::Rounds;
-use super::status::StreamStatus;
 use super::watermark::Progress;
 use crate::memory::Account;
 use crate::options::Options;
@@ -53,6 +52,21 @@ pub struct Shared {
     pub stream_status: Vec<Mutex<StreamStatus>>,
     /// Entries by which each peer lags, per worker; for reports.
     pub lags: Vec<Mutex<Vec<(highwater_consensus::Voter, u64)>>>,
+}
+
+/// One stream's progress, as its worker publishes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamStatus {
+    /// The last entry that this replica holds.
+    pub accepted: EntryIndex,
+    /// The last one that it knows to be decided.
+    pub decided: EntryIndex,
+    /// The last one that is installed in its store completely.
+    pub applied: EntryIndex,
+    /// No decided transaction of this epoch is missing at or below.
+    pub closed: Timestamp,
+    /// Bytes of log kept.
+    pub log_bytes: u64,
 }
 
 impl Shared {

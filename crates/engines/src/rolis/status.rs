@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use highwater_consensus::{Quorums, Standing, Voter};
-use highwater_core::{EntryIndex, NodeId, Timestamp};
+use highwater_core::NodeId;
 
 use super::controller::RolisController;
-use crate::registry::whole;
+use super::shared::StreamStatus;
+use crate::engine::whole;
 use crate::seam::{Figure, Member, Nanos, Service, Status};
 use crate::sync::Ordering;
 
@@ -22,21 +23,6 @@ const APPLIED: &str = "applied";
 const CLOSED: &str = "closed";
 /// bytes of log kept.
 const LOG_BYTES: &str = "log_bytes";
-
-/// One stream's progress, as its worker publishes it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamStatus {
-    /// See [`ACCEPTED`].
-    pub accepted: EntryIndex,
-    /// See [`DECIDED`].
-    pub decided: EntryIndex,
-    /// See [`APPLIED`].
-    pub applied: EntryIndex,
-    /// See [`CLOSED`].
-    pub closed: Timestamp,
-    /// See [`LOG_BYTES`].
-    pub log_bytes: u64,
-}
 
 /// See [`Engine::converged`](crate::Engine::converged).
 pub(super) fn converged(statuses: &[Option<Status>], serving: Option<NodeId>) -> Result<u64, String> {

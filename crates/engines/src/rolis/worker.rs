@@ -20,8 +20,7 @@ use super::funnel::Funnel;
 use super::lead::Lead;
 use super::pulse::{NEVER, Pulse};
 use super::reads::Reads;
-use super::shared::{Command, EpochStart, Report, Shared};
-use super::status::StreamStatus;
+use super::shared::{Command, EpochStart, Report, Shared, StreamStatus};
 use super::wire::{Head, carried_entry};
 use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 

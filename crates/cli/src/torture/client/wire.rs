@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How long a replica may take to accept a connection.
 const DIAL: Duration = Duration::from_millis(500);
 /// A reply longer than this is none of ours.
-const MAX_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = highwater_core::limits::MAX_VALUE_BYTES;
 
 /// What a replica says that has no room for another connection.
 const NO_ROOM: &str = "ERR max number of clients reached";
