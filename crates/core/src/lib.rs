@@ -5,6 +5,7 @@
 //! - [`limits`]: how large everything may be, in one place.
 //! - [`schema`]: tables, their key kinds and their indexes.
 //! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
+//! - [`footprint`]: what a transaction will touch, said beforehand.
 //! - [`contain`]: what becomes of a panic.
 //! - [`planted`](mod@planted): switches for deliberate bugs, absent from default builds.
 //! - [`hooks`]: where a simulator may step in; nothing outside one.
@@ -16,6 +17,7 @@
 pub mod clock;
 pub mod codec;
 pub mod contain;
+pub mod footprint;
 pub mod hooks;
 pub mod ids;
 pub mod limits;
@@ -27,6 +29,7 @@ pub mod sync;
 pub mod transaction;
 
 pub use clock::{Clock, ClockChoice};
+pub use footprint::{Access, Footprint};
 pub use ids::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, ProcedureId, StreamId, TableId, Timestamp};
 pub use procedure::{Library, Outcome, Procedure, Registry};
 pub use schema::{IndexKind, KeyKind, Schema, TableSpec};

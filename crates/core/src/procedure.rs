@@ -1,6 +1,7 @@
 //! A transaction's code, by name: procedures, and the registry that an engine calls through.
 
 use crate::contain::{self, Panicked, contain};
+use crate::footprint::Footprint;
 use crate::hooks::{self, Fact};
 use crate::ids::ProcedureId;
 use crate::schema::TableSpec;
@@ -10,6 +11,16 @@ use crate::transaction::{Abort, Transaction};
 pub trait Procedure: 'static {
     /// Unique name, `family.verb`.
     const NAME: &'static str;
+    /// Grows when the same arguments come to mean something else. Nodes that have different versions refuse each other: where
+    /// every replica executes, they would diverge.
+    const VERSION: u32 = 1;
+
+    /// Says which keys or partitions the code may touch with these arguments; `false` if that is not known beforehand (also of
+    /// arguments that make no sense). Engines that need not know do not ask.
+    fn footprint(args: &[u8], footprint: &mut Footprint) -> bool {
+        let _ = (args, footprint);
+        false
+    }
 
     /// Runs once per attempt. `reply` is empty at the start of each attempt; its content reaches the client on
     /// commit, on [`Abort::Rollback`] and on [`Abort::BadRequest`].
@@ -50,6 +61,8 @@ type Run<T> = fn(&mut T, &[u8], &mut Vec<u8>) -> Result<(), Abort>;
 /// One procedure, compiled for an engine's transactions.
 struct Entry<T> {
     name: &'static str,
+    version: u32,
+    footprint: fn(&[u8], &mut Footprint) -> bool,
     run: Run<T>,
     explain_panic: fn(&str, &[u8], &mut Vec<u8>),
 }
@@ -92,7 +105,13 @@ impl<T: Transaction> Registry<T> {
     pub fn register<P: Procedure>(&mut self) -> ProcedureId {
         assert!(self.find(P::NAME).is_none(), "procedure {} is registered twice", P::NAME);
         contain::silence();
-        self.entries.push(Entry { name: P::NAME, run: P::run::<T>, explain_panic: P::explain_panic });
+        self.entries.push(Entry {
+            name: P::NAME,
+            version: P::VERSION,
+            footprint: P::footprint,
+            run: P::run::<T>,
+            explain_panic: P::explain_panic,
+        });
         ProcedureId((self.entries.len() - 1) as u16)
     }
 
@@ -118,6 +137,16 @@ impl<T: Transaction> Registry<T> {
             Ok(ended) => ended,
             Err(panicked) => entry.panicked(&panicked, args, reply),
         }
+    }
+
+    /// See [`Procedure::footprint`].
+    pub fn footprint(&self, id: ProcedureId, args: &[u8], footprint: &mut Footprint) -> bool {
+        (self.entries[id.0 as usize].footprint)(args, footprint)
+    }
+
+    /// Every version, by id.
+    pub fn versions(&self) -> Vec<u32> {
+        self.entries.iter().map(|entry| entry.version).collect()
     }
 
     /// Every name, by id.

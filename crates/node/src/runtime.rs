@@ -93,7 +93,7 @@ impl Node {
         signals: Signals,
     ) -> Result<Node, NodeError> {
         let system = |what| move |error| NodeError::System { what, error };
-        let Replica { controller, workers, counters, procedures } = replica;
+        let Replica { controller, workers, counters, procedures, versions } = replica;
         let identity = Identity {
             cluster: config.cluster.id.clone(),
             node: NodeId(config.node),
@@ -102,7 +102,7 @@ impl Node {
             streams: config.cluster.workers,
             engine: config.engine()?,
             tables: Fingerprint::of_tables(controller.store().schema()),
-            procedures: Fingerprint::of_procedures(&procedures),
+            procedures: Fingerprint::of_procedures(&procedures, &versions),
         };
         let peer_listener = listen("peer", &config.this_node().peer, socket::listen)?;
         let admin_listener = listen("admin", &config.this_node().admin, socket::listen)?;

@@ -131,7 +131,7 @@ fn identity(node: u8) -> Identity {
         streams: 1,
         engine: EngineKind::Rolis,
         tables: Fingerprint::of_tables(&Schema::new(NodeLibrary.tables())),
-        procedures: Fingerprint::of_procedures(&registry.names()),
+        procedures: Fingerprint::of_procedures(&registry.names(), &registry.versions()),
     }
 }
 
@@ -166,7 +166,7 @@ fn callers_that_do_not_fit_are_told_why() {
     let (_, welcome) = call(peer, &Hello::new(&other, NodeId(0), Channel::Worker(0)));
     let reason = welcome.refusal.unwrap();
     assert!(reason.starts_with("tables: ") && reason.ends_with("different builds"), "{reason}");
-    let other = Identity { procedures: Fingerprint::of_procedures(&["bank.pay"]), ..identity(1) };
+    let other = Identity { procedures: Fingerprint::of_procedures(&["bank.pay"], &[1]), ..identity(1) };
     let (_, welcome) = call(peer, &Hello::new(&other, NodeId(0), Channel::Control));
     let reason = welcome.refusal.unwrap();
     assert!(reason.starts_with("procedures: caller has 1 ("), "{reason}");

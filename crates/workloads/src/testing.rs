@@ -69,7 +69,7 @@ impl View for Tables {
 
 /// What one transaction did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Footprint {
+pub struct Touched {
     /// Tables and keys of every `get`, `insert` and `delete`, in order.
     pub reads: Vec<(TableId, Vec<u8>)>,
     /// Tables and keys of every write, in order.
@@ -78,7 +78,7 @@ pub struct Footprint {
     pub scanned: usize,
 }
 
-impl Footprint {
+impl Touched {
     /// Whether the table was read or written (scans do not count).
     pub fn touches(&self, table: TableId) -> bool {
         self.reads.iter().chain(&self.writes).any(|(touched, _)| *touched == table)
@@ -89,7 +89,7 @@ impl Footprint {
 pub struct Memory {
     schema: Schema,
     tables: Tables,
-    footprint: Footprint,
+    touched: Touched,
     undo: Vec<(TableId, Vec<u8>, Option<Vec<u8>>)>,
     log: TxWriter,
     logged: HashMap<(TableId, Vec<u8>), WriteAt>,
@@ -100,8 +100,8 @@ impl Memory {
         let tables = Tables { tables: vec![BTreeMap::new(); schema.len()] };
         let mut log = TxWriter::new(Vec::new());
         log.begin();
-        let (footprint, undo, logged) = (Footprint::default(), Vec::new(), HashMap::new());
-        Memory { schema, tables, footprint, undo, log, logged }
+        let (touched, undo, logged) = (Touched::default(), Vec::new(), HashMap::new());
+        Memory { schema, tables, touched, undo, log, logged }
     }
 
     fn check_key(&self, table: TableId, key: &[u8]) {
@@ -111,12 +111,12 @@ impl Memory {
 
     fn read(&mut self, table: TableId, key: &[u8]) {
         self.check_key(table, key);
-        self.footprint.reads.push((table, key.to_vec()));
+        self.touched.reads.push((table, key.to_vec()));
     }
 
     fn write(&mut self, table: TableId, key: &[u8], value: Option<&[u8]>) {
         self.check_key(table, key);
-        self.footprint.writes.push((table, key.to_vec()));
+        self.touched.writes.push((table, key.to_vec()));
         let log_key = match self.schema.get(table).map(|spec| spec.keys) {
             Some(KeyKind::U64) => Key::U64(u64::from_be_bytes(key.try_into().expect("checked above"))),
             _ => Key::Bytes(key),
@@ -137,8 +137,8 @@ impl Memory {
         self.undo.push((table, key.to_vec(), before));
     }
 
-    /// Ends the transaction and opens the next. Returns its footprint and its size in the log (0 if it left none).
-    fn finish(&mut self, commit: bool) -> (Footprint, usize) {
+    /// Ends the transaction and opens the next. Returns what it touched and its size in the log (0 if it left none).
+    fn finish(&mut self, commit: bool) -> (Touched, usize) {
         let mut log_bytes = 0;
         if commit {
             log_bytes = self.log.commit(Timestamp(1));
@@ -156,7 +156,7 @@ impl Memory {
         self.logged.clear();
         self.log.take(Vec::new());
         self.log.begin();
-        (std::mem::take(&mut self.footprint), log_bytes)
+        (std::mem::take(&mut self.touched), log_bytes)
     }
 }
 
@@ -207,7 +207,7 @@ impl Transaction for Memory {
             Direction::Backward => pairs.next_back(),
         };
         while let Some((key, value)) = step() {
-            self.footprint.scanned += 1;
+            self.touched.scanned += 1;
             if visit(key, value).is_break() {
                 break;
             }
@@ -234,7 +234,7 @@ pub struct Runner {
     registry: Registry<Memory>,
     memory: Memory,
     /// What the last transaction did.
-    pub last: Footprint,
+    pub last: Touched,
     /// How many bytes the last transaction would put into the log; 0 if it wrote nothing or aborted.
     pub last_log_bytes: usize,
 }
@@ -251,7 +251,7 @@ impl Runner {
         let mut registry = Registry::new();
         AllWorkloads.register(&mut registry);
         let memory = Memory::new(Schema::new(AllWorkloads.tables()));
-        Runner { registry, memory, last: Footprint::default(), last_log_bytes: 0 }
+        Runner { registry, memory, last: Touched::default(), last_log_bytes: 0 }
     }
 
     /// Tables that `workload` has populated, by two loaders one after the other.

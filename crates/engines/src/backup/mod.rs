@@ -49,7 +49,7 @@ impl Engine for Backup {
         let store = Store::new(Schema::new(library.tables()));
         let mut registry: Registry<Occ> = Registry::new();
         library.register(&mut registry);
-        let procedures = registry.names();
+        let (procedures, versions) = (registry.names(), registry.versions());
         let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
         let shared = Arc::new(Shared {
             account: Account::new(&options, counters.len()),
@@ -70,6 +70,7 @@ impl Engine for Backup {
             workers,
             counters,
             procedures,
+            versions,
         }
     }
 

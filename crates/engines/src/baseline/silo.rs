@@ -212,12 +212,13 @@ impl Engine for Silo {
             })
         };
         let workers = counters.iter().enumerate().map(worker).collect();
-        let procedures = registry.names();
+        let (procedures, versions) = (registry.names(), registry.versions());
         Replica {
             controller: Box::new(SiloController { store, options, clock }),
             workers,
             counters,
             procedures,
+            versions,
         }
     }
 

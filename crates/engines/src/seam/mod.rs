@@ -212,4 +212,6 @@ pub struct Replica {
     pub counters: Vec<Arc<Counters>>,
     /// Names of the registered procedures; the position is the [`ProcedureId`].
     pub procedures: Vec<&'static str>,
+    /// Their versions, the same.
+    pub versions: Vec<u32>,
 }

@@ -1,7 +1,7 @@
 //! The bank's transactions.
 
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Abort, Procedure, TableId, Transaction};
+use highwater_core::{Abort, Access, Footprint, Procedure, TableId, Transaction};
 
 use crate::bytes::{Fields, Sink, bad_request, require, rollback};
 use crate::tables::BANK;
@@ -48,6 +48,12 @@ pub struct Transfer;
 impl Procedure for Transfer {
     const NAME: &'static str = "bank.transfer";
 
+    fn footprint(args: &[u8], footprint: &mut Footprint) -> bool {
+        let Ok((from, to, _)) = decode_transfer(args) else { return false };
+        [from, to].iter().for_each(|account| footprint.key(BANK, &account.to_be_bytes(), Access::Write));
+        true
+    }
+
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let (from, to, amount) = decode_transfer(args).map_err(|error| bad_request(reply, error.0))?;
         tx.prefetch(&[(BANK, from), (BANK, to)]);
@@ -89,6 +95,14 @@ pub struct Sample;
 
 impl Procedure for Sample {
     const NAME: &'static str = "bank.sample";
+
+    fn footprint(args: &[u8], footprint: &mut Footprint) -> bool {
+        let (accounts, trailing) = args.as_chunks();
+        accounts.iter().for_each(|account| {
+            footprint.key(BANK, &u64::from_le_bytes(*account).to_be_bytes(), Access::Read)
+        });
+        trailing.is_empty()
+    }
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let (accounts, trailing) = args.as_chunks();

@@ -52,9 +52,10 @@ impl Fingerprint {
         }))
     }
 
-    /// Of the procedures' names.
-    pub fn of_procedures(names: &[&'static str]) -> Fingerprint {
-        Fingerprint::of(names.iter())
+    /// Of the procedures' names and versions.
+    pub fn of_procedures(names: &[&'static str], versions: &[u32]) -> Fingerprint {
+        assert_eq!(names.len(), versions.len(), "each has a version");
+        Fingerprint::of(names.iter().zip(versions).map(|(name, version)| format!("{name} {version}")))
     }
 
     fn of(items: impl Iterator<Item = impl AsRef<str>>) -> Fingerprint {
@@ -115,9 +116,14 @@ mod tests {
 
     #[test]
     fn names_do_not_run_into_each_other() {
-        let of = Fingerprint::of_procedures;
+        let of = |names: &[&'static str]| Fingerprint::of_procedures(names, &vec![1; names.len()]);
         assert_ne!(of(&["bank.pay", "er"]).hash, of(&["bank.payer", ""]).hash);
         assert_ne!(of(&["bank.pay", "bank.read"]), of(&["bank.read", "bank.pay"]));
         assert_eq!(of(&["bank.pay"]), of(&["bank.pay"]));
+        assert_ne!(
+            of(&["bank.pay"]),
+            Fingerprint::of_procedures(&["bank.pay"], &[2]),
+            "it means something else now"
+        );
     }
 }

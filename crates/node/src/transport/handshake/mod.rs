@@ -239,7 +239,7 @@ mod tests {
             streams: 2,
             engine: EngineKind::Rolis,
             tables: Fingerprint { count: 14, hash: 5 },
-            procedures: Fingerprint::of_procedures(&["bank.pay", "bank.read"]),
+            procedures: Fingerprint::of_procedures(&["bank.pay", "bank.read"], &[1, 1]),
         }
     }
 
