@@ -6,6 +6,7 @@
 use std::fmt::Write;
 use std::thread;
 
+use highwater_engines::EngineKind;
 use serde::Serialize;
 
 use super::{Look, Place, ask, votes};
@@ -36,8 +37,8 @@ struct Cluster {
     trouble: Option<String>,
     /// Who leads.
     leader: Option<u8>,
-    /// Who does not vote with complete data, if somebody does not: then no other node may be restarted.
-    incomplete: Option<String>,
+    /// Why no node may be restarted now, which loses its memory; `None`: one may.
+    no_restart: Option<String>,
     /// Every node, by id.
     nodes: Vec<View>,
 }
@@ -106,8 +107,8 @@ impl Cluster {
             Ok(leader) => (Some(leader), None),
             Err((leader, trouble)) => (leader, Some(trouble)),
         };
-        let mut cluster = Cluster { trouble, leader, incomplete: None, nodes };
-        cluster.incomplete = cluster.find_incomplete();
+        let mut cluster = Cluster { trouble, leader, no_restart: None, nodes };
+        cluster.no_restart = cluster.why_no_restart();
         cluster
     }
 
@@ -156,12 +157,27 @@ impl Cluster {
             };
         }
         if self.leader.is_some() {
-            let _ = match &self.incomplete {
+            let _ = match &self.no_restart {
                 None => writeln!(text, "every node votes with complete data: one may be restarted"),
-                Some(why) => writeln!(text, "{why}: restart no other node before that is over"),
+                Some(why) => writeln!(text, "{why}"),
             };
         }
         text
+    }
+
+    /// A restart loses what the node holds: the others must be a majority with complete data, and take it back.
+    fn why_no_restart(&self) -> Option<String> {
+        let nodes = self.nodes.len();
+        let engine =
+            self.nodes.iter().find_map(|view| view.status.as_ref()?.engine.parse::<EngineKind>().ok());
+        if let Some(engine) = engine.filter(|engine| !engine.abilities().fails_over) {
+            return Some(format!("{engine} takes no node back: a restart of any loses its data"));
+        }
+        if nodes < 3 {
+            return Some(format!("of {nodes} nodes none may be restarted: the rest would be no majority"));
+        }
+        let why = self.find_incomplete()?;
+        Some(format!("{why}: restart no other node before that is over"))
     }
 
     /// Who does not vote with complete data, in words: what another node holds must not be lost meanwhile.
@@ -308,5 +324,33 @@ mod tests {
         assert!(lines[4].starts_with("node 2 does not answer: restart no other"), "{text}");
         assert!(lines[2].contains("follower") && lines[2].contains(" 17 "), "{text}");
         assert!(lines[3].contains("silent") && lines[3].contains("no answer within 2 s"), "{text}");
+    }
+
+    #[test]
+    fn a_restart_is_allowed_only_where_the_rest_is_a_majority_with_complete_data() {
+        let member = |node| MemberReport {
+            node,
+            incarnation: "ab".into(),
+            voter: true,
+            connected: Some(true),
+            lag: Some(0),
+            silent_ms: Some(0),
+        };
+        let cluster = |count: u8, change: fn(&mut StatusReport)| {
+            let mut nodes: Vec<View> = (0..count)
+                .map(|node| view(node, if node == 0 { "leader" } else { "follower" }, 3, Some(0), None))
+                .collect();
+            nodes[0].status.as_mut().unwrap().members = (0..count).map(member).collect();
+            nodes.iter_mut().for_each(|view| change(view.status.as_mut().unwrap()));
+            Cluster::of(nodes).no_restart.unwrap_or_default()
+        };
+        assert_eq!(cluster(3, |_| ()), "");
+        assert!(cluster(1, |_| ()).contains("none may be restarted"));
+        assert!(cluster(2, |_| ()).contains("none may be restarted"));
+        assert!(cluster(3, |status| status.engine = "backup".into()).contains("takes no node back"));
+        assert!(cluster(3, |status| status.copying_bytes = Some(1)).contains("copies the state"));
+        let ended =
+            |status: &mut StatusReport| status.members.iter_mut().for_each(|m| m.connected = Some(false));
+        assert!(cluster(3, ended).contains("the life that did has ended"));
     }
 }

@@ -28,17 +28,19 @@ const LOG_BYTES: &str = "log_bytes";
 pub(super) fn converged(statuses: &[Option<Status>], serving: Option<NodeId>) -> Result<u64, String> {
     let (all, leader) = whole(statuses, serving)?;
     let decided = leader.figure(DECIDED);
-    if let Some(at) = (0..decided.len()).find(|at| leader.figure(ACCEPTED)[*at] != decided[*at]) {
-        return Err(format!("stream {at} has undecided entries on the leader"));
+    if leader.figure(ACCEPTED) != decided {
+        return Err("there are undecided entries on the leader".into());
     }
-    for status in all {
-        let streams = status.figure(APPLIED).iter().zip(decided).enumerate();
-        if let Some((at, (applied, decided))) =
-            streams.into_iter().find(|(_, (applied, decided))| applied != decided)
-        {
-            let node = status.node.0;
-            return Err(format!("replica {node} applied {applied} of {decided} entries of stream {at}"));
+    // Whole lists: a figure that is missing must not pass for one that is equal.
+    match all.into_iter().find(|status| status.figure(APPLIED) != decided) {
+        Some(behind) => {
+            let (node, applied) = (behind.node.0, behind.figure(APPLIED));
+            return Err(format!(
+                "replica {node} applied {applied:?} of {decided:?} entries, stream by stream"
+            ));
         }
+        None if decided.is_empty() => return Err("the leader names no streams".into()),
+        None => {}
     }
     Ok(decided.iter().sum())
 }
