@@ -19,6 +19,8 @@ pub mod backup;
 #[cfg(not(loom))]
 pub mod baseline;
 #[cfg(not(loom))]
+pub mod copy;
+#[cfg(not(loom))]
 pub mod engine;
 #[cfg(not(loom))]
 pub mod memory;
@@ -35,6 +37,7 @@ mod sync;
 /// What the threads of a replica share and loom can explore: whatever needs no store (see `core::sync`).
 #[cfg(loom)]
 pub mod rolis {
+    mod hooks;
     pub mod horizon;
     pub mod mailbox;
     pub mod watermark;

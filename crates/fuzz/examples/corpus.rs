@@ -7,6 +7,7 @@ use highwater_consensus::{ElectionMessage, Members, Message, PendingChange, Prom
 use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind, Key, TxWriter};
 use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, StreamId, TableId, Timestamp};
 use highwater_engines::Frame;
+use highwater_engines::copy::CopyMessage;
 use highwater_engines::rolis::control::Control;
 use highwater_engines::rolis::wire::Head;
 use highwater_node::Config;
@@ -89,9 +90,12 @@ fn heads() -> Vec<Vec<u8>> {
             starts: vec![index(3), index(9)],
         },
     ];
-    let copies =
-        [Head::CopyStart { copy: 7 }, Head::CopyChunk { copy: 7, seq: 1, complete_at: Some(Timestamp(3)) }];
-    let heads = stream.into_iter().map(Head::Stream).chain(copies).map(|head| head.encode().to_vec());
+    let copies = [
+        CopyMessage::CopyStart { copy: 7 },
+        CopyMessage::CopyChunk { copy: 7, seq: 1, complete_at: Some(Timestamp(3)) },
+    ];
+    let heads =
+        stream.into_iter().map(Head::Stream).chain(copies.map(Head::Copy)).map(|head| head.encode().to_vec());
     heads.chain(controls.iter().map(|control| control.encode().to_vec())).collect()
 }
 

@@ -8,17 +8,18 @@
 //! Every decided transaction is installed or skipped by one comparison, at the granularity of transactions: at or below
 //! the mark of its epoch, or, once the epoch has ended, its final mark.
 
-use std::sync::atomic::Ordering;
-
-use highwater_core::hooks::{self, Fact, Point, Site};
+use highwater_consensus::{Members, Stream};
 use highwater_core::log::{EntryHeader, EntryKind};
-use highwater_core::{EntryIndex, Epoch, Timestamp, planted};
+use highwater_core::{EntryIndex, Timestamp};
+use highwater_store::{Applier, Occ};
 
 use super::checked::CheckedEntry;
-use super::shared::Report;
+use super::context::{Context, Turn, recheck};
+use super::hooks;
+use super::messages::Report;
+use super::speculation::Speculation;
 use super::watermark::{Arrival, OpenClaim, Start};
-use super::worker::{Mode, RolisWorker, recheck};
-use crate::seam::{Counters, Nanos, Next, Outbox};
+use crate::seam::{Counters, Nanos, Next};
 
 /// Where the following of the decided log stands.
 ///
@@ -26,15 +27,15 @@ use crate::seam::{Counters, Nanos, Next, Outbox};
 #[derive(Debug)]
 pub struct Replay {
     /// Next entry to look at.
-    pub scan: EntryIndex,
+    scan: EntryIndex,
     /// Next entry to install.
-    pub apply: EntryIndex,
+    apply: EntryIndex,
     /// Bytes of its body that are installed.
     offset: usize,
     /// Every transaction of this stream at or below is installed.
     reached: Timestamp,
     /// Transactions at or below are in the copied state: not installed again.
-    pub floor: Timestamp,
+    floor: Timestamp,
     /// Claims whose index is not decided here yet.
     claims: Vec<OpenClaim>,
     /// Of an epoch that this worker leads: the first entry that the mark has not passed.
@@ -45,6 +46,8 @@ pub struct Replay {
     counted_to: EntryIndex,
     /// Where the mark held this stream back last, and since when.
     held: (EntryIndex, usize, Nanos),
+    /// The controller knows that the leader no longer keeps what this stream lacks.
+    told_too_far: bool,
 }
 
 impl Default for Replay {
@@ -67,6 +70,7 @@ impl Replay {
             arrived: 0,
             counted_to: EntryIndex(0),
             held: (EntryIndex(0), 0, 0),
+            told_too_far: false,
         }
     }
 
@@ -89,6 +93,40 @@ impl Replay {
         }
     }
 
+    /// The next entry to look at.
+    #[inline]
+    pub fn scan(&self) -> EntryIndex {
+        self.scan
+    }
+
+    /// The last entry that is installed completely.
+    pub fn applied(&self) -> EntryIndex {
+        EntryIndex(self.apply.0 - 1)
+    }
+
+    /// Everything at or below is in the state from which this one came.
+    pub fn floor(&self) -> Timestamp {
+        self.floor
+    }
+
+    /// Whether the stream waits, at the first entry of a later epoch, for the other streams.
+    fn waits_for_others(&self) -> bool {
+        self.arrived > 0
+    }
+
+    /// Changes of epoch in the log that this replica has not entered; whether each is decided here.
+    pub fn pending_changes(&self, context: &Context, stream: &Stream) -> Vec<(Members, bool)> {
+        let tail = stream.tail();
+        let entered = context.shared.progress.epoch();
+        let change = |index: u64| {
+            let entry = CheckedEntry::held(stream, EntryIndex(index))?;
+            let header = entry.header();
+            let new = header.kind == EntryKind::EpochChange && header.epoch > entered;
+            new.then(|| (entry.members(), index <= tail.decided.0))
+        };
+        (self.scan.max(tail.first).0..=tail.last.0).filter_map(change).collect()
+    }
+
     /// The mark holds the next transaction back: when to look again. Who moves the mark wakes the others; what else may
     /// free it (readers, another worker's roll-back) is looked for.
     fn recheck(&mut self, now: Nanos) -> Next {
@@ -97,37 +135,35 @@ impl Replay {
         }
         recheck(now, self.held.2, HELD_BACK_RECHECK)
     }
-}
 
-/// How much to install in one turn, in bytes of log: keeps acknowledgements prompt.
-const APPLY_BYTES: u32 = 256 << 10;
-/// How soon to look again at entries that the mark holds back.
-const HELD_BACK_RECHECK: Nanos = 500_000;
-
-impl RolisWorker {
-    /// Looks at every decided entry not looked at yet, as far as the current epoch goes.
-    pub(super) fn look_at_decided(&mut self, out: &mut Outbox) {
-        if self.replay.scan > self.stream.decided() && self.replay.claims.is_empty() {
-            return;
+    /// Looks at every decided entry not looked at yet, as far as the current epoch goes. Whether there was one, and the others may
+    /// be able to go on for it.
+    pub fn look(
+        &mut self,
+        context: &Context,
+        stream: &mut Stream,
+        (speculation, occ): (&mut Speculation, &mut Occ),
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        if self.scan > stream.decided() && self.claims.is_empty() {
+            return false;
         }
-        let shared = self.shared.clone();
-        let progress = &shared.progress;
-        if !self.replay.claims.is_empty() {
-            self.replay.claims.retain(|claim| !progress.claim(*claim));
+        let progress = &context.shared.progress;
+        if !self.claims.is_empty() {
+            self.claims.retain(|claim| !progress.claim(*claim));
         }
-        let first = self.replay.scan;
-        while self.replay.scan <= self.stream.decided() {
-            // Legal: a mark may lag. Another turn looks.
-            if hooks::buggify(Site::LookLater) {
-                self.again = true;
+        let first = self.scan;
+        while self.scan <= stream.decided() {
+            if hooks::looks_later() {
+                turn.again = true;
                 break;
             }
-            hooks::point(Point::Look);
-            let held = CheckedEntry::held(&self.stream, self.replay.scan)
-                .expect("decided entries are kept until installed");
+            hooks::looks();
+            let held =
+                CheckedEntry::held(stream, self.scan).expect("decided entries are kept until installed");
             let entry = held.open();
             let header = entry.header;
-            hooks::tell(|| Fact::Decided { stream: self.id, index: self.replay.scan, entry: held.bytes() });
+            hooks::decided(context.id, self.scan, held.bytes());
             match header.kind {
                 EntryKind::Batch => {
                     assert_eq!(
@@ -135,215 +171,223 @@ impl RolisWorker {
                         progress.epoch(),
                         "an epoch opens only once every stream has entered it"
                     );
-                    let transactions = header.count > 0 && self.lead.led != Some(header.epoch);
-                    progress.publish(self.id, header.index, header.closed_ts, transactions);
+                    let transactions = header.count > 0 && speculation.led() != Some(header.epoch);
+                    progress.publish(context.id, header.index, header.closed_ts, transactions);
                     for claim in entry.claims() {
                         let claim =
                             OpenClaim { stream: claim.stream, index: claim.index, closed: header.closed_ts };
                         if !progress.claim(claim) {
-                            self.replay.keep(claim);
+                            self.keep(claim);
                         }
                     }
                 }
                 EntryKind::EpochChange => {
-                    if !self.enter(&header, out) {
-                        return;
+                    if !self.enter(&header, context, stream, turn) {
+                        return false;
+                    }
+                    if header.epoch == progress.epoch() {
+                        speculation.end(header.epoch, occ, &context.shared);
+                        self.arrived = 0;
+                        turn.report(context, Report::Entered(header.epoch));
                     }
                 }
             }
-            self.replay.scan = self.replay.scan.next();
+            self.scan = self.scan.next();
         }
-        if self.replay.scan > first && (self.funnel.is_some() || progress.others_wait(self.id)) {
-            out.wake_workers = true;
-        }
+        self.scan > first
     }
 
     /// At the first entry of a later epoch: whether to go on behind it.
-    fn enter(&mut self, header: &EntryHeader, out: &mut Outbox) -> bool {
-        let shared = self.shared.clone();
-        let progress = &shared.progress;
+    fn enter(
+        &mut self,
+        header: &EntryHeader,
+        context: &Context,
+        stream: &mut Stream,
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        let progress = &context.shared.progress;
         if header.epoch > progress.epoch() {
-            if self.replay.arrived > 0 && self.replay.counted_to == self.stream.decided() {
+            if self.waits_for_others() && self.counted_to == stream.decided() {
                 return false;
             }
-            self.replay.counted_to = self.stream.decided();
-            let starts = self.starts_at(header.index);
-            if starts.len() == self.replay.arrived {
+            self.counted_to = stream.decided();
+            let starts = starts_at(header.index, stream);
+            if starts.len() == self.arrived {
                 return false;
             }
-            self.replay.arrived = starts.len();
-            let claims = std::mem::take(&mut self.replay.claims);
-            if !progress.arrive(self.id, Arrival { starts, last: EntryIndex(header.index.0 - 1), claims }) {
+            self.arrived = starts.len();
+            let claims = std::mem::take(&mut self.claims);
+            if !progress.arrive(context.id, Arrival { starts, last: EntryIndex(header.index.0 - 1), claims })
+            {
                 return false;
             }
-            out.wake_workers = true;
+            turn.out.wake_workers = true;
         }
-        // Behind: the first entry of the epoch entered, or that of an epoch that never opened. Who skips it, once it is
-        // trimmed, is told the members of the epoch entered.
-        progress.members().into_iter().for_each(|members| self.stream.know_members(members));
-        if header.epoch == progress.epoch() {
-            self.roll_back_speculation(header.epoch);
-            self.replay.arrived = 0;
-            self.report(Report::Entered(header.epoch), out);
-        }
+        // Now `header.epoch <= progress.epoch()`: the first entry of the epoch entered, or that of an epoch that never opened. Who
+        // skips it, once it is trimmed, is told the members of the epoch entered.
+        progress.members().into_iter().for_each(|members| stream.know_members(members));
         true
     }
 
-    /// The first entries of later epochs that stand at `index` and right behind it.
-    fn starts_at(&self, index: EntryIndex) -> Vec<Start> {
-        let start = |at: u64| {
-            let entry = CheckedEntry::held(&self.stream, EntryIndex(at))
-                .expect("decided entries are kept until installed");
-            let header = entry.header();
-            (header.kind == EntryKind::EpochChange).then(|| Start {
-                epoch: header.epoch,
-                index: EntryIndex(at),
-                base: header.closed_ts,
-                members: entry.members(),
-            })
-        };
-        (index.0..=self.stream.decided().0).map_while(start).collect()
-    }
-
-    /// The epoch that this worker led has ended: what it executed above the final mark never happened.
-    fn roll_back_speculation(&mut self, entered: Epoch) {
-        let Some(led) = self.lead.led.filter(|led| *led < entered) else { return };
-        let progress = &self.shared.progress;
-        let preserved = progress.final_mark(led).expect("an epoch that was led here has ended here");
-        if self.lead.speculated {
-            self.lead.speculated = false;
-            if !planted!(NoRollBack) {
-                self.occ.roll_back(preserved);
-            }
-            // Release; pairs with the Acquire in `apply_some`: who sees no speculation left sees it rolled back.
-            self.shared.speculating.fetch_sub(1, Ordering::Release);
-        }
-    }
-
     /// Installs what the mark has passed, about `budget` bytes of it.
-    pub(super) fn apply_some(&mut self, budget: u32) -> Applying {
-        let progress = &self.shared.progress;
-        let mut left = budget as i64;
+    pub fn apply(
+        &mut self,
+        budget: u32,
+        context: &Context,
+        stream: &mut Stream,
+        (speculation, applier): (&Speculation, &mut Applier),
+        turn: &mut Turn<'_>,
+    ) -> Applying {
+        let mut left = i64::from(budget);
         let mut state = Applying::CaughtUp;
-        while self.replay.apply < self.replay.scan {
+        while self.apply < self.scan {
             if left <= 0 {
                 state = Applying::More;
                 break;
             }
-            let entry = CheckedEntry::held(&self.stream, self.replay.apply)
-                .expect("entries are kept until installed");
+            let entry = CheckedEntry::held(stream, self.apply).expect("entries are kept until installed");
             let header = entry.header();
-            if header.kind == EntryKind::Batch && header.count > 0 && self.lead.led != Some(header.epoch) {
+            let foreign = speculation.led() != Some(header.epoch);
+            if header.kind == EntryKind::Batch && header.count > 0 && foreign {
                 // What this node speculated has to go first: its timestamps may exceed those of the next leader.
-                if self.shared.speculating.load(Ordering::Acquire) > 0 {
+                if !context.shared.is_certain() {
                     state = Applying::HeldBack;
                     break;
                 }
-                // The mark of the entry's epoch, or what became of it.
-                let current = progress.mark_in(header.epoch);
-                let goal = current
-                    .or_else(|| progress.final_mark(header.epoch))
-                    .expect("a looked-at entry's epoch is the current one or has ended");
-                let bound = self.shared.rounds.admit(goal);
-                let clamped = bound < goal;
-                let bound =
-                    if current.is_none() && planted!(FinalMarkIgnored) { Timestamp::MAX } else { bound };
-                let whole = header.last_ts > bound && current.is_none() && planted!(EntrySkippedWhole);
-                let bound = if whole { Timestamp::ZERO } else { bound };
-                let applied = entry.apply(&mut self.applier, self.replay.offset, self.replay.floor, bound);
-                if applied.transactions > 0 {
-                    hooks::tell(|| Fact::Applied(header.epoch, self.id, applied.last_ts));
-                }
-                Counters::add(&self.counters.applied, applied.transactions);
-                self.replay.offset += applied.bytes;
-                left -= applied.bytes as i64 + 64;
-                let done = self.replay.offset == header.body_len as usize;
-                if !done && (current.is_some() || clamped) {
-                    self.replay.reached = bound;
+                let (bytes, more) = self.install(&header, &entry, context, applier);
+                left -= bytes as i64 + 64;
+                if more {
                     state = Applying::HeldBack;
                     break;
                 }
             }
-            self.replay.reached = self.replay.reached.max(header.last_ts);
-            self.replay.apply = self.replay.apply.next();
-            self.replay.offset = 0;
+            self.reached = self.reached.max(header.last_ts);
+            self.apply = self.apply.next();
+            self.offset = 0;
         }
         // At the end of an epoch the cells of the next one may be there before this worker has rolled back.
-        let caught_up = self.replay.caught_up() && self.replay.arrived == 0;
-        progress.publish_applied(self.id, self.replay.reached, caught_up);
-        // One is kept in any case: `locate` compares its timestamp.
-        let installed = EntryIndex(self.behind_the_mark().0.saturating_sub(2));
-        // Legal: what is kept beyond is a service to those who lag; they copy the state without it.
-        let early = hooks::buggify(Site::TrimEarly);
-        let keep = if early { 0 } else { self.shared.options.log_retain_bytes as u64 };
-        self.again |= self.stream.trim(installed, keep);
+        let caught_up = self.caught_up() && !self.waits_for_others();
+        context.shared.progress.publish_applied(context.id, self.reached, caught_up);
+        self.trim(context, stream, speculation, turn);
         state
+    }
+
+    /// Installs of the next entry what may be: how many bytes that were, and whether more of it will have to be.
+    fn install(
+        &mut self,
+        header: &EntryHeader,
+        entry: &CheckedEntry,
+        context: &Context,
+        applier: &mut Applier,
+    ) -> (usize, bool) {
+        let (shared, id) = (&context.shared, context.id);
+        // The mark of the entry's epoch, or what became of it.
+        let current = shared.progress.mark_in(header.epoch);
+        let goal = current
+            .or_else(|| shared.progress.final_mark(header.epoch))
+            .expect("a looked-at entry's epoch is the current one or has ended");
+        let bound = shared.rounds.admit(goal);
+        let clamped = bound < goal;
+        let bound = hooks::install_bound(bound, header.last_ts, current.is_none());
+        let applied = entry.apply(applier, self.offset, self.floor, bound);
+        if applied.transactions > 0 {
+            hooks::applied(header.epoch, id, applied.last_ts);
+        }
+        Counters::add(&context.counters.applied, applied.transactions);
+        self.offset += applied.bytes;
+        let done = self.offset == header.body_len as usize;
+        let more = !done && (current.is_some() || clamped);
+        if more {
+            self.reached = bound;
+        }
+        (applied.bytes, more)
+    }
+
+    /// Drops what is installed and need not be kept for others.
+    fn trim(
+        &mut self,
+        context: &Context,
+        stream: &mut Stream,
+        speculation: &Speculation,
+        turn: &mut Turn<'_>,
+    ) {
+        // One is kept in any case: `locate` compares its timestamp.
+        let installed = EntryIndex(self.behind_the_mark(context, stream, speculation).0.saturating_sub(2));
+        let keep = if hooks::trims_early() { 0 } else { context.options().log_retain_bytes as u64 };
+        turn.again |= stream.trim(installed, keep);
     }
 
     /// The first entry that is not installed or, of the epoch that this worker leads, not below the mark: a copy of the
     /// state that begins at the mark goes on there. If the mark stands still because votes wait for their copies, that is
     /// all that moves it again.
-    fn behind_the_mark(&mut self) -> EntryIndex {
-        let Some(mark) = self.lead.led.and_then(|led| self.shared.progress.mark_in(led)) else {
-            return self.replay.apply;
+    fn behind_the_mark(
+        &mut self,
+        context: &Context,
+        stream: &Stream,
+        speculation: &Speculation,
+    ) -> EntryIndex {
+        let Some(mark) = speculation.led().and_then(|led| context.shared.progress.mark_in(led)) else {
+            return self.apply;
         };
-        let mut at = self.replay.above_mark.max(self.stream.tail().first);
-        while at < self.replay.apply
-            && CheckedEntry::held(&self.stream, at).is_none_or(|entry| entry.header().closed_ts <= mark)
+        let mut at = self.above_mark.max(stream.tail().first);
+        while at < self.apply
+            && CheckedEntry::held(stream, at).is_none_or(|entry| entry.header().closed_ts <= mark)
         {
             at = at.next();
         }
-        self.replay.above_mark = at;
+        self.above_mark = at;
         at
     }
 
-    /// A follower's turn.
-    pub(super) fn turn_following(&mut self, now: Nanos, out: &mut Outbox) -> Next {
-        if self.stream.too_far().is_some() && !self.copies.told_too_far {
-            self.copies.told_too_far = true;
-            self.report(Report::TooFar(self.id), out);
+    /// Tells the controller, once, that the leader no longer keeps what this stream lacks.
+    pub fn report_too_far(&mut self, context: &Context, stream: &Stream, turn: &mut Turn<'_>) {
+        if stream.too_far().is_some() && !self.told_too_far {
+            self.told_too_far = true;
+            turn.report(context, Report::TooFar(context.id));
         }
-        if self.stream.has_output() && !self.replay.caught_up() {
-            // Acknowledge first: the leader waits for it.
-            return Next::Now;
-        }
-        // Legal: how much a turn applies is a matter of latency.
-        let budget = if hooks::buggify(Site::ApplyLittle) { 1 } else { APPLY_BYTES };
-        let applying = self.apply_some(budget);
-        self.collect_garbage();
-        match applying {
+    }
+
+    /// A follower's share of a turn: installs a bounded part.
+    pub fn turn(
+        &mut self,
+        context: &Context,
+        stream: &mut Stream,
+        (speculation, applier): (&Speculation, &mut Applier),
+        turn: &mut Turn<'_>,
+    ) -> Next {
+        let budget = if hooks::applies_little() { 1 } else { APPLY_BYTES };
+        match self.apply(budget, context, stream, (speculation, applier), turn) {
             Applying::More => Next::Now,
-            Applying::HeldBack => self.replay.recheck(now),
+            Applying::HeldBack => self.recheck(turn.now),
             Applying::CaughtUp => Next::Idle,
         }
     }
-
-    /// Unlinks tombstones that no reader and no older write can need.
-    pub(super) fn collect_garbage(&mut self) {
-        let shared = &self.shared;
-        if shared.receiving_copy.load(Ordering::SeqCst) || shared.serving_copies.load(Ordering::SeqCst) > 0 {
-            return;
-        }
-        let leads = matches!(self.mode, Mode::Leading { .. });
-        // Another worker's roll-back may restore what our tombstone replaced: the record has to be in its index still, though
-        // the marks of the new epoch have passed the tombstone's timestamp.
-        if !leads && shared.speculating.load(Ordering::Acquire) > 0 {
-            return;
-        }
-        let floor = match self.mode {
-            Mode::Leading { .. } => self.shared.progress.mark(),
-            _ if planted!(TombstoneEarly) => self.shared.progress.mark(),
-            _ => self.shared.progress.applied_floor(),
-        };
-        hooks::point(Point::Collect);
-        // Bounded work: a large delete takes several turns, and no other traffic may come to give them.
-        self.again |= self.applier.collect(floor) | self.occ.collect(floor);
-    }
 }
+
+/// The first entries of later epochs that stand at `index` and right behind it.
+fn starts_at(index: EntryIndex, stream: &Stream) -> Vec<Start> {
+    let start = |at: u64| {
+        let entry =
+            CheckedEntry::held(stream, EntryIndex(at)).expect("decided entries are kept until installed");
+        let header = entry.header();
+        (header.kind == EntryKind::EpochChange).then(|| Start {
+            epoch: header.epoch,
+            index: EntryIndex(at),
+            base: header.closed_ts,
+            members: entry.members(),
+        })
+    };
+    (index.0..=stream.decided().0).map_while(start).collect()
+}
+
+/// How much to install in one turn, in bytes of log: keeps acknowledgements prompt.
+const APPLY_BYTES: u32 = 256 << 10;
+/// How soon to look again at entries that the mark holds back.
+const HELD_BACK_RECHECK: Nanos = 500_000;
 
 /// How an attempt to install ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Applying {
+pub enum Applying {
     /// Everything looked at is installed.
     CaughtUp,
     /// The budget is used up.

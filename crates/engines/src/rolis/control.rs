@@ -54,6 +54,18 @@ pub enum Control {
     Memory(Told),
 }
 
+/// What a donor grants: the fields of [`Control::CopyGrant`].
+pub struct Grant {
+    /// The epoch that the donor is in.
+    pub epoch: Epoch,
+    /// The newest membership that it knows.
+    pub members: Members,
+    /// Everything at or below will be in the copied state.
+    pub floor: Timestamp,
+    /// Per stream: the first entry that may hold more.
+    pub starts: Vec<EntryIndex>,
+}
+
 impl Control {
     /// `tag u8 | fields`, little endian.
     pub fn encode(&self) -> Bytes {

@@ -10,8 +10,10 @@ use highwater_core::log::ENTRY_HEADER_BYTES;
 use highwater_core::{Abort, Epoch, Incarnation, NodeId, Outcome, Registry, Timestamp};
 use highwater_store::{Occ, Store};
 
+use super::hooks;
+use super::messages::Report;
 use super::pending::Pending;
-use super::shared::{Report, Shared};
+use super::shared::Shared;
 use crate::attempt::attempt;
 use crate::memory::Grant;
 use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
@@ -220,7 +222,7 @@ impl Worker for FunnelWorker {
             }
             Counters::add(&self.counters.conflicts, 1);
             std::hint::spin_loop();
-            highwater_core::hooks::wait();
+            hooks::waits();
         }
         self.gave_up.push(request.token);
         Ok(())

@@ -10,17 +10,17 @@
 //!
 //! Only time in which the controller itself was awake counts: after a pause of the whole process nobody is accused.
 
-use highwater_consensus::{Standing, Voter};
-use highwater_core::planted;
+use highwater_consensus::{Election, Standing};
 
-use super::controller::RolisController;
+use super::desk::Desk;
+use super::hooks;
 use super::pulse::{NEVER, Pulse};
 use super::shared::Shared;
 use crate::seam::Nanos;
 use crate::sync::Ordering;
 
 /// A turn overdue for so many election timeouts: the worker is stuck.
-pub(super) const STUCK: u64 = 4;
+pub const STUCK: u64 = 4;
 /// No progress in a stream for so many: it stands still.
 const STILL: u64 = 8;
 /// Beyond so many bytes that wait to be decided,
@@ -35,7 +35,7 @@ const WELL: u64 = 64;
 const CHALLENGE: u64 = 4;
 
 /// What the controller has seen of its workers.
-pub(super) struct Health {
+pub struct Health {
     looked_at: Nanos,
     workers: Vec<Seen>,
     /// A worker was stuck at the last look: this node does not stand.
@@ -44,6 +44,16 @@ pub(super) struct Health {
     stalls: u32,
     /// Since when this lead goes well.
     well_since: Nanos,
+    /// The workers are in order: what heartbeats vouch for.
+    sound: bool,
+}
+
+/// What a look at the workers has changed.
+pub struct Felt {
+    /// Somebody is stuck now, or nobody any more: this node may not stand, or may again.
+    pub stuck_changed: bool,
+    /// Heartbeats may vouch for the workers again (true), or no longer; and why.
+    pub verdict: Option<(bool, String)>,
 }
 
 /// One worker.
@@ -67,6 +77,7 @@ impl Health {
             someone_stuck: false,
             stalls: 0,
             well_since: 0,
+            sound: true,
         }
     }
 
@@ -112,7 +123,7 @@ impl Health {
     pub fn stuck(&self, shared: &Shared) -> Option<(usize, Nanos)> {
         let most = STUCK * shared.options.election_timeout;
         let stuck = self.workers.iter().enumerate().filter(|(_, seen)| seen.late >= most);
-        let stuck = stuck.filter(|_| !planted!(StuckIsSound));
+        let stuck = stuck.filter(|_| hooks::notices_trouble());
         stuck.map(|(at, seen)| (at, seen.late)).max_by_key(|(_, late)| *late)
     }
 
@@ -120,8 +131,40 @@ impl Health {
     pub fn standing_still(&self, shared: &Shared) -> Option<(usize, Nanos)> {
         let most = self.most_still(shared);
         let still = self.workers.iter().enumerate().filter(|(_, seen)| seen.still >= most);
-        let still = still.filter(|_| !planted!(StuckIsSound));
+        let still = still.filter(|_| hooks::notices_trouble());
         still.map(|(at, seen)| (at, seen.still)).max_by_key(|(_, still)| *still)
+    }
+
+    /// Looks at what the workers show.
+    pub fn feel(&mut self, now: Nanos, leads: bool, election: &Election, desk: &mut Desk) -> Felt {
+        let quorum = election.quorum_heard(now, desk.shared.options.election_timeout);
+        if self.look(now, &desk.shared, quorum) {
+            desk.wake_workers();
+        }
+        let (stuck, still) = (self.stuck(&desk.shared), self.standing_still(&desk.shared));
+        let in_vain = leads && still.is_some() && election.quorum_heard(now, desk.silence());
+        let sound = stuck.is_none() && !in_vain;
+        if leads && sound {
+            self.well_since = self.well_since.min(now);
+            if now - self.well_since > desk.timeouts(WELL) {
+                self.stalls = 0;
+            }
+        } else {
+            self.well_since = NEVER;
+        }
+        let stuck_changed = stuck.is_some() != std::mem::replace(&mut self.someone_stuck, stuck.is_some());
+        let sound_changed = sound != std::mem::replace(&mut self.sound, sound);
+        let verdict = sound_changed.then(|| match (stuck, still) {
+            _ if sound => (true, "the workers are in order again".into()),
+            (Some((at, late)), _) => {
+                (false, format!("worker {at} has taken no turn for {} ms", late / 1_000_000))
+            }
+            (_, Some((at, still))) => {
+                (false, format!("stream {at} stands still for {} ms", still / 1_000_000))
+            }
+            (None, None) => unreachable!("one of the two is the reason"),
+        });
+        Felt { stuck_changed, verdict }
     }
 
     /// The lead ends; `quorum`: the others were there.
@@ -133,74 +176,30 @@ impl Health {
     }
 }
 
-impl RolisController {
-    /// Reads what the workers show: whom they heard, and how they are.
-    pub(super) fn feel_pulses(&mut self, now: Nanos) {
-        self.hear_streams();
-        let quorum = self.election.quorum_heard(now, self.shared.options.election_timeout);
-        if self.health.look(now, &self.shared, quorum) {
-            self.wake_workers = true;
-        }
-        let (stuck, still) = (self.health.stuck(&self.shared), self.health.standing_still(&self.shared));
-        let leads = self.leading.is_some();
-        let in_vain = leads && still.is_some() && self.election.quorum_heard(now, self.silence());
-        let sound = stuck.is_none() && !in_vain;
-        if leads && sound {
-            self.health.well_since = self.health.well_since.min(now);
-            if now - self.health.well_since > WELL * self.shared.options.election_timeout {
-                self.health.stalls = 0;
-            }
-        } else {
-            self.health.well_since = NEVER;
-        }
-        if stuck.is_some() != std::mem::replace(&mut self.health.someone_stuck, stuck.is_some()) {
-            self.refresh_eligibility();
-        }
-        if sound != self.sound {
-            self.sound = sound;
-            self.events.push(match (stuck, still) {
-                _ if sound => "the workers are in order again".into(),
-                (Some((at, late)), _) => format!("worker {at} has taken no turn for {} ms", late / 1_000_000),
-                (_, Some((at, still))) => format!("stream {at} stands still for {} ms", still / 1_000_000),
-                (None, None) => unreachable!("one of the two is the reason"),
-            });
-            self.election.set_sound(sound);
+/// What travels between workers is a sign of life of their nodes, too.
+pub fn hear_streams(election: &mut Election, desk: &Desk) {
+    let pulses = &desk.shared.pulses;
+    for pulse in pulses {
+        let (epoch, at) = pulse.leader_heard();
+        election.streams_heard(epoch, at);
+    }
+    if election.standing() == Standing::Leading {
+        for voter in desk.peers() {
+            let heard = pulses.iter().map(|pulse| pulse.heard(voter.node)).max();
+            election.voter_heard(voter, heard.unwrap_or_default());
         }
     }
+}
 
-    /// What travels between workers is a sign of life, too.
-    pub(super) fn hear_streams(&mut self) {
-        for pulse in &self.shared.pulses {
-            let (epoch, at) = pulse.leader_heard();
-            self.election.streams_heard(epoch, at);
-        }
-        if self.election.standing() == Standing::Leading {
-            for (node, incarnation) in self.peers.clone() {
-                let voter = Voter { node, incarnation };
-                let heard = self.shared.pulses.iter().map(|pulse| pulse.heard(voter.node)).max();
-                self.election.voter_heard(voter, heard.unwrap_or_default());
-            }
-        }
-    }
-
-    /// A leader that cannot vouch for itself refuses requests.
-    pub(super) fn watch_service(&mut self, now: Nanos) {
-        if self.leading.is_none() {
-            return;
-        }
-        let mute = !self.election.vouches(now);
-        if mute != self.shared.no_quorum.swap(mute, Ordering::Relaxed) {
-            let quorum = self.election.quorum_heard(now, self.silence());
-            self.events.push(match (mute, quorum) {
-                (true, false) => "no quorum: refusing requests, and making way for another leader".into(),
-                (true, true) => "refusing requests, and making way for another leader".into(),
-                (false, _) => "the quorum is back".into(),
-            });
-        }
-    }
-
-    /// How long a quorum may be silent.
-    pub(super) fn silence(&self) -> Nanos {
-        highwater_consensus::election::SILENCE * self.shared.options.election_timeout
+/// A leader that cannot vouch for itself refuses requests.
+pub fn watch_service(now: Nanos, election: &Election, desk: &mut Desk) {
+    let mute = !election.vouches(now);
+    if mute != desk.shared.no_quorum.swap(mute, Ordering::Relaxed) {
+        let quorum = election.quorum_heard(now, desk.silence());
+        desk.note(match (mute, quorum) {
+            (true, false) => "no quorum: refusing requests, and making way for another leader",
+            (true, true) => "refusing requests, and making way for another leader",
+            (false, _) => "the quorum is back",
+        });
     }
 }

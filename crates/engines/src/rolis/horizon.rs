@@ -3,8 +3,9 @@
 //!
 //! Apart from the rest so that loom can explore it: no store here.
 
-use highwater_core::{Timestamp, planted};
+use highwater_core::Timestamp;
 
+use super::hooks;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// `timestamp << 1 | pinning`, on cache lines of its own: appliers load it for every entry.
@@ -27,7 +28,7 @@ impl Horizon {
             if horizon >> 1 >= wanted.0 {
                 return wanted;
             }
-            if horizon & PINNING != 0 && !planted!(PinOvertaken) {
+            if horizon & PINNING != 0 && !hooks::overtakes_pins() {
                 return Timestamp(horizon >> 1);
             }
             let raised = wanted.0 << 1;

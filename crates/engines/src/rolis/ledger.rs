@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use highwater_consensus::Voter;
+use highwater_consensus::{Members, Voter};
 use highwater_core::NodeId;
 
 use super::control::Control;
-use super::controller::RolisController;
+use super::desk::Desk;
 use crate::memory::{Told, most_for};
 use crate::seam::Nanos;
 
@@ -40,48 +40,49 @@ impl Ledger {
             self.others.insert(from.node, (from, told));
         }
     }
-}
 
-impl RolisController {
-    /// Tells the others what this node's store uses if that has changed, and finds out what a leader's may come to.
-    pub(super) fn turn_memory(&mut self, now: Nanos) {
-        let (budget, used) = (self.shared.account.store, self.store.used());
-        let heartbeat = self.shared.options.heartbeat;
-        let since = now.saturating_sub(self.ledger.told_at);
+    /// Tells the others what this node's store uses if that has changed, and finds out what a leader's may come to. `empty`: it holds
+    /// no data, nor is about to.
+    pub fn turn(
+        &mut self,
+        now: Nanos,
+        (used, empty): (u64, bool),
+        members: Option<&Members>,
+        desk: &mut Desk,
+    ) {
+        let budget = desk.shared.account.store;
+        let heartbeat = desk.shared.options.heartbeat;
+        let since = now.saturating_sub(self.told_at);
         let changed =
-            used.abs_diff(self.ledger.used) > budget / NOTICEABLE || self.ledger.budget != self.budget_now();
+            used.abs_diff(self.used) > budget / NOTICEABLE || self.budget != budget_now(empty, desk);
         if budget < u64::MAX && (changed && since >= heartbeat || since >= REPEAT * heartbeat) {
-            self.ledger.told_at = now;
-            let peers: Vec<NodeId> = self.peers.keys().copied().collect();
-            peers.into_iter().for_each(|peer| self.tell_memory(peer));
+            self.told_at = now;
+            desk.peers().into_iter().for_each(|peer| self.tell(peer.node, (used, empty), desk));
         }
         // A node that is cut off counts while it votes; another life of it, or one that may yet copy, when it is there.
-        let members = self.election.members();
         let counts = |voter: &Voter| {
-            self.voter(voter.node) == Some(*voter) || members.is_some_and(|members| members.contains(*voter))
+            desk.peer(voter.node) == Some(*voter) || members.is_some_and(|members| members.contains(*voter))
         };
-        let told = || self.ledger.others.values().filter(|(voter, _)| counts(voter)).map(|(_, told)| *told);
-        let own = self.shared.options.max_transaction_bytes as u64;
+        let told = || self.others.values().filter(|(voter, _)| counts(voter)).map(|(_, told)| *told);
+        let own = desk.shared.options.max_transaction_bytes as u64;
         let transaction = told().map(|told| told.transaction).fold(own, u64::min);
-        self.shared.account.set_most(most_for(used, budget, told()), transaction);
-    }
-
-    /// What this node's store may use, if it holds data or is about to: a learner without a store limits nobody.
-    fn budget_now(&self) -> u64 {
-        let empty = !self.election.votes() && self.rejoin.must_not_follow();
-        if empty { u64::MAX } else { self.shared.account.store }
+        desk.shared.account.set_most(most_for(used, budget, told()), transaction);
     }
 
     /// Tells a node what this one's store may use, and uses.
-    pub(super) fn tell_memory(&mut self, peer: NodeId) {
-        if self.shared.account.store == u64::MAX {
+    pub fn tell(&mut self, peer: NodeId, (used, empty): (u64, bool), desk: &mut Desk) {
+        if desk.shared.account.store == u64::MAX {
             return;
         }
-        let budget = self.budget_now();
-        let transaction = self.shared.options.max_transaction_bytes as u64;
-        self.ledger.number += 1;
-        (self.ledger.used, self.ledger.budget) = (self.store.used(), budget);
-        let told = Told { number: self.ledger.number, budget, used: self.ledger.used, transaction };
-        self.out.push((peer, Control::Memory(told)));
+        let budget = budget_now(empty, desk);
+        let transaction = desk.shared.options.max_transaction_bytes as u64;
+        self.number += 1;
+        (self.used, self.budget) = (used, budget);
+        desk.send(peer, Control::Memory(Told { number: self.number, budget, used, transaction }));
     }
+}
+
+/// What this node's store may use: a learner without a store limits nobody.
+fn budget_now(empty: bool, desk: &Desk) -> u64 {
+    if empty { u64::MAX } else { desk.shared.account.store }
 }

@@ -10,20 +10,19 @@
 //!
 //! | where | what |
 //! |---|---|
-//! | [`worker`] | a worker: joins the next four, dispatches |
-//! | [`lead`] | execute, release |
-//! | [`seal`] | hand entries out |
-//! | [`apply`] | look at decided entries, install what is safe |
-//! | [`copy`] | send and receive state |
-//! | [`pending`] | replies that wait for the mark |
-//! | [`snapshots`], [`horizon`], [`reads`] | followers serve reads |
-//! | [`controller`] | birth, change of membership; joins the rest |
-//! | [`takeover`] | from a won election to an open epoch |
-//! | [`rejoin`] | getting a store again |
-//! | [`funnel`] | the strawman: all workers into one stream |
-//! | [`ledger`] | what the nodes' stores may use |
-//! | [`shared`], [`mailbox`] | mailboxes and atomics between them |
-//! | [`wire`], [`control`] | what goes over the network |
+//! | `worker` | a worker: joins its parts, and hands each what else it may touch |
+//! | `lead` | leading; joins `execute` (attempts), `seal` (entries), `pending` (replies that wait for the mark) |
+//! | `opening`, `speculation` | how a stream's epoch begins; what may have to be rolled back when it ends |
+//! | `apply` | look at decided entries, install what is safe |
+//! | `snapshots`, `horizon`, `reads` | followers serve reads |
+//! | `locate` | a replica as a donor of state; [`crate::copy`] has the rest |
+//! | `controller` | joins its parts: what one's news means for the others |
+//! | `birth`, `takeover`, `admission`, `health`, `ledger` | first meeting; from a won election to an open epoch; change of membership; whether the workers do their duty; what the nodes' stores use |
+//! | `feed`, `funnel` | where transactions go; the strawman: all workers into one stream |
+//! | `shared`, `messages`, `mailbox`, `pulse` | what workers and controller share, and say to each other |
+//! | `context`, `desk` | what all parts of a worker, or of a controller, may use |
+//! | `wire`, `control` | what goes over the network |
+//! | `hooks` | where a simulator steps in, and what planted bugs change |
 //!
 //! # Invariants
 //!
@@ -31,7 +30,7 @@
 //!    its leader had; everything at or below the final mark is applied by everyone.
 //! 2. *One granularity.* Release, replay and preservation compare the same timestamp of the same transaction with the
 //!    same mark. (The paper compares entries by their last timestamp.)
-//! 3. *Nothing above a final mark is ever applied.* Not by followers ([`apply`]), and the deposed leader rolls back what
+//! 3. *Nothing above a final mark is ever applied.* Not by followers (`apply`), and the deposed leader rolls back what
 //!    it executed above it, from before-images that it keeps until the mark passes them.
 //! 4. *A follower's store after applying to R is the leader's at R*: timestamps order all conflicting transactions
 //!    (read-write ones included: the timestamp is taken between locking and validation), and install-if-newer commutes.
@@ -44,31 +43,41 @@
 //! - Followers install directly on records, not through OCC transactions.
 //! - Logs are trimmed; replicas that lost their memory, or fell behind what is kept, copy the state while load runs.
 
-pub mod apply;
+mod admission;
+mod apply;
+mod birth;
 mod checked;
+mod context;
 pub mod control;
-pub mod controller;
-pub mod copy;
-pub mod funnel;
-pub mod health;
+mod controller;
+mod desk;
+mod execute;
+mod feed;
+mod figures;
+mod funnel;
+mod health;
+mod hooks;
 pub mod horizon;
-pub mod lead;
-pub mod ledger;
+mod lead;
+mod ledger;
+mod locate;
 pub mod mailbox;
-pub mod pending;
-pub mod pulse;
-pub mod reads;
-pub mod rejoin;
-pub mod seal;
+mod messages;
+mod opening;
+mod pending;
+mod pulse;
+mod reads;
+mod seal;
 pub mod shared;
 #[cfg(test)]
 mod skipped;
 pub mod snapshots;
-pub mod status;
-pub mod takeover;
+mod speculation;
+mod status;
+mod takeover;
 pub mod watermark;
 pub mod wire;
-pub mod worker;
+mod worker;
 
 use std::sync::Arc;
 

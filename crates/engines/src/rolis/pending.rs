@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use highwater_core::hooks::{self, Fact};
 use highwater_core::{Outcome, Timestamp};
 
+use super::hooks;
 use crate::seam::{Outbox, RELEASE_BYTES, Token};
 
 /// A queue of replies that wait for the mark.
@@ -90,7 +90,7 @@ impl Pending {
                 break;
             }
             self.queue.pop_front();
-            hooks::tell(|| Fact::Released(waiting.ts));
+            hooks::released(waiting.ts);
             match waiting.outcome {
                 Outcome::Committed => counts.committed += 1,
                 _ => counts.other += 1,

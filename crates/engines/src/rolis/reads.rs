@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use highwater_core::limits::MAX_REPLY_BYTES;
 use highwater_core::{Abort, Outcome, ProcedureId, Registry};
-use highwater_store::{Snapshot, SnapshotTx};
+use highwater_store::{Snapshot, SnapshotTx, Store};
 
+use super::context::{Context, Turn, recheck};
 use super::horizon::Life;
 use super::snapshots::Offer;
-use super::worker::{Mode, RolisWorker, recheck};
 use crate::attempt::explain;
 use crate::seam::{Counters, Nanos, Next, Outbox, RELEASE_BYTES, Refusal, Request, Token};
 
@@ -60,7 +60,7 @@ impl Reads {
     }
 
     /// Lets go of the store, which is about to be replaced.
-    pub(super) fn leave_store(&mut self) {
+    pub fn leave_store(&mut self) {
         self.reader = None;
     }
 
@@ -69,63 +69,59 @@ impl Reads {
         self.args.clear();
         self.args.shrink_to(MOST_BYTES);
     }
-}
 
-impl RolisWorker {
     /// Takes a read; see [`Worker::submit_snapshot`](crate::seam::Worker::submit_snapshot).
-    pub(super) fn submit_read(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
-        // The strawman's other workers know no store while they follow: no snapshots there.
-        if matches!(self.mode, Mode::Parked) || self.funnel.is_some() || !self.shared.has_snapshots() {
-            let leader = self.shared.leader().filter(|leader| *leader != self.me.node);
-            return Err(Refusal::NotServing { ask: leader });
-        }
-        let reads = &mut self.reads;
-        if reads.waiting.len() >= MOST || reads.args.len() >= MOST_BYTES {
+    pub fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        if self.waiting.len() >= MOST || self.args.len() >= MOST_BYTES {
             return Err(Refusal::Busy);
         }
-        if reads.waiting.is_empty() {
-            reads.since = now;
+        if self.waiting.is_empty() {
+            self.since = now;
         }
-        reads.args.extend_from_slice(request.args);
-        let end = reads.args.len();
-        reads.waiting.push(Waiting { token: request.token, procedure: request.procedure, end });
+        self.args.extend_from_slice(request.args);
+        let end = self.args.len();
+        self.waiting.push(Waiting { token: request.token, procedure: request.procedure, end });
         Ok(())
     }
 
-    /// Runs what waits, if there is a snapshot for it.
+    /// Runs what waits, if there is a snapshot for it. `store`: the one to read, as long as only appliers write to it.
     #[inline]
-    pub(super) fn turn_reading(&mut self, now: Nanos, out: &mut Outbox) -> Next {
-        if self.reads.waiting.is_empty() {
-            let again = self.shared.rounds.tend(now);
-            self.reads.tends &= again.is_some();
-            return again.filter(|_| self.reads.tends).map_or(Next::Idle, Next::At);
+    pub fn turn(&mut self, store: Option<&Arc<Store>>, context: &Context, turn: &mut Turn<'_>) -> Next {
+        let shared = &context.shared;
+        if self.waiting.is_empty() {
+            let again = shared.rounds.tend(turn.now);
+            self.tends &= again.is_some();
+            return again.filter(|_| self.tends).map_or(Next::Idle, Next::At);
         }
-        let offer = match self.mode {
-            // Appliers are all that write until the epoch opens.
-            Mode::Following | Mode::TakingOver { .. } => {
-                self.shared.snapshot(now, self.reads.since, &self.store)
-            }
-            Mode::Leading { .. } | Mode::Parked => Offer::Never,
+        let Some(store) = store else {
+            self.refuse(turn.out);
+            return Next::Idle;
         };
-        match offer {
+        match shared.snapshot(turn.now, self.since, store) {
             Offer::Read(snapshot, life) => {
-                self.read(snapshot, life, out);
-                self.reads.tends = true;
+                self.read(store, (snapshot, life), context, turn.out);
+                self.tends = true;
                 Next::Now
             }
-            Offer::Later => recheck(now, self.reads.since, RECHECK),
+            Offer::Later => recheck(turn.now, self.since, RECHECK),
             Offer::Never => {
-                self.refuse_reads(out);
+                self.refuse(turn.out);
                 Next::Idle
             }
         }
     }
 
     /// Runs everything that waits on one snapshot.
-    fn read(&mut self, snapshot: Arc<Snapshot>, life: Life, out: &mut Outbox) {
+    fn read(
+        &mut self,
+        store: &Arc<Store>,
+        (snapshot, life): (Arc<Snapshot>, Life),
+        context: &Context,
+        out: &mut Outbox,
+    ) {
         let before = (out.replies.len(), out.reply_bytes.len());
-        let Reads { registry, waiting, args, reader, reply, .. } = &mut self.reads;
-        let tx = match reader.as_mut().filter(|tx| Arc::ptr_eq(tx.store(), &self.store)) {
+        let Reads { registry, waiting, args, reader, reply, .. } = self;
+        let tx = match reader.as_mut().filter(|tx| Arc::ptr_eq(tx.store(), store)) {
             Some(tx) => {
                 tx.move_to(snapshot);
                 tx
@@ -152,21 +148,21 @@ impl RolisWorker {
                 Err(Abort::OutOfMemory) => Outcome::OutOfMemory,
             };
             if outcome == Outcome::TooLarge {
-                explain(reply, self.shared.options.max_transaction_bytes);
+                explain(reply, context.options().max_transaction_bytes);
             }
             out.reply(read.token, outcome, reply);
             start = read.end;
         }
         tx.rest();
-        if !self.shared.rounds.lives(life) {
+        if !context.shared.rounds.lives(life) {
             // Another worker began to lead: what was read may never have been. The next turn decides.
             out.replies.truncate(before.0);
             out.reply_bytes.truncate(before.1);
             return;
         }
-        Counters::add(&self.counters.snapshot_reads, done as u64);
+        Counters::add(&context.counters.snapshot_reads, done as u64);
         if done == waiting.len() {
-            return self.reads.clear();
+            return self.clear();
         }
         waiting.drain(..done);
         waiting.iter_mut().for_each(|read| read.end -= start);
@@ -174,10 +170,10 @@ impl RolisWorker {
     }
 
     /// No snapshot will come: nothing was done.
-    fn refuse_reads(&mut self, out: &mut Outbox) {
-        for read in &self.reads.waiting {
+    fn refuse(&mut self, out: &mut Outbox) {
+        for read in &self.waiting {
             out.reply(read.token, Outcome::Conflict, &[]);
         }
-        self.reads.clear();
+        self.clear();
     }
 }

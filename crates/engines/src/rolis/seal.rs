@@ -18,127 +18,317 @@
 //! "stream j is closed up to my timestamp" by a worker that saw it quiet *after* reading that timestamp is true. It executes
 //! meanwhile: what it reads and locks has no timestamp yet.
 
-use bytes::Bytes;
-use highwater_core::hooks::{self, Point, Site};
-use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind};
-use highwater_core::{Ballot, StreamId, Timestamp};
+use std::collections::VecDeque;
 
-use super::lead::Open;
-use super::worker::RolisWorker;
+use bytes::Bytes;
+use highwater_consensus::Stream;
+use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind};
+use highwater_core::{Abort, Ballot, StreamId, Timestamp};
+use highwater_store::Occ;
+
+use super::context::Context;
+use super::feed::Feed;
+use super::hooks;
+use super::pending::Pending;
 use crate::seam::{Counters, Nanos, Outbox};
 
-/// Entries of a worker that is not kept busy follow each other at this fraction of the batch delay, at the soonest,
-const SPACING: Nanos = 12;
+/// The open entry, and where the stream is closed.
+///
+/// Invariants: `sealed <= last_executed`, or nothing was executed since; every timestamp that is still to be drawn exceeds both.
+/// While `quiet`, nothing is open.
+#[derive(Debug, Default)]
+pub struct Sealer {
+    open: OpenEntry,
+    /// Timestamp of the last transaction executed in this epoch, whether it wrote or not.
+    last_executed: Timestamp,
+    /// `closed_ts` of the last sealed entry.
+    sealed: Timestamp,
+    /// Somebody beside the replies needs the stream closed up to here (a state copy).
+    close_up_to: Timestamp,
+    /// The entries above the mark.
+    unreleased: Unreleased,
+    /// The others may claim that this stream is closed; this worker takes that back before it draws a timestamp.
+    quiet: bool,
+    /// The clock was found at or below this, though it had been there before: no more requests, until another epoch.
+    clock_stands: Option<Timestamp>,
+    /// Requests ran since the last turn: there may be more to come for the open entry.
+    busy: bool,
+    /// When the open entry was begun, about.
+    opened_at: Nanos,
+    /// When the last entry was sealed.
+    sealed_at: Nanos,
+    /// The buffer of an entry that was copied out of it.
+    spare: Vec<u8>,
+    /// Length of the last entry: the next one will be about as long.
+    last_len: usize,
+    /// Transactions in the last entry that had any.
+    last_count: u32,
+}
+
+/// The transactions in the open entry.
+#[derive(Clone, Copy, Debug, Default)]
+struct OpenEntry {
+    count: u32,
+    first: Timestamp,
+    last: Timestamp,
+}
+
+/// An entry that takes no more transactions.
+struct Closed {
+    /// Its `closed_ts`.
+    at: Timestamp,
+    /// Room for a header, and the transactions.
+    buffer: Vec<u8>,
+    claims: Vec<Claim>,
+}
+
+/// Sealed entries that the mark has not passed: what a follower may hold and be unable to install. Bounded, so that a
+/// follower that takes nothing more until it has installed something can always do so.
+#[derive(Debug, Default)]
+struct Unreleased {
+    /// `closed_ts` and length of each.
+    entries: VecDeque<(Timestamp, u64)>,
+    /// Their lengths in all.
+    bytes: u64,
+}
+
+impl Unreleased {
+    fn sealed(&mut self, closed: Timestamp, len: u64) {
+        self.entries.push_back((closed, len));
+        self.bytes += len;
+    }
+
+    fn released(&mut self, mark: Timestamp) {
+        while let Some((_, len)) = self.entries.pop_front_if(|(closed, _)| *closed <= mark) {
+            self.bytes -= len;
+        }
+    }
+}
+
+/// Entries of a worker that is not kept busy follow each other after this part of the batch delay, at the soonest,
+const SPACING_DIVISOR: Nanos = 12;
 /// unless the last one had only so many transactions, and is decided.
 const FEW: u32 = 4;
 
-impl RolisWorker {
-    /// Whether something needs the stream to be closed beyond the last sealed entry.
-    fn wants_closing(&self) -> bool {
-        self.lead.pending.last().max(Some(self.lead.close_up_to)) > Some(self.lead.sealed)
+impl Sealer {
+    /// An epoch opens, above `base`.
+    pub fn begin(&mut self, base: Timestamp) {
+        let Sealer { busy: _, opened_at, sealed_at, spare, last_len, last_count, .. } = std::mem::take(self);
+        let closed = Sealer { last_executed: base, sealed: base, close_up_to: base, ..Sealer::default() };
+        *self = Sealer { opened_at, sealed_at, spare, last_len, last_count, ..closed };
     }
 
-    pub(super) fn seal_what_is_due(&mut self, now: Nanos, ballot: Ballot) {
-        let open_bytes = self.gather();
-        let options = &self.shared.options;
-        let in_flight = self.stream.undecided();
+    /// The lead is over: what was quiet is no longer announced by this worker.
+    pub fn end(&mut self) {
+        self.quiet = false;
+    }
+
+    /// Whether no transaction is in the open entry.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.open.count == 0
+    }
+
+    /// Whether the others may claim that this stream is closed.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Whether requests ran since the last turn.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Up to where the last entry closed the stream.
+    pub fn sealed(&self) -> Timestamp {
+        self.sealed
+    }
+
+    /// Bytes of the entries above the mark.
+    #[inline]
+    pub fn unreleased_bytes(&self) -> u64 {
+        self.unreleased.bytes
+    }
+
+    /// The mark has come to `mark`.
+    pub fn released(&mut self, mark: Timestamp) {
+        self.unreleased.released(mark);
+    }
+
+    /// What the clock had to exceed and did not, if it once did not.
+    #[inline]
+    pub fn clock_stands(&self) -> Option<Timestamp> {
+        self.clock_stands
+    }
+
+    /// The clock did not come to exceed `least`.
+    pub fn clock_stood(&mut self, least: Timestamp) {
+        self.clock_stands = self.clock_stands.max(Some(least));
+    }
+
+    /// Somebody needs the stream closed up to here.
+    pub fn close_up_to(&mut self, position: Timestamp) {
+        self.close_up_to = self.close_up_to.max(position);
+    }
+
+    /// A request is about to be executed; whether it is the first one since the last turn.
+    #[inline]
+    pub fn request_comes(&mut self, now: Nanos) -> bool {
+        if self.busy {
+            return false;
+        }
+        self.busy = true;
+        if self.is_empty() {
+            self.opened_at = now;
+        }
+        true
+    }
+
+    /// To be called right before a transaction draws its timestamp, which has to exceed all that others claimed of this stream
+    /// while it was quiet. What it writes is locked first, so that the others can go on closing the stream until then.
+    #[inline]
+    pub fn wake_up(
+        &mut self,
+        context: &Context,
+        feed: &Feed,
+        occ: &mut Occ,
+        roll_back: bool,
+    ) -> Result<(), Abort> {
+        if self.quiet && hooks::takes_quiet_back() {
+            if !roll_back && !feed.is_shared() {
+                occ.lock()?;
+            }
+            self.quiet = false;
+            occ.set_floor(context.shared.progress.unquiet(context.id));
+            hooks::unquiet();
+        }
+        Ok(())
+    }
+
+    /// A transaction was executed at `ts`.
+    #[inline]
+    pub fn executed(&mut self, ts: Timestamp, read_only: bool) {
+        assert!(ts > self.last_executed && ts > self.sealed, "timestamps of a worker grow: {ts}");
+        self.last_executed = ts;
+        if !read_only {
+            if self.open.count == 0 {
+                self.open.first = ts;
+            }
+            self.open.last = ts;
+            self.open.count += 1;
+        }
+    }
+
+    /// Whether something needs the stream to be closed beyond the last sealed entry.
+    fn wants_closing(&self, pending: &Pending) -> bool {
+        pending.last().max(Some(self.close_up_to)) > Some(self.sealed)
+    }
+
+    /// Seals and proposes the open entry if it is due, or an empty one if somebody needs it.
+    pub fn seal_what_is_due(
+        &mut self,
+        now: Nanos,
+        ballot: Ballot,
+        context: &Context,
+        feed: &Feed,
+        pending: &Pending,
+        (occ, stream): (&mut Occ, &mut Stream),
+    ) {
+        let options = context.options();
+        let full = self.unreleased.bytes >= options.max_in_flight_bytes as u64;
+        let (open_bytes, needed) = feed.gathered(occ, full, options.max_entry_bytes);
+        self.close_up_to(needed);
+        let in_flight = stream.undecided();
         let room = in_flight < options.pipeline_entries as u64;
-        let busy = std::mem::take(&mut self.lead.busy);
+        let busy = std::mem::take(&mut self.busy);
         let due = if open_bytes > 0 {
             let large = open_bytes >= options.max_entry_bytes / 2;
-            let idle = !busy && now >= self.due_when_idle();
-            let old = now.saturating_sub(self.lead.opened_at) >= options.batch_delay;
-            // Legal: when to seal is a matter of speed; while something is open the next turn comes at once.
-            let now_or_never = room && (idle || old || large || hooks::buggify(Site::SealEarly));
-            now_or_never && !hooks::buggify(Site::SealLate) || open_bytes >= options.max_entry_bytes
+            let idle = !busy && now >= self.due_when_idle(context, stream);
+            let old = now.saturating_sub(self.opened_at) >= options.batch_delay;
+            let may_seal = room && (idle || old || large || hooks::seals_early());
+            may_seal && !hooks::seals_late() || open_bytes >= options.max_entry_bytes
         } else {
-            room && (self.wants_closing() || self.held_back_by_quiet_stream(ballot))
+            room && (self.wants_closing(pending)
+                || self.held_back_by_quiet_stream(ballot, context, pending, stream))
         };
         if due {
-            self.lead.sealed_at = now;
-            self.seal(ballot);
+            self.sealed_at = now;
+            self.seal(ballot, context, feed, occ, stream);
         }
     }
 
     /// When the open entry is due if no more requests come.
-    pub(super) fn due_when_idle(&self) -> Nanos {
-        let light = self.lead.last_count <= FEW && self.stream.undecided() == 0;
-        if light { 0 } else { self.lead.sealed_at + self.shared.options.batch_delay / SPACING }
-    }
-
-    /// Bytes in the open entry; with a funnel, in the one that all workers share.
-    fn gather(&mut self) -> usize {
-        if let Some(funnel) = &self.funnel {
-            let mut open = funnel.lock();
-            let options = &self.shared.options;
-            open.full = self.lead.unreleased.bytes >= options.max_in_flight_bytes as u64
-                || open.bytes.len() >= options.max_entry_bytes;
-            self.lead.close_up_to = self.lead.close_up_to.max(open.floor);
-            return open.bytes.len();
-        }
-        self.occ.log().len() - ENTRY_HEADER_BYTES
+    pub fn due_when_idle(&self, context: &Context, stream: &Stream) -> Nanos {
+        let light = self.last_count <= FEW && stream.undecided() == 0;
+        if light { 0 } else { self.sealed_at + context.options().batch_delay / SPACING_DIVISOR }
     }
 
     /// Whether replies wait only because another stream has been quiet since this one's last claim.
-    fn held_back_by_quiet_stream(&self, ballot: Ballot) -> bool {
-        let first = self.lead.pending.first().unwrap_or(self.lead.close_up_to);
-        let waiting = self.lead.pending.first().is_some() || self.lead.close_up_to > Timestamp::ZERO;
-        if !waiting || self.stream.undecided() > 0 {
+    fn held_back_by_quiet_stream(
+        &self,
+        ballot: Ballot,
+        context: &Context,
+        pending: &Pending,
+        stream: &Stream,
+    ) -> bool {
+        let first = pending.first().unwrap_or(self.close_up_to);
+        let waiting = pending.first().is_some() || self.close_up_to > Timestamp::ZERO;
+        if !waiting || stream.undecided() > 0 {
             return false;
         }
-        let progress = &self.shared.progress;
+        let progress = &context.shared.progress;
         if progress.mark_in(ballot.epoch).is_none_or(|mark| mark >= first) {
             return false;
         }
         let behind =
             |stream: &StreamId| progress.closed(*stream) < first && progress.quiet_index(*stream).is_some();
-        self.other_streams().any(|stream| behind(&stream))
-    }
-
-    fn other_streams(&self) -> impl Iterator<Item = StreamId> + use<> {
-        let me = self.id;
-        (0..self.shared.options.workers).map(StreamId).filter(move |stream| *stream != me)
+        context.other_streams().any(|stream| behind(&stream))
     }
 
     /// Closes the open entry and proposes it.
-    fn seal(&mut self, ballot: Ballot) {
-        if let Some(funnel) = self.funnel.clone() {
-            let mut shared = funnel.lock();
-            let closed = self.shared.clock.now().max(shared.floor);
-            shared.floor = closed;
-            self.lead.open = Open { count: shared.count, first: shared.first, last: shared.last };
-            shared.count = 0;
-            let mut buffer = fresh_entry();
-            buffer.append(&mut shared.bytes);
-            drop(shared);
-            return self.propose_batch(ballot, closed, buffer, &[]);
+    fn seal(&mut self, ballot: Ballot, context: &Context, feed: &Feed, occ: &mut Occ, stream: &mut Stream) {
+        let shared = &context.shared;
+        if feed.is_shared() {
+            let gathered = feed.take(shared.clock.now(), fresh_entry()).expect("the feed is shared");
+            let (first, last) = gathered.span;
+            self.open = OpenEntry { count: gathered.count, first, last };
+            let entry = Closed { at: gathered.closed, buffer: gathered.bytes, claims: Vec::new() };
+            return self.propose(ballot, entry, context, occ, stream);
         }
-        let reading = self.shared.clock.now();
-        if reading < self.lead.sealed {
+        let reading = shared.clock.now();
+        if reading < self.sealed {
             // It was there already. What is sealed now closes the stream as far as before.
-            self.lead.clock_stands = self.lead.clock_stands.max(Some(self.lead.sealed));
+            self.clock_stood(self.sealed);
         }
-        let closed = reading.max(self.lead.last_executed).max(self.lead.sealed);
-        self.shared.progress.claiming(self.id, closed);
-        hooks::point(Point::Seal);
+        let at = reading.max(self.last_executed).max(self.sealed);
+        shared.progress.claiming(context.id, at);
+        hooks::closing();
         // After the clock was read: see `Progress::unquiet`.
-        let progress = &self.shared.progress;
-        let claims: Vec<Claim> = self
+        let claims = context
             .other_streams()
-            .filter_map(|stream| progress.quiet_index(stream).map(|index| Claim { stream, index }))
+            .filter_map(|stream| shared.progress.quiet_index(stream).map(|index| Claim { stream, index }))
             .collect();
-        let next = self.next_entry();
-        let buffer = self.occ.log().take(next);
-        self.propose_batch(ballot, closed, buffer, &claims);
+        let buffer = occ.log().take(self.next_entry());
+        self.propose(ballot, Closed { at, buffer, claims }, context, occ, stream);
     }
 
-    fn propose_batch(&mut self, ballot: Ballot, closed: Timestamp, mut buffer: Vec<u8>, claims: &[Claim]) {
-        let open = std::mem::take(&mut self.lead.open);
+    fn propose(
+        &mut self,
+        ballot: Ballot,
+        entry: Closed,
+        context: &Context,
+        occ: &mut Occ,
+        stream: &mut Stream,
+    ) {
+        let Closed { at: closed, mut buffer, claims } = entry;
+        let open = std::mem::take(&mut self.open);
         let header = EntryHeader {
             kind: EntryKind::Batch,
-            stream: self.id,
+            stream: context.id,
             epoch: ballot.epoch,
-            index: self.stream.next_index(),
+            index: stream.next_index(),
             first_ts: if open.count > 0 { open.first } else { closed },
             last_ts: if open.count > 0 { open.last } else { closed },
             closed_ts: closed,
@@ -146,52 +336,53 @@ impl RolisWorker {
             body_len: 0,
             claims: 0,
         };
-        header.seal(&mut buffer, claims);
-        Counters::add(&self.counters.entries, 1);
-        Counters::add(&self.counters.log_bytes, buffer.len() as u64);
-        self.lead.unreleased.sealed(closed, buffer.len() as u64);
-        self.lead.sealed = closed;
-        self.lead.last_len = buffer.len();
+        header.seal(&mut buffer, &claims);
+        Counters::add(&context.counters.entries, 1);
+        Counters::add(&context.counters.log_bytes, buffer.len() as u64);
+        self.unreleased.sealed(closed, buffer.len() as u64);
+        self.sealed = closed;
+        self.last_len = buffer.len();
         if open.count > 0 {
-            self.lead.last_count = open.count;
+            self.last_count = open.count;
         }
-        self.occ.set_floor(closed);
+        occ.set_floor(closed);
         // Entries are kept for a while: a small one in a large buffer would keep all of it.
         let entry = if buffer.len() < buffer.capacity() / 2 {
             let entry = Bytes::copy_from_slice(&buffer);
-            self.lead.spare = buffer;
+            self.spare = buffer;
             entry
         } else {
             Bytes::from(buffer)
         };
-        self.stream.propose(entry);
+        stream.propose(entry);
     }
 
     /// An empty entry, in the buffer of the last one if that is free.
     fn next_entry(&mut self) -> Vec<u8> {
-        let mut buffer = std::mem::take(&mut self.lead.spare);
+        let mut buffer = std::mem::take(&mut self.spare);
         buffer.clear();
         // Room from the start: what grows by doubling is copied as it grows.
-        buffer.reserve((self.lead.last_len + self.lead.last_len / 4).max(FRESH_BYTES));
+        buffer.reserve((self.last_len + self.last_len / 4).max(FRESH_BYTES));
         buffer.resize(ENTRY_HEADER_BYTES, 0);
         buffer
     }
 
     /// With nothing open and nothing to close: lets the others claim that this stream is silent.
-    pub(super) fn go_quiet(&mut self, out: &mut Outbox) {
-        let idle = self.lead.open.count == 0 && !self.wants_closing();
-        if idle && !self.lead.quiet {
-            self.be_quiet();
-            out.wake_workers |= self.shared.progress.others_wait(self.id);
-        } else if self.lead.quiet {
+    pub fn go_quiet(&mut self, context: &Context, pending: &Pending, stream: &Stream, out: &mut Outbox) {
+        let idle = self.is_empty() && !self.wants_closing(pending);
+        if idle && !self.quiet {
+            self.be_quiet(context, stream);
+            out.wake_workers |= context.shared.progress.others_wait(context.id);
+        } else if self.quiet {
             // An empty entry was sealed meanwhile: the announcement names the last one.
-            self.be_quiet();
+            self.be_quiet(context, stream);
         }
     }
 
-    pub(super) fn be_quiet(&mut self) {
-        self.lead.quiet = true;
-        self.shared.progress.go_quiet(self.id, self.stream.last());
+    /// Lets the others claim that this stream is silent.
+    pub fn be_quiet(&mut self, context: &Context, stream: &Stream) {
+        self.quiet = true;
+        context.shared.progress.go_quiet(context.id, stream.last());
     }
 }
 
@@ -199,7 +390,7 @@ impl RolisWorker {
 const FRESH_BYTES: usize = 16 << 10;
 
 /// A buffer with room for an entry's header.
-pub(super) fn fresh_entry() -> Vec<u8> {
+pub fn fresh_entry() -> Vec<u8> {
     let mut buffer = Vec::with_capacity(FRESH_BYTES);
     buffer.resize(ENTRY_HEADER_BYTES, 0);
     buffer

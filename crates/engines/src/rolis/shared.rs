@@ -3,16 +3,18 @@
 
 use std::sync::Arc;
 
-use highwater_consensus::{Members, Plan, Tail};
-use highwater_core::{Ballot, Clock, EntryIndex, Epoch, NodeId, StreamId, Timestamp};
+use highwater_consensus::Voter;
+use highwater_core::{Clock, EntryIndex, Epoch, NodeId, Timestamp};
 use highwater_store::Store;
 
 use super::mailbox::Mailbox;
+use super::messages::{Command, Report};
 use super::pulse::Pulse;
-use super::snapshots::Rounds;
+use super::snapshots::{Offer, Rounds};
 use super::watermark::Progress;
 use crate::memory::Account;
 use crate::options::Options;
+use crate::seam::Nanos;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 
 /// One per replica.
@@ -51,7 +53,7 @@ pub struct Shared {
     /// For reports; each worker writes its own.
     pub stream_status: Vec<Mutex<StreamStatus>>,
     /// Entries by which each peer lags, per worker; for reports.
-    pub lags: Vec<Mutex<Vec<(highwater_consensus::Voter, u64)>>>,
+    pub lags: Vec<Mutex<Vec<(Voter, u64)>>>,
 }
 
 /// One stream's progress, as its worker publishes it.
@@ -106,143 +108,23 @@ impl Shared {
             self.leader.store(word, Ordering::Relaxed);
         }
     }
-}
 
-/// The first entry of a new epoch.
-#[derive(Clone, Debug)]
-pub struct EpochStart {
-    /// Its voters; `members.epoch` is the new epoch.
-    pub members: Members,
-    /// Above every timestamp in any older log, and below every one of the new epoch.
-    pub base: Timestamp,
-}
+    /// Whether the store holds nothing whose fate is open.
+    #[inline]
+    pub fn is_certain(&self) -> bool {
+        // Acquire; pairs with the Release in `Speculation::end`: who sees no speculation left sees it rolled back.
+        self.speculating.load(Ordering::SeqCst) == 0
+    }
 
-/// How a worker goes on from a copied state.
-pub struct Restart {
-    /// The new store, still empty.
-    pub store: Arc<Store>,
-    /// First entry that the copied state may lack.
-    pub start: EntryIndex,
-    /// Everything at or below is in the copied state.
-    pub floor: Timestamp,
-    /// Where the state comes from.
-    pub donor: NodeId,
-    /// Names the copy.
-    pub copy: u64,
-    /// Whom to follow.
-    pub leader: Ballot,
-}
+    /// Whether this replica's store is one that followers' snapshots can be taken of: it belongs to a cluster, is
+    /// complete, and holds nothing whose fate is open.
+    pub fn has_snapshots(&self) -> bool {
+        self.progress.epoch() > Epoch(0) && !self.rounds.store_is_incomplete() && self.is_certain()
+    }
 
-/// From the controller to a worker.
-pub enum Command {
-    /// Promise this ballot, stop leading under any lower one, report the stream's tail.
-    Fence(Ballot),
-    /// This leader is at work: follow it.
-    Follow(Ballot),
-    /// Lead the stream under this plan and start the epoch in it.
-    TakeOver {
-        /// What to adopt, and who accepts.
-        plan: Plan,
-        /// What to start.
-        start: EpochStart,
-    },
-    /// All streams have changed the epoch and everything older is applied: execute transactions.
-    Open {
-        /// The ballot under which this node leads.
-        ballot: Ballot,
-        /// Who decides from now on.
-        members: Members,
-    },
-    /// Take no more requests, seal everything, report when all of it is released.
-    Quiesce,
-    /// Take requests again.
-    Resume,
-    /// Stop looking at the log and at the watermark; report when done. The store is about to be replaced.
-    Park,
-    /// Go on from a copied state that is about to arrive.
-    Restart(Restart),
-    /// A receiver wants to start from this floor: find the first entry that it needs.
-    Locate {
-        /// Who asked.
-        receiver: NodeId,
-        /// Names the copy.
-        copy: u64,
-        /// Everything at or below will be in the copied state.
-        floor: Timestamp,
-    },
-}
-
-/// From a worker to the controller.
-#[derive(Debug)]
-pub enum Report {
-    /// The answer to [`Command::Fence`].
-    Fenced {
-        /// The promised ballot.
-        ballot: Ballot,
-        /// Which stream.
-        stream: StreamId,
-        /// Where its log stands.
-        tail: Tail,
-        /// Changes of epoch in the log that are not known to be decided in all streams, and whether they are in this one.
-        pending: Vec<(Members, bool)>,
-        /// Above every timestamp in the log.
-        high: Timestamp,
-    },
-    /// The stream met a ballot that the controller may not know.
-    Met(Ballot),
-    /// This stream's takeover cannot succeed here.
-    TakeOverFailed(Ballot),
-    /// The epoch has changed and this stream's older entries are applied.
-    Ready {
-        /// Under which ballot.
-        ballot: Ballot,
-        /// Which stream.
-        stream: StreamId,
-    },
-    /// The epoch changed.
-    Entered(Epoch),
-    /// The clock does not come to exceed what was read from it before: a leader needs a better one.
-    ClockStands {
-        /// What it has to exceed.
-        least: Timestamp,
-    },
-    /// The answer to [`Command::Quiesce`].
-    Quiesced(StreamId),
-    /// The answer to [`Command::Park`]; with the newest membership that the stream knows to be decided everywhere, which may
-    /// stand for changes that it skipped.
-    Parked(StreamId, Option<Members>),
-    /// The leader no longer keeps what this stream lacks.
-    TooFar(StreamId),
-    /// The answer to [`Command::Locate`].
-    Located {
-        /// Who asked.
-        receiver: NodeId,
-        /// Names the copy.
-        copy: u64,
-        /// Which stream.
-        stream: StreamId,
-        /// First entry that the receiver needs; `None` if it is no longer kept.
-        start: Option<EntryIndex>,
-    },
-    /// This worker's part of the copy has arrived.
-    Copied {
-        /// Names the copy.
-        copy: u64,
-        /// Which part.
-        stream: StreamId,
-        /// The store is complete once everything at or below this is applied.
-        complete_at: Timestamp,
-    },
-    /// This worker cannot go on sending its part.
-    CopyRefused {
-        /// Who gets it.
-        receiver: NodeId,
-        /// Names the copy.
-        copy: u64,
-    },
-    /// Nothing came from the donor for too long, or the connection is lost.
-    CopyStalled {
-        /// Names the copy.
-        copy: u64,
-    },
+    /// A snapshot of `store` for reads of which the first was asked for at `since`; see [`Rounds::offer`].
+    pub fn snapshot(&self, now: Nanos, since: Nanos, store: &Arc<Store>) -> Offer {
+        let times = (now, since, self.options.snapshot_age);
+        self.rounds.offer(times, store, &self.progress, || self.has_snapshots())
+    }
 }

@@ -12,7 +12,8 @@ use highwater_store::Store;
 
 use super::control::Control;
 use super::controller::RolisController;
-use super::shared::{Command, Shared};
+use super::messages::Command;
+use super::shared::Shared;
 use super::wire::Head;
 use super::worker::RolisWorker;
 use crate::options::Options;

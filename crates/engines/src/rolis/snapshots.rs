@@ -26,12 +26,12 @@
 
 use std::sync::Arc;
 
-use highwater_core::hooks::{self, Point};
-use highwater_core::{Epoch, Timestamp, planted};
+use highwater_core::Timestamp;
 use highwater_store::{Snapshot, Store};
 
+use super::hooks;
 use super::horizon::{Horizon, Life, Lives};
-use super::shared::Shared;
+use super::watermark::Progress;
 use crate::seam::Nanos;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 
@@ -132,42 +132,34 @@ impl Rounds {
         None
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        // A simulated worker may be interrupted while it pins, on the thread that would wait for it here.
-        while hooks::simulated() && self.taken.try_lock().is_err() {
-            hooks::wait();
-        }
-        self.taken.lock().expect("nobody panics while taking a snapshot")
-    }
-}
-
-impl Shared {
-    /// Whether this replica's store is one that followers' snapshots can be taken of: it belongs to a cluster, is
-    /// complete, and holds nothing whose fate is open.
-    pub fn has_snapshots(&self) -> bool {
-        self.progress.epoch() > Epoch(0)
-            && !self.rounds.incomplete.load(Ordering::SeqCst)
-            && self.speculating.load(Ordering::Acquire) == 0
+    /// Whether a copied state is on its way into the store.
+    pub fn store_is_incomplete(&self) -> bool {
+        self.incomplete.load(Ordering::SeqCst)
     }
 
-    /// A snapshot of `store`, for reads of which the first was asked for at `since`: one that is not older than that, or
-    /// young enough. Begins a round if there is none.
-    pub fn snapshot(&self, now: Nanos, since: Nanos, store: &Arc<Store>) -> Offer {
-        let rounds = &self.rounds;
+    /// A snapshot of `store`, for reads of which the first was asked for at `since`: one that is not older than that, or not
+    /// older than `most` nanoseconds. Begins a round if there is none. `fit`: whether the store is one that snapshots can be
+    /// taken of, at the moment of asking.
+    pub fn offer(
+        &self,
+        (now, since, most): (Nanos, Nanos, Nanos),
+        store: &Arc<Store>,
+        progress: &Progress,
+        fit: impl FnOnce() -> bool,
+    ) -> Offer {
         // Before the look at what would forbid it: see `void`.
-        let life = rounds.lives.present();
-        if !self.has_snapshots() {
+        let life = self.lives.present();
+        if !fit() {
             return Offer::Never;
         }
-        let mut taken = rounds.lock();
+        let mut taken = self.lock();
         taken.bury(life);
-        rounds.expires.store(now + LINGER.max(self.options.snapshot_age), Ordering::Relaxed);
-        let fits =
-            |round: &Round| round.at >= since || now.saturating_sub(round.at) <= self.options.snapshot_age;
+        self.expires.store(now + LINGER.max(most), Ordering::Relaxed);
+        let fits = |round: &Round| round.at >= since || now.saturating_sub(round.at) <= most;
         if taken.pending.is_none() && !taken.published.as_ref().is_some_and(fits) {
-            taken.pending = Some(self.pin(now, life, store));
+            taken.pending = Some(self.pin(now, life, store, progress));
         }
-        taken.publish(self.progress.applied_floor());
+        taken.publish(progress.applied_floor());
         match taken.published.as_ref().filter(|round| fits(round)) {
             Some(round) => Offer::Read(round.snapshot.clone(), round.life),
             None => Offer::Later,
@@ -175,15 +167,23 @@ impl Shared {
     }
 
     /// Begins a round. The caller holds the lock.
-    fn pin(&self, now: Nanos, life: Life, store: &Arc<Store>) -> Round {
-        let horizon = self.rounds.horizon.hold();
+    fn pin(&self, now: Nanos, life: Life, store: &Arc<Store>, progress: &Progress) -> Round {
+        let horizon = self.horizon.hold();
         // Also above everything that did not come through an applier: what this node executed when it led (the epoch has
         // changed since), and what a copy brought (its store is complete).
-        let ts = horizon.max(self.progress.mark());
-        hooks::point(Point::Pin);
+        let ts = horizon.max(progress.mark());
+        hooks::pins();
         let snapshot = store.pin_snapshot(ts);
-        self.rounds.horizon.release(ts);
+        self.horizon.release(ts);
         Round { snapshot, life, at: now }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        // A simulated worker may be interrupted while it pins, on the thread that would wait for it here.
+        while hooks::simulated() && self.taken.try_lock().is_err() {
+            hooks::waits();
+        }
+        self.taken.lock().expect("nobody panics while taking a snapshot")
     }
 }
 
@@ -197,7 +197,7 @@ impl Taken {
 
     /// The pending snapshot may be read once every stream is installed up to it.
     fn publish(&mut self, applied: Timestamp) {
-        let complete = |round: &mut Round| round.snapshot.ts() <= applied || planted!(SnapshotIncomplete);
+        let complete = |round: &mut Round| round.snapshot.ts() <= applied || hooks::shows_incomplete();
         let Some(round) = self.pending.take_if(complete) else { return };
         let ts = round.snapshot.ts();
         assert!(ts >= self.last, "snapshots never go back: {ts} after {}", self.last);

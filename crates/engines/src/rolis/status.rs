@@ -1,31 +1,25 @@
-//! What a replica says about itself, and why it cannot serve if it cannot.
+//! The figures of a Rolis replica, and what they mean when replicas are compared.
 
-use std::collections::BTreeMap;
-
-use highwater_consensus::{Quorums, Standing, Voter};
 use highwater_core::NodeId;
 
-use super::controller::RolisController;
-use super::shared::StreamStatus;
 use crate::engine::whole;
-use crate::seam::{Figure, Member, Nanos, Service, Status};
-use crate::sync::Ordering;
+use crate::seam::{Service, Status};
 
 /// Figures: every transaction at or below is released (leader) or may be applied (follower).
-const MARK: &str = "mark";
+pub const MARK: &str = "mark";
 /// Of each stream: the last entry that this replica holds,
-const ACCEPTED: &str = "accepted";
+pub const ACCEPTED: &str = "accepted";
 /// the last one that it knows to be decided,
-const DECIDED: &str = "decided";
+pub const DECIDED: &str = "decided";
 /// and the last one that is installed in its store completely;
-const APPLIED: &str = "applied";
+pub const APPLIED: &str = "applied";
 /// no decided transaction of this epoch is missing at or below;
-const CLOSED: &str = "closed";
+pub const CLOSED: &str = "closed";
 /// bytes of log kept.
-const LOG_BYTES: &str = "log_bytes";
+pub const LOG_BYTES: &str = "log_bytes";
 
 /// See [`Engine::converged`](crate::Engine::converged).
-pub(super) fn converged(statuses: &[Option<Status>], serving: Option<NodeId>) -> Result<u64, String> {
+pub fn converged(statuses: &[Option<Status>], serving: Option<NodeId>) -> Result<u64, String> {
     let (all, leader) = whole(statuses, serving)?;
     let decided = leader.figure(DECIDED);
     if leader.figure(ACCEPTED) != decided {
@@ -46,7 +40,7 @@ pub(super) fn converged(statuses: &[Option<Status>], serving: Option<NodeId>) ->
 }
 
 /// Decided entries of the leader's that are not applied here.
-pub(super) fn lag(own: &Status, leader: &Status) -> u64 {
+pub fn lag(own: &Status, leader: &Status) -> u64 {
     let streams = leader.figure(DECIDED).iter().zip(own.figure(APPLIED));
     streams.map(|(decided, applied)| decided.saturating_sub(*applied)).sum()
 }
@@ -67,7 +61,8 @@ pub enum Role {
 }
 
 impl Role {
-    fn name(self) -> &'static str {
+    /// Its name in `status`.
+    pub fn name(self) -> &'static str {
         match self {
             Role::Starting => "starting",
             Role::Learner => "learner",
@@ -77,7 +72,8 @@ impl Role {
         }
     }
 
-    fn service(self) -> Service {
+    /// What that is to a client.
+    pub fn service(self) -> Service {
         match self {
             Role::Starting => Service::Starting,
             Role::Learner => Service::Joining,
@@ -85,214 +81,4 @@ impl Role {
             Role::Leader => Service::Serving,
         }
     }
-}
-
-impl RolisController {
-    pub(super) fn role(&self) -> Role {
-        if self.election.members().is_none() {
-            Role::Starting
-        } else if self.leading.is_some() {
-            Role::Leader
-        } else if !self.election.votes() {
-            Role::Learner
-        } else if self.election.standing() == Standing::Follower {
-            Role::Follower
-        } else {
-            Role::Candidate
-        }
-    }
-
-    /// Who leads, as far as this node has heard lately.
-    pub(super) fn known_leader(&self, now: Nanos) -> Option<NodeId> {
-        match self.leading {
-            Some(_) => Some(self.me.node),
-            None => self.election.leader(now).filter(|leader| *leader != self.me.node),
-        }
-    }
-
-    /// Why this node cannot serve, if it cannot: neither lead, nor follow with a state that can be read.
-    pub(super) fn trouble(&self, now: Nanos) -> Option<String> {
-        let role = self.role();
-        if role == Role::Starting {
-            return Some(self.why_starting());
-        }
-        if let Some((at, late)) = self.health.stuck(&self.shared) {
-            return Some(format!("worker {at} has taken no turn for {}", millis(late)));
-        }
-        if self.clock_stands.is_some() {
-            return Some(
-                "the clock went back: this node does not lead before it has passed what it showed".into(),
-            );
-        }
-        if role == Role::Leader {
-            return self.why_leading_in_vain(now);
-        }
-        if let Some(takeover) = &self.takeover {
-            let (ready, all) = (takeover.ready.len(), self.workers());
-            let epoch = takeover.ballot.epoch;
-            return Some(format!("takes over in {epoch}: {ready} of {all} streams are ready"));
-        }
-        if self.known_leader(now).is_none() {
-            return Some(self.why_no_leader(now));
-        }
-        self.rejoin.what_is_missing(self.shared.copied_bytes.load(Ordering::Relaxed))
-    }
-
-    fn why_starting(&self) -> String {
-        if let Some(peer) = self.living_cluster {
-            return format!("waits for the leader of the living cluster that {peer} knows of");
-        }
-        let met = |node: &NodeId| self.unborn.iter().any(|voter| voter.node == *node);
-        let others = (0..self.shared.options.nodes).map(NodeId).filter(|node| *node != self.me.node);
-        let missing: Vec<NodeId> = others.filter(|node| !met(node)).collect();
-        format!(
-            "waits for {}: a new cluster forms when all its nodes are up; a living one is joined once it is met",
-            if missing.is_empty() { "word of the first meeting".into() } else { list(&missing) }
-        )
-    }
-
-    /// Whether it is here, in the life that votes.
-    fn connected(&self, voter: &Voter) -> bool {
-        *voter == self.me || self.voter(voter.node) == Some(*voter)
-    }
-
-    /// Which voters came back in another life: what they knew is lost.
-    fn without_memory(&self) -> Vec<NodeId> {
-        let here = |node| if node == self.me.node { Some(self.me) } else { self.voter(node) };
-        let lost = |voter: &Voter| here(voter.node).is_some_and(|life| life != *voter);
-        self.voters().into_iter().filter(lost).map(|voter| voter.node).collect()
-    }
-
-    /// In words, if those who came back without memory were so many that the others are no majority.
-    fn why_never_again(&self) -> Option<String> {
-        let (lost, members) = (self.without_memory(), self.election.members()?.clone());
-        let left = Quorums::of(members).reached(|voter| !lost.contains(&voter.node));
-        (!left).then(|| {
-            format!(
-                "{} came back without memory, and the rest is no majority: this cluster cannot go on; \
-                 stop all nodes and start them empty",
-                list(&lost)
-            )
-        })
-    }
-
-    fn why_leading_in_vain(&self, now: Nanos) -> Option<String> {
-        if !self.election.quorum_heard(now, self.silence()) {
-            if let Some(why) = self.why_never_again() {
-                return Some(why);
-            }
-            let silent = self.voters().into_iter().filter(|voter| *voter != self.me).filter_map(|voter| {
-                let ago = now.saturating_sub(self.election.heard_at(voter).unwrap_or_default());
-                (ago > self.silence()).then(|| format!("{} silent for {}", voter.node, millis(ago)))
-            });
-            return Some(format!("no quorum: {}", silent.collect::<Vec<_>>().join(", ")));
-        }
-        let (at, still) = self.health.standing_still(&self.shared)?;
-        Some(format!("stream {at} stands still for {}: nothing is decided or released", millis(still)))
-    }
-
-    fn why_no_leader(&self, now: Nanos) -> String {
-        if let Some(why) = self.why_never_again() {
-            return why;
-        }
-        let mut why = match self.election.last_heard() {
-            Some((node, at)) => {
-                format!("no leader heard for {} (last: {node})", millis(now.saturating_sub(at)))
-            }
-            None => "no leader heard yet".into(),
-        };
-        let lost = self.without_memory();
-        if !lost.is_empty() {
-            why += &format!("; came back without memory: {}", list(&lost));
-        }
-        let away = |voter: &Voter| !self.connected(voter) && !lost.contains(&voter.node);
-        let away: Vec<NodeId> = self.voters().into_iter().filter(away).map(|voter| voter.node).collect();
-        if !away.is_empty() {
-            why += &format!("; not reachable: {}", list(&away));
-        }
-        let members = self.election.members();
-        if members
-            .is_some_and(|members| !Quorums::of(members.clone()).reached(|voter| self.connected(&voter)))
-        {
-            why += "; the rest is no majority of the voters";
-        }
-        why
-    }
-
-    fn voters(&self) -> Vec<Voter> {
-        self.election.members().map(|members| members.voters().to_vec()).unwrap_or_default()
-    }
-
-    /// See [`Controller::status`](crate::seam::Controller::status).
-    pub(super) fn describe(&self, now: Nanos) -> Status {
-        let shared = &self.shared;
-        let streams = self.streams();
-        let each = |name, value: fn(&StreamStatus) -> u64| Figure::each(name, streams.iter().map(value));
-        let role = self.role();
-        let leads = self.leading.is_some();
-        let heard_ago = self.election.last_heard().filter(|_| !leads).map(|(_, at)| now.saturating_sub(at));
-        Status {
-            node: self.me.node,
-            incarnation: self.me.incarnation,
-            service: role.service(),
-            role: role.name().into(),
-            epoch: shared.progress.epoch(),
-            ask: self.known_leader(now),
-            heard_ago,
-            figures: vec![
-                Figure::one(MARK, shared.progress.mark().0),
-                each(ACCEPTED, |stream| stream.accepted.0),
-                each(DECIDED, |stream| stream.decided.0),
-                each(APPLIED, |stream| stream.applied.0),
-                each(CLOSED, |stream| stream.closed.0),
-                each(LOG_BYTES, |stream| stream.log_bytes),
-            ],
-            members: self.list_members(now),
-            copying_bytes: self.rejoin.copying().then(|| shared.copied_bytes.load(Ordering::Relaxed)),
-            copying_from: self.rejoin.donor(),
-            trouble: self.trouble(now),
-        }
-    }
-
-    /// What the workers published last.
-    pub(super) fn streams(&self) -> Vec<StreamStatus> {
-        self.shared.stream_status.iter().map(|status| *status.lock().expect("nobody panics here")).collect()
-    }
-
-    fn list_members(&self, now: Nanos) -> Vec<Member> {
-        let mut lags: BTreeMap<Voter, u64> = BTreeMap::new();
-        for (voter, lag) in
-            self.shared.lags.iter().flat_map(|lags| lags.lock().expect("nobody panics here").clone())
-        {
-            *lags.entry(voter).or_default() += lag;
-        }
-        let (leads, voters) = (self.leading.is_some(), self.voters());
-        let member = |voter: Voter, votes: bool| {
-            let heard_ago = self.election.heard_at(voter).map(|at| now.saturating_sub(at));
-            let (lag, heard_ago) =
-                if voter == self.me { (Some(0), Some(0)) } else { (lags.get(&voter).copied(), heard_ago) };
-            let connected = self.connected(&voter);
-            let Voter { node, incarnation } = voter;
-            Member {
-                node,
-                incarnation,
-                voter: votes,
-                connected: leads.then_some(connected),
-                lag: lag.filter(|_| leads && connected),
-                heard_ago: heard_ago.filter(|_| leads),
-            }
-        };
-        let mut listed: Vec<Member> = voters.iter().map(|voter| member(*voter, true)).collect();
-        let learners = lags.keys().filter(|voter| leads && !voters.contains(voter));
-        listed.extend(learners.map(|voter| member(*voter, false)));
-        listed
-    }
-}
-
-fn millis(nanos: Nanos) -> String {
-    format!("{} ms", nanos / 1_000_000)
-}
-
-fn list(nodes: &[NodeId]) -> String {
-    nodes.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -1,84 +1,79 @@
 //! One worker: stream *i*, its share of the execution while the node leads, its share of the applying while it follows.
 //!
-//! This file joins the parts and dispatches: [`lead`](super::lead) executes, seals and releases; [`apply`](super::apply)
-//! follows the decided log; [`reads`](super::reads) reads snapshots of it; [`copy`](super::copy) sends and receives state.
+//! This file joins the parts and no more: it knows what the worker does with its stream at the moment ([`Mode`]), carries out
+//! the controller's commands, and hands each part what else it may touch. [`lead`](super::lead) executes, seals and releases;
+//! [`apply`](super::apply) follows the decided log; [`reads`](super::reads) reads snapshots of it; [`copy`](crate::copy) sends
+//! and receives state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use highwater_consensus::{Members, Stream, StreamOptions, Voter};
-use highwater_core::hooks::{self, Site};
-use highwater_core::log::EntryKind;
-use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId, Registry, StreamId, Timestamp, planted};
+use highwater_consensus::{Stream, StreamOptions, Voter};
+use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId, Registry, StreamId, Timestamp};
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
-use super::apply::Replay;
+use super::apply::{Applying, Replay};
 use super::checked::{CheckedEntry, is_sound};
-use super::copy::Copies;
+use super::context::{Context, Turn};
+use super::feed::Feed;
+use super::figures::Figures;
 use super::funnel::Funnel;
+use super::hooks;
 use super::lead::Lead;
-use super::pulse::{NEVER, Pulse};
+use super::locate::{Donor, locate};
+use super::messages::{Command, Report, Restart};
+use super::opening::Opening;
 use super::reads::Reads;
-use super::shared::{Command, EpochStart, Report, Shared, StreamStatus};
+use super::seal::fresh_entry;
+use super::shared::Shared;
+use super::speculation::Speculation;
 use super::wire::{Head, carried_entry};
+use crate::copy::{CopyMessage, Installer, Sender};
 use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 
 /// Worker *i* of a Rolis replica.
 pub struct RolisWorker {
-    pub(super) id: StreamId,
-    pub(super) me: Voter,
-    pub(super) shared: Arc<Shared>,
-    pub(super) counters: Arc<Counters>,
-    pub(super) registry: Registry<Occ>,
-    pub(super) stream: Stream,
-    pub(super) store: Arc<Store>,
-    pub(super) occ: Occ,
-    pub(super) applier: Applier,
-    pub(super) mode: Mode,
-    /// The shared open entry, if all workers feed this one stream.
-    pub(super) funnel: Option<Arc<Funnel>>,
-    pub(super) lead: Lead,
-    pub(super) replay: Replay,
-    pub(super) copies: Copies,
-    pub(super) reads: Reads,
+    context: Context,
+    mode: Mode,
+    stream: Stream,
     /// Which life of each peer is connected.
-    pub(super) peers: BTreeMap<NodeId, Incarnation>,
+    peers: BTreeMap<NodeId, Incarnation>,
     /// The ballot that the controller was last told of.
     known: Ballot,
-    /// What `status` was last told, and when it may be told again.
-    published: (EntryIndex, EntryIndex, EntryIndex),
-    status_at: Nanos,
-    /// Something was left for another turn that could have been done in this one.
-    pub(super) again: bool,
+    store: Arc<Store>,
+    /// The store, as a transaction sees it.
+    occ: Occ,
+    /// The store, as a follower of the log sees it.
+    applier: Applier,
+    feed: Feed,
+    lead: Lead,
+    speculation: Speculation,
+    replay: Replay,
+    reads: Reads,
+    sender: Sender,
+    installer: Installer,
+    figures: Figures,
     /// Frames came since the last turn.
     stirred: bool,
-    /// What was decided, and what waited first for its release, when something last moved; and when that was.
-    pub(super) moved: (EntryIndex, Option<Timestamp>, Nanos),
 }
 
 /// What the worker does with its stream.
-#[derive(Clone, Debug)]
-pub(super) enum Mode {
+#[derive(Debug)]
+enum Mode {
     /// Nothing is known yet, or the store is being replaced: keeps its promises, looks at no entry.
     Parked,
     /// Applies what is decided and safe.
     Following,
     /// Adopts the best log, then starts the epoch.
-    TakingOver {
-        ballot: Ballot,
-        start: EpochStart,
-        /// The entry that starts the epoch is proposed.
-        proposed: bool,
-        /// The controller knows that everything older is applied.
-        reported: bool,
-    },
+    TakingOver(Opening),
     /// Executes transactions.
-    Leading { ballot: Ballot },
+    Leading(Ballot),
 }
 
-/// How often the figures for `status` are refreshed.
-const STATUS_EVERY: Nanos = 2_000_000;
+/// How much a new leader installs in one turn, in bytes of log.
+const TAKEOVER_BYTES: u32 = 4 << 20;
 
 impl RolisWorker {
     /// A worker with an empty log and store. Its procedures come as a leader runs them, and as a follower does.
@@ -96,62 +91,43 @@ impl RolisWorker {
             backlog_bytes: options.backlog_bytes(),
             ..StreamOptions::default()
         };
+        let occ = Occ::new(store.clone(), shared.clock.clone());
+        let context = Context { id, me, shared, counters };
         RolisWorker {
-            id,
-            me,
             stream: Stream::new(me, EntryIndex::NONE, stream_options),
-            occ: Occ::new(store.clone(), shared.clock.clone()),
-            applier: Applier::new(store.clone()),
-            lead: Lead::new(options, id),
-            replay: Replay::default(),
-            copies: Copies::default(),
-            reads: Reads::new(readers),
             mode: Mode::Following,
-            funnel: None,
             peers: BTreeMap::new(),
             known: Ballot::default(),
-            published: Default::default(),
-            status_at: 0,
-            again: false,
+            occ,
+            applier: Applier::new(store.clone()),
+            feed: Feed::default(),
+            lead: Lead::new(&context, registry),
+            speculation: Speculation::default(),
+            replay: Replay::default(),
+            reads: Reads::new(readers),
+            sender: Sender::default(),
+            installer: Installer::default(),
+            figures: Figures::default(),
             stirred: false,
-            moved: (EntryIndex::NONE, None, NEVER),
-            shared,
-            counters,
-            registry,
+            context,
             store,
         }
     }
 
     /// Takes what the other workers commit into this worker's stream.
     pub fn with_funnel(mut self, funnel: Arc<Funnel>) -> RolisWorker {
-        self.funnel = Some(funnel);
+        self.feed = Feed::of_all(funnel);
         self
     }
 
-    pub(super) fn report(&self, report: Report, out: &mut Outbox) {
-        self.shared.reports.put(report);
-        out.wake_controller = true;
-    }
-
-    fn command(&mut self, now: Nanos, command: Command, out: &mut Outbox) {
+    fn command(&mut self, command: Command, turn: &mut Turn<'_>) {
         match command {
-            Command::Fence(ballot) => {
-                // A stream may have met a still higher ballot by itself; the controller will hear of that one.
-                if ballot >= self.stream.promised() {
-                    self.stop_leading(out);
-                    let unfenced = ballot.node != self.me.node && planted!(PromiseUnfenced);
-                    let tail = if unfenced { self.stream.tail() } else { self.stream.promise(ballot) };
-                    self.known = self.known.max(ballot);
-                    let pending = self.pending_changes();
-                    let high = self.high();
-                    self.report(Report::Fenced { ballot, stream: self.id, tail, pending, high }, out);
-                }
-            }
+            Command::Fence(ballot) => self.fence(ballot, turn),
             Command::Follow(ballot) => {
                 self.known = self.known.max(ballot);
                 if ballot >= self.stream.promised() {
-                    self.stop_leading(out);
-                    self.stream.follow(now, ballot);
+                    self.stop_leading(turn.out);
+                    self.stream.follow(turn.now, ballot);
                 }
             }
             Command::TakeOver { plan, start } => {
@@ -159,105 +135,292 @@ impl RolisWorker {
                 if ballot != self.stream.promised() {
                     return;
                 }
-                if self.stream.take_over(now, plan) {
-                    self.mode = Mode::TakingOver { ballot, start, proposed: false, reported: false };
+                if self.stream.take_over(turn.now, plan) {
+                    self.mode = Mode::TakingOver(Opening::new(ballot, start));
                 } else {
-                    self.report(Report::TakeOverFailed(ballot), out);
+                    turn.report(&self.context, Report::TakeOverFailed(ballot));
                 }
             }
             Command::Open { ballot, members } => {
-                if matches!(&self.mode, Mode::TakingOver { ballot: b, .. } if *b == ballot)
+                if matches!(&self.mode, Mode::TakingOver(opening) if opening.ballot() == ballot)
                     && self.stream.is_leading(ballot)
                 {
                     self.stream.end_joint_quorum(members);
                     self.open(ballot);
                 }
             }
-            Command::Quiesce => self.lead.quiescing = true,
-            Command::Resume => self.lead.quiescing = false,
-            Command::Park => {
-                self.stop_leading(out);
-                self.mode = Mode::Parked;
-                if let Some(first) = self.stream.too_far()
-                    && first > self.stream.decided().next()
-                {
-                    // The log need not wait for the store: this vote may be the one that a new leader lacks, and until it
-                    // leads nobody may be able to give a copy.
-                    self.stream.restart_after(EntryIndex(first.0 - 1));
-                }
-                self.copies.drop_all();
-                let members = self.stream.members().cloned();
-                self.report(Report::Parked(self.id, members), out);
-            }
-            Command::Restart(restart) => self.restart(now, restart, out),
-            Command::Locate { receiver, copy, floor } => {
-                let start = if self.may_serve() { self.locate(floor) } else { None };
+            Command::Quiesce => self.lead.quiesce(true),
+            Command::Resume => self.lead.quiesce(false),
+            Command::Park => self.park(turn),
+            Command::Restart(restart) => self.restart(restart, turn),
+            Command::Locate { copy, floor } => {
+                let start = if self.may_send() { locate(&self.stream, floor) } else { None };
                 if start.is_some() {
-                    self.announce_copy(receiver, copy);
+                    self.sender.announce(copy);
                 } else {
                     // With an entry above what was trimmed the next question has an answer, even if nobody asks for more.
-                    self.lead.close_up_to = self.lead.close_up_to.max(self.high());
+                    self.lead.close_up_to(self.high());
                 }
-                self.report(Report::Located { receiver, copy, stream: self.id, start }, out);
+                let stream = self.context.id;
+                turn.report(&self.context, Report::Located { copy, stream, start });
             }
         }
     }
 
+    fn fence(&mut self, ballot: Ballot, turn: &mut Turn<'_>) {
+        if ballot < self.stream.promised() {
+            // A stream may have met a still higher ballot by itself; the controller will hear of that one.
+            return;
+        }
+        self.stop_leading(turn.out);
+        let unpromised = hooks::fences_unpromised(ballot.node != self.context.me.node);
+        let tail = if unpromised { self.stream.tail() } else { self.stream.promise(ballot) };
+        self.known = self.known.max(ballot);
+        let pending = self.replay.pending_changes(&self.context, &self.stream);
+        let high = self.high();
+        turn.report(&self.context, Report::Fenced { ballot, stream: self.context.id, tail, pending, high });
+    }
+
+    /// The epoch is open: everything older is applied on all workers.
+    fn open(&mut self, ballot: Ballot) {
+        let progress = &self.context.shared.progress;
+        let base = progress.closed(self.context.id);
+        assert_eq!(progress.epoch(), ballot.epoch, "an epoch opens after every stream has entered it");
+        assert!(self.replay.caught_up(), "an epoch opens after everything older is applied");
+        self.mode = Mode::Leading(ballot);
+        hooks::leads(ballot.epoch);
+        self.speculation.begin(ballot.epoch, &self.context.shared);
+        self.feed.open(ballot.epoch, base, &self.store);
+        self.lead.begin(base, &self.context, &mut self.occ);
+    }
+
     /// Ends leading, if it was: what is speculative is left to the final mark.
-    pub(super) fn stop_leading(&mut self, out: &mut Outbox) {
+    fn stop_leading(&mut self, out: &mut Outbox) {
         match self.mode {
-            Mode::Leading { .. } => {
-                self.close_lead(out);
+            Mode::Leading(_) => {
+                self.feed.close(out);
+                self.lead.end(&self.context, &mut self.occ, out);
+                // The receivers would wait for a mark that this epoch may never reach.
+                self.sender.refuse_all();
                 self.mode = Mode::Following;
             }
-            Mode::TakingOver { .. } => self.mode = Mode::Following,
+            Mode::TakingOver(_) => self.mode = Mode::Following,
             Mode::Following | Mode::Parked => {}
         }
     }
 
-    /// A frame's sender, if its connection is up.
-    fn sender(&self, from: NodeId) -> Option<Voter> {
-        self.peers.get(&from).map(|incarnation| Voter { node: from, incarnation: *incarnation })
+    /// The store is about to be replaced.
+    fn park(&mut self, turn: &mut Turn<'_>) {
+        self.stop_leading(turn.out);
+        self.mode = Mode::Parked;
+        if let Some(first) = self.stream.too_far()
+            && first > self.stream.decided().next()
+        {
+            // The log need not wait for the store: this vote may be the one that a new leader lacks, and until it
+            // leads nobody may be able to give a copy.
+            self.stream.restart_after(EntryIndex(first.0 - 1));
+        }
+        (self.sender, self.installer) = (Sender::default(), Installer::default());
+        let members = self.stream.members().cloned();
+        turn.report(&self.context, Report::Parked(self.context.id, members));
+    }
+
+    /// Goes on from a copied state that is about to arrive.
+    fn restart(&mut self, restart: Restart, turn: &mut Turn<'_>) {
+        let Restart { store, start, floor, donor, copy, leader } = restart;
+        let tail = self.stream.tail();
+        if start < tail.first {
+            // The donor's log reaches further back than ours: its floor is too old for what we kept.
+            return turn.report(&self.context, Report::CopyStalled { copy });
+        }
+        let shared = &self.context.shared;
+        self.occ = Occ::new(store.clone(), shared.clock.clone());
+        self.occ.log().take(fresh_entry());
+        self.applier = Applier::new(store.clone());
+        self.reads.leave_store();
+        self.speculation.leave_store(shared);
+        self.store = store;
+        if start > tail.last.next() || self.stream.too_far().is_some() {
+            let base = EntryIndex(start.0 - 1).max(tail.decided);
+            self.stream.restart_after(base);
+        }
+        shared.progress.members().into_iter().for_each(|members| self.stream.know_members(members));
+        self.replay = Replay::starting_at(start, floor);
+        if self.stream.tail().first > start {
+            return turn.report(&self.context, Report::CopyStalled { copy });
+        }
+        self.mode = Mode::Following;
+        self.sender = Sender::default();
+        self.installer = Installer::expect(turn.now, donor, copy, self.store.clone());
+        self.stream.follow(turn.now, leader);
     }
 
     /// Above every timestamp in the log.
     fn high(&self) -> Timestamp {
         let last = CheckedEntry::held(&self.stream, self.stream.last());
         let closed = last.map(|entry| entry.header().closed_ts).unwrap_or_default();
-        closed.max(self.replay.floor).max(self.shared.progress.closed(self.id)).next()
+        closed.max(self.replay.floor()).max(self.context.shared.progress.closed(self.context.id)).next()
     }
 
-    /// Changes of epoch in the log that this replica has not entered; whether each is decided here.
-    fn pending_changes(&self) -> Vec<(Members, bool)> {
-        let tail = self.stream.tail();
-        let entered = self.shared.progress.epoch();
-        let change = |index: u64| {
-            let entry = CheckedEntry::held(&self.stream, EntryIndex(index))?;
-            let header = entry.header();
-            let new = header.kind == EntryKind::EpochChange && header.epoch > entered;
-            new.then(|| (entry.members(), index <= tail.decided.0))
-        };
-        (self.replay.scan.max(tail.first).0..=tail.last.0).filter_map(change).collect()
+    /// A frame's sender, if its connection is up.
+    fn peer(&self, from: NodeId) -> Option<Voter> {
+        self.peers.get(&from).map(|incarnation| Voter { node: from, incarnation: *incarnation })
     }
 
-    pub(super) fn pulse(&self) -> &Pulse {
-        &self.shared.pulses[self.id.0 as usize]
-    }
-
-    /// Shows the controller that this worker is at work, and whether its stream moves.
-    fn show_pulse(&mut self, now: Nanos, next: Next) {
-        let leads = matches!(self.mode, Mode::Leading { .. });
-        let waits = leads && (self.stream.undecided() > 0 || !self.lead.pending.is_empty());
-        let state = (self.stream.decided(), self.lead.pending.first());
-        if !waits {
-            self.moved.2 = NEVER;
-        } else if self.moved.2 == NEVER || (self.moved.0, self.moved.1) != state {
-            self.moved = (state.0, state.1, now);
+    /// Whether this worker may send its part of the store: a leader may (see [`Donor`]); anybody else only if no worker of this
+    /// replica has executed anything whose fate is open.
+    fn may_send(&self) -> bool {
+        match self.mode {
+            Mode::Parked => false,
+            Mode::Leading(_) => true,
+            Mode::Following | Mode::TakingOver(_) => {
+                !self.installer.is_receiving() && self.context.shared.is_certain()
+            }
         }
-        self.stirred = false;
-        self.pulse().still_since(self.moved.2);
-        self.pulse().waiting_bytes(if leads { self.stream.undecided_bytes() } else { 0 });
-        self.pulse().turned(now, next);
+    }
+
+    fn turn_following(&mut self, turn: &mut Turn<'_>) -> Next {
+        self.replay.report_too_far(&self.context, &self.stream, turn);
+        if self.stream.has_output() && !self.replay.caught_up() {
+            // Acknowledge first: the leader waits for it.
+            return Next::Now;
+        }
+        let parts = (&self.speculation, &mut self.applier);
+        let next = self.replay.turn(&self.context, &mut self.stream, parts, turn);
+        self.collect_garbage(false, turn);
+        next
+    }
+
+    fn turn_taking_over(&mut self, turn: &mut Turn<'_>) -> Next {
+        let Mode::TakingOver(opening) = &mut self.mode else { unreachable!("the caller looked") };
+        if !self.stream.is_leading(opening.ballot()) {
+            return Next::Idle;
+        }
+        if opening.start(&self.context, &mut self.stream) {
+            self.look_at_decided(turn);
+        }
+        let applying = self.apply(TAKEOVER_BYTES, turn);
+        let caught_up = self.replay.caught_up() && self.replay.scan() > self.stream.decided();
+        if let Mode::TakingOver(opening) = &mut self.mode {
+            opening.report_ready(caught_up, &self.context, &mut self.stream, turn);
+        }
+        if applying == Applying::More { Next::Now } else { Next::Idle }
+    }
+
+    fn turn_leading(&mut self, ballot: Ballot, turn: &mut Turn<'_>) -> Next {
+        let parts = (&mut self.occ, &self.feed);
+        let no_room = self.lead.turn(ballot, &self.context, parts, &mut self.stream, turn);
+        // A lone voter decides by itself, at once.
+        self.look_at_decided(turn);
+        self.apply(u32::MAX, turn);
+        self.lead.release(ballot, &self.context, &mut self.occ, &mut self.stream, turn);
+        self.collect_garbage(true, turn);
+        self.lead.report_quiesced(&self.context, &self.stream, turn);
+        self.lead.next(turn.now, no_room, &self.context, (&self.stream, self.replay.scan()))
+    }
+
+    /// Looks at every decided entry not looked at yet.
+    fn look_at_decided(&mut self, turn: &mut Turn<'_>) {
+        let parts = (&mut self.speculation, &mut self.occ);
+        let moved = self.replay.look(&self.context, &mut self.stream, parts, turn);
+        if moved && (self.feed.is_shared() || self.context.shared.progress.others_wait(self.context.id)) {
+            turn.out.wake_workers = true;
+        }
+    }
+
+    /// Installs what the mark has passed.
+    fn apply(&mut self, budget: u32, turn: &mut Turn<'_>) -> Applying {
+        let parts = (&self.speculation, &mut self.applier);
+        self.replay.apply(budget, &self.context, &mut self.stream, parts, turn)
+    }
+
+    /// Unlinks tombstones that no reader and no older write can need.
+    fn collect_garbage(&mut self, leads: bool, turn: &mut Turn<'_>) {
+        let shared = &self.context.shared;
+        if shared.receiving_copy.load(Ordering::SeqCst) || shared.serving_copies.load(Ordering::SeqCst) > 0 {
+            return;
+        }
+        // Another worker's roll-back may restore what our tombstone replaced: the record has to be in its index still, though
+        // the marks of the new epoch have passed the tombstone's timestamp.
+        if !leads && !shared.is_certain() {
+            return;
+        }
+        let progress = &shared.progress;
+        let floor = if leads {
+            progress.mark()
+        } else {
+            hooks::tombstone_floor(|| progress.applied_floor(), || progress.mark())
+        };
+        hooks::collects();
+        // Bounded work: a large delete takes several turns, and no other traffic may come to give them.
+        turn.again |= self.applier.collect(floor) | self.occ.collect(floor);
+    }
+
+    /// Sends chunks as far as the windows allow; asks for and watches over the copy that is arriving.
+    fn turn_copying(&mut self, turn: &mut Turn<'_>) -> Next {
+        let context = &self.context;
+        let frame = |message, body| Frame { head: Head::Copy(message).encode(), body };
+        self.installer.acknowledge(|to, message| turn.out.frames.push((to, frame(message, Bytes::new()))));
+        if let Some((copy, complete_at)) = self.installer.take_completed() {
+            turn.report(context, Report::Copied { copy, stream: context.id, complete_at });
+        }
+        self.report_refused(turn);
+        let peers = &self.peers;
+        let watching = self.installer.watch(
+            turn.now,
+            |donor| peers.contains_key(&donor),
+            |to, message| turn.out.frames.push((to, frame(message, Bytes::new()))),
+        );
+        if let Some(copy) = self.installer.take_stalled() {
+            turn.report(&self.context, Report::CopyStalled { copy });
+        }
+        let donor = Donor { shared: &self.context.shared, leads: matches!(self.mode, Mode::Leading(_)) };
+        let sent = self.sender.turn(turn.now, &donor, |to, message, chunk| {
+            turn.out.frames.push((to, frame(message, chunk)));
+        });
+        sent.waits_for.into_iter().for_each(|position| self.lead.close_up_to(position));
+        self.report_refused(turn);
+        watching.sooner(sent.next)
+    }
+
+    fn report_refused(&mut self, turn: &mut Turn<'_>) {
+        for copy in self.sender.take_refused() {
+            turn.report(&self.context, Report::CopyRefused(copy));
+        }
+    }
+
+    fn turn_reading(&mut self, turn: &mut Turn<'_>) -> Next {
+        let only_appliers_write = matches!(self.mode, Mode::Following | Mode::TakingOver(_));
+        let store = only_appliers_write.then_some(&self.store);
+        self.reads.turn(store, &self.context, turn)
+    }
+
+    fn deliver_to_stream(&mut self, now: Nanos, sender: Voter, frame: (highwater_consensus::Message, Bytes)) {
+        let (message, body) = frame;
+        if carried_entry(&message).is_some_and(|index| !is_sound(&body, self.context.id, index)) {
+            return;
+        }
+        let leads = message.of_leader();
+        self.stream.deliver(now, sender, message, own_entry(body));
+        // Under the ballot that this stream follows: a leader of the past is no leader.
+        if let Some(ballot) = leads.filter(|ballot| *ballot == self.stream.promised()) {
+            self.context.pulse().hear_leader(ballot.epoch, now);
+        }
+    }
+
+    fn deliver_to_copy(&mut self, now: Nanos, sender: Voter, message: CopyMessage, body: &Bytes) {
+        match message {
+            CopyMessage::CopyStart { copy } => {
+                let part = (self.context.id.0 as usize, self.context.options().workers as usize);
+                let may = self.may_send();
+                self.sender.start(sender, copy, may, &self.store, part);
+            }
+            CopyMessage::CopyChunk { copy, seq, complete_at } => {
+                let bytes = self.installer.take(now, sender.node, (copy, seq), complete_at, body);
+                self.context.shared.copied_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+            CopyMessage::CopyAck { copy, seq } => self.sender.acknowledged(sender, copy, seq),
+        }
     }
 
     fn hand_out_frames(&mut self, out: &mut Outbox) {
@@ -267,135 +430,114 @@ impl RolisWorker {
         }
     }
 
-    /// Publishes the figures for `status` if they changed, now and then; says when it wants to be called again.
-    fn refresh_status(&mut self, now: Nanos) -> Next {
-        let state = (self.stream.last(), self.stream.decided(), self.replay.apply);
-        if state == self.published {
-            return Next::Idle;
-        }
-        // Legal: the figures are for people and reports.
-        if now < self.status_at || hooks::buggify(Site::OldStatus) {
-            return Next::At(self.status_at.max(now + 1));
-        }
-        self.published = state;
-        self.status_at = now + STATUS_EVERY;
-        let at = self.id.0 as usize;
-        *self.shared.stream_status[at].lock().expect("nobody panics here") = StreamStatus {
-            accepted: self.stream.last(),
-            decided: self.stream.decided(),
-            applied: EntryIndex(self.replay.apply.0 - 1),
-            closed: self.shared.progress.closed(self.id),
-            log_bytes: self.stream.log_bytes(),
-        };
-        *self.shared.lags[at].lock().expect("nobody panics here") = self.stream.lags();
-        Next::Idle
+    /// Shows the controller that this worker is at work, and whether its stream moves.
+    fn show_pulse(&mut self, now: Nanos, next: Next) {
+        let leads = matches!(self.mode, Mode::Leading(_));
+        let still_since = self.lead.still_since(now, leads, &self.stream);
+        self.stirred = false;
+        let pulse = self.context.pulse();
+        pulse.still_since(still_since);
+        pulse.waiting_bytes(if leads { self.stream.undecided_bytes() } else { 0 });
+        pulse.turned(now, next);
     }
 }
 
 impl Worker for RolisWorker {
     fn ready(&self) -> Result<(), Refusal> {
-        self.ready_to_lead()
+        match self.mode {
+            Mode::Leading(_) => self.lead.admits(&self.context, &self.occ),
+            _ => Err(self.context.refer()),
+        }
     }
 
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
-        self.ready_to_lead()?;
-        if self.waits_to_be_apart(now, request.args) {
-            return Err(Refusal::Busy);
-        }
-        self.execute(now, request);
-        Ok(())
+        self.ready()?;
+        let stream = (&self.stream, self.replay.scan());
+        self.lead.submit(now, request, &self.context, (&mut self.occ, &self.feed), stream)
     }
 
     fn unreleased_reply_bytes(&self) -> usize {
-        self.lead.pending.bytes()
+        self.lead.pending_bytes()
     }
 
     fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         match self.mode {
-            Mode::Leading { .. } => self.submit(now, request),
-            _ => self.submit_read(now, request),
+            Mode::Leading(_) => self.submit(now, request),
+            // The strawman's other workers know no store while they follow: no snapshots there.
+            Mode::Parked => Err(self.context.refer()),
+            _ if self.feed.is_shared() || !self.context.shared.has_snapshots() => Err(self.context.refer()),
+            _ => self.reads.submit(now, request),
         }
     }
 
     fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation) {
         self.peers.insert(peer, incarnation);
-        self.copies.peer_changed(peer);
+        self.sender.peer_changed(peer);
+        self.installer.peer_changed(peer);
         self.stream.peer_up(now, Voter { node: peer, incarnation });
     }
 
     fn peer_down(&mut self, _now: Nanos, peer: NodeId) {
         self.peers.remove(&peer);
-        self.copies.peer_changed(peer);
+        self.sender.peer_changed(peer);
+        self.installer.peer_changed(peer);
         self.stream.peer_down(peer);
     }
 
     fn deliver(&mut self, now: Nanos, from: NodeId, frame: Frame) {
-        let Some(sender) = self.sender(from) else { return };
-        if !std::mem::replace(&mut self.stirred, true) && !self.lead.busy {
-            self.pulse().stirred(now);
+        let Some(sender) = self.peer(from) else { return };
+        if !std::mem::replace(&mut self.stirred, true) && !self.lead.is_busy() {
+            self.context.pulse().stirred(now);
         }
-        self.pulse().hear(from, now);
+        self.context.pulse().hear(from, now);
         match Head::decode(&frame.head) {
-            Ok(Head::Stream(message)) => {
-                if carried_entry(&message).is_none_or(|index| is_sound(&frame.body, self.id, index)) {
-                    let leads = message.of_leader();
-                    self.stream.deliver(now, sender, message, own_entry(frame.body));
-                    // Under the ballot that this stream follows: a leader of the past is no leader.
-                    if let Some(ballot) = leads.filter(|ballot| *ballot == self.stream.promised()) {
-                        self.pulse().hear_leader(ballot.epoch, now);
-                    }
-                }
-            }
-            Ok(Head::CopyStart { copy }) => self.serve_copy(sender, copy),
-            Ok(Head::CopyChunk { copy, seq, complete_at }) => {
-                self.take_chunk(now, from, copy, seq, complete_at, frame.body);
-            }
-            Ok(Head::CopyAck { copy, seq }) => self.copies.acknowledged(sender, copy, seq),
+            Ok(Head::Stream(message)) => self.deliver_to_stream(now, sender, (message, frame.body)),
+            Ok(Head::Copy(message)) => self.deliver_to_copy(now, sender, message, &frame.body),
             // A peer of the same format version sends what we can read; anything else is noise on the wire.
             Err(_) => {}
         }
     }
 
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
+        let mut turn = Turn { now, out, again: false };
         // Taken out first: the workers count their references to what they share on one line.
-        let commands = self.shared.commands[self.id.0 as usize].take();
+        let commands = self.context.shared.commands[self.context.id.0 as usize].take();
         for command in commands {
-            self.command(now, command, out);
+            self.command(command, &mut turn);
         }
         if self.stream.promised() > self.known {
             self.known = self.stream.promised();
-            self.stop_leading(out);
-            self.report(Report::Met(self.known), out);
+            self.stop_leading(turn.out);
+            turn.report(&self.context, Report::Met(self.known));
         }
         let stream_at = self.stream.tick(now);
         if !matches!(self.mode, Mode::Parked) {
-            self.look_at_decided(out);
+            self.look_at_decided(&mut turn);
         }
-        let next = match self.mode.clone() {
-            Mode::Leading { ballot } => self.turn_leading(now, ballot, out),
-            Mode::TakingOver { ballot, start, proposed, reported } => {
-                self.turn_taking_over(ballot, start, proposed, reported, out)
-            }
-            Mode::Following => self.turn_following(now, out),
+        let next = match self.mode {
+            Mode::Leading(ballot) => self.turn_leading(ballot, &mut turn),
+            Mode::TakingOver(_) => self.turn_taking_over(&mut turn),
+            Mode::Following => self.turn_following(&mut turn),
             Mode::Parked => Next::Idle,
         };
-        let reading = self.turn_reading(now, out);
-        let copying = sooner(self.turn_copying(now, out), reading);
-        // Legal: the network might as well have been slower.
-        if hooks::buggify(Site::SendLater) {
-            self.again = true;
+        let reading = self.turn_reading(&mut turn);
+        let copying = self.turn_copying(&mut turn);
+        if hooks::sends_later() {
+            turn.again = true;
         } else {
-            self.hand_out_frames(out);
+            self.hand_out_frames(turn.out);
         }
-        let next = if std::mem::take(&mut self.again) { Next::Now } else { next };
-        let next = sooner(sooner(next, copying), self.refresh_status(now));
-        let next = stream_at.map_or(next, |at| sooner(next, Next::At(at)));
+        let next = if turn.again { Next::Now } else { next };
+        let figures = self.figures.refresh(now, &self.context, &self.stream, self.replay.applied());
+        let next = next.sooner(copying).sooner(reading).sooner(figures);
+        let next = stream_at.map_or(next, |at| next.sooner(Next::At(at)));
         self.show_pulse(now, next);
         next
     }
 
     fn describe(&self) -> String {
-        format!("{} {:?} {:?} {}", self.id, self.mode, self.replay, self.stream.describe())
+        let Context { id, .. } = &self.context;
+        format!("{id} {:?} {:?} {}", self.mode, self.replay, self.stream.describe())
     }
 }
 
@@ -407,21 +549,3 @@ fn own_entry(body: Bytes) -> Bytes {
 
 /// Entries below this size are copied out of the receive buffer.
 const OWN_BELOW_BYTES: usize = 192 << 10;
-
-/// When to look again for what has been waited for since `since`: after `least` at first, then less and less often.
-pub(super) fn recheck(now: Nanos, since: Nanos, least: Nanos) -> Next {
-    Next::At(now + (now.saturating_sub(since) / 8).clamp(least, LONGEST_RECHECK))
-}
-
-/// How soon to look again at the latest.
-const LONGEST_RECHECK: Nanos = 20_000_000;
-
-/// The earlier of two.
-pub(super) fn sooner(a: Next, b: Next) -> Next {
-    match (a, b) {
-        (Next::Now, _) | (_, Next::Now) => Next::Now,
-        (Next::At(a), Next::At(b)) => Next::At(a.min(b)),
-        (Next::At(at), Next::Idle) | (Next::Idle, Next::At(at)) => Next::At(at),
-        (Next::Idle, Next::Idle) => Next::Idle,
-    }
-}

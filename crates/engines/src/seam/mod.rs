@@ -125,6 +125,18 @@ pub enum Next {
     Idle,
 }
 
+impl Next {
+    /// The sooner of two.
+    pub(crate) fn sooner(self, other: Next) -> Next {
+        match (self, other) {
+            (Next::Now, _) | (_, Next::Now) => Next::Now,
+            (Next::At(one), Next::At(two)) => Next::At(one.min(two)),
+            (Next::At(at), Next::Idle) | (Next::Idle, Next::At(at)) => Next::At(at),
+            (Next::Idle, Next::Idle) => Next::Idle,
+        }
+    }
+}
+
 /// One core's share of a replica.
 pub trait Worker: Send {
     /// Whether [`submit`](Worker::submit) would take a request now.

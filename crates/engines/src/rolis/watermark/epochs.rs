@@ -1,53 +1,12 @@
 //! The end of an epoch: its final mark, and where the next one begins.
 
-use std::collections::BTreeMap;
-
 use highwater_consensus::Members;
-use highwater_core::hooks::{self, Fact};
 use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
 
-use super::{OpenClaim, Progress};
+use super::super::hooks;
+use super::Progress;
+use super::arrival::{Arrival, Ends, Start};
 use crate::sync::Ordering;
-
-/// What the workers know of the end of the current epoch.
-#[derive(Debug, Default)]
-pub(super) struct Ends {
-    arrivals: Vec<Option<Arrival>>,
-    finals: BTreeMap<Epoch, Timestamp>,
-    /// The membership of the current epoch, once an epoch was entered through a change.
-    members: Option<Members>,
-}
-
-impl Ends {
-    pub(super) fn new(streams: usize) -> Ends {
-        Ends { arrivals: vec![None; streams], ..Ends::default() }
-    }
-}
-
-/// A worker has decided the first entry of a later epoch.
-#[derive(Clone, Debug)]
-pub struct Arrival {
-    /// First entries of later epochs that stand here without a transaction between them, in order. More than one if a
-    /// takeover was interrupted by another one, or if this stream was silent for a whole epoch.
-    pub starts: Vec<Start>,
-    /// Last entry of the epoch that ends.
-    pub last: EntryIndex,
-    /// Claims of this stream's entries in the ending epoch that were not effective yet.
-    pub claims: Vec<OpenClaim>,
-}
-
-/// The first entry of an epoch in one stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Start {
-    /// The epoch.
-    pub epoch: Epoch,
-    /// Where the entry stands.
-    pub index: EntryIndex,
-    /// Above every older timestamp.
-    pub base: Timestamp,
-    /// The epoch's voters.
-    pub members: Members,
-}
 
 impl Progress {
     /// The final mark of an epoch that ended here.
@@ -113,7 +72,7 @@ impl Progress {
         assert!(final_mark >= before, "the mark never moves back: {final_mark} after {before}");
         let base = starts[0].base;
         assert!(base > final_mark, "the next epoch begins above the last one");
-        hooks::tell(|| Fact::Final(current, final_mark));
+        hooks::final_mark(current, final_mark);
         ends.finals.insert(current, final_mark);
         ends.members = Some(starts[0].members.clone());
         self.base.store(base.0, Ordering::SeqCst);
@@ -136,7 +95,7 @@ impl Progress {
     pub fn restart(&self, epoch: Epoch, members: Members, floor: Timestamp, starts: &[EntryIndex]) {
         let mut ends = self.ends.lock().expect("no worker panics here");
         ends.arrivals.fill(None);
-        hooks::tell(|| Fact::Restarted);
+        hooks::restarted();
         ends.finals.clear();
         ends.members = Some(members);
         self.base.store(floor.0, Ordering::SeqCst);

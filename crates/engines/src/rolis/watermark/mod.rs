@@ -42,17 +42,18 @@
 //! another takeover). It never opened, so it holds no transaction; the streams go on to the first epoch that all of them
 //! entered.
 
-use highwater_core::hooks::{self, Fact};
-use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp, planted};
+use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
 
+use super::hooks;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence};
 
+mod arrival;
 mod epochs;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-use epochs::Ends;
-pub use epochs::{Arrival, Start};
+use arrival::Ends;
+pub use arrival::{Arrival, OpenClaim, Start};
 
 /// How far every stream of this replica is. Shared by its workers; each worker writes its own cell.
 #[derive(Debug)]
@@ -87,17 +88,6 @@ struct Cell {
     claiming: AtomicU64,
 }
 
-/// A claim whose index is not decided yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenClaim {
-    /// The silent stream.
-    pub stream: StreamId,
-    /// Must be decided for the claim to count.
-    pub index: EntryIndex,
-    /// Closed up to this.
-    pub closed: Timestamp,
-}
-
 impl Progress {
     /// No epoch yet; `streams` streams.
     pub fn new(streams: usize) -> Progress {
@@ -123,7 +113,7 @@ impl Progress {
     #[inline]
     pub fn mark_in(&self, epoch: Epoch) -> Option<Timestamp> {
         let closed = self.cells.iter().map(|cell| cell.closed.load(Ordering::Acquire));
-        let mark = if planted!(SilentStreamIgnored) {
+        let mark = if hooks::ignores_silent_streams() {
             let base = self.base.load(Ordering::SeqCst);
             closed.filter(|closed| *closed > base).min().or(Some(base))
         } else {
@@ -134,7 +124,7 @@ impl Progress {
         let current = self.epoch.load(Ordering::Acquire) == epoch.0;
         let mark = Timestamp(mark.expect("there are streams"));
         if current {
-            hooks::tell(|| Fact::Mark(epoch, mark));
+            hooks::mark(epoch, mark);
         }
         current.then_some(mark)
     }
@@ -166,7 +156,7 @@ impl Progress {
     #[inline]
     pub fn claim(&self, claim: OpenClaim) -> bool {
         let cell = self.cell(claim.stream);
-        let holds = cell.decided.load(Ordering::Acquire) >= claim.index.0 || planted!(ClaimUnchecked);
+        let holds = cell.decided.load(Ordering::Acquire) >= claim.index.0 || hooks::trusts_claims();
         if holds && cell.closed.load(Ordering::Relaxed) < claim.closed.0 {
             cell.closed.fetch_max(claim.closed.0, Ordering::AcqRel);
         }

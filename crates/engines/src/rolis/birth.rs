@@ -1,0 +1,94 @@
+//! The first meeting: a node without a membership greets the others until it knows of one, or they declare one together.
+
+use std::collections::BTreeSet;
+
+use highwater_consensus::{Members, Voter};
+use highwater_core::{Epoch, NodeId};
+
+use super::control::Control;
+use super::desk::Desk;
+use crate::seam::Nanos;
+
+/// Whom this node has met.
+#[derive(Default)]
+pub struct Birth {
+    /// Peers that said hello without knowing of a membership.
+    unborn: BTreeSet<Voter>,
+    hello_at: Nanos,
+    /// Who said that the cluster lives, while this node knows of no membership.
+    living_cluster: Option<NodeId>,
+}
+
+/// How often a node without a membership greets.
+const HELLO_EVERY: Nanos = 100_000_000;
+
+impl Birth {
+    /// A peer is gone.
+    pub fn peer_down(&mut self, peer: NodeId) {
+        self.unborn.retain(|voter| voter.node != peer);
+    }
+
+    /// A peer says hello; `members`: what this node knows. Whether somebody is met who knows as little as this node.
+    pub fn hear(&mut self, from: Voter, born: bool, members: Option<&Members>, desk: &mut Desk) -> bool {
+        if !born && members.is_none() {
+            self.unborn.retain(|known| known.node != from.node);
+            self.unborn.insert(from);
+            return true;
+        }
+        if born {
+            self.unborn.clear();
+            self.living_cluster = Some(from.node);
+            return false;
+        }
+        // The sender lost its memory: our hello tells it that the cluster exists, the leader's heartbeat the rest. Or this very
+        // life of it votes, and does not know: there may be no leader until it does.
+        desk.send(from.node, Control::Hello { born: true });
+        if let Some(members) = members.filter(|members| members.contains(from)) {
+            desk.send(from.node, Control::Genesis(members.clone()));
+        }
+        false
+    }
+
+    /// The membership that this node has to declare: all nodes have met, and it is the first one.
+    pub fn first_members(&self, desk: &Desk) -> Option<Members> {
+        let all = self.unborn.len() + 1 == desk.shared.options.nodes as usize;
+        let mine = all && desk.me.node == NodeId(0);
+        mine.then(|| Members::new(Epoch(0), self.unborn.iter().copied().chain([desk.me]).collect()))
+    }
+
+    /// A membership is known.
+    pub fn end(&mut self) {
+        self.living_cluster = None;
+    }
+
+    /// Greets everybody, now and then; whether it did.
+    pub fn greet(&mut self, now: Nanos, desk: &mut Desk) -> bool {
+        let due = now >= self.hello_at;
+        if due {
+            self.hello_at = now + HELLO_EVERY;
+            for peer in desk.peers() {
+                desk.send(peer.node, Control::Hello { born: false });
+            }
+        }
+        due
+    }
+
+    /// When to greet again.
+    pub fn next_at(&self) -> Nanos {
+        self.hello_at
+    }
+
+    /// What a node without a membership waits for, in words.
+    pub fn what_is_missing(&self, desk: &Desk) -> String {
+        if let Some(peer) = self.living_cluster {
+            return format!("waits for the leader of the living cluster that {peer} knows of");
+        }
+        let met = |node: &NodeId| self.unborn.iter().any(|voter| voter.node == *node);
+        let others = (0..desk.shared.options.nodes).map(NodeId).filter(|node| *node != desk.me.node);
+        let missing: Vec<String> = others.filter(|node| !met(node)).map(|node| node.to_string()).collect();
+        format!(
+            "waits for {}: a new cluster forms when all its nodes are up; a living one is joined once it is met",
+            if missing.is_empty() { "word of the first meeting".into() } else { missing.join(", ") }
+        )
+    }
+}

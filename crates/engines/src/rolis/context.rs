@@ -1,0 +1,76 @@
+//! What every part of a worker may look at, and what a turn carries through them.
+
+use std::sync::Arc;
+
+use highwater_consensus::Voter;
+use highwater_core::{NodeId, StreamId};
+
+use super::messages::Report;
+use super::pulse::Pulse;
+use super::shared::Shared;
+use crate::options::Options;
+use crate::seam::{Counters, Nanos, Next, Outbox, Refusal};
+
+/// Which worker of which replica this is, and what it shares with the others. Never changes.
+pub struct Context {
+    /// The worker's stream.
+    pub id: StreamId,
+    /// The node, in this life of its memory.
+    pub me: Voter,
+    /// With the other workers and the controller.
+    pub shared: Arc<Shared>,
+    /// What this worker counts.
+    pub counters: Arc<Counters>,
+}
+
+impl Context {
+    /// The replica's settings.
+    #[inline]
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    /// What this worker shows its controller of itself.
+    #[inline]
+    pub fn pulse(&self) -> &Pulse {
+        &self.shared.pulses[self.id.0 as usize]
+    }
+
+    /// All streams but this one.
+    pub fn other_streams(&self) -> impl Iterator<Item = StreamId> + use<> {
+        let me = self.id;
+        (0..self.shared.options.workers).map(StreamId).filter(move |stream| *stream != me)
+    }
+
+    /// Refers a client to whoever leads.
+    pub fn refer(&self) -> Refusal {
+        let leader: Option<NodeId> = self.shared.leader().filter(|leader| *leader != self.me.node);
+        Refusal::NotServing { ask: leader }
+    }
+}
+
+/// One turn of a worker.
+pub struct Turn<'a> {
+    /// When it began.
+    pub now: Nanos,
+    /// What it hands out.
+    pub out: &'a mut Outbox,
+    /// Something was left for another turn that could have been done in this one.
+    pub again: bool,
+}
+
+impl Turn<'_> {
+    /// Tells the controller.
+    pub fn report(&mut self, context: &Context, report: Report) {
+        context.shared.reports.put(report);
+        self.out.wake_controller = true;
+    }
+}
+
+/// When to look again for what has been waited for since `since`: after `least` at first, then less and less often.
+pub fn recheck(now: Nanos, since: Nanos, least: Nanos) -> Next {
+    Next::At(now + (now.saturating_sub(since) / 8).clamp(least, LONGEST_RECHECK))
+}
+
+/// How soon to look again at the latest.
+const LONGEST_RECHECK: Nanos = 20_000_000;

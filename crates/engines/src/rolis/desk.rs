@@ -1,0 +1,108 @@
+//! What every part of a controller uses: which replica this is, who is connected, and what goes out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use highwater_consensus::Voter;
+use highwater_core::{Incarnation, NodeId, StreamId};
+
+use super::control::Control;
+use super::hooks;
+use super::messages::Command;
+use super::shared::Shared;
+use crate::seam::{ControlOutbox, Nanos};
+
+/// A controller's desk.
+pub struct Desk {
+    /// With the workers.
+    pub shared: Arc<Shared>,
+    /// The node, in this life of its memory.
+    pub me: Voter,
+    /// Which life of each peer is connected.
+    peers: BTreeMap<NodeId, Incarnation>,
+    messages: Vec<(NodeId, Control)>,
+    events: Vec<String>,
+    wake_workers: bool,
+}
+
+impl Desk {
+    /// Nobody is connected.
+    pub fn new(shared: Arc<Shared>) -> Desk {
+        let options = &shared.options;
+        let me = Voter { node: options.node, incarnation: options.incarnation };
+        let (messages, events) = (Vec::new(), Vec::new());
+        Desk { me, peers: BTreeMap::new(), messages, events, wake_workers: false, shared }
+    }
+
+    /// How many workers, and so streams, there are.
+    pub fn workers(&self) -> usize {
+        self.shared.options.workers as usize
+    }
+
+    /// So many election timeouts.
+    pub fn timeouts(&self, number: u64) -> Nanos {
+        number * self.shared.options.election_timeout
+    }
+
+    /// How long a quorum may be silent.
+    pub fn silence(&self) -> Nanos {
+        self.timeouts(highwater_consensus::election::SILENCE)
+    }
+
+    /// A connection is there (`Some`), or lost.
+    pub fn peer_changed(&mut self, peer: NodeId, incarnation: Option<Incarnation>) {
+        match incarnation {
+            Some(incarnation) => self.peers.insert(peer, incarnation),
+            None => self.peers.remove(&peer),
+        };
+    }
+
+    /// The life of a node that is connected.
+    pub fn peer(&self, node: NodeId) -> Option<Voter> {
+        self.peers.get(&node).map(|incarnation| Voter { node, incarnation: *incarnation })
+    }
+
+    /// All who are connected.
+    pub fn peers(&self) -> Vec<Voter> {
+        self.peers
+            .iter()
+            .map(|(node, incarnation)| Voter { node: *node, incarnation: *incarnation })
+            .collect()
+    }
+
+    /// Whether it is here, in this life.
+    pub fn is_here(&self, voter: Voter) -> bool {
+        voter == self.me || self.peer(voter.node) == Some(voter)
+    }
+
+    /// To another controller.
+    pub fn send(&mut self, to: NodeId, message: Control) {
+        self.messages.push((to, message));
+    }
+
+    /// For the log: something that an operator would want to read.
+    pub fn note(&mut self, event: impl Into<String>) {
+        self.events.push(event.into());
+    }
+
+    /// Tells every worker.
+    pub fn command_all(&mut self, mut command: impl FnMut(StreamId) -> Command) {
+        for (at, mailbox) in self.shared.commands.iter().enumerate() {
+            hooks::controls();
+            mailbox.put(command(StreamId(at as u16)));
+        }
+        self.wake_workers = true;
+    }
+
+    /// Gives every worker a turn.
+    pub fn wake_workers(&mut self) {
+        self.wake_workers = true;
+    }
+
+    /// Hands messages to the host.
+    pub fn hand_out(&mut self, out: &mut ControlOutbox) {
+        out.messages.extend(self.messages.drain(..).map(|(to, message)| (to, message.encode())));
+        out.events.append(&mut self.events);
+        out.wake_workers |= std::mem::take(&mut self.wake_workers);
+    }
+}

@@ -1,0 +1,279 @@
+//! Executing requests speculatively: attempts, conflicts, and requests that have to come again.
+
+use std::collections::VecDeque;
+
+use highwater_consensus::Stream;
+use highwater_core::{EntryIndex, Outcome, ProcedureId, Registry, Timestamp};
+use highwater_store::Occ;
+
+use super::context::{Context, Turn};
+use super::feed::Feed;
+use super::hooks;
+use super::messages::Report;
+use super::pending::Pending;
+use super::seal::Sealer;
+use crate::attempt::attempt;
+use crate::memory::Grant;
+use crate::seam::{Counters, Nanos, Outbox, Request, Token};
+
+/// Runs procedures.
+pub struct Executor {
+    registry: Registry<Occ>,
+    /// Requests that met too many conflicts for one turn.
+    retries: VecDeque<Retry>,
+    /// What transactions may still make the store grow by.
+    grant: Grant,
+    /// A long request waits until it can be executed apart; until then at most.
+    apart_by: Option<Nanos>,
+    /// The controller knows that the clock stands.
+    clock_told: bool,
+    reply: Vec<u8>,
+    /// Never 0.
+    random: u64,
+}
+
+#[derive(Debug)]
+struct Retry {
+    token: Token,
+    procedure: ProcedureId,
+    args: Vec<u8>,
+    attempts: u32,
+}
+
+/// Attempts in a row before a request waits for the next turn.
+const ATTEMPTS_IN_A_ROW: u32 = 4;
+/// Requests that may wait for another attempt before new ones are refused.
+const MAX_RETRIES_WAITING: usize = 256;
+/// The longest transaction, all its attempts in a row included, takes no more election timeouts than this: two seconds, for one that
+/// writes 64 MiB in pieces of a few bytes.
+const LONG_EXECUTION: u64 = 16;
+/// How long a long request waits to be executed apart: many round trips.
+const APART_PATIENCE: Nanos = 50_000_000;
+
+/// What a transaction goes through to its commit.
+pub struct Path<'a> {
+    /// The store, as a transaction sees it.
+    pub occ: &'a mut Occ,
+    /// Where it commits.
+    pub feed: &'a Feed,
+    /// What it is recorded in.
+    pub sealer: &'a mut Sealer,
+    /// Where its reply waits.
+    pub pending: &'a mut Pending,
+    /// The worker's stream, which is quiet or not.
+    pub stream: &'a Stream,
+}
+
+impl Executor {
+    /// The executor of worker `context`. `registry`: its procedures, as a leader runs them.
+    pub fn new(context: &Context, registry: Registry<Occ>) -> Executor {
+        let (id, seed) = (context.id.0, context.options().seed);
+        Executor {
+            registry,
+            retries: VecDeque::new(),
+            grant: Grant::of(id as usize),
+            apart_by: None,
+            clock_told: false,
+            reply: Vec::new(),
+            random: (seed ^ (u64::from(id) + 1).wrapping_mul(0xd129_0f8a_21b7_4a05)) | 1,
+        }
+    }
+
+    /// An epoch opens.
+    pub fn begin(&mut self) {
+        (self.clock_told, self.apart_by) = (false, None);
+    }
+
+    /// The lead is over.
+    pub fn end(&mut self, context: &Context, out: &mut Outbox) {
+        self.grant.give_back(&context.shared.account);
+        for retry in self.retries.drain(..) {
+            // Never committed, not even speculatively.
+            out.reply(retry.token, Outcome::Conflict, &[]);
+        }
+    }
+
+    /// Whether requests wait for another attempt.
+    #[inline]
+    pub fn has_retries(&self) -> bool {
+        !self.retries.is_empty()
+    }
+
+    /// Whether more of them would be too many; their arguments take `most_bytes` at most.
+    #[inline]
+    pub fn is_full(&self, most_bytes: usize) -> bool {
+        let bytes = || self.retries.iter().map(|retry| retry.args.len()).sum::<usize>();
+        self.retries.len() >= MAX_RETRIES_WAITING || bytes() >= most_bytes
+    }
+
+    /// Until when a long request waits to be executed apart.
+    pub fn apart_by(&self) -> Option<Nanos> {
+        self.apart_by
+    }
+
+    /// A transaction may take long, and is no reason to think that this worker is stuck.
+    fn expect_execution(now: Nanos, context: &Context) {
+        context.pulse().executes(now, now + LONG_EXECUTION * context.options().election_timeout);
+    }
+
+    /// Runs a request to its speculative commit.
+    #[inline]
+    pub fn execute(&mut self, now: Nanos, request: Request<'_>, context: &Context, path: &mut Path<'_>) {
+        if path.sealer.request_comes(now) {
+            Executor::expect_execution(now, context);
+        }
+        if !self.attempt(request.token, request.procedure, request.args, context, path) {
+            let args = request.args.to_vec();
+            let attempts = ATTEMPTS_IN_A_ROW;
+            self.retries.push_back(Retry {
+                token: request.token,
+                procedure: request.procedure,
+                args,
+                attempts,
+            });
+        }
+    }
+
+    /// Whether a request should come again later, because executing it now would hold up the other workers.
+    ///
+    /// A worker that executes closes nothing: the mark, and with it everybody's replies, would wait for a transaction that
+    /// touches a million keys. While it is *quiet* the others close its stream for it; so a long request is executed only when
+    /// this worker has nothing open and nothing undecided (a decision would have to be counted by this worker), or when that has
+    /// not come about for a while.
+    #[inline]
+    pub fn waits_to_be_apart(
+        &mut self,
+        now: Nanos,
+        args: &[u8],
+        context: &Context,
+        is_apart: impl FnOnce() -> bool,
+    ) -> bool {
+        let options = context.options();
+        if args.len() < options.long_request_bytes || options.workers == 1 {
+            return false;
+        }
+        // What another one, which never came again, once waited for is over.
+        let waiting = self.apart_by.filter(|by| now < by + APART_PATIENCE);
+        let by = *self.apart_by.insert(waiting.unwrap_or(now + APART_PATIENCE));
+        if is_apart() || now >= by {
+            self.apart_by = None;
+            return false;
+        }
+        true
+    }
+
+    /// A few attempts in a row; whether one succeeded.
+    #[inline]
+    fn attempt(
+        &mut self,
+        token: Token,
+        procedure: ProcedureId,
+        args: &[u8],
+        context: &Context,
+        path: &mut Path<'_>,
+    ) -> bool {
+        let Executor { registry, grant, reply, .. } = self;
+        let Path { occ, feed, sealer, pending, stream } = path;
+        let account = &context.shared.account;
+        let was_quiet = sealer.is_quiet();
+        for _ in 0..ATTEMPTS_IN_A_ROW {
+            grant.look(account, occ);
+            let before = occ.log().len();
+            let commit = |occ: &mut Occ, roll_back: bool| {
+                sealer.wake_up(context, feed, occ, roll_back)?;
+                feed.commit(occ, roll_back)
+            };
+            let ended = attempt(registry, occ, (procedure, args), reply, commit);
+            if let Some((ts, outcome)) = ended {
+                let more = outcome == Outcome::OutOfMemory && grant.more(account, occ);
+                if !more {
+                    let read_only = occ.log().len() == before;
+                    hooks::committed();
+                    sealer.executed(ts, read_only);
+                    let leaves = hooks::release_time(ts, read_only, pending.last());
+                    pending.push(leaves, token, outcome, reply);
+                    Counters::add(&context.counters.executed, 1);
+                    return true;
+                }
+            }
+            if was_quiet && !sealer.is_quiet() {
+                // Nothing is left of this attempt: the others may go on closing this stream.
+                sealer.be_quiet(context, stream);
+            }
+            if ended.is_some() {
+                continue;
+            }
+            if let Some(least) = occ.take_clock_stands() {
+                sealer.clock_stood(least);
+                return false;
+            }
+            Counters::add(&context.counters.conflicts, 1);
+            back_off(&mut self.random);
+        }
+        false
+    }
+
+    /// Gives every waiting request another round of attempts; whether there is no room for them now.
+    pub fn retry(&mut self, context: &Context, path: &mut Path<'_>, turn: &mut Turn<'_>) -> bool {
+        if self.has_retries() {
+            Executor::expect_execution(turn.now, context);
+        }
+        for _ in 0..self.retries.len() {
+            if path.sealer.clock_stands().is_some() {
+                break;
+            }
+            let options = context.options();
+            let in_flight = options.max_in_flight_bytes;
+            let full = path.occ.log_len() >= options.max_entry_bytes
+                || path.sealer.unreleased_bytes() >= in_flight as u64
+                || path.pending.bytes() >= in_flight
+                || path.occ.undo_bytes() >= in_flight;
+            if full {
+                return true;
+            }
+            let Some(mut retry) = self.retries.pop_front() else { break };
+            if self.attempt(retry.token, retry.procedure, &retry.args, context, path) {
+                continue;
+            }
+            retry.attempts += ATTEMPTS_IN_A_ROW;
+            if retry.attempts >= context.options().max_attempts {
+                turn.out.reply(retry.token, Outcome::Conflict, &[]);
+            } else {
+                self.retries.push_back(retry);
+            }
+        }
+        false
+    }
+
+    /// A turn begins: what was granted and not used goes back after a while.
+    pub fn next_turn(&mut self, context: &Context, occ: &mut Occ) {
+        self.grant.next_turn(&context.shared.account, occ);
+    }
+
+    /// Tells the controller, once, that the clock stands.
+    pub fn tell_clock(&mut self, stands: Option<Timestamp>, context: &Context, turn: &mut Turn<'_>) {
+        if let Some(least) = stands
+            && !self.clock_told
+        {
+            self.clock_told = true;
+            turn.report(context, Report::ClockStands { least });
+        }
+    }
+}
+
+/// Whether the others can close this stream while this worker executes: it is quiet, and they know that all of it is decided,
+/// up to before `scan`.
+pub fn is_apart(sealer: &Sealer, stream: &Stream, scan: EntryIndex) -> bool {
+    sealer.is_quiet() && stream.undecided() == 0 && scan > stream.last()
+}
+
+/// Spins for a short random time, so that two that collided do not collide again.
+fn back_off(random: &mut u64) {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    for _ in 0..*random % 256 {
+        std::hint::spin_loop();
+    }
+    hooks::waits();
+}

@@ -1,0 +1,57 @@
+//! What a copy of this worker's part of the state can be taken of, and where in the log its receiver goes on.
+
+use highwater_consensus::Stream;
+use highwater_core::{EntryIndex, Timestamp};
+
+use super::checked::CheckedEntry;
+use super::hooks;
+use super::shared::Shared;
+use crate::copy::Source;
+
+/// A replica as a donor. If it leads, its store is ahead of the mark: what was read is settled when the mark has passed it. If not,
+/// everything in its store is settled, unless another worker has begun to lead, or has led and does not know yet what became of its
+/// transactions.
+pub struct Donor<'a> {
+    /// Whose store it is.
+    pub shared: &'a Shared,
+    /// This worker executes transactions.
+    pub leads: bool,
+}
+
+impl Source for Donor<'_> {
+    fn is_sound(&self) -> bool {
+        self.leads || self.shared.is_certain()
+    }
+
+    fn position(&self) -> Timestamp {
+        if self.leads { self.shared.clock.now() } else { self.shared.progress.mark() }
+    }
+
+    fn settled(&self) -> Timestamp {
+        let mark = self.shared.progress.mark();
+        if self.leads { hooks::settled(mark) } else { Timestamp::MAX }
+    }
+}
+
+/// The first entry that may hold a transaction above `floor`, if it is still kept.
+pub fn locate(stream: &Stream, floor: Timestamp) -> Option<EntryIndex> {
+    let tail = stream.tail();
+    let (mut low, mut high) = (tail.first.0, tail.decided.0 + 1);
+    if hooks::copy_starts_late() {
+        return Some(EntryIndex(high));
+    }
+    // Closing timestamps grow along a log.
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let entry =
+            CheckedEntry::held(stream, EntryIndex(middle)).expect("entries between first and last are held");
+        if entry.header().closed_ts > floor {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    // If even the first entry held is above the floor, so may be what was trimmed before it.
+    let reaches_back = low > tail.first.0 || tail.first == EntryIndex(1);
+    reaches_back.then_some(EntryIndex(low))
+}
