@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use highwater_node::admin::protocol::StatusReport;
 use highwater_node::config::{Config, NodeConfig};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -21,7 +22,6 @@ use crate::failure::{Failure, Kind, Result};
 use crate::interrupt;
 use crate::layout::Layout;
 use crate::link::{Link, LinkError, failure_at};
-use crate::protocol::StatusReport;
 
 /// How long the first election may take.
 const ELECTION: Duration = Duration::from_secs(30);

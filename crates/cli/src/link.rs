@@ -5,8 +5,11 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use highwater_node::admin::protocol::{
+    AdminRequest, AdminResponse, CheckReport, LoadReport, StatusReport, WorkloadSpec,
+};
+
 use crate::failure::Failure;
-use crate::protocol::{AdminRequest, AdminResponse, CheckReport, LoadReport, StatusReport, WorkloadSpec};
 
 /// How long a replica may take to accept a connection.
 pub const DIAL: Duration = Duration::from_secs(2);

@@ -1,9 +1,10 @@
 //! Loads inside the replicas' workers: what to run, and starting it everywhere at once.
 
+use highwater_node::admin::protocol::{AdminRequest, WorkloadSpec};
+
 use crate::audit::Generators;
 use crate::failure::Result;
 use crate::fleet::Fleet;
-use crate::protocol::{AdminRequest, WorkloadSpec};
 
 /// A load, as every replica of a fleet is told.
 #[derive(Clone, Debug)]

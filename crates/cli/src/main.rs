@@ -10,6 +10,7 @@ mod demo;
 mod examples;
 mod failure;
 mod figures;
+mod flags;
 mod fleet;
 mod interrupt;
 mod layout;
@@ -18,17 +19,18 @@ mod load;
 mod machine;
 mod planted;
 mod progress;
+mod report_file;
 mod serve;
 mod settle;
 mod sim;
 mod status;
 mod strike;
 mod torture;
+mod workload;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use highwater_node::admin::protocol;
 
 use args::{Cli, Command};
 use failure::Result;

@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use highwater_node::admin::protocol::{CheckReport, WorkloadSpec};
 use serde::Serialize;
 
 use crate::accounts;
@@ -10,7 +11,6 @@ use crate::audit::Acknowledged;
 use crate::failure::{Failure, Result};
 use crate::fleet::Fleet;
 use crate::link::StoreDigest;
-use crate::protocol::{CheckReport, WorkloadSpec};
 
 /// How long replicas may take to apply what the leader decided.
 const CONVERGENCE: Duration = Duration::from_secs(60);

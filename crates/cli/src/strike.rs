@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_engines::Service;
+use highwater_node::admin::protocol::{LoadReport, StatusReport};
 use serde::Serialize;
 
 use crate::audit::Acknowledged;
@@ -15,7 +16,6 @@ use crate::failure::{Failure, Result};
 use crate::fleet::Fleet;
 use crate::link::{Link, failure_at};
 use crate::machine::monotonic_ns;
-use crate::protocol::{LoadReport, StatusReport};
 
 /// How often the leader is asked what it acknowledged.
 const ASK_EVERY: Duration = Duration::from_millis(5);

@@ -7,11 +7,10 @@
 use std::thread;
 use std::time::Duration;
 
+use highwater_node::admin::protocol::WorkloadSpec;
 use serde::Serialize;
 
 use super::args::FailoverArgs;
-use super::report::{check_writable, write_json};
-use super::workload::{complete, tpcc};
 use crate::audit::{Acknowledged, Generators};
 use crate::failure::{Failure, Result};
 use crate::figures::{Spread, bytes};
@@ -19,9 +18,10 @@ use crate::fleet::{Fleet, FleetPlan};
 use crate::load::LoadPlan;
 use crate::machine::Machine;
 use crate::progress::Progress;
-use crate::protocol::WorkloadSpec;
+use crate::report_file::{check_writable, write_json};
 use crate::settle::{self, Findings};
 use crate::strike::{self, Rejoin, Strike};
+use crate::workload::{complete, tpcc};
 
 #[derive(Debug, Serialize)]
 struct FailoverReport {

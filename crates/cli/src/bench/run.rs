@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use highwater_engines::EngineKind;
+use highwater_node::admin::protocol::{AdminRequest, LoadReport, StatusReport, WorkloadSpec};
 
 use super::args::RunArgs;
 use super::report::{CpuSeconds, Procedure, Resident, ResidentBytes, RunConfig, RunReport};
-use super::workload::effective_options;
 use crate::audit::{Acknowledged, Generators};
 use crate::failure::{Failure, Result};
 use crate::figures::{micros, ratio, short};
@@ -16,8 +16,8 @@ use crate::link::Link;
 use crate::load::LoadPlan;
 use crate::machine::Machine;
 use crate::progress::Progress;
-use crate::protocol::{AdminRequest, LoadReport, StatusReport, WorkloadSpec};
 use crate::settle;
+use crate::workload::effective_options;
 
 /// When memory is looked at, so that growth shows.
 const MEMORY_LOOK: Duration = Duration::from_secs(10);

@@ -7,6 +7,7 @@
 //! Three threads: the *director* plays the acts, the *sampler* asks the replicas, and the main thread draws what both
 //! wrote into the [`scene`].
 
+mod args;
 mod plain;
 mod scene;
 mod verdict;
@@ -16,16 +17,16 @@ use std::io::IsTerminal;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::args::DemoArgs;
 use crate::audit::{Acknowledged, Generators};
-use crate::bench::workload::tpcc;
 use crate::failure::{Failure, Result};
 use crate::figures::{Spread, bytes};
 use crate::fleet::{Fleet, FleetPlan};
 use crate::load::LoadPlan;
 use crate::progress::bar;
-use crate::protocol::StatusReport;
+use crate::workload::tpcc;
 use crate::{settle, strike};
+pub use args::DemoArgs;
+use highwater_node::admin::protocol::StatusReport;
 use scene::{Phase, SAMPLE_EVERY, Sampler, Shared};
 use verdict::Verdict;
 

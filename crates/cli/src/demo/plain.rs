@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use highwater_node::admin::protocol::StatusReport;
+
 use super::scene::{Phase, Scene, Shared};
 use crate::accounts;
 use crate::figures::{micros, short, sparkline};
@@ -61,7 +63,7 @@ fn line(scene: &Scene) -> String {
     format!("{head} {tps:>6}/s p50 {p50} p99 {p99}  {leader}, lag {}  {sparks}", lags.join("/"))
 }
 
-fn lag(scene: &Scene, replica: Option<&crate::protocol::StatusReport>) -> String {
+fn lag(scene: &Scene, replica: Option<&StatusReport>) -> String {
     match replica {
         None => "dead".into(),
         Some(status) if status.serves() => "-".into(),

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use highwater_node::admin::protocol::{LoadReport, Quantiles, StatusReport};
+
 use crate::accounts;
 use crate::link::Link;
-use crate::protocol::{LoadReport, Quantiles, StatusReport};
 
 /// How often the replicas are asked.
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(100);

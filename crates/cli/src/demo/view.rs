@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use highwater_engines::Service;
+use highwater_node::admin::protocol::StatusReport;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -15,7 +16,6 @@ use crate::accounts;
 use crate::failure::{Failure, Result};
 use crate::figures::{bytes, micros, short};
 use crate::interrupt;
-use crate::protocol::StatusReport;
 
 /// Draws until the play is over; leaves the terminal as it was.
 pub fn show(scene: &Shared) -> Result<()> {

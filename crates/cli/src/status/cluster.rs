@@ -7,14 +7,15 @@ use std::fmt::Write;
 use std::thread;
 
 use highwater_engines::EngineKind;
+use highwater_node::admin::protocol::{MemberReport, StatusReport};
 use serde::Serialize;
 
-use super::{Look, Place, ask, votes};
+use super::place::{Look, Place, ask};
+use super::replica::votes;
 use crate::accounts;
 use crate::failure::{Failure, Result};
 use crate::figures::bytes;
 use crate::link::failure_at;
-use crate::protocol::{MemberReport, StatusReport};
 
 /// A node, as far as it can be known from here.
 #[derive(Clone, Debug, Serialize)]
@@ -245,7 +246,7 @@ fn judge(nodes: &[View]) -> std::result::Result<u8, (Option<u8>, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::tests::report;
+    use crate::status::replica::tests::report;
 
     fn view(node: u8, role: &str, epoch: u64, leader: Option<u8>, trouble: Option<&str>) -> View {
         let status = StatusReport {

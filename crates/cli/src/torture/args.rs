@@ -6,7 +6,8 @@ use clap::{Args, ValueEnum};
 
 use super::network::Means;
 use super::plan::FaultKind;
-use crate::args::{ServeArgs, key_value};
+use crate::flags::key_value;
+use crate::serve::ServeArgs;
 
 /// `highwater torture`.
 #[derive(Clone, Debug, Args)]

@@ -12,6 +12,7 @@ use super::latency::Latency;
 use super::plan::FaultKind;
 use crate::failure::{Failure, Result};
 use crate::figures::bytes;
+use crate::report_file::write_json;
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize)]
@@ -139,9 +140,7 @@ impl Report {
     pub fn publish(&self, json: Option<&Path>) -> Result<()> {
         print!("\n{self}");
         if let Some(path) = json {
-            let text = serde_json::to_string_pretty(self).map_err(Failure::negative)? + "\n";
-            std::fs::write(path, text)
-                .map_err(|error| Failure::negative(format!("cannot write {}: {error}", path.display())))?;
+            write_json(path, self)?;
         }
         self.failure().map_or(Ok(()), |why| Err(Failure::negative(why)))
     }

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use highwater_node::admin::protocol::StatusReport;
+
 use crate::accounts;
 use crate::link::Link;
-use crate::protocol::StatusReport;
 
 /// How often each replica is asked.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
