@@ -9,13 +9,14 @@ use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_node::admin::protocol::StatusReport;
 use highwater_node::config::{Config, NodeConfig};
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
 use crate::accounts;
 use crate::failure::{Failure, Kind, Result};
@@ -56,7 +57,8 @@ impl FleetPlan {
 #[derive(Debug)]
 pub struct Fleet {
     replicas: Vec<ReplicaProcess>,
-    directory: PathBuf,
+    /// Gone with the fleet, unless files are kept.
+    directory: TempDir,
     keep_files: AtomicBool,
 }
 
@@ -79,19 +81,15 @@ impl Fleet {
     /// Starts the replicas in these places.
     pub fn start_as(plan: &FleetPlan, layout: Layout) -> Result<Fleet> {
         let directory = fresh_directory()?;
-        interrupt::keeps_files_in(Some(directory.clone()));
-        let mut fleet = Fleet {
-            replicas: Vec::new(),
-            directory: directory.clone(),
-            keep_files: AtomicBool::new(plan.keep),
-        };
+        interrupt::keeps_files_in(Some(directory.path().to_path_buf()));
+        let mut fleet = Fleet { replicas: Vec::new(), directory, keep_files: AtomicBool::new(plan.keep) };
         for (node, command) in (0..plan.replicas).zip(layout.commands) {
             let nodes = &layout.views[usize::from(node)];
             let config = config_of(plan, node, nodes)?;
-            let path = directory.join(format!("node-{node}.toml"));
+            let path = fleet.directory().join(format!("node-{node}.toml"));
             fs::write(&path, config.to_toml()).map_err(|error| cannot_write(&path, &error))?;
             let admin = nodes[usize::from(node)].admin.parse().map_err(Failure::cannot_start)?;
-            let log = directory.join(format!("node-{node}.log"));
+            let log = fleet.directory().join(format!("node-{node}.log"));
             fleet.replicas.push(ReplicaProcess { admin, command, config: path, log, child: None });
         }
         for node in 0..fleet.len() {
@@ -107,7 +105,7 @@ impl Fleet {
 
     /// Where configs and logs are.
     pub fn directory(&self) -> &Path {
-        &self.directory
+        self.directory.path()
     }
 
     /// A replica's admin address.
@@ -209,14 +207,14 @@ impl Fleet {
         match (outcome, died) {
             (Ok(value), _) => {
                 if self.keep_files.load(Ordering::Relaxed) {
-                    eprintln!("highwater: the replicas' logs are in {}", self.directory.display());
+                    eprintln!("highwater: the replicas' logs are in {}", self.directory().display());
                 }
                 Ok(value)
             }
             (Err(failure), died) => {
                 self.keep_files();
                 let failure = died.unwrap_or(failure);
-                Err(failure.hint(format!("the replicas' logs are in {}", self.directory.display())))
+                Err(failure.hint(format!("the replicas' logs are in {}", self.directory().display())))
             }
         }
     }
@@ -262,10 +260,8 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         self.end_all();
         interrupt::keeps_files_in(None);
-        if !self.keep_files.load(Ordering::Relaxed) && !thread::panicking() {
-            // Best effort: a leftover in the temporary directory harms nobody.
-            let _ = fs::remove_dir_all(&self.directory);
-        }
+        let keep = self.keep_files.load(Ordering::Relaxed) || thread::panicking();
+        self.directory.disable_cleanup(keep);
     }
 }
 
@@ -295,12 +291,13 @@ fn last_line(log: &Path) -> String {
     text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("its log is empty").to_string()
 }
 
-fn fresh_directory() -> Result<PathBuf> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let directory = std::env::temp_dir().join(format!("highwater-{}-{number}", std::process::id()));
-    fs::create_dir_all(&directory).map_err(|error| cannot_write(&directory, &error))?;
-    Ok(directory)
+/// Named after this process, so that whoever finds one that was kept knows whose it is.
+fn fresh_directory() -> Result<TempDir> {
+    let prefix = format!("highwater-{}-", std::process::id());
+    tempfile::Builder::new()
+        .prefix(&prefix)
+        .tempdir()
+        .map_err(|error| Failure::cannot_start(format!("cannot make a temporary directory: {error}")))
 }
 
 fn config_of(plan: &FleetPlan, node: u8, nodes: &[NodeConfig]) -> Result<Config> {

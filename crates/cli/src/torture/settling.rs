@@ -182,8 +182,7 @@ mod tests {
 
     #[test]
     fn snapshots_may_be_old_but_not_go_back_on_one_connection() {
-        let directory = std::env::temp_dir().join(format!("highwater-test-{}-snapshots", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let append = r#"{"p":0,"t0":10,"t1":20,"st":"ok","ops":[["a","l0.0",1]]}"#;
         let snapshot = |process: u64, t0: u64, read: &str| {
             let t1 = t0 + 5;
@@ -193,10 +192,9 @@ mod tests {
         };
         let judged = [1, 2].map(|old| {
             let lines = [append.to_string(), snapshot(1, 30, "[1]"), snapshot(old, 40, "[]")];
-            fs::write(directory.join("client.jsonl"), lines.join("\n")).unwrap();
-            judge(&directory).unwrap()
+            fs::write(directory.path().join("client.jsonl"), lines.join("\n")).unwrap();
+            judge(directory.path()).unwrap()
         });
-        fs::remove_dir_all(&directory).unwrap();
         let [same, other] = judged;
         assert!(!same.anomalies.is_empty());
         assert_eq!((other.anomalies.len(), other.snapshots, other.committed), (0, 2, vec![(10, 20)]));
@@ -204,17 +202,15 @@ mod tests {
 
     #[test]
     fn a_stale_read_in_one_of_the_files_is_found() {
-        let directory = std::env::temp_dir().join(format!("highwater-test-{}-judge", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let append = r#"{"p":0,"t0":10,"t1":20,"st":"ok","ops":[["a","l0.0",1]]}"#;
         let good = r#"{"p":1,"t0":30,"t1":40,"st":"ok","ops":[["r","l0.0",[1]]]}"#;
         let stale = r#"{"p":1,"t0":30,"t1":40,"st":"ok","ops":[["r","l0.0",[]]]}"#;
-        fs::write(directory.join("client-0.jsonl"), append).unwrap();
+        fs::write(directory.path().join("client-0.jsonl"), append).unwrap();
         let judged = [good, stale].map(|read| {
-            fs::write(directory.join("client-1.jsonl"), read).unwrap();
-            judge(&directory).unwrap()
+            fs::write(directory.path().join("client-1.jsonl"), read).unwrap();
+            judge(directory.path()).unwrap()
         });
-        fs::remove_dir_all(&directory).unwrap();
         let [good, stale] = judged;
         assert_eq!((good.checked, good.anomalies.len(), good.committed), (2, 0, vec![(10, 20), (30, 40)]));
         assert!(!stale.anomalies.is_empty());
