@@ -19,10 +19,9 @@ use std::time::{Duration, Instant};
 
 use crate::audit::{Acknowledged, Generators};
 use crate::failure::{Failure, Result};
-use crate::figures::{Spread, bytes};
+use crate::figures::{Spread, bar, bytes};
 use crate::fleet::{Fleet, FleetPlan};
 use crate::load::LoadPlan;
-use crate::progress::bar;
 use crate::workload::tpcc;
 use crate::{settle, strike};
 pub use args::DemoArgs;
