@@ -18,11 +18,11 @@ use highwater_node::config::{Config, NodeConfig};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::accounts;
+use crate::admin::{AdminClient, AdminError, failure_at};
+use crate::answers;
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt;
 use crate::layout::Layout;
-use crate::link::{Link, LinkError, failure_at};
 
 /// How long the first election may take.
 const ELECTION: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ const GOODBYE: Duration = Duration::from_secs(5);
 
 /// What to start.
 #[derive(Clone, Debug)]
-pub struct FleetPlan {
+pub struct FleetSpec {
     /// The engine's name.
     pub engine: &'static str,
     /// How many replicas.
@@ -46,10 +46,10 @@ pub struct FleetPlan {
     pub keep: bool,
 }
 
-impl FleetPlan {
+impl FleetSpec {
     /// Replicas of `rolis`, the engine that survives faults.
-    pub fn rolis(replicas: u8, workers: u16, set: &[(String, String)], keep: bool) -> FleetPlan {
-        FleetPlan { engine: "rolis", replicas, workers, set: set.to_vec(), own: Vec::new(), keep }
+    pub fn rolis(replicas: u8, workers: u16, set: &[(String, String)], keep: bool) -> FleetSpec {
+        FleetSpec { engine: "rolis", replicas, workers, set: set.to_vec(), own: Vec::new(), keep }
     }
 }
 
@@ -74,18 +74,18 @@ struct ReplicaProcess {
 
 impl Fleet {
     /// Starts the replicas. They have not elected anybody yet.
-    pub fn start(plan: &FleetPlan) -> Result<Fleet> {
-        Fleet::start_as(plan, Layout::loopback(plan.replicas)?)
+    pub fn start(spec: &FleetSpec) -> Result<Fleet> {
+        Fleet::start_as(spec, Layout::loopback(spec.replicas)?)
     }
 
     /// Starts the replicas in these places.
-    pub fn start_as(plan: &FleetPlan, layout: Layout) -> Result<Fleet> {
+    pub fn start_as(spec: &FleetSpec, layout: Layout) -> Result<Fleet> {
         let directory = fresh_directory()?;
         interrupt::keeps_files_in(Some(directory.path().to_path_buf()));
-        let mut fleet = Fleet { replicas: Vec::new(), directory, keep_files: AtomicBool::new(plan.keep) };
-        for (node, command) in (0..plan.replicas).zip(layout.commands) {
+        let mut fleet = Fleet { replicas: Vec::new(), directory, keep_files: AtomicBool::new(spec.keep) };
+        for (node, command) in (0..spec.replicas).zip(layout.commands) {
             let nodes = &layout.views[usize::from(node)];
-            let config = config_of(plan, node, nodes)?;
+            let config = config_of(spec, node, nodes)?;
             let path = fleet.directory().join(format!("node-{node}.toml"));
             fs::write(&path, config.to_toml()).map_err(|error| cannot_write(&path, &error))?;
             let admin = nodes[usize::from(node)].admin.parse().map_err(Failure::cannot_start)?;
@@ -109,19 +109,19 @@ impl Fleet {
     }
 
     /// A replica's admin address.
-    pub fn admin(&self, node: usize) -> SocketAddr {
+    pub fn admin_address(&self, node: usize) -> SocketAddr {
         self.replicas[node].admin
     }
 
     /// A new admin connection.
-    pub fn link(&self, node: usize) -> Result<Link> {
-        let address = self.admin(node);
-        Link::connect(address).map_err(|error| failure_at(address, error))
+    pub fn admin(&self, node: usize) -> Result<AdminClient> {
+        let address = self.admin_address(node);
+        AdminClient::connect(address).map_err(|error| failure_at(address, error))
     }
 
     /// A replica's state, unless it does not answer.
     pub fn status(&self, node: usize) -> Option<StatusReport> {
-        Link::connect(self.admin(node)).ok()?.status().ok()
+        AdminClient::connect(self.admin_address(node)).ok()?.status().ok()
     }
 
     /// Every replica's state.
@@ -132,8 +132,8 @@ impl Fleet {
     /// Every replica's state; a failure if one does not answer.
     pub fn all_statuses(&self) -> Result<Vec<StatusReport>> {
         let ask = |node| {
-            let mut link = self.link(node)?;
-            link.status().map_err(|error: LinkError| link.failure(error))
+            let mut admin = self.admin(node)?;
+            admin.status().map_err(|error: AdminError| admin.failure(error))
         };
         (0..self.len()).map(ask).collect()
     }
@@ -144,7 +144,7 @@ impl Fleet {
         loop {
             self.none_died()?;
             let statuses = self.statuses();
-            if let Some(leader) = accounts::agreed(&statuses) {
+            if let Some(leader) = answers::agreed(&statuses) {
                 return Ok(leader);
             }
             if started.elapsed() > ELECTION {
@@ -300,18 +300,18 @@ fn fresh_directory() -> Result<TempDir> {
         .map_err(|error| Failure::cannot_start(format!("cannot make a temporary directory: {error}")))
 }
 
-fn config_of(plan: &FleetPlan, node: u8, nodes: &[NodeConfig]) -> Result<Config> {
+fn config_of(spec: &FleetSpec, node: u8, nodes: &[NodeConfig]) -> Result<Config> {
     // The environment is not asked: a benchmark is what its command line says.
-    let own = plan.own.get(usize::from(node)).map_or(&[][..], Vec::as_slice);
-    let mut config = Config::load(None, [], &[own, &plan.set].concat()).map_err(Failure::usage)?;
+    let own = spec.own.get(usize::from(node)).map_or(&[][..], Vec::as_slice);
+    let mut config = Config::load(None, [], &[own, &spec.set].concat()).map_err(Failure::usage)?;
     config.node = node;
-    config.cluster.engine = plan.engine.to_string();
-    config.cluster.workers = plan.workers;
+    config.cluster.engine = spec.engine.to_string();
+    config.cluster.workers = spec.workers;
     config.cluster.nodes = nodes.to_vec();
     config.threads.lifeline = true;
     if config.limits.memory_mb == 0 {
         // They share one machine.
-        config.limits.memory_mb = (config.memory_bytes() / u64::from(plan.replicas.max(1))) >> 20;
+        config.limits.memory_mb = (config.memory_bytes() / u64::from(spec.replicas.max(1))) >> 20;
     }
     config.validate().map_err(Failure::usage)?;
     Ok(config)

@@ -1,6 +1,7 @@
 //! The `highwater` command: serve a replica, look at one, see the demo, measure, simulate, judge.
 
-mod accounts;
+mod admin;
+mod answers;
 mod args;
 mod audit;
 mod bench;
@@ -8,24 +9,23 @@ mod check;
 mod demo;
 #[cfg(test)]
 mod examples;
+mod failover;
 mod failure;
-mod figures;
 mod flags;
 mod fleet;
 mod interrupt;
 mod layout;
-mod link;
 mod load;
 mod machine;
+mod numbers;
 mod planted;
 mod progress;
 mod report_file;
 mod serve;
-mod settle;
 mod sim;
 mod status;
-mod strike;
 mod torture;
+mod verify;
 mod workload;
 
 use std::process::ExitCode;
@@ -88,7 +88,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Torture(args) => torture::run(&args),
-        Command::TortureNode(args) => torture::node(&args),
+        Command::TortureNode(args) => torture::node::run(&args),
         Command::TortureClient(args) => torture::client::run(&args),
         Command::TortureGuest(args) => torture::guest::run(&args),
         Command::TortureProxy(args) => torture::proxy(&args),

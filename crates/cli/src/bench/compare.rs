@@ -12,7 +12,7 @@ use super::args::RunArgs;
 use super::report::{RunReport, verdict};
 use super::run::run_once;
 use crate::failure::Result;
-use crate::figures::{Spread, ratio, short};
+use crate::numbers::{Spread, ratio, short};
 use crate::progress::Progress;
 use crate::report_file::{check_writable, write_json};
 

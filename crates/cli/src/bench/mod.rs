@@ -12,7 +12,7 @@ mod report;
 mod run;
 
 use crate::failure::Result;
-use crate::figures::{Spread, short};
+use crate::numbers::{Spread, short};
 use crate::progress::Progress;
 use crate::report_file::{check_writable, write_json};
 use crate::workload::complete;

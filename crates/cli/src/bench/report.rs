@@ -7,9 +7,9 @@ use highwater_node::admin::protocol::Quantiles;
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
-use crate::figures::{Spread, bytes, micros, short};
 use crate::machine::Machine;
-use crate::settle::Findings;
+use crate::numbers::{Spread, bytes, micros, short};
+use crate::verify::Findings;
 
 /// One run.
 #[derive(Clone, Debug, Serialize)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use highwater_node::admin::protocol::StatusReport;
 
+use crate::admin::{AdminClient, AdminError};
 use crate::failure::Result;
-use crate::link::{Link, LinkError};
 use crate::serve;
 
 /// How long a replica may take to accept a connection, and to answer.
@@ -41,6 +41,6 @@ impl Place {
 }
 
 /// The replica at an admin address, if it answers in time.
-pub fn ask(admin: &str) -> std::result::Result<StatusReport, LinkError> {
-    Link::connect_to(admin, PATIENCE)?.status()
+pub fn ask(admin: &str) -> std::result::Result<StatusReport, AdminError> {
+    AdminClient::connect_to(admin, PATIENCE)?.status()
 }

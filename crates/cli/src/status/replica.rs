@@ -5,10 +5,10 @@ use std::fmt::Write;
 use highwater_node::admin::protocol::{FigureReport, MemberReport, StatusReport};
 
 use super::place::{Look, ask};
-use crate::accounts;
+use crate::admin::failure_at;
+use crate::answers;
 use crate::failure::{Failure, Result};
-use crate::figures::bytes;
-use crate::link::failure_at;
+use crate::numbers::bytes;
 
 /// Streams shown before the rest is summed up.
 const PARTS_SHOWN: usize = 16;
@@ -47,7 +47,7 @@ fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
         let values: Vec<_> = figure.values.iter().map(|value| amount(&figure.name, *value)).collect();
         writeln!(text, "  {:<12} {}", figure.name, values.join(" "))?;
     }
-    if let Some(lag) = accounts::lag(status, status) {
+    if let Some(lag) = answers::lag(status, status) {
         writeln!(text, "  lag          {lag} decided entries not applied here")?;
     }
     if let Some(copying) = status.copying_bytes {

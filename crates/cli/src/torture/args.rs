@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::network::Means;
-use super::plan::FaultKind;
+use super::schedule::FaultKind;
 use crate::flags::key_value;
 use crate::serve::ServeArgs;
 

@@ -1,4 +1,4 @@
-//! Strikes the cluster as the plan says, heals it, and waits until it is whole again.
+//! Strikes the cluster as the schedule says, heals it, and waits until it is whole again.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use highwater_workloads::random::Rng;
 use rustix::process::Signal;
-use serde::Serialize;
 
+use super::clients::Clients;
+use super::events::Event;
 use super::guests::{Guest, Guestbook, House};
-use super::load::Load;
 use super::network::{Network, OUTSIDE, Weather};
-use super::plan::{self, Episode, FaultKind, Plan, Strike, millis};
+use super::schedule::{self, Episode, FaultKind, Schedule, Strike, millis};
 use super::watch::Watch;
-use crate::accounts;
+use crate::answers;
 use crate::failure::{Failure, Result};
 use crate::fleet::Fleet;
 use crate::machine::monotonic_ns;
@@ -21,7 +21,7 @@ use crate::machine::monotonic_ns;
 /// How often the director looks at the clock.
 const TURN: Duration = Duration::from_millis(5);
 /// How long a healed cluster may take until everybody votes again.
-const SETTLE: Duration = Duration::from_secs(60);
+const WHOLE_AGAIN: Duration = Duration::from_secs(60);
 /// How long a whole cluster may take until it commits something.
 const PROGRESS: Duration = Duration::from_secs(10);
 /// How long a guest waits for a replica that other faults keep from coming back.
@@ -29,33 +29,18 @@ const COME_BACK: Duration = Duration::from_secs(30);
 /// How often the progress is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(5);
 
-/// A fault that was done.
-#[derive(Clone, Debug, Serialize)]
-pub struct Event {
-    /// What kind.
-    pub kind: FaultKind,
-    /// What exactly.
-    pub what: String,
-    /// When it began, on `CLOCK_MONOTONIC` in nanoseconds.
-    pub from_ns: u64,
-    /// When it was healed; 0 until then.
-    pub to_ns: u64,
-    /// How often the lead went to another replica meanwhile.
-    pub leader_changes: u64,
-}
-
 /// Who does what to whom.
 pub struct Director<'a> {
     fleet: &'a mut Fleet,
     network: &'a mut Network,
     watch: &'a Watch,
-    load: &'a mut Load,
+    clients: &'a mut Clients,
     house: House,
     /// What guests did.
     pub guestbook: Guestbook,
     /// Everything that was done.
     pub events: Vec<Event>,
-    /// When the cluster was not whole: from the first strike until it settled.
+    /// When the cluster was not whole: from the first strike until it was whole again.
     pub unrest: Vec<(u64, u64)>,
     active: Vec<Active>,
     /// Replicas that do not run.
@@ -115,7 +100,7 @@ impl<'a> Director<'a> {
         fleet: &'a mut Fleet,
         network: &'a mut Network,
         watch: &'a Watch,
-        load: &'a mut Load,
+        clients: &'a mut Clients,
         house: House,
     ) -> Director<'a> {
         let now = Instant::now();
@@ -123,7 +108,7 @@ impl<'a> Director<'a> {
             fleet,
             network,
             watch,
-            load,
+            clients,
             house,
             guestbook: Guestbook::default(),
             events: Vec::new(),
@@ -137,14 +122,14 @@ impl<'a> Director<'a> {
     }
 
     /// Plays episodes for so long; in the end the cluster is whole and at work.
-    pub fn play(&mut self, plan: &mut Plan, lasts: Duration) -> Result<()> {
-        self.settle()?;
+    pub fn play(&mut self, schedule: &mut Schedule, lasts: Duration) -> Result<()> {
+        self.wait_until_whole()?;
         while self.started.elapsed() < lasts {
-            let Episode { rest, strikes } = plan.next_episode();
+            let Episode { rest, strikes } = schedule.next_episode();
             self.wait(rest)?;
             let began = monotonic_ns();
             self.episode(&strikes)?;
-            self.settle()?;
+            self.wait_until_whole()?;
             self.unrest.push((began, monotonic_ns()));
         }
         Ok(())
@@ -164,12 +149,12 @@ impl<'a> Director<'a> {
     }
 
     /// Waits until everybody votes and something commits.
-    fn settle(&mut self) -> Result<()> {
+    fn wait_until_whole(&mut self) -> Result<()> {
         let began = Instant::now();
         // What a replica said before does not count: it may have died since, and come back without its memory.
-        while let Err(missing) = accounts::healthy(&self.watch.statuses_since(began)) {
-            if began.elapsed() > SETTLE {
-                let seconds = SETTLE.as_secs();
+        while let Err(missing) = answers::healthy(&self.watch.statuses_since(began)) {
+            if began.elapsed() > WHOLE_AGAIN {
+                let seconds = WHOLE_AGAIN.as_secs();
                 return Err(Failure::negative(format!(
                     "the healed cluster is not whole after {seconds} s: {missing}"
                 )));
@@ -177,7 +162,7 @@ impl<'a> Director<'a> {
             self.turn()?;
         }
         let (whole, since) = (Instant::now(), monotonic_ns());
-        while self.load.tally().last_ok_ns < since {
+        while self.clients.tally().last_ok_ns < since {
             if whole.elapsed() > PROGRESS {
                 let seconds = PROGRESS.as_secs();
                 return Err(Failure::negative(format!(
@@ -200,10 +185,10 @@ impl<'a> Director<'a> {
     /// A moment passes.
     fn turn(&mut self) -> Result<()> {
         self.fleet.none_died()?;
-        self.load.none_died()?;
+        self.clients.none_died()?;
         self.fickle()?;
         self.restart_for_guests()?;
-        let tally = self.load.tally();
+        let tally = self.clients.tally();
         if tally.last_ok_ns > 0 {
             self.gap = self.gap.max(Duration::from_nanos(monotonic_ns().saturating_sub(tally.last_ok_ns)));
         }
@@ -248,18 +233,18 @@ impl<'a> Director<'a> {
                 (format!("the cable of replica {node} pulled"), Hold::Unplugged { node })
             }
             FaultKind::Partition => {
-                let (what, links) = plan::partition(&mut rng, node, replicas);
+                let (what, links) = schedule::partition(&mut rng, node, replicas);
                 (what, self.cut(links)?)
             }
             FaultKind::Asymmetric => {
-                let (what, links) = plan::one_way(&mut rng, node, replicas);
+                let (what, links) = schedule::one_way(&mut rng, node, replicas);
                 (what, self.cut(links)?)
             }
             FaultKind::Clients => {
                 (format!("clients hear nothing of replica {node}"), self.cut(vec![(node, OUTSIDE)])?)
             }
             FaultKind::Flapping => {
-                let draw = if rng.percent(50) { plan::partition } else { plan::one_way };
+                let draw = if rng.percent(50) { schedule::partition } else { schedule::one_way };
                 let (what, links) = draw(&mut rng, node, replicas);
                 (
                     format!("now and then {what}"),
@@ -376,9 +361,9 @@ impl<'a> Director<'a> {
             }
             Restart::Returning { since, calm } => {
                 let calm = if alone { calm } else { Instant::now() };
-                match accounts::healthy(&self.watch.statuses_since(since)) {
-                    Err(missing) if calm.elapsed() > SETTLE => {
-                        let seconds = SETTLE.as_secs();
+                match answers::healthy(&self.watch.statuses_since(since)) {
+                    Err(missing) if calm.elapsed() > WHOLE_AGAIN => {
+                        let seconds = WHOLE_AGAIN.as_secs();
                         return Err(Failure::negative(format!(
                             "{seconds} s after the restart of replica {victim}, with nothing else wrong: {missing}"
                         )));

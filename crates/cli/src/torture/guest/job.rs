@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::caller::Caller;
 use crate::failure::{Failure, Result};
-use crate::torture::plan::FaultKind;
+use crate::torture::schedule::FaultKind;
 
 /// What must not happen is told so often.
 const TROUBLES: usize = 10;

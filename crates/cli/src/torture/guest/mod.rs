@@ -28,7 +28,7 @@ use std::io::{self, BufRead};
 use std::sync::mpsc;
 use std::thread;
 
-use super::plan::FaultKind;
+use super::schedule::FaultKind;
 use crate::failure::{Failure, Result};
 use job::Job;
 pub use job::{GuestArgs, Told};
