@@ -1,4 +1,14 @@
 //! The `highwater` command: serve a replica, look at one, see the demo, measure, simulate, judge.
+//!
+//! In layers: a file uses those of its own row and of the rows below, never in a circle.
+//!
+//! | layer | files |
+//! |---|---|
+//! | the command line | [`args`] |
+//! | commands, each with its flags | [`serve`], [`status`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`] |
+//! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
+//! | one replica asked, and several together | [`admin`], [`answers`] |
+//! | words and numbers | [`failure`], [`flags`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`] |
 
 mod admin;
 mod answers;

@@ -11,13 +11,14 @@ mod replay;
 mod report;
 mod run;
 
+use highwater_node::admin::protocol::WorkloadSpec;
+
 use crate::failure::Result;
 use crate::numbers::{Spread, short};
 use crate::progress::Progress;
 use crate::report_file::{check_writable, write_json};
 use crate::workload::complete;
 use args::{BenchArgs, BenchCommand, RunArgs};
-use highwater_node::admin::protocol::WorkloadSpec;
 use report::{BenchReport, RunReport, verdict};
 
 /// Runs `highwater bench`.

@@ -17,6 +17,8 @@ use std::io::IsTerminal;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use highwater_node::admin::protocol::StatusReport;
+
 use crate::audit::{Acknowledged, Generators};
 use crate::failure::{Failure, Result};
 use crate::fleet::{Fleet, FleetSpec};
@@ -25,7 +27,6 @@ use crate::numbers::{Spread, bar, bytes};
 use crate::workload::tpcc;
 use crate::{failover, load, verify};
 pub use args::DemoArgs;
-use highwater_node::admin::protocol::StatusReport;
 use scene::{Phase, SAMPLE_EVERY, Sampler, SharedScene};
 use verdict::Verdict;
 
