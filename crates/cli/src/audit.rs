@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::protocol::LoadReport;
+use highwater_node::admin::protocol::LoadReport;
 
 /// The union of everything that was ever reported as acknowledged.
 ///

@@ -2,16 +2,62 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::{Args, ValueEnum};
 use highwater_checker::history::{write_edn, write_json_events};
 use highwater_checker::{Counts, History, Level, Options, Sessions, Verdict, check_with};
 use serde_json::{Map, Value, json};
 
-use crate::args::{CheckArgs, CheckLevel, CheckSession};
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
+
+/// `highwater check`.
+#[derive(Clone, Debug, Args)]
+pub struct CheckArgs {
+    /// Files of JSON lines, one transaction a line; together they are one history.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// The isolation level. Snapshot reads are held against `serializable` at most, except at `session`.
+    #[arg(long, value_enum, default_value_t = CheckLevel::Strict)]
+    pub level: CheckLevel,
+    /// What clients may ask of their snapshot reads besides; repeatable.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "GUARANTEE")]
+    pub session: Vec<CheckSession>,
+    /// Also write the history as the EDN events that Elle reads.
+    #[arg(long, value_name = "OUT")]
+    pub edn: Option<PathBuf>,
+    /// Also write the history as events in JSON.
+    #[arg(long, value_name = "OUT")]
+    pub events: Option<PathBuf>,
+    /// Print the verdict as one line of JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Explain at most so many anomalies of one kind.
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    pub explain: usize,
+}
+
+/// What to hold a history against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckLevel {
+    /// Some serial order that agrees with real time; snapshot reads need only be serializable.
+    Strict,
+    /// Some serial order that agrees with each client's own, snapshot reads included.
+    Session,
+    /// Some serial order.
+    Serializable,
+}
+
+/// What clients may ask of snapshot reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckSession {
+    /// A client's reads never go back in time, be they served by a follower or not.
+    MonotonicReads,
+    /// A snapshot read shows what its client wrote before.
+    ReadYourWrites,
+}
 
 /// Runs the command. An anomaly is a negative verdict; a file that cannot be read is a failure of its own.
 pub fn run(args: &CheckArgs) -> Result<()> {

@@ -71,7 +71,7 @@ fn every_documented_command_is_understood() {
             }
             let overrides = words.windows(2).filter(|pair| pair[0] == "--set");
             let overrides: Vec<_> =
-                overrides.map(|pair| crate::args::key_value(pair[1]).expect(line)).collect();
+                overrides.map(|pair| crate::flags::key_value(pair[1]).expect(line)).collect();
             Config::load(None, [], &overrides).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
     }

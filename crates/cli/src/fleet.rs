@@ -9,19 +9,20 @@ use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use highwater_node::admin::protocol::StatusReport;
 use highwater_node::config::{Config, NodeConfig};
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
-use crate::accounts;
+use crate::admin::{AdminClient, AdminError, failure_at};
+use crate::answers;
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt;
 use crate::layout::Layout;
-use crate::link::{Link, LinkError, failure_at};
-use crate::protocol::StatusReport;
 
 /// How long the first election may take.
 const ELECTION: Duration = Duration::from_secs(30);
@@ -30,7 +31,7 @@ const GOODBYE: Duration = Duration::from_secs(5);
 
 /// What to start.
 #[derive(Clone, Debug)]
-pub struct FleetPlan {
+pub struct FleetSpec {
     /// The engine's name.
     pub engine: &'static str,
     /// How many replicas.
@@ -45,10 +46,10 @@ pub struct FleetPlan {
     pub keep: bool,
 }
 
-impl FleetPlan {
+impl FleetSpec {
     /// Replicas of `rolis`, the engine that survives faults.
-    pub fn rolis(replicas: u8, workers: u16, set: &[(String, String)], keep: bool) -> FleetPlan {
-        FleetPlan { engine: "rolis", replicas, workers, set: set.to_vec(), own: Vec::new(), keep }
+    pub fn rolis(replicas: u8, workers: u16, set: &[(String, String)], keep: bool) -> FleetSpec {
+        FleetSpec { engine: "rolis", replicas, workers, set: set.to_vec(), own: Vec::new(), keep }
     }
 }
 
@@ -56,7 +57,8 @@ impl FleetPlan {
 #[derive(Debug)]
 pub struct Fleet {
     replicas: Vec<ReplicaProcess>,
-    directory: PathBuf,
+    /// Gone with the fleet, unless files are kept.
+    directory: TempDir,
     keep_files: AtomicBool,
 }
 
@@ -72,26 +74,22 @@ struct ReplicaProcess {
 
 impl Fleet {
     /// Starts the replicas. They have not elected anybody yet.
-    pub fn start(plan: &FleetPlan) -> Result<Fleet> {
-        Fleet::start_as(plan, Layout::loopback(plan.replicas)?)
+    pub fn start(spec: &FleetSpec) -> Result<Fleet> {
+        Fleet::start_as(spec, Layout::loopback(spec.replicas)?)
     }
 
     /// Starts the replicas in these places.
-    pub fn start_as(plan: &FleetPlan, layout: Layout) -> Result<Fleet> {
+    pub fn start_as(spec: &FleetSpec, layout: Layout) -> Result<Fleet> {
         let directory = fresh_directory()?;
-        interrupt::keeps_files_in(Some(directory.clone()));
-        let mut fleet = Fleet {
-            replicas: Vec::new(),
-            directory: directory.clone(),
-            keep_files: AtomicBool::new(plan.keep),
-        };
-        for (node, command) in (0..plan.replicas).zip(layout.commands) {
+        interrupt::keeps_files_in(Some(directory.path().to_path_buf()));
+        let mut fleet = Fleet { replicas: Vec::new(), directory, keep_files: AtomicBool::new(spec.keep) };
+        for (node, command) in (0..spec.replicas).zip(layout.commands) {
             let nodes = &layout.views[usize::from(node)];
-            let config = config_of(plan, node, nodes)?;
-            let path = directory.join(format!("node-{node}.toml"));
+            let config = config_of(spec, node, nodes)?;
+            let path = fleet.directory().join(format!("node-{node}.toml"));
             fs::write(&path, config.to_toml()).map_err(|error| cannot_write(&path, &error))?;
             let admin = nodes[usize::from(node)].admin.parse().map_err(Failure::cannot_start)?;
-            let log = directory.join(format!("node-{node}.log"));
+            let log = fleet.directory().join(format!("node-{node}.log"));
             fleet.replicas.push(ReplicaProcess { admin, command, config: path, log, child: None });
         }
         for node in 0..fleet.len() {
@@ -107,23 +105,23 @@ impl Fleet {
 
     /// Where configs and logs are.
     pub fn directory(&self) -> &Path {
-        &self.directory
+        self.directory.path()
     }
 
     /// A replica's admin address.
-    pub fn admin(&self, node: usize) -> SocketAddr {
+    pub fn admin_address(&self, node: usize) -> SocketAddr {
         self.replicas[node].admin
     }
 
     /// A new admin connection.
-    pub fn link(&self, node: usize) -> Result<Link> {
-        let address = self.admin(node);
-        Link::connect(address).map_err(|error| failure_at(address, error))
+    pub fn admin(&self, node: usize) -> Result<AdminClient> {
+        let address = self.admin_address(node);
+        AdminClient::connect(address).map_err(|error| failure_at(address, error))
     }
 
     /// A replica's state, unless it does not answer.
     pub fn status(&self, node: usize) -> Option<StatusReport> {
-        Link::connect(self.admin(node)).ok()?.status().ok()
+        AdminClient::connect(self.admin_address(node)).ok()?.status().ok()
     }
 
     /// Every replica's state.
@@ -134,8 +132,8 @@ impl Fleet {
     /// Every replica's state; a failure if one does not answer.
     pub fn all_statuses(&self) -> Result<Vec<StatusReport>> {
         let ask = |node| {
-            let mut link = self.link(node)?;
-            link.status().map_err(|error: LinkError| link.failure(error))
+            let mut admin = self.admin(node)?;
+            admin.status().map_err(|error: AdminError| admin.failure(error))
         };
         (0..self.len()).map(ask).collect()
     }
@@ -146,7 +144,7 @@ impl Fleet {
         loop {
             self.none_died()?;
             let statuses = self.statuses();
-            if let Some(leader) = accounts::agreed(&statuses) {
+            if let Some(leader) = answers::agreed(&statuses) {
                 return Ok(leader);
             }
             if started.elapsed() > ELECTION {
@@ -209,14 +207,14 @@ impl Fleet {
         match (outcome, died) {
             (Ok(value), _) => {
                 if self.keep_files.load(Ordering::Relaxed) {
-                    eprintln!("highwater: the replicas' logs are in {}", self.directory.display());
+                    eprintln!("highwater: the replicas' logs are in {}", self.directory().display());
                 }
                 Ok(value)
             }
             (Err(failure), died) => {
                 self.keep_files();
                 let failure = died.unwrap_or(failure);
-                Err(failure.hint(format!("the replicas' logs are in {}", self.directory.display())))
+                Err(failure.hint(format!("the replicas' logs are in {}", self.directory().display())))
             }
         }
     }
@@ -262,10 +260,8 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         self.end_all();
         interrupt::keeps_files_in(None);
-        if !self.keep_files.load(Ordering::Relaxed) && !thread::panicking() {
-            // Best effort: a leftover in the temporary directory harms nobody.
-            let _ = fs::remove_dir_all(&self.directory);
-        }
+        let keep = self.keep_files.load(Ordering::Relaxed) || thread::panicking();
+        self.directory.disable_cleanup(keep);
     }
 }
 
@@ -295,26 +291,27 @@ fn last_line(log: &Path) -> String {
     text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("its log is empty").to_string()
 }
 
-fn fresh_directory() -> Result<PathBuf> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let directory = std::env::temp_dir().join(format!("highwater-{}-{number}", std::process::id()));
-    fs::create_dir_all(&directory).map_err(|error| cannot_write(&directory, &error))?;
-    Ok(directory)
+/// Named after this process, so that whoever finds one that was kept knows whose it is.
+fn fresh_directory() -> Result<TempDir> {
+    let prefix = format!("highwater-{}-", std::process::id());
+    tempfile::Builder::new()
+        .prefix(&prefix)
+        .tempdir()
+        .map_err(|error| Failure::cannot_start(format!("cannot make a temporary directory: {error}")))
 }
 
-fn config_of(plan: &FleetPlan, node: u8, nodes: &[NodeConfig]) -> Result<Config> {
+fn config_of(spec: &FleetSpec, node: u8, nodes: &[NodeConfig]) -> Result<Config> {
     // The environment is not asked: a benchmark is what its command line says.
-    let own = plan.own.get(usize::from(node)).map_or(&[][..], Vec::as_slice);
-    let mut config = Config::load(None, [], &[own, &plan.set].concat()).map_err(Failure::usage)?;
+    let own = spec.own.get(usize::from(node)).map_or(&[][..], Vec::as_slice);
+    let mut config = Config::load(None, [], &[own, &spec.set].concat()).map_err(Failure::usage)?;
     config.node = node;
-    config.cluster.engine = plan.engine.to_string();
-    config.cluster.workers = plan.workers;
+    config.cluster.engine = spec.engine.to_string();
+    config.cluster.workers = spec.workers;
     config.cluster.nodes = nodes.to_vec();
     config.threads.lifeline = true;
     if config.limits.memory_mb == 0 {
         // They share one machine.
-        config.limits.memory_mb = (config.memory_bytes() / u64::from(plan.replicas.max(1))) >> 20;
+        config.limits.memory_mb = (config.memory_bytes() / u64::from(spec.replicas.max(1))) >> 20;
     }
     config.validate().map_err(Failure::usage)?;
     Ok(config)

@@ -1,13 +1,15 @@
-//! Loads inside the replicas' workers: what to run, and starting it everywhere at once.
+//! Loads inside the replicas' workers: what to run, starting it everywhere at once, and what came of it.
 
-use crate::audit::Generators;
+use highwater_node::admin::protocol::{AdminRequest, LoadReport, WorkloadSpec};
+
+use crate::admin::AdminClient;
+use crate::audit::{Acknowledged, Generators};
 use crate::failure::Result;
 use crate::fleet::Fleet;
-use crate::protocol::{AdminRequest, WorkloadSpec};
 
 /// A load, as every replica of a fleet is told.
 #[derive(Clone, Debug)]
-pub struct LoadPlan {
+pub struct LoadSpec {
     /// What to run.
     pub workload: WorkloadSpec,
     /// Workers per replica.
@@ -22,7 +24,7 @@ pub struct LoadPlan {
     pub audit_every: u32,
 }
 
-impl LoadPlan {
+impl LoadSpec {
     /// Starts the load on one replica. One that does not lead begins by itself when it does: so nobody has to notice
     /// a failover for the load to go on.
     pub fn start_on(&self, fleet: &Fleet, node: usize, generators: &mut Generators) -> Result<()> {
@@ -35,8 +37,8 @@ impl LoadPlan {
             audit_every: self.audit_every,
             audit_base,
         };
-        let mut link = fleet.link(node)?;
-        link.command(&request).map_err(|error| link.failure(error))
+        let mut admin = fleet.admin(node)?;
+        admin.request(&request).map_err(|error| admin.failure(error))
     }
 
     /// Starts it on all replicas but the leader, where it waits. Once more before each kill: a load whose counts and
@@ -51,4 +53,28 @@ impl LoadPlan {
         self.start_on_others(fleet, leader, generators)?;
         self.start_on(fleet, leader, generators)
     }
+}
+
+/// Adds what every living replica acknowledged so far.
+pub fn collect_acknowledged(fleet: &Fleet, acknowledged: &mut Acknowledged) {
+    for node in 0..fleet.len() {
+        if let Ok(report) = fleet.admin(node).and_then(|mut admin| stats(&mut admin)) {
+            acknowledged.add(&report);
+        }
+    }
+}
+
+/// Stops the load on all replicas and adds all that they acknowledged.
+pub fn stop_everywhere(fleet: &Fleet, acknowledged: &mut Acknowledged) -> Result<()> {
+    for node in 0..fleet.len() {
+        let mut admin = fleet.admin(node)?;
+        acknowledged.add(&stats(&mut admin)?);
+        acknowledged.add(&admin.stop().map_err(|error| admin.failure(error))?);
+    }
+    Ok(())
+}
+
+/// Counts of the replica's running (or last) load.
+pub fn stats(admin: &mut AdminClient) -> Result<LoadReport> {
+    admin.load_stats().map_err(|error| admin.failure(error))
 }

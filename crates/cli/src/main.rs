@@ -1,6 +1,17 @@
 //! The `highwater` command: serve a replica, look at one, see the demo, measure, simulate, judge.
+//!
+//! In layers: a file uses those of its own row and of the rows below, never in a circle.
+//!
+//! | layer | files |
+//! |---|---|
+//! | the command line | [`args`] |
+//! | commands, each with its flags | [`serve`], [`status`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`] |
+//! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
+//! | one replica asked, and several together | [`admin`], [`answers`] |
+//! | words and numbers | [`failure`], [`flags`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`] |
 
-mod accounts;
+mod admin;
+mod answers;
 mod args;
 mod audit;
 mod bench;
@@ -8,27 +19,28 @@ mod check;
 mod demo;
 #[cfg(test)]
 mod examples;
+mod failover;
 mod failure;
-mod figures;
+mod flags;
 mod fleet;
 mod interrupt;
 mod layout;
-mod link;
 mod load;
 mod machine;
+mod numbers;
 mod planted;
 mod progress;
+mod report_file;
 mod serve;
-mod settle;
 mod sim;
 mod status;
-mod strike;
 mod torture;
+mod verify;
+mod workload;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use highwater_node::admin::protocol;
 
 use args::{Cli, Command};
 use failure::Result;
@@ -86,7 +98,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Torture(args) => torture::run(&args),
-        Command::TortureNode(args) => torture::node(&args),
+        Command::TortureNode(args) => torture::node::run(&args),
         Command::TortureClient(args) => torture::client::run(&args),
         Command::TortureGuest(args) => torture::guest::run(&args),
         Command::TortureProxy(args) => torture::proxy(&args),

@@ -1,19 +1,23 @@
 //! Progress on stderr: one line that changes on a terminal, a line now and then elsewhere.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
-const BAR_CELLS: usize = 24;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often the line on a terminal changes, at most, per second.
+const CHANGES_PER_SECOND: u8 = 10;
 /// How often a line is printed where lines cannot be overwritten.
 const PLAIN_EVERY: Duration = Duration::from_secs(2);
 
 /// Shows how far something is. Ends its line when dropped.
 #[derive(Debug)]
 pub struct Progress {
-    terminal: bool,
-    dirty: bool,
+    /// Draws on a terminal, and elsewhere not at all.
+    line: ProgressBar,
     started: Instant,
-    shown: Option<Instant>,
+    /// When a plain line was printed of this step.
+    printed: Option<Instant>,
 }
 
 impl Default for Progress {
@@ -25,47 +29,59 @@ impl Default for Progress {
 impl Progress {
     /// Nothing is shown yet.
     pub fn new() -> Progress {
-        let terminal = std::io::stderr().is_terminal();
-        Progress { terminal, dirty: false, started: Instant::now(), shown: None }
+        let target = ProgressDrawTarget::stderr_with_hz(CHANGES_PER_SECOND);
+        let line = ProgressBar::with_draw_target(None, target).with_style(words());
+        Progress { line, started: Instant::now(), printed: None }
     }
 
     /// A new step begins: always shown.
     pub fn step(&mut self, text: &str) {
-        self.shown = None;
+        self.printed = None;
         self.started = Instant::now();
         self.show(text);
+        self.line.force_draw();
     }
 
     /// The step goes on.
     pub fn show(&mut self, text: &str) {
-        let every = if self.terminal { Duration::from_millis(100) } else { PLAIN_EVERY };
-        if self.shown.is_some_and(|shown| shown.elapsed() < every) {
-            return;
-        }
-        self.shown = Some(Instant::now());
-        let mut out = std::io::stderr().lock();
-        // Progress that cannot be shown is no reason to stop a measurement.
-        let _ = if self.terminal { write!(out, "\r\x1b[K{text}") } else { writeln!(out, "{text}") };
-        let _ = out.flush();
-        self.dirty = self.terminal;
+        self.uncover();
+        self.line.set_style(words());
+        self.line.set_message(text.to_string());
+        self.print(|| text.to_string());
     }
 
     /// `done` of `total`, with a bar if the total is known.
     pub fn count(&mut self, what: &str, done: u64, total: Option<u64>) {
         let seconds = self.started.elapsed().as_secs_f64();
-        match total.filter(|total| *total > 0) {
-            Some(total) => {
-                let share = done as f64 / total as f64;
-                self.show(&format!("{what} {} {:3.0} %  {seconds:.1} s", bar(share), share * 100.0));
-            }
-            None => self.show(&format!("{what}: {done}  {seconds:.1} s")),
+        let Some(total) = total.filter(|total| *total > 0) else {
+            return self.show(&format!("{what}: {done}  {seconds:.1} s"));
+        };
+        self.uncover();
+        self.line.set_style(bar());
+        self.line.set_length(total);
+        self.line.set_position(done);
+        self.line.set_message(what.to_string());
+        self.print(|| format!("{what} {:3.0} %  {seconds:.1} s", done as f64 / total as f64 * 100.0));
+    }
+
+    /// Removes the line, so that something else can be printed. It comes back with the next news.
+    pub fn clear(&mut self) {
+        self.line.finish_and_clear();
+    }
+
+    fn uncover(&mut self) {
+        if self.line.is_finished() {
+            self.line.reset();
         }
     }
 
-    /// Removes the line, so that something else can be printed.
-    pub fn clear(&mut self) {
-        if std::mem::take(&mut self.dirty) {
-            eprint!("\r\x1b[K");
+    /// A plain line, if this is no terminal and the last one is a while ago.
+    fn print(&mut self, text: impl FnOnce() -> String) {
+        let recent = self.printed.is_some_and(|printed| printed.elapsed() < PLAIN_EVERY);
+        if self.line.is_hidden() && !recent {
+            self.printed = Some(Instant::now());
+            // Progress that cannot be shown is no reason to stop a measurement.
+            let _ = writeln!(std::io::stderr(), "{}", text());
         }
     }
 }
@@ -76,18 +92,11 @@ impl Drop for Progress {
     }
 }
 
-/// A bar of fixed width.
-pub fn bar(share: f64) -> String {
-    let full = (share.clamp(0.0, 1.0) * BAR_CELLS as f64).round() as usize;
-    format!("{}{}", "█".repeat(full), "░".repeat(BAR_CELLS - full))
+fn words() -> ProgressStyle {
+    ProgressStyle::with_template("{wide_msg}").expect("the template is right")
 }
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_bar_is_as_wide_empty_as_full() {
-        for share in [-1.0, 0.0, 0.5, 1.0, 7.0] {
-            assert_eq!(super::bar(share).chars().count(), super::BAR_CELLS);
-        }
-    }
+fn bar() -> ProgressStyle {
+    let template = "{msg} {bar:24} {percent:>3} %  {elapsed}";
+    ProgressStyle::with_template(template).expect("the template is right").progress_chars("█░")
 }

@@ -1,11 +1,40 @@
 //! `highwater serve` and `highwater config`: thin shells around the node.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand};
 use highwater_node::{Config, NodeError};
 
-use crate::args::{ConfigAction, ServeArgs};
-use crate::failure::{Failure, Result};
+use crate::failure::{EXIT_CODES, Failure, Result};
+use crate::flags::key_value;
+
+/// `highwater serve`.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// The TOML config; the defaults if absent.
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Which node of the config this is; overrides the config.
+    #[arg(long, value_name = "N")]
+    pub node_id: Option<u8>,
+    /// Override one config key; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<(String, String)>,
+}
+
+/// `highwater config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigAction {
+    /// Say whether a config is good, and if not, what to change.
+    #[command(after_help = EXIT_CODES)]
+    Check {
+        /// The TOML config.
+        file: PathBuf,
+    },
+    /// Print the default config, every key documented.
+    #[command(after_help = EXIT_CODES)]
+    Default,
+}
 
 /// Runs one replica until it is told to end.
 pub fn serve(args: &ServeArgs) -> Result<()> {

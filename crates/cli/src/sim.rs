@@ -14,9 +14,9 @@ use highwater_engines::EngineKind;
 use highwater_sim::shrink::shrink;
 use highwater_sim::{Failure as Broken, Plan, Summary, report, run, run_tracing};
 
-use crate::args::concat_help;
 use crate::failure::{Failure, Result};
-use crate::figures::short;
+use crate::flags::concat_help;
+use crate::numbers::short;
 use crate::planted::{self, PlantedArgs};
 use crate::progress::Progress;
 

@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use assert_cmd::Command;
+use tempfile::TempDir;
 
 const STALE: &str = concat!(
     r#"{"p":0,"t0":10,"t1":20,"st":"ok","ops":[["a","x",1]]}"#,
@@ -21,38 +22,31 @@ const SNAP: &str = concat!(
 );
 
 /// A folder that is gone with the test.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str, files: &[(&str, &str)]) -> Folder {
-        let path = std::env::temp_dir().join(format!("highwater-check-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        files.iter().for_each(|(name, text)| fs::write(path.join(name), text).unwrap());
-        Folder(path)
+    fn new(files: &[(&str, &str)]) -> Folder {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        files.iter().for_each(|(name, text)| fs::write(folder.path(name), text).unwrap());
+        folder
     }
 
     /// Runs the command there; returns its exit code, standard output and standard error.
     fn check(&self, args: &[&str]) -> (i32, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
-        let output = command.arg("check").args(args).current_dir(&self.0).output().unwrap();
+        let output = command.arg("check").args(args).current_dir(self.0.path()).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        Path::new(&self.0).join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join(name)
     }
 }
 
 #[test]
 fn a_verdict_is_an_exit_code_and_a_page() {
-    let folder = Folder::new("verdict", &[("stale.jsonl", STALE), ("snap.jsonl", SNAP)]);
+    let folder = Folder::new(&[("stale.jsonl", STALE), ("snap.jsonl", SNAP)]);
     let (code, page, error) = folder.check(&["stale.jsonl"]);
     assert_eq!(code, 1, "{error}");
     assert!(page.contains("FAILED") && page.contains("G-single-realtime"), "{page}");
@@ -65,7 +59,7 @@ fn a_verdict_is_an_exit_code_and_a_page() {
 
 #[test]
 fn snapshot_reads_keep_what_is_asked_of_them() {
-    let folder = Folder::new("snap", &[("snap.jsonl", SNAP)]);
+    let folder = Folder::new(&[("snap.jsonl", SNAP)]);
     assert_eq!(folder.check(&["snap.jsonl"]).0, 0);
     assert_eq!(folder.check(&["snap.jsonl", "--session", "monotonic-reads"]).0, 0);
     let (code, page, _) = folder.check(&["snap.jsonl", "--session", "monotonic-reads,read-your-writes"]);
@@ -76,7 +70,7 @@ fn snapshot_reads_keep_what_is_asked_of_them() {
 #[test]
 fn several_files_are_one_history_and_can_be_exported() {
     let lines: Vec<&str> = STALE.lines().collect();
-    let folder = Folder::new("files", &[("a.jsonl", lines[0]), ("b.jsonl", lines[1])]);
+    let folder = Folder::new(&[("a.jsonl", lines[0]), ("b.jsonl", lines[1])]);
     let (code, report, _) =
         folder.check(&["a.jsonl", "b.jsonl", "--json", "--edn", "out.edn", "--events", "out.json"]);
     assert_eq!(code, 1);
@@ -96,7 +90,7 @@ fn several_files_are_one_history_and_can_be_exported() {
 
 #[test]
 fn what_cannot_be_read_is_exit_code_5_and_one_line_with_its_place() {
-    let folder = Folder::new("bad", &[("bad.jsonl", "\n{\"p\":0}\n"), ("empty.jsonl", "")]);
+    let folder = Folder::new(&[("bad.jsonl", "\n{\"p\":0}\n"), ("empty.jsonl", "")]);
     for (file, reason) in [
         ("bad.jsonl", "bad.jsonl:2: missing field"),
         ("none.jsonl", "none.jsonl: "),

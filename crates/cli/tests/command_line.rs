@@ -4,9 +4,9 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::PathBuf;
 
 use assert_cmd::Command;
+use tempfile::NamedTempFile;
 
 /// Runs the command; returns its exit code, standard output and standard error.
 fn highwater(args: &[&str]) -> (i32, String, String) {
@@ -16,23 +16,17 @@ fn highwater(args: &[&str]) -> (i32, String, String) {
 }
 
 /// A config file that is gone with the test.
-struct ConfigFile(PathBuf);
+struct ConfigFile(NamedTempFile);
 
 impl ConfigFile {
-    fn new(name: &str, text: &str) -> ConfigFile {
-        let path = std::env::temp_dir().join(format!("highwater-test-{}-{name}.toml", std::process::id()));
-        fs::write(&path, text).unwrap();
-        ConfigFile(path)
+    fn new(text: &str) -> ConfigFile {
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        fs::write(file.path(), text).unwrap();
+        ConfigFile(file)
     }
 
     fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for ConfigFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        self.0.path().to_str().unwrap()
     }
 }
 
@@ -146,7 +140,7 @@ fn a_torture_that_cannot_be_says_what_could_before_anything_starts() {
 fn the_default_config_passes_its_own_check() {
     let (code, default, _) = highwater(&["config", "default"]);
     assert_eq!(code, 0);
-    let file = ConfigFile::new("default", &default);
+    let file = ConfigFile::new(&default);
     let (code, out, _) = highwater(&["config", "check", file.path()]);
     assert_eq!(code, 0);
     assert!(out.contains("is good"), "{out}");
@@ -154,7 +148,7 @@ fn the_default_config_passes_its_own_check() {
 
 #[test]
 fn a_bad_config_is_exit_code_3_and_one_line() {
-    let file = ConfigFile::new("bad", "no_such_key = 1\n");
+    let file = ConfigFile::new("no_such_key = 1\n");
     for args in [["config", "check", file.path()].as_slice(), &["serve", "--config", file.path()]] {
         let (code, _, error) = highwater(args);
         assert_eq!(code, 3, "{error}");
@@ -188,7 +182,7 @@ fn a_port_in_use_is_exit_code_3_and_names_the_port() {
     let nodes = format!(
         "[cluster]\nnodes = [{{ id = 0, peer = \"127.0.0.1:0\", resp = \"127.0.0.1:0\", admin = \"{address}\" }}]\n"
     );
-    let file = ConfigFile::new("port", &nodes);
+    let file = ConfigFile::new(&nodes);
     let (code, _, error) = highwater(&["serve", "--config", file.path()]);
     assert_eq!(code, 3, "{error}");
     assert!(error.lines().last().unwrap().contains(&address.port().to_string()), "{error}");
@@ -199,7 +193,7 @@ fn a_seed_is_run_twice_and_a_plan_that_cannot_be_read_is_exit_code_5() {
     let (code, out, error) = highwater(&["sim", "--seed", "1"]);
     assert_eq!(code, 0, "{out}{error}");
     assert!(out.contains("1 seeds") && out.contains(", twice"), "{out}");
-    let file = ConfigFile::new("plan", "{\"seed\": 1}");
+    let file = ConfigFile::new("{\"seed\": 1}");
     for plan in ["/no/such/plan.json", file.path()] {
         let (code, _, error) = highwater(&["sim", "--plan", plan]);
         assert_eq!(code, 5, "{error}");
@@ -232,7 +226,7 @@ fn what_config_check_refuses_serve_refuses_too() {
         ("[cluster\n".into(), ":1:"),
     ];
     for (text, wanted) in bad {
-        let file = ConfigFile::new("refused", &text);
+        let file = ConfigFile::new(&text);
         for args in [["config", "check", file.path()].as_slice(), &["serve", "--config", file.path()]] {
             let (code, out, error) = highwater(args);
             assert_eq!(code, 3, "{text}: {out}{error}");
@@ -249,8 +243,7 @@ fn a_host_that_does_not_exist_is_named() {
     assert_eq!(code, 4, "{error}");
     assert_one_line(&error);
     assert!(error.contains("the name \"no-such-host.invalid\" has no address"), "{error}");
-    let file =
-        ConfigFile::new("nowhere", &one_node("no-such-host.invalid:7100", "127.0.0.1:0", "127.0.0.1:0", ""));
+    let file = ConfigFile::new(&one_node("no-such-host.invalid:7100", "127.0.0.1:0", "127.0.0.1:0", ""));
     let (code, _, error) = highwater(&["serve", "--config", file.path()]);
     assert_eq!(code, 3, "{error}");
     assert!(error.lines().last().unwrap().contains("no-such-host.invalid"), "{error}");

@@ -4,10 +4,12 @@
 
 use std::fs::{self, File};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_highwater");
 /// How long a cluster may take to serve, on a busy machine.
@@ -15,17 +17,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory to run examples in, and the ports that stand for the documented ones.
 struct Place {
-    directory: PathBuf,
+    directory: TempDir,
     /// Of each node: peer, resp, admin.
     ports: Vec<[u16; 3]>,
     replicas: Vec<Child>,
 }
 
 impl Place {
-    fn new(name: &str, nodes: usize) -> Place {
-        let directory =
-            std::env::temp_dir().join(format!("highwater-test-{}-examples-{name}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
+    fn new(nodes: usize) -> Place {
+        let directory = tempfile::tempdir().unwrap();
         // All at once, so that no two are the same.
         let listeners: Vec<_> = (0..3 * nodes).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let ports: Vec<u16> =
@@ -35,7 +35,7 @@ impl Place {
     }
 
     fn write(&self, name: &str, text: &str) {
-        fs::write(self.directory.join(name), text).unwrap();
+        fs::write(self.directory.path().join(name), text).unwrap();
     }
 
     /// For the environment: the environment goes before files.
@@ -50,7 +50,10 @@ impl Place {
 
     fn command(&self, words: &[String]) -> Command {
         let mut command = Command::new(BINARY);
-        command.args(&words[1..]).current_dir(&self.directory).env("HIGHWATER_CLUSTER_NODES", self.nodes());
+        command
+            .args(&words[1..])
+            .current_dir(self.directory.path())
+            .env("HIGHWATER_CLUSTER_NODES", self.nodes());
         command.stdin(Stdio::null());
         command
     }
@@ -66,7 +69,8 @@ impl Place {
             let words: Vec<String> = command.split_whitespace().map(|word| self.here(word)).collect();
             assert_eq!(words[0], "highwater", "{line}");
             if words[1] == "serve" {
-                let log = File::create(self.directory.join(format!("{}.log", self.replicas.len()))).unwrap();
+                let log =
+                    File::create(self.directory.path().join(format!("{}.log", self.replicas.len()))).unwrap();
                 let child = self.command(&words).stderr(log).stdout(Stdio::null()).spawn().unwrap();
                 self.replicas.push(child);
                 continue;
@@ -110,7 +114,8 @@ impl Place {
     }
 
     fn logs(&self) -> String {
-        let log = |at| fs::read_to_string(self.directory.join(format!("{at}.log"))).unwrap_or_default();
+        let log =
+            |at| fs::read_to_string(self.directory.path().join(format!("{at}.log"))).unwrap_or_default();
         (0..self.replicas.len()).map(log).collect::<Vec<_>>().join("\n")
     }
 
@@ -125,7 +130,6 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.stop();
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -149,7 +153,7 @@ fn help(command: &str) -> Vec<String> {
 fn the_examples_of_serve_and_status_run() {
     let (serve, status) = (help("serve"), help("status"));
     assert!(serve.len() >= 4 && status.len() >= 4, "{serve:?} {status:?}");
-    let mut place = Place::new("help", 1);
+    let mut place = Place::new(1);
     for example in serve.iter().filter(|example| !example.contains("cluster.toml")) {
         place.run(example);
         if example.contains(" serve ") {
@@ -162,7 +166,7 @@ fn the_examples_of_serve_and_status_run() {
         }
     }
     // One node of three: it starts, answers, and waits for the others.
-    let mut place = Place::new("help-node", 3);
+    let mut place = Place::new(3);
     place.write("cluster.toml", &configurations()[1]);
     for example in serve.iter().filter(|example| example.contains("cluster.toml")) {
         place.run(example);
@@ -173,7 +177,7 @@ fn the_examples_of_serve_and_status_run() {
 
 #[test]
 fn the_readme_s_examples_run() {
-    let mut place = Place::new("readme", 1);
+    let mut place = Place::new(1);
     for example in examples(&document("README.md")) {
         place.run(&example);
         place.wait_for(0, true);
@@ -192,17 +196,17 @@ fn the_configurations_of_the_docs_are_good_and_make_a_cluster() {
     let files = configurations();
     assert_eq!(files.len(), 2);
     for file in &files {
-        let place = Place::new("check", 1);
+        let place = Place::new(1);
         place.write("file.toml", file);
         // As it stands, its own addresses too.
         let output = Command::new(BINARY)
             .args(["config", "check", "file.toml"])
-            .current_dir(&place.directory)
+            .current_dir(place.directory.path())
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let mut place = Place::new("cluster", 3);
+    let mut place = Place::new(3);
     place.write("cluster.toml", &files[1]);
     let lines = examples(&document("docs/configuration.md"));
     assert!(lines.len() >= 5, "{lines:?}");

@@ -15,7 +15,7 @@ const VALUE: usize = 200_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Cluster {
-    directory: std::path::PathBuf,
+    directory: tempfile::TempDir,
     ports: Vec<u16>,
     replicas: Vec<Option<Child>>,
 }
@@ -59,8 +59,7 @@ impl Cluster {
         let ports: Vec<u16> =
             listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
         drop(listeners);
-        let directory = std::env::temp_dir().join(format!("highwater-memory-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = tempfile::Builder::new().prefix("highwater-memory-").tempdir().unwrap();
         let nodes: String = (0..3)
             .map(|id| {
                 let at = |what: usize| ports[3 * id + what];
@@ -83,7 +82,7 @@ impl Cluster {
     }
 
     fn path(&self, id: usize, kind: &str) -> std::path::PathBuf {
-        self.directory.join(format!("{id}.{kind}"))
+        self.directory.path().join(format!("{id}.{kind}"))
     }
 
     fn run(&mut self, id: usize) {
@@ -125,7 +124,8 @@ impl Cluster {
     fn none_died(&mut self) {
         for (id, replica) in self.replicas.iter_mut().enumerate() {
             let ended = replica.as_mut().and_then(|child| child.try_wait().unwrap());
-            let log = std::fs::read_to_string(self.directory.join(format!("{id}.log"))).unwrap_or_default();
+            let log =
+                std::fs::read_to_string(self.directory.path().join(format!("{id}.log"))).unwrap_or_default();
             assert_eq!(ended, None, "replica {id} died:\n{}", log.lines().rev().take(5).collect::<String>());
         }
     }
@@ -137,9 +137,7 @@ impl Drop for Cluster {
             let _ = child.kill();
             let _ = child.wait();
         }
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.directory);
-        }
+        self.directory.disable_cleanup(std::thread::panicking());
     }
 }
 

@@ -53,7 +53,8 @@ fn the_smallest_engine_is_measured_like_any_other() {
 
 #[test]
 fn a_bench_reports_what_the_issue_asks_for() {
-    let path = std::env::temp_dir().join(format!("highwater-test-{}.json", std::process::id()));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
     let json = path.to_str().unwrap();
     let (code, text) = highwater(&[
         "bench",
@@ -71,7 +72,6 @@ fn a_bench_reports_what_the_issue_asks_for() {
     ]);
     assert_eq!(code, 0, "{text}");
     let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    let _ = fs::remove_file(&path);
     let wanted = "workload engine replicas workers seconds committed user_aborts conflict_aborts tps \
                   released_latency_us cpu_seconds transactions_per_leader_cpu_second \
                   apply_cpu_us_per_transaction log_bytes_per_transaction resident_bytes per_procedure checks config";

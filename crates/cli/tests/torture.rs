@@ -17,7 +17,8 @@ fn torture(args: &[&str]) -> Command {
 
 #[test]
 fn a_short_torture_finds_nothing_and_makes_progress() {
-    let path = std::env::temp_dir().join(format!("highwater-test-{}-torture.json", std::process::id()));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
     let faults = "kill-leader,pause,partition";
     let args = ["--seconds", "8", "--rate", "400", "--means", "proxy", "--seed", "5", "--faults", faults];
     let output = torture(&args).arg("--json").arg(&path).output().unwrap();
@@ -29,7 +30,6 @@ fn a_short_torture_finds_nothing_and_makes_progress() {
         assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
     }
     let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    let _ = fs::remove_file(&path);
     assert!(report["ok"].as_u64().unwrap() > 100, "{report}");
     // What the clients counted is what the checker saw, and the opening and the final reads besides.
     let counted = |of: &Value| -> u64 {
@@ -46,7 +46,8 @@ fn a_short_torture_finds_nothing_and_makes_progress() {
 
 #[test]
 fn hard_use_is_counted_and_what_it_costs_others_is_measured() {
-    let path = std::env::temp_dir().join(format!("highwater-test-{}-hard.json", std::process::id()));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
     // Three episodes of at most some 6 s: each kind comes once before any comes again.
     let args = ["--seconds", "16", "--rate", "300", "--means", "proxy", "--seed", "3", "--clients", "5"];
     let output =
@@ -54,7 +55,6 @@ fn hard_use_is_counted_and_what_it_costs_others_is_measured() {
     let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
     assert!(output.status.success(), "{text}");
     let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    let _ = fs::remove_file(&path);
     let done = [
         ("vanish", "connections that stop within a command"),
         ("storms", "connections in storms"),

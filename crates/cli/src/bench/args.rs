@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use highwater_engines::EngineKind;
+use highwater_node::admin::protocol::WorkloadSpec;
 
-use crate::args::{concat_help, key_value, share};
+use crate::flags::{concat_help, key_value, share};
+use crate::workload::{spec, tpcc};
 
 /// `highwater bench`.
 #[derive(Debug, Args)]
@@ -132,6 +134,13 @@ pub struct TpccArgs {
     pub scale: f64,
 }
 
+impl TpccArgs {
+    /// As the replicas are told.
+    pub fn spec(&self, workers: u16) -> WorkloadSpec {
+        tpcc(self.warehouses.unwrap_or(u32::from(workers)), self.fast_ids, self.scale)
+    }
+}
+
 /// YCSB's own options.
 #[derive(Clone, Debug, Args)]
 pub struct YcsbArgs {
@@ -149,12 +158,31 @@ pub struct YcsbArgs {
     pub theta: f64,
 }
 
+impl YcsbArgs {
+    /// As the replicas are told.
+    pub fn spec(&self) -> WorkloadSpec {
+        let mut options = vec![("keys", self.keys.to_string()), ("read_fraction", self.reads.to_string())];
+        if self.zipfian {
+            options.push(("distribution", "zipfian".into()));
+            options.push(("theta", self.theta.to_string()));
+        }
+        spec("ycsb", options)
+    }
+}
+
 /// Bank's own options.
 #[derive(Clone, Debug, Args)]
 pub struct BankArgs {
     /// How many accounts.
     #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
     pub accounts: u64,
+}
+
+impl BankArgs {
+    /// As the replicas are told.
+    pub fn spec(&self) -> WorkloadSpec {
+        spec("bank", vec![("accounts", self.accounts.to_string())])
+    }
 }
 
 /// `highwater bench failover`.
@@ -229,5 +257,19 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number > 0.0 && number <= 1e6 => Ok(number),
         _ => Err("must be above 0 and at most 1000000".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::effective_options;
+
+    #[test]
+    fn flags_become_options_that_the_workloads_know() {
+        let ycsb = YcsbArgs { keys: 1000, reads: 0.5, zipfian: true, theta: 0.9 };
+        for spec in [tpcc(2, true, 0.1), ycsb.spec(), BankArgs { accounts: 10 }.spec()] {
+            effective_options(&spec).unwrap();
+        }
     }
 }

@@ -5,15 +5,16 @@
 //! favours neither.
 
 use highwater_engines::EngineKind;
+use highwater_node::admin::protocol::WorkloadSpec;
 use serde::Serialize;
 
 use super::args::RunArgs;
-use super::report::{RunReport, check_writable, write_json};
+use super::report::{RunReport, verdict};
 use super::run::run_once;
 use crate::failure::Result;
-use crate::figures::{Spread, ratio, short};
+use crate::numbers::{Spread, ratio, short};
 use crate::progress::Progress;
-use crate::protocol::WorkloadSpec;
+use crate::report_file::{check_writable, write_json};
 
 /// Rounds if nobody says otherwise.
 const ROUNDS: u32 = 3;
@@ -60,8 +61,8 @@ pub fn run(args: &RunArgs, workload: &WorkloadSpec) -> Result<()> {
         write_json(path, &report)?;
     }
     print_summary(&report);
-    super::verdict(&report.silo)?;
-    super::verdict(&report.rolis)
+    verdict(&report.silo)?;
+    verdict(&report.rolis)
 }
 
 fn print_summary(report: &CompareReport) {

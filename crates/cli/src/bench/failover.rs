@@ -7,21 +7,21 @@
 use std::thread;
 use std::time::Duration;
 
+use highwater_node::admin::protocol::WorkloadSpec;
 use serde::Serialize;
 
 use super::args::FailoverArgs;
-use super::report::{check_writable, write_json};
-use super::workload::{complete, tpcc};
 use crate::audit::{Acknowledged, Generators};
+use crate::failover::{self, Failover, Rejoin};
 use crate::failure::{Failure, Result};
-use crate::figures::{Spread, bytes};
-use crate::fleet::{Fleet, FleetPlan};
-use crate::load::LoadPlan;
+use crate::fleet::{Fleet, FleetSpec};
+use crate::load::{self, LoadSpec};
 use crate::machine::Machine;
+use crate::numbers::{Spread, bytes};
 use crate::progress::Progress;
-use crate::protocol::WorkloadSpec;
-use crate::settle::{self, Findings};
-use crate::strike::{self, Rejoin, Strike};
+use crate::report_file::{check_writable, write_json};
+use crate::verify::{self, Findings};
+use crate::workload::{complete, tpcc};
 
 #[derive(Debug, Serialize)]
 struct FailoverReport {
@@ -46,7 +46,9 @@ struct FailoverReport {
 
 #[derive(Debug, Serialize)]
 struct Round {
-    strike: Strike,
+    // By the name that reports have had from the start.
+    #[serde(rename = "strike")]
+    failover: Failover,
     rejoin: Rejoin,
 }
 
@@ -55,8 +57,8 @@ pub fn run(args: &FailoverArgs) -> Result<()> {
     args.json.as_deref().map_or(Ok(()), check_writable)?;
     let mut machine = Machine::look();
     let workload = workload(args)?;
-    let plan = FleetPlan::rolis(args.replicas, args.workers, &args.set, args.keep);
-    let mut fleet = Fleet::start(&plan)?;
+    let spec = FleetSpec::rolis(args.replicas, args.workers, &args.set, args.keep);
+    let mut fleet = Fleet::start(&spec)?;
     let mut progress = Progress::new();
     let mut rounds = Vec::new();
     let outcome = rounds_and_checks(&mut fleet, args, &workload, &mut rounds, &mut progress);
@@ -69,8 +71,8 @@ pub fn run(args: &FailoverArgs) -> Result<()> {
         engine: "rolis",
         replicas: usize::from(args.replicas),
         workers: args.workers,
-        gap_ms: spread(|round| round.strike.gap_ms),
-        from_kill_ms: spread(|round| round.strike.from_kill_ms),
+        gap_ms: spread(|round| round.failover.gap_ms),
+        from_kill_ms: spread(|round| round.failover.from_kill_ms),
         rejoin_seconds: spread(|round| round.rejoin.seconds),
         rejoin_gap_ms: spread(|round| round.rejoin.longest_gap_ms),
         rounds,
@@ -101,11 +103,12 @@ fn rounds_and_checks(
     progress: &mut Progress,
 ) -> Result<Findings> {
     let mut leader = fleet.wait_for_leader()?;
-    let mut link = fleet.link(leader)?;
+    let mut admin = fleet.admin(leader)?;
     progress.step("loading");
-    link.load(workload, |done, total| progress.count("loading", done, total))
-        .map_err(|error| link.failure(error))?;
-    let plan = LoadPlan {
+    admin
+        .load(workload, |done, total| progress.count("loading", done, total))
+        .map_err(|error| admin.failure(error))?;
+    let spec = LoadSpec {
         workload: workload.clone(),
         workers: args.workers,
         in_flight: args.in_flight,
@@ -114,35 +117,35 @@ fn rounds_and_checks(
         audit_every: args.audit_every,
     };
     let (mut acknowledged, mut generators) = (Acknowledged::default(), Generators::default());
-    plan.start_everywhere(fleet, leader, &mut generators)?;
+    spec.start_everywhere(fleet, leader, &mut generators)?;
     progress.clear();
     println!("round  killed  successor    gap ms  from kill ms  rejoin s  gap while rejoining ms");
     for number in 1..=args.runs {
         progress.step(&format!("round {number}: load"));
         thread::sleep(Duration::from_secs_f64(args.seconds));
         leader = fleet.wait_for_leader()?;
-        strike::collect(fleet, &mut acknowledged);
-        plan.start_on_others(fleet, leader, &mut generators)?;
-        let strike = strike::strike(fleet, leader, &mut acknowledged)?;
-        leader = strike.successor;
-        progress.step(&format!("round {number}: replica {} comes back", strike.victim));
-        let rejoin = strike::rejoin(fleet, strike.victim, leader, |_| {})?;
-        plan.start_on(fleet, strike.victim, &mut generators)?;
+        load::collect_acknowledged(fleet, &mut acknowledged);
+        spec.start_on_others(fleet, leader, &mut generators)?;
+        let failover = failover::kill_leader(fleet, leader, &mut acknowledged)?;
+        leader = failover.successor;
+        progress.step(&format!("round {number}: replica {} comes back", failover.victim));
+        let rejoin = failover::rejoin(fleet, failover.victim, leader, |_| {})?;
+        spec.start_on(fleet, failover.victim, &mut generators)?;
         progress.clear();
-        let Strike { victim, successor, gap_ms, from_kill_ms } = strike;
+        let Failover { victim, successor, gap_ms, from_kill_ms } = failover;
         let Rejoin { seconds, longest_gap_ms, .. } = rejoin;
         println!(
             "{number:>5}  {victim:>6}  {successor:>9}  {gap_ms:>8.1}  {from_kill_ms:>12.1}  {seconds:>8.2}  {longest_gap_ms:>8.0}"
         );
-        rounds.push(Round { strike, rejoin });
+        rounds.push(Round { failover, rejoin });
     }
     thread::sleep(Duration::from_secs_f64(args.seconds));
     progress.step("stopping");
-    strike::stop_everywhere(fleet, &mut acknowledged)?;
+    load::stop_everywhere(fleet, &mut acknowledged)?;
     progress.step("waiting for convergence");
-    settle::converge(fleet)?;
+    verify::converge(fleet)?;
     progress.step("checking");
-    settle::examine(fleet, workload, &acknowledged)
+    verify::examine(fleet, workload, &acknowledged)
 }
 
 fn print_summary(report: &FailoverReport) {

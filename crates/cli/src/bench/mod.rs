@@ -10,15 +10,16 @@ mod failover;
 mod replay;
 mod report;
 mod run;
-pub mod workload;
 
-use crate::failure::{Failure, Result};
-use crate::figures::{Spread, short};
+use highwater_node::admin::protocol::WorkloadSpec;
+
+use crate::failure::Result;
+use crate::numbers::{Spread, short};
 use crate::progress::Progress;
-use crate::protocol::WorkloadSpec;
+use crate::report_file::{check_writable, write_json};
+use crate::workload::complete;
 use args::{BenchArgs, BenchCommand, RunArgs};
-use report::{BenchReport, RunReport, check_writable, write_json};
-use workload::complete;
+use report::{BenchReport, RunReport, verdict};
 
 /// Runs `highwater bench`.
 pub fn run(args: BenchArgs) -> Result<()> {
@@ -73,10 +74,4 @@ fn title(report: &RunReport, number: u32, runs: u32) {
         report.config.durability,
         report.config.machine.load_average_before,
     );
-}
-
-/// A figure of a run whose checks fail is worth nothing.
-fn verdict(runs: &[RunReport]) -> Result<()> {
-    let trouble = runs.iter().filter_map(|run| run.checks.as_ref()?.trouble()).next();
-    trouble.map_or(Ok(()), |trouble| Err(Failure::negative(trouble)))
 }

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
-use std::path::Path;
 
+use highwater_node::admin::protocol::Quantiles;
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
-use crate::figures::{Spread, bytes, micros, short};
 use crate::machine::Machine;
-use crate::protocol::Quantiles;
-use crate::settle::Findings;
+use crate::numbers::{Spread, bytes, micros, short};
+use crate::verify::Findings;
 
 /// One run.
 #[derive(Clone, Debug, Serialize)]
@@ -170,18 +169,10 @@ impl BenchReport {
     }
 }
 
-/// Writes any report as pretty JSON.
-/// Whether a report can be written there: to be asked before hours of measuring.
-pub fn check_writable(path: &Path) -> Result<()> {
-    let open = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    open.map(drop).map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))
-}
-
-/// Writes a report.
-pub fn write_json(path: &Path, report: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(report).map_err(Failure::negative)?;
-    std::fs::write(path, text + "\n")
-        .map_err(|error| Failure::negative(format!("cannot write {}: {error}", path.display())))
+/// A figure of a run whose checks fail is worth nothing.
+pub fn verdict(runs: &[RunReport]) -> Result<()> {
+    let trouble = runs.iter().filter_map(|run| run.checks.as_ref()?.trouble()).next();
+    trouble.map_or(Ok(()), |trouble| Err(Failure::negative(trouble)))
 }
 
 impl fmt::Display for RunReport {

@@ -1,23 +1,23 @@
-//! One run of a workload on a fresh cluster: load, warm up, measure, settle, check.
+//! One run of a workload on a fresh cluster: load, warm up, measure, converge, check.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use highwater_engines::EngineKind;
+use highwater_node::admin::protocol::{AdminRequest, LoadReport, StatusReport, WorkloadSpec};
 
 use super::args::RunArgs;
 use super::report::{CpuSeconds, Procedure, Resident, ResidentBytes, RunConfig, RunReport};
-use super::workload::effective_options;
+use crate::admin::AdminClient;
 use crate::audit::{Acknowledged, Generators};
 use crate::failure::{Failure, Result};
-use crate::figures::{micros, ratio, short};
-use crate::fleet::{Fleet, FleetPlan};
-use crate::link::Link;
-use crate::load::LoadPlan;
+use crate::fleet::{Fleet, FleetSpec};
+use crate::load::LoadSpec;
 use crate::machine::Machine;
+use crate::numbers::{micros, ratio, short};
 use crate::progress::Progress;
-use crate::protocol::{AdminRequest, LoadReport, StatusReport, WorkloadSpec};
-use crate::settle;
+use crate::verify;
+use crate::workload::effective_options;
 
 /// When memory is looked at, so that growth shows.
 const MEMORY_LOOK: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ pub fn run_once(
 ) -> Result<RunReport> {
     let replicas = replicas(engine, args)?;
     let machine = Machine::look();
-    let plan = FleetPlan {
+    let spec = FleetSpec {
         engine: engine.name(),
         replicas,
         workers: args.workers,
@@ -40,7 +40,7 @@ pub fn run_once(
         keep: args.keep,
     };
     progress.step(&format!("{}: starting {replicas} replica(s)", engine.name()));
-    let fleet = Fleet::start(&plan)?;
+    let fleet = Fleet::start(&spec)?;
     let outcome = measure(&fleet, engine, args, workload, machine, progress);
     progress.clear();
     fleet.finish(outcome)
@@ -65,14 +65,15 @@ fn measure(
     progress: &mut Progress,
 ) -> Result<RunReport> {
     let leader = fleet.wait_for_leader()?;
-    let mut link = fleet.link(leader)?;
+    let mut admin = fleet.admin(leader)?;
     progress.step("loading");
-    link.load(workload, |done, total| progress.count("loading", done, total))
-        .map_err(|error| link.failure(error))?;
+    admin
+        .load(workload, |done, total| progress.count("loading", done, total))
+        .map_err(|error| admin.failure(error))?;
     // What the followers still apply of the load must not count as work of the measured seconds.
-    settle::converge(fleet)?;
+    verify::converge(fleet)?;
 
-    let plan = LoadPlan {
+    let spec = LoadSpec {
         workload: workload.clone(),
         workers: args.workers,
         in_flight: args.in_flight,
@@ -80,36 +81,36 @@ fn measure(
         seed: args.seed,
         audit_every: args.audit_every,
     };
-    plan.start_on(fleet, leader, &mut Generators::default())?;
+    spec.start_on(fleet, leader, &mut Generators::default())?;
     progress.step("warming up");
-    watch(&mut link, "warming up", Duration::from_secs_f64(args.warmup), progress)?;
-    link.command(&AdminRequest::ResetStats).map_err(|error| link.failure(error))?;
+    watch(&mut admin, "warming up", Duration::from_secs_f64(args.warmup), progress)?;
+    admin.request(&AdminRequest::ResetStats).map_err(|error| admin.failure(error))?;
 
     let start = fleet.all_statuses()?;
     let measured = Duration::from_secs_f64(args.seconds);
     let first = measured.min(MEMORY_LOOK);
     progress.step("running");
     let began = Instant::now();
-    watch(&mut link, "running", first, progress)?;
+    watch(&mut admin, "running", first, progress)?;
     let at_10_s = if measured > MEMORY_LOOK { Some(fleet.all_statuses()?) } else { None };
-    watch(&mut link, "running", measured.saturating_sub(began.elapsed()), progress)?;
-    let load = link.load_stats().map_err(|error| link.failure(error))?;
+    watch(&mut admin, "running", measured.saturating_sub(began.elapsed()), progress)?;
+    let load = admin.load_stats().map_err(|error| admin.failure(error))?;
     let end = fleet.all_statuses()?;
     let looks = Looks { leader, start, at_10_s, end };
     looks.leadership_held()?;
 
     progress.step("stopping");
-    let last = link.stop().map_err(|error| link.failure(error))?;
+    let last = admin.stop().map_err(|error| admin.failure(error))?;
     let checks = if args.no_check {
         None
     } else {
         progress.step("waiting for convergence");
-        settle::converge(fleet)?;
+        verify::converge(fleet)?;
         progress.step("checking");
         let mut acknowledged = Acknowledged::default();
         acknowledged.add(&load);
         acknowledged.add(&last);
-        Some(settle::examine(fleet, workload, &acknowledged)?)
+        Some(verify::examine(fleet, workload, &acknowledged)?)
     };
     let mut report = looks.report(engine, args, workload, load, machine)?;
     report.checks = checks;
@@ -118,12 +119,12 @@ fn measure(
 }
 
 /// Waits while the load runs, and shows how it goes.
-fn watch(link: &mut Link, what: &str, how_long: Duration, progress: &mut Progress) -> Result<()> {
+fn watch(admin: &mut AdminClient, what: &str, how_long: Duration, progress: &mut Progress) -> Result<()> {
     let began = Instant::now();
     let every = Duration::from_millis(500);
     while let Some(left) = how_long.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
         std::thread::sleep(left.min(every));
-        let load = link.load_stats().map_err(|error| link.failure(error))?;
+        let load = admin.load_stats().map_err(|error| admin.failure(error))?;
         if !load.running {
             return Err(Failure::unavailable("the load ended before its time: the replica stopped leading"));
         }

@@ -4,9 +4,10 @@
 //! learner and becomes a voter, all under load. Then everything is checked: consistency conditions 1-12 on every
 //! replica, equal digests, and that no acknowledged transaction is missing.
 //!
-//! Three threads: the *director* plays the acts, the *sampler* asks the replicas, and the main thread draws what both
+//! Three threads: one plays the acts, the *sampler* asks the replicas, and the main thread draws what both
 //! wrote into the [`scene`].
 
+mod args;
 mod plain;
 mod scene;
 mod verdict;
@@ -16,17 +17,17 @@ use std::io::IsTerminal;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::args::DemoArgs;
+use highwater_node::admin::protocol::StatusReport;
+
 use crate::audit::{Acknowledged, Generators};
-use crate::bench::workload::tpcc;
 use crate::failure::{Failure, Result};
-use crate::figures::{Spread, bytes};
-use crate::fleet::{Fleet, FleetPlan};
-use crate::load::LoadPlan;
-use crate::progress::bar;
-use crate::protocol::StatusReport;
-use crate::{settle, strike};
-use scene::{Phase, SAMPLE_EVERY, Sampler, Shared};
+use crate::fleet::{Fleet, FleetSpec};
+use crate::load::LoadSpec;
+use crate::numbers::{Spread, bar, bytes};
+use crate::workload::tpcc;
+use crate::{failover, load, verify};
+pub use args::DemoArgs;
+use scene::{Phase, SAMPLE_EVERY, Sampler, SharedScene};
 use verdict::Verdict;
 
 /// Every n-th request writes an audit row.
@@ -40,20 +41,21 @@ const WHOLE: Duration = Duration::from_secs(1);
 
 /// Runs the demo.
 pub fn run(args: &DemoArgs) -> Result<()> {
-    let plan = FleetPlan::rolis(args.replicas, args.workers, &[], args.keep);
+    let spec = FleetSpec::rolis(args.replicas, args.workers, &[], args.keep);
     let began = Instant::now();
-    let fleet = Fleet::start(&plan)?;
-    let scene = Shared::new(fleet.len());
+    let fleet = Fleet::start(&spec)?;
+    let scene = SharedScene::new(fleet.len());
     scene.event(format!(
         "started {} replica processes, logs in {}",
         fleet.len(),
         fleet.directory().display()
     ));
-    let sampler = Sampler::start((0..fleet.len()).map(|node| fleet.admin(node)).collect(), scene.clone());
-    let director = {
+    let sampler =
+        Sampler::start((0..fleet.len()).map(|node| fleet.admin_address(node)).collect(), scene.clone());
+    let playing = {
         let (scene, args) = (scene.clone(), args.clone());
         thread::spawn(move || {
-            let outcome = direct(fleet, &args, &scene);
+            let outcome = play_and_finish(fleet, &args, &scene);
             scene.lock().over = true;
             outcome
         })
@@ -64,7 +66,7 @@ pub fn run(args: &DemoArgs) -> Result<()> {
         view::show(&scene)?;
         plain::print_events(&scene, 0);
     }
-    let outcome = director.join().map_err(|_| Failure::negative("the demo broke; see the panic above"))?;
+    let outcome = playing.join().map_err(|_| Failure::negative("the demo broke; see the panic above"))?;
     drop(sampler);
     let verdict = outcome?;
     print!("\n{verdict}");
@@ -73,7 +75,7 @@ pub fn run(args: &DemoArgs) -> Result<()> {
 }
 
 /// Plays the acts and takes the fleet down. A verdict that is negative is a failure too.
-fn direct(mut fleet: Fleet, args: &DemoArgs, scene: &Shared) -> Result<Verdict> {
+fn play_and_finish(mut fleet: Fleet, args: &DemoArgs, scene: &SharedScene) -> Result<Verdict> {
     let outcome = play(&mut fleet, args, scene).and_then(|verdict| match verdict.trouble() {
         None => Ok(verdict),
         Some(trouble) => {
@@ -84,28 +86,29 @@ fn direct(mut fleet: Fleet, args: &DemoArgs, scene: &Shared) -> Result<Verdict> 
     fleet.finish(outcome)
 }
 
-fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &Shared) -> Result<Verdict> {
+fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &SharedScene) -> Result<Verdict> {
     let workload = tpcc(args.warehouses, false, args.scale);
     let leader = fleet.wait_for_leader()?;
     scene.event(format!("replica {leader} leads"));
 
     scene.enter(Phase::Loading);
-    let mut link = fleet.link(leader)?;
+    let mut admin = fleet.admin(leader)?;
     let loading = Instant::now();
-    link.load(&workload, |done, total| {
-        let share = total.filter(|total| *total > 0).map(|total| done as f64 / total as f64);
-        let far = share
-            .map_or(format!("{done} requests"), |share| format!("{} {:.0} %", bar(share), share * 100.0));
-        scene.lock().progress = Some(format!("loading TPC-C: {far}"));
-    })
-    .map_err(|error| link.failure(error))?;
+    admin
+        .load(&workload, |done, total| {
+            let share = total.filter(|total| *total > 0).map(|total| done as f64 / total as f64);
+            let far = share
+                .map_or(format!("{done} requests"), |share| format!("{} {:.0} %", bar(share), share * 100.0));
+            scene.lock().progress = Some(format!("loading TPC-C: {far}"));
+        })
+        .map_err(|error| admin.failure(error))?;
     scene.event(format!(
         "loaded {} warehouse(s) of TPC-C in {:.1} s",
         args.warehouses,
         loading.elapsed().as_secs_f64()
     ));
 
-    let plan = LoadPlan {
+    let spec = LoadSpec {
         workload: workload.clone(),
         workers: args.workers,
         in_flight: args.in_flight,
@@ -114,7 +117,7 @@ fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &Shared) -> Result<Verdict> {
         audit_every: AUDIT_EVERY,
     };
     let (mut acknowledged, mut generators) = (Acknowledged::default(), Generators::default());
-    plan.start_everywhere(fleet, leader, &mut generators)?;
+    spec.start_everywhere(fleet, leader, &mut generators)?;
     scene.enter(Phase::Running);
     let running = Instant::now();
     wait_until(running, args.seconds as f64 * KILL_AT);
@@ -123,45 +126,46 @@ fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &Shared) -> Result<Verdict> {
     let leader = fleet.wait_for_leader()?;
     scene.enter(Phase::Killed);
     scene.event(format!("kill -9 of replica {leader}, which leads"));
-    strike::collect(fleet, &mut acknowledged);
-    plan.start_on_others(fleet, leader, &mut generators)?;
-    let strike = strike::strike(fleet, leader, &mut acknowledged)?;
+    load::collect_acknowledged(fleet, &mut acknowledged);
+    spec.start_on_others(fleet, leader, &mut generators)?;
+    let failover = failover::kill_leader(fleet, leader, &mut acknowledged)?;
     scene.enter(Phase::Carrying);
-    scene.event(format!("replica {} leads: {:.0} ms without a release", strike.successor, strike.gap_ms));
+    scene.event(format!("replica {} leads: {:.0} ms without a release", failover.successor, failover.gap_ms));
     wait_until(running, args.seconds as f64 * RESTART_AT);
 
     scene.enter(Phase::Rejoining);
-    scene.event(format!("replica {} is started again, without its memory", strike.victim));
+    scene.event(format!("replica {} is started again, without its memory", failover.victim));
     let mut role = String::new();
-    let rejoin =
-        strike::rejoin(fleet, strike.victim, strike.successor, |status| tell(scene, status, &mut role))?;
+    let rejoin = failover::rejoin(fleet, failover.victim, failover.successor, |status| {
+        tell(scene, status, &mut role)
+    })?;
     scene.event(format!(
         "replica {} votes again after {:.2} s, with {}",
-        strike.victim,
+        failover.victim,
         rejoin.seconds,
         bytes(rejoin.store_bytes)
     ));
-    plan.start_on(fleet, strike.victim, &mut generators)?;
+    spec.start_on(fleet, failover.victim, &mut generators)?;
     scene.enter(Phase::Whole);
     let whole = Instant::now();
     wait_until(running, args.seconds as f64);
     wait_until(whole, WHOLE.as_secs_f64());
     let tps_after = median_tps(scene, whole.elapsed());
 
-    scene.enter(Phase::Settling);
-    strike::stop_everywhere(fleet, &mut acknowledged)?;
+    scene.enter(Phase::Converging);
+    load::stop_everywhere(fleet, &mut acknowledged)?;
     scene.event("the load stopped");
-    let converged = settle::converge(fleet)?;
+    let converged = verify::converge(fleet)?;
     scene.event("all replicas applied all that was decided");
     scene.enter(Phase::Checking);
-    let findings = settle::examine(fleet, &workload, &acknowledged)?;
+    let findings = verify::examine(fleet, &workload, &acknowledged)?;
     let released = scene.lock().released_total;
     Ok(Verdict {
         replicas: fleet.len(),
         released,
         tps_before,
         tps_after,
-        strike,
+        failover,
         rejoin,
         converge_ms: converged.as_secs_f64() * 1e3,
         findings,
@@ -169,7 +173,7 @@ fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &Shared) -> Result<Verdict> {
 }
 
 /// Tells when a coming replica's role changes.
-fn tell(scene: &Shared, status: &StatusReport, role: &mut String) {
+fn tell(scene: &SharedScene, status: &StatusReport, role: &mut String) {
     if *role != status.role {
         role.clone_from(&status.role);
         scene.event(format!("replica {} is a {role}", status.node));
@@ -181,7 +185,7 @@ fn wait_until(since: Instant, seconds: f64) {
 }
 
 /// Median over the samples of the last while, per second.
-fn median_tps(scene: &Shared, window: Duration) -> f64 {
+fn median_tps(scene: &SharedScene, window: Duration) -> f64 {
     let wanted = (window.as_secs_f64() / SAMPLE_EVERY.as_secs_f64()) as usize;
     let scene = scene.lock();
     let samples = scene.released.iter().rev().take(wanted).map(|&released| released as f64);

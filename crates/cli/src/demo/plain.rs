@@ -3,15 +3,17 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::scene::{Phase, Scene, Shared};
-use crate::accounts;
-use crate::figures::{micros, short, sparkline};
+use highwater_node::admin::protocol::StatusReport;
+
+use super::scene::{Phase, Scene, SharedScene};
+use crate::answers;
+use crate::numbers::{micros, short, sparkline};
 
 /// Samples in the sparkline of a line.
 const SPARKS: usize = 20;
 
 /// Prints what happens until the play is over.
-pub fn show(scene: &Shared) {
+pub fn show(scene: &SharedScene) {
     let mut shown = 0;
     let mut line_at = Instant::now();
     loop {
@@ -29,7 +31,7 @@ pub fn show(scene: &Shared) {
 }
 
 /// Prints the events from number `from` on, and says how many there are.
-pub fn print_events(scene: &Shared, from: usize) -> usize {
+pub fn print_events(scene: &SharedScene, from: usize) -> usize {
     let scene = scene.lock();
     for (at, text) in &scene.events[from..] {
         println!("{:6.2} s  * {text}", at.as_secs_f64());
@@ -45,7 +47,7 @@ fn line(scene: &Scene) -> String {
     }
     let leader = match scene.leader() {
         Some(leader) => {
-            let mark = accounts::mark(leader).map_or(String::new(), |mark| format!(", mark {mark}"));
+            let mark = answers::mark(leader).map_or(String::new(), |mark| format!(", mark {mark}"));
             format!("replica {} leads epoch {}{mark}", leader.node, leader.epoch)
         }
         None => "nobody leads".to_string(),
@@ -61,7 +63,7 @@ fn line(scene: &Scene) -> String {
     format!("{head} {tps:>6}/s p50 {p50} p99 {p99}  {leader}, lag {}  {sparks}", lags.join("/"))
 }
 
-fn lag(scene: &Scene, replica: Option<&crate::protocol::StatusReport>) -> String {
+fn lag(scene: &Scene, replica: Option<&StatusReport>) -> String {
     match replica {
         None => "dead".into(),
         Some(status) if status.serves() => "-".into(),

@@ -1,4 +1,4 @@
-//! What the demo shows: written by the director and the sampler, read by whoever draws.
+//! What the demo shows: written by who plays and by the sampler, read by whoever draws.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::accounts;
-use crate::link::Link;
-use crate::protocol::{LoadReport, Quantiles, StatusReport};
+use highwater_node::admin::protocol::{LoadReport, Quantiles, StatusReport};
+
+use crate::admin::AdminClient;
+use crate::answers;
 
 /// How often the replicas are asked.
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(100);
@@ -36,7 +37,7 @@ pub enum Phase {
     /// All replicas run again.
     Whole,
     /// The load stops and the replicas converge.
-    Settling,
+    Converging,
     /// Conditions, digests, audit rows.
     Checking,
 }
@@ -51,7 +52,7 @@ impl Phase {
         Phase::Carrying,
         Phase::Rejoining,
         Phase::Whole,
-        Phase::Settling,
+        Phase::Converging,
         Phase::Checking,
     ];
 
@@ -65,7 +66,7 @@ impl Phase {
             Phase::Carrying => "carry on",
             Phase::Rejoining => "rejoin",
             Phase::Whole => "whole",
-            Phase::Settling => "settle",
+            Phase::Converging => "converge",
             Phase::Checking => "check",
         }
     }
@@ -111,7 +112,7 @@ impl Scene {
 
     /// Who leads, as the replicas themselves say; of several the one with the highest epoch.
     pub fn leader(&self) -> Option<&StatusReport> {
-        self.replicas[accounts::serving(&self.replicas)?].as_ref()
+        self.replicas[answers::serving(&self.replicas)?].as_ref()
     }
 
     /// Transactions released in the last second.
@@ -121,18 +122,18 @@ impl Scene {
 
     /// Decided entries that a replica has not applied, measured against the leader.
     pub fn lag(&self, status: &StatusReport) -> Option<u64> {
-        accounts::lag(status, self.leader()?)
+        answers::lag(status, self.leader()?)
     }
 }
 
 /// A scene that several threads hold.
 #[derive(Clone, Debug)]
-pub struct Shared(Arc<Mutex<Scene>>);
+pub struct SharedScene(Arc<Mutex<Scene>>);
 
-impl Shared {
+impl SharedScene {
     /// Nothing happened yet.
-    pub fn new(replicas: usize) -> Shared {
-        Shared(Arc::new(Mutex::new(Scene::new(replicas))))
+    pub fn new(replicas: usize) -> SharedScene {
+        SharedScene(Arc::new(Mutex::new(Scene::new(replicas))))
     }
 
     /// Look at it, or change it.
@@ -163,7 +164,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Starts asking.
-    pub fn start(addresses: Vec<SocketAddr>, scene: Shared) -> Sampler {
+    pub fn start(addresses: Vec<SocketAddr>, scene: SharedScene) -> Sampler {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = thread::spawn(move || {
@@ -190,26 +191,26 @@ impl Drop for Sampler {
 /// One replica as the sampler knows it.
 struct Asked {
     address: SocketAddr,
-    link: Option<Link>,
+    admin: Option<AdminClient>,
     /// Released so far by its current load.
     released: u64,
 }
 
 impl Asked {
     fn new(address: SocketAddr) -> Asked {
-        Asked { address, link: None, released: 0 }
+        Asked { address, admin: None, released: 0 }
     }
 
     fn ask(&mut self) -> Option<(StatusReport, Option<LoadReport>)> {
-        if self.link.is_none() {
-            self.link = Link::connect(self.address).ok();
+        if self.admin.is_none() {
+            self.admin = AdminClient::connect(self.address).ok();
         }
-        let answer = self.link.as_mut()?.status().ok();
+        let answer = self.admin.as_mut()?.status().ok();
         let Some(status) = answer else {
-            (self.link, self.released) = (None, 0);
+            (self.admin, self.released) = (None, 0);
             return None;
         };
-        let load = if status.serves() { self.link.as_mut()?.load_stats().ok() } else { None };
+        let load = if status.serves() { self.admin.as_mut()?.load_stats().ok() } else { None };
         Some((status, load))
     }
 
@@ -222,7 +223,7 @@ impl Asked {
     }
 }
 
-fn sample(asked: &mut [Asked], scene: &Shared) {
+fn sample(asked: &mut [Asked], scene: &SharedScene) {
     let (mut statuses, mut released, mut latency) = (Vec::new(), 0, None);
     for replica in asked {
         let Some((status, load)) = replica.ask() else {

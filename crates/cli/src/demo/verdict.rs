@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::figures::{bytes, short};
-use crate::settle::Findings;
-use crate::strike::{Rejoin, Strike};
+use crate::failover::{Failover, Rejoin};
+use crate::numbers::{bytes, short};
+use crate::verify::Findings;
 
 /// The figures of a demo that ran to its end.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct Verdict {
     /// The same after the killed replica was back.
     pub tps_after: f64,
     /// The kill.
-    pub strike: Strike,
+    pub failover: Failover,
     /// The return.
     pub rejoin: Rejoin,
     /// How long the replicas took to hold the same after the load stopped.
@@ -36,7 +36,7 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Verdict { strike, rejoin, findings, .. } = self;
+        let Verdict { failover, rejoin, findings, .. } = self;
         let mark = |good: bool| if good { "ok  " } else { "FAIL" };
         writeln!(
             f,
@@ -50,9 +50,9 @@ impl fmt::Display for Verdict {
             f,
             "{} failover       replica {} killed, replica {} took over: {:.0} ms without a release",
             mark(true),
-            strike.victim,
-            strike.successor,
-            strike.gap_ms
+            failover.victim,
+            failover.successor,
+            failover.gap_ms
         )?;
         writeln!(
             f,

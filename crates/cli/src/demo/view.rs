@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use highwater_engines::Service;
+use highwater_node::admin::protocol::StatusReport;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -10,15 +11,14 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
 use ratatui::{DefaultTerminal, Frame};
 
-use super::scene::{Phase, Scene, Shared};
-use crate::accounts;
+use super::scene::{Phase, Scene, SharedScene};
+use crate::answers;
 use crate::failure::{Failure, Result};
-use crate::figures::{bytes, micros, short};
 use crate::interrupt;
-use crate::protocol::StatusReport;
+use crate::numbers::{bytes, micros, short};
 
 /// Draws until the play is over; leaves the terminal as it was.
-pub fn show(scene: &Shared) -> Result<()> {
+pub fn show(scene: &SharedScene) -> Result<()> {
     let mut terminal = ratatui::try_init().map_err(|error| {
         Failure::cannot_start(format!("cannot draw on this terminal (try --plain): {error}"))
     })?;
@@ -29,7 +29,7 @@ pub fn show(scene: &Shared) -> Result<()> {
     outcome.map_err(|error| Failure::negative(format!("the terminal broke (try --plain): {error}")))
 }
 
-fn draw_until_over(terminal: &mut DefaultTerminal, scene: &Shared) -> std::io::Result<()> {
+fn draw_until_over(terminal: &mut DefaultTerminal, scene: &SharedScene) -> std::io::Result<()> {
     loop {
         {
             let scene = scene.lock();
@@ -120,7 +120,7 @@ fn replica_row<'a>(node: usize, status: &StatusReport, scene: &Scene) -> Row<'a>
         node.to_string(),
         status.role.clone(),
         status.epoch.to_string(),
-        accounts::mark(status).map_or("-".into(), |mark| mark.to_string()),
+        answers::mark(status).map_or("-".into(), |mark| mark.to_string()),
         lag,
         bytes(status.store_bytes),
         bytes(status.resident_bytes),
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_dead_replica_and_the_events_are_on_the_screen() {
-        let scene = Shared::new(3);
+        let scene = SharedScene::new(3);
         scene.event("kill -9 of replica 0");
         scene.lock().released.extend([5, 0, 9]);
         let mut terminal = Terminal::new(TestBackend::new(100, 30)).unwrap();

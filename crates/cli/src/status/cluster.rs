@@ -7,14 +7,15 @@ use std::fmt::Write;
 use std::thread;
 
 use highwater_engines::EngineKind;
+use highwater_node::admin::protocol::{MemberReport, StatusReport};
 use serde::Serialize;
 
-use super::{Look, Place, ask, votes};
-use crate::accounts;
+use super::place::{Look, Place, ask};
+use super::replica::votes;
+use crate::admin::failure_at;
+use crate::answers;
 use crate::failure::{Failure, Result};
-use crate::figures::bytes;
-use crate::link::failure_at;
-use crate::protocol::{MemberReport, StatusReport};
+use crate::numbers::bytes;
 
 /// A node, as far as it can be known from here.
 #[derive(Clone, Debug, Serialize)]
@@ -133,7 +134,7 @@ impl Cluster {
                     // The leader knows what a node has not acknowledged; each knows what it has not applied.
                     let lag = member
                         .and_then(|member| member.lag)
-                        .or_else(|| accounts::lag(status, status))
+                        .or_else(|| answers::lag(status, status))
                         .map_or("-".into(), |lag| lag.to_string());
                     let StatusReport { role, epoch, clients, .. } = status;
                     let memory = bytes(status.resident_bytes);
@@ -213,11 +214,11 @@ fn trouble_of(status: &StatusReport) -> String {
 
 /// Who leads a cluster that can serve; else who leads it all the same, if anybody, and why it cannot.
 fn judge(nodes: &[View]) -> std::result::Result<u8, (Option<u8>, String)> {
-    let answers = || nodes.iter().filter_map(|view| view.status.as_ref());
+    let answering = || nodes.iter().filter_map(|view| view.status.as_ref());
     let reports: Vec<_> = nodes.iter().map(|view| view.status.clone()).collect();
     // A deposed one may not have heard of it yet.
-    if let Some(leader) =
-        accounts::serving(&reports).and_then(|node| answers().find(|status| usize::from(status.node) == node))
+    if let Some(leader) = answers::serving(&reports)
+        .and_then(|node| answering().find(|status| usize::from(status.node) == node))
     {
         let node = leader.node;
         return match &leader.trouble {
@@ -225,7 +226,7 @@ fn judge(nodes: &[View]) -> std::result::Result<u8, (Option<u8>, String)> {
             Some(trouble) => Err((Some(node), format!("node {node} leads, but: {trouble}"))),
         };
     }
-    let followers = answers().filter(|status| status.trouble.is_none() && status.leader.is_some());
+    let followers = answering().filter(|status| status.trouble.is_none() && status.leader.is_some());
     let word = followers.max_by_key(|status| status.epoch).and_then(|status| status.leader);
     let silent: Vec<String> = nodes
         .iter()
@@ -245,7 +246,7 @@ fn judge(nodes: &[View]) -> std::result::Result<u8, (Option<u8>, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::tests::report;
+    use crate::status::replica::tests::report;
 
     fn view(node: u8, role: &str, epoch: u64, leader: Option<u8>, trouble: Option<&str>) -> View {
         let status = StatusReport {

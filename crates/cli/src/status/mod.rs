@@ -2,27 +2,40 @@
 //! line for each node, and exit code 4 if the cluster cannot serve.
 
 mod cluster;
+mod place;
+mod replica;
 
-use std::fmt::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use crate::accounts;
-use crate::args::StatusArgs;
-use crate::failure::{Failure, Result};
-use crate::figures::bytes;
-use crate::link::{Link, LinkError, failure_at};
-use crate::protocol::{FigureReport, MemberReport, StatusReport};
-use crate::serve;
+use clap::Args;
 
-/// Streams shown before the rest is summed up.
-const PARTS_SHOWN: usize = 16;
+use crate::failure::Result;
+use place::Place;
 
-/// How long a replica may take to accept a connection, and to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks of `--watch`.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// `highwater status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Ask the replica of this config.
+    #[arg(long, short, value_name = "FILE", conflicts_with = "admin")]
+    pub config: Option<PathBuf>,
+    /// Ask the replica at this admin address; names are resolved.
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    pub admin: Option<String>,
+    /// Show all nodes of the cluster, one line each; exit code 4 if the cluster cannot serve.
+    #[arg(long)]
+    pub cluster: bool,
+    /// Print the report as one line of JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Ask again every second until interrupted.
+    #[arg(long)]
+    pub watch: bool,
+}
 
 /// Runs `highwater status`.
 pub fn run(args: &StatusArgs) -> Result<()> {
@@ -31,8 +44,11 @@ pub fn run(args: &StatusArgs) -> Result<()> {
         None => Place::of_config(args.config.as_deref())?,
     };
     loop {
-        let look =
-            if args.cluster { cluster::look(&place, args.json) } else { look(place.admin(), args.json) };
+        let look = if args.cluster {
+            cluster::look(&place, args.json)
+        } else {
+            replica::look(place.admin(), args.json)
+        };
         if !args.watch {
             let (text, verdict) = look?;
             print!("{text}");
@@ -48,215 +64,12 @@ pub fn run(args: &StatusArgs) -> Result<()> {
     }
 }
 
-/// Where to ask.
-enum Place {
-    /// At one replica's admin address, which knows the others'.
-    Replica(String),
-    /// A config: this node of these, by their admin addresses.
-    Config { node: usize, admins: Vec<String> },
-}
-
-impl Place {
-    fn of_config(file: Option<&Path>) -> Result<Place> {
-        let config = serve::load(file, &[])?;
-        let admins = config.cluster.nodes.iter().map(|node| node.admin.clone()).collect();
-        Ok(Place::Config { node: usize::from(config.node), admins })
-    }
-
-    fn admin(&self) -> &str {
-        match self {
-            Place::Replica(admin) => admin,
-            Place::Config { node, admins } => &admins[*node],
-        }
-    }
-}
-
-/// What to print, and how the command ends.
-type Look = (String, Result<()>);
-
-/// One replica.
-fn look(admin: &str, json: bool) -> Result<Look> {
-    let status = ask(admin).map_err(|error| failure_at(admin, error))?;
-    let text = if json {
-        serde_json::to_string(&status).map_err(Failure::negative)? + "\n"
-    } else {
-        render(&status)
-    };
-    let cannot_serve =
-        |trouble| Failure::unavailable(format!("node {} cannot serve: {trouble}", status.node));
-    Ok((text, status.trouble.as_ref().map_or(Ok(()), |trouble| Err(cannot_serve(trouble)))))
-}
-
-fn ask(admin: &str) -> std::result::Result<StatusReport, LinkError> {
-    Link::connect_to(admin, PATIENCE)?.status()
-}
-
-/// A few lines, the important ones first.
-pub fn render(status: &StatusReport) -> String {
-    let mut text = String::new();
-    // Writing to a string does not fail.
-    let _ = write_head(&mut text, status);
-    let _ = write_figures(&mut text, &status.figures);
-    let _ = write_members(&mut text, &status.members);
-    text
-}
-
-fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
-    let leader = status.leader.map_or("nobody".into(), |node| format!("node {node}"));
-    writeln!(text, "node {}  {}  {}  epoch {}", status.node, status.engine, status.role, status.epoch)?;
-    if let Some(trouble) = &status.trouble {
-        writeln!(text, "  trouble      {trouble}")?;
-    }
-    writeln!(text, "  leader       {leader}")?;
-    for figure in status.figures.iter().filter(|figure| !figure.of_parts) {
-        let values: Vec<_> = figure.values.iter().map(|value| amount(&figure.name, *value)).collect();
-        writeln!(text, "  {:<12} {}", figure.name, values.join(" "))?;
-    }
-    if let Some(lag) = accounts::lag(status, status) {
-        writeln!(text, "  lag          {lag} decided entries not applied here")?;
-    }
-    if let Some(copying) = status.copying_bytes {
-        writeln!(text, "  copying      {} so far", bytes(copying))?;
-    }
-    let StatusReport { executed, applied, snapshot_reads, .. } = status;
-    writeln!(
-        text,
-        "  transactions executed {executed}, applied {applied}, read on snapshots {snapshot_reads}"
-    )?;
-    writeln!(
-        text,
-        "  memory       resident {}, store {}",
-        bytes(status.resident_bytes),
-        bytes(status.store_bytes)
-    )?;
-    let memory = &status.memory;
-    if memory.budget > 0 {
-        writeln!(
-            text,
-            "  budget       {}: data {} of at most {}, logs {} of {}, work {}, buffers {} of {}",
-            bytes(memory.budget),
-            bytes(memory.records + memory.index + memory.retired),
-            bytes(memory.most),
-            bytes(memory.logs),
-            bytes(memory.log_budget),
-            bytes(memory.work_budget),
-            bytes(memory.requests + memory.replies + memory.receiving),
-            bytes(memory.buffer_budget)
-        )?;
-    }
-    let cpu = status.cpu_ns as f64 / 1e9;
-    writeln!(text, "  process      up {:.0} s, CPU {cpu:.1} s", status.uptime_seconds)?;
-    writeln!(text, "  clients      {}", status.clients)?;
-    writeln!(text, "  incarnation  {}", status.incarnation)
-}
-
-/// A line for each part (worker, stream, partition), a column for each figure.
-fn write_figures(text: &mut String, figures: &[FigureReport]) -> std::fmt::Result {
-    let columns: Vec<&FigureReport> = figures.iter().filter(|figure| figure.of_parts).collect();
-    let parts = columns.iter().map(|column| column.values.len()).max().unwrap_or(0);
-    if parts == 0 {
-        return Ok(());
-    }
-    write!(text, "{:>6}", "part")?;
-    columns.iter().try_for_each(|column| write!(text, "  {:>18}", column.name))?;
-    writeln!(text)?;
-    for part in 0..parts.min(PARTS_SHOWN) {
-        write!(text, "{part:>6}")?;
-        for column in &columns {
-            let value = column.values.get(part).map_or("-".into(), |value| amount(&column.name, *value));
-            write!(text, "  {value:>18}")?;
-        }
-        writeln!(text)?;
-    }
-    match parts.checked_sub(PARTS_SHOWN).filter(|rest| *rest > 0) {
-        Some(rest) => writeln!(text, "  ... and {rest} more (--json shows all)"),
-        None => Ok(()),
-    }
-}
-
-/// Whether a member votes; `gone`: the life that did has ended, or is out of reach.
-fn votes(member: &MemberReport) -> &'static str {
-    match (member.voter, member.connected) {
-        (true, Some(false)) => "gone",
-        (true, _) => "yes",
-        (false, _) => "no",
-    }
-}
-
-/// Figures say by their names what is bytes.
-fn amount(name: &str, value: u64) -> String {
-    if name.ends_with("bytes") { bytes(value) } else { value.to_string() }
-}
-
-fn write_members(text: &mut String, members: &[MemberReport]) -> std::fmt::Result {
-    if members.is_empty() {
-        return Ok(());
-    }
-    writeln!(text, "member  votes  lag        incarnation")?;
-    members.iter().try_for_each(|member| {
-        let votes = votes(member);
-        let lag = member.lag.map_or("-".into(), |lag| format!("{lag} entries"));
-        writeln!(text, "{:>6}  {votes:<5}  {lag:<9}  {}", member.node, member.incarnation)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::protocol::MemoryReport;
-
-    /// A replica with something of everything.
-    pub(super) fn report() -> StatusReport {
-        StatusReport {
-            node: 2,
-            incarnation: "ab".into(),
-            engine: "rolis".into(),
-            service: "joining".into(),
-            role: "learner".into(),
-            epoch: 7,
-            leader: Some(1),
-            leader_silent_ms: Some(12),
-            figures: [
-                ("mark", false, 99),
-                ("decided", true, 8),
-                ("applied", true, 5),
-                ("log_bytes", true, 2048),
-            ]
-            .map(|(name, of_parts, value)| FigureReport { name: name.into(), of_parts, values: vec![value] })
-            .to_vec(),
-            members: vec![MemberReport {
-                node: 1,
-                incarnation: "cd".into(),
-                voter: true,
-                connected: Some(true),
-                lag: Some(3),
-                silent_ms: Some(4),
-            }],
-            copying_bytes: Some(1 << 20),
-            copying_from: Some(0),
-            trouble: Some("no quorum".into()),
-            cpu_ns: 0,
-            resident_bytes: 0,
-            store_bytes: 0,
-            memory: MemoryReport { budget: 3 << 30, ..MemoryReport::default() },
-            uptime_seconds: 1.0,
-            executed: 0,
-            applied: 0,
-            snapshot_reads: 0,
-            log_bytes: 0,
-            clients: 0,
-            admins: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn the_important_things_are_shown() {
-        let status = report();
-        let text = render(&status);
-        for wanted in
-            ["node 2", "learner", "epoch 7", "no quorum", "3 decided", "1.0 MiB", "3 entries", "3.0 GiB"]
-        {
-            assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
-        }
-    }
+/// `host:port`; whether there is such a host is found out when it is asked.
+fn host_and_port(text: &str) -> std::result::Result<String, String> {
+    let well_formed = text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty()
+            && !host.contains(|c: char| c.is_whitespace() || c == '/')
+            && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if well_formed { Ok(text.to_string()) } else { Err("write host:port, e.g. localhost:7300".into()) }
 }

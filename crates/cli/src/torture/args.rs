@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::network::Means;
-use super::plan::FaultKind;
-use crate::args::{ServeArgs, key_value};
+use super::schedule::FaultKind;
+use crate::flags::key_value;
+use crate::serve::ServeArgs;
 
 /// `highwater torture`.
 #[derive(Clone, Debug, Args)]

@@ -1,150 +1,53 @@
-//! Strikes the cluster as the plan says, heals it, and waits until it is whole again.
+//! Plays the schedule: strikes, heals, and waits until the cluster is whole again.
 
-use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use highwater_workloads::random::Rng;
-use rustix::process::Signal;
-use serde::Serialize;
-
-use super::guests::{Guest, Guestbook, House};
-use super::load::Load;
-use super::network::{Network, OUTSIDE, Weather};
-use super::plan::{self, Episode, FaultKind, Plan, Strike, millis};
+use super::clients::Clients;
+use super::faults::{Faults, WHOLE_AGAIN};
+use super::schedule::{Episode, Schedule, Strike};
 use super::watch::Watch;
-use crate::accounts;
+use crate::answers;
 use crate::failure::{Failure, Result};
-use crate::fleet::Fleet;
 use crate::machine::monotonic_ns;
 
 /// How often the director looks at the clock.
 const TURN: Duration = Duration::from_millis(5);
-/// How long a healed cluster may take until everybody votes again.
-const SETTLE: Duration = Duration::from_secs(60);
 /// How long a whole cluster may take until it commits something.
 const PROGRESS: Duration = Duration::from_secs(10);
-/// How long a guest waits for a replica that other faults keep from coming back.
-const COME_BACK: Duration = Duration::from_secs(30);
 /// How often the progress is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(5);
 
-/// A fault that was done.
-#[derive(Clone, Debug, Serialize)]
-pub struct Event {
-    /// What kind.
-    pub kind: FaultKind,
-    /// What exactly.
-    pub what: String,
-    /// When it began, on `CLOCK_MONOTONIC` in nanoseconds.
-    pub from_ns: u64,
-    /// When it was healed; 0 until then.
-    pub to_ns: u64,
-    /// How often the lead went to another replica meanwhile.
-    pub leader_changes: u64,
-}
-
-/// Who does what to whom.
+/// Plays a schedule.
 pub struct Director<'a> {
-    fleet: &'a mut Fleet,
-    network: &'a mut Network,
+    /// What is done to the cluster.
+    pub faults: Faults<'a>,
     watch: &'a Watch,
-    load: &'a mut Load,
-    house: House,
-    /// What guests did.
-    pub guestbook: Guestbook,
-    /// Everything that was done.
-    pub events: Vec<Event>,
-    /// When the cluster was not whole: from the first strike until it settled.
+    clients: &'a mut Clients,
+    /// When the cluster was not whole: from the first strike until it was whole again.
     pub unrest: Vec<(u64, u64)>,
-    active: Vec<Active>,
-    /// Replicas that do not run.
-    down: BTreeSet<usize>,
-    started: Instant,
+    /// When the progress was last shown, and how many transactions had committed then.
     shown: (Instant, u64),
     /// The longest time without a commit since it was shown.
     gap: Duration,
 }
 
-struct Active {
-    event: usize,
-    ends: Instant,
-    hold: Hold,
-}
-
-/// What has to be taken back.
-enum Hold {
-    Down { node: usize, again: Option<Duration> },
-    Returning { node: usize },
-    Stopped { node: usize },
-    Cut(Vec<(usize, usize)>),
-    Unplugged { node: usize },
-    Flapping { links: Vec<(usize, usize)>, cut: bool, turn: Instant, rng: Rng },
-    Weather(Vec<(usize, usize)>),
-    Resets { pairs: Vec<(usize, usize)>, turn: Instant, rng: Rng },
-    Guests { guests: Vec<Guest>, victim: usize, restart: Restart },
-}
-
-/// The restart that a guest asks for once the cluster holds what it wrote.
-#[derive(Clone, Copy)]
-enum Restart {
-    NotYet,
-    /// `calm`: since when nothing else keeps it from coming back.
-    Returning {
-        since: Instant,
-        calm: Instant,
-    },
-    Done,
-}
-
-impl Active {
-    /// Whether it has lasted long enough: guests leave when they are done.
-    fn is_due(&mut self, now: Instant) -> Result<bool> {
-        match &mut self.hold {
-            Hold::Guests { guests, .. } => {
-                guests.iter_mut().try_fold(true, |all, guest| Ok(guest.ended()? && all))
-            }
-            _ => Ok(self.ends <= now),
-        }
-    }
-}
-
 impl<'a> Director<'a> {
     /// Of a cluster that runs, under load.
-    pub fn new(
-        fleet: &'a mut Fleet,
-        network: &'a mut Network,
-        watch: &'a Watch,
-        load: &'a mut Load,
-        house: House,
-    ) -> Director<'a> {
-        let now = Instant::now();
-        Director {
-            fleet,
-            network,
-            watch,
-            load,
-            house,
-            guestbook: Guestbook::default(),
-            events: Vec::new(),
-            unrest: Vec::new(),
-            active: Vec::new(),
-            down: BTreeSet::new(),
-            started: now,
-            shown: (now, 0),
-            gap: Duration::ZERO,
-        }
+    pub fn new(faults: Faults<'a>, watch: &'a Watch, clients: &'a mut Clients) -> Director<'a> {
+        let shown = (Instant::now(), 0);
+        Director { faults, watch, clients, unrest: Vec::new(), shown, gap: Duration::ZERO }
     }
 
     /// Plays episodes for so long; in the end the cluster is whole and at work.
-    pub fn play(&mut self, plan: &mut Plan, lasts: Duration) -> Result<()> {
-        self.settle()?;
-        while self.started.elapsed() < lasts {
-            let Episode { rest, strikes } = plan.next_episode();
+    pub fn play(&mut self, schedule: &mut Schedule, lasts: Duration) -> Result<()> {
+        self.wait_until_whole()?;
+        while self.faults.elapsed() < lasts {
+            let Episode { rest, strikes } = schedule.next_episode();
             self.wait(rest)?;
             let began = monotonic_ns();
             self.episode(&strikes)?;
-            self.settle()?;
+            self.wait_until_whole()?;
             self.unrest.push((began, monotonic_ns()));
         }
         Ok(())
@@ -153,23 +56,23 @@ impl<'a> Director<'a> {
     fn episode(&mut self, strikes: &[Strike]) -> Result<()> {
         let began = Instant::now();
         let mut strikes = strikes.iter().peekable();
-        while strikes.peek().is_some() || !self.active.is_empty() {
+        while strikes.peek().is_some() || self.faults.any_lasts() {
             while let Some(strike) = strikes.next_if(|strike| strike.after <= began.elapsed()) {
-                self.strike(strike)?;
+                self.faults.strike(strike)?;
             }
-            self.heal_what_is_due()?;
+            self.faults.heal_what_is_due()?;
             self.turn()?;
         }
         Ok(())
     }
 
     /// Waits until everybody votes and something commits.
-    fn settle(&mut self) -> Result<()> {
+    fn wait_until_whole(&mut self) -> Result<()> {
         let began = Instant::now();
         // What a replica said before does not count: it may have died since, and come back without its memory.
-        while let Err(missing) = accounts::healthy(&self.watch.statuses_since(began)) {
-            if began.elapsed() > SETTLE {
-                let seconds = SETTLE.as_secs();
+        while let Err(missing) = answers::healthy(&self.watch.statuses_since(began)) {
+            if began.elapsed() > WHOLE_AGAIN {
+                let seconds = WHOLE_AGAIN.as_secs();
                 return Err(Failure::negative(format!(
                     "the healed cluster is not whole after {seconds} s: {missing}"
                 )));
@@ -177,7 +80,7 @@ impl<'a> Director<'a> {
             self.turn()?;
         }
         let (whole, since) = (Instant::now(), monotonic_ns());
-        while self.load.tally().last_ok_ns < since {
+        while self.clients.tally().last_ok_ns < since {
             if whole.elapsed() > PROGRESS {
                 let seconds = PROGRESS.as_secs();
                 return Err(Failure::negative(format!(
@@ -199,11 +102,9 @@ impl<'a> Director<'a> {
 
     /// A moment passes.
     fn turn(&mut self) -> Result<()> {
-        self.fleet.none_died()?;
-        self.load.none_died()?;
-        self.fickle()?;
-        self.restart_for_guests()?;
-        let tally = self.load.tally();
+        self.faults.turn()?;
+        self.clients.none_died()?;
+        let tally = self.clients.tally();
         if tally.last_ok_ns > 0 {
             self.gap = self.gap.max(Duration::from_nanos(monotonic_ns().saturating_sub(tally.last_ok_ns)));
         }
@@ -213,242 +114,13 @@ impl<'a> Director<'a> {
             let leader = self.watch.reign().map_or("nobody led yet".into(), |(epoch, leader)| {
                 format!("replica {leader} leads epoch {epoch}")
             });
-            let (faults, gap) = (self.events.len(), self.gap.as_millis());
-            self.say(&format!("{leader}, {rate:.0} tx/s, longest gap {gap} ms, {faults} faults so far"));
+            let (faults, gap) = (self.faults.events.len(), self.gap.as_millis());
+            self.faults
+                .say(&format!("{leader}, {rate:.0} tx/s, longest gap {gap} ms, {faults} faults so far"));
             self.shown = (Instant::now(), tally.transactions.ok);
             self.gap = Duration::ZERO;
         }
         thread::sleep(TURN);
-        Ok(())
-    }
-
-    fn say(&self, what: &str) {
-        println!("{:7.1} s  {what}", self.started.elapsed().as_secs_f64());
-    }
-
-    fn strike(&mut self, strike: &Strike) -> Result<()> {
-        let replicas = self.fleet.len();
-        let node = strike.who.resolve(self.watch.leader());
-        let mut rng = Rng::new(strike.draw);
-        let (what, hold) = match strike.kind {
-            FaultKind::Kill | FaultKind::KillLeader => {
-                if !self.down.insert(node) {
-                    return Ok(());
-                }
-                self.fleet.kill(node)?;
-                let again = rng.percent(25).then(|| millis(&mut rng, 30, 500));
-                (format!("kill -9 of replica {node}"), Hold::Down { node, again })
-            }
-            FaultKind::Pause => {
-                self.fleet.signal(node, Signal::STOP)?;
-                (format!("replica {node} stopped"), Hold::Stopped { node })
-            }
-            FaultKind::Partition if self.network.has_cables() && rng.percent(25) => {
-                self.network.unplug(node)?;
-                (format!("the cable of replica {node} pulled"), Hold::Unplugged { node })
-            }
-            FaultKind::Partition => {
-                let (what, links) = plan::partition(&mut rng, node, replicas);
-                (what, self.cut(links)?)
-            }
-            FaultKind::Asymmetric => {
-                let (what, links) = plan::one_way(&mut rng, node, replicas);
-                (what, self.cut(links)?)
-            }
-            FaultKind::Clients => {
-                (format!("clients hear nothing of replica {node}"), self.cut(vec![(node, OUTSIDE)])?)
-            }
-            FaultKind::Flapping => {
-                let draw = if rng.percent(50) { plan::partition } else { plan::one_way };
-                let (what, links) = draw(&mut rng, node, replicas);
-                (
-                    format!("now and then {what}"),
-                    Hold::Flapping { links, cut: false, turn: Instant::now(), rng },
-                )
-            }
-            FaultKind::Slow => {
-                let pairs = self.pairs_of(node, &mut rng);
-                let weather = Weather::draw(&mut rng);
-                for pair in &pairs {
-                    self.network.weather(*pair, weather)?;
-                }
-                (format!("{} between {pairs:?}", weather), Hold::Weather(pairs))
-            }
-            kind if kind.by_guests() => {
-                let (what, guests) = self.guestbook.invite(&self.house, kind, strike.draw, strike.lasts)?;
-                (what, Hold::Guests { guests, victim: node, restart: Restart::NotYet })
-            }
-            _ => {
-                let pairs = self.pairs_of(node, &mut rng);
-                (
-                    format!("connections break between {pairs:?}"),
-                    Hold::Resets { pairs, turn: Instant::now(), rng },
-                )
-            }
-        };
-        self.say(&format!("{:<11} {what}, for {} ms", strike.kind.name(), strike.lasts.as_millis()));
-        self.events.push(Event {
-            kind: strike.kind,
-            what,
-            from_ns: monotonic_ns(),
-            to_ns: 0,
-            leader_changes: self.watch.failovers(),
-        });
-        self.active.push(Active { event: self.events.len() - 1, ends: Instant::now() + strike.lasts, hold });
-        Ok(())
-    }
-
-    fn cut(&mut self, links: Vec<(usize, usize)>) -> Result<Hold> {
-        for (from, to) in &links {
-            self.network.cut(*from, *to)?;
-        }
-        Ok(Hold::Cut(links))
-    }
-
-    /// Pairs that can be slowed down: those of a replica, or one.
-    fn pairs_of(&self, node: usize, rng: &mut Rng) -> Vec<(usize, usize)> {
-        let all = self.network.slow_pairs();
-        let mut own: Vec<_> = all.iter().copied().filter(|(a, b)| *a == node || *b == node).collect();
-        if own.is_empty() {
-            own = all;
-        }
-        if rng.percent(50) {
-            own = vec![own[rng.below(own.len() as u64) as usize]];
-        }
-        own
-    }
-
-    /// What comes and goes while a fault lasts.
-    fn fickle(&mut self) -> Result<()> {
-        for active in &mut self.active {
-            match &mut active.hold {
-                Hold::Flapping { links, cut, turn, rng } if *turn <= Instant::now() => {
-                    for (from, to) in links.iter() {
-                        if *cut { self.network.mend(*from, *to)? } else { self.network.cut(*from, *to)? }
-                    }
-                    *cut = !*cut;
-                    *turn = Instant::now() + millis(rng, 20, 300);
-                }
-                Hold::Resets { pairs, turn, rng } if *turn <= Instant::now() => {
-                    for pair in pairs.iter() {
-                        self.network.reset(*pair)?;
-                    }
-                    *turn = Instant::now() + millis(rng, 10, 400);
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Kills and restarts a replica for a guest that waits for it, and tells the guest when the replica is back.
-    fn restart_for_guests(&mut self) -> Result<()> {
-        let mut active = std::mem::take(&mut self.active);
-        let alone = active.len() == 1;
-        let outcome = active.iter_mut().try_for_each(|Active { event, hold, .. }| match hold {
-            Hold::Guests { guests, victim, restart } => {
-                self.restart_for(*event, guests, *victim, restart, alone)
-            }
-            _ => Ok(()),
-        });
-        self.active = active;
-        outcome
-    }
-
-    fn restart_for(
-        &mut self,
-        event: usize,
-        guests: &mut [Guest],
-        victim: usize,
-        restart: &mut Restart,
-        alone: bool,
-    ) -> Result<()> {
-        let Some(guest) = guests.iter_mut().find(|guest| guest.waits()) else { return Ok(()) };
-        match *restart {
-            Restart::NotYet => {
-                if !self.down.contains(&victim) {
-                    self.say(&format!("            kill -9 of replica {victim}, and a new start"));
-                    self.events[event].what += &format!(", replica {victim} killed and started again");
-                    self.fleet.kill(victim)?;
-                    self.fleet.start_again(victim)?;
-                }
-                *restart = Restart::Returning { since: Instant::now(), calm: Instant::now() };
-            }
-            Restart::Returning { since, calm } => {
-                let calm = if alone { calm } else { Instant::now() };
-                match accounts::healthy(&self.watch.statuses_since(since)) {
-                    Err(missing) if calm.elapsed() > SETTLE => {
-                        let seconds = SETTLE.as_secs();
-                        return Err(Failure::negative(format!(
-                            "{seconds} s after the restart of replica {victim}, with nothing else wrong: {missing}"
-                        )));
-                    }
-                    // The guest does not wait for what other faults prevent.
-                    Err(_) if alone || since.elapsed() <= COME_BACK => {
-                        *restart = Restart::Returning { since, calm };
-                    }
-                    _ => {
-                        guest.go_on()?;
-                        *restart = Restart::Done;
-                    }
-                }
-            }
-            Restart::Done => {}
-        }
-        Ok(())
-    }
-
-    fn heal_what_is_due(&mut self) -> Result<()> {
-        let now = Instant::now();
-        for mut active in std::mem::take(&mut self.active) {
-            if active.is_due(now)? {
-                self.heal(active)?;
-            } else {
-                self.active.push(active);
-            }
-        }
-        Ok(())
-    }
-
-    fn heal(&mut self, Active { event, hold, .. }: Active) -> Result<()> {
-        match hold {
-            Hold::Down { node, again } => {
-                self.fleet.start_again(node)?;
-                match again {
-                    None => drop(self.down.remove(&node)),
-                    Some(after) => {
-                        let hold = Hold::Returning { node };
-                        self.active.push(Active { event, ends: Instant::now() + after, hold });
-                        return Ok(());
-                    }
-                }
-            }
-            Hold::Returning { node } => {
-                self.say(&format!("            kill -9 of replica {node} again, while it comes back"));
-                self.fleet.kill(node)?;
-                self.fleet.start_again(node)?;
-                self.down.remove(&node);
-            }
-            Hold::Stopped { node } => self.fleet.signal(node, Signal::CONT)?,
-            Hold::Cut(links) | Hold::Flapping { links, cut: true, .. } => {
-                for (from, to) in links {
-                    self.network.mend(from, to)?;
-                }
-            }
-            Hold::Flapping { .. } | Hold::Resets { .. } => {}
-            Hold::Guests { guests, .. } => {
-                guests.into_iter().try_for_each(|guest| self.guestbook.farewell(guest))?;
-            }
-            Hold::Unplugged { node } => self.network.plug(node)?,
-            Hold::Weather(pairs) => {
-                for pair in pairs {
-                    self.network.weather(pair, Weather::default())?;
-                }
-            }
-        }
-        let Event { to_ns, leader_changes, .. } = &mut self.events[event];
-        *to_ns = monotonic_ns();
-        *leader_changes = self.watch.failovers() - *leader_changes;
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::guest::Told;
-use super::plan::FaultKind;
+use super::schedule::FaultKind;
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::director::Event;
+use super::events::Event;
 
 /// Of transactions that committed, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -72,7 +72,7 @@ pub fn by_kind(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::torture::plan::FaultKind;
+    use crate::torture::schedule::FaultKind;
 
     #[test]
     fn a_transaction_counts_for_what_it_began_in() {

@@ -1,21 +1,26 @@
 //! `highwater torture`: real replica processes, real clients, real faults, and the checker's verdict.
 //!
-//! The *director* strikes and heals the cluster as the seed's [`plan`] says; client processes run lists and a bank over
+//! The *director* strikes and heals the cluster as the seed's [`schedule`] says; client processes run lists and a bank over
 //! RESP, on whoever leads and on any replica's snapshots, and write down what they saw; the [`network`] lies between the
 //! replicas. When the time is over, all is healed, the clients end, every key is read once more, and the history goes
 //! through the same checker as the simulator's.
 
 mod args;
 pub mod client;
+mod clients;
 mod director;
+mod events;
+mod faults;
 pub mod guest;
 mod guests;
+mod judge;
 mod latency;
-mod load;
+mod limits;
 mod network;
-mod plan;
+pub mod node;
+mod notary;
 mod report;
-mod settling;
+mod schedule;
 mod watch;
 
 use std::fs;
@@ -24,23 +29,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use highwater_node::config::Config;
 use highwater_workloads::random::{Rng, mix};
-use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::failure::{Failure, Result};
-use crate::fleet::{Fleet, FleetPlan};
+use crate::fleet::{Fleet, FleetSpec};
 use crate::machine::monotonic_ns;
+use crate::verify;
 pub use args::{NodeArgs, TortureArgs};
 pub use client::ClientArgs;
 use client::session::Asks;
+use clients::{Clients, ClientsSpec};
 use director::Director;
+use faults::Faults;
 pub use guest::GuestArgs;
 use guests::House;
-use load::{Load, LoadPlan};
+use limits::Limits;
 use network::Network;
 pub use network::pump::{ProxyArgs, run as proxy};
-use plan::{FaultKind, Plan};
+use notary::Notary;
 use report::Report;
-use settling::Notary;
+use schedule::{FaultKind, Schedule};
 use watch::Watch;
 
 /// Replicas renew their snapshots for every read, which tries how they begin; all but every third one, which keeps them for
@@ -58,9 +65,9 @@ pub fn run(args: &TortureArgs) -> Result<()> {
     let proxied = faults.iter().any(|fault| fault.needs_proxy());
     let mut network = Network::set_up(args.means, usize::from(args.replicas), proxied, &mut rng)?;
     let faults = possible(faults, &network)?;
-    let straits = Straits::of(args, &faults);
-    let mut plan = FleetPlan::rolis(args.replicas, args.workers, &straits.set, args.keep);
-    plan.own = snapshot_ages(args.replicas, &mut rng);
+    let limits = Limits::of(args, &faults);
+    let mut spec = FleetSpec::rolis(args.replicas, args.workers, &limits.set, args.keep);
+    spec.own = snapshot_ages(args.replicas, &mut rng);
     let names: Vec<_> = faults.iter().map(|fault| fault.name()).collect();
     println!(
         "seed {seed}: {} replicas, {} worker(s), {} clients, {} s of {}; links: {}",
@@ -72,9 +79,9 @@ pub fn run(args: &TortureArgs) -> Result<()> {
         network.describe()
     );
     let mut layout = network.layout();
-    layout.commands.iter_mut().for_each(|command| command.extend_from_slice(&straits.flags));
-    let mut fleet = Fleet::start_as(&plan, layout)?;
-    let outcome = torture(args, seed, &faults, &straits, &mut fleet, &mut network);
+    layout.commands.iter_mut().for_each(|command| command.extend_from_slice(&limits.flags));
+    let mut fleet = Fleet::start_as(&spec, layout)?;
+    let outcome = torture(args, seed, &faults, &limits, &mut fleet, &mut network);
     let outcome = outcome.map_err(|failure| failure.hint(format!("seed {seed}")));
     if args.history.is_none() && (args.keep || outcome.is_err()) {
         eprintln!("highwater: the history is in {}", fleet.directory().join("history").display());
@@ -82,107 +89,37 @@ pub fn run(args: &TortureArgs) -> Result<()> {
     fleet.finish(outcome)
 }
 
-/// Runs one replica as part of a torture: in its namespace, and never longer than its parent.
-pub fn node(args: &NodeArgs) -> Result<()> {
-    // The lifeline does not end a replica that is stopped.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(|error| Failure::cannot_start(format!("no signal at the parent's end: {error}")))?;
-    limit(Resource::Nofile, args.descriptors)?;
-    limit(Resource::As, args.address_space_mb.map(|mb| mb << 20))?;
-    if let Some(path) = &args.namespace {
-        enter(path)
-            .map_err(|error| Failure::cannot_start(format!("cannot enter {}: {error}", path.display())))?;
-    }
-    crate::serve::serve(&args.serve)
-}
-
-/// Nothing that this process does lifts it again.
-fn limit(resource: Resource, most: Option<u64>) -> Result<()> {
-    let Some(most) = most else { return Ok(()) };
-    setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
-        .map_err(|error| Failure::cannot_start(format!("cannot set a limit: {error}")))
-}
-
-/// What the replicas have to make do with: the kinds decide.
-struct Straits {
-    /// Config keys.
-    set: Vec<(String, String)>,
-    /// Flags of `torture-node`.
-    flags: Vec<String>,
-    /// MiB that replicas promise not to exceed.
-    budget_mb: Option<u64>,
-}
-
-/// Room for what no budget can foresee: the binary, stacks, an allocator's slack.
-const SLACK_PERCENT: u64 = 25;
-
-impl Straits {
-    fn of(args: &TortureArgs, faults: &[FaultKind]) -> Straits {
-        let (mut set, mut flags, mut budget_mb) = (args.set.clone(), Vec::new(), None);
-        if faults.contains(&FaultKind::Storms) {
-            flags.extend(["--descriptors".into(), args.descriptors.to_string()]);
-        }
-        if faults.contains(&FaultKind::Memory) {
-            let budget = ("limits.memory_mb".to_string(), args.memory_mb.to_string());
-            if Config::default_toml().lines().any(|line| line.starts_with("memory_mb")) {
-                set.insert(0, budget);
-                budget_mb = Some(args.memory_mb);
-            } else {
-                // Replicas that know no budget of their own meet the system's.
-                flags.extend(["--address-space-mb".into(), (2 * args.memory_mb).to_string()]);
-            }
-        }
-        Straits { set, flags, budget_mb }
-    }
-
-    /// What is wrong with the most memory that a replica was seen to have, if anything.
-    fn exceeded(&self, resident_bytes: u64) -> Option<String> {
-        let budget = self.budget_mb?;
-        let (most, resident) = (budget * (100 + SLACK_PERCENT) / 100, resident_bytes >> 20);
-        (resident > most)
-            .then(|| format!("a replica with a budget of {budget} MiB had {resident} MiB resident"))
-    }
-}
-
-/// Moves this thread, and those that it will start, into a network namespace.
-fn enter(path: &Path) -> std::io::Result<()> {
-    use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-    let file = fs::File::open(path)?;
-    Ok(move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), Some(LinkNameSpaceType::Network))?)
-}
-
 fn torture(
     args: &TortureArgs,
     seed: u64,
     faults: &[FaultKind],
-    straits: &Straits,
+    limits: &Limits,
     fleet: &mut Fleet,
     network: &mut Network,
 ) -> Result<()> {
     let directory = args.history.clone().unwrap_or_else(|| fleet.directory().join("history"));
     use_directory(&directory)?;
-    let watch = Watch::start((0..fleet.len()).map(|node| fleet.admin(node)).collect());
+    let watch = Watch::start((0..fleet.len()).map(|node| fleet.admin_address(node)).collect());
     fleet.wait_for_leader()?;
     let clients = u64::from(args.clients);
     // More write history: who opens the accounts, and who reads everything in the end, there and on each replica.
     let of = clients + 2 + u64::from(args.replicas);
     let notary = |number| Notary { number, of, directory: &directory };
     let doors = network.doors();
-    settling::open_accounts(notary(clients), &doors, fleet)?;
+    notary(clients).open_accounts(&doors, fleet)?;
 
-    let plan =
-        LoadPlan { doors: doors.clone(), clients, of, rate: args.rate, seed, history: directory.clone() };
-    let mut load = Load::start(&plan, fleet.directory())?;
+    let spec =
+        ClientsSpec { doors: doors.clone(), clients, of, rate: args.rate, seed, history: directory.clone() };
+    let mut load = Clients::start(&spec, fleet.directory())?;
     let began = monotonic_ns();
     let house =
         House { doors: doors.clone(), memory_mb: args.memory_mb, logs: fleet.directory().to_path_buf() };
-    let mut director = Director::new(fleet, network, &watch, &mut load, house);
-    let mut schedule = Plan::new(seed, faults, usize::from(args.replicas));
+    let mut director = Director::new(Faults::new(fleet, network, &watch, house), &watch, &mut load);
+    let mut schedule = Schedule::new(seed, faults, usize::from(args.replicas));
     let outcome = director.play(&mut schedule, Duration::from_secs(args.seconds));
-    let (events, unrest) = (std::mem::take(&mut director.events), std::mem::take(&mut director.unrest));
-    let guestbook = std::mem::take(&mut director.guestbook);
-    let counts = report::by_kind(&events);
-    settling::write_events(&directory, &events)?;
+    let Director { faults: Faults { events, guestbook, .. }, unrest, .. } = director;
+    let counts = events::count_by_kind(&events);
+    events::write(&directory, &events)?;
     outcome?;
     std::thread::sleep(LAST_REST);
     let ended = monotonic_ns();
@@ -192,15 +129,15 @@ fn torture(
     println!("the load stopped; reading every key once more");
     let (failovers, by_followers) = (watch.failovers(), watch.snapshot_reads());
     let resident_bytes = watch.resident_bytes();
-    tally.trouble.extend(straits.exceeded(resident_bytes));
+    tally.trouble.extend(limits.exceeded(resident_bytes));
     drop(watch);
-    settling::read_everything(notary(clients + 1), Asks::Leader, &doors, &tally.generations)?;
-    let digests = settling::digests(fleet)?;
+    notary(clients + 1).read_everything(Asks::Leader, &doors, &tally.generations)?;
+    let digests = verify::digests(fleet)?;
     std::thread::sleep(oldest_snapshot(args)?);
     for (door, number) in doors.chunks(1).zip(clients + 2..) {
-        settling::read_everything(notary(number), Asks::SnapshotsAtRest, door, &tally.generations)?;
+        notary(number).read_everything(Asks::SnapshotsAtRest, door, &tally.generations)?;
     }
-    let verdict = settling::judge(&directory)?;
+    let verdict = judge::judge(&directory)?;
     // What nobody struck lives.
     fleet.none_died()?;
     let commits: Vec<u64> = verdict.committed.iter().map(|(_, told)| *told).collect();
@@ -217,7 +154,7 @@ fn torture(
         missed: faults.iter().copied().filter(|kind| !counts.contains_key(kind)).collect(),
         faults: counts,
         guests: guestbook.counts,
-        leader_changes: report::leader_changes(&events),
+        leader_changes: events::leader_changes(&events),
         latency: latency::by_kind(&verdict.committed, &events, &unrest),
         resident_bytes,
         failovers,

@@ -7,11 +7,12 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::client::Outcomes;
-use super::director::Event;
+use super::events::Event;
 use super::latency::Latency;
-use super::plan::FaultKind;
+use super::schedule::FaultKind;
 use crate::failure::{Failure, Result};
-use crate::figures::bytes;
+use crate::numbers::bytes;
+use crate::report_file::write_json;
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize)]
@@ -101,24 +102,6 @@ fn millis((from, to): (u64, u64)) -> f64 {
     (to - from) as f64 / 1e6
 }
 
-/// Changes of the lead by kind.
-pub fn leader_changes(events: &[Event]) -> BTreeMap<FaultKind, u64> {
-    let mut changes = BTreeMap::new();
-    for event in events {
-        *changes.entry(event.kind).or_default() += event.leader_changes;
-    }
-    changes
-}
-
-/// Faults by kind.
-pub fn by_kind(events: &[Event]) -> BTreeMap<FaultKind, u64> {
-    let mut counts = BTreeMap::new();
-    for event in events {
-        *counts.entry(event.kind).or_default() += 1;
-    }
-    counts
-}
-
 impl Report {
     /// Why the verdict is negative, if it is.
     pub fn failure(&self) -> Option<String> {
@@ -139,9 +122,7 @@ impl Report {
     pub fn publish(&self, json: Option<&Path>) -> Result<()> {
         print!("\n{self}");
         if let Some(path) = json {
-            let text = serde_json::to_string_pretty(self).map_err(Failure::negative)? + "\n";
-            std::fs::write(path, text)
-                .map_err(|error| Failure::negative(format!("cannot write {}: {error}", path.display())))?;
+            write_json(path, self)?;
         }
         self.failure().map_or(Ok(()), |why| Err(Failure::negative(why)))
     }

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::accounts;
-use crate::link::Link;
-use crate::protocol::StatusReport;
+use highwater_node::admin::protocol::StatusReport;
+
+use crate::admin::AdminClient;
+use crate::answers;
 
 /// How often each replica is asked.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
@@ -93,7 +94,7 @@ impl Watch {
     /// Who leads, as far as the replicas that answer know: of several the one with the highest epoch.
     pub fn leader(&self) -> Option<usize> {
         let lately = Instant::now().checked_sub(FRESH).unwrap_or_else(Instant::now);
-        accounts::serving(&self.statuses_since(lately))
+        answers::serving(&self.statuses_since(lately))
     }
 
     /// The latest epoch that was seen, and who led it.
@@ -132,10 +133,10 @@ impl Drop for Watch {
 
 /// One conversation, until the replica does not answer any more.
 fn ask(node: usize, admin: SocketAddr, seen: &Mutex<Seen>, over: &AtomicBool) {
-    let Ok(mut link) = Link::connect_within(admin, PATIENCE, PATIENCE) else { return };
+    let Ok(mut admin) = AdminClient::connect_within(admin, PATIENCE, PATIENCE) else { return };
     loop {
         let asked = Instant::now();
-        let Ok(status) = link.status() else { return };
+        let Ok(status) = admin.status() else { return };
         lock(seen).note(node, asked, status);
         if over.load(Ordering::Relaxed) {
             return;

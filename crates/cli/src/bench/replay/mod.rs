@@ -16,12 +16,12 @@ use serde::Serialize;
 
 use self::phases::{Cost, Log, Requests, apply, execute};
 use super::args::ReplayArgs;
-use super::report::{check_writable, write_json};
-use super::workload::{effective_options, parse, tpcc};
 use crate::failure::{Failure, Result};
-use crate::figures::{Spread, short};
 use crate::machine::Machine;
+use crate::numbers::{Spread, short};
 use crate::progress::Progress;
+use crate::report_file::{check_writable, write_json};
+use crate::workload::{effective_options, parse, tpcc};
 
 /// What the paper's figure shows: 2.25 million transactions per second replayed, 51.5 % more than executed.
 const PAPER_RATIO: f64 = 1.515;

@@ -1,13 +1,20 @@
 //! As much of a Redis client as the load needs: commands out, replies in, and what an error says about the outcome.
+//!
+//! Replies are parsed by somebody else's crate, because a parser of ours could share a misreading with the server.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use redis_protocol::resp2::decode::decode_range;
+use redis_protocol::resp2::types::RangeFrame;
+
 /// How long a replica may take to accept a connection.
 const DIAL: Duration = Duration::from_millis(500);
-/// A reply longer than this is none of ours.
-const MAX_BYTES: usize = highwater_core::limits::MAX_VALUE_BYTES;
+/// A reply longer than this is none of ours: a value of the largest size, and room for a few others.
+const MAX_BYTES: usize = 2 * highwater_core::limits::MAX_VALUE_BYTES;
+/// Bytes that are read at a time.
+const CHUNK: usize = 16 << 10;
 
 /// What a replica says that has no room for another connection.
 const NO_ROOM: &str = "ERR max number of clients reached";
@@ -61,7 +68,10 @@ impl Refusal {
 /// A connection to one replica.
 #[derive(Debug)]
 pub struct Wire {
-    stream: BufReader<TcpStream>,
+    stream: TcpStream,
+    /// What was read, of which the first `parsed` bytes were replies.
+    received: Vec<u8>,
+    parsed: usize,
     out: Vec<u8>,
 }
 
@@ -72,7 +82,7 @@ impl Wire {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
-        Ok(Wire { stream: BufReader::new(stream), out: Vec::new() })
+        Ok(Wire { stream, received: Vec::new(), parsed: 0, out: Vec::new() })
     }
 
     /// Queues a command.
@@ -101,69 +111,81 @@ impl Wire {
 
     /// From now on a reply may take so long, and sending, too.
     pub fn be_patient(&self, patience: Duration) -> io::Result<()> {
-        self.stream.get_ref().set_read_timeout(Some(patience))?;
-        self.stream.get_ref().set_write_timeout(Some(patience))
+        self.stream.set_read_timeout(Some(patience))?;
+        self.stream.set_write_timeout(Some(patience))
     }
 
     /// The sending side, for somebody who sends while this reads.
     pub fn sender(&self) -> io::Result<TcpStream> {
-        self.stream.get_ref().try_clone()
+        self.stream.try_clone()
     }
 
     /// Sends what was queued.
     pub fn send(&mut self) -> io::Result<()> {
-        let sent = self.stream.get_mut().write_all(&self.out);
+        let sent = self.stream.write_all(&self.out);
         self.out.clear();
         sent
     }
 
     /// The next reply.
     pub fn reply(&mut self) -> io::Result<Reply> {
-        let line = self.line()?;
-        let (tag, rest) = line.split_at_checked(1).ok_or_else(|| nonsense(&line))?;
-        let number = || rest.parse::<i64>().map_err(|_| nonsense(&line));
-        Ok(match tag {
-            "+" => Reply::Simple(rest.to_string()),
-            // Said to whoever connects, before any command: as good as not being let in.
-            "-" if rest.starts_with(NO_ROOM) => return Err(io::ErrorKind::ConnectionRefused.into()),
-            "-" => Reply::Error(rest.to_string()),
-            ":" => Reply::Integer(number()?),
-            "$" => Reply::Bulk(length(number()?)?.map(|len| self.bulk(len)).transpose()?),
-            "*" => {
-                let replies = length(number()?)?.map(|len| (0..len).map(|_| self.reply()).collect());
-                Reply::Array(replies.transpose()?)
+        loop {
+            let left = &self.received[self.parsed..];
+            if let Some((frame, len)) = decode_range(left).map_err(nonsense)? {
+                let reply = match frame {
+                    // The parser knows one nil only: which of the two it is, its tag says.
+                    RangeFrame::Null if left[0] == b'*' => Reply::Array(None),
+                    frame => reply_of(left, frame)?,
+                };
+                self.parsed += len;
+                return match reply {
+                    // Said to whoever connects, before any command: as good as not being let in.
+                    Reply::Error(text) if text.starts_with(NO_ROOM) => {
+                        Err(io::ErrorKind::ConnectionRefused.into())
+                    }
+                    reply => Ok(reply),
+                };
             }
-            _ => return Err(nonsense(&line)),
-        })
-    }
-
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        if self.stream.read_line(&mut line)? == 0 || !line.ends_with("\r\n") {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            if left.len() > MAX_BYTES {
+                return Err(nonsense("a reply that does not end"));
+            }
+            self.receive()?;
         }
-        line.truncate(line.len() - 2);
-        Ok(line)
     }
 
-    fn bulk(&mut self, len: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; len + 2];
-        self.stream.read_exact(&mut bytes)?;
-        bytes.truncate(len);
-        Ok(bytes)
-    }
-}
-
-fn length(number: i64) -> io::Result<Option<usize>> {
-    match usize::try_from(number) {
-        Ok(len) if len <= MAX_BYTES => Ok(Some(len)),
-        Err(_) if number == -1 => Ok(None),
-        _ => Err(nonsense(&number.to_string())),
+    /// Reads what there is, behind the part of a reply that was read before.
+    fn receive(&mut self) -> io::Result<()> {
+        self.received.drain(..std::mem::take(&mut self.parsed));
+        let len = self.received.len();
+        self.received.resize(len + CHUNK, 0);
+        let read = self.stream.read(&mut self.received[len..]);
+        self.received.truncate(len + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
-fn nonsense(line: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("no RESP: {line:?}"))
+/// A parsed reply as the load looks at it.
+fn reply_of(bytes: &[u8], frame: RangeFrame) -> io::Result<Reply> {
+    let text = |(from, to): (usize, usize)| String::from_utf8(bytes[from..to].to_vec()).map_err(nonsense);
+    Ok(match frame {
+        RangeFrame::SimpleString(range) => Reply::Simple(text(range)?),
+        RangeFrame::Error(range) => Reply::Error(text(range)?),
+        RangeFrame::Integer(number) => Reply::Integer(number),
+        RangeFrame::BulkString((from, to)) => Reply::Bulk(Some(bytes[from..to].to_vec())),
+        RangeFrame::Array(frames) => {
+            let replies = frames.into_iter().map(|frame| reply_of(bytes, frame));
+            Reply::Array(Some(replies.collect::<io::Result<_>>()?))
+        }
+        RangeFrame::Null => Reply::Bulk(None),
+    })
+}
+
+fn nonsense(why: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("no RESP: {why}"))
 }
 
 #[cfg(test)]
@@ -185,6 +207,28 @@ mod tests {
         assert_eq!(wire.reply().unwrap(), Reply::Array(None));
         assert_eq!(wire.reply().unwrap(), Reply::Error("ERR no".into()));
         assert!(wire.reply().is_err());
+    }
+
+    #[test]
+    fn replies_come_in_pieces_and_several_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut wire = Wire::connect(listener.local_addr().unwrap(), Duration::from_secs(5)).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let value = vec![b'v'; 3 * CHUNK];
+        let mut bytes = format!("*1\r\n${}\r\n", value.len()).into_bytes();
+        bytes.extend_from_slice(&value);
+        bytes.extend_from_slice(b"\r\n:1\r\n:2\r\n$-1\r\n!no\r\n");
+        let sending = std::thread::spawn(move || {
+            for piece in bytes.chunks(CHUNK / 3) {
+                server.write_all(piece).unwrap();
+            }
+            server
+        });
+        assert_eq!(wire.reply().unwrap(), Reply::Array(Some(vec![Reply::Bulk(Some(value))])));
+        let rest = [(); 3].map(|()| wire.reply().unwrap());
+        assert_eq!(rest, [Reply::Integer(1), Reply::Integer(2), Reply::Bulk(None)]);
+        assert_eq!(wire.reply().unwrap_err().kind(), io::ErrorKind::InvalidData);
+        drop(sending.join().unwrap());
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Guest;
 use super::caller::{Caller, Said};
+use super::job::Job;
 use crate::torture::client::wire::Reply;
 
 /// A value: named by a number, which decides its bytes, and its length.
@@ -30,7 +30,7 @@ impl Content {
 /// Bytes of values that one `DEL` of ours deletes, but for a single value.
 const DELETED_AT_ONCE: usize = 4 << 20;
 
-/// Keys of one guest, which nobody else writes.
+/// Keys of one job, which nobody else writes.
 ///
 /// Invariant: a key holds one of its possible contents (`None`: it is absent): one, unless a write's outcome is unknown.
 #[derive(Default)]
@@ -142,11 +142,11 @@ impl Expected {
     }
 
     /// Verifies keys, and counts them.
-    pub fn verify_all(&mut self, guest: &mut Guest, caller: &mut Caller, keys: &[Vec<u8>]) {
+    pub fn verify_all(&mut self, job: &mut Job, caller: &mut Caller, keys: &[Vec<u8>]) {
         for key in keys {
             match self.verify(caller, key) {
-                Ok(()) => guest.count("values read again", 1),
-                Err(trouble) => return guest.complain(trouble),
+                Ok(()) => job.count("values read again", 1),
+                Err(trouble) => return job.complain(trouble),
             }
         }
     }

@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::thread;
 use std::time::Duration;
 
-use super::{Guest, log_uniform};
+use super::job::{Job, log_uniform};
 use crate::torture::client::wire::{Refusal, Reply, Wire};
 
 /// How long one reply may take.
@@ -38,46 +38,46 @@ enum Manner {
 }
 
 /// Pipelines until time is up, one at least of each kind.
-pub fn pipelines(guest: &mut Guest) {
+pub fn pipelines(job: &mut Job) {
     for manner in [Manner::AtOnce, Manner::SendsAllFirst] {
         for mix in [Mix::Increments, Mix::ShortReads, Mix::LongReads, Mix::Writes] {
             let count = match mix {
                 // As many as it takes to fill the sockets on the way back.
                 Mix::LongReads => MOST_LONG,
-                _ => log_uniform(&mut guest.rng, 1000, MOST),
+                _ => log_uniform(&mut job.rng, 1000, MOST),
             };
-            one(guest, mix, manner, count);
+            one(job, mix, manner, count);
         }
     }
-    while !guest.over() {
-        let mix = [Mix::Increments, Mix::ShortReads, Mix::Writes][guest.rng.below(3) as usize];
-        let manner = if guest.rng.percent(50) { Manner::AtOnce } else { Manner::SendsAllFirst };
-        let count = log_uniform(&mut guest.rng, 1000, MOST);
-        one(guest, mix, manner, count);
+    while !job.over() {
+        let mix = [Mix::Increments, Mix::ShortReads, Mix::Writes][job.rng.below(3) as usize];
+        let manner = if job.rng.percent(50) { Manner::AtOnce } else { Manner::SendsAllFirst };
+        let count = log_uniform(&mut job.rng, 1000, MOST);
+        one(job, mix, manner, count);
     }
 }
 
 /// Half-closes until time is up, a few at least.
-pub fn half_closes(guest: &mut Guest) {
+pub fn half_closes(job: &mut Job) {
     for round in 0.. {
-        if round >= 4 && guest.over() {
+        if round >= 4 && job.over() {
             return;
         }
         let mix = [Mix::LongReads, Mix::Increments, Mix::ShortReads, Mix::Writes][round % 4];
-        let count = if round == 0 { MOST_LONG } else { log_uniform(&mut guest.rng, 1, MOST_LONG) };
-        one(guest, mix, Manner::HalfClose, count);
+        let count = if round == 0 { MOST_LONG } else { log_uniform(&mut job.rng, 1, MOST_LONG) };
+        one(job, mix, Manner::HalfClose, count);
     }
 }
 
-fn one(guest: &mut Guest, mix: Mix, manner: Manner, count: u64) {
-    let mut caller = guest.caller();
-    let (counter, value) = (guest.key("counter"), guest.key("value"));
+fn one(job: &mut Job, mix: Mix, manner: Manner, count: u64) {
+    let mut caller = job.caller();
+    let (counter, value) = (job.key("counter"), job.key("value"));
     let known = caller.insist(&[b"SET", &counter, b"0"]).is_some()
         && caller
             .insist(&[b"SET", &value, &vec![b'x'; if mix == Mix::LongReads { LONG } else { 3 }]])
             .is_some();
     let Some(wire) = known.then(|| caller.leader()).flatten() else {
-        return guest.complain("nobody leads for a minute".into());
+        return job.complain("nobody leads for a minute".into());
     };
     let words: [&[u8]; 3] = match mix {
         Mix::Increments => [b"INCR", &counter, b""],
@@ -91,9 +91,9 @@ fn one(guest: &mut Guest, mix: Mix, manner: Manner, count: u64) {
         Manner::SendsAllFirst => "pipelines sent before the first reply is read",
         Manner::HalfClose => "half-closes",
     };
-    guest.count(name, 1);
-    guest.count("commands in pipelines", count);
-    judge(guest, mix, manner, count, &replies, broke.as_ref());
+    job.count(name, 1);
+    job.count("commands in pipelines", count);
+    judge(job, mix, manner, count, &replies, broke.as_ref());
 }
 
 /// What came back, and what ended it too early.
@@ -138,14 +138,7 @@ fn exchange(mut wire: Wire, words: &[&[u8]], manner: Manner, count: u64) -> (Vec
     (replies, broke)
 }
 
-fn judge(
-    guest: &mut Guest,
-    mix: Mix,
-    manner: Manner,
-    count: u64,
-    replies: &[Reply],
-    broke: Option<&io::Error>,
-) {
+fn judge(job: &mut Job, mix: Mix, manner: Manner, count: u64, replies: &[Reply], broke: Option<&io::Error>) {
     let got = replies.len() as u64;
     let refused = replies.iter().filter_map(|reply| match reply {
         Reply::Error(text) => Some(text),
@@ -154,24 +147,24 @@ fn judge(
     let mut refusals = 0;
     for text in refused {
         if let Refusal::Strange(text) = Refusal::of(text) {
-            return guest.complain(format!("{mix:?}, {manner:?}: {text}"));
+            return job.complain(format!("{mix:?}, {manner:?}: {text}"));
         }
         refusals += 1;
     }
-    guest.count("commands refused in pipelines", refusals);
+    job.count("commands refused in pipelines", refusals);
     if let Some(error) = broke {
         let silent = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
         // A connection may break with its replica; a replica that lives must answer.
         if silent {
             let seconds = PATIENCE.as_secs();
-            return guest.complain(format!(
+            return job.complain(format!(
                 "{got} of {count} replies ({mix:?}, {manner:?}), then silence for {seconds} s"
             ));
         }
-        return guest.count("pipelines that broke with their replica", 1);
+        return job.count("pipelines that broke with their replica", 1);
     }
     if got != count {
-        return guest.complain(format!("{got} replies to {count} commands ({mix:?}, {manner:?})"));
+        return job.complain(format!("{got} replies to {count} commands ({mix:?}, {manner:?})"));
     }
     let increments = replies.iter().filter_map(|reply| match reply {
         Reply::Integer(n) => Some(*n),
@@ -179,7 +172,7 @@ fn judge(
     });
     let increments: Vec<i64> = increments.collect();
     if mix == Mix::Increments && increments.windows(2).any(|pair| pair[1] <= pair[0]) {
-        guest.complain(format!("increments of a pipeline out of order ({manner:?})"));
+        job.complain(format!("increments of a pipeline out of order ({manner:?})"));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use super::Guest;
+use super::job::Job;
 
 /// Turns between two looks at the clock.
 const SPIN: u64 = 100_000;
@@ -10,31 +10,31 @@ const SPIN: u64 = 100_000;
 const PAGE: usize = 4096;
 
 /// Burns one CPU.
-pub fn cpu(guest: &mut Guest) {
+pub fn cpu(job: &mut Job) {
     let mut sum = 0u64;
-    while !guest.over() {
+    while !job.over() {
         sum = (0..SPIN).fold(sum, |sum, n| black_box(sum.wrapping_add(n)));
     }
-    guest.count("CPU hogs", 1);
+    job.count("CPU hogs", 1);
 }
 
 /// Takes fresh memory, touches all of it, walks over it again and again, and gives it back, as often as time allows.
-pub fn memory(guest: &mut Guest) {
-    let bytes = (guest.args.memory_mb << 20) as usize;
-    while !guest.over() {
+pub fn memory(job: &mut Job) {
+    let bytes = (job.args.memory_mb << 20) as usize;
+    while !job.over() {
         // Zeroed by the kernel, page by page, as each is touched.
         let mut fresh = vec![0u8; bytes];
         for page in fresh.chunks_mut(PAGE) {
             page[0] = black_box(1);
         }
-        guest.count("MiB faulted in by hogs", guest.args.memory_mb);
+        job.count("MiB faulted in by hogs", job.args.memory_mb);
         for _ in 0..4 {
             let sum: u64 = fresh.iter().step_by(64).map(|byte| u64::from(*byte)).sum();
             black_box(sum);
-            if guest.over() {
+            if job.over() {
                 break;
             }
         }
     }
-    guest.count("memory hogs", 1);
+    job.count("memory hogs", 1);
 }

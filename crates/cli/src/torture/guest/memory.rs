@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::caller::{Caller, Said};
 use super::expected::Expected;
-use super::{Guest, log_uniform};
+use super::job::{Job, log_uniform};
 use crate::failure::Result;
 
 /// Bytes of one pipeline, about.
@@ -17,33 +17,33 @@ const SAMPLE: usize = 200;
 const ROOM_AGAIN: Duration = Duration::from_secs(10);
 
 /// Fills, deletes, fills again.
-pub fn run(guest: &mut Guest) -> Result<()> {
-    let mut caller = guest.caller();
+pub fn run(job: &mut Job) -> Result<()> {
+    let mut caller = job.caller();
     let mut expected = Expected::default();
     // By the run: small values, whose overhead counts; large ones; or any.
-    let largest = [1 << 10, 32 << 10, 1 << 20, 8 << 20][guest.rng.below(4) as usize];
-    let filled = fill(guest, &mut caller, &mut expected, largest, 0);
-    guest.count("bytes filled in", filled);
-    while_full(guest, &mut caller, &mut expected);
-    guest.wait_for_restart()?;
-    let sample = sample(guest, &expected);
-    expected.verify_all(guest, &mut caller, &sample);
+    let largest = [1 << 10, 32 << 10, 1 << 20, 8 << 20][job.rng.below(4) as usize];
+    let filled = fill(job, &mut caller, &mut expected, largest, 0);
+    job.count("bytes filled in", filled);
+    while_full(job, &mut caller, &mut expected);
+    job.wait_for_restart()?;
+    let sample = sample(job, &expected);
+    expected.verify_all(job, &mut caller, &sample);
     let half: Vec<_> = expected.keys().into_iter().step_by(2).collect();
     if !expected.delete(&mut caller, &half) {
-        guest.complain("DEL is refused for ever while memory is full".into());
+        job.complain("DEL is refused for ever while memory is full".into());
         return Ok(());
     }
-    guest.count("values deleted", half.len() as u64);
+    job.count("values deleted", half.len() as u64);
     let deleted = Instant::now();
     let (mut again, mut round) = (0, 1);
     loop {
-        again += fill(guest, &mut caller, &mut expected, largest, round);
+        again += fill(job, &mut caller, &mut expected, largest, round);
         if again >= filled / 8 {
             break;
         }
         // What was deleted counts until every replica has installed that, and has said so.
         if deleted.elapsed() > ROOM_AGAIN {
-            guest.complain(format!(
+            job.complain(format!(
                 "half of {filled} bytes were deleted, and only {again} fit in again within {ROOM_AGAIN:?}"
             ));
             break;
@@ -51,26 +51,26 @@ pub fn run(guest: &mut Guest) -> Result<()> {
         round += 1;
         thread::sleep(Duration::from_millis(20));
     }
-    guest.count("bytes filled in again", again);
-    guest.count("times that room was looked for in vain", round - 1);
-    let sample = self::sample(guest, &expected);
-    expected.verify_all(guest, &mut caller, &sample);
+    job.count("bytes filled in again", again);
+    job.count("times that room was looked for in vain", round - 1);
+    let sample = self::sample(job, &expected);
+    expected.verify_all(job, &mut caller, &sample);
     let keys = expected.keys();
     if !expected.delete(&mut caller, &keys) {
-        guest.complain("DEL is refused for ever while memory is full".into());
+        job.complain("DEL is refused for ever while memory is full".into());
     }
     Ok(())
 }
 
 /// Writes until there is no memory; how many bytes were taken.
-fn fill(guest: &mut Guest, caller: &mut Caller, expected: &mut Expected, largest: u64, round: u64) -> u64 {
-    let most = guest.args.memory_mb << 20;
+fn fill(job: &mut Job, caller: &mut Caller, expected: &mut Expected, largest: u64, round: u64) -> u64 {
+    let most = job.args.memory_mb << 20;
     let (mut bytes, mut at) = (0, 0);
     loop {
         let (mut writes, mut room) = (Vec::new(), PIPELINE_BYTES);
         while room > 0 && writes.len() < 256 {
-            let len = log_uniform(&mut guest.rng, 1, largest) as usize;
-            writes.push((guest.key(format!("{round}.{at}")), len));
+            let len = log_uniform(&mut job.rng, 1, largest) as usize;
+            writes.push((job.key(format!("{round}.{at}")), len));
             (at, room) = (at + 1, room.saturating_sub(len));
         }
         let (mut full, mut met) = (0, 0);
@@ -80,25 +80,25 @@ fn fill(guest: &mut Guest, caller: &mut Caller, expected: &mut Expected, largest
                 Said::Full => full += 1,
                 Said::Refused | Said::Unknown => met += 1,
                 Said::Wrong(text) => {
-                    guest.complain(format!("a value of {len} bytes: {text}"));
+                    job.complain(format!("a value of {len} bytes: {text}"));
                     return bytes;
                 }
             }
         }
-        guest.count("writes that met a failover", met);
+        job.count("writes that met a failover", met);
         if met > 0 {
             // Nobody leads at the moment.
             thread::sleep(Duration::from_millis(10));
         }
         if full > 0 {
-            guest.count("writes refused for want of memory", full);
+            job.count("writes refused for want of memory", full);
             return bytes;
         }
         if bytes > most {
-            guest.complain(format!(
+            job.complain(format!(
                 "{} MiB were taken of replicas that may have {} MiB each",
                 bytes >> 20,
-                guest.args.memory_mb
+                job.args.memory_mb
             ));
             return bytes;
         }
@@ -106,32 +106,30 @@ fn fill(guest: &mut Guest, caller: &mut Caller, expected: &mut Expected, largest
 }
 
 /// What a full cluster still does.
-fn while_full(guest: &mut Guest, caller: &mut Caller, expected: &mut Expected) {
-    let sample: Vec<_> = sample(guest, expected).into_iter().take(20).collect();
-    expected.verify_all(guest, caller, &sample);
-    guest.count("reads while memory was full", sample.len() as u64);
+fn while_full(job: &mut Job, caller: &mut Caller, expected: &mut Expected) {
+    let sample: Vec<_> = sample(job, expected).into_iter().take(20).collect();
+    expected.verify_all(job, caller, &sample);
+    job.count("reads while memory was full", sample.len() as u64);
     for (at, key) in sample.iter().enumerate() {
         if at % 2 == 0 {
             let said = expected.set(caller, &[(key.clone(), 1)]);
             match &said[0] {
-                Said::Done(_) => guest.count("values shrunk while memory was full", 1),
+                Said::Done(_) => job.count("values shrunk while memory was full", 1),
                 Said::Full => {
-                    guest.complain("a write that shrinks a value is refused for want of memory".into())
+                    job.complain("a write that shrinks a value is refused for want of memory".into())
                 }
                 _ => {}
             }
         } else if expected.delete(caller, std::slice::from_ref(key)) {
-            guest.count("values deleted while memory was full", 1);
+            job.count("values deleted while memory was full", 1);
         } else {
-            guest.complain("DEL is refused for ever while memory is full".into());
+            job.complain("DEL is refused for ever while memory is full".into());
         }
     }
 }
 
 /// Some keys that hold something, from all over.
-fn sample(guest: &mut Guest, expected: &Expected) -> Vec<Vec<u8>> {
+fn sample(job: &mut Job, expected: &Expected) -> Vec<Vec<u8>> {
     let mut keys = expected.present();
-    (0..SAMPLE.min(keys.len()))
-        .map(|_| keys.swap_remove(guest.rng.below(keys.len() as u64) as usize))
-        .collect()
+    (0..SAMPLE.min(keys.len())).map(|_| keys.swap_remove(job.rng.below(keys.len() as u64) as usize)).collect()
 }

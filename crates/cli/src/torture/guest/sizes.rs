@@ -5,7 +5,7 @@ use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 use super::caller::{Caller, Said};
 use super::expected::Expected;
-use super::{Guest, log_uniform};
+use super::job::{Job, log_uniform};
 use crate::failure::Result;
 use crate::torture::client::wire::Reply;
 
@@ -19,20 +19,20 @@ const MIXED_BYTES: usize = 64 << 20;
 const MANY: u64 = 20_000;
 
 /// Writes, waits for a restart, reads again, deletes.
-pub fn run(guest: &mut Guest) -> Result<()> {
-    let mut caller = guest.caller();
+pub fn run(job: &mut Job) -> Result<()> {
+    let mut caller = job.caller();
     let mut expected = Expected::default();
-    edges(guest, &mut caller, &mut expected);
-    mixed(guest, &mut caller, &mut expected);
-    if guest.rng.percent(60) {
-        large(guest, &mut caller, &mut expected);
+    edges(job, &mut caller, &mut expected);
+    mixed(job, &mut caller, &mut expected);
+    if job.rng.percent(60) {
+        large(job, &mut caller, &mut expected);
     }
-    many(guest, &mut caller);
-    guest.wait_for_restart()?;
+    many(job, &mut caller);
+    job.wait_for_restart()?;
     let keys = expected.keys();
-    expected.verify_all(guest, &mut caller, &keys);
+    expected.verify_all(job, &mut caller, &keys);
     if !expected.delete(&mut caller, &keys) {
-        guest.complain("DEL is refused for ever".into());
+        job.complain("DEL is refused for ever".into());
     }
     Ok(())
 }
@@ -41,50 +41,50 @@ pub fn run(guest: &mut Guest) -> Result<()> {
 const SMALL_NODES_TAKE: usize = 8 << 20;
 
 /// The smallest, the largest, and one more than that.
-fn edges(guest: &mut Guest, caller: &mut Caller, expected: &mut Expected) {
-    let key = |guest: &Guest, len: usize| {
-        let mut key = guest.key("edge");
+fn edges(job: &mut Job, caller: &mut Caller, expected: &mut Expected) {
+    let key = |job: &Job, len: usize| {
+        let mut key = job.key("edge");
         key.resize(len.max(key.len()), b'k');
         key
     };
     // One byte is no guest's own: so a key for all, of which nothing is expected.
     let _ = caller.ask(&[b"SET", b"k", b"v"]);
     for (len, value) in [(0, 0), (1, 1), (MAX_KEY_BYTES, 1), (MAX_KEY_BYTES, 0), (0, MAX_VALUE_BYTES)] {
-        let key = key(guest, len);
+        let key = key(job, len);
         let said = expected.set(caller, &[(key, value)]);
-        note(guest, "values at the limits", &said[0], value);
+        note(job, "values at the limits", &said[0], value);
     }
     for (len, value) in [(MAX_KEY_BYTES + 1, 1), (0, MAX_VALUE_BYTES + 1)] {
-        let (key, value) = (key(guest, len), vec![0; value]);
+        let (key, value) = (key(job, len), vec![0; value]);
         match caller.ask(&[b"SET", &key, &value]) {
-            Said::Done(reply) => guest.complain(format!("more than the limit was taken: {reply:?}")),
-            Said::Wrong(_) => guest.count("refused beyond the limits", 1),
+            Said::Done(reply) => job.complain(format!("more than the limit was taken: {reply:?}")),
+            Said::Wrong(_) => job.count("refused beyond the limits", 1),
             // As Redis does: the answer is lost if the connection is closed while we still send.
-            Said::Unknown => guest.count("cut off beyond the limits", 1),
-            Said::Refused | Said::Full => guest.count("writes that met a failover", 1),
+            Said::Unknown => job.count("cut off beyond the limits", 1),
+            Said::Refused | Said::Full => job.count("writes that met a failover", 1),
         }
     }
 }
 
 /// Any sizes.
-fn mixed(guest: &mut Guest, caller: &mut Caller, expected: &mut Expected) {
+fn mixed(job: &mut Job, caller: &mut Caller, expected: &mut Expected) {
     let (mut bytes, mut at) = (0, 0);
     while at < MIXED && bytes < MIXED_BYTES {
-        let count = guest.rng.within(1, 16);
+        let count = job.rng.within(1, 16);
         let writes: Vec<(Vec<u8>, usize)> = (at..at + count)
             .map(|at| {
                 // Now and then the same key again, longer or shorter.
-                let name = if guest.rng.percent(20) { at / 2 } else { at };
-                let mut key = guest.key(name);
-                let len = log_uniform(&mut guest.rng, 1, MAX_KEY_BYTES as u64) as usize;
-                if guest.rng.percent(20) {
+                let name = if job.rng.percent(20) { at / 2 } else { at };
+                let mut key = job.key(name);
+                let len = log_uniform(&mut job.rng, 1, MAX_KEY_BYTES as u64) as usize;
+                if job.rng.percent(20) {
                     key.resize(len.max(key.len()), b'.');
                 }
-                (key, log_uniform(&mut guest.rng, 1, 1 << 20) as usize - 1)
+                (key, log_uniform(&mut job.rng, 1, 1 << 20) as usize - 1)
             })
             .collect();
         for (said, (_, len)) in expected.set(caller, &writes).iter().zip(&writes) {
-            note(guest, "values of any size", said, *len);
+            note(job, "values of any size", said, *len);
             bytes += len;
         }
         at += count;
@@ -92,34 +92,34 @@ fn mixed(guest: &mut Guest, caller: &mut Caller, expected: &mut Expected) {
 }
 
 /// The largest there are, until there is no memory for more.
-fn large(guest: &mut Guest, caller: &mut Caller, expected: &mut Expected) {
+fn large(job: &mut Job, caller: &mut Caller, expected: &mut Expected) {
     for at in 0..LARGE {
-        let write = (guest.key(format!("large{at}")), MAX_VALUE_BYTES);
+        let write = (job.key(format!("large{at}")), MAX_VALUE_BYTES);
         let said = expected.set(caller, &[write]);
-        note(guest, "values of 16 MB", &said[0], MAX_VALUE_BYTES);
+        note(job, "values of 16 MB", &said[0], MAX_VALUE_BYTES);
         if said[0] == Said::Full {
             return;
         }
     }
 }
 
-fn note(guest: &mut Guest, what: &str, said: &Said, len: usize) {
+fn note(job: &mut Job, what: &str, said: &Said, len: usize) {
     match said {
-        Said::Done(_) => guest.count(what, 1),
-        Said::Full => guest.count("writes refused for want of memory", 1),
-        Said::Refused | Said::Unknown => guest.count("writes that met a failover", 1),
+        Said::Done(_) => job.count(what, 1),
+        Said::Full => job.count("writes refused for want of memory", 1),
+        Said::Refused | Said::Unknown => job.count("writes that met a failover", 1),
         // Where `memory` has made the nodes small, so is what one transaction may write.
         Said::Wrong(text) if text.starts_with("ERR too large") && len > SMALL_NODES_TAKE => {
-            guest.count("values too large for small nodes", 1);
+            job.count("values too large for small nodes", 1);
         }
-        Said::Wrong(text) => guest.complain(format!("a value of {len} bytes: {text}")),
+        Said::Wrong(text) => job.complain(format!("a value of {len} bytes: {text}")),
     }
 }
 
 /// One transaction of many counters, twice: all of them say 1, then all say 2.
-fn many(guest: &mut Guest, caller: &mut Caller) {
-    let count = log_uniform(&mut guest.rng, 100, MANY);
-    let keys: Vec<Vec<u8>> = (0..count).map(|at| guest.key(format!("n{at}"))).collect();
+fn many(job: &mut Job, caller: &mut Caller) {
+    let count = log_uniform(&mut job.rng, 100, MANY);
+    let keys: Vec<Vec<u8>> = (0..count).map(|at| job.key(format!("n{at}"))).collect();
     for round in 1..=2 {
         let increments = keys.iter().map(|key| vec![&b"INCR"[..], &key[..]]);
         let block: Vec<Vec<&[u8]>> =
@@ -130,20 +130,20 @@ fn many(guest: &mut Guest, caller: &mut Caller) {
                 if replies.len() as u64 != count
                     || replies.iter().any(|reply| *reply != Reply::Integer(round))
                 {
-                    guest.complain(format!("a transaction of {count} INCR answered otherwise than {round}"));
+                    job.complain(format!("a transaction of {count} INCR answered otherwise than {round}"));
                 }
-                guest.count("transactions of up to 20,000 operations", 1);
-                guest.count("operations of these", count);
+                job.count("transactions of up to 20,000 operations", 1);
+                job.count("operations of these", count);
             }
-            Some(Said::Wrong(text)) => return guest.complain(format!("EXEC of {count} INCR: {text}")),
+            Some(Said::Wrong(text)) => return job.complain(format!("EXEC of {count} INCR: {text}")),
             // Whether it happened is not known, and so not what comes next.
-            _ => return guest.count("transactions that met a failover", 1),
+            _ => return job.count("transactions that met a failover", 1),
         }
     }
     for keys in keys.chunks(1000) {
         let words: Vec<&[u8]> = [&b"DEL"[..]].into_iter().chain(keys.iter().map(|key| &key[..])).collect();
         if caller.insist(&words).is_none() {
-            return guest.complain("DEL is refused for ever".into());
+            return job.complain("DEL is refused for ever".into());
         }
     }
 }

@@ -10,7 +10,7 @@ use highwater_workloads::random::Rng;
 
 use crate::failure::{Failure, Result};
 use crate::interrupt;
-use crate::torture::plan::millis;
+use crate::torture::schedule::millis;
 
 /// The process; it ends when dropped.
 #[derive(Debug)]

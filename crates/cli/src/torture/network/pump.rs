@@ -47,7 +47,7 @@ fn link(text: &str) -> std::result::Result<(SocketAddr, SocketAddr), String> {
 
 /// What happens to bytes on a link.
 #[derive(Debug, Default)]
-struct Weather {
+struct LinkState {
     /// There and back.
     stalled: [bool; 2],
     delay: Duration,
@@ -61,21 +61,21 @@ struct Weather {
 struct Link {
     upstream: SocketAddr,
     source: SocketAddr,
-    weather: Mutex<Weather>,
+    state: Mutex<LinkState>,
     changed: Condvar,
 }
 
 impl Link {
-    fn lock(&self) -> MutexGuard<'_, Weather> {
-        self.weather.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, LinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until this direction flows; the rate at which it does.
     fn passes(&self, direction: usize) -> u64 {
-        let weather = self.lock();
-        let stalled = |weather: &mut Weather| weather.stalled[direction];
-        let weather = self.changed.wait_while(weather, stalled).unwrap_or_else(PoisonError::into_inner);
-        weather.bytes_per_second
+        let state = self.lock();
+        let stalled = |state: &mut LinkState| state.stalled[direction];
+        let state = self.changed.wait_while(state, stalled).unwrap_or_else(PoisonError::into_inner);
+        state.bytes_per_second
     }
 }
 
@@ -88,8 +88,8 @@ pub fn run(args: &ProxyArgs) -> Result<()> {
         let listener = TcpListener::bind(listen).map_err(cannot)?;
         addresses.push(listener.local_addr().map_err(cannot)?.to_string());
         let source = SocketAddr::new(listen.ip(), 0);
-        let (weather, changed) = (Mutex::default(), Condvar::new());
-        let link = Arc::new(Link { upstream, source, weather, changed });
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let link = Arc::new(Link { upstream, source, state, changed });
         links.push(link.clone());
         thread::spawn(move || accept(&listener, &link));
     }
@@ -105,19 +105,19 @@ pub fn run(args: &ProxyArgs) -> Result<()> {
 fn obey(line: &str, links: &[Arc<Link>]) -> Option<()> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let link = links.get(words.get(1)?.parse::<usize>().ok()?)?;
-    let mut weather = link.lock();
+    let mut state = link.lock();
     match (words[0], &words[2..]) {
         ("flow", [direction, flow]) => {
             let at = ["there", "back"].iter().position(|name| name == direction)?;
-            weather.stalled[at] = *flow == "stall";
+            state.stalled[at] = *flow == "stall";
         }
         ("weather", [delay, jitter, rate]) => {
-            weather.delay = Duration::from_micros(delay.parse().ok()?);
-            weather.jitter = Duration::from_micros(jitter.parse().ok()?);
-            weather.bytes_per_second = rate.parse().ok()?;
+            state.delay = Duration::from_micros(delay.parse().ok()?);
+            state.jitter = Duration::from_micros(jitter.parse().ok()?);
+            state.bytes_per_second = rate.parse().ok()?;
         }
         ("reset", []) => {
-            for stream in weather.open.drain(..) {
+            for stream in state.open.drain(..) {
                 // One that is closed already is as good.
                 let _ = stream.shutdown(Shutdown::Both);
             }
@@ -166,8 +166,8 @@ fn take(from: &TcpStream, link: &Link, to: &SyncSender<(Instant, Vec<u8>)>, dire
     let (mut from, mut last) = (from, Instant::now());
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         let (delay, jitter) = {
-            let weather = link.lock();
-            (weather.delay, weather.jitter)
+            let state = link.lock();
+            (state.delay, state.jitter)
         };
         // Bytes of a connection stay in order.
         last = last.max(Instant::now() + delay + jitter.mul_f64(rng.unit()));

@@ -1,6 +1,6 @@
 //! The schedule of faults: everything in it is drawn from the seed, before anything is known of the run.
 //!
-//! A run is a row of *episodes*. Each begins with a whole, settled cluster, strikes once or a few times, and ends when
+//! A run is a row of *episodes*. Each begins with a whole cluster, strikes once or a few times, and ends when
 //! all is healed. What a strike hits is meant by role ("the leader"), and becomes a node when it strikes.
 
 use std::time::Duration;
@@ -161,7 +161,7 @@ pub struct Episode {
 
 /// Draws episodes without end.
 #[derive(Debug)]
-pub struct Plan {
+pub struct Schedule {
     rng: Rng,
     faults: Vec<FaultKind>,
     replicas: usize,
@@ -169,13 +169,13 @@ pub struct Plan {
     deck: Vec<FaultKind>,
 }
 
-impl Plan {
+impl Schedule {
     /// From a seed, over these kinds.
-    pub fn new(seed: u64, faults: &[FaultKind], replicas: usize) -> Plan {
+    pub fn new(seed: u64, faults: &[FaultKind], replicas: usize) -> Schedule {
         let mut faults = faults.to_vec();
         faults.sort_unstable();
         faults.dedup();
-        Plan { rng: Rng::new(seed), faults, replicas, deck: Vec::new() }
+        Schedule { rng: Rng::new(seed), faults, replicas, deck: Vec::new() }
     }
 
     /// The next episode: one strike two times of three, else two or three that overlap.
@@ -287,8 +287,8 @@ mod tests {
     #[test]
     fn a_seed_is_a_schedule() {
         let draw = |seed| {
-            let mut plan = Plan::new(seed, FaultKind::value_variants(), 5);
-            (0..20).map(|_| plan.next_episode()).collect::<Vec<_>>()
+            let mut schedule = Schedule::new(seed, FaultKind::value_variants(), 5);
+            (0..20).map(|_| schedule.next_episode()).collect::<Vec<_>>()
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
@@ -297,10 +297,10 @@ mod tests {
     #[test]
     fn no_episode_takes_more_than_a_minoritys_memory_and_every_kind_comes() {
         for replicas in [3, 5] {
-            let mut plan = Plan::new(1, FaultKind::value_variants(), replicas);
+            let mut schedule = Schedule::new(1, FaultKind::value_variants(), replicas);
             let mut seen = BTreeSet::new();
             for _ in 0..200 {
-                let episode = plan.next_episode();
+                let episode = schedule.next_episode();
                 let memories = episode.strikes.iter().filter(|strike| strike.kind.takes_memory()).count();
                 assert!(memories <= (replicas - 1) / 2);
                 seen.extend(episode.strikes.iter().map(|strike| strike.kind));

@@ -5,8 +5,11 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use highwater_node::admin::protocol::{
+    AdminRequest, AdminResponse, CheckReport, LoadReport, StatusReport, WorkloadSpec,
+};
+
 use crate::failure::Failure;
-use crate::protocol::{AdminRequest, AdminResponse, CheckReport, LoadReport, StatusReport, WorkloadSpec};
 
 /// How long a replica may take to accept a connection.
 pub const DIAL: Duration = Duration::from_secs(2);
@@ -22,7 +25,7 @@ const STANDSTILL: Duration = Duration::from_secs(60);
 
 /// Why a replica did not do what it was asked.
 #[derive(Debug)]
-pub enum LinkError {
+pub enum AdminError {
     /// Nobody is there (any more).
     Gone(io::Error),
     /// It said nothing for so long.
@@ -35,14 +38,14 @@ pub enum LinkError {
     Confused(String),
 }
 
-impl fmt::Display for LinkError {
+impl fmt::Display for AdminError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LinkError::Gone(error) => f.write_str(&in_words(error)),
-            LinkError::Silent(patience) => write!(f, "no answer within {}", seconds(*patience)),
-            LinkError::Unknown(host) => write!(f, "the name {host:?} has no address"),
-            LinkError::Refused(message) => f.write_str(message),
-            LinkError::Confused(answer) => {
+            AdminError::Gone(error) => f.write_str(&in_words(error)),
+            AdminError::Silent(patience) => write!(f, "no answer within {}", seconds(*patience)),
+            AdminError::Unknown(host) => write!(f, "the name {host:?} has no address"),
+            AdminError::Refused(message) => f.write_str(message),
+            AdminError::Confused(answer) => {
                 write!(f, "does not speak this version's admin protocol: {answer}")
             }
         }
@@ -72,41 +75,41 @@ fn timed_out(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
-fn within(patience: Duration) -> impl Fn(io::Error) -> LinkError {
-    move |error| if timed_out(&error) { LinkError::Silent(patience) } else { LinkError::Gone(error) }
+fn within(patience: Duration) -> impl Fn(io::Error) -> AdminError {
+    move |error| if timed_out(&error) { AdminError::Silent(patience) } else { AdminError::Gone(error) }
 }
 
-impl From<io::Error> for LinkError {
+impl From<io::Error> for AdminError {
     fn from(error: io::Error) -> Self {
-        LinkError::Gone(error)
+        AdminError::Gone(error)
     }
 }
 
 /// An open admin connection.
 #[derive(Debug)]
-pub struct Link {
+pub struct AdminClient {
     address: SocketAddr,
     stream: BufReader<TcpStream>,
     /// How long an answer about the replica's state may take.
     prompt: Duration,
 }
 
-impl Link {
+impl AdminClient {
     /// Connects; says who does not answer.
-    pub fn connect(address: SocketAddr) -> Result<Link, LinkError> {
-        Link::connect_within(address, DIAL, PROMPT)
+    pub fn connect(address: SocketAddr) -> Result<AdminClient, AdminError> {
+        AdminClient::connect_within(address, DIAL, PROMPT)
     }
 
     /// Connects to `host:port`, at whichever of its addresses lets us; waits `patience` for each, and for each answer.
-    pub fn connect_to(name: &str, patience: Duration) -> Result<Link, LinkError> {
+    pub fn connect_to(name: &str, patience: Duration) -> Result<AdminClient, AdminError> {
         let unknown = || {
             let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
-            LinkError::Unknown(host.to_string())
+            AdminError::Unknown(host.to_string())
         };
         let mut last = None;
         for address in name.to_socket_addrs().map_err(|_| unknown())? {
-            match Link::connect_within(address, patience, patience) {
-                Ok(link) => return Ok(link),
+            match AdminClient::connect_within(address, patience, patience) {
+                Ok(admin) => return Ok(admin),
                 Err(error) => last = Some(error),
             }
         }
@@ -118,20 +121,20 @@ impl Link {
         address: SocketAddr,
         patience: Duration,
         prompt: Duration,
-    ) -> Result<Link, LinkError> {
+    ) -> Result<AdminClient, AdminError> {
         let stream = TcpStream::connect_timeout(&address, patience).map_err(within(patience))?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(prompt))?;
-        Ok(Link { address, stream: BufReader::new(stream), prompt })
+        Ok(AdminClient { address, stream: BufReader::new(stream), prompt })
     }
 
-    /// Turns an error of this link into the command's failure.
-    pub fn failure(&self, error: LinkError) -> Failure {
+    /// Turns an error of this conversation into the command's failure.
+    pub fn failure(&self, error: AdminError) -> Failure {
         failure_at(self.address, error)
     }
 
     /// The replica's state.
-    pub fn status(&mut self) -> Result<StatusReport, LinkError> {
+    pub fn status(&mut self) -> Result<StatusReport, AdminError> {
         match self.ask(&AdminRequest::Status, self.prompt)? {
             AdminResponse::Status(status) => Ok(*status),
             other => Err(confused(other)),
@@ -143,14 +146,14 @@ impl Link {
         &mut self,
         workload: &WorkloadSpec,
         mut progress: impl FnMut(u64, Option<u64>),
-    ) -> Result<(), LinkError> {
+    ) -> Result<(), AdminError> {
         self.send(&AdminRequest::Load { workload: workload.clone() })?;
         let mut moved = (Instant::now(), 0);
         loop {
             match self.receive(PATIENT)? {
                 AdminResponse::Progress { done, .. } if done == moved.1 && moved.0.elapsed() > STANDSTILL => {
                     let seconds = STANDSTILL.as_secs();
-                    return Err(LinkError::Refused(format!(
+                    return Err(AdminError::Refused(format!(
                         "loading stands still at {done} requests for {seconds} s"
                     )));
                 }
@@ -167,7 +170,7 @@ impl Link {
     }
 
     /// Asks for something that is answered by [`AdminResponse::Done`].
-    pub fn command(&mut self, request: &AdminRequest) -> Result<(), LinkError> {
+    pub fn request(&mut self, request: &AdminRequest) -> Result<(), AdminError> {
         match self.ask(request, PATIENT)? {
             AdminResponse::Done => Ok(()),
             other => Err(confused(other)),
@@ -175,7 +178,7 @@ impl Link {
     }
 
     /// Counts of the running (or last) load.
-    pub fn load_stats(&mut self) -> Result<LoadReport, LinkError> {
+    pub fn load_stats(&mut self) -> Result<LoadReport, AdminError> {
         match self.ask(&AdminRequest::LoadStats, self.prompt)? {
             AdminResponse::Load(report) => Ok(*report),
             other => Err(confused(other)),
@@ -183,7 +186,7 @@ impl Link {
     }
 
     /// Stops the load; its final counts.
-    pub fn stop(&mut self) -> Result<LoadReport, LinkError> {
+    pub fn stop(&mut self) -> Result<LoadReport, AdminError> {
         match self.ask(&AdminRequest::Stop, PATIENT)? {
             AdminResponse::Load(report) => Ok(*report),
             other => Err(confused(other)),
@@ -191,7 +194,7 @@ impl Link {
     }
 
     /// Runs the workload's consistency conditions.
-    pub fn check(&mut self, workload: &WorkloadSpec) -> Result<Vec<CheckReport>, LinkError> {
+    pub fn check(&mut self, workload: &WorkloadSpec) -> Result<Vec<CheckReport>, AdminError> {
         match self.ask(&AdminRequest::Check { workload: workload.clone() }, PATIENT)? {
             AdminResponse::Checks { checks } => Ok(checks),
             other => Err(confused(other)),
@@ -199,7 +202,7 @@ impl Link {
     }
 
     /// The store's digest, rows and bytes.
-    pub fn digest(&mut self) -> Result<StoreDigest, LinkError> {
+    pub fn digest(&mut self) -> Result<StoreDigest, AdminError> {
         match self.ask(&AdminRequest::Digest, PATIENT)? {
             AdminResponse::Digest { digest, rows, bytes } => Ok(StoreDigest { digest, rows, bytes }),
             other => Err(confused(other)),
@@ -207,7 +210,11 @@ impl Link {
     }
 
     /// How many of a generator's acknowledged audit rows are missing.
-    pub fn audit_missing(&mut self, generator: u32, acknowledged: Vec<(u32, u32)>) -> Result<u64, LinkError> {
+    pub fn audit_missing(
+        &mut self,
+        generator: u32,
+        acknowledged: Vec<(u32, u32)>,
+    ) -> Result<u64, AdminError> {
         let mut missing = 0;
         for acknowledged in acknowledged.chunks(AUDIT_RANGES) {
             let acknowledged = acknowledged.to_vec();
@@ -219,27 +226,27 @@ impl Link {
         Ok(missing)
     }
 
-    fn ask(&mut self, request: &AdminRequest, patience: Duration) -> Result<AdminResponse, LinkError> {
+    fn ask(&mut self, request: &AdminRequest, patience: Duration) -> Result<AdminResponse, AdminError> {
         self.send(request)?;
         self.receive(patience)
     }
 
-    fn send(&mut self, request: &AdminRequest) -> Result<(), LinkError> {
+    fn send(&mut self, request: &AdminRequest) -> Result<(), AdminError> {
         let mut line = serde_json::to_string(request).map_err(io::Error::other)?;
         line.push('\n');
         self.stream.get_mut().write_all(line.as_bytes()).map_err(within(self.prompt))
     }
 
-    fn receive(&mut self, patience: Duration) -> Result<AdminResponse, LinkError> {
+    fn receive(&mut self, patience: Duration) -> Result<AdminResponse, AdminError> {
         self.stream.get_ref().set_read_timeout(Some(patience))?;
         let mut line = String::new();
         if self.stream.read_line(&mut line).map_err(within(patience))? == 0 {
-            return Err(LinkError::Gone(io::ErrorKind::UnexpectedEof.into()));
+            return Err(AdminError::Gone(io::ErrorKind::UnexpectedEof.into()));
         }
         match serde_json::from_str(&line) {
-            Ok(AdminResponse::Error { message }) => Err(LinkError::Refused(message)),
+            Ok(AdminResponse::Error { message }) => Err(AdminError::Refused(message)),
             Ok(response) => Ok(response),
-            Err(error) => Err(LinkError::Confused(error.to_string())),
+            Err(error) => Err(AdminError::Confused(error.to_string())),
         }
     }
 }
@@ -256,18 +263,18 @@ pub struct StoreDigest {
 }
 
 /// The failure of a command that talked to `address`.
-pub fn failure_at(address: impl fmt::Display, error: LinkError) -> Failure {
+pub fn failure_at(address: impl fmt::Display, error: AdminError) -> Failure {
     match error {
-        LinkError::Silent(_) => Failure::unavailable(format!("{error} from {address}")),
-        LinkError::Gone(_) | LinkError::Unknown(_) => {
+        AdminError::Silent(_) => Failure::unavailable(format!("{error} from {address}")),
+        AdminError::Gone(_) | AdminError::Unknown(_) => {
             Failure::unavailable(format!("no replica answers at {address}: {error}"))
         }
         other => Failure::negative(format!("the replica at {address}: {other}")),
     }
 }
 
-fn confused(response: AdminResponse) -> LinkError {
-    LinkError::Confused(format!("unexpected answer {response:?}"))
+fn confused(response: AdminResponse) -> AdminError {
+    AdminError::Confused(format!("unexpected answer {response:?}"))
 }
 
 #[cfg(test)]
@@ -304,7 +311,7 @@ mod tests {
         let steps = [1, 2].map(|done| AdminResponse::Progress { done, total: Some(2) });
         let address = fake_replica(vec![[&steps[..], &[AdminResponse::Done]].concat()]);
         let mut seen = Vec::new();
-        Link::connect(address).unwrap().load(&tpcc(), |done, total| seen.push((done, total))).unwrap();
+        AdminClient::connect(address).unwrap().load(&tpcc(), |done, total| seen.push((done, total))).unwrap();
         assert_eq!(seen, [(1, Some(2)), (2, Some(2))]);
     }
 
@@ -312,9 +319,9 @@ mod tests {
     fn a_refusal_is_not_a_silence() {
         let message = "node 1 leads".to_string();
         let address = fake_replica(vec![vec![AdminResponse::Error { message }]]);
-        let mut link = Link::connect(address).unwrap();
-        assert!(matches!(link.stop(), Err(LinkError::Refused(message)) if message == "node 1 leads"));
-        assert!(matches!(link.status(), Err(LinkError::Gone(_))));
+        let mut admin = AdminClient::connect(address).unwrap();
+        assert!(matches!(admin.stop(), Err(AdminError::Refused(message)) if message == "node 1 leads"));
+        assert!(matches!(admin.status(), Err(AdminError::Gone(_))));
     }
 
     #[test]
@@ -323,7 +330,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let patience = Duration::from_millis(50);
-        let error = Link::connect_to(&address.to_string(), patience).unwrap().status().unwrap_err();
+        let error = AdminClient::connect_to(&address.to_string(), patience).unwrap().status().unwrap_err();
         let failure = failure_at(address, error);
         assert_eq!(failure.to_string(), format!("no answer within 50 ms from {address}"));
         assert_eq!(failure.kind.code(), 4);
@@ -335,15 +342,15 @@ mod tests {
         // `localhost` is often ::1 first; nobody listens there.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let name = format!("localhost:{}", listener.local_addr().unwrap().port());
-        Link::connect_to(&name, DIAL).unwrap();
-        let error = Link::connect_to("no-such-host.invalid:7300", DIAL).unwrap_err();
+        AdminClient::connect_to(&name, DIAL).unwrap();
+        let error = AdminClient::connect_to("no-such-host.invalid:7300", DIAL).unwrap_err();
         assert_eq!(error.to_string(), "the name \"no-such-host.invalid\" has no address");
     }
 
     #[test]
     fn nobody_at_the_address_is_exit_code_4() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let error = Link::connect(address).unwrap_err();
+        let error = AdminClient::connect(address).unwrap_err();
         let failure = failure_at(address, error);
         assert_eq!(failure.kind.code(), 4);
         assert_eq!(failure.to_string(), format!("no replica answers at {address}: nothing listens there"));

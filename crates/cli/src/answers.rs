@@ -2,10 +2,8 @@
 
 use highwater_core::NodeId;
 use highwater_engines::{EngineKind, Status};
-
+use highwater_node::admin::protocol::StatusReport;
 use highwater_node::admin::report::asked;
-
-use crate::protocol::StatusReport;
 
 /// Who takes transactions, as far as those know who answered; of several the one of the latest epoch.
 pub fn serving(reports: &[Option<StatusReport>]) -> Option<usize> {

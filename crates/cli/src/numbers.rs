@@ -71,6 +71,15 @@ pub fn ratio(a: f64, b: f64) -> Option<f64> {
     (b > 0.0 && a.is_finite()).then(|| a / b)
 }
 
+/// Cells of a bar.
+const BAR_CELLS: usize = 24;
+
+/// A bar of fixed width.
+pub fn bar(share: f64) -> String {
+    let full = (share.clamp(0.0, 1.0) * BAR_CELLS as f64).round() as usize;
+    format!("{}{}", "█".repeat(full), "░".repeat(BAR_CELLS - full))
+}
+
 /// A sparkline of the values, scaled to the largest.
 pub fn sparkline(values: &[u64]) -> String {
     let levels = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -99,6 +108,13 @@ mod tests {
         assert_eq!(shown, ["0", "95", "0.71", "12.3", "1.00k", "59.5k", "1.42M"]);
         assert_eq!([bytes(512), bytes(1536 << 20)], ["512 B", "1.5 GiB"]);
         assert_eq!([micros(85.0), micros(1200.0), micros(213_000.0)], ["85 us", "1.20 ms", "213 ms"]);
+    }
+
+    #[test]
+    fn a_bar_is_as_wide_empty_as_full() {
+        for share in [-1.0, 0.0, 0.5, 1.0, 7.0] {
+            assert_eq!(bar(share).chars().count(), BAR_CELLS);
+        }
     }
 
     #[test]

@@ -8,14 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_engines::Service;
+use highwater_node::admin::protocol::StatusReport;
 use serde::Serialize;
 
+use crate::admin::{AdminClient, failure_at};
 use crate::audit::Acknowledged;
 use crate::failure::{Failure, Result};
 use crate::fleet::Fleet;
-use crate::link::{Link, failure_at};
+use crate::load;
 use crate::machine::monotonic_ns;
-use crate::protocol::{LoadReport, StatusReport};
 
 /// How often the leader is asked what it acknowledged.
 const ASK_EVERY: Duration = Duration::from_millis(5);
@@ -27,12 +28,12 @@ const SUCCESSION: Duration = Duration::from_secs(30);
 const STANDSTILL: Duration = Duration::from_secs(60);
 /// How long a replica may take to become a voter, however much it moves.
 const REJOIN: Duration = Duration::from_secs(600);
-/// Width of the slices of [`LoadReport::slices`].
+/// Width of the slices of [`LoadReport::slices`](highwater_node::admin::protocol::LoadReport::slices).
 const SLICE: Duration = Duration::from_millis(10);
 
 /// A kill and the takeover that followed.
 #[derive(Clone, Debug, Serialize)]
-pub struct Strike {
+pub struct Failover {
     /// Who was killed.
     pub victim: usize,
     /// Who leads now.
@@ -56,7 +57,7 @@ pub struct Rejoin {
 
 /// Kills the leader and waits for releases from another one, where a fresh load must be waiting. Adds to `acknowledged`
 /// all that the old one said.
-pub fn strike(fleet: &mut Fleet, leader: usize, acknowledged: &mut Acknowledged) -> Result<Strike> {
+pub fn kill_leader(fleet: &mut Fleet, leader: usize, acknowledged: &mut Acknowledged) -> Result<Failover> {
     let witness = Witness::start(fleet, leader)?;
     thread::sleep(ASK_FOR);
     let kill_ns = monotonic_ns();
@@ -67,31 +68,12 @@ pub fn strike(fleet: &mut Fleet, leader: usize, acknowledged: &mut Acknowledged)
         return Err(Failure::negative(format!("replica {leader} was killed before it released anything")));
     }
     let (successor, first_release_ns) = successor(fleet, leader, last_release_ns)?;
-    Ok(Strike {
+    Ok(Failover {
         victim: leader,
         successor,
         gap_ms: millis(first_release_ns - last_release_ns),
         from_kill_ms: millis(first_release_ns.saturating_sub(kill_ns)),
     })
-}
-
-/// Adds what every living replica acknowledged so far.
-pub fn collect(fleet: &Fleet, acknowledged: &mut Acknowledged) {
-    for node in 0..fleet.len() {
-        if let Ok(report) = fleet.link(node).and_then(|mut link| load_stats(&mut link)) {
-            acknowledged.add(&report);
-        }
-    }
-}
-
-/// Stops the load on all replicas and adds all that they acknowledged.
-pub fn stop_everywhere(fleet: &Fleet, acknowledged: &mut Acknowledged) -> Result<()> {
-    for node in 0..fleet.len() {
-        let mut link = fleet.link(node)?;
-        acknowledged.add(&load_stats(&mut link)?);
-        acknowledged.add(&link.stop().map_err(|error| link.failure(error))?);
-    }
-    Ok(())
 }
 
 /// Starts a killed replica again and waits until it votes; shows `progress` its state now and then.
@@ -139,7 +121,7 @@ fn votes(mine: &StatusReport, leading: &StatusReport) -> bool {
 }
 
 fn longest_gap_ms(fleet: &Fleet, leader: usize, window: Duration) -> f64 {
-    let Ok(report) = fleet.link(leader).and_then(|mut link| load_stats(&mut link)) else { return 0.0 };
+    let Ok(report) = fleet.admin(leader).and_then(|mut admin| load::stats(&mut admin)) else { return 0.0 };
     let wanted = (window.as_millis() / SLICE.as_millis()) as usize;
     let recent = &report.slices[report.slices.len().saturating_sub(wanted)..];
     let longest = recent.split(|released| *released > 0).map(<[u32]>::len).max().unwrap_or(0);
@@ -150,12 +132,12 @@ fn longest_gap_ms(fleet: &Fleet, leader: usize, window: Duration) -> f64 {
 fn successor(fleet: &Fleet, victim: usize, last_release_ns: u64) -> Result<(usize, u64)> {
     let mut survivors = Vec::new();
     for node in (0..fleet.len()).filter(|node| *node != victim) {
-        survivors.push((node, fleet.link(node)?));
+        survivors.push((node, fleet.admin(node)?));
     }
     let deadline = Instant::now() + SUCCESSION;
     while Instant::now() < deadline {
-        for (node, link) in &mut survivors {
-            let report = load_stats(link)?;
+        for (node, admin) in &mut survivors {
+            let report = load::stats(admin)?;
             if report.first_release_ns > last_release_ns {
                 return Ok((*node, report.first_release_ns));
             }
@@ -168,10 +150,6 @@ fn successor(fleet: &Fleet, victim: usize, last_release_ns: u64) -> Result<(usiz
     )))
 }
 
-fn load_stats(link: &mut Link) -> Result<LoadReport> {
-    link.load_stats().map_err(|error| link.failure(error))
-}
-
 fn millis(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
@@ -181,12 +159,12 @@ struct Witness(thread::JoinHandle<(Acknowledged, u64)>);
 
 impl Witness {
     fn start(fleet: &Fleet, node: usize) -> Result<Witness> {
-        let address = fleet.admin(node);
-        let mut link = Link::connect(address).map_err(|error| failure_at(address, error))?;
+        let address = fleet.admin_address(node);
+        let mut admin = AdminClient::connect(address).map_err(|error| failure_at(address, error))?;
         Ok(Witness(thread::spawn(move || {
             let mut acknowledged = Acknowledged::default();
             let mut last_release_ns = 0;
-            while let Ok(report) = link.load_stats() {
+            while let Ok(report) = admin.load_stats() {
                 acknowledged.add(&report);
                 last_release_ns = last_release_ns.max(report.last_release_ns);
                 thread::sleep(ASK_EVERY);

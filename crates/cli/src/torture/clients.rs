@@ -20,7 +20,7 @@ const GOODBYE: Duration = Duration::from_secs(20);
 
 /// What to start.
 #[derive(Clone, Debug)]
-pub struct LoadPlan {
+pub struct ClientsSpec {
     /// Where the replicas' RESP doors are.
     pub doors: Vec<SocketAddr>,
     /// How many clients.
@@ -37,7 +37,7 @@ pub struct LoadPlan {
 
 /// Running client processes; they end when this is dropped.
 #[derive(Debug)]
-pub struct Load {
+pub struct Clients {
     processes: Vec<Process>,
 }
 
@@ -51,15 +51,15 @@ struct Process {
     log: PathBuf,
 }
 
-impl Load {
+impl Clients {
     /// Starts the processes.
-    pub fn start(plan: &LoadPlan, logs: &Path) -> Result<Load> {
-        let mut load = Load { processes: Vec::new() };
-        for first in (0..plan.clients).step_by(PER_PROCESS as usize) {
-            let count = PER_PROCESS.min(plan.clients - first);
-            load.processes.push(Process::start(plan, first, count, logs)?);
+    pub fn start(spec: &ClientsSpec, logs: &Path) -> Result<Clients> {
+        let mut clients = Clients { processes: Vec::new() };
+        for first in (0..spec.clients).step_by(PER_PROCESS as usize) {
+            let count = PER_PROCESS.min(spec.clients - first);
+            clients.processes.push(Process::start(spec, first, count, logs)?);
         }
-        Ok(load)
+        Ok(clients)
     }
 
     /// All counts together.
@@ -113,19 +113,19 @@ impl Load {
 }
 
 impl Process {
-    fn start(plan: &LoadPlan, first: u64, count: u64, logs: &Path) -> Result<Process> {
+    fn start(spec: &ClientsSpec, first: u64, count: u64, logs: &Path) -> Result<Process> {
         let binary = std::env::current_exe().map_err(Failure::cannot_start)?;
         let log = logs.join(format!("client-{first}.log"));
         let stderr = File::create(&log).map_err(Failure::cannot_start)?;
-        let doors: Vec<String> = plan.doors.iter().map(ToString::to_string).collect();
+        let doors: Vec<String> = spec.doors.iter().map(ToString::to_string).collect();
         let mut command = Command::new(binary);
         command.arg("torture-client").args(["--doors", &doors.join(",")]);
-        let numbers = [("--first", first), ("--count", count), ("--of", plan.of), ("--seed", plan.seed)];
+        let numbers = [("--first", first), ("--count", count), ("--of", spec.of), ("--seed", spec.seed)];
         for (flag, number) in numbers {
             command.arg(flag).arg(number.to_string());
         }
-        command.arg("--rate").arg((plan.rate / plan.clients as f64).to_string());
-        command.arg("--history").arg(&plan.history);
+        command.arg("--rate").arg((spec.rate / spec.clients as f64).to_string());
+        command.arg("--history").arg(&spec.history);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
         let mut child = command
             .spawn()

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use highwater_node::admin::protocol::WorkloadSpec;
 use highwater_workloads::Options;
 
-use super::args::{BankArgs, TpccArgs, YcsbArgs};
 use crate::failure::{Failure, Result};
-use crate::protocol::WorkloadSpec;
 
 /// The TPC-C of these warehouses.
 pub fn tpcc(warehouses: u32, fast_ids: bool, scale: f64) -> WorkloadSpec {
@@ -18,32 +17,6 @@ pub fn tpcc(warehouses: u32, fast_ids: bool, scale: f64) -> WorkloadSpec {
         options.push(("scale", scale.to_string()));
     }
     spec("tpcc", options)
-}
-
-impl TpccArgs {
-    /// As the replicas are told.
-    pub fn spec(&self, workers: u16) -> WorkloadSpec {
-        tpcc(self.warehouses.unwrap_or(u32::from(workers)), self.fast_ids, self.scale)
-    }
-}
-
-impl YcsbArgs {
-    /// As the replicas are told.
-    pub fn spec(&self) -> WorkloadSpec {
-        let mut options = vec![("keys", self.keys.to_string()), ("read_fraction", self.reads.to_string())];
-        if self.zipfian {
-            options.push(("distribution", "zipfian".into()));
-            options.push(("theta", self.theta.to_string()));
-        }
-        spec("ycsb", options)
-    }
-}
-
-impl BankArgs {
-    /// As the replicas are told.
-    pub fn spec(&self) -> WorkloadSpec {
-        spec("bank", vec![("accounts", self.accounts.to_string())])
-    }
 }
 
 /// Puts `options` over those of `workload`, and checks all of them before anything is started.
@@ -68,7 +41,8 @@ pub fn parse(workload: &WorkloadSpec) -> Result<Options> {
     Options::parse(&workload.name, options).map_err(Failure::usage)
 }
 
-fn spec(name: &str, options: Vec<(&str, String)>) -> WorkloadSpec {
+/// A workload and its options, as the replicas are told.
+pub fn spec(name: &str, options: Vec<(&str, String)>) -> WorkloadSpec {
     let options = options.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
     WorkloadSpec { name: name.to_string(), options }
 }
@@ -76,14 +50,6 @@ fn spec(name: &str, options: Vec<(&str, String)>) -> WorkloadSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn flags_become_options_that_the_workloads_know() {
-        let ycsb = YcsbArgs { keys: 1000, reads: 0.5, zipfian: true, theta: 0.9 };
-        for spec in [tpcc(2, true, 0.1), ycsb.spec(), BankArgs { accounts: 10 }.spec()] {
-            effective_options(&spec).unwrap();
-        }
-    }
 
     #[test]
     fn a_later_option_wins_and_an_unknown_one_is_a_usage_error() {

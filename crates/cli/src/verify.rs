@@ -3,14 +3,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use highwater_node::admin::protocol::{CheckReport, WorkloadSpec};
 use serde::Serialize;
 
-use crate::accounts;
+use crate::admin::StoreDigest;
+use crate::answers;
 use crate::audit::Acknowledged;
 use crate::failure::{Failure, Result};
 use crate::fleet::Fleet;
-use crate::link::StoreDigest;
-use crate::protocol::{CheckReport, WorkloadSpec};
 
 /// How long replicas may take to apply what the leader decided.
 const CONVERGENCE: Duration = Duration::from_secs(60);
@@ -70,7 +70,7 @@ pub fn converge(fleet: &Fleet) -> Result<Duration> {
     let started = Instant::now();
     let mut before = None;
     loop {
-        let behind = match accounts::converged(&fleet.statuses()) {
+        let behind = match answers::converged(&fleet.statuses()) {
             Err(behind) => behind,
             // What stands still between two looks is all there will be.
             Ok(all) if before == Some(all) => return Ok(started.elapsed()),
@@ -87,6 +87,17 @@ pub fn converge(fleet: &Fleet) -> Result<Duration> {
         }
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Every replica's digest, once all have applied everything.
+pub fn digests(fleet: &Fleet) -> Result<Vec<String>> {
+    converge(fleet)?;
+    (0..fleet.len())
+        .map(|node| {
+            let mut admin = fleet.admin(node)?;
+            admin.digest().map(|digest| digest.digest).map_err(|error| admin.failure(error))
+        })
+        .collect()
 }
 
 /// Runs the consistency conditions on every replica, compares digests and counts missing audit rows. The cluster must
@@ -136,17 +147,17 @@ impl Exam {
         workload: &WorkloadSpec,
         acknowledged: &Acknowledged,
     ) -> Result<Exam> {
-        let mut link = fleet.link(node)?;
+        let mut admin = fleet.admin(node)?;
         let mut take = || {
-            let checks = link.check(workload)?;
-            let digest = link.digest()?;
+            let checks = admin.check(workload)?;
+            let digest = admin.digest()?;
             let mut missing = 0;
             for (generator, ranges) in acknowledged.iter() {
-                missing += link.audit_missing(generator, ranges.to_vec())?;
+                missing += admin.audit_missing(generator, ranges.to_vec())?;
             }
             Ok(Exam { checks, digest, missing })
         };
-        take().map_err(|error| link.failure(error))
+        take().map_err(|error| admin.failure(error))
     }
 }
 

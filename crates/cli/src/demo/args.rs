@@ -1,0 +1,46 @@
+//! The flags of `highwater demo`.
+
+use clap::Args;
+
+use crate::flags::share;
+
+/// `highwater demo`.
+#[derive(Clone, Debug, Args)]
+pub struct DemoArgs {
+    /// How many replicas.
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u8).range(3..=9))]
+    pub replicas: u8,
+    /// Workers per replica.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub workers: u16,
+    /// TPC-C warehouses.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub warehouses: u32,
+    /// Seconds of load, the failover included.
+    #[arg(long, default_value_t = 20, value_name = "S", value_parser = clap::value_parser!(u64).range(3..=86_400))]
+    pub seconds: u64,
+    /// Transactions per second over all workers; 0 for as fast as possible (then the replica that comes back has to
+    /// fight for its share of the CPU).
+    #[arg(long, default_value_t = 20_000.0, value_name = "TPS", value_parser = rate)]
+    pub rate: f64,
+    /// Unreleased transactions per worker, at most.
+    #[arg(long, default_value_t = 200, value_name = "D", value_parser = clap::value_parser!(u32).range(1..))]
+    pub in_flight: u32,
+    /// Share of the specification's population to load, for quick looks: 0.01 to 1.
+    #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = share)]
+    pub scale: f64,
+    /// Print plain lines even if this is a terminal.
+    #[arg(long)]
+    pub plain: bool,
+    /// Keep the replicas' logs and configs even if all goes well.
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// A number of at least 0 that is no infinity.
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate >= 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err("must be a number of at least 0".into()),
+    }
+}

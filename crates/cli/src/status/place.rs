@@ -1,0 +1,46 @@
+//! Where `highwater status` asks, and what comes of one look.
+
+use std::path::Path;
+use std::time::Duration;
+
+use highwater_node::admin::protocol::StatusReport;
+
+use crate::admin::{AdminClient, AdminError};
+use crate::failure::Result;
+use crate::serve;
+
+/// How long a replica may take to accept a connection, and to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What to print, and how the command ends.
+pub type Look = (String, Result<()>);
+
+/// Where to ask.
+pub enum Place {
+    /// At one replica's admin address, which knows the others'.
+    Replica(String),
+    /// A config: this node of these, by their admin addresses.
+    Config { node: usize, admins: Vec<String> },
+}
+
+impl Place {
+    /// The replica of a config, and all that it names.
+    pub fn of_config(file: Option<&Path>) -> Result<Place> {
+        let config = serve::load(file, &[])?;
+        let admins = config.cluster.nodes.iter().map(|node| node.admin.clone()).collect();
+        Ok(Place::Config { node: usize::from(config.node), admins })
+    }
+
+    /// The admin address to ask at.
+    pub fn admin(&self) -> &str {
+        match self {
+            Place::Replica(admin) => admin,
+            Place::Config { node, admins } => &admins[*node],
+        }
+    }
+}
+
+/// The replica at an admin address, if it answers in time.
+pub fn ask(admin: &str) -> std::result::Result<StatusReport, AdminError> {
+    AdminClient::connect_to(admin, PATIENCE)?.status()
+}

@@ -1,0 +1,197 @@
+//! One replica: what it says of itself, in lines, the important ones first.
+
+use std::fmt::Write;
+
+use highwater_node::admin::protocol::{FigureReport, MemberReport, StatusReport};
+
+use super::place::{Look, ask};
+use crate::admin::failure_at;
+use crate::answers;
+use crate::failure::{Failure, Result};
+use crate::numbers::bytes;
+
+/// Streams shown before the rest is summed up.
+const PARTS_SHOWN: usize = 16;
+
+/// Asks one replica.
+pub fn look(admin: &str, json: bool) -> Result<Look> {
+    let status = ask(admin).map_err(|error| failure_at(admin, error))?;
+    let text = if json {
+        serde_json::to_string(&status).map_err(Failure::negative)? + "\n"
+    } else {
+        render(&status)
+    };
+    let cannot_serve =
+        |trouble| Failure::unavailable(format!("node {} cannot serve: {trouble}", status.node));
+    Ok((text, status.trouble.as_ref().map_or(Ok(()), |trouble| Err(cannot_serve(trouble)))))
+}
+
+/// A few lines, the important ones first.
+fn render(status: &StatusReport) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = write_head(&mut text, status);
+    let _ = write_figures(&mut text, &status.figures);
+    let _ = write_members(&mut text, &status.members);
+    text
+}
+
+fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
+    let leader = status.leader.map_or("nobody".into(), |node| format!("node {node}"));
+    writeln!(text, "node {}  {}  {}  epoch {}", status.node, status.engine, status.role, status.epoch)?;
+    if let Some(trouble) = &status.trouble {
+        writeln!(text, "  trouble      {trouble}")?;
+    }
+    writeln!(text, "  leader       {leader}")?;
+    for figure in status.figures.iter().filter(|figure| !figure.of_parts) {
+        let values: Vec<_> = figure.values.iter().map(|value| amount(&figure.name, *value)).collect();
+        writeln!(text, "  {:<12} {}", figure.name, values.join(" "))?;
+    }
+    if let Some(lag) = answers::lag(status, status) {
+        writeln!(text, "  lag          {lag} decided entries not applied here")?;
+    }
+    if let Some(copying) = status.copying_bytes {
+        writeln!(text, "  copying      {} so far", bytes(copying))?;
+    }
+    let StatusReport { executed, applied, snapshot_reads, .. } = status;
+    writeln!(
+        text,
+        "  transactions executed {executed}, applied {applied}, read on snapshots {snapshot_reads}"
+    )?;
+    writeln!(
+        text,
+        "  memory       resident {}, store {}",
+        bytes(status.resident_bytes),
+        bytes(status.store_bytes)
+    )?;
+    let memory = &status.memory;
+    if memory.budget > 0 {
+        writeln!(
+            text,
+            "  budget       {}: data {} of at most {}, logs {} of {}, work {}, buffers {} of {}",
+            bytes(memory.budget),
+            bytes(memory.records + memory.index + memory.retired),
+            bytes(memory.most),
+            bytes(memory.logs),
+            bytes(memory.log_budget),
+            bytes(memory.work_budget),
+            bytes(memory.requests + memory.replies + memory.receiving),
+            bytes(memory.buffer_budget)
+        )?;
+    }
+    let cpu = status.cpu_ns as f64 / 1e9;
+    writeln!(text, "  process      up {:.0} s, CPU {cpu:.1} s", status.uptime_seconds)?;
+    writeln!(text, "  clients      {}", status.clients)?;
+    writeln!(text, "  incarnation  {}", status.incarnation)
+}
+
+/// A line for each part (worker, stream, partition), a column for each figure.
+fn write_figures(text: &mut String, figures: &[FigureReport]) -> std::fmt::Result {
+    let columns: Vec<&FigureReport> = figures.iter().filter(|figure| figure.of_parts).collect();
+    let parts = columns.iter().map(|column| column.values.len()).max().unwrap_or(0);
+    if parts == 0 {
+        return Ok(());
+    }
+    write!(text, "{:>6}", "part")?;
+    columns.iter().try_for_each(|column| write!(text, "  {:>18}", column.name))?;
+    writeln!(text)?;
+    for part in 0..parts.min(PARTS_SHOWN) {
+        write!(text, "{part:>6}")?;
+        for column in &columns {
+            let value = column.values.get(part).map_or("-".into(), |value| amount(&column.name, *value));
+            write!(text, "  {value:>18}")?;
+        }
+        writeln!(text)?;
+    }
+    match parts.checked_sub(PARTS_SHOWN).filter(|rest| *rest > 0) {
+        Some(rest) => writeln!(text, "  ... and {rest} more (--json shows all)"),
+        None => Ok(()),
+    }
+}
+
+/// Whether a member votes; `gone`: the life that did has ended, or is out of reach.
+pub fn votes(member: &MemberReport) -> &'static str {
+    match (member.voter, member.connected) {
+        (true, Some(false)) => "gone",
+        (true, _) => "yes",
+        (false, _) => "no",
+    }
+}
+
+/// Figures say by their names what is bytes.
+fn amount(name: &str, value: u64) -> String {
+    if name.ends_with("bytes") { bytes(value) } else { value.to_string() }
+}
+
+fn write_members(text: &mut String, members: &[MemberReport]) -> std::fmt::Result {
+    if members.is_empty() {
+        return Ok(());
+    }
+    writeln!(text, "member  votes  lag        incarnation")?;
+    members.iter().try_for_each(|member| {
+        let votes = votes(member);
+        let lag = member.lag.map_or("-".into(), |lag| format!("{lag} entries"));
+        writeln!(text, "{:>6}  {votes:<5}  {lag:<9}  {}", member.node, member.incarnation)
+    })
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use highwater_node::admin::protocol::MemoryReport;
+
+    /// A replica with something of everything.
+    pub fn report() -> StatusReport {
+        StatusReport {
+            node: 2,
+            incarnation: "ab".into(),
+            engine: "rolis".into(),
+            service: "joining".into(),
+            role: "learner".into(),
+            epoch: 7,
+            leader: Some(1),
+            leader_silent_ms: Some(12),
+            figures: [
+                ("mark", false, 99),
+                ("decided", true, 8),
+                ("applied", true, 5),
+                ("log_bytes", true, 2048),
+            ]
+            .map(|(name, of_parts, value)| FigureReport { name: name.into(), of_parts, values: vec![value] })
+            .to_vec(),
+            members: vec![MemberReport {
+                node: 1,
+                incarnation: "cd".into(),
+                voter: true,
+                connected: Some(true),
+                lag: Some(3),
+                silent_ms: Some(4),
+            }],
+            copying_bytes: Some(1 << 20),
+            copying_from: Some(0),
+            trouble: Some("no quorum".into()),
+            cpu_ns: 0,
+            resident_bytes: 0,
+            store_bytes: 0,
+            memory: MemoryReport { budget: 3 << 30, ..MemoryReport::default() },
+            uptime_seconds: 1.0,
+            executed: 0,
+            applied: 0,
+            snapshot_reads: 0,
+            log_bytes: 0,
+            clients: 0,
+            admins: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_important_things_are_shown() {
+        let status = report();
+        let text = render(&status);
+        for wanted in
+            ["node 2", "learner", "epoch 7", "no quorum", "3 decided", "1.0 MiB", "3 entries", "3.0 GiB"]
+        {
+            assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
+        }
+    }
+}
