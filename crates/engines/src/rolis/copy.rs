@@ -46,7 +46,7 @@ use super::checked::CheckedEntry;
 use super::shared::{Report, Restart};
 use super::wire::Head;
 use super::worker::{Mode, RolisWorker};
-use crate::seam::{Frame, Nanos, Next, Outbox};
+use crate::seam::{Endpoint, Frame, Nanos, Next, Outbox};
 
 /// Copies that this worker sends, and the one that it receives.
 #[derive(Default)]
@@ -279,6 +279,7 @@ impl RolisWorker {
     /// Sends chunks as far as the windows allow; asks for and watches over the copy that is arriving.
     pub(super) fn turn_copying(&mut self, now: Nanos, out: &mut Outbox) -> Next {
         for (to, copy, seq) in self.copies.acks.drain(..) {
+            let to = Endpoint { node: to, worker: self.id.0 };
             out.frames.push((to, Frame { head: Head::CopyAck { copy, seq }.encode(), body: Bytes::new() }));
         }
         if let Some((copy, complete_at)) = self.copies.completed.take() {
@@ -292,8 +293,8 @@ impl RolisWorker {
             let (donor, copy) = (receiving.donor, receiving.copy);
             if !receiving.started && self.peers.contains_key(&donor) {
                 receiving.started = true;
-                out.frames
-                    .push((donor, Frame { head: Head::CopyStart { copy }.encode(), body: Bytes::new() }));
+                let to = Endpoint { node: donor, worker: self.id.0 };
+                out.frames.push((to, Frame { head: Head::CopyStart { copy }.encode(), body: Bytes::new() }));
             }
             if now.saturating_sub(receiving.last_at) > STALL {
                 self.copies.stalled = Some(copy);
@@ -347,7 +348,8 @@ impl RolisWorker {
             {
                 let head =
                     Head::CopyChunk { copy: copy.copy, seq: copy.next, complete_at: last.then_some(read_at) };
-                out.frames.push((copy.receiver.node, Frame { head: head.encode(), body: chunk }));
+                let to = Endpoint { node: copy.receiver.node, worker: self.id.0 };
+                out.frames.push((to, Frame { head: head.encode(), body: chunk }));
                 copy.next += 1;
                 copy.finished = last;
             }

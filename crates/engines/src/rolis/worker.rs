@@ -13,6 +13,7 @@ use highwater_core::log::EntryKind;
 use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId, Registry, StreamId, Timestamp, planted};
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
+use super::abilities::ABILITIES;
 use super::apply::Replay;
 use super::checked::{CheckedEntry, is_sound};
 use super::copy::Copies;
@@ -22,7 +23,7 @@ use super::pulse::{NEVER, Pulse};
 use super::reads::Reads;
 use super::shared::{Command, EpochStart, Report, Shared, StreamStatus};
 use super::wire::{Head, carried_entry};
-use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 
 /// Worker *i* of a Rolis replica.
 pub struct RolisWorker {
@@ -263,7 +264,8 @@ impl RolisWorker {
     fn hand_out_frames(&mut self, out: &mut Outbox) {
         for envelope in self.stream.drain() {
             let head = Head::Stream(envelope.message).encode();
-            out.frames.push((envelope.to, Frame { head, body: envelope.entry }));
+            let to = Endpoint { node: envelope.to, worker: self.id.0 };
+            out.frames.push((to, Frame { head, body: envelope.entry }));
         }
     }
 
@@ -298,6 +300,7 @@ impl Worker for RolisWorker {
     }
 
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        ABILITIES.admit(&request)?;
         self.ready_to_lead()?;
         if self.waits_to_be_apart(now, request.args) {
             return Err(Refusal::Busy);
@@ -313,7 +316,10 @@ impl Worker for RolisWorker {
     fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         match self.mode {
             Mode::Leading { .. } => self.submit(now, request),
-            _ => self.submit_read(now, request),
+            _ => {
+                ABILITIES.admit(&request)?;
+                self.submit_read(now, request)
+            }
         }
     }
 
@@ -329,8 +335,10 @@ impl Worker for RolisWorker {
         self.stream.peer_down(peer);
     }
 
-    fn deliver(&mut self, now: Nanos, from: NodeId, frame: Frame) {
-        let Some(sender) = self.sender(from) else { return };
+    fn deliver(&mut self, now: Nanos, from: Endpoint, frame: Frame) {
+        // A stream's messages do not name it: one of another stream's worker would be taken for this one's.
+        let Some(sender) = self.sender(from.node).filter(|_| from.worker == self.id.0) else { return };
+        let from = from.node;
         if !std::mem::replace(&mut self.stirred, true) && !self.lead.busy {
             self.pulse().stirred(now);
         }

@@ -204,6 +204,9 @@ impl fmt::Display for RequestError<'_> {
                 "NOQUORUM the leader hears no majority or stands still; nothing was done, retry later",
             ),
             RequestError::Refused(Refusal::Busy, _) => f.write_str("BUSY nothing was done, retry later"),
+            RequestError::Refused(Refusal::Unsupported, _) => f.write_str(
+                "ERR the engine keeps no sessions, or no bound on the age of what is read; nothing was done",
+            ),
             RequestError::Conflict => {
                 f.write_str("CONFLICT too many conflicting transactions; nothing was done, retry")
             }

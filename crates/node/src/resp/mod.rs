@@ -27,7 +27,7 @@
 //! on readable:  while conn.accepts_input() { read(socket); conn.receive(bytes) }
 //! each turn:    while let Some(request) = conn.next(&mut allowance) {
 //!                   let seq = request.seq;
-//!                   match worker.submit(now, Request { token, procedure: request.procedure, args: request.args }) {
+//!                   match worker.submit(now, Request::new(token, request.procedure, request.args)) {
 //!                       Ok(()) => conn.submitted(seq, len),     // remember token -> (connection, seq)
 //!                       Err(refusal) => {
 //!                           conn.refused(seq, refusal);         // Busy leaves the request where it was

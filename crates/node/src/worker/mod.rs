@@ -1,6 +1,6 @@
 //! A worker's thread: one event loop around one engine worker.
 //!
-//! A turn: take letters, run clients' and the load's requests (bounded), give the engine its turn, write its frames,
+//! A turn: take letters and frames that other workers received for this one, run clients' and the load's requests (bounded), give the engine its turn, write its frames,
 //! hand out its replies. Then look at the sockets: at once and only now and then while there is work to do, or asleep
 //! until something arrives, the engine's deadline passes, or another thread wakes it.
 //!
@@ -17,17 +17,19 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use highwater_engines::{Nanos, Next, Outbox, Worker};
+use highwater_engines::{Endpoint, Nanos, Next, Outbox, Worker};
 
 use crate::clock::monotonic;
 use crate::held::HeldBytes;
 use crate::load::{Appetite, Driver, Loader};
 use crate::poll::{Event, Interest, Poller};
+use crate::relay::Relayed;
 use crate::resp::Door;
 use crate::shared::{ControlLetter, LoadAnswer, LoadCommand, Shared, WorkerLetter};
 use crate::token::{Owner, unpack};
 use crate::transport::link::LinkLimits;
 use crate::transport::peers::{Lost, Peers};
+use crate::transport::{Arrival, Channel};
 
 use clients::Clients;
 pub use clients::Rules;
@@ -120,6 +122,8 @@ impl WorkerThread {
             for letter in mailbox.take() {
                 self.read_letter(now, letter);
             }
+            self.take_relayed(now);
+            self.retry_stuck(now);
             let next = self.turn(now)?;
             match next {
                 Next::Now if now - self.last_look < LOOK_EVERY => {}
@@ -149,7 +153,7 @@ impl WorkerThread {
         let (held, (sending, receiving)) = (self.clients.held(), self.peers.held_bytes());
         self.shared.held_by_worker(self.index).set(HeldBytes {
             sending: sending as u64,
-            receiving: receiving as u64,
+            receiving: (receiving + self.shared.relayed_bytes(self.index)) as u64,
             requests: held.requests as u64,
             replies: held.replies as u64,
         });
@@ -187,7 +191,9 @@ impl WorkerThread {
     fn hand_out(&mut self, now: Nanos) -> bool {
         let mut load_goes_on = false;
         let mut out = std::mem::take(&mut self.out);
-        let lost = self.peers.send(out.frames.drain(..), &self.poller);
+        out.expect_no_writes();
+        let frames = out.frames.drain(..).map(|(to, frame)| (to.node, Channel::Worker(to.worker), frame));
+        let lost = self.peers.send(frames, &self.poller);
         for closed in lost {
             self.peer_lost(now, closed);
         }
@@ -259,10 +265,10 @@ impl WorkerThread {
             KEY_PEER => {
                 self.rests_at.get_or_insert(now + REST_EVERY);
                 let node = (event.key & !KIND_MASK) as usize;
-                let engine = &mut *self.engine;
-                let taken = self.peers.event(node, event, &self.poller, |from, frame| {
-                    engine.deliver(now, from, frame);
-                });
+                let (engine, shared, index) = (&mut *self.engine, &*self.shared, self.index);
+                let taken = self
+                    .peers
+                    .event(node, event, &self.poller, |arrival| deliver(engine, shared, index, now, arrival));
                 if let Err(closed) = taken {
                     self.peer_lost(now, closed);
                 }
@@ -271,6 +277,24 @@ impl WorkerThread {
             KEY_CLIENT => self.clients.event((event.key & !KIND_MASK) as usize, event, now),
             _ => {}
         }
+    }
+
+    /// Takes what other workers received for this one. It counts while this worker's own connection to the sender's node is
+    /// up, to the same life of it: so the engine knows who it is that speaks.
+    fn take_relayed(&mut self, now: Nanos) {
+        for Relayed { over, arrival } in self.shared.take_relayed(self.index) {
+            if self.peers.is_up(arrival.from, arrival.incarnation) {
+                let from = Endpoint { node: arrival.from, worker: over };
+                self.engine.deliver(now, from, arrival.frame);
+            }
+        }
+    }
+
+    /// Goes on with connections that stood still because another worker had no room for their frames.
+    fn retry_stuck(&mut self, now: Nanos) {
+        let (engine, shared, index) = (&mut *self.engine, &*self.shared, self.index);
+        let lost = self.peers.retry(&self.poller, |arrival| deliver(engine, shared, index, now, arrival));
+        lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
     }
 
     fn peer_lost(&mut self, now: Nanos, lost: Lost) {
@@ -375,6 +399,24 @@ impl WorkerThread {
     fn answer(&self, ticket: u64, answer: LoadAnswer) {
         self.shared.control.post(ControlLetter::Load { ticket, answer });
     }
+}
+
+/// Gives a frame to this worker's engine, or passes it on to the worker that it is for; gives it back if that has no room.
+fn deliver(
+    engine: &mut dyn Worker,
+    shared: &Shared,
+    index: usize,
+    now: Nanos,
+    arrival: Arrival,
+) -> Result<(), Arrival> {
+    let Channel::Worker(to) = arrival.to else {
+        unreachable!("a worker's connection does not reach the controller")
+    };
+    if usize::from(to) != index {
+        return shared.relay(index, to.into(), arrival);
+    }
+    engine.deliver(now, Endpoint { node: arrival.from, worker: to }, arrival.frame);
+    Ok(())
 }
 
 /// The earlier of two times for the next turn.

@@ -4,6 +4,8 @@
 //! `docs/internals/stream.md`):
 //! - frames of one connection arrive in order and once; a broken connection loses what was under way, a suffix in each
 //!   direction ([`Faults::truncate`]), and each end hears of it in its own time;
+//! - frames for a worker of another number share the connection of their sender's; the node that receives them hands them
+//!   over a little later, in order for each pair of workers, and loses them if that worker's own connection is not up;
 //! - control messages may be lost and arrive late, behind newer ones of the next connection ([`Faults::late`]);
 //! - streams bear lost, repeated and reordered frames even within a connection ([`Faults::datagrams`]); state copies do
 //!   not, and keep theirs.
@@ -35,7 +37,12 @@ pub enum Payload {
     /// Between controllers.
     Control(Bytes),
     /// Between workers.
-    Frame(Frame),
+    Frame {
+        /// The number of the worker that it is for.
+        worker: u16,
+        /// What it says.
+        frame: Frame,
+    },
 }
 
 impl Payload {
@@ -43,7 +50,15 @@ impl Payload {
     pub fn len(&self) -> usize {
         match self {
             Payload::Control(message) => message.len(),
-            Payload::Frame(frame) => frame.head.len() + frame.body.len(),
+            Payload::Frame { frame, .. } => frame.head.len() + frame.body.len(),
+        }
+    }
+
+    /// Which thread of the receiving node it is for.
+    pub(crate) fn receiver(&self) -> Channel {
+        match self {
+            Payload::Control(_) => Channel::Control,
+            Payload::Frame { worker, .. } => Channel::Worker(*worker),
         }
     }
 

@@ -134,6 +134,13 @@ enum Event {
         to: NodeId,
         payload: Payload,
     },
+    /// A frame reaches the worker that it is for, which is not the one whose connection it came over.
+    PassedOn {
+        link: Link,
+        lives: [Incarnation; 2],
+        to: NodeId,
+        payload: Payload,
+    },
     Connect {
         link: Link,
     },
@@ -357,7 +364,7 @@ impl<L: Library> World<L> {
         procedure: ProcedureId,
         args: &[u8],
     ) -> Result<(), Refusal> {
-        self.submit_as(Submission::Transaction, to, worker, Request { token, procedure, args })
+        self.submit_as(Submission::Transaction, to, worker, Request::new(token, procedure, args))
     }
 
     /// Submits a read to a worker, to run on a snapshot of its replica.
@@ -372,7 +379,7 @@ impl<L: Library> World<L> {
         procedure: ProcedureId,
         args: &[u8],
     ) -> Result<(), Refusal> {
-        self.submit_as(Submission::Read, to, worker, Request { token, procedure, args })
+        self.submit_as(Submission::Read, to, worker, Request::new(token, procedure, args))
     }
 
     fn submit_as(
@@ -382,7 +389,7 @@ impl<L: Library> World<L> {
         worker: u16,
         request: Request<'_>,
     ) -> Result<(), Refusal> {
-        let Request { token, procedure, args } = request;
+        let Request { token, procedure, args, .. } = request;
         let _entered = hooks::enter(self.stage.clone());
         let now = self.now;
         let who = Channel::Worker(worker);
@@ -446,6 +453,7 @@ impl<L: Library> World<L> {
             Event::Resume { node, life } => self.resume(node, life),
             Event::Arrive { link, generation, to } => self.arrive(link, generation, to),
             Event::Datagram { link, generation, to, payload } => self.datagram(link, generation, to, payload),
+            Event::PassedOn { link, lives, to, payload } => self.passed_on(link, lives, to, payload),
             Event::Late { link, lives, to, payload } => self.late(link, lives, to, payload),
             Event::Flap { a, b, every, until } => self.flap(a, b, every, until),
         }
