@@ -49,7 +49,7 @@ pub struct Shared {
     pub started: Nanos,
     ending: AtomicBool,
     /// Workers that owe no client a reply any more, once it is ending.
-    settled: AtomicUsize,
+    drained: AtomicUsize,
     stopping: AtomicBool,
     clients: Vec<Padded>,
     /// What each thread holds: the workers by index, then the control thread, then the admin port's.
@@ -102,7 +102,7 @@ impl Shared {
             stopwatch: Stopwatch::calibrate(),
             started: monotonic(),
             ending: AtomicBool::new(false),
-            settled: AtomicUsize::new(0),
+            drained: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             summary: Mutex::new(Summary {
                 service: Service::Starting,
@@ -129,14 +129,14 @@ impl Shared {
     }
 
     /// A worker owes no client a reply any more; said once by each.
-    pub fn settled(&self) {
-        self.settled.fetch_add(1, Ordering::Relaxed);
+    pub fn drained(&self) {
+        self.drained.fetch_add(1, Ordering::Relaxed);
         self.control.waker.wake();
     }
 
     /// Whether no worker owes a reply.
-    pub fn all_settled(&self) -> bool {
-        self.settled.load(Ordering::Relaxed) == self.workers.len()
+    pub fn all_drained(&self) -> bool {
+        self.drained.load(Ordering::Relaxed) == self.workers.len()
     }
 
     /// Makes every thread end its loop, now.
@@ -278,7 +278,7 @@ pub enum ControlLetter {
         /// Which channel.
         channel: Channel,
         /// Which connection of that channel.
-        session: u64,
+        generation: u64,
     },
     /// A load driver's answer.
     Load {

@@ -47,7 +47,7 @@ impl Chatter {
     fn frame(&self) -> Frame {
         let head = [self.life.0.to_le_bytes(), self.sent.to_le_bytes()].concat();
         // Now and then a long one, which those behind it overtake if they may.
-        let len = if self.sent % 16 == 0 { 50_000 } else { 1 };
+        let len = if self.sent.is_multiple_of(16) { 50_000 } else { 1 };
         Frame { head: head.into(), body: Bytes::from(vec![7; len]) }
     }
 }
@@ -176,8 +176,8 @@ fn frames_to_other_numbers_are_lost_in_order_with_connections() {
     let mut lost = 0;
     for seed in 1..=20 {
         let mut chat = Chat::new(seed, Plan::Talk);
-        chat.world.network.faults.truncate = seed % 2 == 0;
-        if seed % 3 == 0 {
+        chat.world.network.faults.truncate = seed.is_multiple_of(2);
+        if seed.is_multiple_of(3) {
             chat.world.interleave(Interleaving { one_in: 5, long_one_in: 5, longest: MS });
         }
         for _ in 0..40 {

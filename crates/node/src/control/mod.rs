@@ -135,7 +135,7 @@ impl ControlThread {
         self.outgoing.turn(now, &self.poller, &mut dialed);
         self.take_dialed(now, dialed);
         self.incoming.turn(now, &self.poller);
-        self.end_if_settled(now);
+        self.end_if_drained(now);
         self.loads.turn(now, &self.shared);
         let next = self.controller.turn(now, &mut self.out);
         let news = !self.out.events.is_empty();
@@ -159,10 +159,10 @@ impl ControlThread {
 
     /// Once the node was asked to end: stops it when the workers owe nothing any more, or patience ends. Until then it
     /// goes on as a replica: replies need the others.
-    fn end_if_settled(&mut self, now: Nanos) {
+    fn end_if_drained(&mut self, now: Nanos) {
         if self.shared.ending() {
             let by = *self.ends_by.get_or_insert(now + END_PATIENCE);
-            if self.shared.all_settled() || now >= by {
+            if self.shared.all_drained() || now >= by {
                 self.shared.stop();
             }
         }
@@ -303,14 +303,16 @@ impl ControlThread {
 
     fn link_lost(&mut self, now: Nanos, lost: Lost) {
         tracing::info!(peer = %lost.peer, "control connection lost: {}", lost.why);
-        self.outgoing.lost(now, lost.peer, Channel::Control, lost.session);
+        self.outgoing.lost(now, lost.peer, Channel::Control, lost.generation);
         self.living.lost(lost.peer);
         self.controller.peer_down(now, lost.peer, false);
     }
 
     fn read_letter(&mut self, now: Nanos, letter: ControlLetter) {
         match letter {
-            ControlLetter::Lost { peer, channel, session } => self.outgoing.lost(now, peer, channel, session),
+            ControlLetter::Lost { peer, channel, generation } => {
+                self.outgoing.lost(now, peer, channel, generation)
+            }
             ControlLetter::Load { ticket, answer } => {
                 self.loads.answer(ticket, answer, &self.shared);
             }

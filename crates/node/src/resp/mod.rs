@@ -45,6 +45,7 @@
 //! With edge-triggered readiness, look at [`Connection::accepts_input`] again after `next` and `wrote`.
 //! Requests of one connection must be submitted in order, to one worker; they may be released in any order.
 
+pub mod client_state;
 pub mod command;
 pub mod commands;
 pub mod connection;
@@ -57,21 +58,18 @@ pub mod number;
 pub mod order;
 pub mod reply;
 pub mod request;
-pub mod session;
 pub mod single;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
 
-use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, TableId, Transaction};
+use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, Transaction};
 
 pub use connection::{Allowance, Connection};
+pub use keyspace::KEYSPACE;
 pub use reply::Protocol;
 pub use request::EngineRequest;
-
-/// The table that holds the Redis keyspace: any bytes as keys, a hash index.
-pub const KEYSPACE: TableId = TableId(0);
 
 /// Registers `redis.exec` and `redis.watch`.
 pub fn register<T: Transaction>(registry: &mut Registry<T>) {

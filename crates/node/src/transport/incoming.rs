@@ -24,7 +24,7 @@ pub struct Incoming {
     acceptor: Acceptor,
     pending: BTreeMap<u64, Pending>,
     /// Connections so far; the number of the last.
-    session: u64,
+    generation: u64,
     /// Key of the listener in the poller; callers follow.
     key_base: u64,
     next_key: u64,
@@ -81,7 +81,7 @@ impl Incoming {
             me,
             acceptor: Acceptor::new(listener, key_base, "peers", poller)?,
             pending: BTreeMap::new(),
-            session: 0,
+            generation: 0,
             key_base,
             next_key: key_base + 1,
             complaints: BTreeMap::new(),
@@ -167,12 +167,12 @@ impl Incoming {
         }
         self.complaints.remove(&Some(hello.from));
         poller.remove(&stream).ok()?;
-        self.session += 1;
+        self.generation += 1;
         Some(Established {
             peer: hello.from,
             incarnation: hello.incarnation,
             channel: hello.channel,
-            session: self.session,
+            generation: self.generation,
             stream,
         })
     }

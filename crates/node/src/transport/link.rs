@@ -53,8 +53,8 @@ pub struct Link {
     pub incarnation: Incarnation,
     /// What it is for.
     pub channel: Channel,
-    /// See [`Established::session`].
-    pub session: u64,
+    /// See [`Established::generation`].
+    pub generation: u64,
     stream: TcpStream,
     decoder: Decoder,
     queue: SendQueue,
@@ -82,14 +82,14 @@ pub struct LinkLimits {
 impl Link {
     /// Takes over a connection and watches it under `key`.
     pub fn new(connection: Established, poller: &Poller, key: u64, limits: LinkLimits) -> io::Result<Link> {
-        let Established { peer, incarnation, channel, session, stream } = connection;
+        let Established { peer, incarnation, channel, generation, stream } = connection;
         poller.add(&stream, key, Interest::READ)?;
         let queue = SendQueue { max_bytes: limits.queued, ..SendQueue::default() };
         Ok(Link {
             peer,
             incarnation,
             channel,
-            session,
+            generation,
             stream,
             decoder: Decoder::keeping(limits.kept),
             queue,

@@ -44,7 +44,7 @@ pub struct Established {
     /// What it is for.
     pub channel: Channel,
     /// Distinguishes this connection from earlier ones of the same channel.
-    pub session: u64,
+    pub generation: u64,
     /// Non-blocking.
     pub stream: TcpStream,
 }

@@ -23,7 +23,7 @@ pub struct Lost {
     /// What it was for.
     pub channel: Channel,
     /// Which one.
-    pub session: u64,
+    pub generation: u64,
     /// Why.
     pub why: Closed,
 }
@@ -37,7 +37,7 @@ impl Peers {
     /// Takes a connection over. True if it replaces one, whose loss nobody was told of. If it cannot be watched, it is
     /// lost, and so is the one that it was to replace.
     pub fn adopt(&mut self, connection: Established, poller: &Poller) -> Result<bool, Lost> {
-        let Established { peer, channel, session, .. } = connection;
+        let Established { peer, channel, generation, .. } = connection;
         let node = peer.0 as usize;
         let old = self.links[node].take();
         match Link::new(connection, poller, self.key_base + node as u64, self.limits) {
@@ -45,7 +45,7 @@ impl Peers {
                 self.links[node] = Some(link);
                 Ok(old.is_some())
             }
-            Err(error) => Err(Lost { peer, channel, session, why: Closed::Broken(error) }),
+            Err(error) => Err(Lost { peer, channel, generation, why: Closed::Broken(error) }),
         }
     }
 
@@ -134,6 +134,6 @@ impl Peers {
 
     fn close(&mut self, node: usize, why: Closed) -> Option<Lost> {
         let link = self.links[node].take()?;
-        Some(Lost { peer: link.peer, channel: link.channel, session: link.session, why })
+        Some(Lost { peer: link.peer, channel: link.channel, generation: link.generation, why })
     }
 }

@@ -9,6 +9,7 @@
 mod client;
 mod clients;
 mod crowd;
+mod keys;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -34,13 +35,7 @@ use crate::transport::{Arrival, Channel};
 use clients::Clients;
 pub use clients::Rules;
 pub use crowd::Limits;
-
-/// Kinds of poller keys; the index is in the low half.
-const KEY_WAKER: u64 = 0;
-const KEY_PEER: u64 = 1 << 32;
-const KEY_LISTENER: u64 = 2 << 32;
-const KEY_CLIENT: u64 = 3 << 32;
-const KIND_MASK: u64 = 0xffff_ffff << 32;
+use keys::{KEY_CLIENT, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
 
 /// A busy worker looks at its sockets as often. A look costs about half a microsecond.
 const LOOK_EVERY: Nanos = 100_000;
@@ -80,12 +75,12 @@ pub struct WorkerThread {
     stop_ticket: Option<u64>,
     loader: Option<(u64, Loader)>,
     /// Loads so far: tells their tokens apart.
-    lives: u64,
+    loads_started: u64,
     last_look: Nanos,
     /// When to look for receive buffers that nobody fills; while something comes from peers.
     rests_at: Option<Nanos>,
     /// The node is ending, and no client waits for a reply of this worker.
-    settled: bool,
+    drained: bool,
 }
 
 impl WorkerThread {
@@ -101,10 +96,10 @@ impl WorkerThread {
             load: None,
             stop_ticket: None,
             loader: None,
-            lives: 0,
+            loads_started: 0,
             last_look: 0,
             rests_at: None,
-            settled: false,
+            drained: false,
             shared,
             index,
             engine,
@@ -138,7 +133,7 @@ impl WorkerThread {
     /// Runs requests, gives the engine its turn, hands out what it has; when to come back.
     fn turn(&mut self, now: Nanos) -> io::Result<Next> {
         if self.shared.ending() {
-            self.settle(&self.shared.clone());
+            self.drain(&self.shared.clone());
         }
         self.clients.turn(now, &self.poller);
         self.rest(now);
@@ -178,11 +173,11 @@ impl WorkerThread {
     }
 
     /// The node is ending: no more requests; says so when all are answered.
-    fn settle(&mut self, shared: &Shared) {
+    fn drain(&mut self, shared: &Shared) {
         self.clients.close_door();
-        if !self.settled && !self.clients.owes() {
-            self.settled = true;
-            shared.settled();
+        if !self.drained && !self.clients.owes() {
+            self.drained = true;
+            shared.drained();
         }
     }
 
@@ -300,8 +295,8 @@ impl WorkerThread {
     fn peer_lost(&mut self, now: Nanos, lost: Lost) {
         tracing::info!(worker = self.index, peer = %lost.peer, "connection lost: {}", lost.why);
         self.engine.peer_down(now, lost.peer);
-        let Lost { peer, channel, session, .. } = lost;
-        self.shared.control.post(ControlLetter::Lost { peer, channel, session });
+        let Lost { peer, channel, generation, .. } = lost;
+        self.shared.control.post(ControlLetter::Lost { peer, channel, generation });
     }
 
     fn read_letter(&mut self, now: Nanos, letter: WorkerLetter) {
@@ -330,10 +325,11 @@ impl WorkerThread {
     fn command(&mut self, now: Nanos, ticket: u64, command: LoadCommand) -> Option<LoadAnswer> {
         let shared = self.shared.clone();
         let (workers, procedures) = (shared.workers.len(), &shared.procedures);
-        self.lives += 1;
+        self.loads_started += 1;
         match command {
             LoadCommand::Populate { workload, done } => {
-                let loader = Loader::new(&workload, self.index, workers, procedures, self.lives, done);
+                let loader =
+                    Loader::new(&workload, self.index, workers, procedures, self.loads_started, done);
                 if let Some((ticket, _)) = self.loader.replace((ticket, loader)) {
                     self.answer(ticket, LoadAnswer::Failed("another loading began".into()));
                 }
@@ -341,7 +337,7 @@ impl WorkerThread {
             }
             LoadCommand::Run(spec) => {
                 let driver =
-                    Driver::new(&spec, self.index, workers, procedures, shared.stopwatch, self.lives);
+                    Driver::new(&spec, self.index, workers, procedures, shared.stopwatch, self.loads_started);
                 Some(match driver {
                     Ok(driver) => {
                         self.load = Some(driver);

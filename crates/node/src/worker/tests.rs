@@ -10,7 +10,7 @@ use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, 
 
 use super::clients::{Clients, Rules};
 use super::crowd::Limits;
-use super::{KEY_CLIENT, KEY_LISTENER, KIND_MASK};
+use super::keys::{KEY_CLIENT, KEY_LISTENER, KIND_MASK};
 use crate::poll::Poller;
 use crate::resp::{Description, Door, Procedures, single};
 use crate::token::unpack;

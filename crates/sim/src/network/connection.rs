@@ -5,9 +5,18 @@ use std::collections::{BTreeMap, VecDeque};
 use highwater_core::Incarnation;
 use highwater_engines::Nanos;
 
-use super::{Channel, Payload, Wire};
+use super::link::{Channel, Payload};
 
 const MS: Nanos = 1_000_000;
+
+/// What a connection carries. Each has its own: a copy on a worker's does not delay heartbeats between controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Bytes in a millisecond, in each direction.
+    pub bytes_per_ms: u64,
+    /// A connection on which more would wait in one direction breaks; one frame always fits.
+    pub backlog_bytes: u64,
+}
 
 /// A frame on its way.
 #[derive(Debug)]

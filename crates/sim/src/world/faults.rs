@@ -6,8 +6,9 @@ use highwater_core::{Clock, Incarnation, Library, NodeId, hooks};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{Nanos, Options, Replica, build};
 
+use super::World;
+use super::event::Event;
 use super::node::Slot;
-use super::{Event, World};
 use crate::network::{Channel, Faults, Link};
 use crate::stage::{Buggify, Fiber};
 use crate::trace::What;

@@ -3,7 +3,8 @@
 use highwater_core::{Incarnation, Library, NodeId};
 use highwater_engines::{Endpoint, Nanos};
 
-use super::{Event, TURN, World};
+use super::event::Event;
+use super::{TURN, World};
 use crate::network::{Channel, Connection, InFlight, Link, Payload};
 use crate::stage::{Actor, Input};
 use crate::trace::{What, hash};

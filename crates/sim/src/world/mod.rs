@@ -7,9 +7,10 @@
 //! | `turns` | whose turn it is, and what comes of it |
 //! | `links` | connections are made and lost, frames travel |
 //! | [`clock`] | each machine's own clocks |
-//! | `node`, `queue` | a process and its machine; what will happen when |
+//! | `node`, `event`, `queue` | a process and its machine; what will happen; when |
 
 pub mod clock;
+mod event;
 mod faults;
 mod links;
 mod node;
@@ -25,12 +26,13 @@ use highwater_core::{Incarnation, Library, NodeId, Outcome, ProcedureId};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{EngineKind, Nanos, Options, Refusal, Replica, Request, Status, Token};
 
-use crate::network::{Channel, Link, Network, Payload};
+use crate::network::{Channel, Network};
 use crate::random::Random;
 use crate::stage::{Actor, Buggify, Input, Interleaving, Stage};
 use crate::trace::{Trace, What};
 use crate::watch::{Limits, Seen};
 use clock::NodeClock;
+use event::Event;
 use node::Node;
 use queue::Queue;
 
@@ -105,61 +107,6 @@ pub struct Refused {
     pub why: Refusal,
     /// When.
     pub at: Nanos,
-}
-
-#[derive(Debug)]
-enum Event {
-    Turn {
-        node: NodeId,
-        life: u64,
-        who: Channel,
-    },
-    /// The next frame of a connection arrives at `to`.
-    Arrive {
-        link: Link,
-        generation: u64,
-        to: NodeId,
-    },
-    /// A frame of a connection arrives outside its order.
-    Datagram {
-        link: Link,
-        generation: u64,
-        to: NodeId,
-        payload: Payload,
-    },
-    /// A control message of a connection that broke arrives over the next one.
-    Late {
-        link: Link,
-        lives: [Incarnation; 2],
-        to: NodeId,
-        payload: Payload,
-    },
-    /// A frame reaches the worker that it is for, which is not the one whose connection it came over.
-    PassedOn {
-        link: Link,
-        lives: [Incarnation; 2],
-        to: NodeId,
-        payload: Payload,
-    },
-    Connect {
-        link: Link,
-    },
-    /// `end` hears that the connection is lost; or both ends.
-    Lost {
-        link: Link,
-        generation: u64,
-        end: Option<NodeId>,
-    },
-    Resume {
-        node: NodeId,
-        life: u64,
-    },
-    Flap {
-        a: NodeId,
-        b: NodeId,
-        every: Nanos,
-        until: Nanos,
-    },
 }
 
 /// Replicas, network and clients.

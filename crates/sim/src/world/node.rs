@@ -11,8 +11,8 @@ use highwater_engines::{
 };
 use highwater_store::Store;
 
-use super::Event;
 use super::clock::NodeClock;
+use super::event::Event;
 use crate::network::Channel;
 use crate::stage::{Fiber, Input, Stage};
 

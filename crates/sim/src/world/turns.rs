@@ -4,8 +4,9 @@ use highwater_core::limits::MAX_FRAME_BODY_BYTES;
 use highwater_core::{Library, NodeId, hooks};
 use highwater_engines::{ControlOutbox, Endpoint, Nanos, Next, Outbox, Refusal, Token};
 
+use super::event::Event;
 use super::node::{Away, AwayController};
-use super::{Event, Refused, Reply, TURN, World};
+use super::{Refused, Reply, TURN, World};
 use crate::network::{Channel, Payload};
 use crate::stage::{Fiber, Turned, Why};
 use crate::trace::{What, hash};
