@@ -30,6 +30,18 @@ pub enum Next {
     Idle,
 }
 
+impl Next {
+    /// The earlier of two.
+    pub fn sooner(self, other: Next) -> Next {
+        match (self, other) {
+            (Next::Now, _) | (_, Next::Now) => Next::Now,
+            (Next::At(a), Next::At(b)) => Next::At(a.min(b)),
+            (Next::At(at), Next::Idle) | (Next::Idle, Next::At(at)) => Next::At(at),
+            (Next::Idle, Next::Idle) => Next::Idle,
+        }
+    }
+}
+
 /// One core's share of a replica.
 pub trait Worker: Send {
     /// Whether [`submit`](Worker::submit) would take a request now.

@@ -35,7 +35,7 @@ impl fmt::Display for Endpoint {
 ///   hears nothing, and the sender nothing of the addressed worker's; who depends on such frames acknowledges them.
 ///
 /// Among frames of different pairs there is no order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Frame {
     /// Small; encoded by the engine. The host's framing adds a checksum over it.
     pub head: Bytes,

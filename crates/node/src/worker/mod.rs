@@ -156,11 +156,11 @@ impl WorkerThread {
             next = Next::Now;
         }
         for at in [self.clients.deadline(), self.rests_at].into_iter().flatten() {
-            next = earlier(next, at);
+            next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
             Appetite::Now => Next::Now,
-            Appetite::At(at) => earlier(next, at),
+            Appetite::At(at) => next.sooner(Next::At(at)),
             Appetite::None => next,
         })
     }
@@ -413,13 +413,4 @@ fn deliver(
     }
     engine.deliver(now, Endpoint { node: arrival.from, worker: to }, arrival.frame);
     Ok(())
-}
-
-/// The earlier of two times for the next turn.
-fn earlier(next: Next, at: Nanos) -> Next {
-    match next {
-        Next::Now => Next::Now,
-        Next::At(other) => Next::At(other.min(at)),
-        Next::Idle => Next::At(at),
-    }
 }
