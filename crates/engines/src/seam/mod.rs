@@ -59,8 +59,9 @@ pub trait Worker: Send {
 
     /// Runs a transaction that only reads on a snapshot of this replica's store: on a follower without asking anybody.
     /// Serializable: the reads of one request are of one moment, which may be past; moments never go back on one replica.
-    /// A write ends it with [`Outcome::BadRequest`]. The reply comes out of a later turn, or [`Outcome::Conflict`] if the
-    /// replica's role or store changes before: nothing was done, ask again.
+    /// A write ends it with [`BadRequest`](highwater_core::Outcome::BadRequest). The reply comes out of a later turn, or
+    /// [`Conflict`](highwater_core::Outcome::Conflict) if the replica's role or store changes before: nothing was done, ask
+    /// again.
     ///
     /// A leader, and an engine without snapshots, runs it as any other transaction, which may write.
     fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
@@ -136,7 +137,7 @@ pub struct Replica {
     pub workers: Vec<Box<dyn Worker>>,
     /// One per worker.
     pub counters: Vec<Arc<Counters>>,
-    /// Names of the registered procedures; the position is the [`ProcedureId`].
+    /// Names of the registered procedures; the position is the [`ProcedureId`](highwater_core::ProcedureId).
     pub procedures: Vec<&'static str>,
     /// Their versions, the same.
     pub versions: Vec<u32>,

@@ -1,8 +1,9 @@
 //! A worker's thread: one event loop around one engine worker.
 //!
-//! A turn: take letters and frames that other workers received for this one, run clients' and the load's requests (bounded), give the engine its turn, write its frames,
-//! hand out its replies. Then look at the sockets: at once and only now and then while there is work to do, or asleep
-//! until something arrives, the engine's deadline passes, or another thread wakes it.
+//! A turn: take letters and frames that other workers received for this one, run clients' and the load's requests
+//! (bounded), give the engine its turn, write its frames, hand out its replies. Then look at the sockets: at once and only
+//! now and then while there is work to do, or asleep until something arrives, the engine's deadline passes, or another
+//! thread wakes it.
 //!
 //! No transaction changes threads: who reads a request executes, replicates and answers it.
 
