@@ -21,11 +21,9 @@ mod tail;
 pub use election::{
     Election, ElectionEvent, ElectionMessage, ElectionOptions, PendingChange, Promise, Standing,
 };
+pub use highwater_core::Nanos;
 pub use log::Log;
 pub use members::{Members, Quorums, Voter};
 pub use message::Message;
 pub use stream::{Envelope, Plan, Stream, StreamOptions};
 pub use tail::Tail;
-
-/// Nanoseconds on the host's monotonic clock.
-pub type Nanos = u64;

@@ -36,6 +36,10 @@ pub struct EntryIndex(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub u64);
 
+/// Nanoseconds on the host's monotonic clock. For timeouts and latencies, never for the order of commits: that is
+/// [`Timestamp`]'s.
+pub type Nanos = u64;
+
 /// A table. Dense: the position in the [`Schema`](crate::Schema).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TableId(pub u8);

@@ -30,7 +30,9 @@ pub mod transaction;
 
 pub use clock::{Clock, ClockChoice};
 pub use footprint::{Access, Footprint};
-pub use ids::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, ProcedureId, StreamId, TableId, Timestamp};
+pub use ids::{
+    Ballot, EntryIndex, Epoch, Incarnation, Nanos, NodeId, ProcedureId, StreamId, TableId, Timestamp,
+};
 pub use procedure::{Library, Outcome, Procedure, Registry};
 pub use schema::{IndexKind, KeyKind, Schema, TableSpec};
 pub use transaction::{Abort, Direction, Transaction, View};

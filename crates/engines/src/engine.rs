@@ -5,7 +5,7 @@ use std::sync::Arc;
 use highwater_core::{Clock, Library, NodeId};
 
 use crate::options::Options;
-use crate::seam::{Replica, Service, Status};
+use crate::seam::{Refusal, Replica, Request, Service, Status};
 
 /// What stands behind the seam under one name: how it is built, what it can do, and what its replicas' words mean.
 ///
@@ -79,6 +79,31 @@ pub struct Abilities {
     pub snapshots: bool,
     /// Its workers may stand still anywhere between two steps while others go on: a simulator may interrupt them.
     pub interruptible: bool,
+    /// It runs a request once that a client repeats under its [session](crate::seam::Session)'s number.
+    pub sessions: bool,
+    /// It keeps a bound on the [age](crate::seam::Freshness) of what a transaction reads.
+    pub freshness: bool,
+}
+
+impl Abilities {
+    /// None: an engine lists what it can do before this.
+    pub const NONE: Abilities = Abilities {
+        replicates: false,
+        fails_over: false,
+        snapshots: false,
+        interruptible: false,
+        sessions: false,
+        freshness: false,
+    };
+
+    /// Refuses a request that asks for what the engine cannot do, so that none seems to be done. Every submission begins
+    /// with it.
+    #[inline]
+    pub fn admit(self, request: &Request<'_>) -> Result<(), Refusal> {
+        let asks_too_much =
+            request.session.is_some() && !self.sessions || request.freshness.is_some() && !self.freshness;
+        if asks_too_much { Err(Refusal::Unsupported) } else { Ok(()) }
+    }
 }
 
 /// Who has not joined, does not answer or copies the state, in words; else everybody's status, and whose the serving one is.

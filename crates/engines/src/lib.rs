@@ -9,7 +9,9 @@
 //!
 //! The host's duties:
 //! - call [`Worker::turn`] after it handed in what arrived, and again when the returned [`Next`] says so;
-//! - send frames in order per (worker, peer); losing a connection may lose frames, and is told by `peer_down`/`peer_up`;
+//! - send frames in order per (sending worker, receiving worker); losing a connection may lose frames, and is told by
+//!   `peer_down`/`peer_up` (see [`Frame`]);
+//! - panic at writes that it cannot bring to a disk;
 //! - on `wake_workers` / `wake_controller`, give those who sleep a turn soon.
 
 #[cfg(not(loom))]
@@ -51,6 +53,6 @@ pub use options::Options;
 pub use registry::{EngineKind, build};
 #[cfg(not(loom))]
 pub use seam::{
-    ControlOutbox, Controller, Counters, Figure, Frame, Member, Nanos, Next, Outbox, Refusal, Released,
-    Replica, Request, Service, Status, Token, Worker,
+    ControlOutbox, Controller, Counters, Endpoint, Figure, Frame, Freshness, LogPosition, Member, Nanos,
+    Next, Outbox, Refusal, Released, Replica, Request, Service, Session, Status, Token, Worker,
 };

@@ -110,7 +110,46 @@ impl FromStr for EngineKind {
 
 #[cfg(test)]
 mod tests {
+    use highwater_core::{Incarnation, Nanos, ProcedureId, Registry, TableSpec, Timestamp, Transaction};
+
     use super::*;
+    use crate::seam::{Freshness, Refusal, Request, Session, Token};
+
+    struct Nothing;
+
+    impl Library for Nothing {
+        fn tables(&self) -> Vec<TableSpec> {
+            Vec::new()
+        }
+
+        fn register<T: Transaction>(&self, _: &mut Registry<T>) {}
+    }
+
+    /// What an engine cannot do it does not seem to do: by any of its workers, for transactions and for reads.
+    #[test]
+    fn every_engine_refuses_what_its_abilities_do_not_list() {
+        const NOW: Nanos = 1;
+        let plain = Request::new(Token(1), ProcedureId(0), &[]);
+        let session = Request { session: Some(Session { id: 1, sequence: 1 }), ..plain };
+        let within = Request { freshness: Some(Freshness::Within(1000)), ..plain };
+        let since = Request { freshness: Some(Freshness::Since(Timestamp(1))), ..plain };
+        for kind in EngineKind::ALL {
+            let options = Options::new(NodeId(0), 3, 2, Incarnation(1));
+            let mut replica = build(*kind, options, &Nothing, Arc::new(Clock::counter()));
+            let Abilities { sessions, freshness, .. } = kind.abilities();
+            for worker in &mut replica.workers {
+                for (request, able) in [(session, sessions), (within, freshness), (since, freshness)] {
+                    assert_eq!(kind.abilities().admit(&request).is_ok(), able);
+                    if !able {
+                        assert_eq!(worker.submit(NOW, request), Err(Refusal::Unsupported), "{kind}");
+                        assert_eq!(worker.submit_snapshot(NOW, request), Err(Refusal::Unsupported), "{kind}");
+                    }
+                }
+            }
+            assert_eq!(kind.abilities().admit(&plain), Ok(()));
+            assert_eq!(kind.abilities().admit(&Request { deadline: Some(1), ..plain }), Ok(()), "a hint");
+        }
+    }
 
     #[test]
     fn names_and_codes_are_given_once() {

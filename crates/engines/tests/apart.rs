@@ -87,7 +87,7 @@ impl Bench {
     fn submit(&mut self, args: &[u8]) {
         loop {
             let now = self.start.elapsed().as_nanos() as u64;
-            let request = Request { token: Token(0), procedure: ProcedureId(0), args };
+            let request = Request::new(Token(0), ProcedureId(0), args);
             if self.worker.submit(now, request).is_ok() {
                 return;
             }

@@ -79,7 +79,7 @@ fn work(
             let before = released.load(Ordering::Relaxed);
             // Both workers add to both counters.
             let args = [((at + asked) % 2) as u8];
-            let request = Request { token: Token(asked), procedure: ProcedureId(0), args: &args };
+            let request = Request::new(Token(asked), ProcedureId(0), &args);
             if worker.submit(time, request).is_ok() {
                 (asked, open) = (asked + 1, Some(before));
             }

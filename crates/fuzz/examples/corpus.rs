@@ -11,6 +11,7 @@ use highwater_engines::copy::CopyMessage;
 use highwater_engines::rolis::control::Control;
 use highwater_engines::rolis::wire::Head;
 use highwater_node::Config;
+use highwater_node::transport::Channel;
 use highwater_node::transport::frame::prefix;
 
 fn write(target: &str, name: &str, bytes: &[u8]) {
@@ -139,11 +140,12 @@ fn main() {
         write(
             "frames",
             &format!("head-{at}"),
-            &[&[at as u8], &prefix(&frame)[..], &frame.head, &frame.body].concat(),
+            &[&[at as u8], &prefix(Channel::Worker(at as u16), &frame)[..], &frame.head, &frame.body]
+                .concat(),
         );
     }
     write("frames", "large", &[3, 4, 0, 0, 0, 0xff, 0xff, 0xff, 7, 1, 2, 3, 4, 5, 6]);
-    write("handshake", "hello", b"HWTR\x02\x00");
+    write("handshake", "hello", b"HWTR\x03\x00");
     write("handshake", "welcome", b"HWTW\x00\x00\x01\x00");
     for (name, line) in [
         ("status", r#"{"do":"status"}"#),

@@ -5,6 +5,7 @@ use highwater_core::log::EntryHeader;
 use highwater_engines::Frame;
 use highwater_engines::rolis::control::Control;
 use highwater_engines::rolis::wire::{Head, carried_entry};
+use highwater_node::transport::Channel;
 use highwater_node::transport::frame::{Decoder, FrameError, prefix};
 use highwater_node::transport::handshake::{HELLO_BYTES, Hello, WELCOME_BYTES, Welcome};
 
@@ -41,7 +42,7 @@ pub fn frames(bytes: &[u8]) -> bool {
     let pieces = cut(bytes);
     let whole = decode(&[&pieces.concat()[..]]);
     assert_eq!(whole, decode(&pieces), "the frames depend on how the bytes were cut");
-    whole.0.iter().filter(|(head, body)| message(head, body)).count() > 0
+    whole.0.iter().filter(|(_, head, body)| message(head, body)).count() > 0
 }
 
 /// Frames that are sound, of whatever content: lengths of head and body, then both, again and again.
@@ -51,16 +52,17 @@ pub fn messages(bytes: &[u8]) -> bool {
         let (head, behind) = behind.split_at((*head as usize).min(behind.len()));
         let (body, behind) = behind.split_at((*body as usize * 4).min(behind.len()));
         let frame = Frame { head: Bytes::copy_from_slice(head), body: Bytes::copy_from_slice(body) };
-        wire.extend_from_slice(&prefix(&frame));
+        let to = Channel::of(head.len() as u16);
+        wire.extend_from_slice(&prefix(to, &frame));
         wire.extend_from_slice(&[head, body].concat());
-        sent.push((head.to_vec(), body.to_vec()));
+        sent.push((to, head.to_vec(), body.to_vec()));
         rest = behind;
     }
     assert_eq!(decode(&[&wire]), (sent.clone(), None), "sound frames arrive as they were sent");
-    sent.iter().filter(|(head, body)| message(head, body)).count() > 0
+    sent.iter().filter(|(_, head, body)| message(head, body)).count() > 0
 }
 
-type Decoded = (Vec<(Vec<u8>, Vec<u8>)>, Option<FrameError>);
+type Decoded = (Vec<(Channel, Vec<u8>, Vec<u8>)>, Option<FrameError>);
 
 fn decode(pieces: &[&[u8]]) -> Decoded {
     let (mut decoder, mut frames) = (Decoder::default(), Vec::new());
@@ -76,7 +78,7 @@ fn decode(pieces: &[&[u8]]) -> Decoded {
             piece = &piece[filled.expect("nothing fails here")..];
             loop {
                 match decoder.next_frame() {
-                    Ok(Some(frame)) => frames.push((frame.head.to_vec(), frame.body.to_vec())),
+                    Ok(Some((to, frame))) => frames.push((to, frame.head.to_vec(), frame.body.to_vec())),
                     Ok(None) => break,
                     Err(error) => return (frames, Some(error)),
                 }

@@ -146,7 +146,7 @@ impl Host {
         let args: Vec<u8> = args.iter().flat_map(|number| number.to_le_bytes()).collect();
         self.requests += 1;
         let token = Token(self.requests);
-        let request = Request { token, procedure: ProcedureId(id as u16), args: &args };
+        let request = Request::new(token, ProcedureId(id as u16), &args);
         // Refused means that nothing was done. At first nobody leads; later the worker may have too much under way.
         while self.worker.submit(self.now(), request).is_err() {
             self.turn();

@@ -9,7 +9,8 @@
 //!
 //! Each thread runs one event loop over [`poll`], and is the only one that touches what it owns. They share a few
 //! padded atomics and send each other letters ([`mailbox`], [`shared`]) when connections change hands or an operator
-//! asks for something; a transaction never changes threads. [`transport`] is how nodes find, check and talk to each
+//! asks for something; a transaction never changes threads. Frames between workers of different numbers are handed over
+//! inside the receiving node ([`relay`]). [`transport`] is how nodes find, check and talk to each
 //! other. [`config`] documents every setting.
 //!
 //! Linux only: epoll with nanosecond deadlines, eventfd, `SO_REUSEPORT` that deals clients out.
@@ -28,6 +29,7 @@ pub mod logging;
 pub mod mailbox;
 pub mod memory;
 pub mod poll;
+pub mod relay;
 pub mod resp;
 pub mod runtime;
 pub mod shared;

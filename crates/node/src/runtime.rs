@@ -303,6 +303,7 @@ fn link_limits(config: &Config, options: &highwater_engines::Options, buffers: u
         // Less would cut connections for what the engine may rightly have under way.
         queued: config.limits.send_queue_bytes.max(options.most_queued_bytes()),
         kept: share_of(buffers, 1, 8, connections).min(MAX_RETIRED_BYTES),
+        workers: config.cluster.workers,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the threads of a node share, and the letters that they send each other.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,8 @@ use crate::held::{Held, HeldBytes};
 use crate::load::{RunSpec, WorkerStats};
 use crate::mailbox::Mailbox;
 use crate::memory::Provisions;
-use crate::transport::{Channel, Established};
+use crate::relay::{Relay, Relayed};
+use crate::transport::{Arrival, Channel, Established};
 
 /// One per node, behind an `Arc`.
 pub struct Shared {
@@ -25,6 +27,8 @@ pub struct Shared {
     pub engine: EngineKind,
     /// The workers' letter boxes.
     pub workers: Vec<Mailbox<WorkerLetter>>,
+    /// Frames for the workers that came over other workers' connections.
+    relays: Vec<Relay>,
     /// The control thread's.
     pub control: Mailbox<ControlLetter>,
     /// The store's memory, kept ahead of need.
@@ -45,7 +49,7 @@ pub struct Shared {
     pub started: Nanos,
     ending: AtomicBool,
     /// Workers that owe no client a reply any more, once it is ending.
-    settled: AtomicUsize,
+    drained: AtomicUsize,
     stopping: AtomicBool,
     clients: Vec<Padded>,
     /// What each thread holds: the workers by index, then the control thread, then the admin port's.
@@ -85,6 +89,7 @@ impl Shared {
             node,
             engine,
             workers: counters.iter().map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
+            relays: counters.iter().map(|_| Relay::default()).collect(),
             control: Mailbox::new()?,
             provisions: Provisions::default(),
             admin: Mailbox::new()?,
@@ -97,7 +102,7 @@ impl Shared {
             stopwatch: Stopwatch::calibrate(),
             started: monotonic(),
             ending: AtomicBool::new(false),
-            settled: AtomicUsize::new(0),
+            drained: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             summary: Mutex::new(Summary {
                 service: Service::Starting,
@@ -124,14 +129,14 @@ impl Shared {
     }
 
     /// A worker owes no client a reply any more; said once by each.
-    pub fn settled(&self) {
-        self.settled.fetch_add(1, Ordering::Relaxed);
+    pub fn drained(&self) {
+        self.drained.fetch_add(1, Ordering::Relaxed);
         self.control.waker.wake();
     }
 
     /// Whether no worker owes a reply.
-    pub fn all_settled(&self) -> bool {
-        self.settled.load(Ordering::Relaxed) == self.workers.len()
+    pub fn all_drained(&self) -> bool {
+        self.drained.load(Ordering::Relaxed) == self.workers.len()
     }
 
     /// Makes every thread end its loop, now.
@@ -184,6 +189,25 @@ impl Shared {
     #[inline]
     pub fn held_by_worker(&self, worker: usize) -> &Held {
         &self.held[worker]
+    }
+
+    /// Worker `over` has received a frame for worker `to`. Gives it back if there is no room; `over` is woken when there is.
+    pub fn relay(&self, over: usize, to: usize, arrival: Arrival) -> Result<(), Arrival> {
+        self.relays[to].put(over as u16, arrival)?;
+        self.workers[to].waker.wake();
+        Ok(())
+    }
+
+    /// What other workers have received for this one, in order.
+    pub fn take_relayed(&self, worker: usize) -> VecDeque<Relayed> {
+        let (frames, waiting) = self.relays[worker].take();
+        waiting.into_iter().for_each(|over| self.workers[over as usize].waker.wake());
+        frames
+    }
+
+    /// Bytes that wait for this worker to take them.
+    pub fn relayed_bytes(&self, worker: usize) -> usize {
+        self.relays[worker].held_bytes()
     }
 
     /// Where the control thread says what it holds.
@@ -254,7 +278,7 @@ pub enum ControlLetter {
         /// Which channel.
         channel: Channel,
         /// Which connection of that channel.
-        session: u64,
+        generation: u64,
     },
     /// A load driver's answer.
     Load {

@@ -9,14 +9,13 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use common::{Event, all_up, config, start, start_all};
-use highwater_core::{Incarnation, Library, NodeId, Registry, Schema};
-use highwater_engines::EngineKind;
+use common::{Event, all_up, call, config, identity, start, start_all};
+use highwater_core::{Incarnation, Library, NodeId, Schema};
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse, LoadReport, WorkloadSpec};
 use highwater_node::library::NodeLibrary;
 use highwater_node::transport::Channel;
-use highwater_node::transport::handshake::{Fingerprint, Hello, Identity, WELCOME_BYTES, Welcome};
-use highwater_workloads::testing::Memory;
+use highwater_node::transport::frame::PREFIX_BYTES;
+use highwater_node::transport::handshake::{Fingerprint, Hello, Identity};
 
 fn bank() -> WorkloadSpec {
     WorkloadSpec { name: "bank".into(), options: vec![("accounts".into(), "2000".into())] }
@@ -120,53 +119,26 @@ fn a_dead_process_is_known_to_be_dead_at_once_and_welcomed_back() {
     }
 }
 
-fn identity(node: u8) -> Identity {
-    let mut registry = Registry::<Memory>::new();
-    NodeLibrary.register(&mut registry);
-    Identity {
-        cluster: "highwater".into(),
-        node: NodeId(node),
-        incarnation: Incarnation(9),
-        nodes: 2,
-        streams: 1,
-        engine: EngineKind::Rolis,
-        tables: Fingerprint::of_tables(&Schema::new(NodeLibrary.tables())),
-        procedures: Fingerprint::of_procedures(&registry.names(), &registry.versions()),
-    }
-}
-
-fn call(peer: &str, hello: &Hello) -> (TcpStream, Welcome) {
-    let mut stream = TcpStream::connect(peer).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    // In two pieces: a hello need not arrive at once.
-    let bytes = hello.encode();
-    stream.write_all(&bytes[..7]).unwrap();
-    stream.write_all(&bytes[7..]).unwrap();
-    let mut welcome = [0; WELCOME_BYTES];
-    stream.read_exact(&mut welcome).unwrap();
-    (stream, Welcome::decode(&welcome).unwrap())
-}
-
 #[test]
 fn callers_that_do_not_fit_are_told_why() {
     let config = config(2, 1);
     let node = start(&config, 0, 100);
     let peer = &config.cluster.nodes[0].peer;
-    let other = Identity { streams: 3, ..identity(1) };
+    let other = Identity { streams: 3, ..identity(1, 1) };
     let (mut stream, welcome) = call(peer, &Hello::new(&other, NodeId(0), Channel::Control));
     assert_eq!(welcome.refusal.as_deref(), Some("number of workers: caller has 3, called has 1"));
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "and the connection is closed");
-    let other = Identity { cluster: "other".into(), ..identity(1) };
+    let other = Identity { cluster: "other".into(), ..identity(1, 1) };
     let (_, welcome) = call(peer, &Hello::new(&other, NodeId(0), Channel::Control));
     assert!(welcome.refusal.unwrap().contains("\"highwater\""));
     // A build with one table less: its table numbers may mean something else.
     let mut fewer = NodeLibrary.tables();
     fewer.pop();
-    let other = Identity { tables: Fingerprint::of_tables(&Schema::new(fewer)), ..identity(1) };
+    let other = Identity { tables: Fingerprint::of_tables(&Schema::new(fewer)), ..identity(1, 1) };
     let (_, welcome) = call(peer, &Hello::new(&other, NodeId(0), Channel::Worker(0)));
     let reason = welcome.refusal.unwrap();
     assert!(reason.starts_with("tables: ") && reason.ends_with("different builds"), "{reason}");
-    let other = Identity { procedures: Fingerprint::of_procedures(&["bank.pay"], &[1]), ..identity(1) };
+    let other = Identity { procedures: Fingerprint::of_procedures(&["bank.pay"], &[1]), ..identity(1, 1) };
     let (_, welcome) = call(peer, &Hello::new(&other, NodeId(0), Channel::Control));
     let reason = welcome.refusal.unwrap();
     assert!(reason.starts_with("procedures: caller has 1 ("), "{reason}");
@@ -182,11 +154,11 @@ fn nonsense_ends_a_connection_that_was_welcome() {
     let config = config(2, 1);
     let node = start(&config, 0, 100);
     for (channel, number) in [(Channel::Control, None), (Channel::Worker(0), Some(0))] {
-        let hello = Hello::new(&identity(1), NodeId(0), channel);
+        let hello = Hello::new(&identity(1, 1), NodeId(0), channel);
         let (mut stream, welcome) = call(&config.cluster.nodes[0].peer, &hello);
         assert_eq!((welcome.refusal, welcome.incarnation), (None, Incarnation(100)));
         node.expect(&[Event::Up(number, NodeId(1), Incarnation(9))]);
-        stream.write_all(&[0; 12]).unwrap();
+        stream.write_all(&[0; PREFIX_BYTES]).unwrap();
         node.expect(&[Event::Down(number, NodeId(1))]);
     }
 }
@@ -195,7 +167,7 @@ fn nonsense_ends_a_connection_that_was_welcome() {
 fn a_new_connection_replaces_an_old_one_of_its_channel() {
     let config = config(2, 1);
     let node = start(&config, 0, 100);
-    let hello = Hello::new(&identity(1), NodeId(0), Channel::Worker(0));
+    let hello = Hello::new(&identity(1, 1), NodeId(0), Channel::Worker(0));
     let (_old, _) = call(&config.cluster.nodes[0].peer, &hello);
     node.expect(&[Event::Up(Some(0), NodeId(1), Incarnation(9))]);
     let (_new, _) = call(&config.cluster.nodes[0].peer, &hello);
@@ -208,7 +180,7 @@ fn a_second_process_in_the_name_of_a_living_node_is_refused() {
     let config = config(2, 1);
     let node = start(&config, 0, 100);
     let call = |life: u64, channel: Channel| {
-        let me = Identity { incarnation: Incarnation(life), ..identity(1) };
+        let me = Identity { incarnation: Incarnation(life), ..identity(1, 1) };
         call(&config.cluster.nodes[0].peer, &Hello::new(&me, NodeId(0), channel))
     };
     let (first, welcome) = call(9, Channel::Control);
@@ -297,7 +269,7 @@ fn a_node_that_is_asked_to_end_does_not_wait_for_ever() {
     let config = config(2, 1);
     let leader = start(&config, 0, 100);
     // A peer that never echoes.
-    let hello = Hello::new(&identity(1), NodeId(0), Channel::Worker(0));
+    let hello = Hello::new(&identity(1, 1), NodeId(0), Channel::Worker(0));
     let (_peer, _) = call(&config.cluster.nodes[0].peer, &hello);
     leader.expect(&[Event::Up(Some(0), NodeId(1), Incarnation(9))]);
     let address = leader.node.resp_address();

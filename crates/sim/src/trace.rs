@@ -49,7 +49,9 @@ impl What {
     pub fn arrived(channel: Channel, from: NodeId, payload: &Payload) -> What {
         match payload {
             Payload::Control(message) => What::Arrived(channel, from, message.clone(), 0),
-            Payload::Frame(frame) => What::Arrived(channel, from, frame.head.clone(), frame.body.len()),
+            Payload::Frame { frame, .. } => {
+                What::Arrived(channel, from, frame.head.clone(), frame.body.len())
+            }
         }
     }
 

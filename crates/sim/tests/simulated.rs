@@ -9,6 +9,7 @@ mod common;
 mod backup;
 mod clock;
 mod copies;
+mod crosswise;
 mod limits;
 mod lists;
 mod liveness;

@@ -3,7 +3,8 @@
 //! What happened and is not in the longest read comes after it: a committed transaction read the whole list, and lists only
 //! grow. An acknowledged append that vanished is found this way.
 
-use super::tables::{NO_TXN, Read, Tables, UNPLACED};
+use super::access::{NO_TXN, Read, UNPLACED};
+use super::tables::Tables;
 use crate::findings::Findings;
 use crate::graph::{CONT, Edges, RW, WR, WW};
 use crate::history::Status;

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::tables::NO_TXN;
+use super::access::NO_TXN;
 use crate::findings::Findings;
 use crate::graph::{CONT, Edges, PROCESS, REALTIME};
 use crate::history::{History, Status};

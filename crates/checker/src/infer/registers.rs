@@ -11,7 +11,8 @@
 //! before another is then said by real time itself. The order is incomplete: a history of registers that passes may still
 //! have no serial order.
 
-use super::tables::{NO_TXN, Read, Tables, Write};
+use super::access::{NO_TXN, Read, Write};
+use super::tables::Tables;
 use crate::findings::Findings;
 use crate::graph::{CONT, Edges, PROCESS, REALTIME, RW, WR, WW};
 use crate::history::{Status, Txn};

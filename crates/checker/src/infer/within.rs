@@ -1,6 +1,6 @@
 //! One transaction by itself: what it wrote, what it saw first, and whether it agrees with itself.
 
-use super::tables::{Read, UNPLACED, Write};
+use super::access::{Read, UNPLACED, Write};
 use crate::findings::Findings;
 use crate::history::{History, Op, Status, Txn};
 use crate::verdict::AnomalyKind;

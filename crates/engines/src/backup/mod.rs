@@ -29,7 +29,7 @@ use crate::options::Options;
 use crate::seam::{
     ControlOutbox, Controller, Counters, Figure, Member, Nanos, Next, Replica, Service, Status, Worker,
 };
-use shared::{PRIMARY, Shared};
+use shared::{ABILITIES, PRIMARY, Shared};
 use worker::BackupWorker;
 
 /// Entries that a worker of the primary has sent, or a backup's has installed.
@@ -42,8 +42,7 @@ impl Engine for Backup {
     const NAME: &'static str = "backup";
     const CODE: u8 = 3;
     const ABOUT: &'static str = "plain primary-backup without takeover: the smallest example";
-    const ABILITIES: Abilities =
-        Abilities { replicates: true, fails_over: false, snapshots: false, interruptible: true };
+    const ABILITIES: Abilities = ABILITIES;
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         let store = Store::new(Schema::new(library.tables()));

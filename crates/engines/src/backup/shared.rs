@@ -5,11 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use highwater_core::{Clock, NodeId};
 
+use crate::engine::Abilities;
 use crate::memory::Account;
 use crate::options::Options;
 
 /// The node that serves.
 pub(super) const PRIMARY: NodeId = NodeId(0);
+
+/// Every write goes to every replica, and nobody takes over.
+pub(super) const ABILITIES: Abilities =
+    Abilities { replicates: true, interruptible: true, ..Abilities::NONE };
 
 /// One per replica.
 pub(super) struct Shared {

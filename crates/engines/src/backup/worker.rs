@@ -9,10 +9,10 @@ use highwater_core::codec::Reader;
 use highwater_core::{Incarnation, NodeId, Outcome, Registry, Timestamp};
 use highwater_store::{Applier, Occ, Store};
 
-use super::shared::{PRIMARY, Shared};
+use super::shared::{ABILITIES, PRIMARY, Shared};
 use crate::attempt::attempt;
 use crate::memory::Grant;
-use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
+use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
 
 pub(super) struct BackupWorker {
     at: usize,
@@ -136,7 +136,7 @@ impl BackupWorker {
             for number in peer.sent + 1..=self.last {
                 let body = self.log[(number - first) as usize].clone();
                 let head = Head { primary, number, crc: crc32fast::hash(&body) }.encode();
-                out.frames.push((*node, Frame { head, body }));
+                out.frames.push((Endpoint { node: *node, worker: self.at as u16 }, Frame { head, body }));
             }
             peer.sent = self.last;
         }
@@ -171,7 +171,8 @@ impl BackupWorker {
         let Some(peer) = self.peers.get_mut(&PRIMARY).filter(due) else { return };
         peer.sent = last;
         let head = Head { primary: peer.incarnation, number: last, crc: 0 }.encode();
-        out.frames.push((PRIMARY, Frame { head, body: Bytes::new() }));
+        let primary = Endpoint { node: PRIMARY, worker: self.at as u16 };
+        out.frames.push((primary, Frame { head, body: Bytes::new() }));
     }
 
     fn install(&mut self, head: &Head, body: &[u8]) {
@@ -209,6 +210,7 @@ impl Worker for BackupWorker {
     }
 
     fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        ABILITIES.admit(&request)?;
         self.ready()?;
         let mut ended = Outcome::Conflict;
         for _ in 0..self.shared.options.max_attempts {
@@ -257,14 +259,14 @@ impl Worker for BackupWorker {
         self.peers.entry(peer).and_modify(|peer| peer.connected = false);
     }
 
-    fn deliver(&mut self, _now: Nanos, from: NodeId, frame: Frame) {
+    fn deliver(&mut self, _now: Nanos, from: Endpoint, frame: Frame) {
         let Some(head) = Head::decode(&frame.head) else { return };
         if self.primary() != Some(head.primary) {
             return self.breaks();
         }
-        if from == PRIMARY {
+        if from.node == PRIMARY {
             self.install(&head, &frame.body);
-        } else if let Some(peer) = self.peers.get_mut(&from) {
+        } else if let Some(peer) = self.peers.get_mut(&from.node) {
             peer.acknowledged = peer.acknowledged.max(Some(head.number));
         }
     }

@@ -14,8 +14,8 @@ use crate::engine::{Abilities, Engine, whole};
 use crate::memory::{Account, Grant, MemoryStatus, Shares};
 use crate::options::Options;
 use crate::seam::{
-    ControlOutbox, Controller, Counters, Figure, Frame, Member, Nanos, Next, Outbox, Refusal, Replica,
-    Request, Service, Status, Worker,
+    ControlOutbox, Controller, Counters, Endpoint, Figure, Frame, Member, Nanos, Next, Outbox, Refusal,
+    Replica, Request, Service, Status, Worker,
 };
 
 /// Throw the encoded writes away when this many bytes have gathered.
@@ -64,6 +64,7 @@ impl Worker for SiloWorker {
     }
 
     fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        Silo::ABILITIES.admit(&request)?;
         self.ready()?;
         for attempt in 0..self.max_attempts {
             self.grant.look(&self.account, &mut self.occ);
@@ -103,7 +104,7 @@ impl Worker for SiloWorker {
 
     fn peer_down(&mut self, _now: Nanos, _peer: NodeId) {}
 
-    fn deliver(&mut self, _now: Nanos, _from: NodeId, _frame: Frame) {}
+    fn deliver(&mut self, _now: Nanos, _from: Endpoint, _frame: Frame) {}
 
     fn turn(&mut self, _now: Nanos, out: &mut Outbox) -> Next {
         if !self.done.replies.is_empty() {
@@ -187,8 +188,7 @@ impl Engine for Silo {
     const NAME: &'static str = "silo";
     const CODE: u8 = 1;
     const ABOUT: &'static str = "the same store without replication: the denominator of every ratio";
-    const ABILITIES: Abilities =
-        Abilities { replicates: false, fails_over: false, snapshots: false, interruptible: true };
+    const ABILITIES: Abilities = Abilities { interruptible: true, ..Abilities::NONE };
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         let store = Store::new(Schema::new(library.tables()));

@@ -10,13 +10,14 @@ use highwater_core::log::ENTRY_HEADER_BYTES;
 use highwater_core::{Abort, Epoch, Incarnation, NodeId, Outcome, Registry, Timestamp};
 use highwater_store::{Occ, Store};
 
+use super::abilities::ABILITIES;
 use super::hooks;
 use super::messages::Report;
 use super::pending::Pending;
 use super::shared::Shared;
 use crate::attempt::attempt;
 use crate::memory::Grant;
-use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 
 /// The shared open entry.
 pub struct Funnel {
@@ -200,6 +201,7 @@ impl Worker for FunnelWorker {
     }
 
     fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        ABILITIES.admit(&request)?;
         self.ready()?;
         let epoch = self.epoch.expect("ready said so");
         let occ = self.occ.as_mut().expect("ready said so");
@@ -232,7 +234,7 @@ impl Worker for FunnelWorker {
 
     fn peer_down(&mut self, _now: Nanos, _peer: NodeId) {}
 
-    fn deliver(&mut self, _now: Nanos, _from: NodeId, _frame: Frame) {}
+    fn deliver(&mut self, _now: Nanos, _from: Endpoint, _frame: Frame) {}
 
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
         for token in self.gave_up.drain(..) {

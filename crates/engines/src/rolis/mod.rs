@@ -43,6 +43,7 @@
 //! - Followers install directly on records, not through OCC transactions.
 //! - Logs are trimmed; replicas that lost their memory, or fell behind what is kept, copy the state while load runs.
 
+mod abilities;
 mod admission;
 mod apply;
 mod birth;
@@ -101,8 +102,7 @@ impl Engine for Rolis {
     const CODE: u8 = 0;
     const ABOUT: &'static str =
         "speculate, replicate through one stream per worker, release below the watermark";
-    const ABILITIES: Abilities =
-        Abilities { replicates: true, fails_over: true, snapshots: true, interruptible: true };
+    const ABILITIES: Abilities = abilities::ABILITIES;
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         let streams = options.workers;

@@ -17,7 +17,7 @@ use super::shared::Shared;
 use super::wire::Head;
 use super::worker::RolisWorker;
 use crate::options::Options;
-use crate::seam::{ControlOutbox, Controller, Counters, Frame, Outbox, Worker};
+use crate::seam::{ControlOutbox, Controller, Counters, Endpoint, Frame, Outbox, Worker};
 
 fn voter(node: u8, life: u64) -> Voter {
     Voter { node: NodeId(node), incarnation: Incarnation(life) }
@@ -71,10 +71,11 @@ fn a_parked_voter_does_not_forget_a_change_that_it_accepted() {
     let admitted = founders.with(Epoch(1), voter(2, 2));
     let frame = |message: Message, body: Bytes| Frame { head: Head::Stream(message).encode(), body };
     let (leads, first, none) = (ballot(1, 0), EntryIndex(1), EntryIndex::NONE);
+    let from = Endpoint { node: NodeId(0), worker: 0 };
     let adopt = Message::Adopt { ballot: leads, start: first, upto: first, index: first, decided: none };
-    worker.deliver(0, NodeId(0), frame(adopt, change(&admitted)));
+    worker.deliver(0, from, frame(adopt, change(&admitted)));
     let too_far = Message::TooFar { ballot: leads, first: EntryIndex(9), members: Some(admitted.clone()) };
-    worker.deliver(0, NodeId(0), frame(too_far, Bytes::new()));
+    worker.deliver(0, from, frame(too_far, Bytes::new()));
     shared.commands[0].put(Command::Park);
     worker.turn(0, &mut out);
     controller.turn(0, &mut said);

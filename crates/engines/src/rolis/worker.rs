@@ -14,6 +14,7 @@ use highwater_consensus::{Stream, StreamOptions, Voter};
 use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId, Registry, StreamId, Timestamp};
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
+use super::abilities::ABILITIES;
 use super::apply::{Applying, Replay};
 use super::checked::{CheckedEntry, is_sound};
 use super::context::{Context, Turn};
@@ -31,7 +32,7 @@ use super::shared::Shared;
 use super::speculation::Speculation;
 use super::wire::{Head, carried_entry};
 use crate::copy::{CopyMessage, Installer, Sender};
-use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 
 /// Worker *i* of a Rolis replica.
 pub struct RolisWorker {
@@ -359,8 +360,11 @@ impl RolisWorker {
     /// Sends chunks as far as the windows allow; asks for and watches over the copy that is arriving.
     fn turn_copying(&mut self, turn: &mut Turn<'_>) -> Next {
         let context = &self.context;
-        let frame = |message, body| Frame { head: Head::Copy(message).encode(), body };
-        self.installer.acknowledge(|to, message| turn.out.frames.push((to, frame(message, Bytes::new()))));
+        let worker = context.id.0;
+        let frame = |node, message, body| {
+            (Endpoint { node, worker }, Frame { head: Head::Copy(message).encode(), body })
+        };
+        self.installer.acknowledge(|to, message| turn.out.frames.push(frame(to, message, Bytes::new())));
         if let Some((copy, complete_at)) = self.installer.take_completed() {
             turn.report(context, Report::Copied { copy, stream: context.id, complete_at });
         }
@@ -369,14 +373,14 @@ impl RolisWorker {
         let watching = self.installer.watch(
             turn.now,
             |donor| peers.contains_key(&donor),
-            |to, message| turn.out.frames.push((to, frame(message, Bytes::new()))),
+            |to, message| turn.out.frames.push(frame(to, message, Bytes::new())),
         );
         if let Some(copy) = self.installer.take_stalled() {
             turn.report(&self.context, Report::CopyStalled { copy });
         }
         let donor = Donor { shared: &self.context.shared, leads: matches!(self.mode, Mode::Leading(_)) };
         let sent = self.sender.turn(turn.now, &donor, |to, message, chunk| {
-            turn.out.frames.push((to, frame(message, chunk)));
+            turn.out.frames.push(frame(to, message, chunk));
         });
         sent.waits_for.into_iter().for_each(|position| self.lead.close_up_to(position));
         self.report_refused(turn);
@@ -426,7 +430,8 @@ impl RolisWorker {
     fn hand_out_frames(&mut self, out: &mut Outbox) {
         for envelope in self.stream.drain() {
             let head = Head::Stream(envelope.message).encode();
-            out.frames.push((envelope.to, Frame { head, body: envelope.entry }));
+            let to = Endpoint { node: envelope.to, worker: self.context.id.0 };
+            out.frames.push((to, Frame { head, body: envelope.entry }));
         }
     }
 
@@ -451,6 +456,7 @@ impl Worker for RolisWorker {
     }
 
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        ABILITIES.admit(&request)?;
         self.ready()?;
         let stream = (&self.stream, self.replay.scan());
         self.lead.submit(now, request, &self.context, (&mut self.occ, &self.feed), stream)
@@ -461,6 +467,7 @@ impl Worker for RolisWorker {
     }
 
     fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        ABILITIES.admit(&request)?;
         match self.mode {
             Mode::Leading(_) => self.submit(now, request),
             // The strawman's other workers know no store while they follow: no snapshots there.
@@ -484,12 +491,14 @@ impl Worker for RolisWorker {
         self.stream.peer_down(peer);
     }
 
-    fn deliver(&mut self, now: Nanos, from: NodeId, frame: Frame) {
-        let Some(sender) = self.peer(from) else { return };
+    fn deliver(&mut self, now: Nanos, from: Endpoint, frame: Frame) {
+        // A stream's messages do not name it: one of another stream's worker would be taken for this one's.
+        let own = from.worker == self.context.id.0;
+        let Some(sender) = self.peer(from.node).filter(|_| own) else { return };
         if !std::mem::replace(&mut self.stirred, true) && !self.lead.is_busy() {
             self.context.pulse().stirred(now);
         }
-        self.context.pulse().hear(from, now);
+        self.context.pulse().hear(from.node, now);
         match Head::decode(&frame.head) {
             Ok(Head::Stream(message)) => self.deliver_to_stream(now, sender, (message, frame.body)),
             Ok(Head::Copy(message)) => self.deliver_to_copy(now, sender, message, &frame.body),

@@ -1,118 +1,23 @@
 //! The types of the seam between an engine and its host.
 
 mod counters;
+mod outbox;
+mod request;
 mod status;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::{Incarnation, NodeId, Outcome, ProcedureId};
+use highwater_core::{Incarnation, NodeId};
 use highwater_store::Store;
 
 use crate::memory::MemoryStatus;
 pub use counters::Counters;
+pub use highwater_core::Nanos;
+pub(crate) use outbox::RELEASE_BYTES;
+pub use outbox::{Endpoint, Frame, LogPosition, Outbox, Released};
+pub use request::{Freshness, Refusal, Request, Session, Token};
 pub use status::{Figure, Member, Service, Status};
-
-/// Nanoseconds on the host's monotonic clock. For timeouts and latencies, never for the order of commits.
-pub type Nanos = u64;
-
-/// Names a request between its submission and its reply; chosen by the host, returned untouched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Token(pub u64);
-
-/// A transaction to run.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// Comes back with the reply.
-    pub token: Token,
-    /// The code to run.
-    pub procedure: ProcedureId,
-    /// Its arguments; copied if they must outlive the call.
-    pub args: &'a [u8],
-}
-
-/// Why a request was not even tried. Nothing was done; no reply will come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// This replica takes no transactions at the moment.
-    NotServing {
-        /// Whom to ask instead; `None`: nobody is known to.
-        ask: Option<NodeId>,
-    },
-    /// This replica would, but has not heard from a majority for a while, or its workers stand still.
-    NoQuorum,
-    /// Too much is in flight; ask again after the next turn. The host should stop reading from clients meanwhile.
-    Busy,
-}
-
-/// One message between same-numbered workers of two replicas. Opaque to the host.
-#[derive(Clone, Debug, Default)]
-pub struct Frame {
-    /// Small; encoded by the engine. The host's framing adds a checksum over it.
-    pub head: Bytes,
-    /// Log entries or state chunks, passed by reference count and never copied by the engine. Carries its own
-    /// checksums inside.
-    pub body: Bytes,
-}
-
-/// A turn hands replies out until they have so many bytes, and asks for another turn: what one turn holds is bounded by
-/// this and one reply.
-pub(crate) const RELEASE_BYTES: usize = 1 << 20;
-
-/// A reply that may leave the house.
-#[derive(Clone, Copy, Debug)]
-pub struct Released {
-    /// Which request.
-    pub token: Token,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// Where its reply stands in [`Outbox::reply_bytes`].
-    pub start: usize,
-    /// Length of its reply in bytes.
-    pub len: usize,
-}
-
-/// What a worker's turn hands out. The host empties it after each turn and reuses it.
-#[derive(Debug, Default)]
-pub struct Outbox {
-    /// To the worker of the same number on that node, in order.
-    pub frames: Vec<(NodeId, Frame)>,
-    /// In the order of release; the bytes stand in `reply_bytes`.
-    pub replies: Vec<Released>,
-    /// The replies' content.
-    pub reply_bytes: Vec<u8>,
-    /// Other workers of this replica may be able to go on.
-    pub wake_workers: bool,
-    /// The controller has a report waiting.
-    pub wake_controller: bool,
-}
-
-impl Outbox {
-    /// Adds a reply.
-    #[inline]
-    pub fn reply(&mut self, token: Token, outcome: Outcome, bytes: &[u8]) {
-        let start = self.reply_bytes.len();
-        self.reply_bytes.extend_from_slice(bytes);
-        self.replies.push(Released { token, outcome, start, len: bytes.len() });
-    }
-
-    /// The content of a reply.
-    #[inline]
-    pub fn content(&self, reply: &Released) -> &[u8] {
-        &self.reply_bytes[reply.start..][..reply.len]
-    }
-
-    /// Forgets everything; keeps the memory.
-    pub fn clear(&mut self) {
-        self.frames.clear();
-        self.replies.clear();
-        self.reply_bytes.clear();
-        // A turn may have released one reply of any size.
-        self.reply_bytes.shrink_to(2 * RELEASE_BYTES);
-        self.wake_workers = false;
-        self.wake_controller = false;
-    }
-}
 
 /// When to give the next turn, if nothing arrives before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,11 +31,11 @@ pub enum Next {
 }
 
 impl Next {
-    /// The sooner of two.
-    pub(crate) fn sooner(self, other: Next) -> Next {
+    /// The earlier of two.
+    pub fn sooner(self, other: Next) -> Next {
         match (self, other) {
             (Next::Now, _) | (_, Next::Now) => Next::Now,
-            (Next::At(one), Next::At(two)) => Next::At(one.min(two)),
+            (Next::At(a), Next::At(b)) => Next::At(a.min(b)),
             (Next::At(at), Next::Idle) | (Next::Idle, Next::At(at)) => Next::At(at),
             (Next::Idle, Next::Idle) => Next::Idle,
         }
@@ -142,7 +47,8 @@ pub trait Worker: Send {
     /// Whether [`submit`](Worker::submit) would take a request now.
     fn ready(&self) -> Result<(), Refusal>;
 
-    /// Runs a transaction to its speculative commit. The reply comes out of a later turn, once released.
+    /// Runs a transaction to its speculative commit. The reply comes out of a later turn, once released. Begins with
+    /// [`Abilities::admit`](crate::Abilities::admit), as [`submit_snapshot`](Worker::submit_snapshot) does.
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal>;
 
     /// Bytes of replies that are executed and not released. What a [`submit`](Worker::submit) adds to it is the length of
@@ -153,22 +59,31 @@ pub trait Worker: Send {
 
     /// Runs a transaction that only reads on a snapshot of this replica's store: on a follower without asking anybody.
     /// Serializable: the reads of one request are of one moment, which may be past; moments never go back on one replica.
-    /// A write ends it with [`Outcome::BadRequest`]. The reply comes out of a later turn, or [`Outcome::Conflict`] if the
-    /// replica's role or store changes before: nothing was done, ask again.
+    /// A write ends it with [`BadRequest`](highwater_core::Outcome::BadRequest). The reply comes out of a later turn, or
+    /// [`Conflict`](highwater_core::Outcome::Conflict) if the replica's role or store changes before: nothing was done, ask
+    /// again.
     ///
     /// A leader, and an engine without snapshots, runs it as any other transaction, which may write.
     fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         self.submit(now, request)
     }
 
-    /// The connection to the same-numbered worker of `peer` is up (again); frames sent before may be lost.
+    /// The connection to the same-numbered worker of `peer` is up (again); frames sent before may be lost, those to other
+    /// workers of `peer` among them.
     fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation);
 
     /// The connection to `peer` is lost.
     fn peer_down(&mut self, now: Nanos, peer: NodeId);
 
-    /// Takes a frame from `peer`.
-    fn deliver(&mut self, now: Nanos, from: NodeId, frame: Frame);
+    /// Takes a frame. Whoever sent it lives the life that [`peer_up`](Worker::peer_up) told last of its node, and the
+    /// connection to that node is up.
+    fn deliver(&mut self, now: Nanos, from: Endpoint, frame: Frame);
+
+    /// Of what this worker handed out in [`Outbox::writes`] everything up to `position` survives a crash. Nothing to do for an
+    /// engine that writes nothing.
+    fn synced(&mut self, now: Nanos, position: LogPosition) {
+        let _ = (now, position);
+    }
 
     /// Does what can be done now: seals and hands out entries, applies, releases.
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next;
@@ -222,7 +137,7 @@ pub struct Replica {
     pub workers: Vec<Box<dyn Worker>>,
     /// One per worker.
     pub counters: Vec<Arc<Counters>>,
-    /// Names of the registered procedures; the position is the [`ProcedureId`].
+    /// Names of the registered procedures; the position is the [`ProcedureId`](highwater_core::ProcedureId).
     pub procedures: Vec<&'static str>,
     /// Their versions, the same.
     pub versions: Vec<u32>,

@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use highwater_core::{Epoch, Incarnation, NodeId};
-
-use super::Nanos;
+use highwater_core::{Epoch, Incarnation, Nanos, NodeId};
 
 /// How far a replica is on its way to take clients' transactions, whatever its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::{Config, ConfigError};
+use super::error::ConfigError;
 
 /// What is put over the defaults.
 pub(super) struct Layers<'a> {
@@ -20,18 +21,19 @@ pub(super) struct Layers<'a> {
 const PREFIX: &str = "HIGHWATER_";
 
 impl Layers<'_> {
-    /// The configuration, not validated.
-    pub fn merge(
+    /// What comes of them over `defaults`, not validated.
+    pub fn merge<C: DeserializeOwned>(
         &self,
+        defaults: &str,
         variables: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Config, ConfigError> {
-        let mut merged: Table = Config::default_toml().parse().expect("the defaults are TOML");
+    ) -> Result<C, ConfigError> {
+        let mut merged: Table = defaults.parse().expect("the defaults are TOML");
         let known = key_paths(&merged);
         if let Some(text) = self.file {
             let table: Table = text.parse().map_err(|error| self.in_file(text, &error))?;
             overlay(&mut merged, table);
             // Types and unknown keys are found here, where the message can name the file.
-            let checked: Result<Config, _> = Value::Table(merged.clone()).try_into();
+            let checked: Result<C, _> = Value::Table(merged.clone()).try_into();
             checked.map_err(|error: toml::de::Error| {
                 ConfigError(format!("{}: {}", self.name.display(), one_line(&error.to_string())))
             })?;

@@ -3,19 +3,21 @@
 //! What must be the same on every node stands under `cluster` and is compared when nodes connect; the rest is this
 //! node's own business.
 
+mod error;
 pub mod memory;
 mod merge;
 #[cfg(test)]
 mod tests;
 mod validate;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use highwater_core::{ClockChoice, Incarnation, NodeId};
 use highwater_engines::{EngineKind, Options};
 use serde::{Deserialize, Serialize};
+
+pub use error::ConfigError;
 
 /// The whole configuration; `default.toml` beside this file documents every key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,18 +193,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// What is wrong with a configuration, in one line that names the key or the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(pub String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
 impl Default for Config {
     fn default() -> Config {
         toml::from_str(Config::default_toml())
@@ -232,7 +222,7 @@ impl Config {
         };
         let name = file.map_or(PathBuf::from("configuration"), Path::to_path_buf);
         let layers = merge::Layers { name: &name, file: text.as_deref(), overrides };
-        let config = layers.merge(variables)?;
+        let config: Config = layers.merge(Config::default_toml(), variables)?;
         config.validate()?;
         Ok(config)
     }
@@ -240,7 +230,7 @@ impl Config {
     /// A file's text over the defaults, validated.
     pub fn from_toml(text: &str) -> Result<Config, ConfigError> {
         let layers = merge::Layers { name: Path::new("configuration"), file: Some(text), overrides: &[] };
-        let config = layers.merge([])?;
+        let config: Config = layers.merge(Config::default_toml(), [])?;
         config.validate()?;
         Ok(config)
     }

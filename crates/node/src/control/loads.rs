@@ -17,7 +17,7 @@ const PROGRESS_EVERY: Nanos = 250_000_000;
 /// Commands that are not answered yet, and what reports count from.
 #[derive(Default)]
 pub struct Loads {
-    open: BTreeMap<u64, Open>,
+    unanswered: BTreeMap<u64, Unanswered>,
     tickets: u64,
     /// Start of the running load or last reset.
     from: Option<Baseline>,
@@ -44,7 +44,7 @@ pub enum Errand {
     Stop,
 }
 
-struct Open {
+struct Unanswered {
     connection: u64,
     errand: Errand,
     /// Workers that have not answered.
@@ -59,7 +59,8 @@ impl Loads {
         self.tickets += 1;
         let ticket = self.tickets;
         let missing = shared.workers.len();
-        self.open.insert(ticket, Open { connection, errand, missing, stats: Vec::new(), failure: None });
+        self.unanswered
+            .insert(ticket, Unanswered { connection, errand, missing, stats: Vec::new(), failure: None });
         shared.tell_workers(|| WorkerLetter::Load(ticket, command.clone()));
     }
 
@@ -72,50 +73,50 @@ impl Loads {
 
     /// A worker's answer. The last one completes the command.
     pub fn answer(&mut self, ticket: u64, answer: LoadAnswer, shared: &Shared) {
-        let Some(open) = self.open.get_mut(&ticket) else { return };
-        open.missing -= 1;
+        let Some(command) = self.unanswered.get_mut(&ticket) else { return };
+        command.missing -= 1;
         match answer {
             LoadAnswer::Done => {}
             LoadAnswer::Failed(why) => {
-                open.failure.get_or_insert(why);
+                command.failure.get_or_insert(why);
             }
-            LoadAnswer::Stats(stats) => open.stats.push(*stats),
+            LoadAnswer::Stats(stats) => command.stats.push(*stats),
         }
-        if open.missing == 0 {
-            let open = self.open.remove(&ticket).expect("it is there");
-            let connection = open.connection;
-            let response = self.complete(open, shared);
+        if command.missing == 0 {
+            let command = self.unanswered.remove(&ticket).expect("it is there");
+            let connection = command.connection;
+            let response = self.complete(command, shared);
             shared.answer(connection, response);
         }
     }
 
     /// Says how far loadings are, now and then.
     pub fn turn(&mut self, now: Nanos, shared: &Shared) {
-        for open in self.open.values_mut() {
-            if let Errand::Populate { done, said } = &mut open.errand
+        for command in self.unanswered.values_mut() {
+            if let Errand::Populate { done, said } = &mut command.errand
                 && now - *said >= PROGRESS_EVERY
             {
                 *said = now;
                 let done = done.load(Ordering::Relaxed);
-                shared.answer(open.connection, AdminResponse::Progress { done, total: None });
+                shared.answer(command.connection, AdminResponse::Progress { done, total: None });
             }
         }
     }
 
     /// When to give the next turn at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        let deadline = |open: &Open| match &open.errand {
+        let deadline = |command: &Unanswered| match &command.errand {
             Errand::Populate { said, .. } => Some(said + PROGRESS_EVERY),
             _ => None,
         };
-        self.open.values().filter_map(deadline).min()
+        self.unanswered.values().filter_map(deadline).min()
     }
 
-    fn complete(&mut self, open: Open, shared: &Shared) -> AdminResponse {
-        if let Some(message) = open.failure {
+    fn complete(&mut self, command: Unanswered, shared: &Shared) -> AdminResponse {
+        if let Some(message) = command.failure {
             return AdminResponse::Error { message };
         }
-        match open.errand {
+        match command.errand {
             Errand::Populate { .. } | Errand::Run => AdminResponse::Done,
             Errand::Reset => {
                 self.from = Some(Baseline::read(shared));
@@ -123,9 +124,9 @@ impl Loads {
             }
             Errand::Stop => {
                 self.to.get_or_insert_with(|| Baseline::read(shared));
-                self.report(&open.stats, shared)
+                self.report(&command.stats, shared)
             }
-            Errand::Report => self.report(&open.stats, shared),
+            Errand::Report => self.report(&command.stats, shared),
         }
     }
 

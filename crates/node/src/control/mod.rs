@@ -1,11 +1,11 @@
-//! The control thread: the replica's [`Controller`], connections to the other controllers, the peer port, signals.
+//! The control thread: the replica's [`Controller`], connections to the other controllers (a message is a frame with a head
+//! and no body), the peer port, signals.
 //!
 //! Heartbeats depend on it, so nothing here may take long: the admin port has a thread of its own that reads, parses
 //! and writes ([`admin`](crate::admin)), and asks here only for what the controller knows; jobs that read the whole store
 //! run on threads of their own, too.
 
 pub(crate) mod inspect;
-mod links;
 mod loads;
 mod serve;
 
@@ -14,7 +14,8 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use highwater_engines::{ControlOutbox, Controller, Nanos, Next};
+use bytes::Bytes;
+use highwater_engines::{ControlOutbox, Controller, Frame, Nanos, Next};
 
 use crate::admin::protocol::AdminRequest;
 use crate::clock::monotonic;
@@ -27,9 +28,9 @@ use crate::transport::incoming::Incoming;
 use crate::transport::incoming::Living;
 use crate::transport::link::LinkLimits;
 use crate::transport::outgoing::{Dialed, Outgoing};
+use crate::transport::peers::{Lost, Peers};
 use crate::transport::{Channel, Established};
 
-use links::Links;
 use loads::Loads;
 
 /// Kinds of poller keys, as [`worker`](crate::worker) has them.
@@ -75,7 +76,7 @@ pub struct ControlThread {
     out: ControlOutbox,
     poller: Poller,
     signals: UnixStream,
-    links: Links,
+    links: Peers,
     outgoing: Outgoing,
     incoming: Incoming,
     /// Who is connected, and when each was heard last.
@@ -98,7 +99,7 @@ impl ControlThread {
             watch_lifeline(&poller)?;
         }
         Ok(ControlThread {
-            links: Links::new(setup.identity.nodes as usize, setup.links),
+            links: Peers::new(setup.identity.nodes as usize, setup.links, KEY_LINK),
             incoming: Incoming::new(setup.identity.clone(), setup.peer_listener, &poller, KEY_INCOMING)?,
             outgoing: Outgoing::new(setup.identity, setup.directory, KEY_OUTGOING),
             living: Living::default(),
@@ -134,7 +135,7 @@ impl ControlThread {
         self.outgoing.turn(now, &self.poller, &mut dialed);
         self.take_dialed(now, dialed);
         self.incoming.turn(now, &self.poller);
-        self.end_if_settled(now);
+        self.end_if_drained(now);
         self.loads.turn(now, &self.shared);
         let next = self.controller.turn(now, &mut self.out);
         let news = !self.out.events.is_empty();
@@ -158,10 +159,10 @@ impl ControlThread {
 
     /// Once the node was asked to end: stops it when the workers owe nothing any more, or patience ends. Until then it
     /// goes on as a replica: replies need the others.
-    fn end_if_settled(&mut self, now: Nanos) {
+    fn end_if_drained(&mut self, now: Nanos) {
         if self.shared.ending() {
             let by = *self.ends_by.get_or_insert(now + END_PATIENCE);
-            if self.shared.all_settled() || now >= by {
+            if self.shared.all_drained() || now >= by {
                 self.shared.stop();
             }
         }
@@ -171,7 +172,9 @@ impl ControlThread {
         for event in self.out.events.drain(..) {
             tracing::info!(node = %self.shared.node, "{event}");
         }
-        let lost = self.links.send(self.out.messages.drain(..), &self.poller);
+        let frame = |head| Frame { head, body: Bytes::new() };
+        let messages = self.out.messages.drain(..).map(|(to, head)| (to, Channel::Control, frame(head)));
+        let lost = self.links.send(messages, &self.poller);
         if std::mem::take(&mut self.out.wake_workers) {
             self.shared.wake_workers();
         }
@@ -225,9 +228,10 @@ impl ControlThread {
             KEY_LINK => {
                 let (controller, node) = (&mut *self.controller, (event.key & !KIND_MASK) as usize);
                 let living = &mut self.living;
-                let taken = self.links.event(node, event, &self.poller, |from, message| {
-                    living.heard(now, from);
-                    controller.deliver(now, from, message);
+                let taken = self.links.event(node, event, &self.poller, |arrival| {
+                    living.heard(now, arrival.from);
+                    controller.deliver(now, arrival.from, arrival.frame.head);
+                    Ok(())
                 });
                 if let Err(lost) = taken {
                     self.link_lost(now, lost);
@@ -297,16 +301,18 @@ impl ControlThread {
         }
     }
 
-    fn link_lost(&mut self, now: Nanos, lost: links::Lost) {
+    fn link_lost(&mut self, now: Nanos, lost: Lost) {
         tracing::info!(peer = %lost.peer, "control connection lost: {}", lost.why);
-        self.outgoing.lost(now, lost.peer, Channel::Control, lost.session);
+        self.outgoing.lost(now, lost.peer, Channel::Control, lost.generation);
         self.living.lost(lost.peer);
         self.controller.peer_down(now, lost.peer, false);
     }
 
     fn read_letter(&mut self, now: Nanos, letter: ControlLetter) {
         match letter {
-            ControlLetter::Lost { peer, channel, session } => self.outgoing.lost(now, peer, channel, session),
+            ControlLetter::Lost { peer, channel, generation } => {
+                self.outgoing.lost(now, peer, channel, generation)
+            }
             ControlLetter::Load { ticket, answer } => {
                 self.loads.answer(ticket, answer, &self.shared);
             }

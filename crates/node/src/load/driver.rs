@@ -166,6 +166,7 @@ impl Driver {
                 Err(Refusal::NotServing { ask: None } | Refusal::NoQuorum) => {
                     return Appetite::At(now + PARKED);
                 }
+                Err(Refusal::Unsupported) => unreachable!("a load asks for no session and no freshness"),
             }
             if self.stopwatch.nanos(start, stamp) > BUDGET_NANOS {
                 break;
@@ -250,7 +251,7 @@ impl Driver {
         let Drawn { kind, sequence, due } = self.drawn.expect("a request is drawn");
         let slot = *self.free.last().expect("a slot is free");
         let token = pack(Owner::Load, slot as usize, self.life);
-        engine.submit(now, Request { token, procedure: self.procedures[kind as usize], args: &self.args })?;
+        engine.submit(now, Request::new(token, self.procedures[kind as usize], &self.args))?;
         self.free.pop();
         self.slots[slot as usize] = Slot { stamp: due.unwrap_or(stamp), kind, sequence, busy: true };
         self.drawn = None;

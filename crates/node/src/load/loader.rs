@@ -69,7 +69,7 @@ impl Loader {
             };
             let slot = *self.free.last().expect("a slot is free");
             let token = pack(Owner::Loader, slot, self.life);
-            match engine.submit(now, Request { token, procedure, args: &args }) {
+            match engine.submit(now, Request::new(token, procedure, &args)) {
                 Ok(()) => {
                     self.free.pop();
                     self.slots[slot] = Some((procedure, args));
@@ -139,6 +139,7 @@ impl Loader {
                 self.fail("no majority of the replicas answers");
             }
             Refusal::NoQuorum => {}
+            Refusal::Unsupported => unreachable!("a loader asks for no session and no freshness"),
         }
         Appetite::At(now + 1_000_000)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, Library, NodeId, Outcome, Registry};
-use highwater_engines::{Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 use highwater_workloads::testing::Memory;
 
 use super::{Driver, RunSpec};
@@ -31,7 +31,7 @@ impl Worker for Stub {
 
     fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation) {}
     fn peer_down(&mut self, _: Nanos, _: NodeId) {}
-    fn deliver(&mut self, _: Nanos, _: NodeId, _: Frame) {}
+    fn deliver(&mut self, _: Nanos, _: Endpoint, _: Frame) {}
     fn turn(&mut self, _: Nanos, _: &mut Outbox) -> Next {
         Next::Idle
     }

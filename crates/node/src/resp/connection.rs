@@ -6,6 +6,7 @@ use highwater_core::{Outcome, ProcedureId};
 use highwater_engines::seam::Refusal;
 
 use super::Door;
+use super::client_state::ClientState;
 use super::command::{Command, Control, Local, Opcode};
 use super::commands::connection as local;
 use super::commands::transactions::{Exec, Transactions, queues, write_known};
@@ -15,7 +16,6 @@ use super::http::is_http;
 use super::order::{KEEP_BYTES, Order, forget_front};
 use super::reply::Reply;
 use super::request::{Args, EngineRequest};
-use super::session::Session;
 use super::single;
 
 /// Requests of one connection that the engine may hold at a time.
@@ -64,7 +64,7 @@ impl Allowance {
 /// A client's connection; see the [module](super) for how a host drives it.
 pub struct Connection {
     door: Arc<Door>,
-    session: Session,
+    client: ClientState,
     transactions: Transactions,
     /// Bytes received; the first `taken` belong to commands that were taken.
     input: Vec<u8>,
@@ -85,7 +85,7 @@ impl Connection {
     pub fn new(id: u64, door: Arc<Door>) -> Connection {
         Connection {
             door,
-            session: Session::new(id),
+            client: ClientState::new(id),
             transactions: Transactions::default(),
             input: Vec::new(),
             taken: 0,
@@ -178,7 +178,13 @@ impl Connection {
         if watch {
             self.transactions.watch_failed();
         }
-        self.fail(seq, |door| RequestError::Refused(refusal, door));
+        self.fail(seq, |door| {
+            let ask = match refusal {
+                Refusal::NotServing { ask } => ask,
+                Refusal::NoQuorum | Refusal::Busy | Refusal::Unsupported => None,
+            };
+            RequestError::Refused(refusal, ask.and_then(|node| door.address(node)))
+        });
     }
 
     /// Checks that this request is on offer; whether it is a `WATCH`.
@@ -200,7 +206,7 @@ impl Connection {
         }
         match outcome {
             Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => {
-                self.order.settle(seq, |out| out.extend_from_slice(bytes));
+                self.order.answer(seq, |out| out.extend_from_slice(bytes));
             }
             Outcome::Conflict => self.fail(seq, |_| RequestError::Conflict),
             Outcome::TooLarge => {
@@ -216,8 +222,8 @@ impl Connection {
         self.stage = Stage::Open;
         if outcome == Outcome::Committed {
             self.transactions.watched(&self.args, versions);
-            let protocol = self.session.protocol;
-            return self.order.settle(seq, |out| Reply::new(out, protocol).ok());
+            let protocol = self.client.protocol;
+            return self.order.answer(seq, |out| Reply::new(out, protocol).ok());
         }
         self.transactions.watch_failed();
         match outcome {
@@ -228,8 +234,8 @@ impl Connection {
 
     fn fail<'a>(&'a mut self, seq: u64, error: impl FnOnce(&'a Door) -> RequestError<'a>) {
         let error = error(&self.door);
-        let protocol = self.session.protocol;
-        self.order.settle(seq, |out| Reply::new(out, protocol).error(error));
+        let protocol = self.client.protocol;
+        self.order.answer(seq, |out| Reply::new(out, protocol).error(error));
     }
 
     /// Bytes that are ready for the socket.
@@ -302,7 +308,7 @@ impl Connection {
             return true;
         }
         let len = frame.len;
-        let command = single::encode(frame, self.session.protocol, &mut self.args);
+        let command = single::encode(frame, self.client.protocol, &mut self.args);
         self.taken += len;
         forget_front(&mut self.input, &mut self.taken);
         if len > KEEP_BYTES {
@@ -344,12 +350,12 @@ impl Connection {
     /// Makes [`args`](Self::args) the next request. `reads`: it changes no data.
     fn offer(&mut self, procedure: ProcedureId, watch: bool, reads: bool) {
         let seq = self.order.open();
-        self.stage = Stage::Offering { seq, procedure, watch, snapshot: reads && self.session.snapshots };
+        self.stage = Stage::Offering { seq, procedure, watch, snapshot: reads && self.client.snapshots };
     }
 
     fn answer(&mut self, command: Local) {
         let args = single::args(&self.args);
-        self.order.local(|out| local::run(command, args, &mut self.session, &self.door, out));
+        self.order.local(|out| local::run(command, args, &mut self.client, &self.door, out));
     }
 
     fn control(&mut self, command: Control) -> Result<(), CommandError> {
@@ -366,10 +372,10 @@ impl Connection {
     }
 
     fn exec(&mut self) -> Result<(), CommandError> {
-        let Connection { session, door, transactions, args, .. } = self;
-        let protocol = session.protocol;
+        let Connection { client, door, transactions, args, .. } = self;
+        let protocol = client.protocol;
         let answer =
-            |command, words: Args<'_>, out: &mut Vec<u8>| local::run(command, words, session, door, out);
+            |command, words: Args<'_>, out: &mut Vec<u8>| local::run(command, words, client, door, out);
         match transactions.exec(protocol, answer, args)? {
             Exec::Submit { writes } => self.offer(self.door.procedures.exec, false, !writes),
             Exec::Changed => self.reply(|reply| reply.null_array()),
@@ -402,7 +408,7 @@ impl Connection {
     }
 
     fn reply(&mut self, write: impl FnOnce(&mut Reply<'_>)) {
-        let protocol = self.session.protocol;
+        let protocol = self.client.protocol;
         self.order.local(|out| write(&mut Reply::new(out, protocol)));
     }
 

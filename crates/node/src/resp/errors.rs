@@ -5,8 +5,6 @@ use std::fmt;
 use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_KEY_BYTES, MAX_REQUEST_BYTES, MAX_VALUE_BYTES};
 use highwater_engines::seam::Refusal;
 
-use super::Door;
-
 /// Why a command gave no answer. A deterministic result of what the client sent (and of the data, for the
 /// arithmetic ones): the same again fails the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,8 +166,8 @@ impl fmt::Display for CommandError {
 /// Why a whole request gave no answer though it was fine: nothing of it was done, or nobody knows.
 #[derive(Clone, Copy)]
 pub enum RequestError<'a> {
-    /// The engine did not take it: nothing was done.
-    Refused(Refusal, &'a Door),
+    /// The engine did not take it: nothing was done. With the address of whom to ask instead, if both are known.
+    Refused(Refusal, Option<&'a str>),
     /// Too many conflicts in a row: nothing was done.
     Conflict,
     /// It may or may not survive.
@@ -193,8 +191,8 @@ pub enum RequestError<'a> {
 impl fmt::Display for RequestError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            RequestError::Refused(Refusal::NotServing { ask: Some(leader) }, door) => {
-                let address = door.address(leader).unwrap_or("an unknown address");
+            RequestError::Refused(Refusal::NotServing { ask: Some(leader) }, address) => {
+                let address = address.unwrap_or("an unknown address");
                 write!(f, "NOTLEADER leader is node {} at {address}", leader.0)
             }
             RequestError::Refused(Refusal::NotServing { ask: None }, _) => {
@@ -204,6 +202,9 @@ impl fmt::Display for RequestError<'_> {
                 "NOQUORUM the leader hears no majority or stands still; nothing was done, retry later",
             ),
             RequestError::Refused(Refusal::Busy, _) => f.write_str("BUSY nothing was done, retry later"),
+            RequestError::Refused(Refusal::Unsupported, _) => f.write_str(
+                "ERR the engine keeps no sessions, or no bound on the age of what is read; nothing was done",
+            ),
             RequestError::Conflict => {
                 f.write_str("CONFLICT too many conflicting transactions; nothing was done, retry")
             }

@@ -4,11 +4,10 @@ use highwater_core::codec::{Malformed, Reader};
 use highwater_core::limits::MAX_REPLY_BYTES;
 use highwater_core::{Abort, Procedure, Transaction};
 
-use super::KEYSPACE;
 use super::commands;
 use super::errors::RequestError;
-use super::keyspace::{Keyspace, Stop};
-use super::reply::Reply;
+use super::keyspace::{KEYSPACE, Keyspace, Stop};
+use super::reply::{Protocol, Reply};
 use super::request::{Args, Framing, Step, Watch};
 
 /// `redis.exec`: checks what was watched, then runs commands; the reply is finished RESP.
@@ -37,7 +36,7 @@ impl Procedure for Exec {
 /// As an error of the door: whatever bytes a reply has go to the client's socket.
 #[cold]
 fn panicked(message: &str, reply: &mut Vec<u8>) {
-    Reply::new(reply, super::Protocol::Resp2).error(RequestError::Panicked { message });
+    Reply::new(reply, Protocol::Resp2).error(RequestError::Panicked { message });
 }
 
 fn execute<T: Transaction>(
@@ -100,7 +99,7 @@ impl Procedure for ReadVersions {
 #[cold]
 fn malformed(reply: &mut Vec<u8>) -> Result<(), Abort> {
     reply.clear();
-    Reply::new(reply, super::Protocol::Resp2).error(RequestError::Malformed);
+    Reply::new(reply, Protocol::Resp2).error(RequestError::Malformed);
     Err(Abort::BadRequest)
 }
 

@@ -1,10 +1,12 @@
 //! The Redis keyspace as one transaction sees it, and how a command ends early.
 
 use highwater_core::limits::MAX_VALUE_BYTES;
-use highwater_core::{Abort, Transaction};
+use highwater_core::{Abort, TableId, Transaction};
 
-use super::KEYSPACE;
 use super::errors::CommandError;
+
+/// The table that holds the Redis keyspace: any bytes as keys, a hash index.
+pub const KEYSPACE: TableId = TableId(0);
 
 /// Why the whole request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

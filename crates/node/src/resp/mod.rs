@@ -27,7 +27,7 @@
 //! on readable:  while conn.accepts_input() { read(socket); conn.receive(bytes) }
 //! each turn:    while let Some(request) = conn.next(&mut allowance) {
 //!                   let seq = request.seq;
-//!                   match worker.submit(now, Request { token, procedure: request.procedure, args: request.args }) {
+//!                   match worker.submit(now, Request::new(token, request.procedure, request.args)) {
 //!                       Ok(()) => conn.submitted(seq, len),     // remember token -> (connection, seq)
 //!                       Err(refusal) => {
 //!                           conn.refused(seq, refusal);         // Busy leaves the request where it was
@@ -45,6 +45,7 @@
 //! With edge-triggered readiness, look at [`Connection::accepts_input`] again after `next` and `wrote`.
 //! Requests of one connection must be submitted in order, to one worker; they may be released in any order.
 
+pub mod client_state;
 pub mod command;
 pub mod commands;
 pub mod connection;
@@ -57,21 +58,18 @@ pub mod number;
 pub mod order;
 pub mod reply;
 pub mod request;
-pub mod session;
 pub mod single;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
 
-use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, TableId, Transaction};
+use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, Transaction};
 
 pub use connection::{Allowance, Connection};
+pub use keyspace::KEYSPACE;
 pub use reply::Protocol;
 pub use request::EngineRequest;
-
-/// The table that holds the Redis keyspace: any bytes as keys, a hash index.
-pub const KEYSPACE: TableId = TableId(0);
 
 /// Registers `redis.exec` and `redis.watch`.
 pub fn register<T: Transaction>(registry: &mut Registry<T>) {

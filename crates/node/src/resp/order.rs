@@ -70,7 +70,7 @@ impl Order {
     /// # Panics
     /// If the place was never opened or has its reply: the host mixed up its requests, and a client would get
     /// another one's answer.
-    pub fn settle(&mut self, seq: u64, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn answer(&mut self, seq: u64, write: impl FnOnce(&mut Vec<u8>)) {
         assert!(self.awaits(seq), "a reply for request {seq}, which awaits none");
         let slot = &mut self.slots[(seq - self.first) as usize];
         self.expected -= std::mem::take(&mut slot.expected);

@@ -15,6 +15,7 @@ use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use highwater_core::{ProcedureId, Timestamp};
 
 use super::command::Opcode;
+use super::errors::CommandError;
 use super::reply::Protocol;
 
 const RESP3: u8 = 1;
@@ -77,6 +78,11 @@ impl<'a> Args<'a> {
             reader.bytes()?;
         }
         Ok(Args { left: count as usize, reader: start })
+    }
+
+    /// The next argument of a command whose row promises one.
+    pub fn promised(&mut self) -> Result<&'a [u8], CommandError> {
+        self.next().ok_or(CommandError::Syntax)
     }
 
     /// Appends them, as [`decode`](Self::decode) reads them.

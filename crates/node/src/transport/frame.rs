@@ -1,10 +1,11 @@
 //! Frames on a byte stream.
 //!
 //! ```text
-//! head_len u32 | body_len u32 | crc u32 | head | body          all little endian
+//! head_len u32 | body_len u32 | channel u16 | crc u32 | head | body          all little endian
 //! ```
 //!
-//! The CRC covers both lengths and the head; the body carries its own. Any doubt about a frame ends the connection:
+//! The channel is the receiver: a worker's number, or 65535 for the controller. The CRC covers all before it and the head;
+//! the body carries its own. Any doubt about a frame ends the connection:
 //! there is no way to find the next frame's start.
 
 use std::collections::VecDeque;
@@ -15,8 +16,12 @@ use bytes::BytesMut;
 use highwater_core::limits::{MAX_FRAME_BODY_BYTES, MAX_FRAME_HEAD_BYTES};
 use highwater_engines::Frame;
 
+use super::Channel;
+
 /// Bytes in front of a head.
-pub const PREFIX_BYTES: usize = 12;
+pub const PREFIX_BYTES: usize = 14;
+/// How many of them the checksum covers: all in front of it.
+const COVERED_BYTES: usize = PREFIX_BYTES - 4;
 
 /// Why a byte stream is no stream of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +33,7 @@ pub enum FrameError {
         /// Announced length of the body.
         body: usize,
     },
-    /// Lengths and head do not match their checksum.
+    /// Prefix and head do not match their checksum.
     Checksum,
 }
 
@@ -43,24 +48,30 @@ impl fmt::Display for FrameError {
     }
 }
 
-/// What stands in front of a frame's head.
+/// How many bytes a frame takes on the wire.
+pub fn wire_bytes(frame: &Frame) -> usize {
+    PREFIX_BYTES + frame.head.len() + frame.body.len()
+}
+
+/// What stands in front of the head of a frame to `channel`.
 ///
 /// # Panics
 /// If the frame is over its limits: an engine's bug.
-pub fn prefix(frame: &Frame) -> [u8; PREFIX_BYTES] {
+pub fn prefix(channel: Channel, frame: &Frame) -> [u8; PREFIX_BYTES] {
     assert!(frame.head.len() <= MAX_FRAME_HEAD_BYTES, "a head of {} bytes", frame.head.len());
     assert!(frame.body.len() <= MAX_FRAME_BODY_BYTES, "a body of {} bytes", frame.body.len());
     let mut prefix = [0; PREFIX_BYTES];
     prefix[..4].copy_from_slice(&(frame.head.len() as u32).to_le_bytes());
     prefix[4..8].copy_from_slice(&(frame.body.len() as u32).to_le_bytes());
-    let crc = checksum(&prefix[..8], &frame.head);
-    prefix[8..].copy_from_slice(&crc.to_le_bytes());
+    prefix[8..COVERED_BYTES].copy_from_slice(&channel.code().to_le_bytes());
+    let crc = checksum(&prefix[..COVERED_BYTES], &frame.head);
+    prefix[COVERED_BYTES..].copy_from_slice(&crc.to_le_bytes());
     prefix
 }
 
-fn checksum(lengths: &[u8], head: &[u8]) -> u32 {
+fn checksum(covered: &[u8], head: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(lengths);
+    hasher.update(covered);
     hasher.update(head);
     hasher.finalize()
 }
@@ -122,23 +133,24 @@ impl Decoder {
         Ok(n)
     }
 
-    /// The next complete frame.
-    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+    /// The next complete frame, and whom it is for.
+    pub fn next_frame(&mut self) -> Result<Option<(Channel, Frame)>, FrameError> {
         let Some((head_len, body_len)) = self.lengths()? else { return Ok(None) };
         if self.buffer.len() < PREFIX_BYTES + head_len {
             return Ok(None);
         }
-        let crc = u32::from_le_bytes(self.buffer[8..12].try_into().expect("4 bytes"));
-        if crc != checksum(&self.buffer[..8], &self.buffer[PREFIX_BYTES..][..head_len]) {
+        let (covered, crc) = self.buffer[..PREFIX_BYTES].split_at(COVERED_BYTES);
+        if crc != checksum(covered, &self.buffer[PREFIX_BYTES..][..head_len]).to_le_bytes() {
             return Err(FrameError::Checksum);
         }
         if self.buffer.len() < PREFIX_BYTES + head_len + body_len {
             return Ok(None);
         }
+        let channel = Channel::of(u16::from_le_bytes(self.buffer[8..10].try_into().expect("2 bytes")));
         let mut head = self.buffer.split_to(PREFIX_BYTES + head_len).freeze();
         let body = self.buffer.split_to(body_len).freeze();
         bytes::Buf::advance(&mut head, PREFIX_BYTES);
-        Ok(Some(Frame { head, body }))
+        Ok(Some((channel, Frame { head, body })))
     }
 
     /// The announced lengths of the frame at the buffer's start, within their limits.
@@ -230,8 +242,14 @@ mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
 
+    /// Whom a frame is for, in these tests: each to another one.
+    fn channel(frame: &Frame) -> Channel {
+        Channel::of((frame.head.len() * 331 + frame.body.len()) as u16)
+    }
+
     fn wire(frames: &[Frame]) -> Vec<u8> {
-        frames.iter().flat_map(|frame| [&prefix(frame)[..], &frame.head, &frame.body].concat()).collect()
+        let bytes = |frame: &Frame| [&prefix(channel(frame), frame)[..], &frame.head, &frame.body].concat();
+        frames.iter().flat_map(bytes).collect()
     }
 
     /// Feeds `bytes` in pieces of the given sizes (cycled) and collects what comes out.
@@ -249,7 +267,8 @@ mod tests {
                 Ok::<_, ()>(n)
             });
             rest = &rest[n.unwrap()..];
-            while let Some(frame) = decoder.next_frame()? {
+            while let Some((to, frame)) = decoder.next_frame()? {
+                assert_eq!(to, channel(&frame));
                 frames.push(frame);
             }
         }
@@ -284,7 +303,7 @@ mod tests {
         }
 
         #[test]
-        fn a_flipped_bit_in_lengths_checksum_or_head_is_noticed(
+        fn a_flipped_bit_in_prefix_or_head_is_noticed(
             head in prop::collection::vec(any::<u8>(), 0..50),
             bit in 0..8u32,
             at in any::<prop::sample::Index>(),
@@ -303,13 +322,13 @@ mod tests {
     fn a_length_over_its_limit_is_refused_before_memory_is_reserved() {
         let mut bytes = vec![0; PREFIX_BYTES];
         bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(matches!(decode(&bytes, &[12]), Err(FrameError::TooLong { .. })));
+        assert!(matches!(decode(&bytes, &[PREFIX_BYTES]), Err(FrameError::TooLong { .. })));
     }
 
     #[test]
     fn an_announced_length_reserves_no_more_than_has_come() {
         let long = Frame { head: Bytes::from_static(b"h"), body: vec![0; MAX_FRAME_BODY_BYTES].into() };
-        let (mut decoder, wire) = (Decoder::default(), prefix(&long));
+        let (mut decoder, wire) = (Decoder::default(), prefix(Channel::Control, &long));
         for come in [PREFIX_BYTES, 100_000, 3_000_000] {
             while decoder.buffer.len() < come {
                 let have = decoder.buffer.len();
@@ -342,7 +361,7 @@ mod tests {
                     Ok::<_, ()>(bytes.len())
                 })
                 .unwrap();
-            let frame = decoder.next_frame().unwrap().unwrap();
+            let (_, frame) = decoder.next_frame().unwrap().unwrap();
             addresses.insert(frame.body.as_ptr() as usize);
         }
         assert!(addresses.len() < 40, "20 MB went through {} places", addresses.len());
@@ -363,7 +382,7 @@ mod tests {
                     Ok::<_, ()>(n)
                 });
                 bytes = &bytes[n.unwrap()..];
-                frames.extend(decoder.next_frame().unwrap());
+                frames.extend(decoder.next_frame().unwrap().map(|(_, frame)| frame));
             }
             frames
         };

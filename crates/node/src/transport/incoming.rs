@@ -16,15 +16,15 @@ use crate::poll::{Event, Interest, Poller};
 /// How long a caller may take to say hello.
 const PATIENCE: Nanos = 2_000_000_000;
 /// Callers that have not said hello yet, at most.
-const MAX_PENDING: usize = 1024;
+const MAX_CALLERS: usize = 1024;
 
 /// The peer port. Lives on the control thread.
 pub struct Incoming {
     me: Identity,
     acceptor: Acceptor,
-    pending: BTreeMap<u64, Pending>,
+    callers: BTreeMap<u64, Caller>,
     /// Connections so far; the number of the last.
-    session: u64,
+    generation: u64,
     /// Key of the listener in the poller; callers follow.
     key_base: u64,
     next_key: u64,
@@ -32,7 +32,7 @@ pub struct Incoming {
     complaints: BTreeMap<Option<NodeId>, String>,
 }
 
-struct Pending {
+struct Caller {
     stream: TcpStream,
     from: SocketAddr,
     got: Vec<u8>,
@@ -80,8 +80,8 @@ impl Incoming {
         Ok(Incoming {
             me,
             acceptor: Acceptor::new(listener, key_base, "peers", poller)?,
-            pending: BTreeMap::new(),
-            session: 0,
+            callers: BTreeMap::new(),
+            generation: 0,
             key_base,
             next_key: key_base + 1,
             complaints: BTreeMap::new(),
@@ -90,14 +90,14 @@ impl Incoming {
 
     /// When somebody's patience ends.
     pub fn deadline(&self) -> Option<Nanos> {
-        let pending = self.pending.values().map(|pending| pending.deadline);
-        pending.chain(self.acceptor.deadline()).min()
+        let deadlines = self.callers.values().map(|caller| caller.deadline);
+        deadlines.chain(self.acceptor.deadline()).min()
     }
 
     /// Hangs up on those who say nothing.
     pub fn turn(&mut self, now: Nanos, poller: &Poller) {
         self.acceptor.turn(now, poller);
-        self.pending.retain(|_, pending| pending.deadline > now);
+        self.callers.retain(|_, caller| caller.deadline > now);
     }
 
     /// Something happened at the listener or at a caller's socket.
@@ -112,19 +112,19 @@ impl Incoming {
             self.accept(now, poller);
             return None;
         }
-        let mut pending = self.pending.remove(&event.key)?;
+        let mut caller = self.callers.remove(&event.key)?;
         let mut buffer = [0; HELLO_BYTES];
-        match pending.stream.read(&mut buffer[..HELLO_BYTES - pending.got.len()]) {
+        match caller.stream.read(&mut buffer[..HELLO_BYTES - caller.got.len()]) {
             // A knock, or a caller that lost its patience.
             Ok(0) => return None,
-            Ok(n) => pending.got.extend_from_slice(&buffer[..n]),
+            Ok(n) => caller.got.extend_from_slice(&buffer[..n]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => return None,
         }
-        match <&[u8; HELLO_BYTES]>::try_from(&pending.got[..]) {
-            Ok(&hello) => self.answer(now, &hello, pending, poller, living),
+        match <&[u8; HELLO_BYTES]>::try_from(&caller.got[..]) {
+            Ok(&hello) => self.answer(now, &hello, caller, poller, living),
             Err(_) => {
-                self.pending.insert(event.key, pending);
+                self.callers.insert(event.key, caller);
                 None
             }
         }
@@ -132,13 +132,13 @@ impl Incoming {
 
     fn accept(&mut self, now: Nanos, poller: &Poller) {
         while let Some((stream, from)) = self.acceptor.next(now, poller) {
-            if self.pending.len() >= MAX_PENDING || tune_peer(&stream).is_err() {
+            if self.callers.len() >= MAX_CALLERS || tune_peer(&stream).is_err() {
                 continue;
             }
             let key = self.next_key;
             self.next_key += 1;
             if poller.add(&stream, key, Interest::READ).is_ok() {
-                self.pending.insert(key, Pending { stream, from, got: Vec::new(), deadline: now + PATIENCE });
+                self.callers.insert(key, Caller { stream, from, got: Vec::new(), deadline: now + PATIENCE });
             }
         }
     }
@@ -147,11 +147,11 @@ impl Incoming {
         &mut self,
         now: Nanos,
         hello: &[u8; HELLO_BYTES],
-        pending: Pending,
+        caller: Caller,
         poller: &Poller,
         living: &Living,
     ) -> Option<Established> {
-        let Pending { mut stream, from, .. } = pending;
+        let Caller { mut stream, from, .. } = caller;
         let Ok(hello) = Hello::decode(hello) else {
             self.complain(None, format!("{from} does not speak Highwater's peer protocol"));
             return None;
@@ -167,12 +167,12 @@ impl Incoming {
         }
         self.complaints.remove(&Some(hello.from));
         poller.remove(&stream).ok()?;
-        self.session += 1;
+        self.generation += 1;
         Some(Established {
             peer: hello.from,
             incarnation: hello.incarnation,
             channel: hello.channel,
-            session: self.session,
+            generation: self.generation,
             stream,
         })
     }

@@ -8,8 +8,8 @@ use std::net::TcpStream;
 use highwater_core::{Incarnation, NodeId};
 use highwater_engines::Frame;
 
-use super::frame::{Decoder, FrameError, PREFIX_BYTES, prefix};
-use super::{Channel, Established};
+use super::frame::{Decoder, FrameError, PREFIX_BYTES, prefix, wire_bytes};
+use super::{Arrival, Channel, Established};
 use crate::poll::{Interest, Poller};
 
 /// Why a connection ended.
@@ -21,6 +21,11 @@ pub enum Closed {
     Broken(io::Error),
     /// The other side sent nonsense.
     Nonsense(FrameError),
+    /// The other side sent a frame to somebody who is not here.
+    NoSuchReceiver {
+        /// Whom it named.
+        to: Channel,
+    },
     /// It takes less than we have to say.
     Overflow {
         /// Bytes that waited.
@@ -34,6 +39,7 @@ impl fmt::Display for Closed {
             Closed::Ended => f.write_str("the peer closed it"),
             Closed::Broken(error) => write!(f, "{error}"),
             Closed::Nonsense(error) => write!(f, "{error}"),
+            Closed::NoSuchReceiver { to } => write!(f, "a frame came for {to}, which it cannot reach here"),
             Closed::Overflow { queued } => write!(f, "the peer does not keep up: {queued} bytes wait"),
         }
     }
@@ -47,48 +53,56 @@ pub struct Link {
     pub incarnation: Incarnation,
     /// What it is for.
     pub channel: Channel,
-    /// See [`Established::session`].
-    pub session: u64,
+    /// See [`Established::generation`].
+    pub generation: u64,
     stream: TcpStream,
     decoder: Decoder,
     queue: SendQueue,
     key: u64,
+    /// How many workers frames may name.
+    workers: u16,
     waits_to_write: bool,
+    /// A frame for which its receiver had no room: nothing is read until it has.
+    stuck: Option<Arrival>,
     /// Since the last call of [`Link::rest`].
     received: bool,
 }
 
-/// What a connection may hold, in bytes.
+/// What a connection may hold, and whom it may reach.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkLimits {
-    /// What waits to be sent; beyond, the connection is cut. See `limits.send_queue_bytes`.
+    /// Bytes that wait to be sent; beyond, the connection is cut. See `limits.send_queue_bytes`.
     pub queued: usize,
-    /// Receive buffers that are kept for reuse.
+    /// Bytes of receive buffers that are kept for reuse.
     pub kept: usize,
+    /// How many workers this node has: frames name one of them.
+    pub workers: u16,
 }
 
 impl Link {
     /// Takes over a connection and watches it under `key`.
     pub fn new(connection: Established, poller: &Poller, key: u64, limits: LinkLimits) -> io::Result<Link> {
-        let Established { peer, incarnation, channel, session, stream } = connection;
+        let Established { peer, incarnation, channel, generation, stream } = connection;
         poller.add(&stream, key, Interest::READ)?;
         let queue = SendQueue { max_bytes: limits.queued, ..SendQueue::default() };
         Ok(Link {
             peer,
             incarnation,
             channel,
-            session,
+            generation,
             stream,
             decoder: Decoder::keeping(limits.kept),
             queue,
             key,
+            workers: limits.workers,
             waits_to_write: false,
+            stuck: None,
             received: false,
         })
     }
 
     /// Reads once from the socket. Level-triggered: if more waits, the poller says so again.
-    pub fn receive(&mut self) -> Result<(), Closed> {
+    fn receive(&mut self) -> Result<(), Closed> {
         let stream = &self.stream;
         let read = self.decoder.fill(|room| rustix::io::read(stream, room).map(|(filled, _)| filled.len()));
         match read {
@@ -102,14 +116,70 @@ impl Link {
         }
     }
 
-    /// The next complete frame among what was received.
-    pub fn next_frame(&mut self) -> Result<Option<Frame>, Closed> {
-        self.decoder.next_frame().map_err(Closed::Nonsense)
+    /// The socket has something: reads, and hands complete frames to `deliver`. If that gives one back, because its receiver
+    /// has no room, the connection [is stuck](Link::is_stuck).
+    pub fn readable(
+        &mut self,
+        poller: &Poller,
+        deliver: &mut impl FnMut(Arrival) -> Result<(), Arrival>,
+    ) -> Result<(), Closed> {
+        let received = self.receive();
+        // What came before the end still counts.
+        self.hand_over(poller, deliver)?;
+        received
+    }
+
+    /// Whether a frame waits here for room at its receiver's. Nothing is read meanwhile: the peer's frames pile up at the
+    /// peer, which ends the connection if they become too many.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck.is_some()
+    }
+
+    /// Tries a connection that is stuck again: there may be room now.
+    pub fn retry(
+        &mut self,
+        poller: &Poller,
+        deliver: &mut impl FnMut(Arrival) -> Result<(), Arrival>,
+    ) -> Result<(), Closed> {
+        let Some(arrival) = self.stuck.take() else { return Ok(()) };
+        self.stuck = deliver(arrival).err();
+        if self.stuck.is_some() {
+            return Ok(());
+        }
+        self.hand_over(poller, deliver)?;
+        if self.stuck.is_none() { self.watch(poller) } else { Ok(()) }
+    }
+
+    fn hand_over(
+        &mut self,
+        poller: &Poller,
+        deliver: &mut impl FnMut(Arrival) -> Result<(), Arrival>,
+    ) -> Result<(), Closed> {
+        while let Some((to, frame)) = self.decoder.next_frame().map_err(Closed::Nonsense)? {
+            if !self.reaches(to) {
+                return Err(Closed::NoSuchReceiver { to });
+            }
+            let arrival = Arrival { from: self.peer, incarnation: self.incarnation, to, frame };
+            if let Err(arrival) = deliver(arrival) {
+                self.stuck = Some(arrival);
+                return self.watch(poller);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether frames for `to` may come this way. Controllers and workers do not talk to each other.
+    fn reaches(&self, to: Channel) -> bool {
+        match (self.channel, to) {
+            (Channel::Control, Channel::Control) => true,
+            (Channel::Worker(_), Channel::Worker(index)) => index < self.workers,
+            _ => false,
+        }
     }
 
     /// Queues a frame for the next [`flush`](Link::flush).
-    pub fn send(&mut self, frame: Frame) -> Result<(), Closed> {
-        self.queue.push(frame)
+    pub fn send(&mut self, to: Channel, frame: Frame) -> Result<(), Closed> {
+        self.queue.push(to, frame)
     }
 
     /// Whether something waits that a flush could write.
@@ -137,10 +207,15 @@ impl Link {
         let drained = self.queue.write_to(&mut self.stream).map_err(Closed::Broken)?;
         if drained == self.waits_to_write {
             self.waits_to_write = !drained;
-            let interest = Interest::of(true, self.waits_to_write);
-            poller.modify(&self.stream, self.key, interest).map_err(Closed::Broken)?;
+            self.watch(poller)?;
         }
         Ok(())
+    }
+
+    /// Says what to be told of.
+    fn watch(&self, poller: &Poller) -> Result<(), Closed> {
+        let interest = Interest::of(!self.is_stuck(), self.waits_to_write);
+        poller.modify(&self.stream, self.key, interest).map_err(Closed::Broken)
     }
 }
 
@@ -161,14 +236,14 @@ const FRAMES_PER_WRITE: usize = 32;
 const WRITE_BUDGET: usize = 4 << 20;
 
 impl SendQueue {
-    fn push(&mut self, frame: Frame) -> Result<(), Closed> {
-        let len = PREFIX_BYTES + frame.head.len() + frame.body.len();
+    fn push(&mut self, to: Channel, frame: Frame) -> Result<(), Closed> {
+        let len = wire_bytes(&frame);
         // One frame is always taken, however long: the limit is there for what piles up.
         if self.bytes > 0 && self.bytes + len > self.max_bytes {
             return Err(Closed::Overflow { queued: self.bytes });
         }
         self.bytes += len;
-        self.frames.push_back((prefix(&frame), frame));
+        self.frames.push_back((prefix(to, &frame), frame));
         Ok(())
     }
 
@@ -212,7 +287,7 @@ impl SendQueue {
         self.bytes -= n;
         self.written += n;
         while let Some((_, frame)) = self.frames.front() {
-            let len = PREFIX_BYTES + frame.head.len() + frame.body.len();
+            let len = wire_bytes(frame);
             if self.written < len {
                 return;
             }
@@ -261,8 +336,9 @@ mod tests {
         let mut expected = Vec::new();
         for n in 0..100 {
             let frame = frame(n);
-            expected.extend([&prefix(&frame)[..], &frame.head, &frame.body].concat());
-            queue.push(frame).unwrap();
+            let to = Channel::Worker(n as u16 % 3);
+            expected.extend([&prefix(to, &frame)[..], &frame.head, &frame.body].concat());
+            queue.push(to, frame).unwrap();
         }
         while !queue.write_to(&mut socket).unwrap() {}
         assert!(socket.taken == expected);
@@ -273,14 +349,17 @@ mod tests {
     fn a_full_queue_refuses_but_one_frame_always_fits() {
         let mut queue = SendQueue { max_bytes: 50, ..SendQueue::default() };
         let big = Frame { head: Bytes::new(), body: vec![0; 100].into() };
-        queue.push(big.clone()).unwrap();
-        assert!(matches!(queue.push(big), Err(Closed::Overflow { queued: 112 })));
+        queue.push(Channel::Control, big.clone()).unwrap();
+        let refused = queue.push(Channel::Control, big);
+        assert!(matches!(refused, Err(Closed::Overflow { queued }) if queued == PREFIX_BYTES + 100));
     }
+
     #[test]
     fn a_peer_that_takes_everything_has_its_share_and_then_waits() {
         let mut queue = SendQueue { max_bytes: 1 << 30, ..SendQueue::default() };
         for _ in 0..64 {
-            queue.push(Frame { head: Bytes::new(), body: vec![0; 1 << 20].into() }).unwrap();
+            let frame = Frame { head: Bytes::new(), body: vec![0; 1 << 20].into() };
+            queue.push(Channel::Worker(0), frame).unwrap();
         }
         let before = queue.bytes;
         assert!(!queue.write_to(&mut io::sink()).unwrap(), "more waits");

@@ -1,7 +1,8 @@
 //! Connections between replicas.
 //!
 //! Worker *i* of one node talks to worker *i* of every other node over one TCP connection of its own, and controller to
-//! controller over another. All of a node's connections arrive at its one peer port:
+//! controller over another. A frame names the [`Channel`] that it is for: one for another worker comes over the sender's
+//! connection, and the thread that receives it passes it on ([`relay`](crate::relay)). All of a node's connections arrive at its one peer port:
 //!
 //! 1. The node with the **higher id dials**; the other accepts. Control threads do both, for all channels
 //!    ([`outgoing`], [`incoming`]), because only they are off the path of transactions.
@@ -16,6 +17,7 @@
 //! Frames in flight are lost with a connection. The engines resynchronise after `peer_up`; so a send queue that grows
 //! over its limit (the peer is stopped, or slow) is dropped with its connection instead of piling up.
 
+mod channel;
 pub mod directory;
 pub mod frame;
 pub mod handshake;
@@ -28,24 +30,9 @@ pub mod socket;
 use std::net::TcpStream;
 
 use highwater_core::{Incarnation, NodeId};
+use highwater_engines::Frame;
 
-/// Which conversation a connection carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Channel {
-    /// Controller to controller.
-    Control,
-    /// Between workers of this number.
-    Worker(u16),
-}
-
-impl std::fmt::Display for Channel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Channel::Control => f.write_str("control"),
-            Channel::Worker(index) => write!(f, "worker {index}"),
-        }
-    }
-}
+pub use self::channel::Channel;
 
 /// A connection after its handshake, on its way to the thread that owns the channel.
 #[derive(Debug)]
@@ -57,7 +44,20 @@ pub struct Established {
     /// What it is for.
     pub channel: Channel,
     /// Distinguishes this connection from earlier ones of the same channel.
-    pub session: u64,
+    pub generation: u64,
     /// Non-blocking.
     pub stream: TcpStream,
+}
+
+/// A frame as it came over a connection.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The node that sent it.
+    pub from: NodeId,
+    /// That node's life.
+    pub incarnation: Incarnation,
+    /// Whom it is for: the thread that has the connection, or another worker.
+    pub to: Channel,
+    /// What it says.
+    pub frame: Frame,
 }

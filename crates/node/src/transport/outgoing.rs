@@ -50,7 +50,7 @@ struct Line {
     /// Attempts since the connection was lost.
     attempts: u32,
     /// Connections so far; the current one's number.
-    session: u64,
+    generation: u64,
     /// Whether the connection was up before, and the refusal of the next attempt is news.
     refusal_is_news: bool,
     /// What was logged last, so that a lasting trouble is logged once.
@@ -83,7 +83,7 @@ impl Outgoing {
             purpose,
             state,
             attempts: 0,
-            session: 0,
+            generation: 0,
             refusal_is_news: false,
             complaint: String::new(),
         };
@@ -102,9 +102,9 @@ impl Outgoing {
     }
 
     /// A connection was lost. Dials or knocks at once.
-    pub fn lost(&mut self, now: Nanos, peer: NodeId, channel: Channel, session: u64) {
+    pub fn lost(&mut self, now: Nanos, peer: NodeId, channel: Channel, generation: u64) {
         for line in self.lines.iter_mut().filter(|line| line.peer == peer && line.channel == channel) {
-            if line.purpose == Purpose::Dial && line.session != session {
+            if line.purpose == Purpose::Dial && line.generation != generation {
                 continue;
             }
             line.attempts = 0;
@@ -236,10 +236,10 @@ impl Outgoing {
         }
         poller.remove(&stream)?;
         line.attempts = 0;
-        line.session += 1;
+        line.generation += 1;
         line.complaint.clear();
-        let (peer, channel, session) = (line.peer, line.channel, line.session);
-        Ok(Some(Established { peer, incarnation: welcome.incarnation, channel, session, stream }))
+        let (peer, channel, generation) = (line.peer, line.channel, line.generation);
+        Ok(Some(Established { peer, incarnation: welcome.incarnation, channel, generation, stream }))
     }
 
     fn failed(&mut self, at: usize, now: Nanos, error: &io::Error, out: &mut Vec<Dialed>) {

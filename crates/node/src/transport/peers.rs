@@ -1,10 +1,10 @@
 //! One thread's connections of one channel, to all other nodes.
 
-use highwater_core::NodeId;
+use highwater_core::{Incarnation, NodeId};
 use highwater_engines::Frame;
 
 use super::link::{Closed, Link, LinkLimits};
-use super::{Channel, Established};
+use super::{Arrival, Channel, Established};
 use crate::poll::{Event, Poller};
 
 /// One link per node, by id, as far as they are up.
@@ -23,7 +23,7 @@ pub struct Lost {
     /// What it was for.
     pub channel: Channel,
     /// Which one.
-    pub session: u64,
+    pub generation: u64,
     /// Why.
     pub why: Closed,
 }
@@ -37,7 +37,7 @@ impl Peers {
     /// Takes a connection over. True if it replaces one, whose loss nobody was told of. If it cannot be watched, it is
     /// lost, and so is the one that it was to replace.
     pub fn adopt(&mut self, connection: Established, poller: &Poller) -> Result<bool, Lost> {
-        let Established { peer, channel, session, .. } = connection;
+        let Established { peer, channel, generation, .. } = connection;
         let node = peer.0 as usize;
         let old = self.links[node].take();
         match Link::new(connection, poller, self.key_base + node as u64, self.limits) {
@@ -45,17 +45,26 @@ impl Peers {
                 self.links[node] = Some(link);
                 Ok(old.is_some())
             }
-            Err(error) => Err(Lost { peer, channel, session, why: Closed::Broken(error) }),
+            Err(error) => Err(Lost { peer, channel, generation, why: Closed::Broken(error) }),
         }
+    }
+
+    /// Whether the connection to this life of a node is up.
+    pub fn is_up(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        self.links[node.0 as usize].as_ref().is_some_and(|link| link.incarnation == incarnation)
     }
 
     /// Queues frames and writes what the sockets take. Frames to a peer that is down are dropped: it will be
     /// resynchronised when it is up.
-    pub fn send(&mut self, frames: impl Iterator<Item = (NodeId, Frame)>, poller: &Poller) -> Vec<Lost> {
+    pub fn send(
+        &mut self,
+        frames: impl Iterator<Item = (NodeId, Channel, Frame)>,
+        poller: &Poller,
+    ) -> Vec<Lost> {
         let mut lost = Vec::new();
-        for (node, frame) in frames {
+        for (node, to, frame) in frames {
             let Some(link) = &mut self.links[node.0 as usize] else { continue };
-            if let Err(why) = link.send(frame) {
+            if let Err(why) = link.send(to, frame) {
                 lost.extend(self.close(node.0 as usize, why));
             }
         }
@@ -70,31 +79,45 @@ impl Peers {
         lost
     }
 
-    /// Something happened on a link; hands its frames to `deliver`.
+    /// Something happened on a link; hands its frames to `deliver`, which gives one back if its receiver has no room: then
+    /// that link is [stuck](Link::is_stuck).
     pub fn event(
         &mut self,
         node: usize,
         event: Event,
         poller: &Poller,
-        mut deliver: impl FnMut(NodeId, Frame),
+        mut deliver: impl FnMut(Arrival) -> Result<(), Arrival>,
     ) -> Result<(), Lost> {
         let Some(link) = &mut self.links[node] else { return Ok(()) };
-        let peer = link.peer;
         let taken = (|| {
             if event.writable {
                 link.flush(poller)?;
             }
-            if event.readable {
-                let received = link.receive();
-                // What came before the end still counts.
-                while let Some(frame) = link.next_frame()? {
-                    deliver(peer, frame);
-                }
-                received?;
+            match link.is_stuck() {
+                // Nobody asked whether there is anything to read: it is broken, and would be told again and again.
+                true if event.broken => Err(Closed::Ended),
+                false if event.readable => link.readable(poller, &mut deliver),
+                _ => Ok(()),
             }
-            Ok(())
         })();
         taken.map_err(|why| self.close(node, why).expect("it was open"))
+    }
+
+    /// Tries the links that are stuck again; what is lost meanwhile.
+    pub fn retry(
+        &mut self,
+        poller: &Poller,
+        mut deliver: impl FnMut(Arrival) -> Result<(), Arrival>,
+    ) -> Vec<Lost> {
+        let mut lost = Vec::new();
+        for node in 0..self.links.len() {
+            if let Some(link) = &mut self.links[node]
+                && let Err(why) = link.retry(poller, &mut deliver)
+            {
+                lost.extend(self.close(node, why));
+            }
+        }
+        lost
     }
 
     /// Bytes that wait for sockets, and bytes of receive buffers.
@@ -111,6 +134,6 @@ impl Peers {
 
     fn close(&mut self, node: usize, why: Closed) -> Option<Lost> {
         let link = self.links[node].take()?;
-        Some(Lost { peer: link.peer, channel: link.channel, session: link.session, why })
+        Some(Lost { peer: link.peer, channel: link.channel, generation: link.generation, why })
     }
 }

@@ -115,7 +115,7 @@ impl Client {
         {
             let (seq, snapshot, len) = (request.seq, request.snapshot, request.args.len());
             let token = pack(Owner::Client, at, seq);
-            let request = Request { token, procedure: request.procedure, args: request.args };
+            let request = Request::new(token, request.procedure, request.args);
             let before = engine.unreleased_reply_bytes();
             let taken =
                 if snapshot { engine.submit_snapshot(now, request) } else { engine.submit(now, request) };

@@ -18,7 +18,7 @@ use highwater_engines::{Nanos, Worker};
 
 use super::client::{Client, Counted};
 use super::crowd::{Crowd, Limits, Pressure, SMALL_INPUT};
-use super::{KEY_CLIENT, KEY_LISTENER};
+use super::keys::{KEY_CLIENT, KEY_LISTENER};
 use crate::acceptor::Acceptor;
 use crate::poll::{Event, Poller};
 use crate::resp::{Allowance, Connection, Door};

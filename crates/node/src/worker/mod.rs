@@ -1,14 +1,16 @@
 //! A worker's thread: one event loop around one engine worker.
 //!
-//! A turn: take letters, run clients' and the load's requests (bounded), give the engine its turn, write its frames,
-//! hand out its replies. Then look at the sockets: at once and only now and then while there is work to do, or asleep
-//! until something arrives, the engine's deadline passes, or another thread wakes it.
+//! A turn: take letters and frames that other workers received for this one, run clients' and the load's requests
+//! (bounded), give the engine its turn, write its frames, hand out its replies. Then look at the sockets: at once and only
+//! now and then while there is work to do, or asleep until something arrives, the engine's deadline passes, or another
+//! thread wakes it.
 //!
 //! No transaction changes threads: who reads a request executes, replicates and answers it.
 
 mod client;
 mod clients;
 mod crowd;
+mod keys;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -17,28 +19,24 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use highwater_engines::{Nanos, Next, Outbox, Worker};
+use highwater_engines::{Endpoint, Nanos, Next, Outbox, Worker};
 
 use crate::clock::monotonic;
 use crate::held::HeldBytes;
 use crate::load::{Appetite, Driver, Loader};
 use crate::poll::{Event, Interest, Poller};
+use crate::relay::Relayed;
 use crate::resp::Door;
 use crate::shared::{ControlLetter, LoadAnswer, LoadCommand, Shared, WorkerLetter};
 use crate::token::{Owner, unpack};
 use crate::transport::link::LinkLimits;
 use crate::transport::peers::{Lost, Peers};
+use crate::transport::{Arrival, Channel};
 
 use clients::Clients;
 pub use clients::Rules;
 pub use crowd::Limits;
-
-/// Kinds of poller keys; the index is in the low half.
-const KEY_WAKER: u64 = 0;
-const KEY_PEER: u64 = 1 << 32;
-const KEY_LISTENER: u64 = 2 << 32;
-const KEY_CLIENT: u64 = 3 << 32;
-const KIND_MASK: u64 = 0xffff_ffff << 32;
+use keys::{KEY_CLIENT, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
 
 /// A busy worker looks at its sockets as often. A look costs about half a microsecond.
 const LOOK_EVERY: Nanos = 100_000;
@@ -78,12 +76,12 @@ pub struct WorkerThread {
     stop_ticket: Option<u64>,
     loader: Option<(u64, Loader)>,
     /// Loads so far: tells their tokens apart.
-    lives: u64,
+    loads_started: u64,
     last_look: Nanos,
     /// When to look for receive buffers that nobody fills; while something comes from peers.
     rests_at: Option<Nanos>,
     /// The node is ending, and no client waits for a reply of this worker.
-    settled: bool,
+    drained: bool,
 }
 
 impl WorkerThread {
@@ -99,10 +97,10 @@ impl WorkerThread {
             load: None,
             stop_ticket: None,
             loader: None,
-            lives: 0,
+            loads_started: 0,
             last_look: 0,
             rests_at: None,
-            settled: false,
+            drained: false,
             shared,
             index,
             engine,
@@ -120,6 +118,8 @@ impl WorkerThread {
             for letter in mailbox.take() {
                 self.read_letter(now, letter);
             }
+            self.take_relayed(now);
+            self.retry_stuck(now);
             let next = self.turn(now)?;
             match next {
                 Next::Now if now - self.last_look < LOOK_EVERY => {}
@@ -134,7 +134,7 @@ impl WorkerThread {
     /// Runs requests, gives the engine its turn, hands out what it has; when to come back.
     fn turn(&mut self, now: Nanos) -> io::Result<Next> {
         if self.shared.ending() {
-            self.settle(&self.shared.clone());
+            self.drain(&self.shared.clone());
         }
         self.clients.turn(now, &self.poller);
         self.rest(now);
@@ -149,7 +149,7 @@ impl WorkerThread {
         let (held, (sending, receiving)) = (self.clients.held(), self.peers.held_bytes());
         self.shared.held_by_worker(self.index).set(HeldBytes {
             sending: sending as u64,
-            receiving: receiving as u64,
+            receiving: (receiving + self.shared.relayed_bytes(self.index)) as u64,
             requests: held.requests as u64,
             replies: held.replies as u64,
         });
@@ -157,11 +157,11 @@ impl WorkerThread {
             next = Next::Now;
         }
         for at in [self.clients.deadline(), self.rests_at].into_iter().flatten() {
-            next = earlier(next, at);
+            next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
             Appetite::Now => Next::Now,
-            Appetite::At(at) => earlier(next, at),
+            Appetite::At(at) => next.sooner(Next::At(at)),
             Appetite::None => next,
         })
     }
@@ -174,11 +174,11 @@ impl WorkerThread {
     }
 
     /// The node is ending: no more requests; says so when all are answered.
-    fn settle(&mut self, shared: &Shared) {
+    fn drain(&mut self, shared: &Shared) {
         self.clients.close_door();
-        if !self.settled && !self.clients.owes() {
-            self.settled = true;
-            shared.settled();
+        if !self.drained && !self.clients.owes() {
+            self.drained = true;
+            shared.drained();
         }
     }
 
@@ -187,7 +187,9 @@ impl WorkerThread {
     fn hand_out(&mut self, now: Nanos) -> bool {
         let mut load_goes_on = false;
         let mut out = std::mem::take(&mut self.out);
-        let lost = self.peers.send(out.frames.drain(..), &self.poller);
+        out.expect_no_writes();
+        let frames = out.frames.drain(..).map(|(to, frame)| (to.node, Channel::Worker(to.worker), frame));
+        let lost = self.peers.send(frames, &self.poller);
         for closed in lost {
             self.peer_lost(now, closed);
         }
@@ -259,10 +261,10 @@ impl WorkerThread {
             KEY_PEER => {
                 self.rests_at.get_or_insert(now + REST_EVERY);
                 let node = (event.key & !KIND_MASK) as usize;
-                let engine = &mut *self.engine;
-                let taken = self.peers.event(node, event, &self.poller, |from, frame| {
-                    engine.deliver(now, from, frame);
-                });
+                let (engine, shared, index) = (&mut *self.engine, &*self.shared, self.index);
+                let taken = self
+                    .peers
+                    .event(node, event, &self.poller, |arrival| deliver(engine, shared, index, now, arrival));
                 if let Err(closed) = taken {
                     self.peer_lost(now, closed);
                 }
@@ -273,11 +275,29 @@ impl WorkerThread {
         }
     }
 
+    /// Takes what other workers received for this one. It counts while this worker's own connection to the sender's node is
+    /// up, to the same life of it: so the engine knows who it is that speaks.
+    fn take_relayed(&mut self, now: Nanos) {
+        for Relayed { over, arrival } in self.shared.take_relayed(self.index) {
+            if self.peers.is_up(arrival.from, arrival.incarnation) {
+                let from = Endpoint { node: arrival.from, worker: over };
+                self.engine.deliver(now, from, arrival.frame);
+            }
+        }
+    }
+
+    /// Goes on with connections that stood still because another worker had no room for their frames.
+    fn retry_stuck(&mut self, now: Nanos) {
+        let (engine, shared, index) = (&mut *self.engine, &*self.shared, self.index);
+        let lost = self.peers.retry(&self.poller, |arrival| deliver(engine, shared, index, now, arrival));
+        lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
+    }
+
     fn peer_lost(&mut self, now: Nanos, lost: Lost) {
         tracing::info!(worker = self.index, peer = %lost.peer, "connection lost: {}", lost.why);
         self.engine.peer_down(now, lost.peer);
-        let Lost { peer, channel, session, .. } = lost;
-        self.shared.control.post(ControlLetter::Lost { peer, channel, session });
+        let Lost { peer, channel, generation, .. } = lost;
+        self.shared.control.post(ControlLetter::Lost { peer, channel, generation });
     }
 
     fn read_letter(&mut self, now: Nanos, letter: WorkerLetter) {
@@ -306,10 +326,11 @@ impl WorkerThread {
     fn command(&mut self, now: Nanos, ticket: u64, command: LoadCommand) -> Option<LoadAnswer> {
         let shared = self.shared.clone();
         let (workers, procedures) = (shared.workers.len(), &shared.procedures);
-        self.lives += 1;
+        self.loads_started += 1;
         match command {
             LoadCommand::Populate { workload, done } => {
-                let loader = Loader::new(&workload, self.index, workers, procedures, self.lives, done);
+                let loader =
+                    Loader::new(&workload, self.index, workers, procedures, self.loads_started, done);
                 if let Some((ticket, _)) = self.loader.replace((ticket, loader)) {
                     self.answer(ticket, LoadAnswer::Failed("another loading began".into()));
                 }
@@ -317,7 +338,7 @@ impl WorkerThread {
             }
             LoadCommand::Run(spec) => {
                 let driver =
-                    Driver::new(&spec, self.index, workers, procedures, shared.stopwatch, self.lives);
+                    Driver::new(&spec, self.index, workers, procedures, shared.stopwatch, self.loads_started);
                 Some(match driver {
                     Ok(driver) => {
                         self.load = Some(driver);
@@ -377,11 +398,20 @@ impl WorkerThread {
     }
 }
 
-/// The earlier of two times for the next turn.
-fn earlier(next: Next, at: Nanos) -> Next {
-    match next {
-        Next::Now => Next::Now,
-        Next::At(other) => Next::At(other.min(at)),
-        Next::Idle => Next::At(at),
+/// Gives a frame to this worker's engine, or passes it on to the worker that it is for; gives it back if that has no room.
+fn deliver(
+    engine: &mut dyn Worker,
+    shared: &Shared,
+    index: usize,
+    now: Nanos,
+    arrival: Arrival,
+) -> Result<(), Arrival> {
+    let Channel::Worker(to) = arrival.to else {
+        unreachable!("a worker's connection does not reach the controller")
+    };
+    if usize::from(to) != index {
+        return shared.relay(index, to.into(), arrival);
     }
+    engine.deliver(now, Endpoint { node: arrival.from, worker: to }, arrival.frame);
+    Ok(())
 }

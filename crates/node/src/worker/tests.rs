@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use highwater_core::{Epoch, Incarnation, NodeId, Outcome, ProcedureId};
-use highwater_engines::{Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
+use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
 
 use super::clients::{Clients, Rules};
 use super::crowd::Limits;
-use super::{KEY_CLIENT, KEY_LISTENER, KIND_MASK};
+use super::keys::{KEY_CLIENT, KEY_LISTENER, KIND_MASK};
 use crate::poll::Poller;
 use crate::resp::{Description, Door, Procedures, single};
 use crate::token::unpack;
@@ -54,7 +54,7 @@ impl Worker for Engine {
 
     fn peer_down(&mut self, _: Nanos, _: NodeId) {}
 
-    fn deliver(&mut self, _: Nanos, _: NodeId, _: Frame) {}
+    fn deliver(&mut self, _: Nanos, _: Endpoint, _: Frame) {}
 
     fn turn(&mut self, _: Nanos, _: &mut Outbox) -> Next {
         Next::Idle

@@ -8,7 +8,7 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,12 +17,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater_core::{Epoch, Incarnation, Library, NodeId, Outcome, Registry, Schema};
 use highwater_engines::{
-    ControlOutbox, Controller, Counters, Figure, Frame, Nanos, Next, Outbox, Refusal, Replica, Request,
-    Service, Status, Token, Worker,
+    ControlOutbox, Controller, Counters, Endpoint, EngineKind, Figure, Frame, Nanos, Next, Outbox, Refusal,
+    Replica, Request, Service, Status, Token, Worker,
 };
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
 use highwater_node::config::NodeConfig;
 use highwater_node::library::NodeLibrary;
+use highwater_node::transport::handshake::{Fingerprint, Hello, Identity, WELCOME_BYTES, Welcome};
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
 use highwater_store::Store;
 use highwater_workloads::testing::Memory;
@@ -47,7 +48,7 @@ struct StubWorker {
     counters: Arc<Counters>,
     others: usize,
     unreleased: BTreeMap<u64, (usize, Bytes)>,
-    frames: Vec<(NodeId, Frame)>,
+    frames: Vec<(Endpoint, Frame)>,
     released: Vec<(Token, Bytes)>,
     redis: u16,
     events: Sender<Event>,
@@ -77,8 +78,8 @@ impl Worker for StubWorker {
         }
         let head = Bytes::copy_from_slice(&request.token.0.to_le_bytes());
         for node in &self.up {
-            self.frames
-                .push((*node, Frame { head: head.clone(), body: Bytes::copy_from_slice(request.args) }));
+            let to = Endpoint { node: *node, worker: self.index };
+            self.frames.push((to, Frame { head: head.clone(), body: Bytes::copy_from_slice(request.args) }));
         }
         self.unreleased.insert(request.token.0, (self.others, reply));
         Ok(())
@@ -94,7 +95,7 @@ impl Worker for StubWorker {
         let _ = self.events.send(Event::Down(Some(self.index), peer));
     }
 
-    fn deliver(&mut self, _: Nanos, from: NodeId, frame: Frame) {
+    fn deliver(&mut self, _: Nanos, from: Endpoint, frame: Frame) {
         if self.node != NodeId(0) {
             self.frames.push((from, frame));
             return;
@@ -305,6 +306,35 @@ impl AdminClient {
     pub fn ask(&mut self, request: &AdminRequest) -> AdminResponse {
         self.say(&serde_json::to_string(request).unwrap())
     }
+}
+
+/// Who the test says it is when it calls a node.
+pub fn identity(node: u8, workers: u16) -> Identity {
+    let mut registry = Registry::<Memory>::new();
+    NodeLibrary.register(&mut registry);
+    Identity {
+        cluster: "highwater".into(),
+        node: NodeId(node),
+        incarnation: Incarnation(9),
+        nodes: 2,
+        streams: workers,
+        engine: EngineKind::Rolis,
+        tables: Fingerprint::of_tables(&Schema::new(NodeLibrary.tables())),
+        procedures: Fingerprint::of_procedures(&registry.names(), &registry.versions()),
+    }
+}
+
+/// Calls a node as another one would; what it answers.
+pub fn call(peer: &str, hello: &Hello) -> (TcpStream, Welcome) {
+    let mut stream = TcpStream::connect(peer).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    // In two pieces: a hello need not arrive at once.
+    let bytes = hello.encode();
+    stream.write_all(&bytes[..7]).unwrap();
+    stream.write_all(&bytes[7..]).unwrap();
+    let mut welcome = [0; WELCOME_BYTES];
+    stream.read_exact(&mut welcome).unwrap();
+    (stream, Welcome::decode(&welcome).unwrap())
 }
 
 /// A node with a real replica inside that leads alone.

@@ -230,6 +230,7 @@ impl Clients {
             Refusal::NotServing { ask: Some(leader) } => leader,
             Refusal::Busy => node,
             Refusal::NotServing { ask: None } | Refusal::NoQuorum => self.any_node(),
+            Refusal::Unsupported => unreachable!("these clients ask for no session and no freshness"),
         };
         if self.clients[client].open == Some(token) {
             // Of the lead nothing was learnt by a replica that has no snapshot to show.

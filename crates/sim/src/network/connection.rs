@@ -1,12 +1,22 @@
 //! One connection: two directions, two ends that believe different things for a while.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
+use highwater_core::Incarnation;
 use highwater_engines::Nanos;
 
-use super::{Payload, Wire};
+use super::link::{Channel, Payload};
 
 const MS: Nanos = 1_000_000;
+
+/// What a connection carries. Each has its own: a copy on a worker's does not delay heartbeats between controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Bytes in a millisecond, in each direction.
+    pub bytes_per_ms: u64,
+    /// A connection on which more would wait in one direction breaks; one frame always fits.
+    pub backlog_bytes: u64,
+}
 
 /// A frame on its way.
 #[derive(Debug)]
@@ -23,6 +33,8 @@ pub(crate) struct Connection {
     pub generation: u64,
     /// Frames may be sent.
     pub alive: bool,
+    /// Whose lives it joins.
+    pub lives: [Incarnation; 2],
     /// Which ends believe that it is up: they hear of its loss later.
     pub believed: [bool; 2],
     /// On their way to each side, in order.
@@ -31,12 +43,15 @@ pub(crate) struct Connection {
     last: [Nanos; 2],
     /// From when on the wire to each side is free.
     free: [Nanos; 2],
+    /// By side and worker: when the last frame was passed on that came here for a worker of another number.
+    passed_on: BTreeMap<(usize, Channel), Nanos>,
 }
 
 impl Connection {
-    /// Made (again).
-    pub fn connect(&mut self, now: Nanos) {
+    /// Made (again), between these lives of its ends.
+    pub fn connect(&mut self, now: Nanos, lives: [Incarnation; 2]) {
         self.alive = true;
+        self.lives = lives;
         self.generation += 1;
         self.believed = [true; 2];
         self.under_way.iter_mut().for_each(VecDeque::clear);
@@ -65,6 +80,14 @@ impl Connection {
         arrives
     }
 
+    /// A frame for a worker of another number came to `side`, and would be passed on at `at`: says when it is, behind all
+    /// before it, of earlier connections, too.
+    pub fn pass_on(&mut self, side: usize, worker: Channel, at: Nanos) -> Nanos {
+        let last = self.passed_on.entry((side, worker)).or_default();
+        *last = at.max(*last + 1);
+        *last
+    }
+
     /// Breaks it: of what is under way to each side, `keep` of `len` frames still arrive. Returns the others, and when
     /// the last one arrives at each side.
     pub fn break_off(&mut self, mut keep: impl FnMut(usize) -> usize) -> ([Vec<InFlight>; 2], [Nanos; 2]) {
@@ -89,7 +112,7 @@ mod tests {
     #[test]
     fn frames_queue_behind_each_other_and_overflow() {
         let mut connection = Connection::default();
-        connection.connect(10);
+        connection.connect(10, Default::default());
         let wire = Some(Wire { bytes_per_ms: 1000, backlog_bytes: 2500 });
         assert_eq!(connection.occupy(1, 10, 1_000_000, None), Some(10));
         let mut off = |side, leaves, bytes| connection.occupy(side, leaves, bytes, wire);
@@ -103,7 +126,7 @@ mod tests {
     #[test]
     fn order_is_kept_and_a_break_loses_a_suffix_of_each_direction() {
         let mut connection = Connection::default();
-        connection.connect(10);
+        connection.connect(10, Default::default());
         let payload = || Payload::Control(Bytes::new());
         let arrivals: Vec<_> =
             [50, 20, 70].into_iter().map(|at| connection.send(1, 10, at, payload())).collect();

@@ -4,87 +4,25 @@
 //! `docs/internals/stream.md`):
 //! - frames of one connection arrive in order and once; a broken connection loses what was under way, a suffix in each
 //!   direction ([`Faults::truncate`]), and each end hears of it in its own time;
+//! - frames for a worker of another number share the connection of their sender's; the node that receives them hands them
+//!   over a little later, in order for each pair of workers, and loses them if that worker's own connection is not up;
 //! - control messages may be lost and arrive late, behind newer ones of the next connection ([`Faults::late`]);
 //! - streams bear lost, repeated and reordered frames even within a connection ([`Faults::datagrams`]); state copies do
 //!   not, and keep theirs.
 
 mod connection;
+mod link;
 mod partition;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
 use highwater_core::NodeId;
-use highwater_engines::{Frame, Nanos};
+use highwater_engines::Nanos;
 
 use crate::random::Random;
+pub use connection::Wire;
 pub(crate) use connection::{Connection, InFlight};
-
-/// What a connection joins: the controllers of two nodes, or their workers of one number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Channel {
-    /// Controllers.
-    Control,
-    /// Workers of this number.
-    Worker(u16),
-}
-
-/// What travels.
-#[derive(Clone, Debug)]
-pub enum Payload {
-    /// Between controllers.
-    Control(Bytes),
-    /// Between workers.
-    Frame(Frame),
-}
-
-impl Payload {
-    /// Length in bytes.
-    pub fn len(&self) -> usize {
-        match self {
-            Payload::Control(message) => message.len(),
-            Payload::Frame(frame) => frame.head.len() + frame.body.len(),
-        }
-    }
-
-    /// Whether nothing travels.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// One connection's identity: both ends, the lower node first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Link {
-    /// The lower node.
-    pub low: NodeId,
-    /// The higher node.
-    pub high: NodeId,
-    /// What it joins.
-    pub channel: Channel,
-}
-
-impl Link {
-    /// The connection between two nodes on a channel.
-    pub fn new(a: NodeId, b: NodeId, channel: Channel) -> Link {
-        Link { low: a.min(b), high: a.max(b), channel }
-    }
-
-    /// Both ends.
-    pub fn ends(&self) -> [NodeId; 2] {
-        [self.low, self.high]
-    }
-
-    /// The end that is not `end`.
-    pub fn other(&self, end: NodeId) -> NodeId {
-        if end == self.low { self.high } else { self.low }
-    }
-
-    /// 0 for the lower end, 1 for the higher.
-    pub(crate) fn side(&self, end: NodeId) -> usize {
-        usize::from(end == self.high)
-    }
-}
+pub use link::{Channel, Link, Payload};
 
 /// Frames of streams that get lost, repeated and reordered within a connection. Rates in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,15 +47,6 @@ pub struct Faults {
     pub patience: Option<Nanos>,
     /// Frames of streams travel as datagrams.
     pub datagrams: Option<Datagrams>,
-}
-
-/// What a connection carries. Each has its own: a copy on a worker's does not delay heartbeats between controllers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wire {
-    /// Bytes in a millisecond, in each direction.
-    pub bytes_per_ms: u64,
-    /// A connection on which more would wait in one direction breaks; one frame always fits.
-    pub backlog_bytes: u64,
 }
 
 /// How soon what stands still, or is broken, is usually tried again.

@@ -9,14 +9,14 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use highwater_core::{Incarnation, NodeId, ProcedureId, contain};
 use highwater_engines::{
-    ControlOutbox, Controller, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker,
+    ControlOutbox, Controller, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker,
 };
 
 use super::{Stage, Why};
 
 /// What waits for a thread's turn.
 pub(crate) enum Input {
-    Frame(NodeId, Frame),
+    Frame(Endpoint, Frame),
     Message(NodeId, Bytes),
     Request(Token, ProcedureId, Vec<u8>),
     Read(Token, ProcedureId, Vec<u8>),
@@ -44,11 +44,11 @@ impl Input {
             Input::Up(peer, incarnation) => worker.peer_up(now, peer, incarnation),
             Input::Down(peer, _) => worker.peer_down(now, peer),
             Input::Request(token, procedure, args) => {
-                let taken = worker.submit(now, Request { token, procedure, args: &args });
+                let taken = worker.submit(now, Request::new(token, procedure, &args));
                 return taken.err().map(|why| (token, why));
             }
             Input::Read(token, procedure, args) => {
-                let taken = worker.submit_snapshot(now, Request { token, procedure, args: &args });
+                let taken = worker.submit_snapshot(now, Request::new(token, procedure, &args));
                 return taken.err().map(|why| (token, why));
             }
             Input::Message(..) => unreachable!("control messages travel between controllers"),

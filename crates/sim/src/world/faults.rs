@@ -1,11 +1,14 @@
 //! What befalls processes and connections.
 
-use highwater_core::{Incarnation, Library, NodeId, hooks};
-use highwater_engines::options::MIN_TRANSACTION_BYTES;
-use highwater_engines::{Nanos, Options, build};
+use std::sync::Arc;
 
+use highwater_core::{Clock, Incarnation, Library, NodeId, hooks};
+use highwater_engines::options::MIN_TRANSACTION_BYTES;
+use highwater_engines::{Nanos, Options, Replica, build};
+
+use super::World;
+use super::event::Event;
 use super::node::Slot;
-use super::{Event, World};
 use crate::network::{Channel, Faults, Link};
 use crate::stage::{Buggify, Fiber};
 use crate::trace::What;
@@ -19,6 +22,15 @@ impl<L: Library> World<L> {
     /// # Panics
     /// If it runs.
     pub fn start(&mut self, id: NodeId) {
+        let engine = self.options.engine;
+        self.start_with(id, |options, library, clock| build(engine, options, library, clock));
+    }
+
+    /// The same with a replica that the test makes.
+    ///
+    /// # Panics
+    /// If it runs.
+    pub fn start_with(&mut self, id: NodeId, build: impl FnOnce(Options, &L, Arc<Clock>) -> Replica) {
         let _entered = hooks::enter(self.stage.clone());
         let incarnation = Incarnation(self.random.bits());
         let mut options = Options::new(id, self.options.nodes, self.options.workers, incarnation);
@@ -29,7 +41,7 @@ impl<L: Library> World<L> {
         let node = &mut self.nodes[id.0 as usize];
         assert!(node.replica.is_none(), "{id} is running");
         node.clock.tick(now);
-        node.replica = Some(build(self.options.engine, options, &self.library, node.clock.commits()));
+        node.replica = Some(build(options, &self.library, node.clock.commits()));
         node.life += 1;
         node.incarnation = incarnation;
         node.reset();

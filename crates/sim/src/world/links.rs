@@ -1,10 +1,11 @@
 //! Connections are made and lost; frames travel.
 
 use highwater_core::{Incarnation, Library, NodeId};
-use highwater_engines::Nanos;
+use highwater_engines::{Endpoint, Nanos};
 
-use super::{Event, TURN, World};
-use crate::network::{Channel, InFlight, Link, Payload};
+use super::event::Event;
+use super::{TURN, World};
+use crate::network::{Channel, Connection, InFlight, Link, Payload};
 use crate::stage::{Actor, Input};
 use crate::trace::{What, hash};
 
@@ -79,12 +80,13 @@ impl<L: Library> World<L> {
         if !flows || !awake {
             return self.queue.push(self.now + self.network.retry, Event::Connect { link });
         }
+        let lives = link.ends().map(|end| self.incarnation(end));
         let connection = self.network.entry(link);
         if connection.alive {
             return;
         }
         let believed = connection.believed;
-        connection.connect(self.now);
+        connection.connect(self.now, lives);
         for (end, believed) in link.ends().into_iter().zip(believed) {
             if believed {
                 // It had not heard of the loss: the new connection takes the old one's place.
@@ -174,7 +176,10 @@ impl<L: Library> World<L> {
         let link = Link::new(from, to, channel);
         match &payload {
             Payload::Control(message) => self.trace.mix(hash(message)),
-            Payload::Frame(frame) => {
+            Payload::Frame { worker, frame } => {
+                if payload.receiver() != channel {
+                    self.trace.mix((*worker).into());
+                }
                 self.trace.mix(hash(&frame.head));
                 self.trace.mix(hash(&frame.body));
             }
@@ -190,7 +195,7 @@ impl<L: Library> World<L> {
             self.mark("frames that occupy or wait for their wire for more than 1 ms");
         }
         let at = off + self.network.draw_delay(from, to, &mut self.random);
-        if let Some(datagrams) = self.network.faults.datagrams.filter(|_| is_of_stream(&payload)) {
+        if let Some(datagrams) = self.network.faults.datagrams.filter(|_| is_of_stream(channel, &payload)) {
             if self.random.below(1000) < datagrams.lost {
                 return;
             }
@@ -235,7 +240,33 @@ impl<L: Library> World<L> {
         }
         let connection = self.network.get(link).expect("just used");
         let frame = connection.under_way[side].pop_front().expect("just seen");
-        self.hand_in(link.channel, from, to, frame.payload);
+        if frame.payload.receiver() == link.channel {
+            self.hand_in(link, to, frame.payload);
+        } else {
+            self.pass_on(link, to, frame.payload);
+        }
+    }
+
+    /// A frame came for a worker of another number than its connection's: that one has it a little later.
+    fn pass_on(&mut self, link: Link, to: NodeId, payload: Payload) {
+        let at = self.now + 1 + self.random.below(TURN);
+        let connection = self.network.entry(link);
+        let (at, lives) = (connection.pass_on(link.side(to), payload.receiver(), at), connection.lives);
+        self.queue.push(at, Event::PassedOn { link, lives, to, payload });
+    }
+
+    pub(super) fn passed_on(&mut self, link: Link, lives: [Incarnation; 2], to: NodeId, payload: Payload) {
+        let node = &mut self.nodes[to.0 as usize];
+        if node.paused {
+            return node.held.push(Event::PassedOn { link, lives, to, payload });
+        }
+        // It counts while the worker's own connection is up, between the same lives.
+        let own = Link { channel: payload.receiver(), ..link };
+        let up = |own: &mut Connection| own.believed[link.side(to)] && own.lives == lives;
+        if !self.network.get(own).is_some_and(up) {
+            return self.mark("frames for another worker that were lost in its node");
+        }
+        self.hand_in(link, to, payload);
     }
 
     pub(super) fn datagram(&mut self, link: Link, generation: u64, to: NodeId, payload: Payload) {
@@ -248,30 +279,37 @@ impl<L: Library> World<L> {
         if node.paused {
             return node.held.push(Event::Datagram { link, generation, to, payload });
         }
-        self.hand_in(link.channel, from, to, payload);
+        self.hand_in(link, to, payload);
     }
 
     pub(super) fn late(&mut self, link: Link, lives: [Incarnation; 2], to: NodeId, payload: Payload) {
         let up = self.network.get(link).is_some_and(|connection| connection.alive);
         let same = link.ends().map(|end| self.incarnation(end)) == lives;
         if up && same && !self.nodes[to.0 as usize].paused {
-            self.hand_in(link.channel, link.other(to), to, payload);
+            self.hand_in(link, to, payload);
         }
     }
 
-    fn hand_in(&mut self, channel: Channel, from: NodeId, to: NodeId, payload: Payload) {
-        let now = self.now;
+    /// What came over a connection reaches the thread that it is for.
+    fn hand_in(&mut self, link: Link, to: NodeId, payload: Payload) {
+        let (now, from) = (self.now, link.other(to));
         if !self.is_up(to) {
             return;
         }
-        self.trace.note(now, to, What::arrived(channel, from, &payload));
-        let input = match payload {
-            Payload::Control(message) => Input::Message(from, message),
-            Payload::Frame(frame) => Input::Frame(from, frame),
+        let who = payload.receiver();
+        self.trace.note(now, to, What::arrived(who, from, &payload));
+        let input = match (payload, link.channel) {
+            (Payload::Control(message), _) => Input::Message(from, message),
+            (Payload::Frame { frame, .. }, Channel::Worker(worker)) => {
+                Input::Frame(Endpoint { node: from, worker }, frame)
+            }
+            (Payload::Frame { .. }, Channel::Control) => {
+                unreachable!("workers send over their own connections")
+            }
         };
-        self.give(to, channel, input);
+        self.give(to, who, input);
         let at = now + self.random.below(TURN);
-        self.schedule(to, channel, at);
+        self.schedule(to, who, at);
     }
 
     /// From now on `who` of a node acts.
@@ -282,7 +320,9 @@ impl<L: Library> World<L> {
     }
 }
 
-/// Whether a stream's contract covers it: it bears anything. State copies rely on their connection.
-fn is_of_stream(payload: &Payload) -> bool {
-    matches!(payload, Payload::Frame(frame) if frame.head.first() == Some(&0))
+/// Whether a stream's contract covers it: it bears anything. State copies rely on their connection, and so does what goes to
+/// a worker of another number.
+fn is_of_stream(channel: Channel, payload: &Payload) -> bool {
+    payload.receiver() == channel
+        && matches!(payload, Payload::Frame { frame, .. } if frame.head.first() == Some(&0))
 }

@@ -7,9 +7,10 @@
 //! | `turns` | whose turn it is, and what comes of it |
 //! | `links` | connections are made and lost, frames travel |
 //! | [`clock`] | each machine's own clocks |
-//! | `node`, `queue` | a process and its machine; what will happen when |
+//! | `node`, `event`, `queue` | a process and its machine; what will happen; when |
 
 pub mod clock;
+mod event;
 mod faults;
 mod links;
 mod node;
@@ -25,12 +26,13 @@ use highwater_core::{Incarnation, Library, NodeId, Outcome, ProcedureId};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{EngineKind, Nanos, Options, Refusal, Replica, Request, Status, Token};
 
-use crate::network::{Channel, Link, Network, Payload};
+use crate::network::{Channel, Network};
 use crate::random::Random;
 use crate::stage::{Actor, Buggify, Input, Interleaving, Stage};
 use crate::trace::{Trace, What};
 use crate::watch::{Limits, Seen};
 use clock::NodeClock;
+use event::Event;
 use node::Node;
 use queue::Queue;
 
@@ -105,54 +107,6 @@ pub struct Refused {
     pub why: Refusal,
     /// When.
     pub at: Nanos,
-}
-
-#[derive(Debug)]
-enum Event {
-    Turn {
-        node: NodeId,
-        life: u64,
-        who: Channel,
-    },
-    /// The next frame of a connection arrives at `to`.
-    Arrive {
-        link: Link,
-        generation: u64,
-        to: NodeId,
-    },
-    /// A frame of a connection arrives outside its order.
-    Datagram {
-        link: Link,
-        generation: u64,
-        to: NodeId,
-        payload: Payload,
-    },
-    /// A control message of a connection that broke arrives over the next one.
-    Late {
-        link: Link,
-        lives: [Incarnation; 2],
-        to: NodeId,
-        payload: Payload,
-    },
-    Connect {
-        link: Link,
-    },
-    /// `end` hears that the connection is lost; or both ends.
-    Lost {
-        link: Link,
-        generation: u64,
-        end: Option<NodeId>,
-    },
-    Resume {
-        node: NodeId,
-        life: u64,
-    },
-    Flap {
-        a: NodeId,
-        b: NodeId,
-        every: Nanos,
-        until: Nanos,
-    },
 }
 
 /// Replicas, network and clients.
@@ -357,7 +311,7 @@ impl<L: Library> World<L> {
         procedure: ProcedureId,
         args: &[u8],
     ) -> Result<(), Refusal> {
-        self.submit_as(Submission::Transaction, to, worker, Request { token, procedure, args })
+        self.submit_as(Submission::Transaction, to, worker, Request::new(token, procedure, args))
     }
 
     /// Submits a read to a worker, to run on a snapshot of its replica.
@@ -372,7 +326,7 @@ impl<L: Library> World<L> {
         procedure: ProcedureId,
         args: &[u8],
     ) -> Result<(), Refusal> {
-        self.submit_as(Submission::Read, to, worker, Request { token, procedure, args })
+        self.submit_as(Submission::Read, to, worker, Request::new(token, procedure, args))
     }
 
     fn submit_as(
@@ -382,7 +336,7 @@ impl<L: Library> World<L> {
         worker: u16,
         request: Request<'_>,
     ) -> Result<(), Refusal> {
-        let Request { token, procedure, args } = request;
+        let Request { token, procedure, args, .. } = request;
         let _entered = hooks::enter(self.stage.clone());
         let now = self.now;
         let who = Channel::Worker(worker);
@@ -446,6 +400,7 @@ impl<L: Library> World<L> {
             Event::Resume { node, life } => self.resume(node, life),
             Event::Arrive { link, generation, to } => self.arrive(link, generation, to),
             Event::Datagram { link, generation, to, payload } => self.datagram(link, generation, to, payload),
+            Event::PassedOn { link, lives, to, payload } => self.passed_on(link, lives, to, payload),
             Event::Late { link, lives, to, payload } => self.late(link, lives, to, payload),
             Event::Flap { a, b, every, until } => self.flap(a, b, every, until),
         }

@@ -6,12 +6,13 @@ use bytes::Bytes;
 use highwater_core::{Incarnation, NodeId};
 use highwater_engines::memory::MemoryStatus;
 use highwater_engines::{
-    ControlOutbox, Controller, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Status, Worker,
+    ControlOutbox, Controller, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Status,
+    Worker,
 };
 use highwater_store::Store;
 
-use super::Event;
 use super::clock::NodeClock;
+use super::event::Event;
 use crate::network::Channel;
 use crate::stage::{Fiber, Input, Stage};
 
@@ -135,7 +136,7 @@ impl Worker for Away {
         unreachable!("news waits for the turn to end")
     }
 
-    fn deliver(&mut self, _: Nanos, _: NodeId, _: Frame) {
+    fn deliver(&mut self, _: Nanos, _: Endpoint, _: Frame) {
         unreachable!("frames wait for the turn to end")
     }
 

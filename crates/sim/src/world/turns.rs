@@ -2,10 +2,11 @@
 
 use highwater_core::limits::MAX_FRAME_BODY_BYTES;
 use highwater_core::{Library, NodeId, hooks};
-use highwater_engines::{ControlOutbox, Nanos, Next, Outbox, Refusal, Token};
+use highwater_engines::{ControlOutbox, Endpoint, Nanos, Next, Outbox, Refusal, Token};
 
+use super::event::Event;
 use super::node::{Away, AwayController};
-use super::{Event, Refused, Reply, TURN, World};
+use super::{Refused, Reply, TURN, World};
 use crate::network::{Channel, Payload};
 use crate::stage::{Fiber, Turned, Why};
 use crate::trace::{What, hash};
@@ -259,10 +260,12 @@ impl<L: Library> World<L> {
             self.trace.mix(hash(&bytes));
             self.replies.push(Reply { from: (id, worker), token, outcome, bytes, at: now + length });
         }
-        for (to, frame) in out.frames {
+        out.expect_no_writes();
+        for (Endpoint { node: to, worker }, frame) in out.frames {
             // As the node does.
             assert!(frame.body.len() <= MAX_FRAME_BODY_BYTES, "a body of {} bytes", frame.body.len());
-            self.send(id, to, who, now + length, Payload::Frame(frame));
+            assert!(worker < self.options.workers, "a frame for worker {worker}");
+            self.send(id, to, who, now + length, Payload::Frame { worker, frame });
         }
         if out.wake_controller {
             self.wake(id, Channel::Control);

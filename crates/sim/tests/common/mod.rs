@@ -20,7 +20,7 @@ use highwater_sim::{World, WorldOptions};
 
 pub mod chaos;
 pub mod cluster;
-mod library;
+pub mod library;
 mod verify;
 
 use library::{ACCOUNTS, ListLibrary, balance};

@@ -154,6 +154,7 @@ impl Asking {
                         Refusal::NotServing { ask: Some(leader) } => self.aim = leader,
                         Refusal::NotServing { ask: None } | Refusal::NoQuorum => self.aim = self.any_node(),
                         Refusal::Busy => {}
+                        Refusal::Unsupported => unreachable!("nobody asks for a session or freshness"),
                     }
                     let rest = self.random.below(2 * MS);
                     client.inspect(|client| self.clients[*client].rests_until = at + rest);

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use highwater_core::{Clock, Epoch, Incarnation, NodeId, Outcome, ProcedureId};
 use highwater_engines::{
-    ControlOutbox, Controller, EngineKind, Frame, Nanos, Next, Options, Outbox, Refusal, Request, Status,
-    Token, Worker,
+    ControlOutbox, Controller, Endpoint, EngineKind, Frame, Nanos, Next, Options, Outbox, Refusal, Request,
+    Status, Token, Worker,
 };
 use highwater_sim::library::{STEPS, SimLibrary};
 use highwater_store::Store;
@@ -19,7 +19,7 @@ use highwater_store::Store;
 pub enum Input {
     Up(NodeId, Incarnation),
     Down(NodeId),
-    Frame(NodeId, Frame),
+    Frame(Endpoint, Frame),
     Control(NodeId, Bytes),
     Request {
         token: Token,
@@ -313,11 +313,11 @@ impl Seat {
         Some((self.hub.now(), inputs))
     }
 
-    /// To the same seat of another node, if that lives the life that this one was told of.
-    fn send(&self, to: NodeId, input: Input) {
+    /// To a seat of another node, if that lives the life that this one was told of.
+    fn send(&self, to: NodeId, at: usize, input: Input) {
         let life = self.hub.life(to);
         if let Some(life) = life.filter(|life| self.peers.get(&to) == Some(&life.incarnation)) {
-            life.inboxes[self.at].put(input);
+            life.inboxes[at].put(input);
         }
     }
 
@@ -334,7 +334,7 @@ impl Seat {
                     Input::Down(peer) => worker.peer_down(now, peer),
                     Input::Frame(from, frame) => worker.deliver(now, from, frame),
                     Input::Request { token, args, snap } => {
-                        let request = Request { token, procedure: steps, args: &args };
+                        let request = Request::new(token, steps, &args);
                         let taken = if snap {
                             worker.submit_snapshot(now, request)
                         } else {
@@ -348,8 +348,10 @@ impl Seat {
                 }
             }
             next = worker.turn(now, &mut out);
+            out.expect_no_writes();
+            let from = Endpoint { node: self.node, worker: self.at as u16 };
             for (to, frame) in out.frames.drain(..) {
-                self.send(to, Input::Frame(self.node, frame));
+                self.send(to.node, to.worker.into(), Input::Frame(from, frame));
             }
             for reply in &out.replies {
                 let answer = Answer::Outcome(reply.outcome, out.content(reply).to_vec());
@@ -379,7 +381,7 @@ impl Seat {
             }
             next = controller.turn(now, &mut out);
             for (to, message) in out.messages.drain(..) {
-                self.send(to, Input::Control(self.node, message));
+                self.send(to, self.at, Input::Control(self.node, message));
             }
             if std::mem::take(&mut out.wake_workers) {
                 self.wake(0..self.hub.workers);

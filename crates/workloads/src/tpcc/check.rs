@@ -10,9 +10,10 @@
 
 use highwater_core::View;
 
+use super::config::Config;
 use super::facts::{CustomerFacts, DistrictFacts, Facts, OrderFacts};
+use super::keys;
 use super::population::{DISTRICTS, line_mask};
-use super::{Config, keys};
 use crate::tables::tpcc as table;
 use crate::workload::{Check, Findings};
 

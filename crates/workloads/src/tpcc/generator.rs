@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::Config;
+use super::config::Config;
 use super::customer::Who;
 use super::population::{DISTRICTS, LOAD_DATE, NuRandConstants, Population};
 use super::{delivery, new_order, order_status, payment, stock_level};

@@ -22,6 +22,7 @@
 //!   change, and the middle one is found with one look-up instead of a scan.
 
 pub mod check;
+mod config;
 pub mod customer;
 pub mod delivery;
 pub mod facts;
@@ -40,9 +41,9 @@ use highwater_core::{Registry, Transaction, View};
 
 use crate::tables::tpcc as table;
 use crate::workload::{Check, Generator, Requests, Workload};
+pub use config::Config;
 use generator::{KINDS, OrderIds, TpccGenerator};
 use load::Plan;
-use population::Population;
 
 /// Registers the load procedures and the five transactions.
 pub fn register<T: Transaction>(registry: &mut Registry<T>) {
@@ -52,34 +53,6 @@ pub fn register<T: Transaction>(registry: &mut Registry<T>) {
     registry.register::<order_status::OrderStatus>();
     registry.register::<delivery::Delivery>();
     registry.register::<stock_level::StockLevel>();
-}
-
-/// What can be chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Config {
-    /// How many, from 1 to 65535.
-    pub warehouses: u16,
-    /// Order ids come from counters outside of transactions, as with Silo's option: NewOrders of one district do not
-    /// conflict, but rolled-back ones leave gaps. The generators of one process share the counters, so that only one
-    /// process may generate at a time; on a database that ran before, [`Workload::resume`] comes first.
-    pub fast_ids: bool,
-    /// Share of the specification's items and customers, above 0.0 and up to 1.0. For tests.
-    pub scale: f64,
-    /// Of the population and of NURand's constants.
-    pub seed: u64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config { warehouses: 1, fast_ids: false, scale: 1.0, seed: 1 }
-    }
-}
-
-impl Config {
-    /// The population that follows from it.
-    pub fn population(&self) -> Population {
-        Population::new(self.seed, self.scale)
-    }
 }
 
 /// The workload.

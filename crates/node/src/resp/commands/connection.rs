@@ -1,29 +1,29 @@
 //! Commands about the connection: PING ECHO HELLO SELECT AUTH CLIENT READONLY READWRITE.
 
-use super::{next, server};
+use super::server;
 use crate::resp::Door;
+use crate::resp::client_state::ClientState;
 use crate::resp::command::Local;
 use crate::resp::errors::CommandError;
 use crate::resp::number::parse_integer;
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::request::Args;
-use crate::resp::session::Session;
 
 /// Answers a command that touches no data. Its row has been checked.
-pub fn run(command: Local, args: Args<'_>, session: &mut Session, door: &Door, out: &mut Vec<u8>) {
+pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door, out: &mut Vec<u8>) {
     let start = out.len();
-    let mut reply = Reply::new(out, session.protocol);
+    let mut reply = Reply::new(out, client.protocol);
     let result = match command {
         Local::Ping => ping(args, &mut reply),
         Local::Echo => echo(args, &mut reply),
-        Local::Hello => hello(args, session, door, &mut reply),
+        Local::Hello => hello(args, client, door, &mut reply),
         Local::Select => select(args, &mut reply),
         Local::Auth => Err(CommandError::NoPasswords),
-        Local::Client => client(args, session, &mut reply),
+        Local::Client => client_command(args, client, &mut reply),
         Local::Command => server::command(args, &mut reply),
         Local::Info => server::info(args, door, &mut reply),
-        Local::Readonly => reads_snapshots(session, true, &mut reply),
-        Local::Readwrite => reads_snapshots(session, false, &mut reply),
+        Local::Readonly => reads_snapshots(client, true, &mut reply),
+        Local::Readwrite => reads_snapshots(client, false, &mut reply),
     };
     if let Err(error) = result {
         reply.out.truncate(start);
@@ -43,18 +43,18 @@ fn ping(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
 
 /// `ECHO message`
 fn echo(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
-    reply.bulk(next(&mut args)?);
+    reply.bulk(args.promised()?);
     Ok(())
 }
 
 /// `HELLO [2 | 3 [AUTH user password] [SETNAME name]]`: changes nothing unless all of it is fine.
 fn hello(
     mut args: Args<'_>,
-    session: &mut Session,
+    client: &mut ClientState,
     door: &Door,
     reply: &mut Reply<'_>,
 ) -> Result<(), CommandError> {
-    let mut protocol = session.protocol;
+    let mut protocol = client.protocol;
     if let Some(version) = args.next() {
         protocol = match parse_integer(version).ok_or(CommandError::ProtocolNotAnInteger)? {
             2 => Protocol::Resp2,
@@ -63,11 +63,11 @@ fn hello(
         };
     }
     if let Some(name) = hello_options(args)? {
-        set_name(session, name)?;
+        set_name(client, name)?;
     }
-    session.protocol = protocol;
+    client.protocol = protocol;
     reply.protocol = protocol;
-    welcome(session, door, reply);
+    welcome(client, door, reply);
     Ok(())
 }
 
@@ -86,7 +86,7 @@ fn hello_options(mut args: Args<'_>) -> Result<Option<&[u8]>, CommandError> {
     Ok(name)
 }
 
-fn welcome(session: &Session, door: &Door, reply: &mut Reply<'_>) {
+fn welcome(client: &ClientState, door: &Door, reply: &mut Reply<'_>) {
     reply.map(7);
     let mut text = |name: &str, value: &str| {
         reply.bulk(name.as_bytes());
@@ -95,9 +95,9 @@ fn welcome(session: &Session, door: &Door, reply: &mut Reply<'_>) {
     text("server", "highwater");
     text("version", env!("CARGO_PKG_VERSION"));
     reply.bulk(b"proto");
-    reply.integer(if session.protocol == Protocol::Resp3 { 3 } else { 2 });
+    reply.integer(if client.protocol == Protocol::Resp3 { 3 } else { 2 });
     reply.bulk(b"id");
-    reply.integer(session.id as i64);
+    reply.integer(client.id as i64);
     reply.bulk(b"mode");
     reply.bulk(b"standalone");
     reply.bulk(b"role");
@@ -108,7 +108,7 @@ fn welcome(session: &Session, door: &Door, reply: &mut Reply<'_>) {
 
 /// `SELECT 0`: clients send it at connect.
 fn select(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
-    match parse_integer(next(&mut args)?).ok_or(CommandError::NotAnInteger)? {
+    match parse_integer(args.promised()?).ok_or(CommandError::NotAnInteger)? {
         0 => reply.ok(),
         _ => return Err(CommandError::NoSuchDatabase),
     }
@@ -116,24 +116,28 @@ fn select(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError>
 }
 
 /// `READONLY`, `READWRITE`: on any replica, at any time.
-fn reads_snapshots(session: &mut Session, yes: bool, reply: &mut Reply<'_>) -> Result<(), CommandError> {
-    session.snapshots = yes;
+fn reads_snapshots(client: &mut ClientState, yes: bool, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    client.snapshots = yes;
     reply.ok();
     Ok(())
 }
 
 /// `CLIENT ID | GETNAME | SETNAME name | SETINFO attribute value`
-fn client(mut args: Args<'_>, session: &mut Session, reply: &mut Reply<'_>) -> Result<(), CommandError> {
-    match next(&mut args)?.to_ascii_lowercase().as_slice() {
-        b"id" => reply.integer(session.id as i64),
-        b"getname" if session.name.is_empty() => reply.null(),
-        b"getname" => reply.bulk(&session.name),
+fn client_command(
+    mut args: Args<'_>,
+    client: &mut ClientState,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    match args.promised()?.to_ascii_lowercase().as_slice() {
+        b"id" => reply.integer(client.id as i64),
+        b"getname" if client.name.is_empty() => reply.null(),
+        b"getname" => reply.bulk(&client.name),
         b"setname" => {
-            set_name(session, next(&mut args)?)?;
+            set_name(client, args.promised()?)?;
             reply.ok();
         }
         b"setinfo" => {
-            check_attribute(next(&mut args)?, next(&mut args)?)?;
+            check_attribute(args.promised()?, args.promised()?)?;
             reply.ok();
         }
         b"help" => {
@@ -145,11 +149,11 @@ fn client(mut args: Args<'_>, session: &mut Session, reply: &mut Reply<'_>) -> R
     Ok(())
 }
 
-fn set_name(session: &mut Session, name: &[u8]) -> Result<(), CommandError> {
+fn set_name(client: &mut ClientState, name: &[u8]) -> Result<(), CommandError> {
     if !printable(name) {
         return Err(CommandError::ClientName("Client names"));
     }
-    session.name = name.to_vec();
+    client.name = name.to_vec();
     Ok(())
 }
 

@@ -2,7 +2,6 @@
 
 use highwater_core::Transaction;
 
-use super::next;
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::{Failure, Keyspace};
 use crate::resp::number::{Digits, parse_integer};
@@ -16,7 +15,7 @@ pub fn step<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    add(next(&mut args)?, by, keyspace, reply)
+    add(args.promised()?, by, keyspace, reply)
 }
 
 /// `INCRBY key increment`
@@ -25,8 +24,8 @@ pub fn incrby<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let key = next(&mut args)?;
-    let by = parse_integer(next(&mut args)?).ok_or(CommandError::NotAnInteger)?;
+    let key = args.promised()?;
+    let by = parse_integer(args.promised()?).ok_or(CommandError::NotAnInteger)?;
     add(key, by, keyspace, reply)
 }
 
@@ -36,8 +35,8 @@ pub fn decrby<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let key = next(&mut args)?;
-    let by = parse_integer(next(&mut args)?).ok_or(CommandError::NotAnInteger)?;
+    let key = args.promised()?;
+    let by = parse_integer(args.promised()?).ok_or(CommandError::NotAnInteger)?;
     add(key, by.checked_neg().ok_or(CommandError::DecrementOverflow)?, keyspace, reply)
 }
 

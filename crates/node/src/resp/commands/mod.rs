@@ -75,8 +75,3 @@ fn dispatch<T: Transaction>(
         Data::Exists => keys::exists(args, keyspace, reply),
     }
 }
-
-/// The next argument of a command whose row promises one.
-fn next<'a>(args: &mut Args<'a>) -> Result<&'a [u8], CommandError> {
-    args.next().ok_or(CommandError::Syntax)
-}

@@ -3,7 +3,6 @@
 use highwater_core::limits::MAX_REPLY_BYTES;
 use highwater_core::{Abort, Transaction};
 
-use super::next;
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::{Failure, Keyspace, check_value};
 use crate::resp::reply::Reply;
@@ -15,7 +14,7 @@ pub fn get<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    reply_value(next(&mut args)?, keyspace, reply).map(|_| ())
+    reply_value(args.promised()?, keyspace, reply).map(|_| ())
 }
 
 /// `MGET key ..`
@@ -104,7 +103,7 @@ pub fn set<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let (key, value) = (next(&mut args)?, next(&mut args)?);
+    let (key, value) = (args.promised()?, args.promised()?);
     let options = SetOptions::parse(args)?;
     if options.old {
         let exists = reply_value(key, keyspace, reply)?;
@@ -151,7 +150,7 @@ pub fn append<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let (key, suffix) = (next(&mut args)?, next(&mut args)?);
+    let (key, suffix) = (args.promised()?, args.promised()?);
     let old = keyspace.get(key)?.unwrap_or_default();
     let len = old.len() + suffix.len();
     check_value(len)?;
@@ -172,7 +171,7 @@ pub fn strlen<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let len = keyspace.get(next(&mut args)?)?.map_or(0, <[u8]>::len);
+    let len = keyspace.get(args.promised()?)?.map_or(0, <[u8]>::len);
     reply.integer(len as i64);
     Ok(())
 }

@@ -28,7 +28,7 @@ use self::identity::cluster_hash;
 use super::Channel;
 
 /// Version of this exchange and of the framing that follows it.
-pub const HANDSHAKE_VERSION: u16 = 2;
+pub const HANDSHAKE_VERSION: u16 = 3;
 /// Length of a [`Hello`].
 pub const HELLO_BYTES: usize = 64;
 /// Length of a [`Welcome`].
@@ -37,7 +37,6 @@ pub const WELCOME_BYTES: usize = 16 + REASON_BYTES + 4;
 const HELLO_MAGIC: &[u8; 4] = b"HWTR";
 const WELCOME_MAGIC: &[u8; 4] = b"HWTW";
 const REASON_BYTES: usize = 240;
-const CONTROL_CHANNEL: u16 = u16::MAX;
 
 /// What a dialer says first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,11 +96,7 @@ impl Hello {
         out.extend_from_slice(&self.incarnation.0.to_le_bytes());
         out.extend_from_slice(&[self.from.0, self.to.0, self.nodes, self.engine]);
         out.extend_from_slice(&self.streams.to_le_bytes());
-        let channel = match self.channel {
-            Channel::Control => CONTROL_CHANNEL,
-            Channel::Worker(index) => index,
-        };
-        out.extend_from_slice(&channel.to_le_bytes());
+        out.extend_from_slice(&self.channel.code().to_le_bytes());
         out.extend_from_slice(&self.tables.count.to_le_bytes());
         out.extend_from_slice(&self.procedures.count.to_le_bytes());
         out.extend_from_slice(&self.tables.hash.to_le_bytes());
@@ -123,10 +118,7 @@ impl Hello {
             nodes: reader.u8()?,
             engine: reader.u8()?,
             streams: reader.u16()?,
-            channel: match reader.u16()? {
-                CONTROL_CHANNEL => Channel::Control,
-                index => Channel::Worker(index),
-            },
+            channel: Channel::of(reader.u16()?),
             tables: Fingerprint { count: reader.u16()?, hash: 0 },
             procedures: Fingerprint { count: reader.u16()?, hash: 0 },
         };

@@ -4,7 +4,7 @@ use super::reply::Protocol;
 
 /// The part of a connection that local commands read and change.
 #[derive(Debug)]
-pub struct Session {
+pub struct ClientState {
     /// Unique on this node.
     pub id: u64,
     /// Which RESP the client reads.
@@ -15,9 +15,9 @@ pub struct Session {
     pub snapshots: bool,
 }
 
-impl Session {
+impl ClientState {
     /// A client that has said nothing yet.
-    pub fn new(id: u64) -> Session {
-        Session { id, protocol: Protocol::default(), name: Vec::new(), snapshots: false }
+    pub fn new(id: u64) -> ClientState {
+        ClientState { id, protocol: Protocol::default(), name: Vec::new(), snapshots: false }
     }
 }

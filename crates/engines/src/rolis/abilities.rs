@@ -1,0 +1,7 @@
+//! What Rolis can do: its workers refuse the rest.
+
+use crate::engine::Abilities;
+
+/// See [`Rolis`](super::Rolis).
+pub(super) const ABILITIES: Abilities =
+    Abilities { replicates: true, fails_over: true, snapshots: true, interruptible: true, ..Abilities::NONE };

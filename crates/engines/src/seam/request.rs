@@ -1,0 +1,70 @@
+//! What a host hands in for a client, and how it is refused.
+
+use highwater_core::{Nanos, NodeId, ProcedureId, Timestamp};
+
+/// Names a request between its submission and its reply; chosen by the host, returned untouched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token(pub u64);
+
+/// A transaction to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Comes back with the reply.
+    pub token: Token,
+    /// The code to run.
+    pub procedure: ProcedureId,
+    /// Its arguments; copied if they must outlive the call.
+    pub args: &'a [u8],
+    /// Whose request this is, for engines that run a repeated one once. An engine without
+    /// [`sessions`](crate::Abilities::sessions) refuses it.
+    pub session: Option<Session>,
+    /// How fresh what it reads has to be, beyond what the engine gives anyway. An engine without
+    /// [`freshness`](crate::Abilities::freshness) refuses it.
+    pub freshness: Option<Freshness>,
+    /// Nobody waits for the reply after this. A hint: an engine may end a request that has not begun by then with
+    /// [`Outcome::Conflict`](highwater_core::Outcome::Conflict), because nothing was done, and may as well run it.
+    pub deadline: Option<Nanos>,
+}
+
+impl<'a> Request<'a> {
+    /// A request that asks for nothing beyond its reply.
+    pub fn new(token: Token, procedure: ProcedureId, args: &'a [u8]) -> Request<'a> {
+        Request { token, procedure, args, session: None, freshness: None, deadline: None }
+    }
+}
+
+/// A client's request among all that the client makes: the same client says the same again when it repeats one, because
+/// the reply was lost or the outcome unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Session {
+    /// Which client, over all its connections.
+    pub id: u64,
+    /// Which of its requests: each has a larger number than those before.
+    pub sequence: u64,
+}
+
+/// How old the state may be that a transaction reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// Everything committed at least so many nanoseconds ago is in it.
+    Within(Nanos),
+    /// Everything committed up to this timestamp is in it: a client's own last write, so that it reads what it wrote.
+    Since(Timestamp),
+}
+
+/// Why a request was not even tried. Nothing was done; no reply will come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// This replica takes no transactions at the moment.
+    NotServing {
+        /// Whom to ask instead; `None`: nobody is known to.
+        ask: Option<NodeId>,
+    },
+    /// This replica would, but has not heard from a majority for a while, or its workers stand still.
+    NoQuorum,
+    /// Too much is in flight; ask again after the next turn. The host should stop reading from clients meanwhile.
+    Busy,
+    /// The engine cannot keep the request's session or freshness, on any replica: see
+    /// [`Abilities::admit`](crate::Abilities::admit).
+    Unsupported,
+}

@@ -1,0 +1,42 @@
+//! Which of a node's threads talk to each other.
+
+use std::fmt;
+
+/// Which conversation a connection carries, and which thread of the receiving node a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Channel {
+    /// Controller to controller.
+    Control,
+    /// Between workers of this number.
+    Worker(u16),
+}
+
+/// The controllers' number on the wire: no worker has it.
+const CONTROL: u16 = u16::MAX;
+
+impl Channel {
+    /// As it travels.
+    pub fn code(self) -> u16 {
+        match self {
+            Channel::Control => CONTROL,
+            Channel::Worker(index) => index,
+        }
+    }
+
+    /// What a [code](Channel::code) stands for.
+    pub fn of(code: u16) -> Channel {
+        match code {
+            CONTROL => Channel::Control,
+            index => Channel::Worker(index),
+        }
+    }
+}
+
+impl fmt::Display for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Channel::Control => f.write_str("control"),
+            Channel::Worker(index) => write!(f, "worker {index}"),
+        }
+    }
+}

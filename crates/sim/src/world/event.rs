@@ -1,0 +1,62 @@
+//! What happens in a world, once it is due.
+
+use highwater_core::{Incarnation, NodeId};
+use highwater_engines::Nanos;
+
+use crate::network::{Channel, Link, Payload};
+
+/// What happens.
+#[derive(Debug)]
+pub(super) enum Event {
+    Turn {
+        node: NodeId,
+        life: u64,
+        who: Channel,
+    },
+    /// The next frame of a connection arrives at `to`.
+    Arrive {
+        link: Link,
+        generation: u64,
+        to: NodeId,
+    },
+    /// A frame of a connection arrives outside its order.
+    Datagram {
+        link: Link,
+        generation: u64,
+        to: NodeId,
+        payload: Payload,
+    },
+    /// A control message of a connection that broke arrives over the next one.
+    Late {
+        link: Link,
+        lives: [Incarnation; 2],
+        to: NodeId,
+        payload: Payload,
+    },
+    /// A frame reaches the worker that it is for, which is not the one whose connection it came over.
+    PassedOn {
+        link: Link,
+        lives: [Incarnation; 2],
+        to: NodeId,
+        payload: Payload,
+    },
+    Connect {
+        link: Link,
+    },
+    /// `end` hears that the connection is lost; or both ends.
+    Lost {
+        link: Link,
+        generation: u64,
+        end: Option<NodeId>,
+    },
+    Resume {
+        node: NodeId,
+        life: u64,
+    },
+    Flap {
+        a: NodeId,
+        b: NodeId,
+        every: Nanos,
+        until: Nanos,
+    },
+}
