@@ -7,8 +7,9 @@ use highwater_engines::Nanos;
 
 use super::accounts::{newest_open, spare};
 use super::cuts::{between, both_ways, strand, web};
-use super::{Fault, LASTING, MS, Scheduled, Victim};
+use super::{Fault, LASTING, Scheduled, Victim};
 use crate::network::Channel;
+use crate::units::MS;
 use crate::world::World;
 
 /// How often it looks for somebody whom it waits for, at least.

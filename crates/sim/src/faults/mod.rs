@@ -9,8 +9,8 @@
 use highwater_engines::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::pick;
 use crate::random::Random;
+use crate::units::MS;
 
 mod accounts;
 mod cuts;
@@ -18,8 +18,6 @@ mod hand;
 
 pub use accounts::{sound, spare};
 pub use hand::Hand;
-
-const MS: Nanos = 1_000_000;
 
 /// As long as the run is under faults.
 pub const LASTING: Nanos = 1 << 60;
@@ -262,13 +260,13 @@ impl Fault {
             "bridge" => Fault::Bridge(some, node),
             "flap" => Fault::Flap(node, other),
             "vanish" => Fault::Vanish(victim, random.between(MS, 200 * MS)),
-            "lag" => Fault::Lag(pick(random, &[3, 10, 50])),
+            "lag" => Fault::Lag(random.pick(&[3, 10, 50])),
             "clog" => Fault::Clog(node, other),
-            "slow" => Fault::Slow(victim, pick(random, &[3, 20, 200])),
+            "slow" => Fault::Slow(victim, random.pick(&[3, 20, 200])),
             "starve" => {
-                Fault::Starve(victim, random.below(workers.into()) as u16, pick(random, &[20, 200, 2000]))
+                Fault::Starve(victim, random.below(workers.into()) as u16, random.pick(&[20, 200, 2000]))
             }
-            "starve_control" => Fault::StarveControl(victim, pick(random, &[20, 200, 2000])),
+            "starve_control" => Fault::StarveControl(victim, random.pick(&[20, 200, 2000])),
             "stick" => Fault::Stick(victim, random.below(workers.into()) as u16),
             "stick_control" => Fault::StickControl(victim),
             "leap" => Fault::Leap(node, random.between(MS, 10_000 * MS)),
@@ -286,10 +284,10 @@ impl Fault {
 /// A few faults that last, from moments in the run's length on.
 pub(crate) fn draw_lasting(random: &mut Random, replicas: u8, workers: u16, length: Nanos) -> Vec<Scheduled> {
     let draw = |random: &mut Random| {
-        let fault = Fault::draw(pick(random, LASTING_KINDS), random, replicas, workers);
+        let fault = Fault::draw(random.pick(LASTING_KINDS), random, replicas, workers);
         Scheduled { at_ns: random.below(length), for_ns: LASTING, fault }
     };
-    (0..pick(random, &[1, 1, 2, 3])).map(|_| draw(random)).collect()
+    (0..random.pick(&[1, 1, 2, 3])).map(|_| draw(random)).collect()
 }
 
 /// Draws which kinds are in, how often each happens, and when.

@@ -4,10 +4,8 @@
 use highwater_core::limits::MAX_KEY_BYTES;
 use highwater_core::{Abort, TableId, Transaction};
 
-use super::Seen;
-
-const HASHED: TableId = TableId(6);
-const ORDERED: TableId = TableId(7);
+use super::op::Seen;
+use super::tables::{HASHED_BLOBS, ORDERED_BLOBS};
 
 /// Blobs below this size do not hold their number whole.
 pub const NUMBERED: u32 = 4;
@@ -43,7 +41,7 @@ pub fn key_bytes(key: u32) -> usize {
 }
 
 fn table(key: u32) -> TableId {
-    if key.is_multiple_of(2) { HASHED } else { ORDERED }
+    if key.is_multiple_of(2) { HASHED_BLOBS } else { ORDERED_BLOBS }
 }
 
 /// The number stands in front, so that no key is another's beginning.

@@ -17,16 +17,12 @@ use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{EngineKind, Nanos, Options};
 use serde::{Deserialize, Serialize};
 
-use crate::faults::{self, Scheduled};
+use crate::faults::Scheduled;
 use crate::network::{self, Datagrams, Network, Wire};
-use crate::random::Random;
 use crate::stage::{Buggify, Interleaving};
 #[cfg(feature = "planted")]
 pub(crate) use kinds::fill_up;
 pub use machines::{Machines, Sizes};
-
-const US: Nanos = 1_000;
-const MS: Nanos = 1_000_000;
 
 /// A run, before it is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -326,14 +322,10 @@ fn site(name: &str) -> Option<Site> {
     Site::ALL.into_iter().find(|site| format!("{site:?}") == name)
 }
 
-/// One of these.
-pub(crate) fn pick<T: Copy>(random: &mut Random, choices: &[T]) -> T {
-    choices[random.below(choices.len() as u64) as usize]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::faults;
 
     #[test]
     fn a_seed_has_one_plan_and_each_plan_is_valid() {
