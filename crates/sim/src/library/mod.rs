@@ -20,7 +20,7 @@ mod tables;
 
 use highwater_core::{Library, Registry, TableSpec, Transaction};
 
-pub use op::{Op, Seen, decode_reply, encode};
+pub use op::{Observed, Op, decode_reply, encode};
 pub use steps::STEPS;
 pub use tables::{ACCOUNTS, OPENING, TOGGLE_LISTS, audited, total};
 

@@ -89,7 +89,7 @@ impl Op {
 /// (0, 1), then its list before; `Peek` per key whether it is present and how long its list is; `Transfer` whether it was
 /// covered; `Total` the sum; `Audit` whether the row is new; `Weigh` the blob's number, its size, and whether all its bytes
 /// are right (0, 1), or nothing; `Set`, `Fill` and `Drop` nothing.
-pub type Seen = Vec<u32>;
+pub type Observed = Vec<u32>;
 
 /// The procedure's arguments for these operations.
 pub fn encode(ops: &[Op]) -> Vec<u8> {
@@ -99,7 +99,7 @@ pub fn encode(ops: &[Op]) -> Vec<u8> {
 }
 
 /// Per operation what it saw, from the procedure's reply.
-pub fn decode_reply(mut reply: &[u8]) -> Vec<Seen> {
+pub fn decode_reply(mut reply: &[u8]) -> Vec<Observed> {
     let mut seen = Vec::new();
     while let Some((length, rest)) = reply.split_at_checked(4) {
         let (values, rest) = rest.split_at(4 * numbers(length)[0] as usize);

@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use highwater_core::{Abort, Direction, Procedure, TableId, Transaction};
 
 use super::blobs;
-use super::op::{Op, Seen, numbers};
+use super::op::{Observed, Op, numbers};
 use super::tables::{ACCOUNTS, AUDIT, BANK, LISTS, OPENING, REGISTERS, ROWS, TOGGLE_LISTS, TOGGLES};
 
 /// The procedure: arguments by [`encode`], reply for [`decode_reply`].
@@ -28,8 +28,8 @@ impl Procedure for Steps {
 pub const STEPS: &str = Steps::NAME;
 
 impl Op {
-    /// Runs it; [`Seen`] says what it sees.
-    fn run<T: Transaction>(self, tx: &mut T) -> Result<Seen, Abort> {
+    /// Runs it; [`Observed`] says what it sees.
+    fn run<T: Transaction>(self, tx: &mut T) -> Result<Observed, Abort> {
         match self {
             Op::Read(key) => list(tx, key),
             Op::Append(key, value) => append(tx, key, value),
@@ -71,18 +71,18 @@ impl Op {
     }
 }
 
-fn list<T: Transaction>(tx: &mut T, key: u32) -> Result<Seen, Abort> {
+fn list<T: Transaction>(tx: &mut T, key: u32) -> Result<Observed, Abort> {
     Ok(tx.get(LISTS, &u64::from(key).to_be_bytes())?.map(numbers).unwrap_or_default())
 }
 
-fn append<T: Transaction>(tx: &mut T, key: u32, value: u32) -> Result<Seen, Abort> {
+fn append<T: Transaction>(tx: &mut T, key: u32, value: u32) -> Result<Observed, Abort> {
     let before = list(tx, key)?;
     let after: Vec<u8> = before.iter().chain([&value]).flat_map(|value| value.to_le_bytes()).collect();
     tx.put(LISTS, &u64::from(key).to_be_bytes(), &after)?;
     Ok(before)
 }
 
-fn toggle<T: Transaction>(tx: &mut T, key: u32, value: u32) -> Result<Seen, Abort> {
+fn toggle<T: Transaction>(tx: &mut T, key: u32, value: u32) -> Result<Observed, Abort> {
     let at = u64::from(key).to_be_bytes();
     let present = tx.delete(TOGGLES, &at)?;
     if !present {
@@ -93,7 +93,7 @@ fn toggle<T: Transaction>(tx: &mut T, key: u32, value: u32) -> Result<Seen, Abor
     Ok(seen)
 }
 
-fn peek<T: Transaction>(tx: &mut T, first: u32, count: u32) -> Result<Seen, Abort> {
+fn peek<T: Transaction>(tx: &mut T, first: u32, count: u32) -> Result<Observed, Abort> {
     let mut present = vec![0; count as usize];
     let (from, to) = (u64::from(first), u64::from(first + count));
     scan(tx, TOGGLES, from, to, Direction::Forward, |key, _| {
@@ -113,7 +113,7 @@ fn balance<T: Transaction>(tx: &mut T, account: u32) -> Result<u32, Abort> {
     Ok(found.map_or(OPENING, |bytes| numbers(bytes)[0]))
 }
 
-fn transfer<T: Transaction>(tx: &mut T, from: u32, to: u32, amount: u32) -> Result<Seen, Abort> {
+fn transfer<T: Transaction>(tx: &mut T, from: u32, to: u32, amount: u32) -> Result<Observed, Abort> {
     let (source, target) = (balance(tx, from)?, balance(tx, to)?);
     if source < amount || from == to {
         return Ok(vec![0]);

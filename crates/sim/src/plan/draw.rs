@@ -33,9 +33,10 @@ impl Plan {
         let choices = draw_choices(random);
         let clocks = draw_clocks(random, replicas);
         let absent = random.below(u64::from(replicas.div_ceil(2))) as u8;
-        let mut faults = faults::draw(random, replicas, workers, length_ns, settings.election_timeout);
+        let mut faults =
+            faults::draw::passing(random, replicas, workers, length_ns, settings.election_timeout);
         if random.one_in(4) {
-            faults.extend(faults::draw_lasting(random, replicas, workers, length_ns));
+            faults.extend(faults::draw::lasting(random, replicas, workers, length_ns));
             faults.sort_by_key(|fault| fault.at_ns);
         }
         // Long snapshots outlive changes of the lead.

@@ -81,7 +81,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub fn new(seed: u64) -> Rc<Stage> {
+    pub fn new(seed: u64, watch: Watch) -> Rc<Stage> {
         Rc::new(Stage {
             random: RefCell::new(Random::new(seed ^ 0x57a6_e57a_6e57_a6e5)),
             interleaving: Cell::new(None),
@@ -95,7 +95,7 @@ impl Stage {
             draining: Cell::new(false),
             actor: Cell::new(None),
             spins: Cell::new(0),
-            watch: RefCell::default(),
+            watch: RefCell::new(watch),
             stacks: RefCell::default(),
         })
     }

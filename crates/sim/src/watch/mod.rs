@@ -1,87 +1,56 @@
 //! What must hold over all nodes and all their lives, compared while the world runs.
 //!
-//! The product tells facts (`highwater_core::hooks::tell`); here they meet those of the other nodes:
-//! - a stream has one value at each index, ever;
-//! - an epoch has one leader; the same final mark everywhere;
-//! - the mark of an epoch never moves back on a node, and never passes the final mark;
-//! - whatever was released in an epoch, or applied from it, is at or below its final mark;
-//! - what a leading worker holds is bounded.
+//! The product tells facts (`highwater_core::hooks::tell`); here they meet those of the other nodes. Of any engine:
+//! - what a leading worker holds is bounded, and so are a log and what a store takes of the memory;
+//! - no procedure panics.
+//!
+//! What else an engine's replicas must keep together is said by its own rules, `rolis` for one. The engine of a run
+//! chooses them.
 
-use std::collections::BTreeMap;
+mod limits;
+mod rolis;
+mod rules;
+mod seen;
 
+use highwater_core::NodeId;
 use highwater_core::hooks::Fact;
-use highwater_core::{Epoch, Timestamp};
-use highwater_engines::Options;
+use highwater_engines::EngineKind;
 use highwater_engines::memory::MemoryStatus;
 
 use crate::stage::Actor;
-use crate::trace::hash;
+pub use limits::Limits;
+use rolis::RolisRules;
+use rules::{NoRules, Rules};
+pub use seen::Seen;
 
-/// What a worker may hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes proposed and not decided, per stream.
-    pub undecided_bytes: u64,
-    /// Replies that wait, per worker.
-    pub replies: usize,
-    /// Bytes of log kept, per stream.
-    pub log_bytes: u64,
-}
-
-/// Requests that wait for another attempt come on top of the limit.
-const RETRIES: usize = 256;
-
-impl Limits {
-    /// What `options` allow: a limit may be passed by one entry, an entry's by one transaction.
-    pub fn of(options: &Options) -> Limits {
-        let undecided_bytes = (options.max_in_flight_bytes + options.longest_entry()) as u64;
-        let replies = options.max_in_flight_requests + RETRIES;
-        Limits { undecided_bytes, replies, log_bytes: options.most_log_bytes() }
-    }
-}
-
-/// What was seen so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Distinct entries decided, over all streams.
-    pub entries: u64,
-    /// Takeovers that were begun.
-    pub takeovers: u64,
-    /// Epochs that were opened.
-    pub epochs: u64,
-    /// Epochs whose final mark is known.
-    pub finals: u64,
-    /// The most that anybody held.
-    pub most: Limits,
-}
-
-/// Everything of one epoch.
-#[derive(Debug, Default)]
-struct OfEpoch {
-    leader: Option<Actor>,
-    last: Option<Timestamp>,
-    /// The largest mark, release and application, and whose.
-    mark: Option<(Timestamp, Actor)>,
-    released: Option<(Timestamp, Actor)>,
-    applied: Option<(Timestamp, Actor)>,
-}
+/// Violations that are kept. One is enough; the others are its children.
+const KEPT: usize = 16;
 
 /// Compares.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Watch {
-    /// Hash of the entry at each index (from 1) of each stream; 0 if unknown.
-    decided: Vec<Vec<u64>>,
-    epochs: BTreeMap<Epoch, OfEpoch>,
-    /// The mark of each life of a node.
-    marks: BTreeMap<(u8, u64), (Epoch, Timestamp)>,
-    /// The epoch that each life of a node opened last.
-    leads: BTreeMap<(u8, u64), Epoch>,
-    pub(crate) limits: Limits,
-    seen: Seen,
+    limits: Limits,
+    /// The most that anybody held.
+    most: Limits,
+    /// The engine's own.
+    rules: Box<dyn Rules>,
     violations: Vec<String>,
 }
 
+/// An engine's rules.
+fn rules_of(engine: EngineKind) -> Box<dyn Rules> {
+    match engine {
+        EngineKind::Rolis | EngineKind::Strawman => Box::new(RolisRules::default()),
+        EngineKind::Silo | EngineKind::Backup => Box::new(NoRules),
+    }
+}
+
 impl Watch {
+    /// Over replicas of an engine whose workers may hold so much.
+    pub(crate) fn new(engine: EngineKind, limits: Limits) -> Watch {
+        Watch { limits, most: Limits::default(), rules: rules_of(engine), violations: Vec::new() }
+    }
+
     /// What was wrong, in words.
     pub fn violations(&self) -> &[String] {
         &self.violations
@@ -89,13 +58,13 @@ impl Watch {
 
     /// What was seen.
     pub fn seen(&self) -> Seen {
-        let epochs = self.epochs.values().filter(|epoch| epoch.leader.is_some()).count() as u64;
-        let finals = self.epochs.values().filter(|epoch| epoch.last.is_some()).count() as u64;
-        Seen { epochs, finals, ..self.seen.clone() }
+        let mut seen = Seen { most: self.most, ..Seen::default() };
+        self.rules.count(&mut seen);
+        seen
     }
 
-    pub(crate) fn log_bytes(&mut self, node: highwater_core::NodeId, bytes: u64) {
-        self.seen.most.log_bytes = self.seen.most.log_bytes.max(bytes);
+    pub(crate) fn log_bytes(&mut self, node: NodeId, bytes: u64) {
+        self.most.log_bytes = self.most.log_bytes.max(bytes);
         if bytes > self.limits.log_bytes {
             self.violation(format!(
                 "{node} keeps {bytes} bytes of one log, more than {}",
@@ -106,7 +75,7 @@ impl Watch {
 
     /// A store and its logs keep to their shares and the slack. What is installed before the leader hears how much that takes
     /// was in a log, and paid for there.
-    pub(crate) fn memory(&mut self, node: highwater_core::NodeId, memory: MemoryStatus) {
+    pub(crate) fn memory(&mut self, node: NodeId, memory: MemoryStatus) {
         let MemoryStatus { shares, used, logs, .. } = memory;
         let most = shares.store.saturating_add(shares.slack).saturating_add(shares.logs);
         if used + logs > most {
@@ -114,128 +83,40 @@ impl Watch {
         }
     }
 
-    fn violation(&mut self, what: String) {
-        // One is enough; the others are its children.
-        if self.violations.len() < 16 {
-            self.violations.push(what);
-        }
-    }
-
     pub(crate) fn tell(&mut self, actor: Actor, fact: Fact<'_>) {
-        let life = (actor.node.0, actor.life.0);
         match fact {
-            Fact::Decided { stream, index, entry } => {
-                self.decide(actor, stream.0 as usize, index.0 as usize, hash(entry) | 1);
-            }
-            Fact::TakesOver(_) => self.seen.takeovers += 1,
-            Fact::Leads(epoch) => {
-                self.leads.insert(life, epoch);
-                let own = Actor { who: crate::network::Channel::Control, ..actor };
-                let first = *self.epochs.entry(epoch).or_default().leader.get_or_insert(own);
-                if first != own {
-                    self.violation(format!("two led {epoch}: {} and {}", first.node, actor.node));
-                }
-            }
-            Fact::Mark(epoch, mark) => {
-                let before = self.marks.insert(life, (epoch, mark)).unwrap_or((epoch, mark));
-                if before.0 == epoch && before.1 > mark {
-                    self.violation(format!(
-                        "the mark of {epoch} moved back on {}: {mark} after {}",
-                        actor.node, before.1
-                    ));
-                }
-                self.reach(epoch, actor, mark, "the mark of", |of| &mut of.mark);
-            }
-            Fact::Restarted => {
-                self.marks.remove(&life);
-            }
-            Fact::Final(epoch, mark) => self.end(epoch, actor, mark),
-            Fact::Released(ts) => match self.leads.get(&life).copied() {
-                Some(epoch) => self.reach(epoch, actor, ts, "a release in", |of| &mut of.released),
-                None => self.violation(format!("{} released {ts} and never led", actor.node)),
-            },
-            Fact::Applied(epoch, _, ts) => {
-                self.reach(epoch, actor, ts, "an application in", |of| &mut of.applied);
-            }
             // The simulated procedures bear whatever they may see.
             Fact::Panicked { procedure, message } => {
                 self.violation(format!("{procedure} panicked on {}: {message}", actor.node));
             }
-            Fact::Holds { undecided_bytes, replies } => {
-                let most = &mut self.seen.most;
-                most.undecided_bytes = most.undecided_bytes.max(undecided_bytes);
-                most.replies = most.replies.max(replies);
-                if undecided_bytes > self.limits.undecided_bytes || replies > self.limits.replies {
-                    self.violation(format!(
-                        "{} holds {undecided_bytes} undecided bytes and {replies} replies, limits {:?}",
-                        actor.node, self.limits
-                    ));
-                }
+            Fact::Holds { undecided_bytes, replies } => self.holds(actor, undecided_bytes, replies),
+            of_engine => {
+                self.rules.tell(actor, of_engine).into_iter().for_each(|what| self.violation(what));
             }
         }
     }
 
-    fn decide(&mut self, actor: Actor, stream: usize, index: usize, value: u64) {
-        if self.decided.len() <= stream {
-            self.decided.resize(stream + 1, Vec::new());
-        }
-        let values = &mut self.decided[stream];
-        if values.len() <= index {
-            values.resize(index + 1, 0);
-        }
-        let known = std::mem::replace(&mut values[index], value);
-        if known == 0 {
-            self.seen.entries += 1;
-        } else if known != value {
+    fn holds(&mut self, actor: Actor, undecided_bytes: u64, replies: usize) {
+        self.most.undecided_bytes = self.most.undecided_bytes.max(undecided_bytes);
+        self.most.replies = self.most.replies.max(replies);
+        if undecided_bytes > self.limits.undecided_bytes || replies > self.limits.replies {
             self.violation(format!(
-                "stream {stream} has two values at {index}; {} has the second",
-                actor.node
+                "{} holds {undecided_bytes} undecided bytes and {replies} replies, limits {:?}",
+                actor.node, self.limits
             ));
         }
     }
 
-    /// Something of the epoch happened at `ts`.
-    fn reach(
-        &mut self,
-        epoch: Epoch,
-        actor: Actor,
-        ts: Timestamp,
-        what: &str,
-        slot: fn(&mut OfEpoch) -> &mut Option<(Timestamp, Actor)>,
-    ) {
-        let of = self.epochs.entry(epoch).or_default();
-        let largest = slot(of);
-        if largest.is_none_or(|(known, _)| known < ts) {
-            *largest = Some((ts, actor));
-        }
-        if let Some(last) = of.last.filter(|last| *last < ts) {
-            self.violation(format!("{what} {epoch} on {} at {ts}, above its final mark {last}", actor.node));
-        }
-    }
-
-    fn end(&mut self, epoch: Epoch, actor: Actor, last: Timestamp) {
-        let of = self.epochs.entry(epoch).or_default();
-        let known = *of.last.get_or_insert(last);
-        let above = |what: &str, at: Option<(Timestamp, Actor)>| {
-            at.filter(|(ts, _)| *ts > last).map(|(ts, whose)| {
-                format!("{epoch} ended at {last} on {}, below {what} on {} at {ts}", actor.node, whose.node)
-            })
-        };
-        let wrong = [
-            above("the mark", of.mark),
-            above("a release", of.released),
-            above("an application", of.applied),
-        ];
-        wrong.into_iter().flatten().for_each(|what| self.violation(what));
-        if known != last {
-            self.violation(format!("{epoch} ended at {known} and, on {}, at {last}", actor.node));
+    fn violation(&mut self, what: String) {
+        if self.violations.len() < KEPT {
+            self.violations.push(what);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use highwater_core::{EntryIndex, Incarnation, NodeId, StreamId};
+    use highwater_core::{EntryIndex, Epoch, Incarnation, StreamId, Timestamp};
 
     use super::*;
     use crate::network::Channel;
@@ -245,8 +126,8 @@ mod tests {
     }
 
     fn told(facts: &[(u8, Fact<'_>)]) -> Vec<String> {
-        let mut watch =
-            Watch { limits: Limits { undecided_bytes: 10, replies: 10, log_bytes: 10 }, ..Watch::default() };
+        let limits = Limits { undecided_bytes: 10, replies: 10, log_bytes: 10 };
+        let mut watch = Watch::new(EngineKind::Rolis, limits);
         facts.iter().for_each(|(node, fact)| watch.tell(actor(*node), *fact));
         watch.violations
     }
@@ -277,5 +158,14 @@ mod tests {
         let restarted =
             [(0, Fact::Mark(one, Timestamp(5))), (0, Fact::Restarted), (0, Fact::Mark(one, Timestamp(4)))];
         assert!(told(&restarted).is_empty());
+    }
+
+    #[test]
+    fn a_fact_without_a_rule_is_noticed() {
+        let mut watch = Watch::new(EngineKind::Backup, Limits::default());
+        watch.tell(actor(0), Fact::Holds { undecided_bytes: 0, replies: 0 });
+        assert!(watch.violations().is_empty(), "any engine may tell this");
+        watch.tell(actor(0), Fact::Leads(Epoch(1)));
+        assert_eq!(watch.violations().len(), 1);
     }
 }
