@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use highwater_core::{Epoch, Library, NodeId};
 use highwater_engines::Nanos;
 
-use super::accounts::{newest_open, spare};
 use super::cuts::{between, both_ways, strand, web};
+use super::standing::{newest_open, spare};
 use super::victims::{Found, find};
 use super::{Fault, LASTING, Scheduled, Victim};
 use crate::network::Channel;

@@ -9,14 +9,14 @@
 use highwater_engines::Nanos;
 use serde::{Deserialize, Serialize};
 
-mod accounts;
 mod cuts;
 pub(crate) mod draw;
 mod hand;
+mod standing;
 mod victims;
 
-pub use accounts::{sound, spare};
 pub use hand::Hand;
+pub use standing::{sound, spare};
 
 /// As long as the run is under faults.
 pub const LASTING: Nanos = 1 << 60;

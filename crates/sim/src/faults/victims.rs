@@ -6,7 +6,7 @@
 use highwater_core::{Epoch, Library, NodeId};
 
 use super::Victim;
-use super::accounts::newest_open;
+use super::standing::newest_open;
 use crate::world::World;
 
 /// Who a victim is.

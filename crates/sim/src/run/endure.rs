@@ -23,11 +23,11 @@ impl Run {
     /// Looks now and then whether somebody owes service for too long.
     pub(super) fn watch_service(&mut self) -> Result<(), Verdict> {
         let now = self.world.now;
-        if now < self.service.next_look {
+        if now < self.duty.next_look {
             return Ok(());
         }
-        self.service.next_look = now + self.plan.settings.election_timeout;
-        let Some(since) = self.service.owed(&self.world, &self.hand) else { return Ok(()) };
+        self.duty.next_look = now + self.plan.settings.election_timeout;
+        let Some(since) = self.duty.owed(&self.world, &self.hand) else { return Ok(()) };
         let silent = now - since.max(self.clients.served_at).min(now);
         if silent > self.bound() {
             return self.owe(since);
@@ -73,7 +73,7 @@ impl Run {
             if self.hand.is_restless() {
                 waits_until = self.world.now + 4 * timeout;
             }
-            match self.service.owed(&self.world, &self.hand) {
+            match self.duty.owed(&self.world, &self.hand) {
                 Some(since) if self.clients.served_at > since.max(begin) => {
                     self.world.mark("majorities that served beside faults that last");
                     break;

@@ -1,7 +1,7 @@
 //! Runs a [`Plan`] and judges it.
 //!
 //! 1. All replicas start; once one leads, or at once, clients ask and faults happen, for the plan's length. The product's
-//!    own assertions and the world's watch over every step; and whoever could serve must serve (`service`).
+//!    own assertions and the world's watch over every step; and whoever could serve must serve (`duty`).
 //! 2. All faults are undone. A majority (all but the plan's `absent`) must serve again within a bound; then everybody
 //!    comes back, must catch up, and serve.
 //! 3. Every key is read once more, and the whole is judged: one order of all acknowledged transactions that respects real
@@ -13,15 +13,15 @@
 //! |---|---|
 //! | [`mod`](self) | a run on a thread of its own, whose panic is a failure |
 //! | `stages` | the run: its stages, and how time passes in them |
-//! | `service` | since when a majority owes service |
+//! | `duty` | since when a majority owes service |
 //! | `endure` | whoever owes service serves |
 //! | `judge` | what is asked of a run that came to its end; the story of one that did not |
 //! | `failure`, `summary` | what comes of it |
 
+mod duty;
 mod endure;
 mod failure;
 mod judge;
-mod service;
 mod stages;
 mod summary;
 
@@ -68,9 +68,9 @@ fn judged(
 ) -> Result<Summary, Box<Failure>> {
     let started = Instant::now();
     let clock = Arc::new(AtomicU64::new(0));
-    let (job, shared) = (plan.clone(), Arc::clone(&clock));
+    let (job, told) = (plan.clone(), Arc::clone(&clock));
     let ended = isolated(PATIENCE, move || {
-        let mut run = Run::new(&job, shared, Nanos::MAX);
+        let mut run = Run::new(&job, told, Nanos::MAX);
         prepare(&mut run.world);
         run.all()
     });

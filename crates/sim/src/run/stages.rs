@@ -8,8 +8,8 @@ use std::time::Duration;
 use highwater_core::NodeId;
 use highwater_engines::Nanos;
 
+use super::duty::Duty;
 use super::failure::{FailureKind, Verdict};
-use super::service::Service;
 use super::summary::Summary;
 use crate::clients::Clients;
 use crate::faults::Hand;
@@ -36,7 +36,7 @@ pub(super) struct Run {
     pub end: Nanos,
     steps: u64,
     /// Since when a majority owes service.
-    pub service: Service,
+    pub duty: Duty,
 }
 
 impl Run {
@@ -64,8 +64,16 @@ impl Run {
         world.ids().collect::<Vec<_>>().into_iter().for_each(|id| world.start(id));
         let idle = Load { transactions: 0, ..plan.load };
         let clients = Clients::new(idle, plan.replicas, plan.workers, plan.seed, 0, plan.length_ns);
-        let service = Service::default();
-        Run { plan: plan.clone(), world, clients, hand: Hand::new(&[], 0, 0), clock, end, steps: 0, service }
+        Run {
+            plan: plan.clone(),
+            world,
+            clients,
+            hand: Hand::new(&[], 0, 0),
+            clock,
+            end,
+            steps: 0,
+            duty: Duty::default(),
+        }
     }
 
     /// All of it; and the judgement.

@@ -25,7 +25,7 @@ use crate::world::World;
 
 /// Since when a majority owes service.
 #[derive(Debug, Default)]
-pub(super) struct Service {
+pub(super) struct Duty {
     /// What the hand had done then.
     changes: u64,
     since: Nanos,
@@ -34,7 +34,7 @@ pub(super) struct Service {
     pub next_look: Nanos,
 }
 
-impl Service {
+impl Duty {
     /// Since when somebody owes service, if anybody does.
     pub fn owed(&mut self, world: &World<SimLibrary>, hand: &Hand) -> Option<Nanos> {
         // Who was never told that the cluster is born must not believe so: only those who know can serve.
