@@ -8,7 +8,7 @@ use super::blobs;
 use super::op::{Observed, Op, numbers};
 use super::tables::{ACCOUNTS, AUDIT, BANK, LISTS, OPENING, REGISTERS, ROWS, TOGGLE_LISTS, TOGGLES};
 
-/// The procedure: arguments by [`encode`], reply for [`decode_reply`].
+/// The procedure: arguments by [`encode`](super::encode), reply for [`decode_reply`](super::decode_reply).
 pub(super) struct Steps;
 
 impl Procedure for Steps {
