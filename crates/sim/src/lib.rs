@@ -21,6 +21,7 @@ pub mod run;
 pub mod shrink;
 mod stage;
 mod trace;
+mod units;
 pub mod watch;
 pub mod world;
 

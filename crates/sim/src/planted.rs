@@ -15,9 +15,8 @@ use highwater_engines::Nanos;
 use crate::faults::{Fault, LASTING, Scheduled, Victim};
 use crate::plan::{Busy, Interleaved, Load, Mix};
 use crate::random::Random;
+use crate::units::US;
 use crate::{Failure, Plan, run};
-
-const US: Nanos = 1_000;
 
 /// What is to be known of a planted bug.
 #[derive(Clone, Copy)]

@@ -1,17 +1,14 @@
-//! Bugs that were found in whole replicas; each comment tells one.
+//! Bugs that were found in whole replicas, each told again step by step; each comment tells one. Those of which a whole run
+//! is kept are in `plans`.
 
-use crate::common::chaos::faults;
 use crate::common::{Lists, MS, small, tiny};
 use highwater_core::NodeId;
 use highwater_sim::network::Channel;
 
-/// A transaction larger than the log that is kept emptied it. A donor whose log is empty could not say from where a receiver
-/// had to follow, and refused; while nobody wrote, newcomers were refused for ever. One entry is always kept now, and a
-/// refusing leader closes its stream with another.
+/// A transaction larger than the log that is kept emptied it, and newcomers were refused copies while nobody wrote:
+/// `a_large_transaction_does_not_empty_a_log` tells more.
 #[test]
 fn an_idle_cluster_with_short_logs_still_gives_copies() {
-    faults(198).verify();
-    faults(309).verify();
     let mut lists = Lists::start(1, 3, 2, tiny);
     for _ in 0..400 {
         lists.load();
@@ -24,28 +21,6 @@ fn an_idle_cluster_with_short_logs_still_gives_copies() {
     lists.world.start(follower);
     lists.wait_for(1000 * MS, "the newcomer votes", Lists::whole);
     lists.verify();
-}
-
-/// Three voters: one lost its memory, one (too far behind) waited for a copy, the third had led and had to win again. It
-/// needed the vote of the waiting one, whose log stood still until it had a store; and gave no copies before it led. Now
-/// the log of a store that is given up goes on behind what the leader no longer keeps.
-#[test]
-fn a_voter_that_waits_for_a_store_helps_its_donor_to_lead() {
-    faults(232).verify();
-    faults(786).verify();
-}
-
-/// A stream that had been told that it was too far behind, and had caught up since, went on behind the older place.
-#[test]
-fn a_stream_that_caught_up_is_not_too_far_behind() {
-    faults(1209).verify();
-}
-
-/// Two deposed leaders at once, both replacing their stores, waited for each other as donors, for ever. (Deposed leaders
-/// roll back instead by now.)
-#[test]
-fn two_deposed_leaders_do_not_wait_for_each_other() {
-    faults(185).verify();
 }
 
 /// A receiver that gave a donor up (too slow, refused by one worker, lost its leader) never said so, unless the connection

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::common::MS;
-use crate::common::cluster::{settled, story, whole};
+use crate::common::cluster::{converged, story, whole};
 use highwater_core::{NodeId, Outcome};
 use highwater_engines::{EngineKind, Nanos, Token};
 use highwater_sim::{World, WorldOptions};
@@ -136,7 +136,7 @@ impl Run {
         // What is still in flight ends first; figures for status lag behind by a few milliseconds.
         let until = self.world.now + 50 * MS;
         self.world.run_until(until);
-        self.wait_for(5000 * MS, "all replicas converge", settled);
+        self.wait_for(5000 * MS, "all replicas converge", converged);
         let until = self.world.now + 50 * MS;
         self.world.run_until(until);
         self.take_replies();

@@ -16,6 +16,7 @@ mod liveness;
 mod machines;
 mod memory;
 mod panics;
+mod plans;
 mod regressions;
 mod rolis;
 mod seeds;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use highwater_checker::{History, Op as Entry, Status, Txn};
+use highwater_checker::{History, Op as CheckedOp, Status, Txn};
 use highwater_engines::Nanos;
 
 use super::work::Kind;
 use crate::library::blobs::NUMBERED;
-use crate::library::{ACCOUNTS, OPENING, Op, Seen, TOGGLE_LISTS};
+use crate::library::{ACCOUNTS, OPENING, Observed, Op, TOGGLE_LISTS};
 
 /// A transaction, from its invocation on.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Asked {
     pub(super) snap: bool,
     pub(super) invoked: Nanos,
     /// How it ended, when, and what it saw; `None` while open, or forever.
-    pub(super) ended: Option<(Status, Nanos, Vec<Seen>)>,
+    pub(super) ended: Option<(Status, Nanos, Vec<Observed>)>,
 }
 
 impl Asked {
@@ -42,7 +42,7 @@ impl Journal {
     ///
     /// # Panics
     /// If nobody asked, or it has ended already.
-    pub fn end(&mut self, token: u64, status: Status, at: Nanos, seen: Vec<Seen>) {
+    pub fn end(&mut self, token: u64, status: Status, at: Nanos, seen: Vec<Observed>) {
         let asked = self.0.get_mut(&token).expect("somebody asked for what is answered");
         assert!(asked.ended.is_none(), "request {token} was answered twice: {asked:?}");
         asked.ended = Some((status, at, seen));
@@ -68,7 +68,7 @@ impl Journal {
         self.ok().filter(|(asked, _)| asked.snap).count() as u64
     }
 
-    fn ok(&self) -> impl Iterator<Item = (&Asked, &Vec<Seen>)> {
+    fn ok(&self) -> impl Iterator<Item = (&Asked, &Vec<Observed>)> {
         self.0.values().filter_map(|asked| match &asked.ended {
             Some((Status::Ok, _, seen)) => Some((asked, seen)),
             _ => None,
@@ -137,42 +137,42 @@ impl Journal {
 }
 
 /// An operation as entries of a history. The bank and audits are judged elsewhere.
-fn record(history: &mut History, ops: &mut Vec<Entry>, op: Op, seen: Option<&Seen>) {
+fn record(history: &mut History, ops: &mut Vec<CheckedOp>, op: Op, seen: Option<&Observed>) {
     let list = |seen: Option<&[u32]>| seen.map(|seen| seen.iter().map(|value| i64::from(*value)).collect());
     let whole = seen.map(|seen| &seen[..]);
     let mut intern = |kind: Kind, key: u32| history.keys.intern(&kind.name(key));
     match op {
-        Op::Read(key) => ops.push(Entry::ReadList { key: intern(Kind::List, key), value: list(whole) }),
+        Op::Read(key) => ops.push(CheckedOp::ReadList { key: intern(Kind::List, key), value: list(whole) }),
         Op::Append(key, value) => {
             let key = intern(Kind::List, key);
-            ops.push(Entry::ReadList { key, value: list(whole) });
-            ops.push(Entry::Append { key, value: value.into() });
+            ops.push(CheckedOp::ReadList { key, value: list(whole) });
+            ops.push(CheckedOp::Append { key, value: value.into() });
         }
-        Op::Scan(key) => ops.push(Entry::ReadList { key: intern(Kind::Rows, key), value: list(whole) }),
+        Op::Scan(key) => ops.push(CheckedOp::ReadList { key: intern(Kind::Rows, key), value: list(whole) }),
         Op::AddRow(key, value) => {
-            ops.push(Entry::Append { key: intern(Kind::Rows, key), value: value.into() });
+            ops.push(CheckedOp::Append { key: intern(Kind::Rows, key), value: value.into() });
         }
         Op::Get(key) => {
             let value = whole.map(|seen| seen.first().map(|value| i64::from(*value)));
-            ops.push(Entry::ReadReg { key: intern(Kind::Register, key), value });
+            ops.push(CheckedOp::ReadReg { key: intern(Kind::Register, key), value });
         }
         Op::Set(key, value) => {
-            ops.push(Entry::Write { key: intern(Kind::Register, key), value: value.into() });
+            ops.push(CheckedOp::Write { key: intern(Kind::Register, key), value: value.into() });
         }
         Op::Toggle(key, value) => {
             let key = intern(Kind::List, TOGGLE_LISTS + key);
-            ops.push(Entry::ReadList { key, value: list(whole.map(|seen| &seen[1..])) });
-            ops.push(Entry::Append { key, value: value.into() });
+            ops.push(CheckedOp::ReadList { key, value: list(whole.map(|seen| &seen[1..])) });
+            ops.push(CheckedOp::Append { key, value: value.into() });
         }
         Op::Fill(key, value, _) => {
-            ops.push(Entry::Write { key: intern(Kind::Blob, key), value: value.into() });
+            ops.push(CheckedOp::Write { key: intern(Kind::Blob, key), value: value.into() });
         }
         Op::Weigh(key) => match whole {
             // Too small to hold its number.
             Some([_, size, _]) if *size < NUMBERED => {}
             _ => {
                 let value = whole.map(|seen| seen.first().map(|value| i64::from(*value)));
-                ops.push(Entry::ReadReg { key: intern(Kind::Blob, key), value });
+                ops.push(CheckedOp::ReadReg { key: intern(Kind::Blob, key), value });
             }
         },
         // Only runs that write no blobs any more drop them.

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use highwater_core::{Epoch, NodeId};
+use highwater_core::{Epoch, Library, NodeId};
 use highwater_engines::Nanos;
 
-use super::accounts::{newest_open, spare};
 use super::cuts::{between, both_ways, strand, web};
-use super::{Fault, LASTING, MS, Scheduled, Victim};
+use super::standing::{newest_open, spare};
+use super::victims::{Found, find};
+use super::{Fault, LASTING, Scheduled, Victim};
 use crate::network::Channel;
+use crate::units::MS;
 use crate::world::World;
 
 /// How often it looks for somebody whom it waits for, at least.
@@ -103,7 +105,7 @@ impl Hand {
     }
 
     /// Undoes and does what is due.
-    pub fn act<L: highwater_core::Library>(&mut self, world: &mut World<L>) {
+    pub fn act<L: Library>(&mut self, world: &mut World<L>) {
         let now = world.now;
         let (over, active) =
             std::mem::take(&mut self.active).into_iter().partition(|(until, _)| *until <= now);
@@ -123,13 +125,13 @@ impl Hand {
     }
 
     /// Undoes everything and does nothing more.
-    pub fn rest<L: highwater_core::Library>(&mut self, world: &mut World<L>) {
+    pub fn rest<L: Library>(&mut self, world: &mut World<L>) {
         self.waiting.clear();
         let over = std::mem::take(&mut self.active);
         self.undo(world, over);
     }
 
-    fn undo<L: highwater_core::Library>(&mut self, world: &mut World<L>, over: Vec<(Nanos, Effect)>) {
+    fn undo<L: Library>(&mut self, world: &mut World<L>, over: Vec<(Nanos, Effect)>) {
         if over.is_empty() {
             return;
         }
@@ -148,7 +150,7 @@ impl Hand {
     }
 
     /// The network mends everything at once; what goes on is done again.
-    fn apply<L: highwater_core::Library>(&self, world: &mut World<L>) {
+    fn apply<L: Library>(&self, world: &mut World<L>) {
         world.network.heal();
         let ids: Vec<NodeId> = world.ids().collect();
         for (_, effect) in &self.active {
@@ -171,12 +173,7 @@ impl Hand {
     }
 
     /// Whether the fault need not be looked at again.
-    fn act_on<L: highwater_core::Library>(
-        &mut self,
-        world: &mut World<L>,
-        fault: &Fault,
-        until: Nanos,
-    ) -> bool {
+    fn act_on<L: Library>(&mut self, world: &mut World<L>, fault: &Fault, until: Nanos) -> bool {
         let ids: Vec<NodeId> = world.ids().collect();
         let now = world.now;
         let victim = |hand: &Hand, world: &World<L>, victim: &Victim| match hand.find(world, *victim) {
@@ -305,30 +302,7 @@ impl Hand {
         true
     }
 
-    fn find<L: highwater_core::Library>(&self, world: &World<L>, victim: Victim) -> Found {
-        let role = |wanted: &str| {
-            world.ids().find(|id| world.status(*id).is_some_and(|status| status.role == wanted))
-        };
-        let (found, wait) = match victim {
-            Victim::Leader => (world.leader(), false),
-            Victim::Candidate => (role("candidate"), true),
-            Victim::Learner => (role("learner"), true),
-            Victim::Opener => {
-                let new = self.opened.is_some_and(|before| newest_open(world) > Some(before));
-                (world.leader().filter(|_| new), true)
-            }
-            Victim::Node(node) => (world.ids().find(|id| *id == NodeId(node)), false),
-        };
-        match found {
-            Some(node) if world.is_up(node) && !self.holds_down(node) => Found::Now(node),
-            None if wait => Found::Later,
-            _ => Found::Nobody,
-        }
+    fn find<L: Library>(&self, world: &World<L>, victim: Victim) -> Found {
+        find(world, victim, self.opened, |node| self.holds_down(node))
     }
-}
-
-enum Found {
-    Now(NodeId),
-    Later,
-    Nobody,
 }

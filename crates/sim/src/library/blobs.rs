@@ -4,10 +4,8 @@
 use highwater_core::limits::MAX_KEY_BYTES;
 use highwater_core::{Abort, TableId, Transaction};
 
-use super::Seen;
-
-const HASHED: TableId = TableId(6);
-const ORDERED: TableId = TableId(7);
+use super::op::Observed;
+use super::tables::{HASHED_BLOBS, ORDERED_BLOBS};
 
 /// Blobs below this size do not hold their number whole.
 pub const NUMBERED: u32 = 4;
@@ -43,7 +41,7 @@ pub fn key_bytes(key: u32) -> usize {
 }
 
 fn table(key: u32) -> TableId {
-    if key.is_multiple_of(2) { HASHED } else { ORDERED }
+    if key.is_multiple_of(2) { HASHED_BLOBS } else { ORDERED_BLOBS }
 }
 
 /// The number stands in front, so that no key is another's beginning.
@@ -75,12 +73,12 @@ fn is_right(value: u32, bytes: &[u8]) -> bool {
     bytes.chunks(PERIOD).all(|chunk| *chunk == block[..chunk.len()])
 }
 
-pub(super) fn fill<T: Transaction>(tx: &mut T, key: u32, value: u32, size: u32) -> Result<Seen, Abort> {
+pub(super) fn fill<T: Transaction>(tx: &mut T, key: u32, value: u32, size: u32) -> Result<Observed, Abort> {
     tx.put(table(key), &key_of(key), &content(value, size))?;
     Ok(Vec::new())
 }
 
-pub(super) fn weigh<T: Transaction>(tx: &mut T, key: u32) -> Result<Seen, Abort> {
+pub(super) fn weigh<T: Transaction>(tx: &mut T, key: u32) -> Result<Observed, Abort> {
     let Some(bytes) = tx.get(table(key), &key_of(key))? else { return Ok(Vec::new()) };
     let value = bytes.first_chunk().map(|first| u32::from_le_bytes(*first));
     // One that is too small to hold its number has nothing to be held against.
@@ -88,7 +86,7 @@ pub(super) fn weigh<T: Transaction>(tx: &mut T, key: u32) -> Result<Seen, Abort>
     Ok(vec![value.unwrap_or_default(), bytes.len() as u32, u32::from(right)])
 }
 
-pub(super) fn delete<T: Transaction>(tx: &mut T, key: u32) -> Result<Seen, Abort> {
+pub(super) fn delete<T: Transaction>(tx: &mut T, key: u32) -> Result<Observed, Abort> {
     tx.delete(table(key), &key_of(key))?;
     Ok(Vec::new())
 }

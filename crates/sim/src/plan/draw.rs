@@ -1,6 +1,16 @@
 //! How plans are drawn.
 
-use super::*;
+use std::collections::BTreeMap;
+
+use highwater_core::hooks::Site;
+use highwater_engines::{EngineKind, Nanos};
+
+use super::{
+    Busy, Interleaved, Load, Machines, Mix, Plan, Settings, Sizes, Transport, kinds, shows_snapshots,
+};
+use crate::faults;
+use crate::random::Random;
+use crate::units::{MS, US};
 
 impl Plan {
     /// The plan of a seed, for an engine.
@@ -8,14 +18,14 @@ impl Plan {
         // Seeds in a row must not give generators in a row.
         let mut random = Random::new(Random::new(seed).bits());
         let random = &mut random;
-        let replicas: u8 = pick(random, &[3, 3, 3, 3, 4, 4, 5, 5, 6, 7]);
+        let replicas: u8 = random.pick(&[3, 3, 3, 3, 4, 4, 5, 5, 6, 7]);
         let workers = 1 + random.below(4) as u16;
         let mut settings = Settings::draw(random);
         let length_ns = settings.election_timeout * random.between(10, 40);
         let length_ns = length_ns.clamp(300 * MS, 2500 * MS);
         // Delays that make elections fail all the time test nothing else.
-        let delay_ns = pick(random, &[5 * US, 20 * US, 50 * US, 200 * US]);
-        let spread = pick(random, &[5 * US, 50 * US, 100 * US, 500 * US, 2 * MS]);
+        let delay_ns = random.pick(&[5 * US, 20 * US, 50 * US, 200 * US]);
+        let spread = random.pick(&[5 * US, 50 * US, 100 * US, 500 * US, 2 * MS]);
         let delay_spread_ns = spread.min(settings.election_timeout / 40);
         let mut load = Load::draw(random);
         let transport = Transport::draw(random, settings.election_timeout);
@@ -23,15 +33,16 @@ impl Plan {
         let choices = draw_choices(random);
         let clocks = draw_clocks(random, replicas);
         let absent = random.below(u64::from(replicas.div_ceil(2))) as u8;
-        let mut faults = faults::draw(random, replicas, workers, length_ns, settings.election_timeout);
+        let mut faults =
+            faults::draw::passing(random, replicas, workers, length_ns, settings.election_timeout);
         if random.one_in(4) {
-            faults.extend(faults::draw_lasting(random, replicas, workers, length_ns));
+            faults.extend(faults::draw::lasting(random, replicas, workers, length_ns));
             faults.sort_by_key(|fault| fault.at_ns);
         }
         // Long snapshots outlive changes of the lead.
-        let percent = pick(random, &[0, 0, 10, 40]);
+        let percent = random.pick(&[0, 0, 10, 40]);
         load.snapshot_percent = if shows_snapshots(engine) { percent } else { 0 };
-        settings.snapshot_age = pick(random, &[0, 0, 3 * MS, 300 * MS]);
+        settings.snapshot_age = random.pick(&[0, 0, 3 * MS, 300 * MS]);
         load.sizes = Sizes::draw(random);
         load.mix.blobs = if load.sizes.largest > 0 { 1 + random.below(4) as u8 } else { 0 };
         let largest = load.sizes.largest_transaction(load.operations);
@@ -65,26 +76,26 @@ impl Plan {
         } else if birth {
             kinds::at_birth(&mut plan, random);
         }
-        plan.settings.long_request_bytes = pick(random, &[None, None, Some(1), Some(64), Some(1000)]);
+        plan.settings.long_request_bytes = random.pick(&[None, None, Some(1), Some(64), Some(1000)]);
         plan
     }
 }
 
 impl Settings {
     fn draw(random: &mut Random) -> Settings {
-        let heartbeat = pick(random, &[2 * MS, 5 * MS, 5 * MS, 10 * MS]);
-        let max_entry_bytes = pick(random, &[1 << 10, 1 << 10, 4 << 10, 64 << 10]);
-        let max_in_flight_bytes = max_entry_bytes * pick(random, &[1, 2, 8, 32]);
+        let heartbeat = random.pick(&[2 * MS, 5 * MS, 5 * MS, 10 * MS]);
+        let max_entry_bytes = random.pick(&[1 << 10, 1 << 10, 4 << 10, 64 << 10]);
+        let max_in_flight_bytes = max_entry_bytes * random.pick(&[1, 2, 8, 32]);
         Settings {
             heartbeat,
             election_timeout: heartbeat * random.between(4, 9),
             max_entry_bytes,
-            batch_delay: pick(random, &[0, 100 * US, 1000 * US]),
-            pipeline_entries: pick(random, &[1, 2, 4, 16]),
+            batch_delay: random.pick(&[0, 100 * US, 1000 * US]),
+            pipeline_entries: random.pick(&[1, 2, 4, 16]),
             max_in_flight_bytes,
-            max_in_flight_requests: pick(random, &[4, 64, 20_000]),
-            log_retain_bytes: max_in_flight_bytes * pick(random, &[1, 1, 4, 64]),
-            max_attempts: pick(random, &[1, 10, 100]),
+            max_in_flight_requests: random.pick(&[4, 64, 20_000]),
+            log_retain_bytes: max_in_flight_bytes * random.pick(&[1, 1, 4, 64]),
+            max_attempts: random.pick(&[1, 10, 100]),
             snapshot_age: 0,
             long_request_bytes: None,
         }
@@ -94,16 +105,16 @@ impl Settings {
 impl Load {
     fn draw(random: &mut Random) -> Load {
         Load {
-            clients: pick(random, &[2, 8, 16, 32]),
-            transactions: pick(random, &[200, 600, 1200, 2400]),
-            keys: pick(random, &[2, 6, 12, 24]),
-            appends_per_key: pick(random, &[32, 64, 128]),
-            operations: pick(random, &[1, 2, 4, 8]),
-            read_percent: pick(random, &[10, 50, 50, 90]),
-            patience_ns: pick(random, &[50 * MS, 200 * MS, 1000 * MS]),
+            clients: random.pick(&[2, 8, 16, 32]),
+            transactions: random.pick(&[200, 600, 1200, 2400]),
+            keys: random.pick(&[2, 6, 12, 24]),
+            appends_per_key: random.pick(&[32, 64, 128]),
+            operations: random.pick(&[1, 2, 4, 8]),
+            read_percent: random.pick(&[10, 50, 50, 90]),
+            patience_ns: random.pick(&[50 * MS, 200 * MS, 1000 * MS]),
             mix: Mix::draw(random),
-            workers: pick(random, &[Busy::Any, Busy::Any, Busy::Home, Busy::Few]),
-            astray: pick(random, &[0, 20, 100]),
+            workers: random.pick(&[Busy::Any, Busy::Any, Busy::Home, Busy::Few]),
+            astray: random.pick(&[0, 20, 100]),
             snapshot_percent: 0,
             sizes: Sizes::default(),
         }
@@ -144,8 +155,8 @@ impl Interleaved {
         if random.one_in(3) {
             return None;
         }
-        let one_in = pick(random, &[3, 10, 50, 200]);
-        let long_one_in = pick(random, &[0, 20, 200]);
+        let one_in = random.pick(&[3, 10, 50, 200]);
+        let long_one_in = random.pick(&[0, 20, 200]);
         let (longest_ns, controllers) = (random.between(US, timeout), random.one_in(2));
         Some(Interleaved { one_in, long_one_in, longest_ns, controllers })
     }
@@ -159,9 +170,9 @@ fn draw_choices(random: &mut Random) -> BTreeMap<String, u64> {
     let mut choices = BTreeMap::new();
     for site in Site::ALL {
         let rate = match site {
-            Site::AskEarly | Site::SkipPreVote | Site::StepDown => pick(random, &[50, 300, 1000]),
-            Site::RefuseCopy => pick(random, &[2, 5]),
-            _ => pick(random, &[3, 20, 200]),
+            Site::AskEarly | Site::SkipPreVote | Site::StepDown => random.pick(&[50, 300, 1000]),
+            Site::RefuseCopy => random.pick(&[2, 5]),
+            _ => random.pick(&[3, 20, 200]),
         };
         if random.one_in(4) {
             choices.insert(format!("{site:?}"), rate);

@@ -3,9 +3,10 @@
 
 use highwater_engines::Nanos;
 
-use super::{MS, Machines, Plan, Sizes, pick};
+use super::{Machines, Plan, Sizes};
 use crate::faults::{Fault, Scheduled, Victim};
 use crate::random::Random;
+use crate::units::MS;
 
 /// Connections are made and nodes meet within about this time.
 const MEETING: Nanos = 5 * MS;
@@ -29,13 +30,13 @@ pub(super) fn at_birth(plan: &mut Plan, random: &mut Random) {
 /// One to three hours of virtual time with hundreds of elections and little work: links as between continents, timeouts of seconds. In
 /// one of two, one stream stands still for most of the time, so that one takeover after the other remains unfinished.
 pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
-    plan.replicas = pick(random, &[3, 3, 4]);
+    plan.replicas = random.pick(&[3, 3, 4]);
     let stands_still = random.one_in(2);
     // A takeover remains unfinished in one stream only if there is another.
     plan.workers = if stands_still { 2 } else { plan.workers.min(2) };
     plan.clocks.truncate(plan.replicas.into());
     plan.absent = plan.absent.min(1);
-    plan.settings.heartbeat = pick(random, &[200 * MS, 500 * MS]);
+    plan.settings.heartbeat = random.pick(&[200 * MS, 500 * MS]);
     plan.settings.election_timeout = plan.settings.heartbeat * 4;
     let timeout = plan.settings.election_timeout;
     plan.delay_ns = timeout / 40;
@@ -80,10 +81,10 @@ pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
 /// So many blobs that the stores may not hold them all: what adds to them is refused, whatever else befalls the replicas.
 pub(crate) fn fill_up(plan: &mut Plan, random: &mut Random) {
     let memory = random.between(16 << 20, 20 << 20);
-    plan.load.sizes = Sizes { largest: pick(random, &[256 << 10, 1 << 20]), total: 4 * memory, memory };
+    plan.load.sizes = Sizes { largest: random.pick(&[256 << 10, 1 << 20]), total: 4 * memory, memory };
     plan.load.mix.blobs = 24;
     plan.load.operations = plan.load.operations.clamp(2, 4);
-    plan.load.appends_per_key = pick(random, &[1, 4]);
+    plan.load.appends_per_key = random.pick(&[1, 4]);
     plan.load.read_percent = plan.load.read_percent.min(50);
     (plan.load.clients, plan.load.transactions) = (plan.load.clients.max(8), 2400);
     // Links and turns without a price for bytes: with one, few of them would come so far.

@@ -3,9 +3,9 @@
 use highwater_engines::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::{MS, pick};
 use crate::network::Wire;
 use crate::random::Random;
+use crate::units::MS;
 use crate::world::Costs;
 
 /// Bytes take time on links and in turns; 0 for none.
@@ -29,14 +29,14 @@ impl Machines {
         let mut machines = Machines::default();
         if random.one_in(2) {
             let least = (4 * largest).div_ceil(timeout / MS);
-            machines.bytes_per_ms = pick(random, &[1_000, 10_000, 100_000]).max(least);
-            let backlog = machines.bytes_per_ms * pick(random, &[2, 20, 200]) * timeout / MS;
+            machines.bytes_per_ms = random.pick(&[1_000, 10_000, 100_000]).max(least);
+            let backlog = machines.bytes_per_ms * random.pick(&[2, 20, 200]) * timeout / MS;
             machines.backlog_bytes = backlog.max(4 * largest);
         }
         if random.one_in(2) {
             let most = (timeout / 4 * 1024 / largest.max(1)).max(1);
-            machines.step_ns = pick(random, &[0, 100, 1_000]);
-            machines.kib_ns = pick(random, &[100, 1_000, 10_000]).min(most);
+            machines.step_ns = random.pick(&[0, 100, 1_000]);
+            machines.kib_ns = random.pick(&[100, 1_000, 10_000]).min(most);
         }
         machines
     }

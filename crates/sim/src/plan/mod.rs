@@ -3,9 +3,18 @@
 //! Each seed switches kinds of faults, kinds of work and sizes in or out, so that different seeds put stress on different
 //! corners instead of all looking like the average. The plan says everything: it can be saved, changed and run again, and
 //! a failing one is [shrunk](crate::shrink) by leaving things out of it.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`mod`](self) | what a plan says, how it is saved, and what it sets in engine and network |
+//! | `draw` | how plans are drawn |
+//! | `kinds` | kinds of plans that are not the average with something more |
+//! | `load` | what clients ask for |
+//! | `machines` | what bytes cost, and how large blobs are |
 
 mod draw;
 mod kinds;
+mod load;
 mod machines;
 
 use std::collections::BTreeMap;
@@ -17,16 +26,13 @@ use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{EngineKind, Nanos, Options};
 use serde::{Deserialize, Serialize};
 
-use crate::faults::{self, Scheduled};
+use crate::faults::Scheduled;
 use crate::network::{self, Datagrams, Network, Wire};
-use crate::random::Random;
 use crate::stage::{Buggify, Interleaving};
 #[cfg(feature = "planted")]
 pub(crate) use kinds::fill_up;
+pub use load::{Busy, Load, Mix};
 pub use machines::{Machines, Sizes};
-
-const US: Nanos = 1_000;
-const MS: Nanos = 1_000_000;
 
 /// A run, before it is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,83 +127,6 @@ pub struct Interleaved {
     /// Whether controllers are interrupted, too.
     #[serde(default)]
     pub controllers: bool,
-}
-
-/// What clients ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Load {
-    /// Each has one open transaction at most.
-    pub clients: u16,
-    /// All together start this many; fewer if they have to wait.
-    pub transactions: u32,
-    /// How many keys of a kind are in use at a time; few make conflicts.
-    pub keys: u32,
-    /// A key is left for a fresh one after so many appends.
-    pub appends_per_key: u32,
-    /// Operations per transaction, at most.
-    pub operations: u32,
-    /// Of a hundred operations on lists, rows and registers, how many only read.
-    pub read_percent: u8,
-    /// A client that hears nothing for this long, in ns, gives its request up: outcome unknown.
-    pub patience_ns: Nanos,
-    /// How the kinds of work are weighed.
-    pub mix: Mix,
-    /// Which workers have work.
-    pub workers: Busy,
-    /// One in so many requests goes to any replica instead of the leader; 0 for none.
-    pub astray: u16,
-    /// Of a hundred requests, how many only read, on the snapshot of any replica.
-    #[serde(default)]
-    pub snapshot_percent: u8,
-    /// How large blobs are.
-    #[serde(default)]
-    pub sizes: Sizes,
-}
-
-impl Load {
-    /// What the largest transaction that clients ask for has in the log, in bytes: its blobs with the longest keys, and as
-    /// much as anything else needs.
-    pub(crate) fn largest_transaction(&self) -> usize {
-        let keys = self.operations as usize * (highwater_core::limits::MAX_KEY_BYTES + 64);
-        let blobs = self.sizes.largest_transaction(self.operations) as usize;
-        let all = MIN_TRANSACTION_BYTES + if blobs > 0 { blobs + keys } else { 0 };
-        all.min(highwater_core::limits::MAX_TRANSACTION_BYTES)
-    }
-}
-
-/// Weights; 0 leaves a kind out. See [`library`](crate::library) for what they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
-pub struct Mix {
-    pub lists: u8,
-    pub rows: u8,
-    pub registers: u8,
-    pub toggles: u8,
-    pub bank: u8,
-    pub audit: u8,
-    #[serde(default)]
-    pub blobs: u8,
-}
-
-impl Mix {
-    /// In the order of the fields.
-    pub fn weights(&self) -> [u8; 7] {
-        [self.lists, self.rows, self.registers, self.toggles, self.bank, self.audit, self.blobs]
-    }
-}
-
-/// Which workers have work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Busy {
-    /// Any, at every request.
-    Any,
-    /// Each client has its own.
-    Home,
-    /// A few for a while, then others: streams fall silent and wake.
-    Few,
 }
 
 impl Plan {
@@ -326,14 +255,10 @@ fn site(name: &str) -> Option<Site> {
     Site::ALL.into_iter().find(|site| format!("{site:?}") == name)
 }
 
-/// One of these.
-pub(crate) fn pick<T: Copy>(random: &mut Random, choices: &[T]) -> T {
-    choices[random.below(choices.len() as u64) as usize]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::faults;
 
     #[test]
     fn a_seed_has_one_plan_and_each_plan_is_valid() {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use highwater_engines::Nanos;
 
-use super::MS;
 use crate::plan::Plan;
+use crate::units::MS;
 
 /// How a run fails: what a shrunk plan has to keep.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +41,14 @@ impl fmt::Display for FailureKind {
             FailureKind::Hangs => f.write_str("endless"),
         }
     }
+}
+
+/// Why a run ends before its end.
+pub(super) struct Verdict {
+    pub kind: FailureKind,
+    pub what: String,
+    pub at: Nanos,
+    pub story: String,
 }
 
 /// A run that failed.

@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use highwater_checker::{Options, check};
 use highwater_core::NodeId;
 
-use super::{FailureKind, MS, Run, Verdict};
+use super::failure::{FailureKind, Verdict};
+use super::stages::Run;
 use crate::library::{self, ACCOUNTS, OPENING};
+use crate::units::MS;
 
 /// Controllers' last words that are kept per node for a report.
 const LAST_WORDS: usize = 14;

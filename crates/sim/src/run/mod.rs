@@ -1,69 +1,47 @@
 //! Runs a [`Plan`] and judges it.
 //!
 //! 1. All replicas start; once one leads, or at once, clients ask and faults happen, for the plan's length. The product's
-//!    own assertions and the world's watch over every step; and whoever could serve must serve (`service`).
+//!    own assertions and the world's watch over every step; and whoever could serve must serve (`duty`).
 //! 2. All faults are undone. A majority (all but the plan's `absent`) must serve again within a bound; then everybody
 //!    comes back, must catch up, and serve.
 //! 3. Every key is read once more, and the whole is judged: one order of all acknowledged transactions that respects real
 //!    time; equal digests; the bank's total; acknowledged audit rows present and refused ones absent; toggles that agree
 //!    with their counts; one leader an epoch.
 
+//!
+//! | file | what |
+//! |---|---|
+//! | [`mod`](self) | a run on a thread of its own, whose panic is a failure |
+//! | `stages` | the run: its stages, and how time passes in them |
+//! | `duty` | since when a majority owes service |
+//! | `endure` | whoever owes service serves |
+//! | `judge` | what is asked of a run that came to its end; the story of one that did not |
+//! | `failure`, `summary` | what comes of it |
+
+mod duty;
+mod endure;
 mod failure;
 mod judge;
-mod service;
+mod stages;
+mod summary;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use highwater_core::NodeId;
 use highwater_engines::Nanos;
 
-use crate::clients::Clients;
-use crate::faults::Hand;
 use crate::isolate::{Broken, isolated};
-use crate::library::{Op, SimLibrary};
+use crate::library::SimLibrary;
 use crate::plan::Plan;
-use crate::stage::Buggify;
-use crate::world::{World, WorldOptions};
+use crate::world::World;
+use failure::Verdict;
 pub use failure::{Failure, FailureKind};
-use service::Service;
+use stages::Run;
+pub use summary::Summary;
 
-const MS: Nanos = 1_000_000;
 /// Wall-clock time after which a run counts as endless.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// No figure of a status is older than this.
-const STALE: Nanos = 30 * MS;
-/// How many steps go by between looks at the sizes of logs.
-const WATCH_EVERY: u64 = 64;
-
-/// What a good run did.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Summary {
-    /// The seed of its plan.
-    pub seed: u64,
-    /// Transactions that clients asked for.
-    pub asked: u64,
-    /// Transactions that were acknowledged.
-    pub acknowledged: u64,
-    /// Those of them that only read, on a replica's snapshot.
-    pub snapshot_reads: u64,
-    /// Epochs that were opened after the first.
-    pub failovers: u64,
-    /// Faults by kind.
-    pub faults: BTreeMap<&'static str, u64>,
-    /// How often things happened that are neither faults nor requests.
-    pub marks: BTreeMap<&'static str, u64>,
-    /// How requests ended: committed, unknown, conflict, refused, given up.
-    pub outcomes: BTreeMap<&'static str, u64>,
-    /// Virtual time, in ns.
-    pub simulated: Nanos,
-    /// Equal for equal runs.
-    pub trace: u64,
-    /// Wall-clock time that the run took on its thread, judging included.
-    pub took: Duration,
-}
 
 /// Runs a plan and judges it; panics of the product are failures.
 ///
@@ -90,9 +68,9 @@ fn judged(
 ) -> Result<Summary, Box<Failure>> {
     let started = Instant::now();
     let clock = Arc::new(AtomicU64::new(0));
-    let (job, shared) = (plan.clone(), Arc::clone(&clock));
+    let (job, told) = (plan.clone(), Arc::clone(&clock));
     let ended = isolated(PATIENCE, move || {
-        let mut run = Run::new(&job, shared, Nanos::MAX);
+        let mut run = Run::new(&job, told, Nanos::MAX);
         prepare(&mut run.world);
         run.all()
     });
@@ -116,261 +94,4 @@ fn judged(
     });
     let story = again.unwrap_or_else(|_| "the story broke off".into());
     Err(Box::new(Failure { kind, what, at, plan: plan.clone(), story }))
-}
-
-/// Why a run ends before its end.
-struct Verdict {
-    kind: FailureKind,
-    what: String,
-    at: Nanos,
-    story: String,
-}
-
-struct Run {
-    plan: Plan,
-    world: World<SimLibrary>,
-    clients: Clients,
-    hand: Hand,
-    /// Where the run is, for those who watch from outside.
-    clock: Arc<AtomicU64>,
-    /// Stops here.
-    end: Nanos,
-    steps: u64,
-    /// Since when a majority owes service.
-    service: Service,
-}
-
-impl Run {
-    fn new(plan: &Plan, clock: Arc<AtomicU64>, end: Nanos) -> Run {
-        let wanted = plan.clone();
-        let options = WorldOptions {
-            seed: plan.seed,
-            engine: plan.engine().expect("a plan names an engine"),
-            nodes: plan.replicas,
-            workers: plan.workers,
-            tune: (move |options: &mut highwater_engines::Options| wanted.tune(options)).into(),
-        };
-        let mut world = World::new(options, SimLibrary);
-        world.lenient = true;
-        plan.network(&mut world.network);
-        world.buggify(plan.buggify());
-        plan.interleaving().into_iter().for_each(|how| world.interleave(how));
-        world.interleave_controllers(plan.interleaving.is_some_and(|how| how.controllers));
-        world.costs = plan.machines.costs();
-        for (id, (rate, ahead)) in (0..plan.replicas).map(NodeId).zip(&plan.clocks) {
-            world.clock(id).set_rate(0, *rate);
-            ahead.iter().for_each(|ahead| world.clock(id).follow_time(*ahead));
-        }
-        world.ids().collect::<Vec<_>>().into_iter().for_each(|id| world.start(id));
-        let idle = crate::plan::Load { transactions: 0, ..plan.load };
-        let clients = Clients::new(idle, plan.replicas, plan.workers, plan.seed, 0, plan.length_ns);
-        let service = Service::default();
-        Run { plan: plan.clone(), world, clients, hand: Hand::new(&[], 0, 0), clock, end, steps: 0, service }
-    }
-
-    fn all(mut self) -> Result<Summary, Verdict> {
-        let stages = self.stages()?;
-        self.world.finish_turns();
-        self.judge()?;
-        Ok(stages)
-    }
-
-    fn stages(&mut self) -> Result<Summary, Verdict> {
-        if !self.plan.from_birth {
-            self.wait("a first leader", |run| run.world.leader().is_some())?;
-        }
-        let Plan { load, replicas, workers, seed, length_ns, .. } = self.plan;
-        self.clients = Clients::new(load, replicas, workers, seed, self.world.now, length_ns);
-        self.hand = Hand::new(&self.plan.faults, self.world.now, self.plan.settings.election_timeout);
-        self.advance(self.world.now + length_ns)?;
-        self.endure()?;
-        self.heal()?;
-        Ok(self.summary())
-    }
-
-    /// The second stage.
-    fn heal(&mut self) -> Result<(), Verdict> {
-        self.clients.stop();
-        self.hand.rest(&mut self.world);
-        self.world.buggify(Buggify::default());
-        self.world.network.faults.datagrams = None;
-        for id in self.world.ids().collect::<Vec<_>>() {
-            if !self.world.is_up(id) {
-                self.world.start(id);
-            }
-        }
-        if let Some(end) = self.world.starved_until() {
-            // What such a turn hands out leaves when it is over.
-            self.advance(end)?;
-        }
-        self.wait("open transactions end", |run| run.clients.quiet())?;
-        self.converge("replicas that were left alone converge")?;
-        self.leave_out()?;
-        self.serve("all replicas together serve", Clients::probes)?;
-        self.converge("all replicas converge")?;
-        for reads in self.clients.last_reads() {
-            self.serve("the last reads are answered", |_| vec![reads.clone()])?;
-        }
-        self.converge("all replicas converge at the end")?;
-        self.show()
-    }
-
-    /// Some replicas are cut off; the others must serve alone.
-    fn leave_out(&mut self) -> Result<(), Verdict> {
-        let absent: Vec<NodeId> = (0..self.plan.absent)
-            .map(|at| NodeId(((self.plan.seed + u64::from(at)) % u64::from(self.plan.replicas)) as u8))
-            .collect();
-        if absent.is_empty() {
-            return Ok(());
-        }
-        for away in &absent {
-            for id in self.world.ids().filter(|id| !absent.contains(id)).collect::<Vec<_>>() {
-                self.world.network.cut(*away, id);
-                self.world.network.cut(id, *away);
-            }
-        }
-        self.serve("a majority alone serves", Clients::probes)?;
-        self.world.network.heal();
-        self.converge("replicas that were away converge")
-    }
-
-    /// The leader takes requests and releases them, within a bound.
-    fn serve(
-        &mut self,
-        what: &'static str,
-        requests: impl Fn(&mut Clients) -> Vec<Vec<Op>>,
-    ) -> Result<(), Verdict> {
-        self.insist(what, |run| {
-            let Some(leader) = run.world.leader() else { return Vec::new() };
-            let requests = requests(&mut run.clients);
-            run.clients.request(run.world.now, leader, &requests)
-        })
-    }
-
-    /// Every replica shows what it has, if clients of this plan ask for that.
-    fn show(&mut self) -> Result<(), Verdict> {
-        if self.plan.load.snapshot_percent == 0 {
-            return Ok(());
-        }
-        for id in self.world.ids().collect::<Vec<_>>() {
-            self.insist("every replica shows a snapshot", |run| {
-                let reads = run.clients.last_reads();
-                run.clients.request_snapshot(run.world.now, id, &reads[..1])
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Asks, again and again, until everything is answered, within a bound. A retry is a new transaction.
-    fn insist(&mut self, what: &'static str, ask: impl Fn(&mut Run) -> Vec<u64>) -> Result<(), Verdict> {
-        let deadline = self.deadline();
-        let mut tokens = Vec::new();
-        while self.world.now < self.end {
-            let (all, failed) = self.clients.answered(&tokens);
-            if all && !tokens.is_empty() {
-                break;
-            }
-            self.at_most(deadline, what)?;
-            if tokens.is_empty() || failed {
-                tokens = ask(self);
-            }
-            self.advance(self.world.now + MS / 5)?;
-        }
-        Ok(())
-    }
-
-    /// Lets time pass for clients, faults and replicas.
-    fn advance(&mut self, until: Nanos) -> Result<(), Verdict> {
-        // In long runs nothing happens for long.
-        let stride = MS.max(self.plan.settings.election_timeout / 50);
-        while self.world.now < until && self.world.now < self.end {
-            let next = [self.clients.next(), self.hand.next(self.world.now)].into_iter().flatten().min();
-            let step = next.unwrap_or(until).clamp(self.world.now + 1, self.world.now + stride).min(until);
-            self.clock.store(step, Ordering::Relaxed);
-            self.world.run_until(step);
-            self.steps += 1;
-            if self.steps.is_multiple_of(WATCH_EVERY) {
-                self.world.observe();
-            }
-            if let Some(wrong) = self.world.violations().into_iter().next() {
-                return self.fail(FailureKind::Invariant, wrong);
-            }
-            self.hand.act(&mut self.world);
-            self.clients.act(&mut self.world, &self.hand);
-            self.watch_service()?;
-            if let Some(wrong) = self.clients.wrong.take() {
-                return self.fail(FailureKind::Promise("one answer to one request"), wrong);
-            }
-        }
-        Ok(())
-    }
-
-    fn deadline(&self) -> Nanos {
-        self.world.now + self.bound()
-    }
-
-    fn wait(&mut self, what: &'static str, holds: impl Fn(&Run) -> bool) -> Result<(), Verdict> {
-        let deadline = self.deadline();
-        while !holds(self) && self.world.now < self.end {
-            self.at_most(deadline, what)?;
-            self.advance(self.world.now + MS)?;
-        }
-        Ok(())
-    }
-
-    fn at_most(&self, deadline: Nanos, what: &'static str) -> Result<(), Verdict> {
-        if self.world.now < deadline {
-            return Ok(());
-        }
-        self.fail(
-            FailureKind::Stuck(what),
-            format!("not within {} ms: {what}", (self.deadline() - self.world.now) / MS),
-        )
-    }
-
-    fn fail<T>(&self, kind: FailureKind, what: String) -> Result<T, Verdict> {
-        Err(Verdict { kind, what, at: self.world.now, story: self.story() })
-    }
-
-    fn converge(&mut self, what: &'static str) -> Result<(), Verdict> {
-        // Figures of a status may be old.
-        self.advance(self.world.now + STALE)?;
-        self.wait(what, |run| run.world.converged().is_ok())
-    }
-
-    fn marks(&self) -> BTreeMap<&'static str, u64> {
-        let mut marks = self.world.marks.clone();
-        let mut add = |what, count: u64| {
-            if count > 0 {
-                marks.insert(what, count);
-            }
-        };
-        add("takeovers begun", self.world.seen().takeovers);
-        add("interruptions of workers", self.world.interruptions());
-        add("interruptions of controllers", self.world.controllers_interrupted());
-        let largest = self.clients.largest_blob();
-        add("runs with blobs of 64 KiB", u64::from(largest >= 64 << 10));
-        add("runs with blobs of 1 MiB", u64::from(largest >= 1 << 20));
-        add("runs with blobs of 16 MiB", u64::from(largest >= 16 << 20));
-        add("runs with little memory", u64::from(self.plan.load.sizes.memory > 0));
-        add("runs with faults from birth on", u64::from(self.plan.from_birth));
-        add("runs of more than five minutes", u64::from(self.world.now > 300_000 * MS));
-        marks
-    }
-
-    fn summary(&self) -> Summary {
-        Summary {
-            seed: self.plan.seed,
-            asked: self.clients.journal.asked(),
-            acknowledged: self.clients.journal.acknowledged(),
-            snapshot_reads: self.clients.journal.snapshot_reads(),
-            failovers: self.world.seen().epochs.saturating_sub(1),
-            faults: self.hand.done.clone(),
-            marks: self.marks(),
-            outcomes: self.clients.outcomes.clone(),
-            simulated: self.world.now,
-            trace: self.world.trace_hash() ^ self.clients.trace,
-            took: Duration::ZERO,
-        }
-    }
 }

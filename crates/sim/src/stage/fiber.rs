@@ -1,18 +1,19 @@
 //! A turn as a coroutine: it may be suspended anywhere inside the product's code.
 
 use std::cell::Cell;
-use std::ptr::NonNull;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use corosensei::stack::DefaultStack;
-use corosensei::{Coroutine, CoroutineResult, Yielder};
-use highwater_core::{Incarnation, NodeId, ProcedureId, contain};
+use corosensei::{Coroutine, CoroutineResult};
+use highwater_core::{Incarnation, NodeId, ProcedureId};
 use highwater_engines::{
     ControlOutbox, Controller, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker,
 };
 
-use super::{Stage, Why};
+use super::actor::Why;
+use super::suspender::Suspender;
+use super::{SPINS, Stage};
 
 /// What waits for a thread's turn.
 pub(crate) enum Input {
@@ -77,21 +78,6 @@ pub(crate) enum Turned {
 
 type Turn = Coroutine<(), Why, Turned, DefaultStack>;
 
-/// Suspends the coroutine that runs now.
-#[derive(Clone, Copy)]
-pub(super) struct Suspender(NonNull<Yielder<(), Why>>);
-
-impl Suspender {
-    pub fn suspend(self, why: Why) {
-        // Whoever runs meanwhile, on the same thread, is not in the middle of a procedure.
-        let aside = contain::aside();
-        // SAFETY: the yielder lives on its coroutine's stack for as long as the coroutine runs, and the stage holds a
-        // suspender only between `resume` entering that coroutine and the coroutine leaving it again.
-        unsafe { self.0.as_ref() }.suspend(why);
-        aside.return_to();
-    }
-}
-
 /// A turn under way. Whoever drops it has it run to its end first ([`Stage::drain`]); what a failing test leaves behind
 /// is leaked, because unwinding a suspended turn could fail again.
 pub(crate) struct Fiber {
@@ -137,7 +123,7 @@ impl Fiber {
         let suspender: Rc<Cell<Option<Suspender>>> = Rc::default();
         let (own, weak) = (suspender.clone(), Rc::downgrade(stage));
         let turn = Turn::with_stack(stack, move |yielder, ()| {
-            own.set(Some(Suspender(NonNull::from(yielder))));
+            own.set(Some(Suspender::new(yielder)));
             if let Some(stage) = weak.upgrade() {
                 stage.current.set(own.get());
             }
@@ -164,6 +150,20 @@ impl Fiber {
 
     pub fn ended(&self) -> bool {
         self.turn.is_none()
+    }
+}
+
+impl Stage {
+    /// Runs the turns of a dead node to their end; nobody sees what they do.
+    pub fn drain(self: &Rc<Stage>, fibers: &mut [Fiber]) {
+        self.draining.set(true);
+        let mut rounds = 0;
+        while fibers.iter().any(|fiber| !fiber.ended()) {
+            rounds += 1;
+            assert!(rounds < SPINS, "the turns of a dead node wait for each other");
+            fibers.iter_mut().filter(|fiber| !fiber.ended()).for_each(|fiber| drop(fiber.resume(self)));
+        }
+        self.draining.set(false);
     }
 }
 

@@ -30,7 +30,7 @@ use crate::network::{Channel, Network};
 use crate::random::Random;
 use crate::stage::{Actor, Buggify, Input, Interleaving, Stage};
 use crate::trace::{Trace, What};
-use crate::watch::{Limits, Seen};
+use crate::watch::{Limits, Seen, Watch};
 use clock::NodeClock;
 use event::Event;
 use node::Node;
@@ -145,11 +145,10 @@ const TURN: Nanos = 5_000;
 impl<L: Library> World<L> {
     /// A world whose nodes are all down.
     pub fn new(options: WorldOptions, library: L) -> World<L> {
-        let stage = Stage::new(options.seed);
         let mut engine = Options::new(NodeId(0), options.nodes, options.workers, Incarnation(0));
         engine.max_transaction_bytes = MIN_TRANSACTION_BYTES;
         (options.tune.0)(&mut engine);
-        stage.watch.borrow_mut().limits = Limits::of(&engine);
+        let stage = Stage::new(options.seed, Watch::new(options.engine, Limits::of(&engine)));
         World {
             now: 0,
             random: Random::new(options.seed),
@@ -164,7 +163,7 @@ impl<L: Library> World<L> {
             nodes: (0..options.nodes).map(|_| Node::new(options.workers)).collect(),
             queue: Queue::new(),
             stage,
-            trace: Trace::new(options.nodes),
+            trace: Trace::new(options.engine, options.nodes),
             options,
             library,
         }

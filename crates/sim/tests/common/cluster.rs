@@ -32,6 +32,6 @@ pub fn whole<L: Library>(world: &World<L>) -> bool {
 }
 
 /// Whether everyone votes, has a store, and has applied what the leader has.
-pub fn settled<L: Library>(world: &World<L>) -> bool {
+pub fn converged<L: Library>(world: &World<L>) -> bool {
     world.converged().is_ok()
 }

@@ -1,18 +1,18 @@
-//! Whether a world of lists has settled, and whether what the clients were told is what is there.
+//! Whether a world of lists has converged, and whether what the clients were told is what is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_core::{NodeId, View};
 use highwater_engines::Nanos;
 
-use super::cluster::{settled, whole};
+use super::cluster::{converged, whole};
 use super::library::LISTS;
 use super::{Asked, Lists, MS, numbers};
 
 impl Lists {
     /// Whether everyone votes, has a store, and has applied what the leader has.
-    pub fn settled(&self) -> bool {
-        settled(&self.world)
+    pub fn converged(&self) -> bool {
+        converged(&self.world)
     }
 
     /// Whether everyone votes and has a store: so that one may be killed.
@@ -26,27 +26,32 @@ impl Lists {
         numbers(&store.get(LISTS, &u64::from(list).to_be_bytes()).unwrap_or_default())
     }
 
-    /// Lets everything settle, then compares what the clients were told with what is there, on every node.
+    /// Waits until all converge, then compares what the clients were told with what is there, on every node.
     pub fn verify(&mut self) {
         self.world.calm();
         for id in self.world.ids().filter(|id| !self.world.is_up(*id)).collect::<Vec<_>>() {
             self.world.start(id);
         }
         self.run(50 * MS);
-        self.wait_for(5000 * MS, "all replicas converge", Lists::settled);
+        self.wait_for(5000 * MS, "all replicas converge", Lists::converged);
         self.run(50 * MS);
-        self.wait_for(5000 * MS, "all replicas converge again", Lists::settled);
+        self.wait_for(5000 * MS, "all replicas converge again", Lists::converged);
         // Service goes on.
-        let leader = self.world.leader().expect("settled worlds have one");
+        let leader = self.world.leader().expect("converged worlds have one");
         let last = (0..self.workers)
             .filter_map(|worker| self.ask(leader, worker, &[0, 1], &[2]))
             .collect::<Vec<_>>();
-        assert_eq!(last.len(), self.workers as usize, "a settled leader takes requests\n{}", self.story());
+        assert_eq!(
+            last.len(),
+            self.workers as usize,
+            "the leader of a converged cluster takes requests\n{}",
+            self.story()
+        );
         let served = |lists: &Lists| last.iter().all(|token| lists.acknowledged(*token));
-        self.wait_for(1000 * MS, "a settled cluster serves", served);
+        self.wait_for(1000 * MS, "a converged cluster serves", served);
         self.run(50 * MS);
-        self.wait_for(5000 * MS, "all replicas converge at the end", Lists::settled);
-        let digest = |id: NodeId| self.world.replica(id).expect("settled").controller.store().digest();
+        self.wait_for(5000 * MS, "all replicas converge at the end", Lists::converged);
+        let digest = |id: NodeId| self.world.replica(id).expect("the node is up").controller.store().digest();
         for id in self.world.ids() {
             assert_eq!(digest(id), digest(NodeId(0)), "{id} differs\n{}", self.story());
         }

@@ -231,7 +231,7 @@ impl Cluster {
     }
 
     /// Whether, besides, everybody has installed what the leader has.
-    pub fn is_settled(&self) -> bool {
+    pub fn is_converged(&self) -> bool {
         let Some(leads) = self.leads().filter(|_| self.is_whole()) else { return false };
         self.statuses().iter().all(|status| {
             let own = status.figure("applied");

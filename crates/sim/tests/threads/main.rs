@@ -70,7 +70,7 @@ fn three_replicas_on_real_threads_lose_and_reorder_nothing() {
     }
     cluster.wait("all three in service again", Cluster::is_whole);
     clients.finish();
-    cluster.wait("three equal logs", Cluster::is_settled);
+    cluster.wait("three equal logs", Cluster::is_converged);
     let epochs = cluster.epoch();
     let stores = cluster.stop();
     let journal = clients.journal();

@@ -1,4 +1,4 @@
-//! What replicas say of each other, read from outside: who votes with a complete store, who may lose its memory.
+//! How replicas stand, by what they say of each other: who votes with a complete store, who may lose its memory.
 
 use highwater_core::{Epoch, Library, NodeId};
 use highwater_engines::Service;

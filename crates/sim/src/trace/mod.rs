@@ -1,12 +1,12 @@
 //! What happened: a hash of all of it, and the last events of each node for reports.
 
+mod messages;
+
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use highwater_core::NodeId;
-use highwater_engines::rolis::control::Control;
-use highwater_engines::rolis::wire::Head;
-use highwater_engines::{Nanos, Token};
+use highwater_engines::{EngineKind, Nanos, Token};
 
 use crate::network::{Channel, Payload};
 use crate::stage::Why;
@@ -55,7 +55,7 @@ impl What {
         }
     }
 
-    fn words(&self) -> String {
+    fn words(&self, engine: EngineKind) -> String {
         match self {
             What::Started => "starts".into(),
             What::Killed => "is killed".into(),
@@ -64,7 +64,8 @@ impl What {
             What::Up(channel, peer) => format!("{}: up to {peer}", name(*channel)),
             What::Down(channel, peer) => format!("{}: lost {peer}", name(*channel)),
             What::Arrived(channel, from, head, body) => {
-                format!("{}: {} ({body} bytes) from {from}", name(*channel), message(*channel, head))
+                let message = messages::words(engine, *channel, head);
+                format!("{}: {message} ({body} bytes) from {from}", name(*channel))
             }
             What::Asked(worker, token) => format!("worker {worker}: request {}", token.0),
             What::Suspended(who, why) => format!("{}: suspended, {why:?}", name(*who)),
@@ -83,16 +84,6 @@ fn name(channel: Channel) -> String {
     }
 }
 
-fn message(channel: Channel, head: &[u8]) -> String {
-    let control = || Control::decode(head).map(|message| format!("{message:?}"));
-    match channel {
-        Channel::Control => control().unwrap_or_else(|_| "garbage".into()),
-        Channel::Worker(_) => {
-            Head::decode(head).map_or_else(|_| "garbage".into(), |head| format!("{head:?}"))
-        }
-    }
-}
-
 /// Sees the line of every event.
 pub(crate) type Listener = Box<dyn FnMut(&str)>;
 
@@ -100,18 +91,19 @@ pub(crate) type Listener = Box<dyn FnMut(&str)>;
 const KEPT: usize = 256;
 
 /// What happened so far.
-#[derive(Default)]
 pub(crate) struct Trace {
     /// Equal for equal runs.
     pub hash: u64,
+    /// Whose messages they are.
+    engine: EngineKind,
     last: Vec<VecDeque<(Nanos, What)>>,
     /// Sees every event as it happens.
     pub listener: Option<Listener>,
 }
 
 impl Trace {
-    pub fn new(nodes: u8) -> Trace {
-        Trace { last: vec![VecDeque::with_capacity(KEPT); nodes as usize], ..Trace::default() }
+    pub fn new(engine: EngineKind, nodes: u8) -> Trace {
+        Trace { hash: 0, engine, last: vec![VecDeque::with_capacity(KEPT); nodes as usize], listener: None }
     }
 
     pub fn mix(&mut self, value: u64) {
@@ -120,7 +112,7 @@ impl Trace {
 
     pub fn note(&mut self, at: Nanos, node: NodeId, what: What) {
         if let Some(listener) = &mut self.listener {
-            listener(&line(at, node, &what));
+            listener(&line(self.engine, at, node, &what));
         }
         let last = &mut self.last[node.0 as usize];
         if last.len() == KEPT {
@@ -131,10 +123,10 @@ impl Trace {
 
     /// The last events of a node, oldest first.
     pub fn last(&self, node: NodeId) -> Vec<String> {
-        self.last[node.0 as usize].iter().map(|(at, what)| line(*at, node, what)).collect()
+        self.last[node.0 as usize].iter().map(|(at, what)| line(self.engine, *at, node, what)).collect()
     }
 }
 
-fn line(at: Nanos, node: NodeId, what: &What) -> String {
-    format!("{:>12.6} ms  {node}  {}", at as f64 / 1e6, what.words())
+fn line(engine: EngineKind, at: Nanos, node: NodeId, what: &What) -> String {
+    format!("{:>12.6} ms  {node}  {}", at as f64 / 1e6, what.words(engine))
 }

@@ -2,23 +2,33 @@
 //!
 //! With [`Interleaving`] each turn of a worker runs in a coroutine, and each of a controller if that is asked for. At a
 //! [`Point`] the coroutine may be suspended, as an operating system may preempt a thread; others have their turns before
-//! it goes on. A worker that spins for another one is always suspended. Everything is drawn from a generator of the stage's own, so that worlds without
-//! interleaving and rare choices draw what they always drew.
+//! it goes on. A worker that spins for another one is always suspended. Everything is drawn from a generator of the stage's
+//! own, so that worlds without interleaving and rare choices draw what they always drew.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`mod`](self) | the hooks: what is drawn at a point, a wait, a rare choice |
+//! | `fiber` | a turn as a coroutine, what it takes in and what comes of it |
+//! | `actor` | who is on stage, and why somebody stands still there |
+//! | `suspender` | how the running coroutine is suspended |
 
+mod actor;
 mod fiber;
+mod suspender;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use corosensei::stack::DefaultStack;
 use highwater_core::hooks::{Fact, Point, Simulator, Site};
-use highwater_core::{Incarnation, NodeId};
 use highwater_engines::Nanos;
 
 use crate::network::Channel;
 use crate::random::Random;
 use crate::watch::Watch;
+pub(crate) use actor::{Actor, Why};
 pub(crate) use fiber::{Fiber, Input, Turned};
+use suspender::Suspender;
 
 /// How often workers are interrupted in the middle of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,23 +53,6 @@ impl Buggify {
     }
 }
 
-/// Why a worker stands in the middle of its turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// It was interrupted.
-    Interrupted(Point),
-    /// It spins for another one.
-    Spins,
-}
-
-/// Who is on stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Actor {
-    pub node: NodeId,
-    pub life: Incarnation,
-    pub who: Channel,
-}
-
 /// Spinning outside a coroutine after which nobody can be waited for.
 const SPINS: u32 = 1_000_000;
 
@@ -78,7 +71,7 @@ pub(crate) struct Stage {
     /// Points passed so far: steps of work.
     pub steps: Cell<u64>,
     /// The coroutine that runs.
-    current: Cell<Option<fiber::Suspender>>,
+    current: Cell<Option<Suspender>>,
     /// Turns run to their end, unseen: their node is dead.
     draining: Cell<bool>,
     actor: Cell<Option<Actor>>,
@@ -88,7 +81,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub fn new(seed: u64) -> Rc<Stage> {
+    pub fn new(seed: u64, watch: Watch) -> Rc<Stage> {
         Rc::new(Stage {
             random: RefCell::new(Random::new(seed ^ 0x57a6_e57a_6e57_a6e5)),
             interleaving: Cell::new(None),
@@ -102,7 +95,7 @@ impl Stage {
             draining: Cell::new(false),
             actor: Cell::new(None),
             spins: Cell::new(0),
-            watch: RefCell::default(),
+            watch: RefCell::new(watch),
             stacks: RefCell::default(),
         })
     }
@@ -131,18 +124,6 @@ impl Stage {
     /// Whether turns of this thread run in coroutines.
     pub fn in_parts(&self, who: Channel) -> bool {
         self.interleaving.get().is_some() && (who != Channel::Control || self.controllers.get())
-    }
-
-    /// Runs the turns of a dead node to their end; nobody sees what they do.
-    pub fn drain(self: &Rc<Stage>, fibers: &mut [Fiber]) {
-        self.draining.set(true);
-        let mut rounds = 0;
-        while fibers.iter().any(|fiber| !fiber.ended()) {
-            rounds += 1;
-            assert!(rounds < SPINS, "the turns of a dead node wait for each other");
-            fibers.iter_mut().filter(|fiber| !fiber.ended()).for_each(|fiber| drop(fiber.resume(self)));
-        }
-        self.draining.set(false);
     }
 
     fn one_in(&self, n: u64) -> bool {

@@ -1,0 +1,72 @@
+//! Whether a majority that could serve does, whatever befalls the others.
+//!
+//! A set of replicas *owes service* since a moment if from then on, all the time:
+//! - they are more than half of all, each votes with a complete store by every account that counts ([`sound`]);
+//! - each has been told of the cluster's birth;
+//! - each is up, not paused, and every thread of it gets its turns at its usual pace;
+//! - frames flow between each two of them, in both directions and on every connection;
+//! - whatever goes on beside does not change: no fault begins or ends, nothing passes (a pause, flapping connections, a
+//!   burst), and frames do not take many times as long.
+//!
+//! The others may be dead, stuck, slow, or cut off from some and heard by others; one of them may lead. Within its bound
+//! (`Run::bound`) some transaction must be acknowledged. That bound is the one that a healed cluster gets in the second
+//! stage, for the same reasons: an election that fails (candidates at the same time, an interrupted worker, a frame of the
+//! long tail) is followed by another one within two election timeouts at the machine's own rate, a takeover that cannot end
+//! is given up after ten, and each of some tens of attempts succeeds with a chance of far more than a half. What is outside
+//! cannot take part in more elections than one per timeout either.
+
+use highwater_core::NodeId;
+use highwater_engines::Nanos;
+
+use crate::faults::{Hand, sound};
+use crate::library::SimLibrary;
+use crate::network::Channel;
+use crate::world::World;
+
+/// Since when a majority owes service.
+#[derive(Debug, Default)]
+pub(super) struct Duty {
+    /// What the hand had done then.
+    changes: u64,
+    since: Nanos,
+    /// Who was sound and well at every look since: a bit each.
+    fit: u8,
+    pub next_look: Nanos,
+}
+
+impl Duty {
+    /// Since when somebody owes service, if anybody does.
+    pub fn owed(&mut self, world: &World<SimLibrary>, hand: &Hand) -> Option<Nanos> {
+        // Who was never told that the cluster is born must not believe so: only those who know can serve.
+        let knows = |id: &NodeId| world.status(*id).is_some_and(|status| !status.members.is_empty());
+        let fit =
+            sound(world).filter(|id| world.is_well(*id)).filter(knows).fold(0, |fit, id| fit | 1 << id.0);
+        let same = hand.changes == self.changes && !hand.is_restless();
+        if !same || majority(world, self.fit & fit).is_none() {
+            (self.changes, self.since, self.fit) = (hand.changes, world.now, fit);
+        }
+        self.fit &= fit;
+        let owed = !hand.is_restless() && majority(world, self.fit).is_some();
+        owed.then_some(self.since)
+    }
+}
+
+/// More than half of all replicas, from among `fit`, that hear each other.
+fn majority(world: &World<SimLibrary>, fit: u8) -> Option<u8> {
+    let ids: Vec<NodeId> = world.ids().collect();
+    let hears = |a: NodeId, b: NodeId| a == b || world.hear_each_other(a, b);
+    let has = |set: u8, id: NodeId| set >> id.0 & 1 == 1;
+    (1..1u16 << ids.len()).map(|set| set as u8).find(|set| {
+        let inside = || ids.iter().copied().filter(|id| has(*set, *id));
+        set & !fit == 0
+            && set.count_ones() as usize > ids.len() / 2
+            && inside().all(|a| inside().all(|b| hears(a, b)))
+    })
+}
+
+impl World<SimLibrary> {
+    fn hear_each_other(&self, a: NodeId, b: NodeId) -> bool {
+        self.channels()
+            .all(|channel: Channel| self.network.flows(a, b, channel) && self.network.flows(b, a, channel))
+    }
+}

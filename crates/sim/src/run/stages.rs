@@ -1,0 +1,286 @@
+//! The stages of a run, and how time passes in them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use highwater_core::NodeId;
+use highwater_engines::Nanos;
+
+use super::duty::Duty;
+use super::failure::{FailureKind, Verdict};
+use super::summary::Summary;
+use crate::clients::Clients;
+use crate::faults::Hand;
+use crate::library::{Op, SimLibrary};
+use crate::plan::{Load, Plan};
+use crate::stage::Buggify;
+use crate::units::MS;
+use crate::world::{World, WorldOptions};
+
+/// No figure of a status is older than this.
+const STALE: Nanos = 30 * MS;
+/// How many steps go by between looks at the sizes of logs.
+const WATCH_EVERY: u64 = 64;
+
+/// A plan under way.
+pub(super) struct Run {
+    pub plan: Plan,
+    pub world: World<SimLibrary>,
+    pub clients: Clients,
+    pub hand: Hand,
+    /// Where the run is, for those who watch from outside.
+    clock: Arc<AtomicU64>,
+    /// Stops here.
+    pub end: Nanos,
+    steps: u64,
+    /// Since when a majority owes service.
+    pub duty: Duty,
+}
+
+impl Run {
+    /// All replicas start; nobody asks for anything yet. It stops at `end`, and says by `clock` where it is.
+    pub fn new(plan: &Plan, clock: Arc<AtomicU64>, end: Nanos) -> Run {
+        let wanted = plan.clone();
+        let options = WorldOptions {
+            seed: plan.seed,
+            engine: plan.engine().expect("a plan names an engine"),
+            nodes: plan.replicas,
+            workers: plan.workers,
+            tune: (move |options: &mut highwater_engines::Options| wanted.tune(options)).into(),
+        };
+        let mut world = World::new(options, SimLibrary);
+        world.lenient = true;
+        plan.network(&mut world.network);
+        world.buggify(plan.buggify());
+        plan.interleaving().into_iter().for_each(|how| world.interleave(how));
+        world.interleave_controllers(plan.interleaving.is_some_and(|how| how.controllers));
+        world.costs = plan.machines.costs();
+        for (id, (rate, ahead)) in (0..plan.replicas).map(NodeId).zip(&plan.clocks) {
+            world.clock(id).set_rate(0, *rate);
+            ahead.iter().for_each(|ahead| world.clock(id).follow_time(*ahead));
+        }
+        world.ids().collect::<Vec<_>>().into_iter().for_each(|id| world.start(id));
+        let idle = Load { transactions: 0, ..plan.load };
+        let clients = Clients::new(idle, plan.replicas, plan.workers, plan.seed, 0, plan.length_ns);
+        Run {
+            plan: plan.clone(),
+            world,
+            clients,
+            hand: Hand::new(&[], 0, 0),
+            clock,
+            end,
+            steps: 0,
+            duty: Duty::default(),
+        }
+    }
+
+    /// All of it; and the judgement.
+    pub fn all(mut self) -> Result<Summary, Verdict> {
+        let stages = self.stages()?;
+        self.world.finish_turns();
+        self.judge()?;
+        Ok(stages)
+    }
+
+    /// All of it but the judgement.
+    pub fn stages(&mut self) -> Result<Summary, Verdict> {
+        if !self.plan.from_birth {
+            self.wait("a first leader", |run| run.world.leader().is_some())?;
+        }
+        let Plan { load, replicas, workers, seed, length_ns, .. } = self.plan;
+        self.clients = Clients::new(load, replicas, workers, seed, self.world.now, length_ns);
+        self.hand = Hand::new(&self.plan.faults, self.world.now, self.plan.settings.election_timeout);
+        self.advance(self.world.now + length_ns)?;
+        self.endure()?;
+        self.heal()?;
+        Ok(self.summary())
+    }
+
+    /// The second stage.
+    fn heal(&mut self) -> Result<(), Verdict> {
+        self.clients.stop();
+        self.hand.rest(&mut self.world);
+        self.world.buggify(Buggify::default());
+        self.world.network.faults.datagrams = None;
+        for id in self.world.ids().collect::<Vec<_>>() {
+            if !self.world.is_up(id) {
+                self.world.start(id);
+            }
+        }
+        if let Some(end) = self.world.starved_until() {
+            // What such a turn hands out leaves when it is over.
+            self.advance(end)?;
+        }
+        self.wait("open transactions end", |run| run.clients.quiet())?;
+        self.converge("replicas that were left alone converge")?;
+        self.leave_out()?;
+        self.serve("all replicas together serve", Clients::probes)?;
+        self.converge("all replicas converge")?;
+        for reads in self.clients.last_reads() {
+            self.serve("the last reads are answered", |_| vec![reads.clone()])?;
+        }
+        self.converge("all replicas converge at the end")?;
+        self.show()
+    }
+
+    /// Some replicas are cut off; the others must serve alone.
+    fn leave_out(&mut self) -> Result<(), Verdict> {
+        let absent: Vec<NodeId> = (0..self.plan.absent)
+            .map(|at| NodeId(((self.plan.seed + u64::from(at)) % u64::from(self.plan.replicas)) as u8))
+            .collect();
+        if absent.is_empty() {
+            return Ok(());
+        }
+        for away in &absent {
+            for id in self.world.ids().filter(|id| !absent.contains(id)).collect::<Vec<_>>() {
+                self.world.network.cut(*away, id);
+                self.world.network.cut(id, *away);
+            }
+        }
+        self.serve("a majority alone serves", Clients::probes)?;
+        self.world.network.heal();
+        self.converge("replicas that were away converge")
+    }
+
+    /// The leader takes requests and releases them, within a bound.
+    fn serve(
+        &mut self,
+        what: &'static str,
+        requests: impl Fn(&mut Clients) -> Vec<Vec<Op>>,
+    ) -> Result<(), Verdict> {
+        self.insist(what, |run| {
+            let Some(leader) = run.world.leader() else { return Vec::new() };
+            let requests = requests(&mut run.clients);
+            run.clients.request(run.world.now, leader, &requests)
+        })
+    }
+
+    /// Every replica shows what it has, if clients of this plan ask for that.
+    fn show(&mut self) -> Result<(), Verdict> {
+        if self.plan.load.snapshot_percent == 0 {
+            return Ok(());
+        }
+        for id in self.world.ids().collect::<Vec<_>>() {
+            self.insist("every replica shows a snapshot", |run| {
+                let reads = run.clients.last_reads();
+                run.clients.request_snapshot(run.world.now, id, &reads[..1])
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Asks, again and again, until everything is answered, within a bound. A retry is a new transaction.
+    fn insist(&mut self, what: &'static str, ask: impl Fn(&mut Run) -> Vec<u64>) -> Result<(), Verdict> {
+        let deadline = self.deadline();
+        let mut tokens = Vec::new();
+        while self.world.now < self.end {
+            let (all, failed) = self.clients.answered(&tokens);
+            if all && !tokens.is_empty() {
+                break;
+            }
+            self.at_most(deadline, what)?;
+            if tokens.is_empty() || failed {
+                tokens = ask(self);
+            }
+            self.advance(self.world.now + MS / 5)?;
+        }
+        Ok(())
+    }
+
+    /// Lets time pass for clients, faults and replicas.
+    pub fn advance(&mut self, until: Nanos) -> Result<(), Verdict> {
+        // In long runs nothing happens for long.
+        let stride = MS.max(self.plan.settings.election_timeout / 50);
+        while self.world.now < until && self.world.now < self.end {
+            let next = [self.clients.next(), self.hand.next(self.world.now)].into_iter().flatten().min();
+            let step = next.unwrap_or(until).clamp(self.world.now + 1, self.world.now + stride).min(until);
+            self.clock.store(step, Ordering::Relaxed);
+            self.world.run_until(step);
+            self.steps += 1;
+            if self.steps.is_multiple_of(WATCH_EVERY) {
+                self.world.observe();
+            }
+            if let Some(wrong) = self.world.violations().into_iter().next() {
+                return self.fail(FailureKind::Invariant, wrong);
+            }
+            self.hand.act(&mut self.world);
+            self.clients.act(&mut self.world, &self.hand);
+            self.watch_service()?;
+            if let Some(wrong) = self.clients.wrong.take() {
+                return self.fail(FailureKind::Promise("one answer to one request"), wrong);
+            }
+        }
+        Ok(())
+    }
+
+    fn deadline(&self) -> Nanos {
+        self.world.now + self.bound()
+    }
+
+    fn wait(&mut self, what: &'static str, holds: impl Fn(&Run) -> bool) -> Result<(), Verdict> {
+        let deadline = self.deadline();
+        while !holds(self) && self.world.now < self.end {
+            self.at_most(deadline, what)?;
+            self.advance(self.world.now + MS)?;
+        }
+        Ok(())
+    }
+
+    fn at_most(&self, deadline: Nanos, what: &'static str) -> Result<(), Verdict> {
+        if self.world.now < deadline {
+            return Ok(());
+        }
+        self.fail(
+            FailureKind::Stuck(what),
+            format!("not within {} ms: {what}", (self.deadline() - self.world.now) / MS),
+        )
+    }
+
+    pub fn fail<T>(&self, kind: FailureKind, what: String) -> Result<T, Verdict> {
+        Err(Verdict { kind, what, at: self.world.now, story: self.story() })
+    }
+
+    fn converge(&mut self, what: &'static str) -> Result<(), Verdict> {
+        // Figures of a status may be old.
+        self.advance(self.world.now + STALE)?;
+        self.wait(what, |run| run.world.converged().is_ok())
+    }
+
+    fn marks(&self) -> BTreeMap<&'static str, u64> {
+        let mut marks = self.world.marks.clone();
+        let mut add = |what, count: u64| {
+            if count > 0 {
+                marks.insert(what, count);
+            }
+        };
+        add("takeovers begun", self.world.seen().takeovers);
+        add("interruptions of workers", self.world.interruptions());
+        add("interruptions of controllers", self.world.controllers_interrupted());
+        let largest = self.clients.largest_blob();
+        add("runs with blobs of 64 KiB", u64::from(largest >= 64 << 10));
+        add("runs with blobs of 1 MiB", u64::from(largest >= 1 << 20));
+        add("runs with blobs of 16 MiB", u64::from(largest >= 16 << 20));
+        add("runs with little memory", u64::from(self.plan.load.sizes.memory > 0));
+        add("runs with faults from birth on", u64::from(self.plan.from_birth));
+        add("runs of more than five minutes", u64::from(self.world.now > 300_000 * MS));
+        marks
+    }
+
+    fn summary(&self) -> Summary {
+        Summary {
+            seed: self.plan.seed,
+            asked: self.clients.journal.asked(),
+            acknowledged: self.clients.journal.acknowledged(),
+            snapshot_reads: self.clients.journal.snapshot_reads(),
+            failovers: self.world.seen().epochs.saturating_sub(1),
+            faults: self.hand.done.clone(),
+            marks: self.marks(),
+            outcomes: self.clients.outcomes.clone(),
+            simulated: self.world.now,
+            trace: self.world.trace_hash() ^ self.clients.trace,
+            took: Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Who is on stage, and why somebody stands still there.
+
+use highwater_core::hooks::Point;
+use highwater_core::{Incarnation, NodeId};
+
+use crate::network::Channel;
+
+/// Who is on stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Actor {
+    pub node: NodeId,
+    pub life: Incarnation,
+    pub who: Channel,
+}
+
+/// Why a worker stands in the middle of its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It was interrupted.
+    Interrupted(Point),
+    /// It spins for another one.
+    Spins,
+}

@@ -1,0 +1,95 @@
+//! Bugs that whole runs showed. Each comment tells one; each plan is what was left of a run that showed it.
+//!
+//! A seed stops reproducing its bug as soon as seeds draw something else, a plan does not: `tests/plans` holds them, and
+//! each is named here, or a test fails. `highwater sim --plan FILE` runs one.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use highwater_sim::{Plan, run};
+
+/// A test for each bug; and the names of all plans, so that none lies there untried.
+macro_rules! regressions {
+    ($($(#[$story:meta])* fn $test:ident() passes $($plan:literal),+;)*) => {
+        $(
+            $(#[$story])*
+            #[test]
+            fn $test() {
+                $(passes(include_str!(concat!("plans/", $plan, ".json")));)+
+            }
+        )*
+
+        const TRIED: &[&str] = &[$($($plan),+),*];
+    };
+}
+
+fn passes(plan: &str) {
+    let plan = Plan::parse(plan).expect("a saved plan");
+    if let Err(failure) = run(&plan) {
+        panic!("{failure}\n{}", failure.story);
+    }
+}
+
+#[test]
+fn every_plan_is_tried_once() {
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plans");
+    let files =
+        std::fs::read_dir(plans).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let tried: BTreeSet<String> = TRIED.iter().map(|plan| format!("{plan}.json")).collect();
+    assert_eq!(files.collect::<BTreeSet<_>>(), tried);
+    assert_eq!(TRIED.len(), tried.len(), "a plan is tried twice");
+}
+
+regressions! {
+    /// The first leader died before one voter had heard that the cluster existed. The third one needed its vote, and nobody told
+    /// it: it waited for the first membership for ever. Whoever learns of it tells all now.
+    fn the_first_leader_dies_before_all_know_of_the_cluster() passes "leader_dies_at_birth";
+
+    /// Three workers of a deposed leader roll back one after the other. One that had rolled back collected its tombstone, whose
+    /// timestamp the new epoch's marks had passed, while another still held the before-image of that record: it was
+    /// restored into a record that no index knew. Acknowledged data was gone on that node, and on all that copied from it.
+    fn a_tombstone_stays_until_all_workers_have_rolled_back() passes "tombstone_before_roll_back";
+
+    /// All followers waited for copies of the state, with full backlogs: nobody took what would have moved the mark. No copy
+    /// could begin at the mark: of the streams that went on without transactions the leader kept only what was above it.
+    fn copies_begin_at_a_mark_that_stands_still() passes "copies_above_the_mark";
+
+    /// A follower with a full backlog refused an entry and asked for what came behind it; the leader sent all of it again, the
+    /// refused entry first, each time: more and more for ever.
+    fn what_follows_a_refused_entry_is_not_asked_for() passes "refused_entries_asked_for";
+
+    /// A cluster whose data took a little of the slack refused to give a copy to a replica that had fallen behind.
+    fn a_cluster_filled_to_the_brim_takes_a_replica_back() passes "full_cluster_takes_back";
+
+    /// A leader's clock went back, and it read a chunk of its store for a copy: by the clock the mark had passed what was in it. What
+    /// another worker had committed and nobody had decided left with it; the leader rolled it back, its receiver kept it and showed it.
+    fn a_copy_holds_nothing_above_the_mark_though_the_clock_goes_back() passes "copy_of_a_clock_that_went_back";
+
+    /// (Of the simulator, not of the product.) A starved worker of a leader handed out a value of 16 MiB in a turn that lasted for
+    /// seconds beyond the starvation; convergence was asked for before that turn was over.
+    fn a_turn_that_was_begun_starved_is_waited_for() passes "turn_of_a_starved_thread";
+
+    /// A transaction larger than the log that is kept emptied it. A donor whose log is empty could not say from where a
+    /// receiver had to follow, and refused; while nobody wrote, newcomers were refused for ever. One entry is always kept now,
+    /// and a refusing leader closes its stream with another. (Seeds 198 and 309 of *lists*. Without the two, both plans
+    /// fail.)
+    fn a_large_transaction_does_not_empty_a_log() passes
+        "log_emptied_by_a_large_transaction",
+        "log_emptied_in_several_streams";
+
+    /// Three voters: one lost its memory, one (too far behind) waited for a copy, the third had led and had to win again. It
+    /// needed the vote of the waiting one, whose log stood still until it had a store; and gave no copies before it led. Now
+    /// the log of a store that is given up goes on behind what the leader no longer keeps. (Seeds 232 and 786 of *lists*. If
+    /// the log stands still, the plan fails.)
+    fn a_voter_that_waits_for_a_store_helps_its_donor_to_lead() passes "voter_that_waits_for_a_store";
+
+    /// A stream that had been told that it was too far behind, and had caught up since, went on behind the older place: it
+    /// forgot what it knew to be decided. (Seed 1209 of *lists*. If a stream goes on believing what it was told, the plan
+    /// fails.)
+    fn a_stream_that_caught_up_is_not_too_far_behind() passes "stream_that_caught_up";
+
+    /// Two deposed leaders at once, both replacing their stores, waited for each other as donors, for ever. Deposed leaders
+    /// roll back instead by now, so nothing fails any more without what was done then: the plan has the faults of that run.
+    /// (Seed 185 of *lists*. Nothing shrinks what does not fail.)
+    fn two_deposed_leaders_do_not_wait_for_each_other() passes "deposed_leaders_as_donors";
+}
