@@ -34,6 +34,8 @@ pub mod registry;
 pub mod rolis;
 #[cfg(not(loom))]
 pub mod seam;
+#[cfg(not(loom))]
+mod shares;
 mod sync;
 
 /// What the threads of a replica share and loom can explore: whatever needs no store (see `core::sync`).

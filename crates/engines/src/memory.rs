@@ -19,74 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use highwater_store::{Occ, Store};
 
 use crate::options::Options;
-
-/// The budget of one node, by part, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shares {
-    /// All of it; `u64::MAX` if it has no limit.
-    pub whole: u64,
-    /// The logs of all streams.
-    pub logs: u64,
-    /// What the workers hold for transactions under way: open entries, replies, before-images, arguments.
-    pub work: u64,
-    /// Buffers of connections, to clients and to other nodes: the host's.
-    pub buffers: u64,
-    /// Pieces of memory that lie idle because they have other sizes than what is asked for; tombstones and versions.
-    pub slack: u64,
-    /// What is left for the store.
-    pub store: u64,
-}
-
-/// A node whose store would have less than this is not started.
-const LEAST_STORE_BYTES: u64 = 16 << 20;
-
-impl Shares {
-    /// No limit.
-    pub const UNLIMITED: Shares =
-        Shares { whole: u64::MAX, logs: 0, work: 0, buffers: 0, slack: 0, store: u64::MAX };
-
-    /// Divides the budget; says what does not fit.
-    pub fn of(options: &Options) -> Result<Shares, String> {
-        let whole = options.memory_bytes;
-        if whole == u64::MAX {
-            return Ok(Shares::UNLIMITED);
-        }
-        let (logs, work) = Shares::needs(options);
-        let buffers = whole / 8;
-        let left = whole.saturating_sub(logs + work + buffers);
-        let slack = left / 8;
-        let store = left - slack;
-        if store < LEAST_STORE_BYTES {
-            let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-            return Err(format!(
-                "memory of {} MiB leaves too little for data: logs take {} MiB, work {} MiB, buffers {} MiB; give it \
-                 more, or fewer workers, or lower limits",
-                mib(whole),
-                mib(logs),
-                mib(work),
-                mib(buffers)
-            ));
-        }
-        Ok(Shares { whole, logs, work, buffers, slack, store })
-    }
-
-    /// The budget that leaves `store` bytes for the store, or a little more.
-    pub fn whole_for(options: &Options, store: u64) -> u64 {
-        let (logs, work) = Shares::needs(options);
-        ((store + 7) * 8 / 7 + logs + work + 7) * 8 / 7
-    }
-
-    /// What logs and work may take by their own bounds.
-    fn needs(options: &Options) -> (u64, u64) {
-        let workers = u64::from(options.workers);
-        let (entry, in_flight) = (options.longest_entry() as u64, options.max_in_flight_bytes as u64);
-        let transaction = options.max_transaction_bytes as u64;
-        let logs = workers * (options.log_retain_bytes as u64 + options.backlog_bytes());
-        // An open entry; replies, before-images and arguments, each up to its bound and one transaction more.
-        let work = workers * (entry + 3 * (in_flight + transaction));
-        (logs, work)
-    }
-}
+pub use crate::shares::Shares;
 
 /// What the leader's store may grow to, and what its workers have been granted of it.
 #[derive(Debug)]
@@ -112,7 +45,7 @@ const STEP: u64 = 8;
 impl Account {
     /// Nothing granted yet.
     pub fn new(options: &Options, workers: usize) -> Account {
-        let store = Shares::of(options).expect("the host validates the options").store;
+        let store = options.shares().expect("the host validates the options").store;
         Account {
             store,
             most: AtomicU64::new(store),
@@ -276,13 +209,13 @@ mod tests {
     #[test]
     fn a_budget_that_its_own_bounds_use_up_is_refused_with_words() {
         let mut options = Options::new(NodeId(0), 3, 2, Incarnation(1));
-        assert_eq!(Shares::of(&options).unwrap().store, u64::MAX);
+        assert_eq!(options.shares().unwrap().store, u64::MAX);
         options.memory_bytes = 4 << 30;
-        let shares = Shares::of(&options).unwrap();
+        let shares = options.shares().unwrap();
         let sum = shares.logs + shares.work + shares.buffers + shares.slack + shares.store;
         assert_eq!(sum, shares.whole);
-        options.memory_bytes = Shares::whole_for(&options, 100 << 20);
-        assert!(Shares::of(&options).is_ok_and(|shares| (100 << 20..101 << 20).contains(&shares.store)));
+        options.memory_bytes = options.memory_for(100 << 20);
+        assert!(options.shares().is_ok_and(|shares| (100 << 20..101 << 20).contains(&shares.store)));
         options.memory_bytes = 500 << 20;
         let words = options.validate().unwrap_err();
         assert!(words.contains("500 MiB") && words.contains("logs take"), "{words}");

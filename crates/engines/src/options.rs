@@ -4,10 +4,9 @@ use highwater_core::limits::{
     COPY_WINDOW_BYTES, MAX_CHUNK_BYTES, MAX_NODES, MAX_SEAL_BYTES, MAX_TRANSACTION_BYTES, MAX_WORKERS,
 };
 use highwater_core::log::{CLAIM_BYTES, ENTRY_HEADER_BYTES};
-use highwater_core::{Incarnation, NodeId, planted};
+use highwater_core::{Incarnation, Nanos, NodeId, planted};
 
-use crate::memory::Shares;
-use crate::seam::Nanos;
+use crate::shares::Shares;
 
 /// Least that a transaction may be limited to.
 pub const MIN_TRANSACTION_BYTES: usize = 64 << 10;
@@ -110,6 +109,29 @@ impl Options {
         backlog.saturating_mul(2).saturating_add(self.log_retain_bytes as u64)
     }
 
+    /// What logs and work may take by their own bounds, in bytes.
+    fn needs(&self) -> (u64, u64) {
+        let workers = u64::from(self.workers);
+        let (entry, in_flight) = (self.longest_entry() as u64, self.max_in_flight_bytes as u64);
+        let transaction = self.max_transaction_bytes as u64;
+        let logs = workers * (self.log_retain_bytes as u64 + self.backlog_bytes());
+        // An open entry; replies, before-images and arguments, each up to its bound and one transaction more.
+        let work = workers * (entry + 3 * (in_flight + transaction));
+        (logs, work)
+    }
+
+    /// Divides the memory; says what does not fit.
+    pub fn shares(&self) -> Result<Shares, String> {
+        let (logs, work) = self.needs();
+        Shares::divide(self.memory_bytes, logs, work)
+    }
+
+    /// The memory that leaves `store` bytes for the store, or a little more.
+    pub fn memory_for(&self, store: u64) -> u64 {
+        let (logs, work) = self.needs();
+        Shares::whole_for(store, logs, work)
+    }
+
     /// Lowers what may pile up to shares of the memory, where it is more: a small node works, with smaller bounds.
     pub fn fit_memory(&mut self) {
         let share = |part: u64| (self.memory_bytes / (part * u64::from(self.workers.max(1)))) as usize;
@@ -150,6 +172,6 @@ impl Options {
         )?;
         check(self.max_attempts > 0, "max attempts must be above 0")?;
         check(self.snapshot_age <= 60_000_000_000, "snapshot age must be at most one minute")?;
-        Shares::of(self).map(drop)
+        self.shares().map(drop)
     }
 }

@@ -9,7 +9,6 @@ use std::thread::JoinHandle;
 
 use core_affinity::CoreId;
 use highwater_core::{Clock, Incarnation, NodeId};
-use highwater_engines::memory::Shares;
 use highwater_engines::{Replica, Service};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -54,7 +53,7 @@ pub fn run(config: Config) -> Result<(), NodeError> {
 
 /// Says how the memory is divided.
 fn announce_memory(options: &highwater_engines::Options) {
-    let shares = Shares::of(options).expect("the configuration was validated");
+    let shares = options.shares().expect("the configuration was validated");
     let mib = |bytes: u64| bytes >> 20;
     tracing::info!(
         mib = mib(shares.whole),
@@ -125,7 +124,7 @@ impl Node {
         );
 
         let options = config.options(incarnation);
-        let shares = Shares::of(&options).expect("the configuration was validated");
+        let shares = options.shares().expect("the configuration was validated");
         let links = link_limits(config, &options, shares.buffers);
         let names = config.cluster.nodes.iter().map(|node| node.peer.clone()).collect();
         let setup = control::Setup {

@@ -8,7 +8,6 @@ use highwater_core::{
     Abort, Incarnation, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, Registry, TableId,
     TableSpec, Transaction, View,
 };
-use highwater_engines::memory::Shares;
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{EngineKind, Nanos, Options, Refusal, Token};
 use highwater_sim::network::Channel;
@@ -209,7 +208,7 @@ fn a_full_cluster_refuses_what_grows_and_serves_the_rest_until_there_is_room_aga
         // The smallest decides, and not much of it is left unused.
         let mut smallest = Options::new(NodeId(2), 3, 2, Incarnation(1));
         tune(&mut smallest);
-        let budget = Shares::of(&smallest).expect("it fits").store;
+        let budget = smallest.shares().expect("it fits").store;
         let used = (full * 2 * LEN) as u64;
         assert!(used <= budget && used > budget / 2, "{used} of {budget} bytes in {full} rows");
         // Full: reads, deletes, rows of the same length and shorter ones.

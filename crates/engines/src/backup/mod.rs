@@ -24,7 +24,7 @@ use highwater_core::{Clock, Epoch, Incarnation, Library, NodeId, Registry, Schem
 use highwater_store::{Occ, Store};
 
 use crate::engine::{Abilities, Engine, whole};
-use crate::memory::{Account, MemoryStatus, Shares};
+use crate::memory::{Account, MemoryStatus};
 use crate::options::Options;
 use crate::seam::{
     ControlOutbox, Controller, Counters, Figure, Member, Nanos, Next, Replica, Service, Status, Worker,
@@ -170,7 +170,7 @@ impl Controller for BackupController {
     }
 
     fn memory(&self) -> MemoryStatus {
-        let shares = Shares::of(&self.shared.options).expect("the host validated the options");
+        let shares = self.shared.options.shares().expect("the host validated the options");
         MemoryStatus { shares, used: self.store.used(), logs: self.shared.logs(), most: shares.store }
     }
 

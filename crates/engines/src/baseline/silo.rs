@@ -11,7 +11,7 @@ use highwater_store::{Occ, Store};
 
 use crate::attempt::attempt;
 use crate::engine::{Abilities, Engine, whole};
-use crate::memory::{Account, Grant, MemoryStatus, Shares};
+use crate::memory::{Account, Grant, MemoryStatus};
 use crate::options::Options;
 use crate::seam::{
     ControlOutbox, Controller, Counters, Endpoint, Figure, Frame, Member, Nanos, Next, Outbox, Refusal,
@@ -165,7 +165,7 @@ impl Controller for SiloController {
     }
 
     fn memory(&self) -> MemoryStatus {
-        let shares = Shares::of(&self.options).expect("the host validated the options");
+        let shares = self.options.shares().expect("the host validated the options");
         MemoryStatus { shares, used: self.store.used(), logs: 0, most: shares.store }
     }
 

@@ -55,7 +55,7 @@ pub enum Control {
 }
 
 /// What a donor grants: the fields of [`Control::CopyGrant`].
-pub struct Grant {
+pub struct Granted {
     /// The epoch that the donor is in.
     pub epoch: Epoch,
     /// The newest membership that it knows.

@@ -7,7 +7,6 @@ use tracing_subscriber::EnvFilter;
 
 use super::{Config, ConfigError, LogConfig, NodeConfig, Pin};
 use highwater_core::Incarnation;
-use highwater_engines::memory::Shares;
 
 /// Longer than anybody waits; and nanoseconds of it fit 64 bits.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
@@ -140,7 +139,7 @@ impl Config {
             format!("store.reserve_mb is {asked}, but this machine has {most} MiB; reserve less, or 0")
         })?;
         let options = self.options(Incarnation(0));
-        let most = Shares::of(&options).map_or(0, |shares| shares.store) >> 20;
+        let most = options.shares().map_or(0, |shares| shares.store) >> 20;
         check(asked <= most, || {
             format!(
                 "store.reserve_mb is {asked}, but of the memory that the node may use {most} MiB are for data; reserve less, or raise limits.memory_mb"

@@ -21,7 +21,6 @@ use std::collections::BTreeMap;
 
 use highwater_core::hooks::Site;
 use highwater_core::{Incarnation, NodeId};
-use highwater_engines::memory::Shares;
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{EngineKind, Nanos, Options};
 use serde::{Deserialize, Serialize};
@@ -186,7 +185,7 @@ impl Plan {
         self.settings.apply(options);
         options.max_transaction_bytes = options.max_transaction_bytes.max(self.load.largest_transaction());
         if self.load.sizes.memory > 0 {
-            options.memory_bytes = Shares::whole_for(options, self.load.sizes.memory);
+            options.memory_bytes = options.memory_for(self.load.sizes.memory);
         }
     }
 

@@ -10,11 +10,10 @@ use highwater_consensus::{Members, Standing, Voter};
 use highwater_core::{EntryIndex, NodeId, StreamId, Timestamp};
 use highwater_store::Store;
 
-use super::super::control::{Control, Grant};
+use super::super::control::{Control, Granted};
 use super::super::messages::{Command, Restart};
 use super::RolisController;
 use crate::copy::{CopyName, RETRY_AFTER, Step, Terms};
-use crate::memory::Shares;
 use crate::seam::Nanos;
 
 /// Pause of a node that has too little memory for the data.
@@ -64,7 +63,7 @@ impl RolisController {
             voters.iter().filter(may).map(|voter| voter.node).filter(|node| Some(*node) != leader).collect();
         let donor = self.receiver.choose(leader, &followers);
         // The slack is for what is under way and idle, at the donor, too: a full cluster takes a replica back.
-        let shares = Shares::of(&self.desk.shared.options).expect("the host validated the options");
+        let shares = self.desk.shared.options.shares().expect("the host validated the options");
         let budget = shares.store.saturating_add(shares.slack);
         if let Some(used) = donor.and_then(|donor| self.ledger.used_by(donor)).filter(|used| *used > budget) {
             // A copy would end in the middle, and with it this process.
@@ -83,8 +82,8 @@ impl RolisController {
         }
     }
 
-    pub(super) fn on_copy_grant(&mut self, now: Nanos, from: NodeId, copy: u64, grant: Grant) {
-        let Grant { epoch, members, floor, starts } = grant;
+    pub(super) fn on_copy_grant(&mut self, now: Nanos, from: NodeId, copy: u64, granted: Granted) {
+        let Granted { epoch, members, floor, starts } = granted;
         if !self.receiver.asked_for(from, copy) || starts.len() != self.desk.workers() {
             return;
         }

@@ -27,7 +27,7 @@ use highwater_store::Store;
 
 use super::admission::Admission;
 use super::birth::Birth;
-use super::control::{Control, Grant};
+use super::control::{Control, Granted};
 use super::desk::Desk;
 use super::health::{Health, hear_streams, watch_service};
 use super::hooks;
@@ -36,7 +36,7 @@ use super::messages::{Command, EpochStart, Report};
 use super::shared::Shared;
 use super::takeover::{Fenced, Leadership, PATIENCE, plan, promise};
 use crate::copy::{Donor, Receiver};
-use crate::memory::{MemoryStatus, Shares};
+use crate::memory::MemoryStatus;
 use crate::seam::{ControlOutbox, Controller, Nanos, Next, Status};
 
 mod copies;
@@ -407,7 +407,7 @@ impl Controller for RolisController {
             Control::Genesis(members) => self.on_genesis(now, members),
             Control::CopyRequest { copy } => self.on_copy_request(sender, copy),
             Control::CopyGrant { copy, epoch, members, floor, starts } => {
-                self.on_copy_grant(now, from, copy, Grant { epoch, members, floor, starts })
+                self.on_copy_grant(now, from, copy, Granted { epoch, members, floor, starts })
             }
             Control::CopyRefuse { copy } => self.on_copy_stalled(now, copy),
             Control::CopyFinished { copy } => self.stop_serving(from, Some(copy)),
@@ -449,7 +449,7 @@ impl Controller for RolisController {
     }
 
     fn memory(&self) -> MemoryStatus {
-        let shares = Shares::of(&self.desk.shared.options).expect("the host validated the options");
+        let shares = self.desk.shared.options.shares().expect("the host validated the options");
         let logs = self.streams().iter().map(|stream| stream.log_bytes).sum();
         MemoryStatus { shares, used: self.store.used(), logs, most: self.desk.shared.account.most() }
     }
