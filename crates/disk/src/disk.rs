@@ -1,0 +1,67 @@
+//! The seam to a disk: one directory of files.
+
+use std::io;
+
+/// One directory, which belongs to this process alone. Calls block; names are plain file names, without separators.
+///
+/// # What survives a crash
+///
+/// - Bytes written to a file: surely once [`sync`](DiskFile::sync) of that file has returned after they were written. Before that
+///   any part of them may be there, and any not.
+/// - A file's existence under its name, a new name and a removal: surely once [`sync_names`](Disk::sync_names) has returned
+///   after. Before that either.
+/// - Of a file replaced by [`rename`](Disk::rename) always one of the two, whole.
+///
+/// A failed sync says nothing about what survives, and must not be tried again as if it could still succeed: what was written
+/// may be gone from memory, too.
+pub trait Disk: Send {
+    /// An open file.
+    type File: DiskFile;
+
+    /// The names of all files.
+    fn names(&self) -> io::Result<Vec<String>>;
+
+    /// Creates a file of `len` zeros, for which there is room: writing within them fails for no want of it.
+    ///
+    /// # Errors
+    /// [`AlreadyExists`](io::ErrorKind::AlreadyExists); [`StorageFull`](io::ErrorKind::StorageFull).
+    fn create(&self, name: &str, len: u64) -> io::Result<Self::File>;
+
+    /// Opens a file that exists, to read and to write.
+    fn open(&self, name: &str) -> io::Result<Self::File>;
+
+    /// Gives a file another name; a file of that name is replaced.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes creations, renamings and removals survive a crash.
+    fn sync_names(&self) -> io::Result<()>;
+
+    /// Bytes that may still be written to new files.
+    fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// An open file. Writing beyond its end makes it longer.
+pub trait DiskFile: Send {
+    /// Its length in bytes.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether it has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Reads at `offset`; how many bytes, fewer than asked for only at the end of the file.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes all of `bytes` at `offset`.
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Cuts it to `len` bytes, or fills it up with zeros.
+    fn set_len(&mut self, len: u64) -> io::Result<()>;
+
+    /// Makes its bytes and its length survive a crash.
+    fn sync(&mut self) -> io::Result<()>;
+}

@@ -1,0 +1,8 @@
+//! What a replica keeps on disk, whatever its engine: formats, and how each is recovered after a crash at any moment.
+//!
+//! Nothing here opens a file. A [`Disk`] is handed in: the node's is a directory, the simulator's loses, tears and spoils what
+//! was not synced, as the faults of a run ask.
+
+mod disk;
+
+pub use disk::{Disk, DiskFile};
