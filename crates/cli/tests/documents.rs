@@ -131,7 +131,12 @@ const TAGS: &[(&str, &str, &str, &str)] = &[
         "ElectionMessage",
     ),
     ("docs/internals/failover.md", "| tag | message |", "crates/engines/src/rolis/control.rs", "Control"),
-    ("docs/internals/log-format.md", "| tag | head |", "crates/engines/src/rolis/wire.rs", "Head"),
+    (
+        "docs/internals/log-format.md",
+        "| tag | copy's head |",
+        "crates/engines/src/copy/message.rs",
+        "CopyMessage",
+    ),
 ];
 
 #[test]

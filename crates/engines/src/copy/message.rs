@@ -55,13 +55,13 @@ impl CopyMessage {
     /// Reads what [`encode`](CopyMessage::encode) wrote behind its tag.
     pub fn decode(tag: u8, reader: &mut Reader<'_>) -> Result<CopyMessage, Malformed> {
         Ok(match tag {
-            1 => CopyStart { copy: reader.u64()? },
+            1 => CopyMessage::CopyStart { copy: reader.u64()? },
             2 => {
                 let (copy, seq) = (reader.u64()?, reader.u32()?);
                 let (last, ts) = (reader.u8()? != 0, Timestamp(reader.u64()?));
-                CopyChunk { copy, seq, complete_at: last.then_some(ts) }
+                CopyMessage::CopyChunk { copy, seq, complete_at: last.then_some(ts) }
             }
-            3 => CopyAck { copy: reader.u64()?, seq: reader.u32()? },
+            3 => CopyMessage::CopyAck { copy: reader.u64()?, seq: reader.u32()? },
             _ => return Err(Malformed("frame tag")),
         })
     }
