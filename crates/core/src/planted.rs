@@ -66,13 +66,13 @@ mod bug {
         Contended,
         /// Much work on all streams; now one stream stands still, now the leader is cut off in the middle of it.
         Torn,
-        /// The same, and whoever would take over is cut off in the middle of it; frames of streams are lost.
+        /// Torn, and whoever would take over is cut off in the middle of it; frames of streams are lost.
         Halved,
         /// Replicas show their snapshots all the time.
         Shown,
-        /// The same, while workers meet and are interrupted for so long that others seal meanwhile.
+        /// Shown, while workers meet and are interrupted for so long that others seal meanwhile.
         Observed,
-        /// The same on followers that are interrupted while they take them.
+        /// Shown, on followers that are interrupted while they take them.
         Pinned,
         /// Leaders die and come back, one after the other: changes of members, copies, takeovers that are cut short.
         Mortal,

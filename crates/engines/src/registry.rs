@@ -177,6 +177,17 @@ mod tests {
         }
     }
 
+    /// Saved plans find a choice by its name.
+    #[test]
+    fn an_engine_has_one_site_of_a_name() {
+        for kind in EngineKind::ALL {
+            for site in kind.sites() {
+                let same = kind.sites().iter().filter(|other| other.name() == site.name());
+                assert_eq!(same.count(), 1, "{site:?} of {kind}");
+            }
+        }
+    }
+
     #[test]
     fn names_and_codes_are_given_once() {
         for (at, kind) in EngineKind::ALL.iter().enumerate() {

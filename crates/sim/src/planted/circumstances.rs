@@ -55,7 +55,7 @@ fn torn(plan: &mut Plan) {
     });
 }
 
-/// The same, with so long interruptions that others seal meanwhile; and replicas show their snapshots all the time.
+/// Contended, with so long interruptions that others seal meanwhile; and replicas show their snapshots all the time.
 fn observed(plan: &mut Plan) {
     contended(plan);
     shown(plan);
@@ -68,7 +68,7 @@ fn observed(plan: &mut Plan) {
     plan.load.mix = Mix { lists: 4, ..Mix::default() };
 }
 
-/// The same on followers that are interrupted while they take them.
+/// Shown, on followers that are interrupted while they take them.
 fn pinned(plan: &mut Plan) {
     contended(plan);
     shown(plan);
@@ -97,7 +97,7 @@ fn newborn(plan: &mut Plan) {
     });
 }
 
-/// The same, and whoever would take over is cut off in the middle of it; frames of streams are lost.
+/// Torn, and whoever would take over is cut off in the middle of it; frames of streams are lost.
 fn halved(plan: &mut Plan) {
     torn(plan);
     plan.transport.lost = 50;
