@@ -30,32 +30,31 @@ pub fn run(_: &PlantedArgs) -> Result<()> {
 /// Hunts; prints a line for each bug as soon as its hunts are over.
 #[cfg(feature = "planted")]
 pub fn run(args: &PlantedArgs) -> Result<()> {
-    use highwater_core::planted::Bug;
-    use highwater_sim::planted::{by_name, case, survey};
+    use highwater_sim::planted::{all, by_name, survey};
 
     let named = |name: &String| {
-        let names = || Bug::ALL.iter().map(|bug| bug.name()).collect::<Vec<_>>().join(", ");
+        let names = || all().iter().map(|bug| bug.name).collect::<Vec<_>>().join(", ");
         by_name(name).ok_or_else(|| Failure::usage(format!("no bug is called {name}; there are {}", names())))
     };
-    let mut bugs = args.only.iter().map(named).collect::<Result<Vec<Bug>>>()?;
+    let mut bugs = args.only.iter().map(named).collect::<Result<Vec<_>>>()?;
     if bugs.is_empty() {
-        bugs = Bug::ALL.to_vec();
+        bugs = all();
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     println!("{:22} {:>7} {:>12}  how it shows", "bug", "median", "least..most");
     let (mut missed, mut tainted) = (Vec::new(), 0);
     for bug in &bugs {
-        let most = args.max_seeds.unwrap_or(case(*bug).most);
-        let row = survey(*bug, args.repeats, most, threads);
+        let most = args.max_seeds.unwrap_or(bug.within);
+        let row = survey(bug, args.repeats, most, threads);
         let median = row.median().map_or("-".to_string(), |median| median.to_string());
         let range = match (row.seeds.first(), row.seeds.last()) {
             (Some(least), Some(_)) if (row.seeds.len() as u64) < row.hunts => format!("{least}..>{most}"),
             (Some(least), Some(last)) => format!("{least}..{last}"),
             _ => format!(">{most}"),
         };
-        println!("{:22} {median:>7} {range:>12}  {}", bug.name(), row.anomaly(150));
+        println!("{:22} {median:>7} {range:>12}  {}", bug.name, row.anomaly(150));
         if !row.caught() {
-            missed.push(bug.name());
+            missed.push(bug.name);
         }
         tainted += row.tainted.len();
         row.tainted.iter().take(3).for_each(|failure| println!("  fails without the bug: {failure}"));

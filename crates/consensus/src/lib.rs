@@ -12,9 +12,12 @@
 
 mod codec;
 pub mod election;
+pub mod hooks;
 pub mod log;
 pub mod members;
 pub mod message;
+#[cfg(feature = "planted")]
+pub mod planted;
 pub mod stream;
 mod tail;
 

@@ -4,15 +4,18 @@
 //! - [`point`]: between two steps others may get a turn, as the operating system may preempt a thread anywhere.
 //! - [`wait`]: whoever spins lets others run, or on one thread it would spin for ever.
 //! - [`buggify`]: a choice that is legal but rare; each place says why it is legal.
-//! - [`tell`]: something that an observer of all nodes compares.
+//! - [`tell`], [`tell_own`]: something that an observer of all nodes compares.
+//!
+//! Points, sites and an engine's facts are declared where they are reached: `hooks.rs` in the store, in consensus, in an engine's
+//! folder. Here is only what any engine has.
 //!
 //! A simulator enters with [`enter`], for its own thread only.
 
+use std::any::Any;
 use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-use crate::ids::{EntryIndex, Epoch, StreamId, Timestamp};
 
 /// Whether any simulator was ever entered in this process.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -21,122 +24,86 @@ thread_local! {
     static SIMULATOR: RefCell<Option<Rc<dyn Simulator>>> = const { RefCell::new(None) };
 }
 
-/// A place between two steps of a worker or controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Point {
-    /// A transaction is about to touch a record or scan.
-    Execute,
-    /// A record of the write set is about to be locked; others may be.
-    Lock,
-    /// The write set is locked.
-    Locked,
-    /// The timestamp is taken.
-    Stamped,
-    /// The read set is validated.
-    Validated,
-    /// A record is about to be installed; others may be.
-    Install,
-    /// The transaction is committed in the store; its reply does not wait yet.
-    Committed,
-    /// The worker is no longer quiet, but has not drawn a timestamp since.
-    Unquiet,
-    /// An entry's closing timestamp is taken, its claims are not.
-    Seal,
-    /// A decided entry is about to be looked at.
-    Look,
-    /// A write from the log is about to be installed.
-    Apply,
-    /// A before-image is about to be restored.
-    RollBack,
-    /// A snapshot's timestamp is chosen, but not pinned yet.
-    Pin,
-    /// A part of the store is about to be read for a copy.
-    Export,
-    /// Tombstones are about to be unlinked.
-    Collect,
-    /// A controller is about to take its next step: a report, a part of its turn, a command to one of its workers.
-    Control,
+/// A place between two steps of a worker or controller, by its name. Declared by whoever gets there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Point(&'static str);
+
+/// A controller is about to take its next step: a report, a part of its turn, a command to one of its workers. Of any engine,
+/// because a simulator may spare controllers.
+pub const CONTROL: Point = Point::new("Control");
+
+impl Point {
+    /// A point of this name.
+    pub const fn new(name: &'static str) -> Point {
+        Point(name)
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        self.0
+    }
 }
 
-/// A place where the code has a legal choice that it makes rarely or never.
+/// Just the name.
+impl fmt::Debug for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// A place where the code has a legal choice that it makes rarely or never, by its name. Declared by whoever has the choice;
+/// an engine lists those that its replicas may get to. The names stand in saved plans.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Site {
+    name: &'static str,
+    frequency: Frequency,
+}
+
+/// How often a simulator should make a choice, so that it matters and does not crowd out everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Site {
-    /// An entry is sealed earlier than it had to be.
-    SealEarly,
-    /// An entry that is due stays open for another turn.
-    SealLate,
-    /// A decided entry is looked at a turn later: the mark lags.
-    LookLater,
-    /// A turn applies next to nothing.
-    ApplyLittle,
-    /// Messages and acknowledgements leave a turn later.
-    SendLater,
-    /// A transaction without a conflict is aborted for one.
-    Conflict,
-    /// A request is refused for want of room.
-    Busy,
-    /// A follower asks for pre-votes without missing its leader.
-    AskEarly,
-    /// A follower stands without asking for pre-votes.
-    SkipPreVote,
-    /// A leader gives up its lead without cause.
-    StepDown,
-    /// Figures for `status` stay old.
-    OldStatus,
-    /// Decided entries are dropped at once instead of being kept for those who lag.
-    TrimEarly,
-    /// A donor refuses a copy.
-    RefuseCopy,
-    /// A chunk of a copy is small.
-    SmallChunk,
+pub enum Frequency {
+    /// As others.
+    Usual,
+    /// Seldom: it costs a leadership.
+    Seldom,
+    /// Often: a run gets there a few times only.
+    Often,
 }
 
 impl Site {
-    /// Every site.
-    pub const ALL: [Site; 14] = [
-        Site::SealEarly,
-        Site::SealLate,
-        Site::LookLater,
-        Site::ApplyLittle,
-        Site::SendLater,
-        Site::Conflict,
-        Site::Busy,
-        Site::AskEarly,
-        Site::SkipPreVote,
-        Site::StepDown,
-        Site::OldStatus,
-        Site::TrimEarly,
-        Site::RefuseCopy,
-        Site::SmallChunk,
-    ];
+    /// A choice that is made as often as others.
+    pub const fn new(name: &'static str) -> Site {
+        Site { name, frequency: Frequency::Usual }
+    }
+
+    /// The same choice, made so often.
+    pub const fn made(self, frequency: Frequency) -> Site {
+        Site { frequency, ..self }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// How often it should be made.
+    pub const fn frequency(self) -> Frequency {
+        self.frequency
+    }
+}
+
+/// Just the name.
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 /// What an observer of all nodes compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Fact<'a> {
-    /// This entry is decided.
-    Decided {
-        /// Where.
-        stream: StreamId,
-        /// Where in it.
-        index: EntryIndex,
-        /// Its bytes.
-        entry: &'a [u8],
-    },
-    /// This node was elected, and begins to take over.
-    TakesOver(Epoch),
-    /// This node opens the epoch.
-    Leads(Epoch),
-    /// The mark of an epoch that has not ended here.
-    Mark(Epoch, Timestamp),
-    /// The final mark of an epoch that has ended here.
-    Final(Epoch, Timestamp),
-    /// The marks known here are forgotten: a copied state takes their place.
-    Restarted,
-    /// The result of the transaction at this timestamp leaves a leader.
-    Released(Timestamp),
-    /// Everything of a stream's entry up to this timestamp, of this epoch, is installed from the log.
-    Applied(Epoch, StreamId, Timestamp),
+    /// One of an engine's own, which its rules know: see [`tell_own`].
+    Own(&'a dyn Any),
     /// What a leading worker holds.
     Holds {
         /// Bytes proposed and not decided.
@@ -249,48 +216,67 @@ pub fn tell<'a>(fact: impl FnOnce() -> Fact<'a>) {
     }
 }
 
+/// For an observer that knows the engine.
+#[inline(always)]
+pub fn tell_own<T: Any>(fact: impl FnOnce() -> T) {
+    if active()
+        && let Some(simulator) = simulator()
+    {
+        simulator.tell(Fact::Own(&fact()));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
 
     use super::*;
 
+    const STEP: Point = Point::new("Step");
+    const SLOW: Site = Site::new("Slow");
+    const FAST: Site = Site::new("Fast").made(Frequency::Often);
+
     #[derive(Default)]
-    struct Counting(Cell<u32>);
+    struct Counting {
+        points: Cell<u32>,
+        told: Cell<u32>,
+    }
 
     impl Simulator for Counting {
-        fn point(&self, _: Point) {
-            self.0.set(self.0.get() + 1);
+        fn point(&self, point: Point) {
+            assert_eq!(point, STEP);
+            self.points.set(self.points.get() + 1);
         }
         fn wait(&self) {}
         fn buggify(&self, site: Site) -> bool {
-            site == Site::Busy
+            site == SLOW
         }
         fn tell(&self, fact: Fact<'_>) {
-            assert_eq!(fact, Fact::Leads(Epoch(3)));
+            let Fact::Own(own) = fact else { panic!("{fact:?} was not told") };
+            self.told.set(self.told.get() + own.downcast_ref::<u32>().expect("a number is told"));
         }
     }
 
     #[test]
     fn hooks_reach_the_simulator_of_their_own_thread_only() {
-        assert!(!buggify(Site::Busy));
+        assert!(!buggify(SLOW));
         let counting = Rc::new(Counting::default());
         {
             let _entered = enter(counting.clone());
-            point(Point::Execute);
-            tell(|| Fact::Leads(Epoch(3)));
-            assert!(buggify(Site::Busy) && !buggify(Site::Conflict));
-            std::thread::spawn(|| assert!(!buggify(Site::Busy))).join().unwrap();
+            point(STEP);
+            tell_own(|| 3u32);
+            assert!(buggify(SLOW) && !buggify(FAST));
+            std::thread::spawn(|| assert!(!buggify(SLOW))).join().unwrap();
         }
-        point(Point::Execute);
-        assert!(!buggify(Site::Busy));
-        assert_eq!(counting.0.get(), 1);
+        point(STEP);
+        tell_own(|| 5u32);
+        assert!(!buggify(SLOW));
+        assert_eq!((counting.points.get(), counting.told.get()), (1, 3));
     }
 
+    /// Traces and saved plans hold names and nothing else.
     #[test]
-    fn every_site_is_listed_in_its_place() {
-        for (at, site) in Site::ALL.into_iter().enumerate() {
-            assert_eq!(site as usize, at);
-        }
+    fn points_and_sites_are_shown_by_their_names() {
+        assert_eq!(format!("{:?} {SLOW:?} {FAST:?}", Some(CONTROL)), "Some(Control) Slow Fast");
     }
 }

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use highwater_core::hooks::Site;
+#[cfg(feature = "planted")]
+use highwater_core::planted::Bug;
 use highwater_core::{Clock, Library, NodeId};
 
+use crate::observer::{NoRules, Rules};
 use crate::options::Options;
 use crate::seam::{Refusal, Replica, Request, Service, Status};
 
@@ -20,6 +24,12 @@ pub trait Engine {
     const ABOUT: &'static str;
     /// What it can do.
     const ABILITIES: Abilities;
+    /// The rare choices that its replicas may get to: its own, and those of the parts that it uses. A simulator's plans draw them in
+    /// this order.
+    const SITES: &'static [Site] = highwater_store::hooks::SITES;
+    /// The mistakes that may be planted in its replicas, in lists: its own, and those of the parts that it uses.
+    #[cfg(feature = "planted")]
+    const BUGS: &'static [&'static [&'static Bug]] = &[crate::planted::ALL, highwater_store::planted::ALL];
 
     /// A fresh replica: `library`'s tables, empty, and its procedures.
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica;
@@ -65,6 +75,17 @@ pub trait Engine {
     fn lag(own: &Status, serving: &Status) -> Option<u64> {
         let _ = (own, serving);
         None
+    }
+
+    /// What its replicas must keep together, for an observer of all of them. By default nothing, and none tells a fact of its own.
+    fn rules() -> Box<dyn Rules> {
+        Box::new(NoRules)
+    }
+
+    /// What a message says, for people: by the head of a frame, or, if it is one `to_controller`, all of it.
+    fn words(to_controller: bool, head: &[u8]) -> String {
+        let _ = to_controller;
+        format!("a message of {} bytes", head.len())
     }
 }
 

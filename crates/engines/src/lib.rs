@@ -27,7 +27,11 @@ pub mod engine;
 #[cfg(not(loom))]
 pub mod memory;
 #[cfg(not(loom))]
+pub mod observer;
+#[cfg(not(loom))]
 pub mod options;
+#[cfg(feature = "planted")]
+pub mod planted;
 #[cfg(not(loom))]
 pub mod registry;
 #[cfg(not(loom))]
@@ -41,14 +45,19 @@ mod sync;
 /// What the threads of a replica share and loom can explore: whatever needs no store (see `core::sync`).
 #[cfg(loom)]
 pub mod rolis {
+    mod facts;
     mod hooks;
     pub mod horizon;
     pub mod mailbox;
+    #[cfg(feature = "planted")]
+    pub mod planted;
     pub mod watermark;
 }
 
 #[cfg(not(loom))]
 pub use engine::{Abilities, Engine};
+#[cfg(not(loom))]
+pub use observer::{Rules, Teller};
 #[cfg(not(loom))]
 pub use options::Options;
 #[cfg(not(loom))]

@@ -4,9 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use highwater_core::hooks::Site;
+#[cfg(feature = "planted")]
+use highwater_core::planted::Bug;
 use highwater_core::{Clock, Library, NodeId};
 
 use crate::engine::{Abilities, Engine};
+use crate::observer::Rules;
 use crate::options::Options;
 use crate::seam::{Replica, Status};
 
@@ -42,6 +46,18 @@ macro_rules! engines {
                 match self { $(EngineKind::$kind => <$engine>::ABILITIES,)* }
             }
 
+            /// See [`Engine::SITES`].
+            pub fn sites(self) -> &'static [Site] {
+                match self { $(EngineKind::$kind => <$engine>::SITES,)* }
+            }
+
+            /// See [`Engine::BUGS`]: all of its lists, one after the other.
+            #[cfg(feature = "planted")]
+            pub fn bugs(self) -> impl Iterator<Item = &'static Bug> {
+                let lists = match self { $(EngineKind::$kind => <$engine>::BUGS,)* };
+                lists.iter().copied().flatten().copied()
+            }
+
             /// See [`Engine::serving`].
             pub fn serving(self, statuses: &[Option<Status>]) -> Option<NodeId> {
                 match self { $(EngineKind::$kind => <$engine>::serving(statuses),)* }
@@ -65,6 +81,16 @@ macro_rules! engines {
             /// See [`Engine::lag`].
             pub fn lag(self, own: &Status, serving: &Status) -> Option<u64> {
                 match self { $(EngineKind::$kind => <$engine>::lag(own, serving),)* }
+            }
+
+            /// See [`Engine::rules`].
+            pub fn rules(self) -> Box<dyn Rules> {
+                match self { $(EngineKind::$kind => <$engine>::rules(),)* }
+            }
+
+            /// See [`Engine::words`].
+            pub fn words(self, to_controller: bool, head: &[u8]) -> String {
+                match self { $(EngineKind::$kind => <$engine>::words(to_controller, head),)* }
             }
         }
 
@@ -148,6 +174,17 @@ mod tests {
             }
             assert_eq!(kind.abilities().admit(&plain), Ok(()));
             assert_eq!(kind.abilities().admit(&Request { deadline: Some(1), ..plain }), Ok(()), "a hint");
+        }
+    }
+
+    /// Saved plans find a choice by its name.
+    #[test]
+    fn an_engine_has_one_site_of_a_name() {
+        for kind in EngineKind::ALL {
+            for site in kind.sites() {
+                let same = kind.sites().iter().filter(|other| other.name() == site.name());
+                assert_eq!(same.count(), 1, "{site:?} of {kind}");
+            }
         }
     }
 

@@ -56,8 +56,8 @@ impl Procedure for Count {
 fn plant() {
     #[cfg(feature = "planted")]
     highwater_core::planted::plant(std::env::var("PLANTED").ok().map(|name| {
-        let bugs = highwater_core::planted::Bug::ALL;
-        *bugs.iter().find(|bug| bug.name() == name).expect("PLANTED is a bug's name")
+        let mut bugs = EngineKind::Rolis.bugs();
+        bugs.find(|bug| bug.name == name).expect("PLANTED is a bug's name")
     }));
 }
 

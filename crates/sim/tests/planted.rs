@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use highwater_core::planted::Bug;
-use highwater_sim::planted::{by_name, case, survey};
+use highwater_sim::planted::{all, by_name, survey};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
 }
 
 /// Several bugs at a time.
-fn each(bugs: &[Bug], threads: usize, look: impl Fn(Bug) + Sync) {
+fn each(bugs: &[&'static Bug], threads: usize, look: impl Fn(&'static Bug) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    look(*bug);
+                    look(bug);
                 }
             });
         }
@@ -31,12 +31,12 @@ fn each(bugs: &[Bug], threads: usize, look: impl Fn(Bug) + Sync) {
 fn every_planted_bug_is_caught() {
     let wanted = std::env::var("ONLY").ok();
     let named = |names: String| names.split(',').map(|name| by_name(name).expect(name)).collect();
-    let bugs: Vec<Bug> = wanted.map_or_else(|| Bug::ALL.to_vec(), named);
+    let bugs: Vec<&'static Bug> = wanted.map_or_else(all, named);
     let (missed, tainted) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     each(&bugs, 2, |bug| {
         let started = Instant::now();
-        let row = survey(bug, number("HUNTS", 1), number("MOST", case(bug).most), 1);
-        let (name, took) = (bug.name(), started.elapsed().as_secs_f64());
+        let row = survey(bug, number("HUNTS", 1), number("MOST", bug.within), 1);
+        let (name, took) = (bug.name, started.elapsed().as_secs_f64());
         println!("{name:24} {:?} plans, {took:.1} s: {}", row.seeds, row.anomaly(200));
         if !row.caught() {
             missed.lock().unwrap().push(name);

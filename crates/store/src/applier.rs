@@ -10,12 +10,13 @@
 use std::sync::Arc;
 
 use highwater_core::codec::Malformed;
-use highwater_core::hooks::{self, Point};
+use highwater_core::hooks;
 use highwater_core::log::{Key, Transactions, Writes};
 use highwater_core::{TableId, Timestamp, planted};
 
 use crate::graveyard::Graveyard;
 use crate::heap::Heap;
+use crate::hooks::APPLY;
 use crate::index::{Index, KeyOf};
 use crate::keys::Keys;
 use crate::record::Record;
@@ -116,7 +117,7 @@ impl Applier {
 impl Hand {
     #[inline]
     fn install(&mut self, store: &Store, write: &WindowWrite<'_>) {
-        hooks::point(Point::Apply);
+        hooks::point(APPLY);
         with_index!(write.index, index => self.install_in(store, index, write));
     }
 

@@ -6,6 +6,7 @@
 //! - `hash` and `tree`: the two indexes, each with versions that prove absence.
 //! - [`occ`]: transactions. [`applier`]: a follower's way to write. [`snapshot`]: its readers. [`export`],
 //!   [`import`], [`digest`]: state transfer, comparison.
+//! - [`hooks`]: where a simulator may step in.
 //!
 //! This crate knows no network, no replication and no file. docs/internals/occ.md tells the whole story.
 
@@ -28,6 +29,8 @@ mod hash;
 #[cfg(not(loom))]
 mod heap;
 #[cfg(not(loom))]
+pub mod hooks;
+#[cfg(not(loom))]
 pub mod import;
 #[cfg(not(loom))]
 mod index;
@@ -35,6 +38,8 @@ mod index;
 mod keys;
 #[cfg(not(loom))]
 pub mod occ;
+#[cfg(feature = "planted")]
+pub mod planted;
 #[cfg(not(loom))]
 mod record;
 #[cfg(not(loom))]

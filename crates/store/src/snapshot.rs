@@ -19,11 +19,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use highwater_core::contain::unbroken;
-use highwater_core::hooks::{self, Point};
+use highwater_core::hooks;
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
 
 use crate::heap::Heap;
+use crate::hooks::EXECUTE;
 use crate::index::{Found, Index};
 use crate::keys::{Keys, bounds};
 use crate::record::{Record, Scratch};
@@ -125,7 +126,7 @@ impl SnapshotTx {
 
     /// Finds the key's version; its value is in `self.reader.value` then. 0: the key never existed.
     fn look(&mut self, table: TableId, key: &[u8]) -> Result<u64, Abort> {
-        hooks::point(Point::Execute);
+        hooks::point(EXECUTE);
         let index = self.store.table(table).ok_or(Abort::BadRequest)?;
         let state = State::of(&self.snapshot, &self.store);
         let Reader { heap, value, fingers } = &mut self.reader;
@@ -249,7 +250,7 @@ impl Transaction for SnapshotTx {
     where
         F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     {
-        hooks::point(Point::Execute);
+        hooks::point(EXECUTE);
         let index = self.store.table(table).ok_or(Abort::BadRequest)?;
         let state = State::of(&self.snapshot, &self.store);
         let Reader { heap, value, fingers } = &mut self.reader;

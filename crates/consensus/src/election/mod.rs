@@ -70,13 +70,13 @@ mod state;
 mod suspicion;
 mod voter;
 
-use highwater_core::hooks::{self, Site};
-use highwater_core::{Ballot, NodeId};
+use highwater_core::{Ballot, NodeId, hooks};
 
 pub use message::{ElectionMessage, PendingChange, Promise};
 pub use state::{Election, ElectionEvent, ElectionOptions, Standing};
 pub use suspicion::SILENCE;
 
+use crate::hooks::{ASK_EARLY, SKIP_PRE_VOTE};
 use crate::{Nanos, Voter};
 
 impl Election {
@@ -186,10 +186,10 @@ impl Election {
         self.members.as_ref()?;
         // Both are legal at any time, so a simulated run does them now and then: pre-votes only keep the peace, and which
         // candidate wins is decided by promises alone.
-        if self.standing == Standing::Follower && hooks::buggify(Site::AskEarly) {
+        if self.standing == Standing::Follower && hooks::buggify(ASK_EARLY) {
             self.ask(now);
         }
-        if self.standing == Standing::Follower && hooks::buggify(Site::SkipPreVote) {
+        if self.standing == Standing::Follower && hooks::buggify(SKIP_PRE_VOTE) {
             self.campaign(now);
         }
         if now >= self.deadline && !self.doubts_itself(now) {

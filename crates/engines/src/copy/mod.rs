@@ -56,6 +56,7 @@
 use highwater_core::NodeId;
 
 mod donor;
+pub mod hooks;
 mod installer;
 mod message;
 mod receiver;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_consensus::Voter;
-use highwater_core::hooks::{self, Point, Site};
 use highwater_core::limits::{CHUNK_BYTES, COPY_WINDOW_BYTES, MAX_CHUNK_BYTES};
-use highwater_core::{NodeId, Timestamp};
+use highwater_core::{NodeId, Timestamp, hooks};
 use highwater_store::{Export, Store};
 
+use super::hooks::{EXPORT, REFUSE_COPY, SMALL_CHUNK};
 use super::message::CopyMessage;
 use super::{CRC_BYTES, CopyName};
 use crate::seam::{Nanos, Next};
@@ -171,7 +171,7 @@ impl Sending {
         let mut chunk = Vec::with_capacity(CHUNK_BYTES + (CHUNK_BYTES >> 2));
         chunk.extend_from_slice(&[0; CRC_BYTES]);
         self.read = !self.export.next_chunk(chunk_bytes(), &mut chunk);
-        hooks::point(Point::Export);
+        hooks::point(EXPORT);
         assert!(chunk.len() <= MAX_CHUNK_BYTES, "a chunk exceeds its budget by one record at most");
         let crc = crc32fast::hash(&chunk[CRC_BYTES..]);
         chunk[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
@@ -183,12 +183,11 @@ impl Sending {
     }
 }
 
-/// Legal: a receiver asks again, or somebody else.
 fn refuses_all_the_same() -> bool {
-    hooks::buggify(Site::RefuseCopy)
+    hooks::buggify(REFUSE_COPY)
 }
 
-/// Bytes to read for a chunk. Legal: its size says nothing.
+/// Bytes to read for a chunk.
 fn chunk_bytes() -> usize {
-    if hooks::buggify(Site::SmallChunk) { 1 } else { CHUNK_BYTES }
+    if hooks::buggify(SMALL_CHUNK) { 1 } else { CHUNK_BYTES }
 }

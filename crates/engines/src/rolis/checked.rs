@@ -24,7 +24,7 @@ impl CheckedEntry {
     }
 
     /// Its bytes, header included.
-    pub fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &Bytes {
         &self.0
     }
 

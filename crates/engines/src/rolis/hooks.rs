@@ -2,51 +2,54 @@
 //! code that calls them reads on. Outside a simulator, and without the feature `planted`, nothing is left of any of them
 //! but a load of a flag ([`highwater_core::hooks`], [`highwater_core::planted`]).
 
-use highwater_core::hooks::{self, Fact, Point, Site};
+use bytes::Bytes;
+use highwater_core::hooks::{self, CONTROL, Fact, Frequency, Point, Site};
 use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp, planted};
+
+use super::facts::RolisFact;
 
 // ---- interruptions: between two steps others may get a turn ----
 
 /// A worker is no longer quiet, and has not drawn a timestamp since.
 #[inline(always)]
 pub fn unquiet() {
-    hooks::point(Point::Unquiet);
+    hooks::point(Point::new("Unquiet"));
 }
 
 /// A transaction is committed in the store; its reply does not wait yet.
 #[inline(always)]
 pub fn committed() {
-    hooks::point(Point::Committed);
+    hooks::point(Point::new("Committed"));
 }
 
 /// An entry's closing timestamp is taken, its claims are not.
 #[inline(always)]
 pub fn closing() {
-    hooks::point(Point::Seal);
+    hooks::point(Point::new("Seal"));
 }
 
 /// A decided entry is about to be looked at.
 #[inline(always)]
 pub fn looks() {
-    hooks::point(Point::Look);
+    hooks::point(Point::new("Look"));
 }
 
 /// A snapshot's timestamp is chosen, but not pinned yet.
 #[inline(always)]
 pub fn pins() {
-    hooks::point(Point::Pin);
+    hooks::point(Point::new("Pin"));
 }
 
 /// Tombstones are about to be unlinked.
 #[inline(always)]
 pub fn collects() {
-    hooks::point(Point::Collect);
+    hooks::point(Point::new("Collect"));
 }
 
 /// A controller is about to take its next step.
 #[inline(always)]
 pub fn controls() {
-    hooks::point(Point::Control);
+    hooks::point(CONTROL);
 }
 
 /// Somebody waits for another worker; whether that is a simulated one, which runs on the same thread.
@@ -63,104 +66,133 @@ pub fn waits() {
 
 // ---- rare choices: legal, each for the reason given ----
 
+const SEAL_EARLY: Site = Site::new("SealEarly");
+const SEAL_LATE: Site = Site::new("SealLate");
+const LOOK_LATER: Site = Site::new("LookLater");
+const APPLY_LITTLE: Site = Site::new("ApplyLittle");
+const SEND_LATER: Site = Site::new("SendLater");
+const BUSY: Site = Site::new("Busy");
+const STEP_DOWN: Site = Site::new("StepDown").made(Frequency::Seldom);
+const OLD_STATUS: Site = Site::new("OldStatus");
+const TRIM_EARLY: Site = Site::new("TrimEarly");
+
+/// Every choice that a replica may get to. Plans are drawn in this order: in another one, each seed means another run.
+#[cfg(not(loom))]
+pub const SITES: &[Site] = &[
+    SEAL_EARLY,
+    SEAL_LATE,
+    LOOK_LATER,
+    APPLY_LITTLE,
+    SEND_LATER,
+    highwater_store::hooks::CONFLICT,
+    BUSY,
+    highwater_consensus::hooks::ASK_EARLY,
+    highwater_consensus::hooks::SKIP_PRE_VOTE,
+    STEP_DOWN,
+    OLD_STATUS,
+    TRIM_EARLY,
+    crate::copy::hooks::REFUSE_COPY,
+    crate::copy::hooks::SMALL_CHUNK,
+];
+
 /// A request is refused for want of room: a client must bear it at any time.
 #[inline(always)]
 pub fn is_busy() -> bool {
-    hooks::buggify(Site::Busy)
+    hooks::buggify(BUSY)
 }
 
 /// An entry is sealed sooner than it had to be: when to seal is a matter of speed.
 #[inline(always)]
 pub fn seals_early() -> bool {
-    hooks::buggify(Site::SealEarly)
+    hooks::buggify(SEAL_EARLY)
 }
 
 /// An entry that is due stays open: while something is open the next turn comes at once.
 #[inline(always)]
 pub fn seals_late() -> bool {
-    hooks::buggify(Site::SealLate)
+    hooks::buggify(SEAL_LATE)
 }
 
 /// A decided entry is looked at in another turn: a mark may lag.
 #[inline(always)]
 pub fn looks_later() -> bool {
-    hooks::buggify(Site::LookLater)
+    hooks::buggify(LOOK_LATER)
 }
 
 /// A turn applies next to nothing: how much it does is a matter of latency.
 #[inline(always)]
 pub fn applies_little() -> bool {
-    hooks::buggify(Site::ApplyLittle)
+    hooks::buggify(APPLY_LITTLE)
 }
 
 /// Decided entries go at once: what is kept is a service to those who lag, and they copy the state without it.
 #[inline(always)]
 pub fn trims_early() -> bool {
-    hooks::buggify(Site::TrimEarly)
+    hooks::buggify(TRIM_EARLY)
 }
 
 /// Frames leave in another turn: the network might as well have been slower.
 #[inline(always)]
 pub fn sends_later() -> bool {
-    hooks::buggify(Site::SendLater)
+    hooks::buggify(SEND_LATER)
 }
 
 /// Figures stay old: they are for people and reports.
 #[inline(always)]
 pub fn status_stays_old() -> bool {
-    hooks::buggify(Site::OldStatus)
+    hooks::buggify(OLD_STATUS)
 }
 
 /// A leader gives its lead up, as if its heartbeats were lost for a while.
 #[inline(always)]
 pub fn steps_down() -> bool {
-    hooks::buggify(Site::StepDown)
+    hooks::buggify(STEP_DOWN)
 }
 
 // ---- facts, for an observer of all nodes ----
 
 /// This entry is decided.
 #[inline(always)]
-pub fn decided(stream: StreamId, index: EntryIndex, entry: &[u8]) {
-    hooks::tell(|| Fact::Decided { stream, index, entry });
+pub fn decided(stream: StreamId, index: EntryIndex, entry: &Bytes) {
+    hooks::tell_own(|| RolisFact::Decided { stream, index, entry: entry.clone() });
 }
 
 /// This node was elected, and begins to take over.
 pub fn takes_over(epoch: Epoch) {
-    hooks::tell(|| Fact::TakesOver(epoch));
+    hooks::tell_own(|| RolisFact::TakesOver(epoch));
 }
 
 /// This node opens the epoch.
 pub fn leads(epoch: Epoch) {
-    hooks::tell(|| Fact::Leads(epoch));
+    hooks::tell_own(|| RolisFact::Leads(epoch));
 }
 
 /// The mark of an epoch that has not ended here.
 #[inline(always)]
 pub fn mark(epoch: Epoch, mark: Timestamp) {
-    hooks::tell(|| Fact::Mark(epoch, mark));
+    hooks::tell_own(|| RolisFact::Mark(epoch, mark));
 }
 
 /// The final mark of an epoch that has ended here.
 pub fn final_mark(epoch: Epoch, mark: Timestamp) {
-    hooks::tell(|| Fact::Final(epoch, mark));
+    hooks::tell_own(|| RolisFact::Final(epoch, mark));
 }
 
 /// The marks known here are forgotten: a copied state takes their place.
 pub fn restarted() {
-    hooks::tell(|| Fact::Restarted);
+    hooks::tell_own(|| RolisFact::Restarted);
 }
 
 /// The result of the transaction at this timestamp leaves a leader.
 #[inline(always)]
 pub fn released(ts: Timestamp) {
-    hooks::tell(|| Fact::Released(ts));
+    hooks::tell_own(|| RolisFact::Released(ts));
 }
 
 /// Everything of a stream up to this timestamp of the epoch is installed from the log.
 #[inline(always)]
 pub fn applied(epoch: Epoch, stream: StreamId, upto: Timestamp) {
-    hooks::tell(|| Fact::Applied(epoch, stream, upto));
+    hooks::tell_own(|| RolisFact::Applied(epoch, stream, upto));
 }
 
 /// What a leading worker holds.
@@ -174,53 +206,53 @@ pub fn holds(undecided_bytes: u64, replies: usize) {
 /// Whether a worker that executes takes back that it is quiet.
 #[inline(always)]
 pub fn takes_quiet_back() -> bool {
-    !planted!(QuietKept)
+    !planted!(rolis::QuietKept)
 }
 
 /// When the reply of a transaction may leave: at its timestamp, whether it wrote or only read.
 #[inline(always)]
 pub fn release_time(ts: Timestamp, read_only: bool, last: Option<Timestamp>) -> Timestamp {
-    if read_only && planted!(ReadUnmarked) { last.unwrap_or_default() } else { ts }
+    if read_only && planted!(rolis::ReadUnmarked) { last.unwrap_or_default() } else { ts }
 }
 
 /// Up to where a leader releases: the mark. (Not `whole`, the end of the entry into which it falls.)
 #[inline(always)]
 pub fn release_bound(mark: Timestamp, whole: impl FnOnce() -> Timestamp) -> Timestamp {
-    if planted!(EntryReleasedWhole) { whole() } else { mark }
+    if planted!(rolis::EntryReleasedWhole) { whole() } else { mark }
 }
 
 /// Up to where a leader forgets before-images: the mark. (Not how far its own stream is closed.)
 #[inline(always)]
 pub fn undo_bound(mark: Timestamp, own: impl FnOnce() -> Timestamp) -> Timestamp {
-    if planted!(UndoForgotten) { own() } else { mark }
+    if planted!(rolis::UndoForgotten) { own() } else { mark }
 }
 
 /// Whether a takeover starts its epoch in this stream, of so many: it does in all of them.
 pub fn starts_epoch_in(stream: StreamId, streams: u16) -> bool {
-    !(planted!(EpochEndSkipped) && streams > 1 && stream.0 + 1 == streams)
+    !(planted!(rolis::EpochEndSkipped) && streams > 1 && stream.0 + 1 == streams)
 }
 
 /// Whether an epoch opens though no quorum knows yet that its beginning is decided: never.
 pub fn opens_early() -> bool {
-    planted!(OpensEarly)
+    planted!(rolis::OpensEarly)
 }
 
 /// Whether a stream answers a candidate without promising: never.
 pub fn fences_unpromised(foreign: bool) -> bool {
-    foreign && planted!(PromiseUnfenced)
+    foreign && planted!(rolis::PromiseUnfenced)
 }
 
 /// Whether a deposed leader rolls back what is above the final mark.
 pub fn rolls_back() -> bool {
-    !planted!(NoRollBack)
+    !planted!(rolis::NoRollBack)
 }
 
 /// Up to where an entry is installed that reaches to `last`: the bound as it is, whether the entry's epoch has `ended` or not.
 #[inline(always)]
 pub fn install_bound(bound: Timestamp, last: Timestamp, ended: bool) -> Timestamp {
-    if ended && planted!(FinalMarkIgnored) {
+    if ended && planted!(rolis::FinalMarkIgnored) {
         Timestamp::MAX
-    } else if ended && last > bound && planted!(EntrySkippedWhole) {
+    } else if ended && last > bound && planted!(rolis::EntrySkippedWhole) {
         Timestamp::ZERO
     } else {
         bound
@@ -230,48 +262,48 @@ pub fn install_bound(bound: Timestamp, last: Timestamp, ended: bool) -> Timestam
 /// Up to where a follower unlinks tombstones: what every stream has applied. (Not the mark.)
 #[inline(always)]
 pub fn tombstone_floor(applied: impl FnOnce() -> Timestamp, mark: impl FnOnce() -> Timestamp) -> Timestamp {
-    if planted!(TombstoneEarly) { mark() } else { applied() }
+    if planted!(rolis::TombstoneEarly) { mark() } else { applied() }
 }
 
 /// Whether who copies a state follows the log from its present end: never, but from the copy's floor.
 pub fn copy_starts_late() -> bool {
-    planted!(CopyStartsLate)
+    planted!(rolis::CopyStartsLate)
 }
 
 /// Up to where chunks of a copy may leave.
 pub fn settled(mark: Timestamp) -> Timestamp {
-    if planted!(CopyUnheld) { Timestamp::MAX } else { mark }
+    if planted!(rolis::CopyUnheld) { Timestamp::MAX } else { mark }
 }
 
 /// Whether the new leader moves its clock past the old log.
 pub fn advances_clock() -> bool {
-    !planted!(ClockNotAdvanced)
+    !planted!(rolis::ClockNotAdvanced)
 }
 
 /// Whether a worker that takes no turns, or a stream that stands still, counts as such.
 pub fn notices_trouble() -> bool {
-    !planted!(StuckIsSound)
+    !planted!(rolis::StuckIsSound)
 }
 
 /// Whether an applier goes past the timestamp at which a snapshot is being pinned: never.
 #[inline(always)]
 pub fn overtakes_pins() -> bool {
-    planted!(PinOvertaken)
+    planted!(rolis::PinOvertaken)
 }
 
 /// Whether a snapshot is shown before every stream is installed up to it: never.
 pub fn shows_incomplete() -> bool {
-    planted!(SnapshotIncomplete)
+    planted!(rolis::SnapshotIncomplete)
 }
 
 /// Whether a stream that has said nothing in this epoch does not hold the mark: it does.
 #[inline(always)]
 pub fn ignores_silent_streams() -> bool {
-    planted!(SilentStreamIgnored)
+    planted!(rolis::SilentStreamIgnored)
 }
 
 /// Whether a claim counts before its index is decided here: never.
 #[inline(always)]
 pub fn trusts_claims() -> bool {
-    planted!(ClaimUnchecked)
+    planted!(rolis::ClaimUnchecked)
 }

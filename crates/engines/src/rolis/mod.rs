@@ -22,7 +22,8 @@
 //! | `shared`, `messages`, `mailbox`, `pulse` | what workers and controller share, and say to each other |
 //! | `context`, `desk` | what all parts of a worker, or of a controller, may use |
 //! | `wire`, `control` | what goes over the network |
-//! | `hooks` | where a simulator steps in, and what planted bugs change |
+//! | `hooks`, `planted` | where a simulator steps in, and what planted bugs change; which bugs those are |
+//! | `facts`, `rules` | what a replica tells an observer of all nodes, and what all replicas must keep together |
 //!
 //! # Invariants
 //!
@@ -53,6 +54,7 @@ pub mod control;
 mod controller;
 mod desk;
 mod execute;
+mod facts;
 mod feed;
 mod figures;
 mod funnel;
@@ -66,8 +68,11 @@ pub mod mailbox;
 mod messages;
 mod opening;
 mod pending;
+#[cfg(feature = "planted")]
+pub mod planted;
 mod pulse;
 mod reads;
+mod rules;
 mod seal;
 pub mod shared;
 #[cfg(test)]
@@ -82,16 +87,23 @@ mod worker;
 
 use std::sync::Arc;
 
+use highwater_core::hooks::Site;
+#[cfg(feature = "planted")]
+use highwater_core::planted::Bug;
 use highwater_core::{Clock, Library, Registry, Schema, StreamId};
 use highwater_store::{Occ, SnapshotTx, Store};
 
 use crate::engine::{Abilities, Engine};
 use crate::memory::Account;
+use crate::observer::Rules;
 use crate::options::Options;
 use crate::seam::{Controller, Counters, Replica, Status, Worker};
+use control::Control;
 use controller::RolisController;
 use funnel::{Funnel, FunnelWorker};
+use rules::RolisRules;
 use shared::Shared;
+use wire::Head;
 use worker::RolisWorker;
 
 /// One stream per worker.
@@ -103,6 +115,14 @@ impl Engine for Rolis {
     const ABOUT: &'static str =
         "speculate, replicate through one stream per worker, release below the watermark";
     const ABILITIES: Abilities = abilities::ABILITIES;
+    const SITES: &'static [Site] = hooks::SITES;
+    #[cfg(feature = "planted")]
+    const BUGS: &'static [&'static [&'static Bug]] = &[
+        planted::ALL,
+        crate::planted::ALL,
+        highwater_consensus::planted::ALL,
+        highwater_store::planted::ALL,
+    ];
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         let streams = options.workers;
@@ -116,6 +136,19 @@ impl Engine for Rolis {
     fn lag(own: &Status, serving: &Status) -> Option<u64> {
         Some(status::lag(own, serving))
     }
+
+    fn rules() -> Box<dyn Rules> {
+        Box::new(RolisRules::default())
+    }
+
+    fn words(to_controller: bool, head: &[u8]) -> String {
+        let known = if to_controller {
+            Control::decode(head).map(|message| format!("{message:?}")).ok()
+        } else {
+            Head::decode(head).map(|head| format!("{head:?}")).ok()
+        };
+        known.unwrap_or_else(|| "garbage".into())
+    }
 }
 
 /// As many workers, one stream.
@@ -127,6 +160,9 @@ impl Engine for Strawman {
     const ABOUT: &'static str = "the same with one stream for all workers";
     /// Of its workers only the first knows a store, and all commit under one lock: while one that holds it stands still, so do all.
     const ABILITIES: Abilities = Abilities { snapshots: false, interruptible: false, ..Rolis::ABILITIES };
+    const SITES: &'static [Site] = Rolis::SITES;
+    #[cfg(feature = "planted")]
+    const BUGS: &'static [&'static [&'static Bug]] = Rolis::BUGS;
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         build_with(options, 1, library, clock)
@@ -138,6 +174,14 @@ impl Engine for Strawman {
 
     fn lag(own: &Status, serving: &Status) -> Option<u64> {
         Rolis::lag(own, serving)
+    }
+
+    fn rules() -> Box<dyn Rules> {
+        Rolis::rules()
+    }
+
+    fn words(to_controller: bool, head: &[u8]) -> String {
+        Rolis::words(to_controller, head)
     }
 }
 

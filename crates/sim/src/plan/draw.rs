@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use highwater_core::hooks::Site;
+use highwater_core::hooks::Frequency;
 use highwater_engines::{EngineKind, Nanos};
 
 use super::{
@@ -30,7 +30,7 @@ impl Plan {
         let mut load = Load::draw(random);
         let transport = Transport::draw(random, settings.election_timeout);
         let interleaving = Interleaved::draw(random, settings.election_timeout);
-        let choices = draw_choices(random);
+        let choices = draw_choices(engine, random);
         let clocks = draw_clocks(random, replicas);
         let absent = random.below(u64::from(replicas.div_ceil(2))) as u8;
         let mut faults =
@@ -162,20 +162,20 @@ impl Interleaved {
     }
 }
 
-/// Which rare choices are in, and how rare each is. Those that cost a leadership are rarer.
-fn draw_choices(random: &mut Random) -> BTreeMap<String, u64> {
+/// Which of the engine's rare choices are in, and how rare each is.
+fn draw_choices(engine: EngineKind, random: &mut Random) -> BTreeMap<String, u64> {
     if random.one_in(3) {
         return BTreeMap::new();
     }
     let mut choices = BTreeMap::new();
-    for site in Site::ALL {
-        let rate = match site {
-            Site::AskEarly | Site::SkipPreVote | Site::StepDown => random.pick(&[50, 300, 1000]),
-            Site::RefuseCopy => random.pick(&[2, 5]),
-            _ => random.pick(&[3, 20, 200]),
+    for site in engine.sites() {
+        let rate = match site.frequency() {
+            Frequency::Seldom => random.pick(&[50, 300, 1000]),
+            Frequency::Often => random.pick(&[2, 5]),
+            Frequency::Usual => random.pick(&[3, 20, 200]),
         };
         if random.one_in(4) {
-            choices.insert(format!("{site:?}"), rate);
+            choices.insert(site.name().to_string(), rate);
         }
     }
     choices

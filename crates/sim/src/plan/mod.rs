@@ -155,7 +155,7 @@ impl Plan {
         check(plan.absent < plan.replicas.div_ceil(2), "absent must be less than half of the replicas")?;
         let fits = plan.faults.iter().all(|fault| fault.fault.fits(plan.replicas));
         check(fits, "faults name nodes that do not exist, or a node and itself")?;
-        check(plan.choices.keys().all(|name| site(name).is_some()), "choices name unknown sites")?;
+        check(plan.choices.keys().all(|name| plan.site(name).is_some()), "choices name unknown sites")?;
         check(plan.clocks.iter().all(|(rate, _)| *rate > 0), "clocks must move")?;
         check(plan.load.clients > 0 && plan.load.keys > 0, "clients and keys must be above 0")?;
         check(plan.load.operations > 0, "operations must be above 0")?;
@@ -216,8 +216,13 @@ impl Plan {
 
     /// The rates of rare choices.
     pub(crate) fn buggify(&self) -> Buggify {
-        let sites = self.choices.iter().filter_map(|(name, rate)| Some((site(name)?, *rate)));
+        let sites = self.choices.iter().filter_map(|(name, rate)| Some((self.site(name)?, *rate)));
         sites.fold(Buggify::default(), |all, (site, rate)| all.with(site, rate))
+    }
+
+    /// The rare choice of a name, if the engine has it.
+    pub(crate) fn site(&self, name: &str) -> Option<Site> {
+        self.engine().ok()?.sites().iter().copied().find(|site| site.name() == name)
     }
 
     /// As [`parse`](Plan::parse) reads it.
@@ -248,10 +253,6 @@ impl Settings {
 /// Whether an engine's followers show snapshots.
 fn shows_snapshots(engine: EngineKind) -> bool {
     engine.abilities().snapshots
-}
-
-fn site(name: &str) -> Option<Site> {
-    Site::ALL.into_iter().find(|site| format!("{site:?}") == name)
 }
 
 #[cfg(test)]

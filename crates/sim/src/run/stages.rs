@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use highwater_core::NodeId;
 use highwater_engines::Nanos;
+use highwater_engines::observer::{EPOCHS, TAKEOVERS};
 
 use super::duty::Duty;
 use super::failure::{FailureKind, Verdict};
@@ -255,7 +256,7 @@ impl Run {
                 marks.insert(what, count);
             }
         };
-        add("takeovers begun", self.world.seen().takeovers);
+        add(TAKEOVERS, self.world.seen().count(TAKEOVERS));
         add("interruptions of workers", self.world.interruptions());
         add("interruptions of controllers", self.world.controllers_interrupted());
         let largest = self.clients.largest_blob();
@@ -274,7 +275,7 @@ impl Run {
             asked: self.clients.journal.asked(),
             acknowledged: self.clients.journal.acknowledged(),
             snapshot_reads: self.clients.journal.snapshot_reads(),
-            failovers: self.world.seen().epochs.saturating_sub(1),
+            failovers: self.world.seen().count(EPOCHS).saturating_sub(1),
             faults: self.hand.done.clone(),
             marks: self.marks(),
             outcomes: self.clients.outcomes.clone(),

@@ -2,6 +2,7 @@
 
 use highwater_core::hooks::Point;
 use highwater_core::{Incarnation, NodeId};
+use highwater_engines::Teller;
 
 use crate::network::Channel;
 
@@ -11,6 +12,17 @@ pub(crate) struct Actor {
     pub node: NodeId,
     pub life: Incarnation,
     pub who: Channel,
+}
+
+impl Actor {
+    /// As the rules of an engine know it.
+    pub fn teller(self) -> Teller {
+        let worker = match self.who {
+            Channel::Worker(worker) => Some(worker),
+            Channel::Control => None,
+        };
+        Teller { node: self.node, life: self.life, worker }
+    }
 }
 
 /// Why a worker stands in the middle of its turn.

@@ -10,9 +10,11 @@
 //! | [`mod`](self) | the hooks: what is drawn at a point, a wait, a rare choice |
 //! | `fiber` | a turn as a coroutine, what it takes in and what comes of it |
 //! | `actor` | who is on stage, and why somebody stands still there |
+//! | `choices` | how often rare choices are made, and were |
 //! | `suspender` | how the running coroutine is suspended |
 
 mod actor;
+mod choices;
 mod fiber;
 mod suspender;
 
@@ -20,13 +22,15 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use corosensei::stack::DefaultStack;
-use highwater_core::hooks::{Fact, Point, Simulator, Site};
+use highwater_core::hooks::{CONTROL, Fact, Point, Simulator, Site};
 use highwater_engines::Nanos;
 
 use crate::network::Channel;
 use crate::random::Random;
 use crate::watch::Watch;
 pub(crate) use actor::{Actor, Why};
+pub use choices::Buggify;
+use choices::BySite;
 pub(crate) use fiber::{Fiber, Input, Turned};
 use suspender::Suspender;
 
@@ -41,18 +45,6 @@ pub struct Interleaving {
     pub longest: Nanos,
 }
 
-/// How often rare choices are made: one in so many times, never if 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Buggify(pub [u64; Site::ALL.len()]);
-
-impl Buggify {
-    /// Sets one site's rate.
-    pub fn with(mut self, site: Site, one_in: u64) -> Buggify {
-        self.0[site as usize] = one_in;
-        self
-    }
-}
-
 /// Spinning outside a coroutine after which nobody can be waited for.
 const SPINS: u32 = 1_000_000;
 
@@ -60,9 +52,9 @@ const SPINS: u32 = 1_000_000;
 pub(crate) struct Stage {
     random: RefCell<Random>,
     pub interleaving: Cell<Option<Interleaving>>,
-    pub buggify: Cell<Buggify>,
+    pub buggify: RefCell<Buggify>,
     /// How often each choice was made.
-    pub chosen: Cell<[u64; Site::ALL.len()]>,
+    chosen: RefCell<BySite>,
     /// How often a worker was interrupted.
     pub interruptions: Cell<u64>,
     /// Whether controllers are interrupted, too; and how often one was.
@@ -85,8 +77,8 @@ impl Stage {
         Rc::new(Stage {
             random: RefCell::new(Random::new(seed ^ 0x57a6_e57a_6e57_a6e5)),
             interleaving: Cell::new(None),
-            buggify: Cell::default(),
-            chosen: Cell::default(),
+            buggify: RefCell::default(),
+            chosen: RefCell::default(),
             interruptions: Cell::new(0),
             controllers: Cell::new(false),
             controllers_interrupted: Cell::new(0),
@@ -130,10 +122,9 @@ impl Stage {
         n > 0 && self.random.borrow_mut().one_in(n)
     }
 
-    fn count(&self, site: Site) {
-        let mut chosen = self.chosen.get();
-        chosen[site as usize] += 1;
-        self.chosen.set(chosen);
+    /// How often a choice was made.
+    pub fn chosen(&self, site: Site) -> u64 {
+        self.chosen.borrow().get(site)
     }
 }
 
@@ -145,8 +136,7 @@ impl Simulator for Stage {
             return;
         }
         if let Some(current) = self.current.get() {
-            let counter =
-                if point == Point::Control { &self.controllers_interrupted } else { &self.interruptions };
+            let counter = if point == CONTROL { &self.controllers_interrupted } else { &self.interruptions };
             counter.set(counter.get() + 1);
             current.suspend(Why::Interrupted(point));
         }
@@ -166,16 +156,16 @@ impl Simulator for Stage {
     }
 
     fn buggify(&self, site: Site) -> bool {
-        let yes = !self.draining.get() && self.one_in(self.buggify.get().0[site as usize]);
+        let yes = !self.draining.get() && self.one_in(self.buggify.borrow().rate(site));
         if yes {
-            self.count(site);
+            *self.chosen.borrow_mut().at(site) += 1;
         }
         yes
     }
 
     fn tell(&self, fact: Fact<'_>) {
         if let (Some(actor), false) = (self.actor.get(), self.draining.get()) {
-            self.watch.borrow_mut().tell(actor, fact);
+            self.watch.borrow_mut().tell(actor.teller(), fact);
         }
     }
 }

@@ -1,7 +1,5 @@
 //! What happened: a hash of all of it, and the last events of each node for reports.
 
-mod messages;
-
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -64,7 +62,7 @@ impl What {
             What::Up(channel, peer) => format!("{}: up to {peer}", name(*channel)),
             What::Down(channel, peer) => format!("{}: lost {peer}", name(*channel)),
             What::Arrived(channel, from, head, body) => {
-                let message = messages::words(engine, *channel, head);
+                let message = engine.words(*channel == Channel::Control, head);
                 format!("{}: {message} ({body} bytes) from {from}", name(*channel))
             }
             What::Asked(worker, token) => format!("worker {worker}: request {}", token.0),

@@ -4,23 +4,17 @@
 //! - what a leading worker holds is bounded, and so are a log and what a store takes of the memory;
 //! - no procedure panics.
 //!
-//! What else an engine's replicas must keep together is said by its own rules, `rolis` for one. The engine of a run
-//! chooses them.
+//! What else an engine's replicas must keep together is said by its own rules ([`Engine::rules`](highwater_engines::Engine::rules)).
 
 mod limits;
-mod rolis;
-mod rules;
 mod seen;
 
 use highwater_core::NodeId;
 use highwater_core::hooks::Fact;
-use highwater_engines::EngineKind;
 use highwater_engines::memory::MemoryStatus;
+use highwater_engines::{EngineKind, Rules, Teller};
 
-use crate::stage::Actor;
 pub use limits::Limits;
-use rolis::RolisRules;
-use rules::{NoRules, Rules};
 pub use seen::Seen;
 
 /// Violations that are kept. One is enough; the others are its children.
@@ -37,18 +31,10 @@ pub struct Watch {
     violations: Vec<String>,
 }
 
-/// An engine's rules.
-fn rules_of(engine: EngineKind) -> Box<dyn Rules> {
-    match engine {
-        EngineKind::Rolis | EngineKind::Strawman => Box::new(RolisRules::default()),
-        EngineKind::Silo | EngineKind::Backup => Box::new(NoRules),
-    }
-}
-
 impl Watch {
     /// Over replicas of an engine whose workers may hold so much.
     pub(crate) fn new(engine: EngineKind, limits: Limits) -> Watch {
-        Watch { limits, most: Limits::default(), rules: rules_of(engine), violations: Vec::new() }
+        Watch { limits, most: Limits::default(), rules: engine.rules(), violations: Vec::new() }
     }
 
     /// What was wrong, in words.
@@ -58,9 +44,7 @@ impl Watch {
 
     /// What was seen.
     pub fn seen(&self) -> Seen {
-        let mut seen = Seen { most: self.most, ..Seen::default() };
-        self.rules.count(&mut seen);
-        seen
+        Seen { counts: self.rules.counts(), most: self.most }
     }
 
     pub(crate) fn log_bytes(&mut self, node: NodeId, bytes: u64) {
@@ -83,26 +67,26 @@ impl Watch {
         }
     }
 
-    pub(crate) fn tell(&mut self, actor: Actor, fact: Fact<'_>) {
+    pub(crate) fn tell(&mut self, who: Teller, fact: Fact<'_>) {
         match fact {
             // The simulated procedures bear whatever they may see.
             Fact::Panicked { procedure, message } => {
-                self.violation(format!("{procedure} panicked on {}: {message}", actor.node));
+                self.violation(format!("{procedure} panicked on {}: {message}", who.node));
             }
-            Fact::Holds { undecided_bytes, replies } => self.holds(actor, undecided_bytes, replies),
-            of_engine => {
-                self.rules.tell(actor, of_engine).into_iter().for_each(|what| self.violation(what));
+            Fact::Holds { undecided_bytes, replies } => self.holds(who, undecided_bytes, replies),
+            Fact::Own(fact) => {
+                self.rules.tell(who, fact).into_iter().for_each(|what| self.violation(what));
             }
         }
     }
 
-    fn holds(&mut self, actor: Actor, undecided_bytes: u64, replies: usize) {
+    fn holds(&mut self, who: Teller, undecided_bytes: u64, replies: usize) {
         self.most.undecided_bytes = self.most.undecided_bytes.max(undecided_bytes);
         self.most.replies = self.most.replies.max(replies);
         if undecided_bytes > self.limits.undecided_bytes || replies > self.limits.replies {
             self.violation(format!(
                 "{} holds {undecided_bytes} undecided bytes and {replies} replies, limits {:?}",
-                actor.node, self.limits
+                who.node, self.limits
             ));
         }
     }
@@ -116,56 +100,35 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use highwater_core::{EntryIndex, Epoch, Incarnation, StreamId, Timestamp};
+    use highwater_core::Incarnation;
 
     use super::*;
-    use crate::network::Channel;
 
-    fn actor(node: u8) -> Actor {
-        Actor { node: NodeId(node), life: Incarnation(9), who: Channel::Worker(0) }
-    }
+    const WHO: Teller = Teller { node: NodeId(0), life: Incarnation(9), worker: Some(0) };
 
-    fn told(facts: &[(u8, Fact<'_>)]) -> Vec<String> {
-        let limits = Limits { undecided_bytes: 10, replies: 10, log_bytes: 10 };
-        let mut watch = Watch::new(EngineKind::Rolis, limits);
-        facts.iter().for_each(|(node, fact)| watch.tell(actor(*node), *fact));
-        watch.violations
-    }
+    /// An engine's own fact.
+    struct Unheard;
 
     #[test]
-    fn each_violation_is_noticed_in_either_order() {
-        let (one, two) = (Epoch(1), Epoch(2));
-        let decided = |entry| Fact::Decided { stream: StreamId(0), index: EntryIndex(3), entry };
-        assert!(
-            told(&[(0, decided(b"a")), (1, decided(b"a")), (0, Fact::Leads(one)), (1, Fact::Leads(two))])
-                .is_empty()
-        );
-        for wrong in [
-            [(0, decided(b"a")), (1, decided(b"b"))],
-            [(0, Fact::Leads(one)), (1, Fact::Leads(one))],
-            [(0, Fact::Mark(one, Timestamp(5))), (0, Fact::Mark(one, Timestamp(4)))],
-            [(0, Fact::Mark(one, Timestamp(5))), (1, Fact::Final(one, Timestamp(4)))],
-            [(0, Fact::Final(one, Timestamp(4))), (1, Fact::Applied(one, StreamId(0), Timestamp(5)))],
-            [(1, Fact::Applied(one, StreamId(0), Timestamp(5))), (0, Fact::Final(one, Timestamp(4)))],
-            [(0, Fact::Final(one, Timestamp(4))), (1, Fact::Final(one, Timestamp(5)))],
-            [(0, Fact::Leads(one)), (0, Fact::Holds { undecided_bytes: 11, replies: 0 })],
-        ] {
-            assert_eq!(told(&wrong).len(), 1, "{wrong:?}");
-        }
-        let released =
-            [(0, Fact::Leads(one)), (0, Fact::Released(Timestamp(5))), (1, Fact::Final(one, Timestamp(4)))];
-        assert_eq!(told(&released).len(), 1);
-        let restarted =
-            [(0, Fact::Mark(one, Timestamp(5))), (0, Fact::Restarted), (0, Fact::Mark(one, Timestamp(4)))];
-        assert!(told(&restarted).is_empty());
+    fn what_any_engine_tells_is_compared_with_the_limits() {
+        let limits = Limits { undecided_bytes: 10, replies: 10, log_bytes: 10 };
+        let mut watch = Watch::new(EngineKind::Backup, limits);
+        watch.tell(WHO, Fact::Holds { undecided_bytes: 10, replies: 10 });
+        assert!(watch.violations().is_empty());
+        watch.tell(WHO, Fact::Holds { undecided_bytes: 11, replies: 0 });
+        watch.tell(WHO, Fact::Holds { undecided_bytes: 0, replies: 11 });
+        watch.tell(WHO, Fact::Panicked { procedure: "count", message: "no" });
+        assert_eq!(watch.violations().len(), 3);
+        assert_eq!(watch.seen().most, Limits { undecided_bytes: 11, replies: 11, log_bytes: 0 });
     }
 
+    /// Of an engine with rules, which do not know it, and of one without.
     #[test]
     fn a_fact_without_a_rule_is_noticed() {
-        let mut watch = Watch::new(EngineKind::Backup, Limits::default());
-        watch.tell(actor(0), Fact::Holds { undecided_bytes: 0, replies: 0 });
-        assert!(watch.violations().is_empty(), "any engine may tell this");
-        watch.tell(actor(0), Fact::Leads(Epoch(1)));
-        assert_eq!(watch.violations().len(), 1);
+        for engine in [EngineKind::Rolis, EngineKind::Backup] {
+            let mut watch = Watch::new(engine, Limits::default());
+            watch.tell(WHO, Fact::Own(&Unheard));
+            assert_eq!(watch.violations().len(), 1, "{engine}");
+        }
     }
 }

@@ -1,18 +1,19 @@
-//! What the watch counted.
+//! What the watch saw.
 
 use super::limits::Limits;
 
 /// What was seen so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Distinct entries decided, over all streams.
-    pub entries: u64,
-    /// Takeovers that were begun.
-    pub takeovers: u64,
-    /// Epochs that were opened.
-    pub epochs: u64,
-    /// Epochs whose final mark is known.
-    pub finals: u64,
+    /// What the engine's rules counted, by name.
+    pub counts: Vec<(&'static str, u64)>,
     /// The most that anybody held.
     pub most: Limits,
+}
+
+impl Seen {
+    /// What was counted under a name; 0 if the engine counts no such thing.
+    pub fn count(&self, name: &str) -> u64 {
+        self.counts.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count)
+    }
 }

@@ -184,12 +184,12 @@ impl<L: Library> World<L> {
 
     /// From now on rare choices are made so often.
     pub fn buggify(&mut self, rates: Buggify) {
-        self.stage.buggify.set(rates);
+        self.stage.buggify.replace(rates);
     }
 
     /// How often a rare choice was made; how often a worker was interrupted in the middle of a turn.
     pub fn chosen(&self, site: Site) -> u64 {
-        self.stage.chosen.get()[site as usize]
+        self.stage.chosen(site)
     }
 
     /// How often a worker was interrupted in the middle of a turn.

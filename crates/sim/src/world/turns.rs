@@ -139,7 +139,7 @@ impl<L: Library> World<L> {
                 let at = now + length + pause;
                 slot.not_before = at;
                 if let Why::Interrupted(point) = why {
-                    self.trace.mix(point as u64);
+                    self.trace.mix(hash(point.name().as_bytes()));
                 }
                 self.trace.note(now, id, What::Suspended(who, why));
                 self.schedule(id, who, at);

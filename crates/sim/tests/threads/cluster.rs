@@ -268,7 +268,7 @@ struct Seat {
     /// Which life of each peer it was told of.
     peers: BTreeMap<NodeId, Incarnation>,
     #[cfg(feature = "planted")]
-    planted: Option<highwater_core::planted::Bug>,
+    planted: Option<&'static highwater_core::planted::Bug>,
 }
 
 impl Seat {
@@ -280,10 +280,9 @@ impl Seat {
             at,
             peers: BTreeMap::new(),
             #[cfg(feature = "planted")]
-            planted: std::env::var("PLANTED").ok().map(|name| {
-                let bugs = highwater_core::planted::Bug::ALL;
-                *bugs.iter().find(|bug| bug.name() == name).expect("PLANTED is a bug's name")
-            }),
+            planted: std::env::var("PLANTED")
+                .ok()
+                .map(|name| highwater_sim::planted::by_name(&name).expect("PLANTED is a bug's name")),
         }
     }
 

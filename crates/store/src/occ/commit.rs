@@ -3,13 +3,14 @@
 //! Each phase asserts that it comes after the one before ([`Phase`]), because their order is the proof that timestamps
 //! are a serial order: see the module `occ`.
 
-use highwater_core::hooks::{self, Point, Site};
+use highwater_core::hooks;
 use highwater_core::log::Key;
 use highwater_core::{Abort, TableId, Timestamp, planted};
 
 use super::sets::{Access, Sets};
 use super::{Occ, Phase};
 use crate::grave::GraveKey;
+use crate::hooks::{ALL_LOCKED, CONFLICT, INSTALL, LOCK, STAMPED, VALIDATED};
 use crate::keys::{ByteKeys, IntegerKeys, Keys};
 use crate::record::Record;
 use crate::store::{AnyIndex, Store};
@@ -96,7 +97,7 @@ impl Occ {
             fence(Ordering::SeqCst);
         }
         self.phase = Phase::Locked;
-        hooks::point(Point::Locked);
+        hooks::point(ALL_LOCKED);
         Ok(())
     }
 
@@ -105,7 +106,7 @@ impl Occ {
     fn lock_all(&mut self) -> Result<(), usize> {
         let Sets { writes, accesses, .. } = &mut self.sets;
         for (at, write) in writes.iter_mut().enumerate() {
-            hooks::point(Point::Lock);
+            hooks::point(LOCK);
             let before = match write.record.word().lock() {
                 Ok(DEAD) | Err(_) => return Err(at),
                 Ok(before) => before,
@@ -150,7 +151,7 @@ impl Occ {
             ts = self.await_clock(least)?;
         }
         self.phase = Phase::Stamped(ts);
-        hooks::point(Point::Stamped);
+        hooks::point(STAMPED);
         Ok(ts)
     }
 
@@ -192,10 +193,10 @@ impl Occ {
         });
         // Legal, so a simulated run does it now and then: a transaction may always be taken for one with a conflict.
         let nodes = || planted!(PhantomsAllowed) || sets.nodes.unchanged();
-        if !((records || planted!(ReadsUnvalidated)) && nodes()) || hooks::buggify(Site::Conflict) {
+        if !((records || planted!(ReadsUnvalidated)) && nodes()) || hooks::buggify(CONFLICT) {
             return self.fail(self.sets.writes.len());
         }
-        hooks::point(Point::Validated);
+        hooks::point(VALIDATED);
         let ts = if planted!(StampedLate) { self.clock.now() } else { ts };
         self.phase = Phase::Validated(ts);
         Ok(())
@@ -246,7 +247,7 @@ impl Occ {
             undo.end(ts, &self.heap);
         }
         for write in &self.sets.writes {
-            hooks::point(Point::Install);
+            hooks::point(INSTALL);
             debug_assert!(write.before & TIMESTAMP < ts.0, "a record's timestamp only grows");
             if write.delete {
                 write.record.word().unlock(ts.0 | TOMBSTONE);

@@ -3,13 +3,14 @@
 use std::ops::ControlFlow;
 
 use highwater_core::contain::unbroken;
-use highwater_core::hooks::{self, Point};
+use highwater_core::hooks;
 use highwater_core::log::{TxWriter, WriteAt};
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
 
 use super::sets::{Seen, Sets};
 use super::{Occ, Phase};
+use crate::hooks::EXECUTE;
 use crate::index::{Found, Index, KeyOf};
 use crate::keys::{Bounds, Keys, bounds};
 use crate::record::{Record, Scratch};
@@ -147,7 +148,7 @@ impl Reading<'_> {
             return Err(Abort::TooLarge);
         }
         self.sets.nodes.push(self.leaf.seen);
-        hooks::point(Point::Execute);
+        hooks::point(EXECUTE);
         Ok(self.leaf.len())
     }
 
@@ -196,7 +197,7 @@ impl Occ {
     #[inline]
     pub(super) fn reading(&mut self, table: TableId) -> Result<(&AnyIndex, Reading<'_>), Abort> {
         debug_assert_eq!(self.phase, Phase::Open, "transactions read while they run");
-        hooks::point(Point::Execute);
+        hooks::point(EXECUTE);
         let index = self.store.table(table).ok_or(Abort::BadRequest)?;
         let reading = Reading {
             sets: &mut self.sets,

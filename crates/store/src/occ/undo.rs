@@ -15,11 +15,12 @@
 //! [`Guards::no_images_up_to`]: crate::guard::Guards::no_images_up_to
 
 use highwater_core::Timestamp;
-use highwater_core::hooks::{self, Point};
+use highwater_core::hooks;
 
 use super::images::{Image, UndoLog, take_image};
 use super::{Occ, Phase};
 use crate::heap::Heap;
+use crate::hooks::ROLL_BACK;
 use crate::index::Index;
 use crate::keys::Keys;
 use crate::store::with_index;
@@ -64,7 +65,7 @@ impl Occ {
         let mut restored = 0;
         while let Some(image) = take_image(&mut images) {
             if image.before & TIMESTAMP <= preserved.0 {
-                hooks::point(Point::RollBack);
+                hooks::point(ROLL_BACK);
                 restored += u64::from(self.restore(&image, preserved));
             }
         }

@@ -3,7 +3,7 @@
 //! A value is copied twice on its way: here into the entry, and at the commit from the entry into the record. No third
 //! copy is kept for the transaction to read its own writes: it reads them in the entry.
 
-use highwater_core::hooks::{self, Point};
+use highwater_core::hooks;
 use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use highwater_core::log::TxWriter;
 use highwater_core::{Abort, TableId};
@@ -12,6 +12,7 @@ use super::Occ;
 use super::read::Looked;
 use super::sets::{Seen, Sets};
 use crate::heap::Heap;
+use crate::hooks::EXECUTE;
 use crate::index::{Found, Index, KeyOf};
 use crate::keys::Keys;
 use crate::record::Record;
@@ -180,7 +181,7 @@ macro_rules! write_with {
     ($occ:expr, $table:expr, $index:ident, $writing:ident => $body:expr) => {{
         let occ = $occ;
         debug_assert_eq!(occ.phase, super::Phase::Open, "transactions write while they run");
-        hooks::point(Point::Execute);
+        hooks::point(EXECUTE);
         let index = occ.store.table($table).ok_or(Abort::BadRequest)?;
         let mut $writing = Writing {
             table: $table,

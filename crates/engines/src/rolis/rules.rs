@@ -1,0 +1,218 @@
+//! What replicas of Rolis must keep together:
+//!
+//! - a stream has one value at each index, ever;
+//! - an epoch has one leader; the same final mark everywhere;
+//! - the mark of an epoch never moves back on a node, and never passes the final mark;
+//! - whatever was released in an epoch, or applied from it, is at or below its final mark.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use highwater_core::{EntryIndex, Epoch, Incarnation, NodeId, StreamId, Timestamp};
+
+use super::facts::RolisFact;
+use crate::observer::{EPOCHS, Rules, TAKEOVERS, Teller, unknown};
+
+/// What came how far in an epoch.
+#[derive(Clone, Copy, Debug)]
+enum Reach {
+    Mark,
+    Release,
+    Application,
+}
+
+impl Reach {
+    const ALL: [Reach; 3] = [Reach::Mark, Reach::Release, Reach::Application];
+
+    fn words(self) -> &'static str {
+        match self {
+            Reach::Mark => "the mark",
+            Reach::Release => "a release",
+            Reach::Application => "an application",
+        }
+    }
+}
+
+/// A node in one life.
+type Life = (NodeId, Incarnation);
+
+/// Everything of one epoch.
+#[derive(Debug, Default)]
+struct OfEpoch {
+    leader: Option<Life>,
+    last: Option<Timestamp>,
+    /// How far each [`Reach`] came, and on whom.
+    reached: [Option<(Timestamp, NodeId)>; Reach::ALL.len()],
+}
+
+/// Compares.
+#[derive(Debug, Default)]
+pub struct RolisRules {
+    /// Hash of the entry at each index (from 1) of each stream; 0 if unknown.
+    decided: Vec<Vec<u64>>,
+    epochs: BTreeMap<Epoch, OfEpoch>,
+    /// The mark of each life of a node.
+    marks: BTreeMap<Life, (Epoch, Timestamp)>,
+    /// The epoch that each life of a node opened last.
+    leads: BTreeMap<Life, Epoch>,
+    entries: u64,
+    takeovers: u64,
+}
+
+impl Rules for RolisRules {
+    fn tell(&mut self, who: Teller, fact: &dyn Any) -> Vec<String> {
+        let Some(fact) = fact.downcast_ref::<RolisFact>() else { return vec![unknown(who)] };
+        let (node, life) = (who.node, (who.node, who.life));
+        match fact {
+            RolisFact::Decided { stream, index, entry } => {
+                self.decide(node, *stream, *index, hash(entry)).into_iter().collect()
+            }
+            RolisFact::TakesOver(_) => {
+                self.takeovers += 1;
+                Vec::new()
+            }
+            RolisFact::Leads(epoch) => self.lead(life, *epoch).into_iter().collect(),
+            RolisFact::Mark(epoch, mark) => {
+                let back = self.move_mark(life, *epoch, *mark);
+                back.into_iter().chain(self.reach(Reach::Mark, *epoch, node, *mark)).collect()
+            }
+            RolisFact::Restarted => {
+                self.marks.remove(&life);
+                Vec::new()
+            }
+            RolisFact::Final(epoch, mark) => self.end(*epoch, node, *mark),
+            RolisFact::Released(ts) => match self.leads.get(&life).copied() {
+                Some(epoch) => self.reach(Reach::Release, epoch, node, *ts).into_iter().collect(),
+                None => vec![format!("{node} released {ts} and never led")],
+            },
+            RolisFact::Applied(epoch, _, ts) => {
+                self.reach(Reach::Application, *epoch, node, *ts).into_iter().collect()
+            }
+        }
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        let opened = self.epochs.values().filter(|epoch| epoch.leader.is_some()).count() as u64;
+        vec![(ENTRIES, self.entries), (TAKEOVERS, self.takeovers), (EPOCHS, opened)]
+    }
+}
+
+/// Distinct entries decided, over all streams.
+const ENTRIES: &str = "entries decided";
+
+/// Of an entry's bytes; never 0.
+fn hash(entry: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    entry.hash(&mut hasher);
+    hasher.finish() | 1
+}
+
+impl RolisRules {
+    fn decide(&mut self, node: NodeId, stream: StreamId, index: EntryIndex, value: u64) -> Option<String> {
+        let (stream, index) = (stream.0 as usize, index.0 as usize);
+        if self.decided.len() <= stream {
+            self.decided.resize(stream + 1, Vec::new());
+        }
+        let values = &mut self.decided[stream];
+        if values.len() <= index {
+            values.resize(index + 1, 0);
+        }
+        let known = std::mem::replace(&mut values[index], value);
+        if known == 0 {
+            self.entries += 1;
+            return None;
+        }
+        let says = || format!("stream {stream} has two values at {index}; {node} has the second");
+        (known != value).then(says)
+    }
+
+    fn lead(&mut self, life: Life, epoch: Epoch) -> Option<String> {
+        self.leads.insert(life, epoch);
+        let first = *self.epochs.entry(epoch).or_default().leader.get_or_insert(life);
+        (first != life).then(|| format!("two led {epoch}: {} and {}", first.0, life.0))
+    }
+
+    fn move_mark(&mut self, life: Life, epoch: Epoch, mark: Timestamp) -> Option<String> {
+        let before = self.marks.insert(life, (epoch, mark)).filter(|before| before.0 == epoch)?.1;
+        let says = || format!("the mark of {epoch} moved back on {}: {mark} after {before}", life.0);
+        (before > mark).then(says)
+    }
+
+    /// Something of the epoch happened at `ts`.
+    fn reach(&mut self, what: Reach, epoch: Epoch, node: NodeId, ts: Timestamp) -> Option<String> {
+        let of = self.epochs.entry(epoch).or_default();
+        let largest = &mut of.reached[what as usize];
+        if largest.is_none_or(|(known, _)| known < ts) {
+            *largest = Some((ts, node));
+        }
+        let last = of.last.filter(|last| *last < ts)?;
+        Some(format!("{} of {epoch} on {node} at {ts}, above its final mark {last}", what.words()))
+    }
+
+    fn end(&mut self, epoch: Epoch, node: NodeId, last: Timestamp) -> Vec<String> {
+        let of = self.epochs.entry(epoch).or_default();
+        let known = *of.last.get_or_insert(last);
+        let above = Reach::ALL.iter().filter_map(|what| {
+            let (ts, whose) = of.reached[*what as usize].filter(|(ts, _)| *ts > last)?;
+            let what = what.words();
+            Some(format!("{epoch} ended at {last} on {node}, below {what} on {whose} at {ts}"))
+        });
+        let says = || format!("{epoch} ended at {known} and, on {node}, at {last}");
+        let two = (known != last).then(says);
+        above.chain(two).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn told(facts: &[(u8, RolisFact)]) -> Vec<String> {
+        let mut rules = RolisRules::default();
+        let teller = |node| Teller { node: NodeId(node), life: Incarnation(9), worker: Some(0) };
+        facts.iter().flat_map(|(node, fact)| rules.tell(teller(*node), fact)).collect()
+    }
+
+    #[test]
+    fn each_violation_is_noticed_in_either_order() {
+        use RolisFact::{Applied, Final, Leads, Mark, Released, Restarted};
+        let (one, two) = (Epoch(1), Epoch(2));
+        let decided = |entry: &'static [u8]| RolisFact::Decided {
+            stream: StreamId(0),
+            index: EntryIndex(3),
+            entry: Bytes::from_static(entry),
+        };
+        let good = [(0, decided(b"a")), (1, decided(b"a")), (0, Leads(one)), (1, Leads(two))];
+        assert!(told(&good).is_empty());
+        let restarted = [(0, Mark(one, Timestamp(5))), (0, Restarted), (0, Mark(one, Timestamp(4)))];
+        assert!(told(&restarted).is_empty());
+        for wrong in [
+            [(0, decided(b"a")), (1, decided(b"b"))],
+            [(0, Leads(one)), (1, Leads(one))],
+            [(0, Mark(one, Timestamp(5))), (0, Mark(one, Timestamp(4)))],
+            [(0, Mark(one, Timestamp(5))), (1, Final(one, Timestamp(4)))],
+            [(0, Final(one, Timestamp(4))), (1, Applied(one, StreamId(0), Timestamp(5)))],
+            [(1, Applied(one, StreamId(0), Timestamp(5))), (0, Final(one, Timestamp(4)))],
+            [(0, Final(one, Timestamp(4))), (1, Final(one, Timestamp(5)))],
+        ] {
+            assert_eq!(told(&wrong).len(), 1, "{wrong:?}");
+        }
+        let released = [(0, Leads(one)), (0, Released(Timestamp(5))), (1, Final(one, Timestamp(4)))];
+        assert_eq!(told(&released).len(), 1);
+        assert_eq!(told(&[(0, Released(Timestamp(5)))]).len(), 1, "of a node that never led");
+    }
+
+    #[test]
+    fn what_was_told_is_counted_and_what_is_not_rolis_s_is_refused() {
+        let mut rules = RolisRules::default();
+        let who = Teller { node: NodeId(0), life: Incarnation(9), worker: None };
+        for fact in [RolisFact::TakesOver(Epoch(1)), RolisFact::Leads(Epoch(1))] {
+            assert!(rules.tell(who, &fact).is_empty());
+        }
+        assert_eq!(rules.counts(), [(ENTRIES, 0), (TAKEOVERS, 1), (EPOCHS, 1)]);
+        assert_eq!(rules.tell(who, &"something else").len(), 1);
+    }
+}

@@ -1,0 +1,197 @@
+//! Turns a drawn plan to the circumstances under which a planted bug can show.
+
+use highwater_core::planted::Circumstance;
+use highwater_engines::Nanos;
+
+use crate::Plan;
+use crate::faults::{Fault, LASTING, Scheduled, Victim};
+use crate::plan::{Busy, Interleaved, Load, Mix};
+use crate::random::Random;
+use crate::units::US;
+
+/// Turns a plan there.
+pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
+    match to {
+        Circumstance::Any => {}
+        Circumstance::Contended => contended(plan),
+        Circumstance::Torn => torn(plan),
+        Circumstance::Halved => halved(plan),
+        Circumstance::Shown => shown(plan),
+        Circumstance::Observed => observed(plan),
+        Circumstance::Pinned => pinned(plan),
+        Circumstance::Mortal => mortal(plan),
+        Circumstance::Newborn => newborn(plan),
+        Circumstance::Defied => defied(plan),
+        Circumstance::Stranded => stranded(plan),
+        Circumstance::Jammed => jammed(plan),
+        Circumstance::Full => full(plan),
+    }
+}
+
+/// Workers meet in the middle of their transactions, on few keys.
+fn contended(plan: &mut Plan) {
+    plan.workers = plan.workers.max(3);
+    plan.interleaving =
+        Some(Interleaved { one_in: 3, long_one_in: 20, longest_ns: 200 * US, controllers: false });
+    plan.settings.max_in_flight_requests = plan.settings.max_in_flight_requests.max(64);
+    plan.settings.max_attempts = 100;
+    let mix = Mix { lists: 4, rows: 4, registers: 0, toggles: 1, bank: 2, audit: 0, blobs: 0 };
+    let (operations, keys) = (plan.load.operations.max(3), 2 + (plan.seed % 3) as u32);
+    plan.load =
+        Load { clients: 32, transactions: 2400, keys, operations, read_percent: 50, mix, ..plan.load };
+    plan.load.workers = Busy::Any;
+}
+
+/// Much work on all streams; now one stream stands still, now the leader is cut off in the middle of it.
+fn torn(plan: &mut Plan) {
+    plan.workers = plan.workers.max(3);
+    plan.settings.batch_delay = 1000 * US;
+    plan.settings.max_in_flight_requests = plan.settings.max_in_flight_requests.max(64);
+    plan.load = Load { clients: 32, transactions: 2400, workers: Busy::Any, ..plan.load };
+    let (timeout, workers) = (plan.settings.election_timeout, u64::from(plan.workers));
+    every(plan, 7 * timeout, |round| {
+        let stream = ((round + 1) % workers) as u16;
+        vec![(0, timeout, Fault::Hold(stream)), (timeout / 2, 3 * timeout, Fault::Isolate(Victim::Leader))]
+    });
+}
+
+/// Contended, with so long interruptions that others seal meanwhile; and replicas show their snapshots all the time.
+fn observed(plan: &mut Plan) {
+    contended(plan);
+    shown(plan);
+    plan.interleaving =
+        Some(Interleaved { one_in: 3, long_one_in: 4, longest_ns: 1000 * US, controllers: false });
+    plan.settings.batch_delay = 0;
+    plan.settings.max_entry_bytes = 1 << 10;
+    plan.settings.pipeline_entries = 16;
+    choose(plan, "SealEarly", 3);
+    plan.load.mix = Mix { lists: 4, ..Mix::default() };
+}
+
+/// Shown, on followers that are interrupted while they take them.
+fn pinned(plan: &mut Plan) {
+    contended(plan);
+    shown(plan);
+    plan.interleaving =
+        Some(Interleaved { one_in: 3, long_one_in: 2, longest_ns: 1000 * US, controllers: false });
+}
+
+/// Replicas show their snapshots all the time.
+fn shown(plan: &mut Plan) {
+    plan.load.snapshot_percent = 40;
+    plan.settings.snapshot_age = 0;
+}
+
+/// Leaders die as soon as their epochs open, over slow links, in small clusters whose members change with each death.
+fn newborn(plan: &mut Plan) {
+    plan.replicas = 3;
+    plan.faults.retain(|fault| fault.fault.fits(3));
+    plan.clocks.truncate(3);
+    plan.absent = 0;
+    let timeout = plan.settings.election_timeout;
+    plan.delay_ns = timeout / 40;
+    plan.delay_spread_ns = timeout / 80;
+    every(plan, 7 * timeout, |round| {
+        let follower = Victim::Node((round % 3) as u8);
+        vec![(0, timeout / 4, Fault::Kill(follower)), (timeout / 2, timeout / 2, Fault::Kill(Victim::Opener))]
+    });
+}
+
+/// Torn, and whoever would take over is cut off in the middle of it; frames of streams are lost.
+fn halved(plan: &mut Plan) {
+    torn(plan);
+    plan.transport.lost = 50;
+    plan.settings.pipeline_entries = 16;
+    plan.settings.max_entry_bytes = 1 << 10;
+    plan.settings.max_in_flight_bytes = 32 << 10;
+    plan.settings.log_retain_bytes = plan.settings.log_retain_bytes.max(32 << 10);
+    let timeout = plan.settings.election_timeout;
+    every(plan, 7 * timeout, |_| {
+        [1, 2].map(|half| (half * timeout / 2, timeout, Fault::Isolate(Victim::Candidate))).to_vec()
+    });
+}
+
+/// Leaders die and come back, one after the other: changes of members, copies, takeovers that are cut short.
+fn mortal(plan: &mut Plan) {
+    let timeout = plan.settings.election_timeout;
+    every(plan, 5 * timeout, |round| {
+        let victim = if round % 3 == 2 { Victim::Candidate } else { Victim::Leader };
+        vec![(0, timeout / 2, Fault::Kill(victim))]
+    });
+}
+
+/// Candidates stand though a leader is at work, who does not hear them, while another follower hears both.
+fn defied(plan: &mut Plan) {
+    plan.load = Load { clients: 32, transactions: 2400, workers: Busy::Any, ..plan.load };
+    for choice in ["SkipPreVote", "AskEarly"] {
+        choose(plan, choice, 30);
+    }
+    let (timeout, replicas) = (plan.settings.election_timeout, u64::from(plan.replicas));
+    every(plan, 2 * timeout, |round| {
+        let from = round % replicas;
+        let to = (from + 1 + round / replicas % (replicas - 1)) % replicas;
+        vec![(0, 2 * timeout, Fault::OneWay(from as u8, to as u8))]
+    });
+}
+
+/// The leader is left with one that hears it, for good; the others hear each other.
+fn stranded(plan: &mut Plan) {
+    plan.replicas = 4;
+    plan.faults.retain(|fault| fault.fault.fits(4));
+    plan.clocks.resize(4, (1_000_000, None));
+    plan.absent = plan.absent.min(1);
+    lasts(plan, Fault::Strand(Victim::Leader, 1));
+}
+
+/// One of the leader's workers gets stuck, for good.
+fn jammed(plan: &mut Plan) {
+    lasts(plan, Fault::Stick(Victim::Leader, 0));
+}
+
+/// Nothing else goes wrong from the middle on.
+fn lasts(plan: &mut Plan, fault: Fault) {
+    let at_ns = plan.length_ns / 2;
+    plan.faults.retain(|fault| fault.for_ns < LASTING && fault.at_ns + fault.for_ns < at_ns);
+    plan.faults.push(Scheduled { at_ns, for_ns: LASTING, fault });
+}
+
+/// Memory ends.
+fn full(plan: &mut Plan) {
+    crate::plan::fill_up(plan, &mut Random::new(plan.seed));
+}
+
+/// Adds faults to a plan, in rounds: what happens after the start of each, for how long.
+fn every(plan: &mut Plan, period: Nanos, faults: impl Fn(u64) -> Vec<(Nanos, Nanos, Fault)>) {
+    for round in 1..=plan.length_ns / period {
+        for (after, for_ns, fault) in faults(round) {
+            plan.faults.push(Scheduled { at_ns: round * period + after, for_ns, fault });
+        }
+    }
+    plan.faults.sort_by_key(|fault| fault.at_ns);
+}
+
+/// Has a rare choice made so often, if the engine has it.
+fn choose(plan: &mut Plan, name: &str, one_in: u64) {
+    if plan.site(name).is_some() {
+        plan.choices.insert(name.to_string(), one_in);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A choice that was renamed would be left out in silence.
+    #[test]
+    fn circumstances_make_choices_that_there_are() {
+        for (circumstance, choices) in [
+            (Circumstance::Observed, &["SealEarly"][..]),
+            (Circumstance::Defied, &["SkipPreVote", "AskEarly"]),
+        ] {
+            let mut plan = Plan::draw(1);
+            plan.choices.clear();
+            turn(&mut plan, circumstance);
+            assert!(choices.iter().all(|name| plan.choices.contains_key(*name)), "{circumstance:?}");
+        }
+    }
+}
