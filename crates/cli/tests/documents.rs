@@ -132,7 +132,12 @@ const TAGS: &[(&str, &str, &str, &str)] = &[
         "crates/consensus/src/election/message.rs",
         "ElectionMessage",
     ),
-    ("docs/internals/failover.md", "| tag | message |", "crates/engines/src/rolis/control.rs", "Control"),
+    (
+        "docs/internals/failover.md",
+        "| tag | message |",
+        "crates/engines/src/rolis/control.rs",
+        "ControlMessage",
+    ),
     (
         "docs/internals/log-format.md",
         "| tag | copy's head |",

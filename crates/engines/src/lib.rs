@@ -24,6 +24,7 @@ pub mod baseline;
 pub mod copy;
 #[cfg(not(loom))]
 pub mod engine;
+pub mod mailbox;
 #[cfg(not(loom))]
 pub mod memory;
 #[cfg(not(loom))]
@@ -48,7 +49,6 @@ pub mod rolis {
     mod facts;
     mod hooks;
     pub mod horizon;
-    pub mod mailbox;
     #[cfg(feature = "planted")]
     pub mod planted;
     pub mod watermark;

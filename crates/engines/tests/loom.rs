@@ -9,9 +9,9 @@
 
 use highwater_consensus::{Members, Voter};
 use highwater_core::{EntryIndex, Epoch, Incarnation, NodeId, StreamId, Timestamp};
+use highwater_engines::mailbox::Mailbox;
 use highwater_engines::rolis::horizon::{Horizon, Lives};
-use highwater_engines::rolis::mailbox::Mailbox;
-use highwater_engines::rolis::watermark::{Arrival, OpenClaim, Progress, Start};
+use highwater_engines::rolis::watermark::{Arrival, OpenClaim, Start, Watermark};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
@@ -35,11 +35,11 @@ fn arrival(starts: Vec<Start>, last: u64, claims: Vec<OpenClaim>) -> Arrival {
 }
 
 /// Two streams in epoch 1, which begins at 0 in both.
-fn in_epoch_one() -> Arc<Progress> {
-    let progress = Arc::new(Progress::new(2));
+fn in_epoch_one() -> Arc<Watermark> {
+    let watermark = Arc::new(Watermark::new(2));
     let members = start_of(1, 1, 0).members;
-    progress.restart(Epoch(1), members, Timestamp(0), &[EntryIndex(1), EntryIndex(1)]);
-    progress
+    watermark.restart(Epoch(1), members, Timestamp(0), &[EntryIndex(1), EntryIndex(1)]);
+    watermark
 }
 
 /// A worker that was quiet commits again while another one claims that it is silent: what it commits comes after the
@@ -47,18 +47,18 @@ fn in_epoch_one() -> Arc<Progress> {
 #[test]
 fn a_claim_about_a_quiet_worker_is_true() {
     loom::model(|| {
-        let progress = in_epoch_one();
+        let watermark = in_epoch_one();
         let clock = Arc::new(AtomicU64::new(0));
-        progress.go_quiet(FIRST, EntryIndex(1));
+        watermark.go_quiet(FIRST, EntryIndex(1));
         let worker = {
-            let (progress, clock) = (progress.clone(), clock.clone());
+            let (watermark, clock) = (watermark.clone(), clock.clone());
             thread::spawn(move || {
-                let _ = progress.unquiet(FIRST);
+                let _ = watermark.unquiet(FIRST);
                 now(&clock)
             })
         };
         let closed = now(&clock);
-        let claimed = progress.quiet_index(FIRST).is_some();
+        let claimed = watermark.quiet_index(FIRST).is_some();
         let committed = worker.join().unwrap();
         assert!(!claimed || committed > closed, "claimed up to {closed}, committed at {committed}");
     });
@@ -68,16 +68,16 @@ fn a_claim_about_a_quiet_worker_is_true() {
 #[test]
 fn a_claim_is_true_even_if_the_clock_went_back() {
     loom::model(|| {
-        let progress = in_epoch_one();
-        progress.go_quiet(FIRST, EntryIndex(1));
+        let watermark = in_epoch_one();
+        watermark.go_quiet(FIRST, EntryIndex(1));
         let worker = {
-            let progress = progress.clone();
+            let watermark = watermark.clone();
             // Its next timestamp exceeds this.
-            thread::spawn(move || progress.unquiet(FIRST))
+            thread::spawn(move || watermark.unquiet(FIRST))
         };
         let closed = Timestamp(10);
-        progress.claiming(SECOND, closed);
-        let claimed = progress.quiet_index(FIRST).is_some();
+        watermark.claiming(SECOND, closed);
+        let claimed = watermark.quiet_index(FIRST).is_some();
         let floor = worker.join().unwrap();
         assert!(!claimed || floor >= closed, "claimed up to {closed}, next above {floor}");
     });
@@ -87,19 +87,19 @@ fn a_claim_is_true_even_if_the_clock_went_back() {
 #[test]
 fn a_quiet_worker_names_its_last_entry() {
     loom::model(|| {
-        let progress = in_epoch_one();
+        let watermark = in_epoch_one();
         let log = Arc::new(AtomicU64::new(0));
         let worker = {
-            let (progress, log) = (progress.clone(), log.clone());
+            let (watermark, log) = (watermark.clone(), log.clone());
             thread::spawn(move || {
                 for last in [2, 3] {
-                    let _ = progress.unquiet(FIRST);
+                    let _ = watermark.unquiet(FIRST);
                     log.store(last, Ordering::Relaxed);
-                    progress.go_quiet(FIRST, EntryIndex(last));
+                    watermark.go_quiet(FIRST, EntryIndex(last));
                 }
             })
         };
-        if let Some(last) = progress.quiet_index(FIRST) {
+        if let Some(last) = watermark.quiet_index(FIRST) {
             assert!(log.load(Ordering::Relaxed) >= last.0);
         }
         worker.join().unwrap();
@@ -111,31 +111,31 @@ fn a_quiet_worker_names_its_last_entry() {
 #[test]
 fn what_is_at_or_below_the_applied_floor_is_installed() {
     loom::model(|| {
-        let progress = in_epoch_one();
+        let watermark = in_epoch_one();
         let installed = Arc::new(AtomicU64::new(0));
         let owner = {
-            let (progress, installed) = (progress.clone(), installed.clone());
+            let (watermark, installed) = (watermark.clone(), installed.clone());
             thread::spawn(move || {
                 // Looks at an entry with a transaction at 10, then installs it.
-                progress.publish(FIRST, EntryIndex(2), Timestamp(10), true);
+                watermark.publish(FIRST, EntryIndex(2), Timestamp(10), true);
                 installed.store(10, Ordering::Relaxed);
-                progress.publish_applied(FIRST, Timestamp(10), true);
+                watermark.publish_applied(FIRST, Timestamp(10), true);
             })
         };
         let claimer = {
-            let progress = progress.clone();
+            let watermark = watermark.clone();
             thread::spawn(move || {
                 // An entry of the second stream, closed up to 20, which claims that the first is silent behind its entry 2.
-                progress.publish(SECOND, EntryIndex(2), Timestamp(20), false);
+                watermark.publish(SECOND, EntryIndex(2), Timestamp(20), false);
                 let claim = OpenClaim { stream: FIRST, index: EntryIndex(2), closed: Timestamp(20) };
-                progress.claim(claim);
+                watermark.claim(claim);
             })
         };
-        let floor = progress.applied_floor();
+        let floor = watermark.applied_floor();
         assert!(floor < Timestamp(10) || installed.load(Ordering::Relaxed) == 10, "floor {floor}");
         owner.join().unwrap();
         claimer.join().unwrap();
-        assert!(progress.applied_floor() >= Timestamp(10));
+        assert!(watermark.applied_floor() >= Timestamp(10));
     });
 }
 
@@ -143,27 +143,27 @@ fn what_is_at_or_below_the_applied_floor_is_installed() {
 #[test]
 fn below_the_mark_nothing_is_missing() {
     loom::model(|| {
-        let progress = in_epoch_one();
+        let watermark = in_epoch_one();
         let decided = Arc::new(AtomicU64::new(1));
         let owner = {
-            let (progress, decided) = (progress.clone(), decided.clone());
+            let (watermark, decided) = (watermark.clone(), decided.clone());
             thread::spawn(move || {
                 decided.store(2, Ordering::Relaxed);
-                progress.publish(FIRST, EntryIndex(2), Timestamp(10), true);
+                watermark.publish(FIRST, EntryIndex(2), Timestamp(10), true);
             })
         };
         let claimer = {
-            let progress = progress.clone();
+            let watermark = watermark.clone();
             thread::spawn(move || {
-                progress.publish(SECOND, EntryIndex(2), Timestamp(20), false);
-                progress.claim(OpenClaim { stream: FIRST, index: EntryIndex(2), closed: Timestamp(20) })
+                watermark.publish(SECOND, EntryIndex(2), Timestamp(20), false);
+                watermark.claim(OpenClaim { stream: FIRST, index: EntryIndex(2), closed: Timestamp(20) })
             })
         };
-        let mark = progress.mark_in(Epoch(1)).unwrap();
+        let mark = watermark.mark_in(Epoch(1)).unwrap();
         assert!(mark < Timestamp(10) || decided.load(Ordering::Relaxed) == 2, "mark {mark}");
         owner.join().unwrap();
         let counted = claimer.join().unwrap();
-        assert_eq!(progress.mark_in(Epoch(1)), Some(Timestamp(if counted { 20 } else { 10 })));
+        assert_eq!(watermark.mark_in(Epoch(1)), Some(Timestamp(if counted { 20 } else { 10 })));
     });
 }
 
@@ -172,23 +172,23 @@ fn below_the_mark_nothing_is_missing() {
 #[test]
 fn the_mark_of_an_epoch_never_passes_its_final_mark() {
     loom::model(|| {
-        let progress = in_epoch_one();
-        progress.publish(FIRST, EntryIndex(2), Timestamp(10), true);
-        assert!(!progress.arrive(FIRST, arrival(vec![start_of(2, 3, 50)], 2, Vec::new())));
+        let watermark = in_epoch_one();
+        watermark.publish(FIRST, EntryIndex(2), Timestamp(10), true);
+        assert!(!watermark.arrive(FIRST, arrival(vec![start_of(2, 3, 50)], 2, Vec::new())));
         let last = {
-            let progress = progress.clone();
+            let watermark = watermark.clone();
             thread::spawn(move || {
-                progress.publish(SECOND, EntryIndex(2), Timestamp(12), true);
-                assert!(progress.arrive(SECOND, arrival(vec![start_of(2, 3, 50)], 2, Vec::new())));
-                progress.publish(SECOND, EntryIndex(4), Timestamp(60), true);
+                watermark.publish(SECOND, EntryIndex(2), Timestamp(12), true);
+                assert!(watermark.arrive(SECOND, arrival(vec![start_of(2, 3, 50)], 2, Vec::new())));
+                watermark.publish(SECOND, EntryIndex(4), Timestamp(60), true);
             })
         };
-        match progress.mark_in(Epoch(1)) {
+        match watermark.mark_in(Epoch(1)) {
             Some(mark) => assert!(mark <= Timestamp(10), "mark {mark}"),
-            None => assert_eq!(progress.final_mark(Epoch(1)), Some(Timestamp(10))),
+            None => assert_eq!(watermark.final_mark(Epoch(1)), Some(Timestamp(10))),
         }
         last.join().unwrap();
-        assert_eq!(progress.mark_in(Epoch(2)), Some(Timestamp(50)));
+        assert_eq!(watermark.mark_in(Epoch(2)), Some(Timestamp(50)));
     });
 }
 
@@ -196,19 +196,19 @@ fn the_mark_of_an_epoch_never_passes_its_final_mark() {
 #[test]
 fn streams_that_arrive_together_agree_on_the_final_mark() {
     loom::model(|| {
-        let progress = in_epoch_one();
+        let watermark = in_epoch_one();
         let arrive = |stream: StreamId, closed: u64, claims: Vec<OpenClaim>| {
-            let progress = progress.clone();
+            let watermark = watermark.clone();
             thread::spawn(move || {
-                progress.publish(stream, EntryIndex(2), Timestamp(closed), true);
-                progress.arrive(stream, arrival(vec![start_of(2, 3, 50)], 2, claims))
+                watermark.publish(stream, EntryIndex(2), Timestamp(closed), true);
+                watermark.arrive(stream, arrival(vec![start_of(2, 3, 50)], 2, claims))
             })
         };
         let claim = OpenClaim { stream: FIRST, index: EntryIndex(2), closed: Timestamp(20) };
         let (first, second) = (arrive(FIRST, 10, Vec::new()), arrive(SECOND, 20, vec![claim]));
         let changed = [first.join().unwrap(), second.join().unwrap()];
-        assert!(changed.contains(&true) && progress.epoch() == Epoch(2));
-        assert_eq!(progress.final_mark(Epoch(1)), Some(Timestamp(20)));
+        assert!(changed.contains(&true) && watermark.epoch() == Epoch(2));
+        assert_eq!(watermark.final_mark(Epoch(1)), Some(Timestamp(20)));
     });
 }
 

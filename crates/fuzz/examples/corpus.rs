@@ -8,7 +8,7 @@ use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind, Key
 use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, StreamId, TableId, Timestamp};
 use highwater_engines::Frame;
 use highwater_engines::copy::CopyMessage;
-use highwater_engines::rolis::control::Control;
+use highwater_engines::rolis::control::ControlMessage;
 use highwater_engines::rolis::wire::Head;
 use highwater_node::Config;
 use highwater_node::transport::Channel;
@@ -78,12 +78,16 @@ fn heads() -> Vec<Vec<u8>> {
         Message::Fetched { ballot, index: index(5), paused: false },
     ];
     let controls = [
-        Control::Election(ElectionMessage::PreVoteReply { ballot, granted: true, promised: ballot }),
-        Control::Election(ElectionMessage::Promise(promise)),
-        Control::Election(ElectionMessage::Heartbeat { ballot, vouches: true, members: members.clone() }),
-        Control::Hello { born: true },
-        Control::Genesis(members.clone()),
-        Control::CopyGrant {
+        ControlMessage::Election(ElectionMessage::PreVoteReply { ballot, granted: true, promised: ballot }),
+        ControlMessage::Election(ElectionMessage::Promise(promise)),
+        ControlMessage::Election(ElectionMessage::Heartbeat {
+            ballot,
+            vouches: true,
+            members: members.clone(),
+        }),
+        ControlMessage::Hello { born: true },
+        ControlMessage::Genesis(members.clone()),
+        ControlMessage::CopyGrant {
             copy: 7,
             epoch: Epoch(3),
             members,

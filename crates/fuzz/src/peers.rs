@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use highwater_core::log::EntryHeader;
 use highwater_engines::Frame;
-use highwater_engines::rolis::control::Control;
+use highwater_engines::rolis::control::ControlMessage;
 use highwater_engines::rolis::wire::{Head, carried_entry};
 use highwater_node::transport::Channel;
 use highwater_node::transport::frame::{Decoder, FrameError, prefix};
@@ -100,9 +100,9 @@ fn message(head: &[u8], body: &[u8]) -> bool {
             entry.claims().for_each(drop);
         }
     }
-    let control = Control::decode(head);
+    let control = ControlMessage::decode(head);
     if let Ok(decoded) = &control {
-        assert_eq!(Control::decode(&decoded.encode()).as_ref(), Ok(decoded));
+        assert_eq!(ControlMessage::decode(&decoded.encode()).as_ref(), Ok(decoded));
     }
     worker.is_ok() || control.is_ok()
 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each thread runs one event loop over [`poll`], and is the only one that touches what it owns. They share a few
-//! padded atomics and send each other letters ([`mailbox`], [`shared`]) when connections change hands or an operator
+//! padded atomics and send each other letters ([`letter_box`], [`shared`]) when connections change hands or an operator
 //! asks for something; a transaction never changes threads. Frames between workers of different numbers are handed over
 //! inside the receiving node ([`relay`]). [`transport`] is how nodes find, check and talk to each
 //! other. [`config`] documents every setting.
@@ -23,10 +23,10 @@ pub mod control;
 mod descriptors;
 pub mod error;
 pub mod held;
+pub mod letter_box;
 pub mod library;
 pub mod load;
 pub mod logging;
-pub mod mailbox;
 pub mod memory;
 pub mod poll;
 pub mod relay;

@@ -13,8 +13,8 @@ use highwater_workloads::Workload;
 use crate::admin::protocol::{AdminRequest, AdminResponse};
 use crate::clock::{Stopwatch, monotonic};
 use crate::held::{Held, HeldBytes};
+use crate::letter_box::LetterBox;
 use crate::load::{RunSpec, WorkerStats};
-use crate::mailbox::Mailbox;
 use crate::memory::Provisions;
 use crate::relay::{Relay, Relayed};
 use crate::transport::{Arrival, Channel, Established};
@@ -26,15 +26,15 @@ pub struct Shared {
     /// Which engine runs.
     pub engine: EngineKind,
     /// The workers' letter boxes.
-    pub workers: Vec<Mailbox<WorkerLetter>>,
+    pub workers: Vec<LetterBox<WorkerLetter>>,
     /// Frames for the workers that came over other workers' connections.
     relays: Vec<Relay>,
     /// The control thread's.
-    pub control: Mailbox<ControlLetter>,
+    pub control: LetterBox<ControlLetter>,
     /// The store's memory, kept ahead of need.
     pub provisions: Provisions,
     /// The admin port's.
-    pub admin: Mailbox<AdminLetter>,
+    pub admin: LetterBox<AdminLetter>,
     /// Jobs under way that operators asked for.
     pub jobs: AtomicUsize,
     /// The workers' counters.
@@ -88,11 +88,11 @@ impl Shared {
         Ok(Shared {
             node,
             engine,
-            workers: counters.iter().map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
+            workers: counters.iter().map(|_| LetterBox::new()).collect::<Result<_, _>>()?,
             relays: counters.iter().map(|_| Relay::default()).collect(),
-            control: Mailbox::new()?,
+            control: LetterBox::new()?,
             provisions: Provisions::default(),
-            admin: Mailbox::new()?,
+            admin: LetterBox::new()?,
             jobs: AtomicUsize::new(0),
             clients: counters.iter().map(|_| Padded::default()).collect(),
             held: (0..counters.len() + 2).map(|_| Held::default()).collect(),

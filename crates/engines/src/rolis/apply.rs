@@ -117,7 +117,7 @@ impl Replay {
     /// Changes of epoch in the log that this replica has not entered; whether each is decided here.
     pub fn pending_changes(&self, context: &Context, stream: &Stream) -> Vec<(Members, bool)> {
         let tail = stream.tail();
-        let entered = context.shared.progress.epoch();
+        let entered = context.shared.watermark.epoch();
         let change = |index: u64| {
             let entry = CheckedEntry::held(stream, EntryIndex(index))?;
             let header = entry.header();
@@ -148,9 +148,9 @@ impl Replay {
         if self.scan > stream.decided() && self.claims.is_empty() {
             return false;
         }
-        let progress = &context.shared.progress;
+        let watermark = &context.shared.watermark;
         if !self.claims.is_empty() {
-            self.claims.retain(|claim| !progress.claim(*claim));
+            self.claims.retain(|claim| !watermark.claim(*claim));
         }
         let first = self.scan;
         while self.scan <= stream.decided() {
@@ -168,15 +168,15 @@ impl Replay {
                 EntryKind::Batch => {
                     assert_eq!(
                         header.epoch,
-                        progress.epoch(),
+                        watermark.epoch(),
                         "an epoch opens only once every stream has entered it"
                     );
                     let transactions = header.count > 0 && speculation.led() != Some(header.epoch);
-                    progress.publish(context.id, header.index, header.closed_ts, transactions);
+                    watermark.publish(context.id, header.index, header.closed_ts, transactions);
                     for claim in entry.claims() {
                         let claim =
                             OpenClaim { stream: claim.stream, index: claim.index, closed: header.closed_ts };
-                        if !progress.claim(claim) {
+                        if !watermark.claim(claim) {
                             self.keep(claim);
                         }
                     }
@@ -185,7 +185,7 @@ impl Replay {
                     if !self.enter(&header, context, stream, turn) {
                         return false;
                     }
-                    if header.epoch == progress.epoch() {
+                    if header.epoch == watermark.epoch() {
                         speculation.end(header.epoch, occ, &context.shared);
                         self.arrived = 0;
                         turn.report(context, Report::Entered(header.epoch));
@@ -205,8 +205,8 @@ impl Replay {
         stream: &mut Stream,
         turn: &mut Turn<'_>,
     ) -> bool {
-        let progress = &context.shared.progress;
-        if header.epoch > progress.epoch() {
+        let watermark = &context.shared.watermark;
+        if header.epoch > watermark.epoch() {
             if self.waits_for_others() && self.counted_to == stream.decided() {
                 return false;
             }
@@ -217,15 +217,15 @@ impl Replay {
             }
             self.arrived = starts.len();
             let claims = std::mem::take(&mut self.claims);
-            if !progress.arrive(context.id, Arrival { starts, last: EntryIndex(header.index.0 - 1), claims })
+            if !watermark.arrive(context.id, Arrival { starts, last: EntryIndex(header.index.0 - 1), claims })
             {
                 return false;
             }
             turn.out.wake_workers = true;
         }
-        // Now `header.epoch <= progress.epoch()`: the first entry of the epoch entered, or that of an epoch that never opened. Who
+        // Now `header.epoch <= watermark.epoch()`: the first entry of the epoch entered, or that of an epoch that never opened. Who
         // skips it, once it is trimmed, is told the members of the epoch entered.
-        progress.members().into_iter().for_each(|members| stream.know_members(members));
+        watermark.members().into_iter().for_each(|members| stream.know_members(members));
         true
     }
 
@@ -267,7 +267,7 @@ impl Replay {
         }
         // At the end of an epoch the cells of the next one may be there before this worker has rolled back.
         let caught_up = self.caught_up() && !self.waits_for_others();
-        context.shared.progress.publish_applied(context.id, self.reached, caught_up);
+        context.shared.watermark.publish_applied(context.id, self.reached, caught_up);
         self.trim(context, stream, speculation, turn);
         state
     }
@@ -282,9 +282,9 @@ impl Replay {
     ) -> (usize, bool) {
         let (shared, id) = (&context.shared, context.id);
         // The mark of the entry's epoch, or what became of it.
-        let current = shared.progress.mark_in(header.epoch);
+        let current = shared.watermark.mark_in(header.epoch);
         let goal = current
-            .or_else(|| shared.progress.final_mark(header.epoch))
+            .or_else(|| shared.watermark.final_mark(header.epoch))
             .expect("a looked-at entry's epoch is the current one or has ended");
         let bound = shared.rounds.admit(goal);
         let clamped = bound < goal;
@@ -326,7 +326,7 @@ impl Replay {
         stream: &Stream,
         speculation: &Speculation,
     ) -> EntryIndex {
-        let Some(mark) = speculation.led().and_then(|led| context.shared.progress.mark_in(led)) else {
+        let Some(mark) = speculation.led().and_then(|led| context.shared.watermark.mark_in(led)) else {
             return self.apply;
         };
         let mut at = self.above_mark.max(stream.tail().first);

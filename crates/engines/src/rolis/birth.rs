@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use highwater_consensus::{Members, Voter};
 use highwater_core::{Epoch, NodeId};
 
-use super::control::Control;
+use super::control::ControlMessage;
 use super::desk::Desk;
 use crate::seam::Nanos;
 
@@ -42,9 +42,9 @@ impl Birth {
         }
         // The sender lost its memory: our hello tells it that the cluster exists, the leader's heartbeat the rest. Or this very
         // life of it votes, and does not know: there may be no leader until it does.
-        desk.send(from.node, Control::Hello { born: true });
+        desk.send(from.node, ControlMessage::Hello { born: true });
         if let Some(members) = members.filter(|members| members.contains(from)) {
-            desk.send(from.node, Control::Genesis(members.clone()));
+            desk.send(from.node, ControlMessage::Genesis(members.clone()));
         }
         false
     }
@@ -67,7 +67,7 @@ impl Birth {
         if due {
             self.hello_at = now + HELLO_EVERY;
             for peer in desk.peers() {
-                desk.send(peer.node, Control::Hello { born: false });
+                desk.send(peer.node, ControlMessage::Hello { born: false });
             }
         }
         due

@@ -9,7 +9,7 @@ use crate::memory::Told;
 
 /// A message between controllers. The sender's identity comes with the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Control {
+pub enum ControlMessage {
     /// Who leads.
     Election(ElectionMessage),
     /// I am here. `born`: I know of a membership, so the cluster exists.
@@ -54,7 +54,7 @@ pub enum Control {
     Memory(Told),
 }
 
-/// What a donor grants: the fields of [`Control::CopyGrant`].
+/// What a donor grants: the fields of [`ControlMessage::CopyGrant`].
 pub struct Granted {
     /// The epoch that the donor is in.
     pub epoch: Epoch,
@@ -66,22 +66,22 @@ pub struct Granted {
     pub starts: Vec<EntryIndex>,
 }
 
-impl Control {
+impl ControlMessage {
     /// `tag u8 | fields`, little endian.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(64);
         match self {
-            Control::Election(message) => {
+            ControlMessage::Election(message) => {
                 out.push(0);
                 message.encode(&mut out);
             }
-            Control::Hello { born } => out.extend_from_slice(&[1, (*born).into()]),
-            Control::Genesis(members) => {
+            ControlMessage::Hello { born } => out.extend_from_slice(&[1, (*born).into()]),
+            ControlMessage::Genesis(members) => {
                 out.push(2);
                 members.encode(&mut out);
             }
-            Control::CopyRequest { copy } => tagged(&mut out, 3, *copy),
-            Control::CopyGrant { copy, epoch, members, floor, starts } => {
+            ControlMessage::CopyRequest { copy } => tagged(&mut out, 3, *copy),
+            ControlMessage::CopyGrant { copy, epoch, members, floor, starts } => {
                 tagged(&mut out, 4, *copy);
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 members.encode(&mut out);
@@ -89,10 +89,10 @@ impl Control {
                 out.extend_from_slice(&(starts.len() as u16).to_le_bytes());
                 starts.iter().for_each(|start| out.extend_from_slice(&start.0.to_le_bytes()));
             }
-            Control::CopyRefuse { copy } => tagged(&mut out, 5, *copy),
-            Control::CopyFinished { copy } => tagged(&mut out, 6, *copy),
-            Control::LearnerReady => out.push(7),
-            Control::Memory(told) => {
+            ControlMessage::CopyRefuse { copy } => tagged(&mut out, 5, *copy),
+            ControlMessage::CopyFinished { copy } => tagged(&mut out, 6, *copy),
+            ControlMessage::LearnerReady => out.push(7),
+            ControlMessage::Memory(told) => {
                 out.push(8);
                 for word in [told.number, told.budget, told.used, told.transaction] {
                     out.extend_from_slice(&word.to_le_bytes());
@@ -102,25 +102,25 @@ impl Control {
         out.into()
     }
 
-    /// Reads what [`encode`](Control::encode) wrote.
-    pub fn decode(bytes: &[u8]) -> Result<Control, Malformed> {
+    /// Reads what [`encode`](ControlMessage::encode) wrote.
+    pub fn decode(bytes: &[u8]) -> Result<ControlMessage, Malformed> {
         let mut reader = Reader::new(bytes);
         let message = match reader.u8()? {
-            0 => Control::Election(ElectionMessage::decode(&mut reader)?),
-            1 => Control::Hello { born: reader.u8()? != 0 },
-            2 => Control::Genesis(Members::decode(&mut reader)?),
-            3 => Control::CopyRequest { copy: reader.u64()? },
+            0 => ControlMessage::Election(ElectionMessage::decode(&mut reader)?),
+            1 => ControlMessage::Hello { born: reader.u8()? != 0 },
+            2 => ControlMessage::Genesis(Members::decode(&mut reader)?),
+            3 => ControlMessage::CopyRequest { copy: reader.u64()? },
             4 => {
                 let (copy, epoch) = (reader.u64()?, Epoch(reader.u64()?));
                 let (members, floor) = (Members::decode(&mut reader)?, Timestamp(reader.u64()?));
                 let starts =
                     (0..reader.u16()?).map(|_| reader.u64().map(EntryIndex)).collect::<Result<_, _>>()?;
-                Control::CopyGrant { copy, epoch, members, floor, starts }
+                ControlMessage::CopyGrant { copy, epoch, members, floor, starts }
             }
-            5 => Control::CopyRefuse { copy: reader.u64()? },
-            6 => Control::CopyFinished { copy: reader.u64()? },
-            7 => Control::LearnerReady,
-            8 => Control::Memory(Told {
+            5 => ControlMessage::CopyRefuse { copy: reader.u64()? },
+            6 => ControlMessage::CopyFinished { copy: reader.u64()? },
+            7 => ControlMessage::LearnerReady,
+            8 => ControlMessage::Memory(Told {
                 number: reader.u64()?,
                 budget: reader.u64()?,
                 used: reader.u64()?,
@@ -150,20 +150,20 @@ mod tests {
         let voter = Voter { node: NodeId(0), incarnation: Incarnation(7) };
         let members = Members::new(Epoch(2), vec![voter]);
         for message in [
-            Control::Hello { born: true },
-            Control::CopyRequest { copy: 1 },
-            Control::CopyGrant { copy: 1, epoch: Epoch(2), members, floor: Timestamp(3), starts },
-            Control::CopyRefuse { copy: 1 },
-            Control::CopyFinished { copy: 1 },
-            Control::LearnerReady,
-            Control::Memory(Told { number: 1, budget: 2, used: 3, transaction: 4 }),
+            ControlMessage::Hello { born: true },
+            ControlMessage::CopyRequest { copy: 1 },
+            ControlMessage::CopyGrant { copy: 1, epoch: Epoch(2), members, floor: Timestamp(3), starts },
+            ControlMessage::CopyRefuse { copy: 1 },
+            ControlMessage::CopyFinished { copy: 1 },
+            ControlMessage::LearnerReady,
+            ControlMessage::Memory(Told { number: 1, budget: 2, used: 3, transaction: 4 }),
         ] {
             let bytes = message.encode();
-            assert_eq!(Control::decode(&bytes), Ok(message));
+            assert_eq!(ControlMessage::decode(&bytes), Ok(message));
             for len in 0..bytes.len() {
-                assert!(Control::decode(&bytes[..len]).is_err());
+                assert!(ControlMessage::decode(&bytes[..len]).is_err());
             }
         }
-        assert!(Control::decode(&[99]).is_err());
+        assert!(ControlMessage::decode(&[99]).is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use highwater_consensus::Voter;
 use highwater_core::{Incarnation, NodeId, StreamId};
 
-use super::control::Control;
+use super::control::ControlMessage;
 use super::hooks;
 use super::messages::Command;
 use super::shared::Shared;
@@ -20,7 +20,7 @@ pub struct Desk {
     pub me: Voter,
     /// Which life of each peer is connected.
     peers: BTreeMap<NodeId, Incarnation>,
-    messages: Vec<(NodeId, Control)>,
+    messages: Vec<(NodeId, ControlMessage)>,
     events: Vec<String>,
     wake_workers: bool,
 }
@@ -76,7 +76,7 @@ impl Desk {
     }
 
     /// To another controller.
-    pub fn send(&mut self, to: NodeId, message: Control) {
+    pub fn send(&mut self, to: NodeId, message: ControlMessage) {
         self.messages.push((to, message));
     }
 

@@ -8,15 +8,15 @@ use highwater_core::log::ENTRY_HEADER_BYTES;
 use highwater_core::{Abort, Epoch, Timestamp};
 use highwater_store::{Occ, Store};
 
-use super::funnel::{Funnel, Open};
+use super::funnel::{Funnel, SharedEntry};
 use crate::seam::Outbox;
 
 /// Where a worker's transactions go.
 #[derive(Default)]
-pub struct Feed(Option<Shared>);
+pub struct Feed(Option<IntoFunnel>);
 
 /// Into the entry that all workers share.
-struct Shared {
+struct IntoFunnel {
     funnel: Arc<Funnel>,
     /// The epoch that is led.
     epoch: Epoch,
@@ -37,7 +37,7 @@ pub struct Gathered {
 impl Feed {
     /// Takes what all workers commit.
     pub fn of_all(funnel: Arc<Funnel>) -> Feed {
-        Feed(Some(Shared { funnel, epoch: Epoch(0) }))
+        Feed(Some(IntoFunnel { funnel, epoch: Epoch(0) }))
     }
 
     /// Whether other workers commit into the same entry.
@@ -51,14 +51,15 @@ impl Feed {
         if let Some(shared) = &mut self.0 {
             shared.epoch = epoch;
             let store = Some(store.clone());
-            *shared.funnel.lock() = Open { epoch: Some(epoch), floor, store, ..Open::default() };
+            *shared.funnel.lock() =
+                SharedEntry { epoch: Some(epoch), floor, store, ..SharedEntry::default() };
         }
     }
 
     /// Nothing may commit any more.
     pub fn close(&self, out: &mut Outbox) {
         if let Some(shared) = &self.0 {
-            *shared.funnel.lock() = Open::default();
+            *shared.funnel.lock() = SharedEntry::default();
             out.wake_workers = true;
         }
     }

@@ -36,7 +36,7 @@ impl Figures {
             accepted: stream.last(),
             decided: stream.decided(),
             applied,
-            closed: shared.progress.closed(context.id),
+            closed: shared.watermark.closed(context.id),
             log_bytes: stream.log_bytes(),
         };
         *shared.lags[at].lock().expect("nobody panics here") = stream.lags();

@@ -21,14 +21,14 @@ use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Reque
 
 /// The shared open entry.
 pub struct Funnel {
-    open: Mutex<Open>,
+    open: Mutex<SharedEntry>,
     /// More is refused until the entry is sealed.
     max_entry_bytes: usize,
 }
 
 /// What the lock protects.
 #[derive(Default)]
-pub struct Open {
+pub struct SharedEntry {
     /// The epoch that this node leads; `None` if it leads none: nothing may commit.
     pub epoch: Option<Epoch>,
     /// Transactions in wire form.
@@ -54,7 +54,7 @@ impl Funnel {
     }
 
     /// Locks the open entry.
-    pub fn lock(&self) -> MutexGuard<'_, Open> {
+    pub fn lock(&self) -> MutexGuard<'_, SharedEntry> {
         self.open.lock().expect("nobody panics while committing")
     }
 
@@ -141,7 +141,7 @@ impl FunnelWorker {
 
     /// Follows the node into its lead, or out of it.
     fn notice_lead(&mut self, out: &mut Outbox) {
-        let progress = &self.shared.progress;
+        let watermark = &self.shared.watermark;
         if let Some(led) = self.epoch
             && self.funnel.lock().epoch != Some(led)
         {
@@ -149,8 +149,8 @@ impl FunnelWorker {
             self.grant.give_back(&self.shared.account);
             // The epoch first: the final mark is there before the epoch moves on. If it moved on without one, the store
             // was replaced by a copy, and this one goes with what it holds.
-            let moved_on = progress.epoch() != led;
-            let preserved = progress.final_mark(led);
+            let moved_on = watermark.epoch() != led;
+            let preserved = watermark.final_mark(led);
             if moved_on || preserved.is_some() {
                 let mut occ = self.occ.take().expect("it led with a store");
                 if let Some(preserved) = preserved {
@@ -251,7 +251,7 @@ impl Worker for FunnelWorker {
         out.wake_workers |= std::mem::take(&mut self.committed);
         let Some(epoch) = self.epoch else { return Next::At(now + 10 * RECHECK) };
         let mut more = false;
-        if let (Some(mark), Some(occ)) = (self.shared.progress.mark_in(epoch), &mut self.occ) {
+        if let (Some(mark), Some(occ)) = (self.shared.watermark.mark_in(epoch), &mut self.occ) {
             occ.forget_undo(mark);
             let released = self.pending.release(mark, out);
             Counters::add(&self.counters.committed, released.committed);

@@ -91,7 +91,7 @@ impl Lead {
         self.sealer.end();
         occ.log().take(fresh_entry());
         (self.quiescing, self.quiesced) = (false, false);
-        context.shared.progress.set_waiting(context.id, false);
+        context.shared.watermark.set_waiting(context.id, false);
     }
 
     /// Take no more requests, and report when everything is released; or take some again.
@@ -159,9 +159,9 @@ impl Lead {
         stream: &mut Stream,
         turn: &mut Turn<'_>,
     ) {
-        let progress = &context.shared.progress;
-        let mark = progress.mark_in(ballot.epoch).expect("a leader's epoch is the current one");
-        occ.forget_undo(hooks::undo_bound(mark, || progress.closed(context.id)));
+        let watermark = &context.shared.watermark;
+        let mark = watermark.mark_in(ballot.epoch).expect("a leader's epoch is the current one");
+        occ.forget_undo(hooks::undo_bound(mark, || watermark.closed(context.id)));
         self.sealer.released(mark);
         hooks::holds(stream.undecided_bytes(), self.pending.len());
         let bound = hooks::release_bound(mark, || end_of_entry_at(stream, mark));
@@ -169,7 +169,7 @@ impl Lead {
         turn.again |= released.more;
         Counters::add(&context.counters.committed, released.committed);
         Counters::add(&context.counters.rolled_back, released.other);
-        progress.set_waiting(context.id, self.waits());
+        watermark.set_waiting(context.id, self.waits());
         self.sealer.go_quiet(context, &self.pending, stream, turn.out);
         let full = self.sealer.unreleased_bytes() >= context.options().max_in_flight_bytes as u64;
         if full || self.sealer.is_quiet() && stream.undecided() == 0 {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use highwater_consensus::{Members, Voter};
 use highwater_core::NodeId;
 
-use super::control::Control;
+use super::control::ControlMessage;
 use super::desk::Desk;
 use crate::memory::{Told, most_for};
 use crate::seam::Nanos;
@@ -78,7 +78,7 @@ impl Ledger {
         let transaction = desk.shared.options.max_transaction_bytes as u64;
         self.number += 1;
         (self.used, self.budget) = (used, budget);
-        desk.send(peer, Control::Memory(Told { number: self.number, budget, used, transaction }));
+        desk.send(peer, ControlMessage::Memory(Told { number: self.number, budget, used, transaction }));
     }
 }
 

@@ -24,11 +24,11 @@ impl Source for Donor<'_> {
     }
 
     fn position(&self) -> Timestamp {
-        if self.leads { self.shared.clock.now() } else { self.shared.progress.mark() }
+        if self.leads { self.shared.clock.now() } else { self.shared.watermark.mark() }
     }
 
     fn settled(&self) -> Timestamp {
-        let mark = self.shared.progress.mark();
+        let mark = self.shared.watermark.mark();
         if self.leads { hooks::settled(mark) } else { Timestamp::MAX }
     }
 }

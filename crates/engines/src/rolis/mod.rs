@@ -19,7 +19,7 @@
 //! | `controller` | joins its parts: what one's news means for the others |
 //! | `birth`, `takeover`, `admission`, `health`, `ledger` | first meeting; from a won election to an open epoch; change of membership; whether the workers do their duty; what the nodes' stores use |
 //! | `feed`, `funnel` | where transactions go; the strawman: all workers into one stream |
-//! | `shared`, `messages`, `mailbox`, `pulse` | what workers and controller share, and say to each other |
+//! | `shared`, `messages`, `pulse` | what workers and controller share, and say to each other |
 //! | `context`, `desk` | what all parts of a worker, or of a controller, may use |
 //! | `wire`, `control` | what goes over the network |
 //! | `hooks`, `planted` | where a simulator steps in, and what planted bugs change; which bugs those are |
@@ -64,7 +64,6 @@ pub mod horizon;
 mod lead;
 mod ledger;
 mod locate;
-pub mod mailbox;
 mod messages;
 mod opening;
 mod pending;
@@ -98,7 +97,7 @@ use crate::memory::Account;
 use crate::observer::Rules;
 use crate::options::Options;
 use crate::seam::{Controller, Counters, Replica, Status, Worker};
-use control::Control;
+use control::ControlMessage;
 use controller::RolisController;
 use funnel::{Funnel, FunnelWorker};
 use rules::RolisRules;
@@ -143,7 +142,7 @@ impl Engine for Rolis {
 
     fn words(to_controller: bool, head: &[u8]) -> String {
         let known = if to_controller {
-            Control::decode(head).map(|message| format!("{message:?}")).ok()
+            ControlMessage::decode(head).map(|message| format!("{message:?}")).ok()
         } else {
             Head::decode(head).map(|head| format!("{head:?}")).ok()
         };

@@ -74,7 +74,7 @@ impl Opening {
     ) {
         // A later candidate must find out that this epoch opened, from any majority of its members.
         let known = stream.all_is_known_to_a_quorum() || hooks::opens_early();
-        let entered = context.shared.progress.epoch() == self.ballot.epoch;
+        let entered = context.shared.watermark.epoch() == self.ballot.epoch;
         if entered && known && caught_up && !self.reported {
             self.reported = true;
             turn.report(context, Report::Ready { ballot: self.ballot, stream: context.id });

@@ -201,7 +201,7 @@ impl Sealer {
                 occ.lock()?;
             }
             self.quiet = false;
-            occ.set_floor(context.shared.progress.unquiet(context.id));
+            occ.set_floor(context.shared.watermark.unquiet(context.id));
             hooks::unquiet();
         }
         Ok(())
@@ -278,12 +278,12 @@ impl Sealer {
         if !waiting || stream.undecided() > 0 {
             return false;
         }
-        let progress = &context.shared.progress;
-        if progress.mark_in(ballot.epoch).is_none_or(|mark| mark >= first) {
+        let watermark = &context.shared.watermark;
+        if watermark.mark_in(ballot.epoch).is_none_or(|mark| mark >= first) {
             return false;
         }
         let behind =
-            |stream: &StreamId| progress.closed(*stream) < first && progress.quiet_index(*stream).is_some();
+            |stream: &StreamId| watermark.closed(*stream) < first && watermark.quiet_index(*stream).is_some();
         context.other_streams().any(|stream| behind(&stream))
     }
 
@@ -303,12 +303,12 @@ impl Sealer {
             self.clock_stood(self.sealed);
         }
         let at = reading.max(self.last_executed).max(self.sealed);
-        shared.progress.claiming(context.id, at);
+        shared.watermark.claiming(context.id, at);
         hooks::closing();
-        // After the clock was read: see `Progress::unquiet`.
+        // After the clock was read: see `Watermark::unquiet`.
         let claims = context
             .other_streams()
-            .filter_map(|stream| shared.progress.quiet_index(stream).map(|index| Claim { stream, index }))
+            .filter_map(|stream| shared.watermark.quiet_index(stream).map(|index| Claim { stream, index }))
             .collect();
         let buffer = occ.log().take(self.next_entry());
         self.propose(ballot, Closed { at, buffer, claims }, context, occ, stream);
@@ -372,7 +372,7 @@ impl Sealer {
         let idle = self.is_empty() && !self.wants_closing(pending);
         if idle && !self.quiet {
             self.be_quiet(context, stream);
-            out.wake_workers |= context.shared.progress.others_wait(context.id);
+            out.wake_workers |= context.shared.watermark.others_wait(context.id);
         } else if self.quiet {
             // An empty entry was sealed meanwhile: the announcement names the last one.
             self.be_quiet(context, stream);
@@ -382,7 +382,7 @@ impl Sealer {
     /// Lets the others claim that this stream is silent.
     pub fn be_quiet(&mut self, context: &Context, stream: &Stream) {
         self.quiet = true;
-        context.shared.progress.go_quiet(context.id, stream.last());
+        context.shared.watermark.go_quiet(context.id, stream.last());
     }
 }
 

@@ -7,11 +7,11 @@ use highwater_consensus::Voter;
 use highwater_core::{Clock, EntryIndex, Epoch, NodeId, Timestamp};
 use highwater_store::Store;
 
-use super::mailbox::Mailbox;
 use super::messages::{Command, Report};
 use super::pulse::Pulse;
 use super::snapshots::{Offer, Rounds};
-use super::watermark::Progress;
+use super::watermark::Watermark;
+use crate::mailbox::Mailbox;
 use crate::memory::Account;
 use crate::options::Options;
 use crate::seam::Nanos;
@@ -24,7 +24,7 @@ pub struct Shared {
     /// Source of commit timestamps.
     pub clock: Arc<Clock>,
     /// The watermark.
-    pub progress: Progress,
+    pub watermark: Watermark,
     /// What the store may grow to.
     pub account: Account,
     /// Snapshots for followers' readers.
@@ -56,7 +56,7 @@ pub struct Shared {
     pub lags: Vec<Mutex<Vec<(Voter, u64)>>>,
 }
 
-/// One stream's progress, as its worker publishes it.
+/// One stream's watermark, as its worker publishes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStatus {
     /// The last entry that this replica holds.
@@ -78,7 +78,7 @@ impl Shared {
         Shared {
             clock,
             account,
-            progress: Progress::new(workers),
+            watermark: Watermark::new(workers),
             rounds: Rounds::default(),
             commands: (0..workers).map(|_| Mailbox::default()).collect(),
             reports: Mailbox::default(),
@@ -119,12 +119,12 @@ impl Shared {
     /// Whether this replica's store is one that followers' snapshots can be taken of: it belongs to a cluster, is
     /// complete, and holds nothing whose fate is open.
     pub fn has_snapshots(&self) -> bool {
-        self.progress.epoch() > Epoch(0) && !self.rounds.store_is_incomplete() && self.is_certain()
+        self.watermark.epoch() > Epoch(0) && !self.rounds.store_is_incomplete() && self.is_certain()
     }
 
     /// A snapshot of `store` for reads of which the first was asked for at `since`; see [`Rounds::offer`].
     pub fn snapshot(&self, now: Nanos, since: Nanos, store: &Arc<Store>) -> Offer {
         let times = (now, since, self.options.snapshot_age);
-        self.rounds.offer(times, store, &self.progress, || self.has_snapshots())
+        self.rounds.offer(times, store, &self.watermark, || self.has_snapshots())
     }
 }

@@ -10,7 +10,7 @@ use highwater_core::{
 };
 use highwater_store::Store;
 
-use super::control::Control;
+use super::control::ControlMessage;
 use super::controller::RolisController;
 use super::messages::Command;
 use super::shared::Shared;
@@ -66,7 +66,7 @@ fn a_parked_voter_does_not_forget_a_change_that_it_accepted() {
         controller.peer_up(0, NodeId(peer), Incarnation(1));
     }
     let founders = Members::new(Epoch(0), (0..3).map(|node| voter(node, 1)).collect());
-    controller.deliver(0, NodeId(0), Control::Genesis(founders.clone()).encode());
+    controller.deliver(0, NodeId(0), ControlMessage::Genesis(founders.clone()).encode());
     // Node 2 lost its memory, and its new life was admitted.
     let admitted = founders.with(Epoch(1), voter(2, 2));
     let frame = |message: Message, body: Bytes| Frame { head: Head::Stream(message).encode(), body };
@@ -80,13 +80,13 @@ fn a_parked_voter_does_not_forget_a_change_that_it_accepted() {
     worker.turn(0, &mut out);
     controller.turn(0, &mut said);
     // Another candidate asks.
-    let prepare = Control::Election(ElectionMessage::Prepare { ballot: ballot(2, 2) });
+    let prepare = ControlMessage::Election(ElectionMessage::Prepare { ballot: ballot(2, 2) });
     controller.deliver(0, NodeId(2), prepare.encode());
     controller.turn(0, &mut said);
     worker.turn(0, &mut out);
     controller.turn(0, &mut said);
-    let promises = said.messages.iter().filter_map(|(_, message)| match Control::decode(message) {
-        Ok(Control::Election(ElectionMessage::Promise(promise))) => Some(promise),
+    let promises = said.messages.iter().filter_map(|(_, message)| match ControlMessage::decode(message) {
+        Ok(ControlMessage::Election(ElectionMessage::Promise(promise))) => Some(promise),
         _ => None,
     });
     let promise = promises.last().expect("it promises");

@@ -11,7 +11,7 @@
 //!    bound that any of them was given. R is the horizon or more, and the horizon stands still while R is pinned; an
 //!    applier that wants to raise it meanwhile makes do with what it has.
 //! 2. *Whoever passes R sees the pin.* It was given a horizon above R, and that was stored after the pin.
-//! 3. *Published means complete*: [`Progress::applied_floor`](super::watermark::Progress::applied_floor) has reached R.
+//! 3. *Published means complete*: [`Watermark::applied_floor`](super::watermark::Watermark::applied_floor) has reached R.
 //! 4. *Only appliers write while readers read.* A leader's transactions keep no versions, and a copied state is none
 //!    before it is complete. Each such event begins another **life** of the snapshots; what was pinned in an earlier one
 //!    is void, even for a reader that is in the middle of it: it looks at the life again when it is done.
@@ -31,7 +31,7 @@ use highwater_store::{Snapshot, Store};
 
 use super::hooks;
 use super::horizon::{Horizon, Life, Lives};
-use super::watermark::Progress;
+use super::watermark::Watermark;
 use crate::seam::Nanos;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 
@@ -144,7 +144,7 @@ impl Rounds {
         &self,
         (now, since, most): (Nanos, Nanos, Nanos),
         store: &Arc<Store>,
-        progress: &Progress,
+        watermark: &Watermark,
         fit: impl FnOnce() -> bool,
     ) -> Offer {
         // Before the look at what would forbid it: see `void`.
@@ -157,9 +157,9 @@ impl Rounds {
         self.expires.store(now + LINGER.max(most), Ordering::Relaxed);
         let fits = |round: &Round| round.at >= since || now.saturating_sub(round.at) <= most;
         if taken.pending.is_none() && !taken.published.as_ref().is_some_and(fits) {
-            taken.pending = Some(self.pin(now, life, store, progress));
+            taken.pending = Some(self.pin(now, life, store, watermark));
         }
-        taken.publish(progress.applied_floor());
+        taken.publish(watermark.applied_floor());
         match taken.published.as_ref().filter(|round| fits(round)) {
             Some(round) => Offer::Read(round.snapshot.clone(), round.life),
             None => Offer::Later,
@@ -167,11 +167,11 @@ impl Rounds {
     }
 
     /// Begins a round. The caller holds the lock.
-    fn pin(&self, now: Nanos, life: Life, store: &Arc<Store>, progress: &Progress) -> Round {
+    fn pin(&self, now: Nanos, life: Life, store: &Arc<Store>, watermark: &Watermark) -> Round {
         let horizon = self.horizon.hold();
         // Also above everything that did not come through an applier: what this node executed when it led (the epoch has
         // changed since), and what a copy brought (its store is complete).
-        let ts = horizon.max(progress.mark());
+        let ts = horizon.max(watermark.mark());
         hooks::pins();
         let snapshot = store.pin_snapshot(ts);
         self.horizon.release(ts);

@@ -40,7 +40,7 @@ impl Speculation {
     /// `entered` has begun. If the epoch that was led is over, what was executed above its final mark never happened.
     pub fn end(&mut self, entered: Epoch, occ: &mut Occ, shared: &Shared) {
         let Some(led) = self.led.filter(|led| *led < entered) else { return };
-        let preserved = shared.progress.final_mark(led).expect("an epoch that was led here has ended here");
+        let preserved = shared.watermark.final_mark(led).expect("an epoch that was led here has ended here");
         if self.open {
             self.open = false;
             if hooks::rolls_back() {

@@ -184,9 +184,9 @@ impl RolisWorker {
 
     /// The epoch is open: everything older is applied on all workers.
     fn open(&mut self, ballot: Ballot) {
-        let progress = &self.context.shared.progress;
-        let base = progress.closed(self.context.id);
-        assert_eq!(progress.epoch(), ballot.epoch, "an epoch opens after every stream has entered it");
+        let watermark = &self.context.shared.watermark;
+        let base = watermark.closed(self.context.id);
+        assert_eq!(watermark.epoch(), ballot.epoch, "an epoch opens after every stream has entered it");
         assert!(self.replay.caught_up(), "an epoch opens after everything older is applied");
         self.mode = Mode::Leading(ballot);
         hooks::leads(ballot.epoch);
@@ -245,7 +245,7 @@ impl RolisWorker {
             let base = EntryIndex(start.0 - 1).max(tail.decided);
             self.stream.restart_after(base);
         }
-        shared.progress.members().into_iter().for_each(|members| self.stream.know_members(members));
+        shared.watermark.members().into_iter().for_each(|members| self.stream.know_members(members));
         self.replay = Replay::starting_at(start, floor);
         if self.stream.tail().first > start {
             return turn.report(&self.context, Report::CopyStalled { copy });
@@ -260,7 +260,7 @@ impl RolisWorker {
     fn high(&self) -> Timestamp {
         let last = CheckedEntry::held(&self.stream, self.stream.last());
         let closed = last.map(|entry| entry.header().closed_ts).unwrap_or_default();
-        closed.max(self.replay.floor()).max(self.context.shared.progress.closed(self.context.id)).next()
+        closed.max(self.replay.floor()).max(self.context.shared.watermark.closed(self.context.id)).next()
     }
 
     /// A frame's sender, if its connection is up.
@@ -324,7 +324,7 @@ impl RolisWorker {
     fn look_at_decided(&mut self, turn: &mut Turn<'_>) {
         let parts = (&mut self.speculation, &mut self.occ);
         let moved = self.replay.look(&self.context, &mut self.stream, parts, turn);
-        if moved && (self.feed.is_shared() || self.context.shared.progress.others_wait(self.context.id)) {
+        if moved && (self.feed.is_shared() || self.context.shared.watermark.others_wait(self.context.id)) {
             turn.out.wake_workers = true;
         }
     }
@@ -346,11 +346,11 @@ impl RolisWorker {
         if !leads && !shared.is_certain() {
             return;
         }
-        let progress = &shared.progress;
+        let watermark = &shared.watermark;
         let floor = if leads {
-            progress.mark()
+            watermark.mark()
         } else {
-            hooks::tombstone_floor(|| progress.applied_floor(), || progress.mark())
+            hooks::tombstone_floor(|| watermark.applied_floor(), || watermark.mark())
         };
         hooks::collects();
         // Bounded work: a large delete takes several turns, and no other traffic may come to give them.

@@ -111,11 +111,11 @@ impl WorkerThread {
     /// Until the node stops.
     pub fn run(mut self) -> io::Result<()> {
         let shared = self.shared.clone();
-        let mailbox = &shared.workers[self.index];
+        let letter_box = &shared.workers[self.index];
         while !shared.stopping() {
-            mailbox.waker.take();
+            letter_box.waker.take();
             let now = monotonic();
-            for letter in mailbox.take() {
+            for letter in letter_box.take() {
                 self.read_letter(now, letter);
             }
             self.take_relayed(now);

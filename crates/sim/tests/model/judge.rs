@@ -1,11 +1,11 @@
 //! What must hold in every state.
 //!
-//! The marks are computed by the product: [`Progress`] is fed with decided logs as a replica's workers feed it. Its own
+//! The marks are computed by the product: [`Watermark`] is fed with decided logs as a replica's workers feed it. Its own
 //! assertions count, too.
 
 use highwater_consensus::{Members, Voter};
 use highwater_core::{EntryIndex, Epoch, Incarnation, NodeId, StreamId, Timestamp};
-use highwater_engines::rolis::watermark::{Arrival, OpenClaim, Progress, Start};
+use highwater_engines::rolis::watermark::{Arrival, OpenClaim, Start, Watermark};
 
 use super::protocol::{Bounds, Mistake};
 use super::state::{Ballot, Entry, STREAMS, State};
@@ -15,13 +15,13 @@ use super::state::{Ballot, Entry, STREAMS, State};
 pub struct Replayed {
     pub epoch: Ballot,
     pub mark: u8,
-    progress: Progress,
+    watermark: Watermark,
 }
 
 impl Replayed {
     /// The final mark of an epoch that has ended.
     pub fn final_mark(&self, epoch: Ballot) -> Option<u8> {
-        self.progress.final_mark(Epoch(epoch.into())).map(|mark| mark.0 as u8)
+        self.watermark.final_mark(Epoch(epoch.into())).map(|mark| mark.0 as u8)
     }
 }
 
@@ -35,55 +35,55 @@ struct Looking {
 
 /// Looks at decided logs as `rolis/apply.rs` does.
 pub fn replay(bounds: &Bounds, logs: [&[Entry]; STREAMS]) -> Replayed {
-    let progress = Progress::new(STREAMS);
+    let watermark = Watermark::new(STREAMS);
     let mut workers: [Looking; STREAMS] = Default::default();
     loop {
         let before = workers.iter().map(|worker| worker.scan + worker.arrived).sum::<usize>();
         for (stream, worker) in workers.iter_mut().enumerate() {
-            look(bounds, &progress, stream, logs[stream], worker);
+            look(bounds, &watermark, stream, logs[stream], worker);
         }
         if workers.iter().map(|worker| worker.scan + worker.arrived).sum::<usize>() == before {
             break;
         }
     }
     for worker in &mut workers {
-        worker.claims.retain(|claim| !progress.claim(*claim));
+        worker.claims.retain(|claim| !watermark.claim(*claim));
     }
-    Replayed { epoch: progress.epoch().0 as Ballot, mark: progress.mark().0 as u8, progress }
+    Replayed { epoch: watermark.epoch().0 as Ballot, mark: watermark.mark().0 as u8, watermark }
 }
 
-fn look(bounds: &Bounds, progress: &Progress, stream: usize, log: &[Entry], worker: &mut Looking) {
+fn look(bounds: &Bounds, watermark: &Watermark, stream: usize, log: &[Entry], worker: &mut Looking) {
     let id = StreamId(stream as u16);
-    worker.claims.retain(|claim| !progress.claim(*claim));
+    worker.claims.retain(|claim| !watermark.claim(*claim));
     while worker.scan < log.len() {
         let index = EntryIndex(worker.scan as u64 + 1);
         match log[worker.scan] {
             Entry::Batch { epoch, closed, claim } => {
-                assert_eq!(Epoch(epoch.into()), progress.epoch(), "an entry of an epoch not entered");
-                progress.publish(id, index, Timestamp(closed.into()), false);
+                assert_eq!(Epoch(epoch.into()), watermark.epoch(), "an entry of an epoch not entered");
+                watermark.publish(id, index, Timestamp(closed.into()), false);
                 if let Some(len) = claim {
                     let early = bounds.mistake == Some(Mistake::EarlyClaim);
                     let index = EntryIndex(if early { 0 } else { len.into() });
                     let stream = StreamId(1 - id.0);
                     let claim = OpenClaim { stream, index, closed: Timestamp(closed.into()) };
-                    if !progress.claim(claim) {
+                    if !watermark.claim(claim) {
                         worker.claims.push(claim);
                     }
                 }
             }
             Entry::Change { epoch, .. } => {
-                if Epoch(epoch.into()) > progress.epoch() {
+                if Epoch(epoch.into()) > watermark.epoch() {
                     let starts = starts(&log[worker.scan..], index);
                     if starts.len() == worker.arrived {
                         return;
                     }
                     worker.arrived = starts.len();
                     let claims = std::mem::take(&mut worker.claims);
-                    if !progress.arrive(id, Arrival { starts, last: EntryIndex(index.0 - 1), claims }) {
+                    if !watermark.arrive(id, Arrival { starts, last: EntryIndex(index.0 - 1), claims }) {
                         return;
                     }
                 }
-                if Epoch(epoch.into()) == progress.epoch() {
+                if Epoch(epoch.into()) == watermark.epoch() {
                     worker.arrived = 0;
                 }
             }

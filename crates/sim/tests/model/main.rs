@@ -3,7 +3,7 @@
 //! The simulator draws schedules of the whole product; here *every* schedule of a small protocol is taken: three
 //! replicas, two streams, transactions that all depend on one another, any loss and delay of messages (a partition is
 //! loss for a while), crashes, takeovers that interrupt one another. The marks are computed by the product's own
-//! [`Progress`](highwater_engines::rolis::watermark::Progress).
+//! [`Watermark`](highwater_engines::rolis::watermark::Watermark).
 //!
 //! Not in the model: changes of membership, copies, and values (timestamps stand for them).
 //!

@@ -10,7 +10,7 @@ use highwater_consensus::{Members, Standing, Voter};
 use highwater_core::{EntryIndex, NodeId, StreamId, Timestamp};
 use highwater_store::Store;
 
-use super::super::control::{Control, Granted};
+use super::super::control::{ControlMessage, Granted};
 use super::super::messages::{Command, Restart};
 use super::RolisController;
 use crate::copy::{CopyName, RETRY_AFTER, Step, Terms};
@@ -18,7 +18,7 @@ use crate::seam::Nanos;
 
 /// Pause of a node that has too little memory for the data.
 const TOO_SMALL_RETRY: Nanos = 1_000_000_000;
-/// How often a learner says that it is ready, and a receiver looks at its progress.
+/// How often a learner says that it is ready, and a receiver looks at its watermark.
 const READY_EVERY: Nanos = 20_000_000;
 
 impl RolisController {
@@ -76,7 +76,7 @@ impl RolisController {
         match donor.filter(|donor| *donor != me.node && leader.is_some()) {
             Some(donor) => {
                 let copy = self.receiver.ask(now, donor, me.incarnation.0);
-                self.desk.send(donor, Control::CopyRequest { copy });
+                self.desk.send(donor, ControlMessage::CopyRequest { copy });
             }
             None => self.receiver.retry(now + RETRY_AFTER),
         }
@@ -91,7 +91,7 @@ impl RolisController {
         self.store = Store::new(self.schema.clone());
         let shared = &self.desk.shared;
         // All workers are parked: nobody uses the cells.
-        shared.progress.restart(epoch, members.clone(), floor, &starts);
+        shared.watermark.restart(epoch, members.clone(), floor, &starts);
         shared.receiving_copy.store(true, Ordering::SeqCst);
         shared.rounds.lose_store();
         shared.copied_bytes.store(0, Ordering::Relaxed);
@@ -106,7 +106,7 @@ impl RolisController {
 
     pub(super) fn on_copied(&mut self, copy: u64, stream: StreamId, at: Timestamp) {
         if let Some(donor) = self.receiver.arrived(copy, stream, at, self.desk.workers()) {
-            self.desk.send(donor, Control::CopyFinished { copy });
+            self.desk.send(donor, ControlMessage::CopyFinished { copy });
             self.desk.shared.receiving_copy.store(false, Ordering::SeqCst);
         }
     }
@@ -121,7 +121,7 @@ impl RolisController {
     /// Tells the donor, if there is one: it keeps its tombstones until it hears so.
     fn give_up_copy(&mut self) {
         if let Some((donor, copy)) = self.receiver.to_give_up() {
-            self.desk.send(donor, Control::CopyFinished { copy });
+            self.desk.send(donor, ControlMessage::CopyFinished { copy });
         }
     }
 
@@ -154,7 +154,7 @@ impl RolisController {
                 Some(now)
             }
             Step::CatchUp(complete_at) => {
-                if self.desk.shared.progress.applied_floor() < complete_at {
+                if self.desk.shared.watermark.applied_floor() < complete_at {
                     // What a worker waits for may be in another one's stream, and nobody else wakes it if the cluster is idle.
                     self.desk.wake_workers();
                     return Some(now + READY_EVERY / 4);
@@ -176,7 +176,7 @@ impl RolisController {
         if now >= self.ready_at {
             self.ready_at = now + READY_EVERY;
             if let Some(leader) = self.election.followed(now) {
-                self.desk.send(leader, Control::LearnerReady);
+                self.desk.send(leader, ControlMessage::LearnerReady);
             }
         }
         Some(self.ready_at)
@@ -187,15 +187,15 @@ impl RolisController {
     pub(super) fn on_copy_request(&mut self, from: Voter, copy: u64) {
         let (receiver, name) = (from.node, CopyName { receiver: from.node, copy });
         if !self.receiver.store_is_complete() || self.election.members().is_none() {
-            return self.desk.send(receiver, Control::CopyRefuse { copy });
+            return self.desk.send(receiver, ControlMessage::CopyRefuse { copy });
         }
         self.stop_serving(receiver, None);
         // First keep the tombstones, then choose the floor: none at or above it is unlinked any more.
         self.desk.shared.serving_copies.fetch_add(1, Ordering::SeqCst);
         let leading = self.leadership.leading().map(|ballot| ballot.epoch);
-        let Some((epoch, floor)) = self.desk.shared.progress.copy_point(leading) else {
+        let Some((epoch, floor)) = self.desk.shared.watermark.copy_point(leading) else {
             self.desk.shared.serving_copies.fetch_sub(1, Ordering::SeqCst);
-            return self.desk.send(receiver, Control::CopyRefuse { copy });
+            return self.desk.send(receiver, ControlMessage::CopyRefuse { copy });
         };
         self.donor.begin(name, Terms { epoch, floor });
         self.desk.command_all(|_| Command::Locate { copy: name, floor });
@@ -211,16 +211,16 @@ impl RolisController {
         let Some((terms, starts)) = self.donor.located(copy, stream, start, self.desk.workers()) else {
             return;
         };
-        let known = self.desk.shared.progress.members().into_iter().chain(self.election.members().cloned());
+        let known = self.desk.shared.watermark.members().into_iter().chain(self.election.members().cloned());
         let Some(members) = known.max_by_key(|members| members.epoch) else { return };
         let (Terms { epoch, floor }, CopyName { receiver, copy }) = (terms, copy);
-        self.desk.send(receiver, Control::CopyGrant { copy, epoch, members, floor, starts });
+        self.desk.send(receiver, ControlMessage::CopyGrant { copy, epoch, members, floor, starts });
     }
 
     /// A copy cannot go on.
     pub(super) fn refuse_copy(&mut self, CopyName { receiver, copy }: CopyName) {
         self.stop_serving(receiver, Some(copy));
-        self.desk.send(receiver, Control::CopyRefuse { copy });
+        self.desk.send(receiver, ControlMessage::CopyRefuse { copy });
     }
 
     /// A copy to `receiver` has ended, one way or the other.

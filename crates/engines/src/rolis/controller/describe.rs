@@ -140,11 +140,11 @@ impl RolisController {
             incarnation: self.desk.me.incarnation,
             service: role.service(),
             role: role.name().into(),
-            epoch: shared.progress.epoch(),
+            epoch: shared.watermark.epoch(),
             ask: self.known_leader(now),
             heard_ago,
             figures: vec![
-                Figure::one(MARK, shared.progress.mark().0),
+                Figure::one(MARK, shared.watermark.mark().0),
                 each(ACCEPTED, |stream| stream.accepted.0),
                 each(DECIDED, |stream| stream.decided.0),
                 each(APPLIED, |stream| stream.applied.0),

@@ -1,7 +1,7 @@
 //! The controller: joins election, takeover, membership and state copies of one replica into one story.
 //!
 //! - **Birth.** Nodes greet each other. When all of them have met and none knows of a membership, the first one declares
-//!   it ([`Control::Genesis`]). A node that meets one who knows of a membership has lost its memory: it becomes a learner.
+//!   it ([`ControlMessage::Genesis`]). A node that meets one who knows of a membership has lost its memory: it becomes a learner.
 //!   So a cluster forms only when all its members are up for the first time; two that lost their memory can never
 //!   overrule one that did not.
 //! - **Takeover.** See [`highwater_consensus::Election`] for how a candidate wins. Then: every worker takes its stream
@@ -27,7 +27,7 @@ use highwater_store::Store;
 
 use super::admission::Admission;
 use super::birth::Birth;
-use super::control::{Control, Granted};
+use super::control::{ControlMessage, Granted};
 use super::desk::Desk;
 use super::health::{Health, hear_streams, watch_service};
 use super::hooks;
@@ -116,7 +116,7 @@ impl RolisController {
             // Whoever knows tells all: who declared it may die before the last one hears of it.
             let me = self.desk.me.node;
             for voter in members.voters().iter().filter(|voter| voter.node != me) {
-                self.desk.send(voter.node, Control::Genesis(members.clone()));
+                self.desk.send(voter.node, ControlMessage::Genesis(members.clone()));
             }
             self.learn_members(now, members);
         }
@@ -187,7 +187,7 @@ impl RolisController {
             return;
         };
         // Read after every stream answered: a change that one of them saw decided in all is known here.
-        if let Some(members) = self.desk.shared.progress.members() {
+        if let Some(members) = self.desk.shared.watermark.members() {
             self.learn_members(now, members);
         }
         let Some(members) = self.election.members().cloned() else { return };
@@ -364,7 +364,7 @@ impl RolisController {
             }
             Report::Ready { ballot, stream } => self.on_ready(now, ballot, stream),
             Report::Entered(_) => {
-                if let Some(members) = self.desk.shared.progress.members() {
+                if let Some(members) = self.desk.shared.watermark.members() {
                     self.learn_members(now, members);
                 }
             }
@@ -384,7 +384,7 @@ impl Controller for RolisController {
     fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation) {
         self.desk.peer_changed(peer, Some(incarnation));
         let born = self.election.members().is_some();
-        self.desk.send(peer, Control::Hello { born });
+        self.desk.send(peer, ControlMessage::Hello { born });
         self.ledger.tell(peer, self.used(), &mut self.desk);
         self.copy_peer_changed(now, peer);
     }
@@ -397,22 +397,24 @@ impl Controller for RolisController {
     }
 
     fn deliver(&mut self, now: Nanos, from: NodeId, message: Bytes) {
-        let (Some(sender), Ok(message)) = (self.desk.peer(from), Control::decode(&message)) else { return };
+        let (Some(sender), Ok(message)) = (self.desk.peer(from), ControlMessage::decode(&message)) else {
+            return;
+        };
         match message {
-            Control::Election(message) => {
+            ControlMessage::Election(message) => {
                 hear_streams(&mut self.election, &self.desk);
                 self.election.deliver(now, sender, message);
             }
-            Control::Hello { born } => self.on_hello(now, sender, born),
-            Control::Genesis(members) => self.on_genesis(now, members),
-            Control::CopyRequest { copy } => self.on_copy_request(sender, copy),
-            Control::CopyGrant { copy, epoch, members, floor, starts } => {
+            ControlMessage::Hello { born } => self.on_hello(now, sender, born),
+            ControlMessage::Genesis(members) => self.on_genesis(now, members),
+            ControlMessage::CopyRequest { copy } => self.on_copy_request(sender, copy),
+            ControlMessage::CopyGrant { copy, epoch, members, floor, starts } => {
                 self.on_copy_grant(now, from, copy, Granted { epoch, members, floor, starts })
             }
-            Control::CopyRefuse { copy } => self.on_copy_stalled(now, copy),
-            Control::CopyFinished { copy } => self.stop_serving(from, Some(copy)),
-            Control::Memory(told) => self.ledger.hear(sender, told),
-            Control::LearnerReady => self.on_learner_ready(now, sender),
+            ControlMessage::CopyRefuse { copy } => self.on_copy_stalled(now, copy),
+            ControlMessage::CopyFinished { copy } => self.stop_serving(from, Some(copy)),
+            ControlMessage::Memory(told) => self.ledger.hear(sender, told),
+            ControlMessage::LearnerReady => self.on_learner_ready(now, sender),
         }
     }
 
@@ -439,8 +441,9 @@ impl Controller for RolisController {
             next[1] = Some(next[1].unwrap_or(Nanos::MAX).min(soon));
         }
         self.desk.hand_out(out);
-        out.messages
-            .extend(self.election.drain().map(|(to, message)| (to, Control::Election(message).encode())));
+        out.messages.extend(
+            self.election.drain().map(|(to, message)| (to, ControlMessage::Election(message).encode())),
+        );
         next.into_iter().flatten().min().map_or(Next::Idle, Next::At)
     }
 

@@ -4,11 +4,11 @@ use highwater_consensus::Members;
 use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
 
 use super::super::hooks;
-use super::Progress;
+use super::Watermark;
 use super::arrival::{Arrival, Ends, Start};
 use crate::sync::Ordering;
 
-impl Progress {
+impl Watermark {
     /// The final mark of an epoch that ended here.
     pub fn final_mark(&self, epoch: Epoch) -> Option<Timestamp> {
         self.ends.lock().expect("no worker panics here").finals.get(&epoch).copied()

@@ -57,7 +57,7 @@ pub use arrival::{Arrival, OpenClaim, Start};
 
 /// How far every stream of this replica is. Shared by its workers; each worker writes its own cell.
 #[derive(Debug)]
-pub struct Progress {
+pub struct Watermark {
     /// The epoch that the cells speak of. Changes before the cells do, so that a reader who sees a new cell sees the new
     /// epoch as well.
     epoch: AtomicU64,
@@ -88,10 +88,10 @@ struct Cell {
     claiming: AtomicU64,
 }
 
-impl Progress {
+impl Watermark {
     /// No epoch yet; `streams` streams.
-    pub fn new(streams: usize) -> Progress {
-        Progress {
+    pub fn new(streams: usize) -> Watermark {
+        Watermark {
             epoch: AtomicU64::new(0),
             base: AtomicU64::new(0),
             cells: (0..streams).map(|_| Cell::default()).collect(),
@@ -109,7 +109,7 @@ impl Progress {
         Epoch(self.epoch.load(Ordering::Acquire))
     }
 
-    /// The mark, if `epoch` is the current one. `None`: it ended; ask [`final_mark`](Progress::final_mark).
+    /// The mark, if `epoch` is the current one. `None`: it ended; ask [`final_mark`](Watermark::final_mark).
     #[inline]
     pub fn mark_in(&self, epoch: Epoch) -> Option<Timestamp> {
         let closed = self.cells.iter().map(|cell| cell.closed.load(Ordering::Acquire));
@@ -204,7 +204,7 @@ impl Progress {
     }
 
     /// On a leader: the owner of `stream` has nothing open behind entry `last`, and will call
-    /// [`unquiet`](Progress::unquiet) before it takes another timestamp.
+    /// [`unquiet`](Watermark::unquiet) before it takes another timestamp.
     #[inline]
     pub fn go_quiet(&self, stream: StreamId, last: EntryIndex) {
         self.cell(stream).quiet.store(last.0 << 1 | 1, Ordering::Release);
@@ -223,7 +223,7 @@ impl Progress {
         Timestamp(claimed.expect("there are streams"))
     }
 
-    /// On a leader: the owner of `stream` is about to look who is quiet ([`quiet_index`](Progress::quiet_index)), and to
+    /// On a leader: the owner of `stream` is about to look who is quiet ([`quiet_index`](Watermark::quiet_index)), and to
     /// claim of them that they are closed up to `closed`.
     #[inline]
     pub fn claiming(&self, stream: StreamId, closed: Timestamp) {
@@ -232,7 +232,7 @@ impl Progress {
     }
 
     /// On a leader: the last entry of `stream`, if it is quiet. To be called *after* the claiming timestamp was read and
-    /// told ([`claiming`](Progress::claiming)).
+    /// told ([`claiming`](Watermark::claiming)).
     #[inline]
     pub fn quiet_index(&self, stream: StreamId) -> Option<EntryIndex> {
         fence(Ordering::SeqCst);

@@ -1,10 +1,10 @@
-//! A queue for rare messages between threads of one replica.
+//! A queue for rare messages between threads of one process: an engine's workers and controller, a host's threads.
 
 use std::collections::VecDeque;
 
 use crate::sync::{AtomicBool, Mutex, Ordering};
 
-/// A queue for rare messages between threads of one replica. The host carries the wake-up.
+/// A queue for rare messages. Whoever puts one in wakes the owner, in its own way.
 #[derive(Debug)]
 pub struct Mailbox<T> {
     queue: Mutex<VecDeque<T>>,
