@@ -28,5 +28,5 @@ pub use highwater_core::Nanos;
 pub use log::Log;
 pub use members::{Members, Quorums, Voter};
 pub use message::Message;
-pub use stream::{Envelope, Plan, Stream, StreamOptions};
+pub use stream::{Change, Envelope, Plan, Recovered, Stream, StreamOptions};
 pub use tail::Tail;

@@ -135,6 +135,11 @@ impl Message {
         }
     }
 
+    /// Whether the receiver counts on the sender's state: then it is sent only when that state would survive a crash.
+    pub fn vouches(&self) -> bool {
+        matches!(self, Message::Accepted { .. } | Message::Pull { .. })
+    }
+
     /// Appends `tag u8 | ballot | fields`, all little endian.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut head = |tag: u8, ballot: Ballot, indexes: &[EntryIndex]| {

@@ -35,7 +35,7 @@ struct Cluster {
 impl Cluster {
     fn new(count: u8, latency: Nanos, seed: u64) -> Cluster {
         let election = ElectionOptions { nodes: count, heartbeat: HEARTBEAT, timeout: TIMEOUT };
-        let stream = StreamOptions { window_bytes: 1 << 20, backlog_bytes: 256 << 20, retry: 20 * MS };
+        let stream = StreamOptions { window_bytes: 1 << 20, retry: 20 * MS, ..StreamOptions::default() };
         let bases = || vec![(EntryIndex::NONE, founders(count)); 2];
         let seed_of = |node: u8| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(node) << 40;
         Cluster {

@@ -10,7 +10,7 @@ use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, Timestamp};
 
 const MS: Nanos = 1_000_000;
 const OPTIONS: StreamOptions =
-    StreamOptions { window_bytes: 1 << 20, backlog_bytes: 256 << 20, retry: 10 * MS };
+    StreamOptions { window_bytes: 1 << 20, backlog_bytes: 256 << 20, durable: false, retry: 10 * MS };
 
 fn voter(node: u8) -> Voter {
     Voter { node: NodeId(node), incarnation: Incarnation(1) }

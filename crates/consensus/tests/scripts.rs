@@ -111,7 +111,7 @@ fn election(nodes: u8) -> ElectionOptions {
 }
 
 const STREAM: StreamOptions =
-    StreamOptions { window_bytes: 1 << 20, backlog_bytes: 256 << 20, retry: 20 * MS };
+    StreamOptions { window_bytes: 1 << 20, backlog_bytes: 256 << 20, durable: false, retry: 20 * MS };
 
 impl Stage {
     /// Runs one command; what came of it ends up in `log`.

@@ -1,5 +1,5 @@
 //! Clusters in virtual time: lost, repeated, late and reordered messages, broken connections, partitions, pauses, crashes
-//! that lose the memory. One seed draws everything. First faults, with safety checked at every step; then healing, and
+//! that lose the memory, or all but what is on disk. One seed draws everything. First faults, with safety checked at every step; then healing, and
 //! the cluster must make progress, agree, and fall silent.
 //!
 //! `HIGHWATER_SEEDS=FROM..TO` runs other seeds.
@@ -41,10 +41,25 @@ impl Rng {
 }
 
 enum Event {
-    Deliver { from: Voter, to: Voter, line: u64, wire: Wire },
-    Tick { node: usize },
-    Load { node: usize },
+    Deliver {
+        from: Voter,
+        to: Voter,
+        line: u64,
+        wire: Wire,
+    },
+    Tick {
+        node: usize,
+    },
+    Load {
+        node: usize,
+    },
     Fault,
+    /// The disk has brought down what was written up to here.
+    Synced {
+        node: usize,
+        life: u64,
+        upto: usize,
+    },
 }
 
 /// What the checker remembers of one life.
@@ -83,16 +98,21 @@ struct Simulation {
     proposed: u64,
     steps: u64,
     options: (ElectionOptions, StreamOptions),
+    /// Nodes have disks: they come back as the same voters, and any number of them may crash at once.
+    disks: Option<Rng>,
+    /// Which life of each process it is.
+    lives: Vec<u64>,
+    syncing: Vec<bool>,
 }
 
 impl Simulation {
-    fn new(seed: u64) -> Simulation {
+    fn new(seed: u64, durable: bool) -> Simulation {
         let mut rng = Rng(seed);
         let count = [3, 3, 5, 5, 7][rng.below(5) as usize];
         let streams = 1 + rng.below(3) as usize;
         let election = ElectionOptions { nodes: count, heartbeat: 3 * MS, timeout: 12 * MS };
         let window_bytes = [30, 100, 10_000][rng.below(3) as usize];
-        let stream = StreamOptions { window_bytes, retry: 5 * MS, ..StreamOptions::default() };
+        let stream = StreamOptions { window_bytes, durable, retry: 5 * MS, ..StreamOptions::default() };
         let bases = || vec![(EntryIndex::NONE, founders(count)); streams];
         let nodes: Vec<Node> =
             (0..count).map(|n| Node::new(founder(n), bases(), election, stream, rng.next())).collect();
@@ -122,6 +142,9 @@ impl Simulation {
             proposed: 0,
             steps: 0,
             options: (election, stream),
+            disks: durable.then(|| Rng(seed ^ 0xd15c)),
+            lives: vec![0; n],
+            syncing: vec![false; n],
             rng,
         };
         for node in 0..n {
@@ -176,6 +199,13 @@ impl Simulation {
                 }
             }
             Event::Load { node } => self.on_load(node),
+            Event::Synced { node, life, upto } => {
+                if self.lives[node] == life && !self.down[node] {
+                    self.syncing[node] = false;
+                    self.nodes[node].synced(self.now, upto);
+                    self.after(node);
+                }
+            }
             Event::Fault => {
                 if self.faults {
                     self.fault();
@@ -262,11 +292,25 @@ impl Simulation {
             self.tick_at[node] = Some(next);
             self.schedule(next, Event::Tick { node });
         }
+        self.sync(node);
         let from = self.nodes[node].me;
         for (to, wire) in std::mem::take(&mut self.nodes[node].out) {
             self.send(from, to, reread(wire));
         }
         self.check(node);
+    }
+
+    /// Has the disk bring down what was written, if it is not at it.
+    fn sync(&mut self, node: usize) {
+        let (Some(rng), Some(disk)) = (&mut self.disks, &self.nodes[node].disk) else { return };
+        let upto = disk.written.len();
+        if disk.synced == upto || self.syncing[node] {
+            return;
+        }
+        self.syncing[node] = true;
+        let slowest = if self.faults && rng.percent(5) { 60 * MS } else { 3 * MS };
+        let at = self.now + MS / 20 + rng.below(slowest);
+        self.schedule(at, Event::Synced { node, life: self.lives[node], upto });
     }
 
     fn send(&mut self, from: Voter, to: NodeId, wire: Wire) {
@@ -351,6 +395,9 @@ impl Simulation {
             at != node && !self.down[at] && self.nodes[at].me == voter
         };
         let live = (0..self.nodes.len()).filter(|at| !self.down[*at] && *at != node);
+        if self.disks.is_some() {
+            return !self.down[node];
+        }
         !self.down[node]
             && live.clone().all(|at| {
                 let node = &self.nodes[at];
@@ -371,6 +418,9 @@ impl Simulation {
     }
 
     fn restart(&mut self, node: usize) {
+        if self.disks.is_some() {
+            return self.restart_from_disk(node);
+        }
         let me = Voter { node: NodeId(node as u8), incarnation: Incarnation(self.next_life) };
         self.next_life += 1;
         let mut bases = Vec::new();
@@ -382,6 +432,24 @@ impl Simulation {
         let (election, stream) = self.options;
         self.nodes[node] = Node::new(me, bases, election, stream, self.rng.next());
         self.seen[node] = Seen::default();
+        self.down[node] = false;
+        self.after(node);
+        self.mend_all();
+    }
+
+    /// What was synced is there, and any part of what was written after, as far as it goes without a hole.
+    fn restart_from_disk(&mut self, node: usize) {
+        let (rng, disk) = (self.disks.as_mut().unwrap(), self.nodes[node].disk.take().unwrap());
+        let mut written = disk.written;
+        let unsynced = written.len() - disk.synced;
+        written.truncate(disk.synced + rng.below(unsynced as u64 + 1) as usize);
+        let (me, seed) = (self.nodes[node].me, rng.next());
+        let members = |stream, base| self.members_at(stream, base);
+        let node_again = Node::recover(me, written, members, self.options, (self.streams, seed));
+        self.nodes[node] = node_again;
+        self.seen[node] = Seen::default();
+        self.lives[node] += 1;
+        self.syncing[node] = false;
         self.down[node] = false;
         self.after(node);
         self.mend_all();
@@ -489,8 +557,8 @@ fn reread(wire: Wire) -> Wire {
 }
 
 /// One cluster's story; returns how many steps it took.
-fn run(seed: u64) -> u64 {
-    let mut simulation = Simulation::new(seed);
+fn run(seed: u64, durable: bool) -> u64 {
+    let mut simulation = Simulation::new(seed, durable);
     // Many short stories and a few long ones.
     let most = simulation.rng.below(500 * MS);
     let time = simulation.rng.below(most);
@@ -528,10 +596,20 @@ fn seeds() -> (std::ops::Range<u64>, bool) {
 
 #[test]
 fn every_seed_stays_safe_and_converges() {
+    run_all(false);
+}
+
+/// With disks that lose what was not synced: nodes come back as the voters that they were, and all may crash at once.
+#[test]
+fn every_seed_with_disks_stays_safe_and_converges() {
+    run_all(true);
+}
+
+fn run_all(durable: bool) {
     let (range, asked) = seeds();
     let mut steps = 0;
     for seed in range.clone() {
-        let run = std::panic::catch_unwind(|| run(seed));
+        let run = std::panic::catch_unwind(|| run(seed, durable));
         steps += run.unwrap_or_else(|_| panic!("seed {seed} failed: HIGHWATER_SEEDS={seed}..{}", seed + 1));
     }
     if asked {

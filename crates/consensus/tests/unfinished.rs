@@ -22,7 +22,7 @@ struct Cluster {
 impl Cluster {
     fn new() -> Cluster {
         let election = ElectionOptions { nodes: 3, heartbeat: 10 * MS, timeout: 50 * MS };
-        let stream = StreamOptions { window_bytes: 1 << 20, backlog_bytes: 256 << 20, retry: 20 * MS };
+        let stream = StreamOptions { window_bytes: 1 << 20, retry: 20 * MS, ..StreamOptions::default() };
         let bases = || vec![(EntryIndex::NONE, founders(3)); STREAMS];
         let node = |n: u8| Node::new(founder(n), bases(), election, stream, n.into());
         Cluster { now: 0, nodes: (0..3).map(node).collect(), largest: 0 }

@@ -131,6 +131,16 @@ impl Election {
         }
     }
 
+    /// A node whose disk says what its streams promised: the same voter, before it knows its membership.
+    ///
+    /// Whom it answered in that epoch nobody wrote down, and a stream may have promised a rival of the one that was answered. So it
+    /// answers nobody more in that epoch; a candidate that needs it takes the next.
+    pub fn recover(me: Voter, options: ElectionOptions, seed: u64, promised: Ballot) -> Election {
+        let nobody = Ballot { epoch: promised.epoch, node: NodeId(u8::MAX) };
+        let highest = promised.epoch;
+        Election { promised, answered: nobody, highest, ..Election::new(me, options, seed) }
+    }
+
     /// Where this node stands.
     pub fn standing(&self) -> Standing {
         self.standing

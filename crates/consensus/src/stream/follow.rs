@@ -113,6 +113,7 @@ impl Stream {
     /// Tells the leader how far an incomplete range has come, so that it sends more. `index` is none: the range counts
     /// for nothing yet, and neither does the log, which was not accepted under this ballot.
     fn acknowledge_part(&mut self, ballot: Ballot, received: EntryIndex) {
+        self.record_decided();
         let (index, decided) = (EntryIndex::NONE, self.decided);
         self.send(ballot.node, Message::Accepted { ballot, index, received, decided }, Bytes::new());
     }
@@ -147,7 +148,7 @@ impl Stream {
             || index > next && planted!(GapIgnored)
             || index < next && planted!(DuplicateAppended)
         {
-            self.log.append(entry);
+            self.append(entry);
         }
         self.learn_decided(decided);
         self.acknowledge(ballot);
@@ -243,7 +244,8 @@ impl Stream {
     /// Tells the leader how far this log equals its own. That answers every question, so none is repeated.
     fn acknowledge(&mut self, ballot: Ballot) {
         debug_assert_eq!(self.accepted, ballot);
-        let index = self.log.last();
+        self.record_decided();
+        let (index, after) = (self.log.last(), self.changes_made());
         if let Role::Following(following) = &mut self.role {
             following.questioning = false;
         }
@@ -253,7 +255,7 @@ impl Stream {
             && waiting.to == ballot.node
             && matches!(waiting.message, Message::Accepted { ballot: b, .. } if b == ballot)
         {
-            waiting.message = message;
+            (waiting.message, waiting.after) = (message, after);
         } else {
             self.send(ballot.node, message, Bytes::new());
         }
@@ -272,6 +274,7 @@ impl Stream {
         following.ask_at = now + self.options.retry;
         let received = following.adopting.as_ref().map_or(EntryIndex::NONE, Adopting::received);
         if promised.node != self.me.node {
+            self.record_decided();
             self.send(promised.node, Message::Pull { promised, tail, received }, Bytes::new());
         }
     }

@@ -46,7 +46,7 @@ impl Stream {
     /// If this node does not lead.
     pub fn propose(&mut self, entry: Bytes) -> EntryIndex {
         assert!(matches!(self.role, Role::Leading(_)), "only a leader proposes");
-        self.log.append(entry);
+        self.append(entry);
         for node in self.peer_nodes() {
             self.pump(node);
         }
@@ -99,12 +99,14 @@ impl Stream {
     /// change of epoch is decided.
     pub fn all_is_known_to_a_quorum(&mut self) -> bool {
         let (me, decided, last) = (self.me, self.decided, self.log.last());
-        let Role::Leading(leading) = &mut self.role else { return false };
-        if decided < last {
+        if decided < last || !matches!(self.role, Role::Leading(_)) {
             return false;
         }
+        self.record_decided();
+        let own = self.surely_known_decided();
+        let Role::Leading(leading) = &mut self.role else { return false };
         let knows = |voter: Voter| {
-            voter == me
+            voter == me && own >= last
                 || leading
                     .peers
                     .get(&voter.node)
@@ -123,6 +125,7 @@ impl Stream {
     /// A follower's acknowledgement.
     pub(super) fn on_accepted(&mut self, now: Nanos, from: Voter, ballot: Ballot, ack: Ack) {
         let (promised, last) = (self.promised, self.log.last());
+        let own_known = self.surely_known_decided();
         let Role::Leading(leading) = &mut self.role else { return };
         let Some(peer) = leading.peers.get_mut(&from.node) else { return };
         // A log that is longer than its leader's goes on behind a copied state that knows more than we do. So somebody
@@ -142,7 +145,7 @@ impl Stream {
             peer.sending = Sending::From(ack.index.next());
         }
         let known = leading.peers.values().map(|peer| peer.decided).min().unwrap_or_default();
-        self.known_by_all = self.known_by_all.max(known);
+        self.known_by_all = self.known_by_all.max(known.min(own_known));
         if grew {
             self.count_acks();
         }
@@ -240,7 +243,7 @@ impl Stream {
                     peer.sending = Sending::TooFar;
                     let (first, members) = (self.log.first(), self.members.clone());
                     let message = Message::TooFar { ballot, first, members };
-                    self.out.push(Envelope { to: node, message, entry: Bytes::new() });
+                    self.out.push(Envelope { to: node, message, entry: Bytes::new(), after: 0 });
                 }
                 return;
             };
@@ -255,18 +258,19 @@ impl Stream {
                 }
                 _ => Message::Accept { ballot, index, decided, known_by_all },
             };
-            self.out.push(Envelope { to: node, message, entry });
+            self.out.push(Envelope { to: node, message, entry, after: 0 });
         }
     }
 
-    /// Raises `decided` to what every quorum holds under this ballot; this node's own log is its vote.
+    /// Raises `decided` to what every quorum holds under this ballot; this node's own log is its vote, as far as it is on disk if
+    /// there is one.
     pub(super) fn count_acks(&mut self) {
-        let last = self.log.last();
+        let own = self.own_vote();
         let (me, before) = (self.me, self.decided);
         let Role::Leading(leading) = &mut self.role else { return };
         let reached = leading.quorums.largest_reached(|voter| {
             if voter == me {
-                return last.0;
+                return own.0;
             }
             leading.peers.get(&voter.node).filter(|peer| peer.voter == voter).map_or(0, |peer| peer.acked.0)
         });

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId};
 
+use super::durable::Durable;
 use super::role::{Following, Role};
 use crate::{Log, Members, Message, Nanos, Tail, Voter};
 
@@ -18,13 +19,15 @@ pub struct StreamOptions {
     /// Must exceed what a leader holds above the mark. A follower installs an entry when the mark has passed it, and the
     /// mark rises with later entries: if those were refused for lack of room, nothing could ever be installed.
     pub backlog_bytes: u64,
+    /// Whether the node has a disk and a voter must remember across a crash: see `durable`.
+    pub durable: bool,
     /// How long a question (`Pull`, `Fetch`, `Decide { ask }`) goes unanswered before it is repeated.
     pub retry: Nanos,
 }
 
 impl Default for StreamOptions {
     fn default() -> Self {
-        StreamOptions { window_bytes: 8 << 20, backlog_bytes: 256 << 20, retry: 40_000_000 }
+        StreamOptions { window_bytes: 8 << 20, backlog_bytes: 256 << 20, durable: false, retry: 40_000_000 }
     }
 }
 
@@ -37,6 +40,8 @@ pub struct Envelope {
     pub message: Message,
     /// Empty unless the message carries one.
     pub entry: Bytes,
+    /// To be sent only when so many [changes](Stream::changes_made) of this life are on disk: it vouches for them.
+    pub after: u64,
 }
 
 /// One log on one replica.
@@ -70,6 +75,8 @@ pub struct Stream {
     pub(super) installed: EntryIndex,
     pub(super) role: Role,
     pub(super) out: Vec<Envelope>,
+    /// If the node has a disk.
+    pub(super) durable: Option<Durable>,
 }
 
 impl Stream {
@@ -88,6 +95,7 @@ impl Stream {
             installed: base,
             role: Role::Following(Following::default()),
             out: Vec::new(),
+            durable: options.durable.then(Durable::default),
         }
     }
 
@@ -100,6 +108,7 @@ impl Stream {
         assert!(base >= self.decided, "a copy starts behind what was known to be decided");
         let Role::Following(following) = &self.role else { panic!("only a follower starts anew") };
         self.role = Role::Following(following.restarted());
+        self.record_restart(base);
         // `accepted` stays, too. With a lower one this log would rank below others in a promise, and a new leader could
         // miss an entry that this voter helped to decide. It is safe to claim it: the entries that were skipped are
         // decided, so every log that can still win begins with them.
@@ -136,6 +145,7 @@ impl Stream {
         assert!(ballot >= self.promised, "a promise is never taken back");
         if ballot > self.promised {
             self.promised = ballot;
+            self.record_promise();
             self.role = Role::Following(Following::default());
         }
         self.tail()
@@ -221,7 +231,8 @@ impl Stream {
 
     pub(super) fn send(&mut self, to: NodeId, message: Message, entry: Bytes) {
         debug_assert_ne!(to, self.me.node, "a stream does not talk to itself");
-        self.out.push(Envelope { to, message, entry });
+        let after = if message.vouches() { self.changes_made() } else { 0 };
+        self.out.push(Envelope { to, message, entry, after });
     }
 
     /// Replaces the log from `start` on by `entries`, and counts the whole log as accepted under the promised ballot.
@@ -242,7 +253,9 @@ impl Stream {
         let from = EntryIndex(start.0 + kept as u64);
         assert!(from <= self.log.last().next(), "an adoption leaves no hole");
         assert!(from > self.decided, "what is decided is never cut off");
-        self.log.truncate(EntryIndex(from.0 - 1));
+        let keep = EntryIndex(from.0 - 1);
+        self.record_adoption(keep, entries[kept..].iter());
+        self.log.truncate(keep);
         for entry in entries.into_iter().skip(kept) {
             self.log.append(entry);
         }

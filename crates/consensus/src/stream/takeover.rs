@@ -107,7 +107,10 @@ impl Stream {
     /// The own log is the best one. Counts it as accepted under the own ballot, and starts every follower whose tail came
     /// with a promise; the others are started when they ask.
     fn lead(&mut self, now: Nanos, plan: Plan, best: Tail) {
-        self.accepted = self.promised;
+        if self.accepted != self.promised {
+            self.record_adoption(self.log.last(), [].iter());
+            self.accepted = self.promised;
+        }
         // Some voter may know more to be decided than this one did. Whatever is decided is in the log just adopted.
         let known = plan.tails.values().map(|tail| tail.decided).max().unwrap_or_default();
         self.decided = self.decided.max(known.min(self.log.last()));

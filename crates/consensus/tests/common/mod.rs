@@ -66,6 +66,34 @@ pub struct Node {
     pub timeout: Nanos,
     /// Ballots won in this life; the checker empties it.
     pub won: Vec<Ballot>,
+    /// If it has one.
+    pub disk: Option<Disk>,
+}
+
+/// A disk, and what waits for it.
+#[derive(Default)]
+pub struct Disk {
+    /// Everything written, of all streams, in order.
+    pub written: Vec<(usize, Change)>,
+    /// How much of it is surely there.
+    pub synced: usize,
+    /// Of each stream: how many changes of this life were written, and how many are synced.
+    counts: Vec<(u64, u64)>,
+    /// Messages that vouch for changes of a stream.
+    waiting: Vec<(usize, u64, NodeId, Wire)>,
+    /// A promise, and what each stream has to have on disk before it is given.
+    promise: Option<(Promise, Vec<u64>)>,
+}
+
+impl Disk {
+    /// Written by earlier lives.
+    pub fn with(written: Vec<(usize, Change)>, streams: usize) -> Disk {
+        Disk { synced: written.len(), written, counts: vec![(0, 0); streams], ..Disk::default() }
+    }
+
+    fn is_synced(&self, stream: usize, after: u64) -> bool {
+        self.counts[stream].1 >= after
+    }
 }
 
 impl Node {
@@ -77,6 +105,7 @@ impl Node {
         stream: StreamOptions,
         seed: u64,
     ) -> Node {
+        let bases_len = bases.len();
         let mut node = Node {
             me,
             election: Election::new(me, election, seed),
@@ -87,10 +116,68 @@ impl Node {
             out: Vec::new(),
             timeout: election.timeout,
             won: Vec::new(),
+            disk: stream.durable.then(|| Disk::with(Vec::new(), bases_len)),
         };
         node.election.set_eligible(true);
         node.scan(0);
         node
+    }
+
+    /// The same node after a crash: what its disk holds. `members`: of each stream, in force behind the first entry held.
+    pub fn recover(
+        me: Voter,
+        mut written: Vec<(usize, Change)>,
+        members: impl Fn(usize, u64) -> Members,
+        (election, stream): (ElectionOptions, StreamOptions),
+        (streams, seed): (usize, u64),
+    ) -> Node {
+        let mut recovered: Vec<Recovered> = (0..streams).map(|_| Recovered::default()).collect();
+        written.extend((0..streams).map(|at| (at, Change::Began)));
+        for (at, change) in &written {
+            recovered[*at].apply(change.clone()).unwrap_or_else(|why| panic!("stream {at}: {why:?}"));
+        }
+        let promised = recovered.iter().map(Recovered::promised).max().unwrap();
+        let streams: Vec<Stream> =
+            recovered.into_iter().map(|recovered| Stream::recover(me, recovered, stream)).collect();
+        let known = streams.iter().enumerate().map(|(at, stream)| {
+            let base = EntryIndex(stream.tail().first.0 - 1);
+            Known { members: members(at, base.0), scanned: base }
+        });
+        let mut node = Node {
+            me,
+            election: Election::recover(me, election, seed, promised),
+            known: known.collect(),
+            lead: None,
+            admit: Vec::new(),
+            out: Vec::new(),
+            timeout: election.timeout,
+            won: Vec::new(),
+            disk: Some(Disk::with(written, streams.len())),
+            streams,
+        };
+        node.election.set_eligible(true);
+        node.scan(0);
+        node
+    }
+
+    /// Everything written up to `upto` is on disk.
+    pub fn synced(&mut self, now: Nanos, upto: usize) {
+        let Some(disk) = &mut self.disk else { return };
+        for (stream, _) in &disk.written[disk.synced..upto] {
+            disk.counts[*stream].1 += 1;
+        }
+        disk.synced = upto;
+        let counts: Vec<u64> = disk.counts.iter().map(|(_, synced)| *synced).collect();
+        if let Some((promise, _)) = disk
+            .promise
+            .take_if(|(_, after)| after.iter().zip(&counts).all(|(after, synced)| synced >= after))
+        {
+            self.election.fenced(now, promise);
+        }
+        for (stream, synced) in self.streams.iter_mut().zip(counts) {
+            stream.synced(synced);
+        }
+        self.poll(now);
     }
 
     pub fn deliver(&mut self, now: Nanos, from: Voter, wire: Wire) {
@@ -169,7 +256,11 @@ impl Node {
                     let tails = self.streams.iter_mut().map(|stream| stream.promise(ballot)).collect();
                     let (members, pending) = (self.members(), self.pending_by_stream());
                     let promise = Promise { ballot, members, pending, tails, above_all: Timestamp(1) };
-                    self.election.fenced(now, promise);
+                    let after = self.streams.iter().map(Stream::changes_made).collect();
+                    match &mut self.disk {
+                        Some(disk) => disk.promise = Some((promise, after)),
+                        None => self.election.fenced(now, promise),
+                    }
                 }
             }
             ElectionEvent::Won { ballot, promises, mut quorums, members } => {
@@ -281,7 +372,25 @@ impl Node {
     fn collect(&mut self) {
         for (at, stream) in self.streams.iter_mut().enumerate() {
             stream.announce_decided();
-            self.out.extend(stream.drain().map(|e| (e.to, Wire::Stream(at, e.message, e.entry))));
+            let frames = stream.drain().map(|e| (e.after, e.to, Wire::Stream(at, e.message, e.entry)));
+            let frames: Vec<_> = frames.collect();
+            if let Some(disk) = &mut self.disk {
+                let changes = stream.take_changes();
+                disk.counts[at].0 += changes.len() as u64;
+                disk.written.extend(changes.into_iter().map(|change| (at, change)));
+                disk.waiting.extend(frames.into_iter().map(|(after, to, wire)| (at, after, to, wire)));
+            } else {
+                self.out.extend(frames.into_iter().map(|(_, to, wire)| (to, wire)));
+            }
+        }
+        if let Some(disk) = &mut self.disk {
+            for (at, after, to, wire) in std::mem::take(&mut disk.waiting) {
+                if disk.is_synced(at, after) {
+                    self.out.push((to, wire));
+                } else {
+                    disk.waiting.push((at, after, to, wire));
+                }
+            }
         }
         self.out.extend(self.election.drain().map(|(to, message)| (to, Wire::Election(message))));
     }
