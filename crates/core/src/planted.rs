@@ -5,7 +5,7 @@
 //! nothing here to ask.
 //!
 //! Whoever could make a mistake lists it: `planted.rs` in the store, in consensus, in `engines`, in an engine's folder, each
-//! with [`bugs!`](crate::bugs!).
+//! with `bugs!`.
 //!
 //! A bug is planted for the calling thread: a simulated run stays on one thread, and several seeds may run side by side.
 

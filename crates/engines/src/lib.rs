@@ -46,7 +46,9 @@ mod sync;
 /// What the threads of a replica share and loom can explore: whatever needs no store (see `core::sync`).
 #[cfg(loom)]
 pub mod rolis {
+    #[allow(dead_code, reason = "told by hooks that loom does not get to")]
     mod facts;
+    #[allow(dead_code, reason = "most are called where loom does not get to")]
     mod hooks;
     pub mod horizon;
     #[cfg(feature = "planted")]
