@@ -58,6 +58,9 @@ pub struct SimArgs {
     /// Run every seed twice, and compare.
     #[arg(long)]
     pub twice: bool,
+    /// Give the replicas disks: who comes back is who it was, nobody is spared, and the power may fail everywhere.
+    #[arg(long, conflicts_with = "plan")]
+    pub disks: bool,
     /// Print every event of the run; with --seed or --plan.
     #[arg(long, conflicts_with_all = ["runs", "minutes"])]
     pub trace: bool,
@@ -109,13 +112,19 @@ pub fn run_sim(args: &SimArgs) -> Result<()> {
             };
             Some(Plan::parse(&text).map_err(bad)?)
         }
-        (None, Some(seed)) => Some(Plan::draw_for(args.engine, seed)),
+        (None, Some(seed)) => Some(draw(args.engine, seed, args.disks)),
         (None, None) => None,
     };
     match plan {
         Some(plan) => one(args, &plan),
         None => many(args),
     }
+}
+
+/// The plan of a seed.
+fn draw(engine: EngineKind, seed: u64, disks: bool) -> Plan {
+    let plan = Plan::draw_for(engine, seed);
+    if disks { plan.with_disks() } else { plan }
 }
 
 /// One plan, twice.
@@ -148,7 +157,7 @@ fn many(args: &SimArgs) -> Result<()> {
     let over = minutes.map(|length| started + length);
     let (mut total, mut progress, mut cpu) = (Total::default(), Progress::new(), Duration::ZERO);
     let mut failed: Vec<(u64, String)> = Vec::new();
-    for (seed, ended) in sweep(seeds, jobs, args.engine, args.twice, over) {
+    for (seed, ended) in sweep(seeds, jobs, (args.engine, args.disks), args.twice, over) {
         match ended {
             Ok(summary) => total.add(&summary),
             Err(broken) => {
@@ -184,7 +193,7 @@ type Ended = (u64, std::result::Result<Summary, Box<Broken>>);
 fn sweep(
     seeds: Range<u64>,
     jobs: usize,
-    engine: EngineKind,
+    (engine, disks): (EngineKind, bool),
     twice: bool,
     over: Option<Instant>,
 ) -> Receiver<Ended> {
@@ -198,7 +207,7 @@ fn sweep(
                 if seed >= end {
                     break;
                 }
-                let plan = Plan::draw_for(engine, seed);
+                let plan = draw(engine, seed, disks);
                 let mut ended = run(&plan);
                 if let (true, Ok(first)) = (twice, &ended)
                     && run(&plan).is_ok_and(|second| second.trace != first.trace)

@@ -43,4 +43,22 @@ highwater_core::bugs! {
         shows: Stranded,
         within: 2000,
     }
+    VoteUnsynced = "vote-unsynced" {
+        mistake: "a leader counts its own log as its vote before it is on disk",
+        breaks: "what was decided with its vote is lost with the power",
+        shows: Unpowered,
+        within: 2000,
+    }
+    AcknowledgedUnsynced = "acknowledged-unsynced" {
+        mistake: "a follower acknowledges an entry before it is on disk",
+        breaks: "what was decided with its vote is lost with the power",
+        shows: Unpowered,
+        within: 2000,
+    }
+    HalfRecovered = "half-recovered" {
+        mistake: "of an adoption that is on disk in part, that part counts as the whole",
+        breaks: "entries that an earlier vote was for are gone, and the rest outranks those who have them",
+        shows: Unpowered,
+        within: 2000,
+    }
 }

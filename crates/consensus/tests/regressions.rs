@@ -378,3 +378,26 @@ fn a_follower_that_answers_need_not_ask() {
     }
     assert_eq!(text(&streams[2]), "ab");
 }
+
+/// Two entries come before the host has sent anything: the one acknowledgement that covers both waits for both to be on disk.
+#[test]
+fn an_acknowledgement_that_covers_more_waits_for_more() {
+    let options = StreamOptions { durable: true, ..OPTIONS };
+    let voter = |node| Voter { node: NodeId(node), incarnation: Incarnation(1) };
+    let (me, leader) = (voter(1), voter(0));
+    let mut stream = Stream::new(me, EntryIndex::NONE, options);
+    let ballot = Ballot { epoch: Epoch(1), node: leader.node };
+    let none = EntryIndex::NONE;
+    let range = Message::Adopt { ballot, start: EntryIndex(1), upto: none, index: none, decided: none };
+    stream.deliver(0, leader, range, Bytes::new());
+    for index in [1, 2] {
+        let message = Message::Accept { ballot, index: EntryIndex(index), decided: none, known_by_all: none };
+        stream.deliver(0, leader, message, Bytes::from_static(b"entry"));
+    }
+    let made = stream.changes_made();
+    assert_eq!(made, stream.take_changes().len() as u64);
+    let sent: Vec<Envelope> = stream.drain().collect();
+    let last = sent.last().unwrap();
+    assert!(matches!(last.message, Message::Accepted { index: EntryIndex(2), .. }), "{sent:?}");
+    assert_eq!((sent.len(), last.after), (1, made), "{sent:?}");
+}

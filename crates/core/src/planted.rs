@@ -86,6 +86,8 @@ mod bug {
         Jammed,
         /// Memory ends.
         Full,
+        /// Replicas have disks, and the power fails everywhere, again and again, with changes of leader in between.
+        Unpowered,
     }
 
     /// Lists the bugs of one owner: a static of each name, and `ALL` of them.

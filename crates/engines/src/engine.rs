@@ -102,6 +102,8 @@ pub struct Abilities {
     pub interruptible: bool,
     /// It runs a request once that a client repeats under its [session](crate::seam::Session)'s number.
     pub sessions: bool,
+    /// It can go on from what its replicas wrote to their disks.
+    pub durable: bool,
     /// It keeps a bound on the [age](crate::seam::Freshness) of what a transaction reads.
     pub freshness: bool,
 }
@@ -114,6 +116,7 @@ impl Abilities {
         snapshots: false,
         interruptible: false,
         sessions: false,
+        durable: false,
         freshness: false,
     };
 

@@ -43,6 +43,9 @@ pub struct Options {
     pub log_retain_bytes: usize,
     /// Most bytes of one transaction in the log; see [`MAX_TRANSACTION_BYTES`].
     pub max_transaction_bytes: usize,
+    /// Cluster-wide: whether replicas have disks. Then whatever vouches for a replica's state waits until that is on its disk, and one
+    /// that comes back with its disk is the voter that it was.
+    pub durable: bool,
     /// Memory that this node may use, in bytes; `u64::MAX`: no limit. See [`Shares`].
     pub memory_bytes: u64,
     /// Attempts of one transaction before its client is told of the conflict.
@@ -74,6 +77,7 @@ impl Options {
             max_in_flight_requests: 20_000,
             log_retain_bytes: 64 << 20,
             max_transaction_bytes: MAX_TRANSACTION_BYTES,
+            durable: false,
             memory_bytes: u64::MAX,
             max_attempts: 100,
             long_request_bytes: 1 << 20,

@@ -10,6 +10,7 @@ mod backup;
 mod clock;
 mod copies;
 mod crosswise;
+mod disks;
 mod limits;
 mod lists;
 mod liveness;

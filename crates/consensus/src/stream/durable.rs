@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Ballot, EntryIndex};
+use highwater_core::{Ballot, EntryIndex, planted};
 
 use super::role::Role;
 use super::state::Stream;
@@ -124,6 +124,13 @@ pub(super) struct Durable {
 }
 
 impl Durable {
+    /// Another life begins, and says so first.
+    pub(super) fn begin() -> Durable {
+        let mut durable = Durable::default();
+        durable.record(Change::Began);
+        durable
+    }
+
     fn record(&mut self, change: Change) {
         self.made += 1;
         self.changes.push(change);
@@ -200,8 +207,9 @@ impl Recovered {
     }
 
     fn adopt_if_whole(&mut self) {
-        let whole =
-            |(_, entries, collected): &mut (EntryIndex, u64, Vec<Bytes>)| collected.len() as u64 == *entries;
+        let whole = |(_, entries, collected): &mut (EntryIndex, u64, Vec<Bytes>)| {
+            (collected.len() as u64 == *entries || planted!(HalfRecovered))
+        };
         if let Some((keep, _, entries)) = self.adopting.take_if(whole) {
             self.log.truncate(keep);
             entries.into_iter().for_each(|entry| self.log.append(entry));
@@ -260,7 +268,8 @@ impl Stream {
 
     /// How far this node's own log counts as its vote, while it leads.
     pub(super) fn own_vote(&self) -> EntryIndex {
-        self.durable.as_ref().map_or(self.log.last(), |durable| durable.vote)
+        let on_disk = self.durable.as_ref().filter(|_| !planted!(VoteUnsynced));
+        on_disk.map_or(self.log.last(), |durable| durable.vote)
     }
 
     /// What this node will know to be decided after a crash.

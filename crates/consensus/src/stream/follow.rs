@@ -255,7 +255,8 @@ impl Stream {
             && waiting.to == ballot.node
             && matches!(waiting.message, Message::Accepted { ballot: b, .. } if b == ballot)
         {
-            (waiting.message, waiting.after) = (message, after);
+            waiting.message = message;
+            waiting.after = if planted!(AcknowledgedUnsynced) { 0 } else { after };
         } else {
             self.send(ballot.node, message, Bytes::new());
         }

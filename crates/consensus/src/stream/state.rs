@@ -1,7 +1,7 @@
 //! The state of one log on one replica, and what every role does with it: promise, adopt, learn what is decided.
 
 use bytes::Bytes;
-use highwater_core::{Ballot, EntryIndex, NodeId};
+use highwater_core::{Ballot, EntryIndex, NodeId, planted};
 
 use super::durable::Durable;
 use super::role::{Following, Role};
@@ -95,7 +95,7 @@ impl Stream {
             installed: base,
             role: Role::Following(Following::default()),
             out: Vec::new(),
-            durable: options.durable.then(Durable::default),
+            durable: options.durable.then(Durable::begin),
         }
     }
 
@@ -231,7 +231,8 @@ impl Stream {
 
     pub(super) fn send(&mut self, to: NodeId, message: Message, entry: Bytes) {
         debug_assert_ne!(to, self.me.node, "a stream does not talk to itself");
-        let after = if message.vouches() { self.changes_made() } else { 0 };
+        let waits = message.vouches() && !planted!(AcknowledgedUnsynced);
+        let after = if waits { self.changes_made() } else { 0 };
         self.out.push(Envelope { to, message, entry, after });
     }
 

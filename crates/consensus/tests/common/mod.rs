@@ -126,13 +126,12 @@ impl Node {
     /// The same node after a crash: what its disk holds. `members`: of each stream, in force behind the first entry held.
     pub fn recover(
         me: Voter,
-        mut written: Vec<(usize, Change)>,
+        written: Vec<(usize, Change)>,
         members: impl Fn(usize, u64) -> Members,
         (election, stream): (ElectionOptions, StreamOptions),
         (streams, seed): (usize, u64),
     ) -> Node {
         let mut recovered: Vec<Recovered> = (0..streams).map(|_| Recovered::default()).collect();
-        written.extend((0..streams).map(|at| (at, Change::Began)));
         for (at, change) in &written {
             recovered[*at].apply(change.clone()).unwrap_or_else(|why| panic!("stream {at}: {why:?}"));
         }

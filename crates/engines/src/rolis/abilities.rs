@@ -3,5 +3,11 @@
 use crate::engine::Abilities;
 
 /// See [`Rolis`](super::Rolis).
-pub(super) const ABILITIES: Abilities =
-    Abilities { replicates: true, fails_over: true, snapshots: true, interruptible: true, ..Abilities::NONE };
+pub(super) const ABILITIES: Abilities = Abilities {
+    replicates: true,
+    fails_over: true,
+    snapshots: true,
+    interruptible: true,
+    durable: true,
+    ..Abilities::NONE
+};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use highwater_consensus::Voter;
 use highwater_core::{Incarnation, NodeId, StreamId};
 
@@ -22,6 +23,7 @@ pub struct Desk {
     peers: BTreeMap<NodeId, Incarnation>,
     messages: Vec<(NodeId, ControlMessage)>,
     events: Vec<String>,
+    writes: Vec<Bytes>,
     wake_workers: bool,
 }
 
@@ -30,8 +32,8 @@ impl Desk {
     pub fn new(shared: Arc<Shared>) -> Desk {
         let options = &shared.options;
         let me = Voter { node: options.node, incarnation: options.incarnation };
-        let (messages, events) = (Vec::new(), Vec::new());
-        Desk { me, peers: BTreeMap::new(), messages, events, wake_workers: false, shared }
+        let (messages, events, writes) = (Vec::new(), Vec::new(), Vec::new());
+        Desk { me, peers: BTreeMap::new(), messages, events, writes, wake_workers: false, shared }
     }
 
     /// How many workers, and so streams, there are.
@@ -85,6 +87,13 @@ impl Desk {
         self.events.push(event.into());
     }
 
+    /// To be remembered across the end of this process, if there is a disk.
+    pub fn write(&mut self, record: impl FnOnce() -> Bytes) {
+        if self.shared.options.durable {
+            self.writes.push(record());
+        }
+    }
+
     /// Tells every worker.
     pub fn command_all(&mut self, mut command: impl FnMut(StreamId) -> Command) {
         for (at, mailbox) in self.shared.commands.iter().enumerate() {
@@ -103,6 +112,7 @@ impl Desk {
     pub fn hand_out(&mut self, out: &mut ControlOutbox) {
         out.messages.extend(self.messages.drain(..).map(|(to, message)| (to, message.encode())));
         out.events.append(&mut self.events);
+        out.writes.append(&mut self.writes);
         out.wake_workers |= std::mem::take(&mut self.wake_workers);
     }
 }

@@ -307,3 +307,8 @@ pub fn ignores_silent_streams() -> bool {
 pub fn trusts_claims() -> bool {
     planted!(rolis::ClaimUnchecked)
 }
+
+/// Whether a report leaves before what it vouches for is on disk: never.
+pub fn reports_unsynced() -> bool {
+    planted!(rolis::PromiseUnsynced)
+}

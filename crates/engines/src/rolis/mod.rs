@@ -18,6 +18,7 @@
 //! | `locate` | a replica as a donor of state; [`crate::copy`] has the rest |
 //! | `controller` | joins its parts: what one's news means for the others |
 //! | `birth`, `takeover`, `admission`, `health`, `ledger` | first meeting; from a won election to an open epoch; change of membership; whether the workers do their duty; what the nodes' stores use |
+//! | `gate` | what waits for the disk |
 //! | `feed`, `funnel` | where transactions go; the strawman: all workers into one stream |
 //! | `shared`, `messages`, `pulse` | what workers and controller share, and say to each other |
 //! | `context`, `desk` | what all parts of a worker, or of a controller, may use |
@@ -58,6 +59,7 @@ mod facts;
 mod feed;
 mod figures;
 mod funnel;
+mod gate;
 mod health;
 mod hooks;
 pub mod horizon;

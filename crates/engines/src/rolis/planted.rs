@@ -115,4 +115,10 @@ highwater_core::bugs! {
         shows: Jammed,
         within: 2000,
     }
+    PromiseUnsynced = "promise-unsynced" {
+        mistake: "a candidate hears of a promise before it is on disk",
+        breaks: "after a crash the old leader is helped again, behind the back of the new one",
+        shows: Unpowered,
+        within: 2000,
+    }
 }

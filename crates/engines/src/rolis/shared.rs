@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use highwater_consensus::Voter;
-use highwater_core::{Clock, EntryIndex, Epoch, NodeId, Timestamp};
+use highwater_core::{Ballot, Clock, EntryIndex, Epoch, NodeId, Timestamp};
 use highwater_store::Store;
 
 use super::messages::{Command, Report};
@@ -48,6 +48,8 @@ pub struct Shared {
     pub speculating: AtomicU32,
     /// Bytes of copied state received so far.
     pub copied_bytes: AtomicU64,
+    /// What streams had promised before the process ended, if they had disks: the highest.
+    recovered: Mutex<Option<Ballot>>,
     /// What each worker shows of itself.
     pub pulses: Vec<Pulse>,
     /// For reports; each worker writes its own.
@@ -88,6 +90,7 @@ impl Shared {
             receiving_copy: AtomicBool::new(false),
             speculating: AtomicU32::new(0),
             copied_bytes: AtomicU64::new(0),
+            recovered: Mutex::default(),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
             stream_status: (0..workers).map(|_| Mutex::default()).collect(),
             lags: (0..workers).map(|_| Mutex::default()).collect(),
@@ -126,5 +129,16 @@ impl Shared {
     pub fn snapshot(&self, now: Nanos, since: Nanos, store: &Arc<Store>) -> Offer {
         let times = (now, since, self.options.snapshot_age);
         self.rounds.offer(times, store, &self.watermark, || self.has_snapshots())
+    }
+
+    /// A worker's stream had promised `ballot` before the process ended.
+    pub fn recovered(&self, ballot: Ballot) {
+        let mut known = self.recovered.lock().expect("nobody panics here");
+        *known = known.max(Some(ballot));
+    }
+
+    /// The highest ballot that any stream had promised, if this replica goes on from a disk.
+    pub fn recovered_promise(&self) -> Option<Ballot> {
+        *self.recovered.lock().expect("nobody panics here")
     }
 }

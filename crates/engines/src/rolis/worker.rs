@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use highwater_consensus::{Stream, StreamOptions, Voter};
+use highwater_consensus::{Change, Recovered, Stream, StreamOptions, Voter};
 use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId, Registry, StreamId, Timestamp};
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
@@ -21,6 +21,7 @@ use super::context::{Context, Turn};
 use super::feed::Feed;
 use super::figures::Figures;
 use super::funnel::Funnel;
+use super::gate::Gate;
 use super::hooks;
 use super::lead::Lead;
 use super::locate::{Donor, locate};
@@ -32,7 +33,8 @@ use super::shared::Shared;
 use super::speculation::Speculation;
 use super::wire::{Head, carried_entry};
 use crate::copy::{CopyMessage, Installer, Sender};
-use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+use crate::options::Options;
+use crate::seam::{Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Worker};
 
 /// Worker *i* of a Rolis replica.
 pub struct RolisWorker {
@@ -58,6 +60,11 @@ pub struct RolisWorker {
     figures: Figures,
     /// Frames came since the last turn.
     stirred: bool,
+    gate: Gate,
+    /// What an earlier life wrote, as far as it has been handed in.
+    recovering: Option<Recovered>,
+    /// The state that an earlier life had copied is lost: the log begins behind it.
+    lost_store: bool,
 }
 
 /// What the worker does with its stream.
@@ -85,17 +92,12 @@ impl RolisWorker {
         (registry, readers): (Registry<Occ>, Registry<SnapshotTx>),
         counters: Arc<Counters>,
     ) -> RolisWorker {
-        let options = &shared.options;
+        let options = shared.options.clone();
         let me = Voter { node: options.node, incarnation: options.incarnation };
-        let stream_options = StreamOptions {
-            window_bytes: options.max_in_flight_bytes as u64,
-            backlog_bytes: options.backlog_bytes(),
-            ..StreamOptions::default()
-        };
         let occ = Occ::new(store.clone(), shared.clock.clone());
         let context = Context { id, me, shared, counters };
         RolisWorker {
-            stream: Stream::new(me, EntryIndex::NONE, stream_options),
+            stream: Stream::new(me, EntryIndex::NONE, stream_options(&options)),
             mode: Mode::Following,
             peers: BTreeMap::new(),
             known: Ballot::default(),
@@ -110,6 +112,9 @@ impl RolisWorker {
             installer: Installer::default(),
             figures: Figures::default(),
             stirred: false,
+            gate: Gate::default(),
+            recovering: None,
+            lost_store: false,
             context,
             store,
         }
@@ -179,7 +184,8 @@ impl RolisWorker {
         self.known = self.known.max(ballot);
         let pending = self.replay.pending_changes(&self.context, &self.stream);
         let high = self.high();
-        turn.report(&self.context, Report::Fenced { ballot, stream: self.context.id, tail, pending, high });
+        let report = Report::Fenced { ballot, stream: self.context.id, tail, pending, high };
+        self.gate.report(self.stream.changes_made(), report, &self.context, turn);
     }
 
     /// The epoch is open: everything older is applied on all workers.
@@ -431,7 +437,7 @@ impl RolisWorker {
         for envelope in self.stream.drain() {
             let head = Head::Stream(envelope.message).encode();
             let to = Endpoint { node: envelope.to, worker: self.context.id.0 };
-            out.frames.push((to, Frame { head, body: envelope.entry }));
+            self.gate.send(envelope.after, to, Frame { head, body: envelope.entry }, out);
         }
     }
 
@@ -488,6 +494,7 @@ impl Worker for RolisWorker {
         self.peers.remove(&peer);
         self.sender.peer_changed(peer);
         self.installer.peer_changed(peer);
+        self.gate.peer_down(peer);
         self.stream.peer_down(peer);
     }
 
@@ -507,8 +514,38 @@ impl Worker for RolisWorker {
         }
     }
 
+    fn synced(&mut self, _now: Nanos, position: LogPosition) {
+        let changes = self.gate.synced(position);
+        self.stream.synced(changes);
+    }
+
+    fn recover(&mut self, record: Bytes) -> Result<(), String> {
+        let change = Change::decode(&record);
+        let recovering = self.recovering.get_or_insert_default();
+        let applied = change.and_then(|change| recovering.apply(change));
+        applied.map_err(|why| format!("{}: a record that does not fit: {why:?}", self.context.id))
+    }
+
+    fn recovered(&mut self) {
+        let Some(recovered) = self.recovering.take() else { return };
+        let context = &self.context;
+        self.stream = Stream::recover(context.me, recovered, stream_options(context.options()));
+        self.known = self.stream.promised();
+        context.shared.recovered(self.known);
+        let base = EntryIndex(self.stream.tail().first.0 - 1);
+        if base > EntryIndex::NONE {
+            self.mode = Mode::Parked;
+            self.lost_store = true;
+        }
+        hooks::restarted();
+    }
+
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
         let mut turn = Turn { now, out, again: false };
+        self.gate.open(&self.context, &mut turn);
+        if std::mem::take(&mut self.lost_store) {
+            turn.report(&self.context, Report::TooFar(self.context.id));
+        }
         // Taken out first: the workers count their references to what they share on one line.
         let commands = self.context.shared.commands[self.context.id.0 as usize].take();
         for command in commands {
@@ -531,6 +568,7 @@ impl Worker for RolisWorker {
         };
         let reading = self.turn_reading(&mut turn);
         let copying = self.turn_copying(&mut turn);
+        self.gate.write(&mut self.stream, turn.out);
         if hooks::sends_later() {
             turn.again = true;
         } else {
@@ -547,6 +585,15 @@ impl Worker for RolisWorker {
     fn describe(&self) -> String {
         let Context { id, .. } = &self.context;
         format!("{id} {:?} {:?} {}", self.mode, self.replay, self.stream.describe())
+    }
+}
+
+fn stream_options(options: &Options) -> StreamOptions {
+    StreamOptions {
+        window_bytes: options.max_in_flight_bytes as u64,
+        backlog_bytes: options.backlog_bytes(),
+        durable: options.durable,
+        ..StreamOptions::default()
     }
 }
 

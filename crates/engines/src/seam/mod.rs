@@ -85,6 +85,19 @@ pub trait Worker: Send {
         let _ = (now, position);
     }
 
+    /// Before the first turn, of a replica whose process ended: a record that was written by an earlier life, in the order of
+    /// writing. All that were synced come, and of the others those up to some point.
+    ///
+    /// # Errors
+    /// In words, if it is none of this worker's, or the engine keeps nothing on a disk.
+    fn recover(&mut self, record: Bytes) -> Result<(), String> {
+        let _ = record;
+        Err("this engine keeps nothing on a disk".into())
+    }
+
+    /// Every record was handed in, if there were any; told to all workers before it is told to the controller.
+    fn recovered(&mut self) {}
+
     /// Does what can be done now: seals and hands out entries, applies, releases.
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next;
 
@@ -101,6 +114,8 @@ pub struct ControlOutbox {
     pub wake_workers: bool,
     /// Things that an operator would want to read in the log, in order.
     pub events: Vec<String>,
+    /// To be appended to the controller's log on disk, in order. Nothing waits for them.
+    pub writes: Vec<Bytes>,
 }
 
 /// The part of a replica that decides who leads and who belongs.
@@ -114,6 +129,17 @@ pub trait Controller: Send {
 
     /// Takes a message from `peer`'s controller.
     fn deliver(&mut self, now: Nanos, from: NodeId, message: Bytes);
+
+    /// The same as [`Worker::recover`].
+    fn recover(&mut self, record: Bytes) -> Result<(), String> {
+        let _ = record;
+        Err("this engine keeps nothing on a disk".into())
+    }
+
+    /// The same as [`Worker::recovered`].
+    fn recovered(&mut self, now: Nanos) {
+        let _ = now;
+    }
 
     /// Does what can be done now: heartbeats, elections, epoch changes, admissions.
     fn turn(&mut self, now: Nanos, out: &mut ControlOutbox) -> Next;

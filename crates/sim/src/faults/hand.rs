@@ -139,6 +139,8 @@ impl Hand {
         for (_, effect) in &over {
             self.said.push((world.now, format!("over: {effect:?}")));
             match effect {
+                // Two may hold it down, and what undid the first one started it.
+                Effect::Down(node) if world.is_up(*node) => {}
                 Effect::Down(node) => world.start(*node),
                 Effect::Slow(node) => world.slow_down(*node, 1),
                 Effect::Stuck(node, who) => world.stick(*node, *who, false),
@@ -200,6 +202,12 @@ impl Hand {
                 Found::Later => return false,
                 _ => {}
             },
+            Fault::PowerCut if world.durable() => {
+                world.cut_power();
+                self.active.extend(ids.iter().skip(1).map(|id| (until, Effect::Down(*id))));
+                effect = Some(Effect::Down(ids[0]));
+            }
+            Fault::PowerCut => {}
             Fault::Pause(wanted) => {
                 who = victim(self, world, wanted);
                 who.into_iter().for_each(|node| world.pause(node, until - now));

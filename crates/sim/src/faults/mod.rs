@@ -3,7 +3,8 @@
 //! Every fault is an event of the plan with a time of its own, and is undone by itself. Two rules keep runs fair:
 //!
 //! - memory is never lost beyond what `docs/guarantees.md` allows: a node is killed only if a majority of voters with
-//!   complete stores is left, whichever membership counts ([`spare`]);
+//!   complete stores is left, whichever membership counts ([`spare`]); with disks nobody loses what was promised, and anybody may be
+//!   killed;
 //! - cuts, pauses and delays may hit anybody, a majority included.
 
 use highwater_engines::Nanos;
@@ -57,6 +58,8 @@ pub enum Fault {
     Kill(Victim),
     /// The same, but the machine is gone with it: for so long, in ns, its peers hear nothing of the end.
     Vanish(Victim, Nanos),
+    /// Power fails everywhere: all processes end, and come back with their disks. Without disks it does not happen.
+    PowerCut,
     /// The process stands still.
     Pause(Victim),
     /// All connections between two nodes break; what was on its way is lost. They reconnect.
@@ -154,6 +157,7 @@ impl Fault {
             Fault::Kill(Victim::Learner) => "kill_learner",
             Fault::Kill(Victim::Opener) => "kill_opener",
             Fault::Kill(_) => "kill",
+            Fault::PowerCut => "power_cut",
             Fault::Pause(_) => "pause",
             Fault::Break(..) => "break",
             Fault::Isolate(_) => "isolate",
@@ -212,7 +216,7 @@ impl Fault {
             | Fault::SetBack(node, _)
             | Fault::StallCommits(node) => known(*node),
             Fault::Rate(node, rate) => known(*node) && *rate > 0,
-            Fault::Split(_) | Fault::Web(_) | Fault::Lag(_) | Fault::Hold(_) => true,
+            Fault::PowerCut | Fault::Split(_) | Fault::Web(_) | Fault::Lag(_) | Fault::Hold(_) => true,
         }
     }
 }

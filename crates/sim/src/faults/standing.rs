@@ -13,6 +13,9 @@ pub(super) fn newest_open<L: Library>(world: &World<L>) -> Option<Epoch> {
 /// Whether a node may lose its memory: the voters with complete stores that are left are a majority; or nobody has heard of
 /// a cluster yet, and only a minority has lost its memory so far: a birth that is under way may name lives that are over.
 pub fn spare<L: Library>(world: &World<L>, victim: NodeId) -> bool {
+    if world.durable() {
+        return true;
+    }
     let unborn =
         world.ids().filter_map(|id| world.status(id)).all(|status| status.service == Service::Starting);
     let lost = world.ids().filter(|id| *id == victim || world.was_killed(*id)).count();

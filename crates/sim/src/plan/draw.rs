@@ -65,6 +65,7 @@ impl Plan {
             clocks,
             length_ns,
             absent,
+            disks: false,
             from_birth: false,
             faults,
         };

@@ -93,6 +93,19 @@ pub(crate) fn fill_up(plan: &mut Plan, random: &mut Random) {
 }
 
 impl Plan {
+    /// The same with disks: nobody loses what it wrote, and so the power may fail everywhere, now and then.
+    pub fn with_disks(mut self) -> Plan {
+        let random = &mut Random::new(self.seed ^ 0x5c1d);
+        self.disks = true;
+        for _ in 0..random.below(4) {
+            let at_ns = random.below(self.length_ns);
+            let for_ns = random.below(self.settings.election_timeout);
+            self.faults.push(Scheduled { at_ns, for_ns, fault: Fault::PowerCut });
+        }
+        self.faults.sort_by_key(|fault| fault.at_ns);
+        self
+    }
+
     /// Whether it is one of those that last for minutes.
     pub fn is_long(&self) -> bool {
         self.length_ns > 200_000 * MS

@@ -69,6 +69,9 @@ pub struct Plan {
     pub length_ns: Nanos,
     /// In the second stage this many replicas stay away at first: the others must get on alone. Less than half.
     pub absent: u8,
+    /// Replicas have disks: who comes back is who it was, and power may fail everywhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disks: bool,
     /// Times count from the start, not from the first leader on.
     #[serde(default)]
     pub from_birth: bool,
@@ -148,7 +151,10 @@ impl Plan {
     /// Says what is wrong with it.
     pub fn parse(text: &str) -> Result<Plan, String> {
         let plan: Plan = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        plan.engine()?;
+        let engine = plan.engine()?;
+        if plan.disks && !engine.abilities().durable {
+            return Err(format!("{engine} keeps nothing on disks"));
+        }
         let check = |good: bool, what: &str| if good { Ok(()) } else { Err(what.to_string()) };
         check((1..=7).contains(&plan.replicas), "replicas must be 1 to 7")?;
         check((1..=16).contains(&plan.workers), "workers must be 1 to 16")?;
@@ -183,6 +189,7 @@ impl Plan {
     /// Puts what it wants into an engine's options.
     pub(crate) fn tune(&self, options: &mut Options) {
         self.settings.apply(options);
+        options.durable = self.disks;
         options.max_transaction_bytes = options.max_transaction_bytes.max(self.load.largest_transaction());
         if self.load.sizes.memory > 0 {
             options.memory_bytes = options.memory_for(self.load.sizes.memory);

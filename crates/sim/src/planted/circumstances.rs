@@ -25,6 +25,7 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Stranded => stranded(plan),
         Circumstance::Jammed => jammed(plan),
         Circumstance::Full => full(plan),
+        Circumstance::Unpowered => unpowered(plan),
     }
 }
 
@@ -194,4 +195,21 @@ mod tests {
             assert!(choices.iter().all(|name| plan.choices.contains_key(*name)), "{circumstance:?}");
         }
     }
+}
+
+/// Replicas have disks; the power fails everywhere again and again, or for one alone, and leaders are cut off in between.
+fn unpowered(plan: &mut Plan) {
+    torn(plan);
+    plan.disks = true;
+    let timeout = plan.settings.election_timeout;
+    every(plan, 5 * timeout, |round| match round % 3 {
+        0 => vec![(0, timeout / 8, Fault::PowerCut)],
+        1 => {
+            vec![(0, timeout / 8, Fault::Kill(Victim::Leader)), (timeout / 16, timeout / 8, Fault::PowerCut)]
+        }
+        _ => vec![
+            (0, 2 * timeout, Fault::Isolate(Victim::Leader)),
+            (2 * timeout, timeout / 8, Fault::PowerCut),
+        ],
+    });
 }

@@ -8,7 +8,8 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 use highwater_core::{Incarnation, NodeId, ProcedureId};
 use highwater_engines::{
-    ControlOutbox, Controller, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker,
+    ControlOutbox, Controller, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Token,
+    Worker,
 };
 
 use super::actor::Why;
@@ -21,6 +22,8 @@ pub(crate) enum Input {
     Message(NodeId, Bytes),
     Request(Token, ProcedureId, Vec<u8>),
     Read(Token, ProcedureId, Vec<u8>),
+    /// The disk has brought down what the worker wrote up to here.
+    Synced(LogPosition),
     Up(NodeId, Incarnation),
     /// Whether its machine refuses connections: for controllers.
     Down(NodeId, bool),
@@ -33,7 +36,7 @@ impl Input {
             Input::Frame(_, frame) => frame.head.len() + frame.body.len(),
             Input::Message(_, message) => message.len(),
             Input::Request(_, _, args) | Input::Read(_, _, args) => args.len(),
-            Input::Up(..) | Input::Down(..) => 0,
+            Input::Synced(_) | Input::Up(..) | Input::Down(..) => 0,
         };
         len as u64
     }
@@ -42,6 +45,7 @@ impl Input {
     pub fn hand_to_worker(self, worker: &mut dyn Worker, now: Nanos) -> Option<(Token, Refusal)> {
         match self {
             Input::Frame(from, frame) => worker.deliver(now, from, frame),
+            Input::Synced(position) => worker.synced(now, position),
             Input::Up(peer, incarnation) => worker.peer_up(now, peer, incarnation),
             Input::Down(peer, _) => worker.peer_down(now, peer),
             Input::Request(token, procedure, args) => {
@@ -63,7 +67,7 @@ impl Input {
             Input::Message(from, message) => controller.deliver(now, from, message),
             Input::Up(peer, incarnation) => controller.peer_up(now, peer, incarnation),
             Input::Down(peer, refused) => controller.peer_down(now, peer, refused),
-            Input::Frame(..) | Input::Request(..) | Input::Read(..) => {
+            Input::Frame(..) | Input::Request(..) | Input::Read(..) | Input::Synced(_) => {
                 unreachable!("frames and requests are for workers")
             }
         }

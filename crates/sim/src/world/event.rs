@@ -49,6 +49,12 @@ pub(super) enum Event {
         generation: u64,
         end: Option<NodeId>,
     },
+    /// A disk has brought down what was written up to here.
+    Synced {
+        node: NodeId,
+        life: u64,
+        upto: usize,
+    },
     Resume {
         node: NodeId,
         life: u64,

@@ -10,7 +10,7 @@ use super::World;
 use super::event::Event;
 use super::node::Slot;
 use crate::network::{Channel, Faults, Link};
-use crate::stage::{Buggify, Fiber};
+use crate::stage::{Actor, Buggify, Fiber};
 use crate::trace::What;
 
 /// Who is at work on one turn for longer than this began it while it got next to no time.
@@ -32,7 +32,10 @@ impl<L: Library> World<L> {
     /// If it runs.
     pub fn start_with(&mut self, id: NodeId, build: impl FnOnce(Options, &L, Arc<Clock>) -> Replica) {
         let _entered = hooks::enter(self.stage.clone());
-        let incarnation = Incarnation(self.random.bits());
+        let fresh = Incarnation(self.random.bits());
+        let old = &self.nodes[id.0 as usize];
+        // Who comes back with its disk is who it was.
+        let incarnation = if old.disk.is_empty() { fresh } else { old.incarnation };
         let mut options = Options::new(id, self.options.nodes, self.options.workers, incarnation);
         // The simulator's own workloads need no more, and what is held is bounded by it.
         options.max_transaction_bytes = MIN_TRANSACTION_BYTES;
@@ -41,7 +44,12 @@ impl<L: Library> World<L> {
         let node = &mut self.nodes[id.0 as usize];
         assert!(node.replica.is_none(), "{id} is running");
         node.clock.tick(now);
-        node.replica = Some(build(options, &self.library, node.clock.commits()));
+        let mut replica = build(options, &self.library, node.clock.commits());
+        if !node.disk.is_empty() {
+            self.stage.enter(Actor { node: id, life: incarnation, who: Channel::Control });
+            node.disk.recover(&mut replica, node.clock.local(now));
+        }
+        node.replica = Some(replica);
         node.life += 1;
         node.incarnation = incarnation;
         node.reset();
@@ -86,6 +94,9 @@ impl<L: Library> World<L> {
         }
         node.life += 1;
         node.reset();
+        if !node.disk.is_empty() {
+            node.disk.crash(&mut self.disks);
+        }
         self.network.forget(id);
         self.trace.note(self.now, id, What::Killed);
         true

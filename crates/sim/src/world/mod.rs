@@ -7,9 +7,11 @@
 //! | `turns` | whose turn it is, and what comes of it |
 //! | `links` | connections are made and lost, frames travel |
 //! | [`clock`] | each machine's own clocks |
+//! | `disk` | each machine's disk |
 //! | `node`, `event`, `queue` | a process and its machine; what will happen; when |
 
 pub mod clock;
+mod disk;
 mod event;
 mod faults;
 mod links;
@@ -131,6 +133,9 @@ pub struct World<L: Library> {
     pub marks: BTreeMap<&'static str, u64>,
     /// Violations of what must hold over all nodes wait for [`violations`](World::violations) instead of panicking.
     pub lenient: bool,
+    /// What disks do: apart from the rest, so that a world without them is the same.
+    disks: Random,
+    durable: bool,
     options: WorldOptions,
     library: L,
     nodes: Vec<Node>,
@@ -152,6 +157,8 @@ impl<L: Library> World<L> {
         World {
             now: 0,
             random: Random::new(options.seed),
+            disks: Random::new(options.seed ^ 0xd15c_d15c),
+            durable: engine.durable,
             network: Network::with_delay(20_000, 100_000),
             replies: Vec::new(),
             refused: Vec::new(),
@@ -401,6 +408,7 @@ impl<L: Library> World<L> {
             Event::Datagram { link, generation, to, payload } => self.datagram(link, generation, to, payload),
             Event::PassedOn { link, lives, to, payload } => self.passed_on(link, lives, to, payload),
             Event::Late { link, lives, to, payload } => self.late(link, lives, to, payload),
+            Event::Synced { node, life, upto } => self.synced(node, life, upto),
             Event::Flap { a, b, every, until } => self.flap(a, b, every, until),
         }
     }

@@ -12,17 +12,19 @@ use highwater_engines::{
 use highwater_store::Store;
 
 use super::clock::NodeClock;
+use super::disk::Disk;
 use super::event::Event;
 use crate::network::Channel;
 use crate::stage::{Fiber, Input, Stage};
 
-/// One node. The clock is the machine's, the rest is the process's.
+/// One node. Clock and disk are the machine's, the rest is the process's.
 pub(super) struct Node {
     /// Counts starts and kills: what was planned for an earlier life is void.
     pub life: u64,
     pub incarnation: Incarnation,
     pub replica: Option<Replica>,
     pub clock: NodeClock,
+    pub disk: Disk,
     /// Takes no turn (a pause); what arrives waits.
     pub paused: bool,
     pub held: Vec<Event>,
@@ -87,6 +89,7 @@ impl Node {
             incarnation: Incarnation(0),
             replica: None,
             clock: NodeClock::default(),
+            disk: Disk::default(),
             paused: false,
             held: Vec::new(),
             slots: (0..=workers).map(|_| Slot::new()).collect(),

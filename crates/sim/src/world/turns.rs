@@ -235,6 +235,11 @@ impl<L: Library> World<L> {
             self.trace.note(now, id, What::Said(event.clone()));
             self.log.push((now, id, event));
         }
+        if !out.writes.is_empty() {
+            assert!(self.durable(), "the engine writes to a disk, and this host has none");
+            self.nodes[id.0 as usize].disk.append(Channel::Control, out.writes);
+            self.sync(id);
+        }
         for (to, message) in out.messages {
             self.send(id, to, Channel::Control, now + length, Payload::Control(message));
         }
@@ -260,7 +265,12 @@ impl<L: Library> World<L> {
             self.trace.mix(hash(&bytes));
             self.replies.push(Reply { from: (id, worker), token, outcome, bytes, at: now + length });
         }
-        out.expect_no_writes();
+        if self.durable() {
+            self.nodes[id.0 as usize].disk.append(who, out.writes);
+            self.sync(id);
+        } else {
+            out.expect_no_writes();
+        }
         for (Endpoint { node: to, worker }, frame) in out.frames {
             // As the node does.
             assert!(frame.body.len() <= MAX_FRAME_BODY_BYTES, "a body of {} bytes", frame.body.len());

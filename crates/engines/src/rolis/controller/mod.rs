@@ -22,6 +22,7 @@ use bytes::Bytes;
 use highwater_consensus::{
     Election, ElectionEvent, ElectionOptions, Members, Promise, Quorums, Standing, Voter,
 };
+use highwater_core::codec::Reader;
 use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp};
 use highwater_store::Store;
 
@@ -37,6 +38,7 @@ use super::shared::Shared;
 use super::takeover::{Fenced, Leadership, PATIENCE, plan, promise};
 use crate::copy::{Donor, Receiver};
 use crate::memory::MemoryStatus;
+use crate::options::Options;
 use crate::seam::{ControlOutbox, Controller, Nanos, Next, Status};
 
 mod copies;
@@ -59,17 +61,26 @@ pub struct RolisController {
     /// The clock went back: this node does not stand before it has passed what it showed.
     clock_stands: Option<Timestamp>,
     ledger: Ledger,
+    /// The newest membership that an earlier life wrote, until all of it is recovered.
+    remembered: Option<Members>,
+}
+
+fn election_options(options: &Options) -> ElectionOptions {
+    ElectionOptions { nodes: options.nodes, heartbeat: options.heartbeat, timeout: options.election_timeout }
+}
+
+/// What a controller writes: a membership that is decided.
+fn record(members: &Members) -> Bytes {
+    let mut bytes = Vec::new();
+    members.encode(&mut bytes);
+    bytes.into()
 }
 
 impl RolisController {
     /// The controller of a fresh replica.
     pub fn new(shared: Arc<Shared>, schema: Schema, store: Arc<Store>) -> RolisController {
         let options = &shared.options;
-        let election_options = ElectionOptions {
-            nodes: options.nodes,
-            heartbeat: options.heartbeat,
-            timeout: options.election_timeout,
-        };
+        let election_options = election_options(options);
         let (seed, workers) = (options.seed, options.workers as usize);
         let desk = Desk::new(shared);
         RolisController {
@@ -85,6 +96,7 @@ impl RolisController {
             ready_at: 0,
             clock_stands: None,
             ledger: Ledger::default(),
+            remembered: None,
             desk,
         }
     }
@@ -136,6 +148,9 @@ impl RolisController {
     /// A membership is decided.
     fn learn_members(&mut self, now: Nanos, members: Members) {
         let newborn = self.election.members().is_none();
+        if self.election.members().is_none_or(|known| known.epoch < members.epoch) {
+            self.desk.write(|| record(&members));
+        }
         self.election.set_members(now, members);
         self.birth.end();
         if newborn && !self.election.votes() {
@@ -416,6 +431,28 @@ impl Controller for RolisController {
             ControlMessage::Memory(told) => self.ledger.hear(sender, told),
             ControlMessage::LearnerReady => self.on_learner_ready(now, sender),
         }
+    }
+
+    fn recover(&mut self, record: Bytes) -> Result<(), String> {
+        let mut reader = Reader::new(&record);
+        let members = Members::decode(&mut reader).ok().filter(|_| reader.is_empty());
+        let members = members.ok_or("a record of the controller's that is no membership")?;
+        let newer = self.remembered.as_ref().is_none_or(|known| known.epoch < members.epoch);
+        if newer {
+            self.remembered = Some(members);
+        }
+        Ok(())
+    }
+
+    fn recovered(&mut self, now: Nanos) {
+        let Some(promised) = self.desk.shared.recovered_promise() else { return };
+        let options = &self.desk.shared.options;
+        self.election = Election::recover(self.desk.me, election_options(options), options.seed, promised);
+        if let Some(members) = self.remembered.take() {
+            self.birth.end();
+            self.election.set_members(now, members);
+        }
+        self.refresh_eligibility();
     }
 
     fn turn(&mut self, now: Nanos, out: &mut ControlOutbox) -> Next {
