@@ -4,5 +4,7 @@
 //! was not synced, as the faults of a run ask.
 
 mod disk;
+pub mod simulated;
 
 pub use disk::{Disk, DiskFile};
+pub use simulated::SimulatedDisk;
