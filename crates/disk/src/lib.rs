@@ -4,7 +4,9 @@
 //! was not synced, as the faults of a run ask.
 
 mod disk;
+pub mod journal;
 pub mod simulated;
 
 pub use disk::{Disk, DiskFile};
+pub use journal::{Journal, JournalError, JournalOptions};
 pub use simulated::SimulatedDisk;
