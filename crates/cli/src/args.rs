@@ -6,6 +6,7 @@ use crate::bench::args::BenchArgs;
 use crate::check::CheckArgs;
 use crate::demo::DemoArgs;
 use crate::flags::concat_help;
+use crate::log::LogAction;
 use crate::serve::{ConfigAction, ServeArgs};
 use crate::sim::SimArgs;
 use crate::status::StatusArgs;
@@ -69,6 +70,13 @@ pub enum Command {
     /// Judge recorded histories: name and explain every isolation anomaly they prove.
     #[command(after_help = concat_help("highwater check run.jsonl\n  highwater check client-*.jsonl --level serializable\n  highwater check run.jsonl --session monotonic-reads,read-your-writes --edn run.edn\n  highwater check run.jsonl --json | jq .found"))]
     Check(CheckArgs),
+    /// Look into a node's journal on disk: every record, or whether all that was synced is there.
+    #[command(after_help = concat_help("highwater log verify highwater-data/node-0\n  highwater log dump highwater-data/node-0 --writer 0\n  highwater log dump highwater-data/node-0 --json --content | jq .position"))]
+    Log {
+        /// What to do with the journal.
+        #[command(subcommand)]
+        action: LogAction,
+    },
 }
 
 #[cfg(test)]

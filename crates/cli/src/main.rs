@@ -5,7 +5,7 @@
 //! | layer | files |
 //! |---|---|
 //! | the command line | [`args`] |
-//! | commands, each with its flags | [`serve`], [`status`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`] |
+//! | commands, each with its flags | [`serve`], [`status`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`log`](mod@log) |
 //! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
 //! | one replica asked, and several together | [`admin`], [`answers`] |
 //! | words and numbers | [`failure`], [`flags`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`] |
@@ -26,6 +26,7 @@ mod fleet;
 mod interrupt;
 mod layout;
 mod load;
+mod log;
 mod machine;
 mod numbers;
 mod planted;
@@ -104,5 +105,6 @@ fn run(cli: Cli) -> Result<()> {
         Command::TortureProxy(args) => torture::proxy(&args),
         Command::Sim(args) => sim::run_sim(&args),
         Command::Check(args) => check::run(&args),
+        Command::Log { action } => log::run(&action),
     }
 }

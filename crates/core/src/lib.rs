@@ -9,6 +9,7 @@
 //! - [`contain`]: what becomes of a panic.
 //! - [`planted`](mod@planted): switches for deliberate bugs, absent from default builds.
 //! - [`hooks`]: where a simulator may step in; nothing outside one.
+//! - [`random`]: chance from a seed, for simulators and tests.
 //! - [`sync`]: atomics and mutexes, from std or from a model checker.
 //! - [`codec`]: varints and order-preserving key encodings. [`log`]: the wire form of a transaction and of an entry.
 //!
@@ -24,6 +25,7 @@ pub mod limits;
 pub mod log;
 pub mod planted;
 pub mod procedure;
+pub mod random;
 pub mod schema;
 pub mod sync;
 pub mod transaction;
@@ -34,5 +36,6 @@ pub use ids::{
     Ballot, EntryIndex, Epoch, Incarnation, Nanos, NodeId, ProcedureId, StreamId, TableId, Timestamp,
 };
 pub use procedure::{Library, Outcome, Procedure, Registry};
+pub use random::Random;
 pub use schema::{IndexKind, KeyKind, Schema, TableSpec};
 pub use transaction::{Abort, Direction, Transaction, View};

@@ -4,5 +4,11 @@
 //! was not synced, as the faults of a run ask.
 
 mod disk;
+pub mod identity;
+pub mod journal;
+pub mod simulated;
 
 pub use disk::{Disk, DiskFile};
+pub use identity::{Identity, IdentityError};
+pub use journal::{Journal, JournalError, JournalOptions};
+pub use simulated::SimulatedDisk;

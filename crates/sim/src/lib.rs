@@ -15,7 +15,6 @@ pub mod network;
 pub mod plan;
 #[cfg(feature = "planted")]
 pub mod planted;
-pub mod random;
 pub mod report;
 pub mod run;
 pub mod shrink;
@@ -25,8 +24,8 @@ mod units;
 pub mod watch;
 pub mod world;
 
+pub use highwater_core::random::{self, Random};
 pub use plan::Plan;
-pub use random::Random;
 pub use run::{Failure, FailureKind, Summary, run, run_tracing};
 pub use stage::{Buggify, Interleaving};
 pub use world::clock::NodeClock;

@@ -1,4 +1,4 @@
-//! The one source of chance in a run.
+//! Chance from a seed: the one source of it in a simulated run, and in tests.
 
 /// A seeded generator (splitmix64): small, fast, and the same on every machine.
 #[derive(Clone, Debug)]
