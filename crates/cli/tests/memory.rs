@@ -4,142 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+mod processes;
+
+use processes::{Client, Cluster, PATIENCE};
 
 /// What `ulimit -v` gives each, in KiB; a node takes three quarters of it.
 const ADDRESS_SPACE: u64 = 1_000_000;
 const VALUE: usize = 200_000;
-const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Cluster {
-    directory: tempfile::TempDir,
-    ports: Vec<u16>,
-    replicas: Vec<Option<Child>>,
-}
-
-/// An answer: a line, and a bulk's content.
-type Answer = (String, Vec<u8>);
-
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    fn connect(port: u16) -> Option<Client> {
-        let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Some(Client(BufReader::new(stream)))
-    }
-
-    fn call(&mut self, parts: &[&[u8]]) -> Option<Answer> {
-        let mut bytes = format!("*{}\r\n", parts.len()).into_bytes();
-        for part in parts {
-            bytes.extend_from_slice(format!("${}\r\n", part.len()).as_bytes());
-            bytes.extend_from_slice(part);
-            bytes.extend_from_slice(b"\r\n");
-        }
-        self.0.get_mut().write_all(&bytes).ok()?;
-        let mut line = String::new();
-        self.0.read_line(&mut line).ok().filter(|read| *read > 0)?;
-        let line = line.trim_end().to_string();
-        let mut content = Vec::new();
-        if let Some(len) = line.strip_prefix('$').and_then(|len| len.parse::<usize>().ok()) {
-            content.resize(len + 2, 0);
-            self.0.read_exact(&mut content).ok()?;
-            content.truncate(len);
-        }
-        Some((line, content))
-    }
-}
-
-impl Cluster {
-    fn start() -> Cluster {
-        let listeners: Vec<_> = (0..9).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<u16> =
-            listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
-        drop(listeners);
-        let directory = tempfile::Builder::new().prefix("highwater-memory-").tempdir().unwrap();
-        let nodes: String = (0..3)
-            .map(|id| {
-                let at = |what: usize| ports[3 * id + what];
-                format!(
-                    "{{ id = {id}, peer = \"127.0.0.1:{}\", resp = \"127.0.0.1:{}\", admin = \"127.0.0.1:{}\" }},",
-                    at(0),
-                    at(1),
-                    at(2)
-                )
-            })
-            .collect();
-        let mut cluster = Cluster { directory, ports, replicas: Vec::new() };
-        for id in 0..3 {
-            let config = format!("node = {id}\n[cluster]\nnodes = [{nodes}]\n[threads]\nlifeline = true\n");
-            std::fs::write(cluster.path(id, "toml"), config).unwrap();
-            cluster.replicas.push(None);
-            cluster.run(id);
-        }
-        cluster
-    }
-
-    fn path(&self, id: usize, kind: &str) -> std::path::PathBuf {
-        self.directory.path().join(format!("{id}.{kind}"))
-    }
-
-    fn run(&mut self, id: usize) {
-        let log = std::fs::File::options().create(true).append(true).open(self.path(id, "log")).unwrap();
-        let script = format!("ulimit -v {ADDRESS_SPACE} && exec \"$0\" serve --config \"$1\"");
-        let child = Command::new("sh")
-            .args(["-c", &script, env!("CARGO_BIN_EXE_highwater")])
-            .arg(self.path(id, "toml"))
-            .stdin(Stdio::piped())
-            .stderr(log)
-            .spawn();
-        self.replicas[id] = Some(child.unwrap());
-    }
-
-    /// Whoever says that it leads.
-    fn leader(&self) -> (usize, Client) {
-        let started = Instant::now();
-        loop {
-            for id in 0..3 {
-                let Some(mut client) = Client::connect(self.ports[3 * id + 1]) else { continue };
-                let info = client.call(&[b"INFO", b"replication"]).map(|(_, text)| text).unwrap_or_default();
-                if String::from_utf8_lossy(&info).contains("role:master") {
-                    return (id, client);
-                }
-            }
-            assert!(started.elapsed() < PATIENCE, "nobody leads");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// A number of `INFO memory`.
-    fn memory(client: &mut Client, name: &str) -> u64 {
-        let (_, text) = client.call(&[b"INFO", b"memory"]).unwrap();
-        let text = String::from_utf8(text).unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")).map(str::to_string));
-        line.unwrap_or_else(|| panic!("{name} is missing in {text}")).parse().unwrap()
-    }
-
-    fn none_died(&mut self) {
-        for (id, replica) in self.replicas.iter_mut().enumerate() {
-            let ended = replica.as_mut().and_then(|child| child.try_wait().unwrap());
-            let log =
-                std::fs::read_to_string(self.directory.path().join(format!("{id}.log"))).unwrap_or_default();
-            assert_eq!(ended, None, "replica {id} died:\n{}", log.lines().rev().take(5).collect::<String>());
-        }
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for child in self.replicas.iter_mut().flatten() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        self.directory.disable_cleanup(std::thread::panicking());
-    }
-}
 
 fn key(number: usize) -> Vec<u8> {
     format!("row:{number}").into_bytes()
@@ -174,7 +47,7 @@ fn verify(client: &mut Client, rows: &BTreeSet<usize>) {
 
 #[test]
 fn replicas_that_are_full_refuse_what_grows_and_survive() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::start("memory", "", Some(ADDRESS_SPACE));
     let (leader, mut client) = cluster.leader();
     let mut rows = BTreeSet::new();
     fill(&mut client, &mut rows);

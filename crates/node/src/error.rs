@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use crate::config::ConfigError;
 
@@ -26,6 +27,13 @@ pub enum NodeError {
         /// Why not.
         error: io::Error,
     },
+    /// This node's files cannot be used.
+    Storage {
+        /// Its folder.
+        path: PathBuf,
+        /// Why not, and what to do.
+        why: String,
+    },
     /// A thread panicked: an invariant is broken, and the replica stopped rather than corrupt data. The log says more.
     Panicked {
         /// Which thread.
@@ -44,6 +52,7 @@ impl fmt::Display for NodeError {
                 write!(f, "cannot listen on {what} address {address}: {error}")
             }
             NodeError::System { what, error } => write!(f, "cannot {what}: {error}"),
+            NodeError::Storage { path, why } => write!(f, "{}: {why}", path.display()),
             NodeError::Panicked { thread } => write!(f, "thread {thread} panicked; the replica stopped"),
         }
     }

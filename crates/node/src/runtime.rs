@@ -9,12 +9,13 @@ use std::thread::JoinHandle;
 
 use core_affinity::CoreId;
 use highwater_core::{Clock, Incarnation, NodeId};
+use highwater_disk::Journal;
 use highwater_engines::{Replica, Service};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::admin::thread::AdminThread;
 use crate::clock::monotonic;
-use crate::config::{self, Config, ConfigError, Pin, PinPolicy};
+use crate::config::{self, Config, ConfigError, Durability, Pin, PinPolicy};
 use crate::control::{self, ControlThread};
 use crate::descriptors;
 use crate::error::NodeError;
@@ -22,6 +23,7 @@ use crate::library::NodeLibrary;
 use crate::logging;
 use crate::resp::{Description, Door, Procedures};
 use crate::shared::Shared;
+use crate::storage::{DataDirectory, JournalQueues, JournalThread, recovery};
 use crate::transport::directory::Directory;
 use crate::transport::frame::MAX_RETIRED_BYTES;
 use crate::transport::handshake::{Fingerprint, Identity};
@@ -37,18 +39,25 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     config.validate()?;
     let _logging = logging::install(&config.log)?;
     descriptors::raise_limit();
-    let options = config.options(fresh_incarnation()?);
-    let incarnation = options.incarnation;
+    let fresh = fresh_incarnation()?;
+    let files = match config.cluster.durability {
+        Durability::Memory => None,
+        Durability::Sync => Some(recovery::open(&config, fresh)?),
+    };
+    // Who comes back with its disk is who it was.
+    let incarnation = files.as_ref().map_or(fresh, |files| files.identity.incarnation);
+    let options = config.options(incarnation);
     announce_memory(&options);
     let (clock, why) = Clock::chosen(config.clock())
         .map_err(|why| ConfigError(format!("store.clock is \"tsc\", but {why}")))?;
     tracing::info!(clock = clock.source_name(), "commit timestamps: {why}");
-    let replica = highwater_engines::build(config.engine()?, options, &NodeLibrary, Arc::new(clock));
+    let mut replica = highwater_engines::build(config.engine()?, options, &NodeLibrary, Arc::new(clock));
     if config.store.reserve_mb > 0 {
         tracing::info!(mb = config.store.reserve_mb, "reserving memory");
         replica.controller.store().reserve(config.store.reserve_mb << 20);
     }
-    Node::start(&config, incarnation, replica, Signals::Take)?.wait()
+    let journal = files.map(|files| files.recover(&mut replica)).transpose()?;
+    Node::start_with(&config, incarnation, replica, journal, Signals::Take)?.wait()
 }
 
 /// Says how the memory is divided.
@@ -84,11 +93,22 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts the threads of a replica that is built already.
+    /// Starts the threads of a replica that is built already, and keeps nothing on a disk.
     pub fn start(
         config: &Config,
         incarnation: Incarnation,
         replica: Replica,
+        signals: Signals,
+    ) -> Result<Node, NodeError> {
+        Node::start_with(config, incarnation, replica, None, signals)
+    }
+
+    /// The same with the journal that the replica was recovered from ([`recovery`]).
+    pub fn start_with(
+        config: &Config,
+        incarnation: Incarnation,
+        replica: Replica,
+        journal: Option<Journal<DataDirectory>>,
         signals: Signals,
     ) -> Result<Node, NodeError> {
         let system = |what| move |error| NodeError::System { what, error };
@@ -102,6 +122,7 @@ impl Node {
             engine: config.engine()?,
             tables: Fingerprint::of_tables(controller.store().schema()),
             procedures: Fingerprint::of_procedures(&procedures, &versions),
+            durable: journal.is_some(),
         };
         let peer_listener = listen("peer", &config.this_node().peer, socket::listen)?;
         let admin_listener = listen("admin", &config.this_node().admin, socket::listen)?;
@@ -115,6 +136,14 @@ impl Node {
         let mut shared = shared.map_err(system("create wake-up descriptors"))?;
         shared.admins = config.cluster.nodes.iter().map(|node| node.admin.clone()).collect();
         let shared = Arc::new(shared);
+        let journal = journal.map(|journal| {
+            let woken = Arc::downgrade(&shared);
+            let wake =
+                move |writer| woken.upgrade().into_iter().for_each(|shared| shared.wake_writer(writer));
+            let queues = Arc::new(JournalQueues::new(workers.len() as u16 + 1, wake));
+            shared.set_journal(queues.clone());
+            JournalThread::new(journal, queues)
+        });
         let door = Arc::new(door(config, &shared));
         let (signalled, signal_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
         take_signals(signals, &signal_writer).map_err(system("take signals"))?;
@@ -169,6 +198,10 @@ impl Node {
             memory.provisions.run(limit, || memory.wake_workers(), || memory.held().own());
             Ok(())
         })?;
+        if let Some(journal) = journal {
+            let shared = node.shared.clone();
+            node.spawn("journal".into(), move || journal.run(|| shared.stopping()))?;
+        }
         node.spawn("admin".into(), move || admin_thread.run())?;
         node.spawn("control".into(), move || {
             // The pipe's other end must stay open while its reader is watched.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use highwater_core::{Epoch, NodeId};
 use highwater_engines::{Counters, EngineKind, Nanos, Service};
@@ -17,6 +17,7 @@ use crate::letter_box::LetterBox;
 use crate::load::{RunSpec, WorkerStats};
 use crate::memory::Provisions;
 use crate::relay::{Relay, Relayed};
+use crate::storage::JournalQueues;
 use crate::transport::{Arrival, Channel, Established};
 
 /// One per node, behind an `Arc`.
@@ -47,6 +48,8 @@ pub struct Shared {
     pub stopwatch: Stopwatch,
     /// When the process started.
     pub started: Nanos,
+    /// If what is written goes to a disk.
+    journal: OnceLock<Arc<JournalQueues>>,
     ending: AtomicBool,
     /// Workers that owe no client a reply any more, once it is ending.
     drained: AtomicUsize,
@@ -101,6 +104,7 @@ impl Shared {
             admins: Vec::new(),
             stopwatch: Stopwatch::calibrate(),
             started: monotonic(),
+            journal: OnceLock::new(),
             ending: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
@@ -112,6 +116,24 @@ impl Shared {
                 memory: (0, u64::MAX),
             }),
         })
+    }
+
+    /// What is written goes there from now on.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub fn set_journal(&self, queues: Arc<JournalQueues>) {
+        self.journal.set(queues).map_err(drop).expect("a node has one journal");
+    }
+
+    /// Where what is written goes, if the node has a disk: a queue for each worker, and the controller's behind them.
+    pub fn journal(&self) -> Option<&Arc<JournalQueues>> {
+        self.journal.get()
+    }
+
+    /// Something that one of the journal's writers wrote is durable.
+    pub fn wake_writer(&self, writer: usize) {
+        self.workers.get(writer).into_iter().for_each(|worker| worker.waker.wake());
     }
 
     /// Asks the node to end in good order: no new clients and requests; what is under way is answered, for as long as
@@ -147,6 +169,7 @@ impl Shared {
         self.control.waker.wake();
         self.admin.waker.wake();
         self.wake_workers();
+        self.journal().into_iter().for_each(|journal| journal.ring());
     }
 
     /// Whether to end.

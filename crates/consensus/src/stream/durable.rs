@@ -208,7 +208,7 @@ impl Recovered {
 
     fn adopt_if_whole(&mut self) {
         let whole = |(_, entries, collected): &mut (EntryIndex, u64, Vec<Bytes>)| {
-            (collected.len() as u64 == *entries || planted!(HalfRecovered))
+            collected.len() as u64 == *entries || planted!(HalfRecovered)
         };
         if let Some((keep, _, entries)) = self.adopting.take_if(whole) {
             self.log.truncate(keep);

@@ -35,6 +35,8 @@ pub struct Config {
     pub limits: LimitConfig,
     /// How the data is kept.
     pub store: StoreConfig,
+    /// Where it is kept on disk.
+    pub storage: StorageConfig,
     /// How the process runs.
     pub threads: ThreadConfig,
     /// What is written to standard error.
@@ -51,8 +53,28 @@ pub struct ClusterConfig {
     pub engine: String,
     /// Worker threads per node.
     pub workers: u16,
+    /// What a reply promises.
+    pub durability: Durability,
     /// All nodes, by id.
     pub nodes: Vec<NodeConfig>,
+}
+
+/// What a reply promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// In the memory of a majority.
+    Memory,
+    /// On the disks of a majority.
+    Sync,
+}
+
+/// Where a node with a disk keeps its files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StorageConfig {
+    /// The folder of all nodes' folders.
+    pub dir: PathBuf,
 }
 
 /// One node's addresses, `host:port`.
@@ -290,6 +312,7 @@ impl Config {
             log_retain_bytes: self.limits.log_retain_bytes,
             max_attempts: self.limits.max_attempts,
             snapshot_age: self.limits.snapshot_age_us.saturating_mul(1_000),
+            durable: self.cluster.durability == Durability::Sync,
             ..Options::new(NodeId(self.node), nodes, self.cluster.workers, incarnation)
         }
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
-use super::{Config, ConfigError, LogConfig, NodeConfig, Pin};
+use super::{Config, ConfigError, Durability, LogConfig, NodeConfig, Pin};
 use highwater_core::Incarnation;
 
 /// Longer than anybody waits; and nanoseconds of it fit 64 bits.
@@ -60,6 +60,13 @@ impl Config {
     pub(super) fn validate_on(&self, machine: &Machine) -> Checked {
         check(!self.cluster.id.is_empty(), || "cluster.id must not be empty".into())?;
         nodes(&self.cluster.nodes)?;
+        let engine = self.engine()?;
+        check(self.cluster.durability == Durability::Memory || engine.abilities().durable, || {
+            format!(
+                "cluster.durability is \"sync\", but engine {engine} keeps nothing on disks; use \"memory\""
+            )
+        })?;
+        check(!self.storage.dir.as_os_str().is_empty(), || "storage.dir must not be empty".into())?;
         let count = self.cluster.nodes.len();
         check((self.node as usize) < count, || {
             format!("node is {}, but cluster.nodes has ids 0 to {}", self.node, count - 1)

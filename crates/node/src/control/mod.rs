@@ -172,6 +172,12 @@ impl ControlThread {
         for event in self.out.events.drain(..) {
             tracing::info!(node = %self.shared.node, "{event}");
         }
+        if let Some(journal) = self.shared.journal() {
+            // Few and small: what finds no room goes with the next.
+            journal.put(self.shared.workers.len(), &mut self.out.writes);
+        } else {
+            assert!(self.out.writes.is_empty(), "the engine writes to a disk, and this host has none");
+        }
         let frame = |head| Frame { head, body: Bytes::new() };
         let messages = self.out.messages.drain(..).map(|(to, head)| (to, Channel::Control, frame(head)));
         let lost = self.links.send(messages, &self.poller);

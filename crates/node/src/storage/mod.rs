@@ -6,6 +6,7 @@
 pub mod directory;
 pub mod journal;
 pub mod queue;
+pub mod recovery;
 
 pub use directory::{DataDirectory, DirectoryError};
 pub use journal::JournalThread;

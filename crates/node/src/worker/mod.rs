@@ -14,6 +14,7 @@ mod keys;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod writing;
 
 use std::io;
 use std::net::TcpListener;
@@ -37,6 +38,7 @@ use clients::Clients;
 pub use clients::Rules;
 pub use crowd::Limits;
 use keys::{KEY_CLIENT, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
+use writing::Writing;
 
 /// A busy worker looks at its sockets as often. A look costs about half a microsecond.
 const LOOK_EVERY: Nanos = 100_000;
@@ -82,6 +84,8 @@ pub struct WorkerThread {
     rests_at: Option<Nanos>,
     /// The node is ending, and no client waits for a reply of this worker.
     drained: bool,
+    /// If the node has a disk.
+    writing: Option<Writing>,
 }
 
 impl WorkerThread {
@@ -101,6 +105,7 @@ impl WorkerThread {
             last_look: 0,
             rests_at: None,
             drained: false,
+            writing: shared.journal().map(|queues| Writing::new(queues.clone(), index)),
             shared,
             index,
             engine,
@@ -140,6 +145,9 @@ impl WorkerThread {
         self.rest(now);
         self.clients.submit(now, &mut *self.engine);
         let appetite = self.submit_load(now);
+        if let Some(writing) = &mut self.writing {
+            writing.tell(now, &mut *self.engine);
+        }
         let mut next = self.engine.turn(now, &mut self.out);
         if self.hand_out(now) {
             next = Next::Now;
@@ -187,7 +195,10 @@ impl WorkerThread {
     fn hand_out(&mut self, now: Nanos) -> bool {
         let mut load_goes_on = false;
         let mut out = std::mem::take(&mut self.out);
-        out.expect_no_writes();
+        match &mut self.writing {
+            Some(writing) => writing.take(&mut out),
+            None => out.expect_no_writes(),
+        }
         let frames = out.frames.drain(..).map(|(to, frame)| (to.node, Channel::Worker(to.worker), frame));
         let lost = self.peers.send(frames, &self.poller);
         for closed in lost {

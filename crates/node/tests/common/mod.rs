@@ -321,6 +321,7 @@ pub fn identity(node: u8, workers: u16) -> Identity {
         engine: EngineKind::Rolis,
         tables: Fingerprint::of_tables(&Schema::new(NodeLibrary.tables())),
         procedures: Fingerprint::of_procedures(&registry.names(), &registry.versions()),
+        durable: false,
     }
 }
 

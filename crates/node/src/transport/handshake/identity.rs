@@ -25,6 +25,8 @@ pub struct Identity {
     pub tables: Fingerprint,
     /// The procedures; their ids are their positions.
     pub procedures: Fingerprint,
+    /// Whether its vote is on a disk.
+    pub durable: bool,
 }
 
 /// A list of names that two builds must have alike, in the same order: how many there are, and a hash of all.

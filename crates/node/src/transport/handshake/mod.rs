@@ -3,7 +3,7 @@
 //! ```text
 //! hello    "HWTR" | handshake version u16 | format version u16 | cluster u64 | incarnation u64 | from u8 | to u8 |
 //!          nodes u8 | engine u8 | streams u16 | channel u16 (65535: control) | tables u16 | procedures u16 |
-//!          hash of the tables u64 | hash of the procedures u64 | zero u64 | crc u32                       64 bytes
+//!          hash of the tables u64 | hash of the procedures u64 | durable u8 | zeros | crc u32               64 bytes
 //! welcome  "HWTW" | verdict u16 (0: welcome) | node u8 | 0 u8 | incarnation u64 | reason (240, zero-filled) | crc u32
 //! ```
 //!
@@ -65,6 +65,8 @@ pub struct Hello {
     pub tables: Fingerprint,
     /// The dialer's procedures.
     pub procedures: Fingerprint,
+    /// Whether its vote is on a disk.
+    pub durable: bool,
 }
 
 impl Hello {
@@ -83,6 +85,7 @@ impl Hello {
             channel,
             tables: me.tables,
             procedures: me.procedures,
+            durable: me.durable,
         }
     }
 
@@ -101,6 +104,7 @@ impl Hello {
         out.extend_from_slice(&self.procedures.count.to_le_bytes());
         out.extend_from_slice(&self.tables.hash.to_le_bytes());
         out.extend_from_slice(&self.procedures.hash.to_le_bytes());
+        out.push(self.durable.into());
         out.resize(HELLO_BYTES - 4, 0);
         seal(out)
     }
@@ -121,9 +125,11 @@ impl Hello {
             channel: Channel::of(reader.u16()?),
             tables: Fingerprint { count: reader.u16()?, hash: 0 },
             procedures: Fingerprint { count: reader.u16()?, hash: 0 },
+            durable: false,
         };
         hello.tables.hash = reader.u64()?;
         hello.procedures.hash = reader.u64()?;
+        hello.durable = reader.u8()? != 0;
         Ok(hello)
     }
 
@@ -145,6 +151,7 @@ impl Hello {
         };
         builds("tables", self.tables, me.tables)?;
         builds("procedures", self.procedures, me.procedures)?;
+        theirs("durability (0: memory, 1: sync)", self.durable.into(), me.durable.into())?;
         theirs("number of nodes", self.nodes.into(), me.nodes.into())?;
         theirs("number of workers", self.streams.into(), me.streams.into())?;
         theirs("id of the node that was called", self.to.0.into(), me.node.0.into())?;
@@ -232,6 +239,7 @@ mod tests {
             engine: EngineKind::Rolis,
             tables: Fingerprint { count: 14, hash: 5 },
             procedures: Fingerprint::of_procedures(&["bank.pay", "bank.read"], &[1, 1]),
+            durable: false,
         }
     }
 
