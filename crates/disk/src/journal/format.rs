@@ -33,10 +33,8 @@ const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"HWJG");
 /// 24  segment        u64      from 1; the number in the file's name
 /// 32  first_group    u64      number of its first group
 /// 40  previous_end   u64      where the groups of the segment before end; 0 in segment 1
-/// 48  writers        u32
-/// 52  zero           4 bytes
-/// 56  positions      u64 * writers: where each stood before the first group
-///     zero           up to the end of the block
+/// 48  writers        u64      1 to 256
+/// 56  positions      u64 * writers: where each stood before the first group; then zeros
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHead {
@@ -105,7 +103,7 @@ fn segment_crc(block: &[u8]) -> u32 {
 /// 24  offset    u64  of this head in its file
 /// 32  number    u64  one more than that of the group before, which was synced before this head was written
 /// 40  len       u64  bytes of the records, which follow
-/// 48  records   u32  how many; 0 is a mark
+/// 48  records   u32  how many; 0 is a proof
 /// 52  crc       u32  CRC-32 over the records
 /// 56  zero      8 bytes
 /// ```

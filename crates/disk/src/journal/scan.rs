@@ -239,7 +239,7 @@ impl Scan {
             let at = later.offset;
             return Err(damaged(segment.number, offset, &format!("{what}, and a later group is at {at}")));
         }
-        // Only once the group before was synced is there the head of the next, whole or as a mark.
+        // Only once the group before was synced is there the head of the next, whole or as a proof.
         let next = segment.group_head(offset)?.filter(|head| head.number == self.next_group);
         if next.is_some() {
             self.summary.unproved = false;
