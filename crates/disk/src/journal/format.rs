@@ -2,8 +2,6 @@
 
 use highwater_core::codec::Reader;
 
-use super::error::JournalError;
-
 /// Version of the format, in every segment's head.
 pub const FORMAT_VERSION: u32 = 1;
 /// Heads of segments and groups begin at multiples of this. A block that was synced is never written again with other bytes, so
@@ -45,6 +43,10 @@ pub(super) struct SegmentHead {
     pub positions: Vec<u64>,
 }
 
+/// A head in another version of the format, whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OtherVersion(pub u32);
+
 impl SegmentHead {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut block = Vec::with_capacity(BLOCK_BYTES as usize);
@@ -63,7 +65,7 @@ impl SegmentHead {
     }
 
     /// `None` if the block is none, or damaged. Magic, version and checksum stay where they are in every version.
-    pub(super) fn decode(block: &[u8]) -> Option<Result<SegmentHead, JournalError>> {
+    pub(super) fn decode(block: &[u8]) -> Option<Result<SegmentHead, OtherVersion>> {
         if block.len() != BLOCK_BYTES as usize || !block.starts_with(&SEGMENT_MAGIC) {
             return None;
         }
@@ -73,7 +75,7 @@ impl SegmentHead {
             return None;
         }
         if version != FORMAT_VERSION {
-            return Some(Err(JournalError::Format { found: version }));
+            return Some(Err(OtherVersion(version)));
         }
         let mut field = || reader.u64().ok();
         let (journal, segment, first_group, previous_end) = (field()?, field()?, field()?, field()?);
@@ -223,8 +225,7 @@ mod tests {
         block[8] = 7;
         let crc = segment_crc(&block);
         block[12..16].copy_from_slice(&crc.to_le_bytes());
-        let error = SegmentHead::decode(&block).unwrap().unwrap_err();
-        assert_eq!(error.to_string(), "the journal has format 7, this binary knows 1");
+        assert_eq!(SegmentHead::decode(&block), Some(Err(OtherVersion(7))));
     }
 
     #[test]
