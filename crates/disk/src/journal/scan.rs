@@ -245,11 +245,11 @@ impl Scan {
         if next.is_some() {
             self.summary.unproved = false;
         }
-        if next.is_none_or(|head| head.records > 0) {
-            let end = segment.last_nonzero(offset)?;
-            let bytes = end.saturating_sub(offset);
-            self.summary.cut = (bytes > 0).then(|| Cut { file: segment_name(segment.number), offset, bytes });
-        }
+        // The proof itself is no part of what was torn.
+        let from = if next.is_some_and(|head| head.records == 0) { offset + BLOCK_BYTES } else { offset };
+        let end = segment.last_nonzero(from)?;
+        let file = segment_name(segment.number);
+        self.summary.cut = (end > from).then(|| Cut { file, offset: from, bytes: end - from });
         Ok(())
     }
 }
