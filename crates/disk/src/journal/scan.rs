@@ -6,7 +6,8 @@ use highwater_core::codec::Reader;
 
 use super::error::{JournalError, unreadable};
 use super::format::{
-    BLOCK_BYTES, GROUP_HEAD_BYTES, GroupHead, SegmentHead, segment_name, segment_number, take_record,
+    BLOCK_BYTES, GROUP_HEAD_BYTES, GroupHead, OtherVersion, SegmentHead, segment_name, segment_number,
+    take_record,
 };
 use super::window::Window;
 use crate::{Disk, DiskFile};
@@ -239,16 +240,16 @@ impl Scan {
             let at = later.offset;
             return Err(damaged(segment.number, offset, &format!("{what}, and a later group is at {at}")));
         }
-        // Only once the group before was synced is there the head of the next, whole or as a mark.
+        // Only once the group before was synced is there the head of the next, whole or as a proof.
         let next = segment.group_head(offset)?.filter(|head| head.number == self.next_group);
         if next.is_some() {
             self.summary.unproved = false;
         }
-        if next.is_none_or(|head| head.records > 0) {
-            let end = segment.last_nonzero(offset)?;
-            let bytes = end.saturating_sub(offset);
-            self.summary.cut = (bytes > 0).then(|| Cut { file: segment_name(segment.number), offset, bytes });
-        }
+        // The proof itself is no part of what was torn.
+        let from = if next.is_some_and(|head| head.records == 0) { offset + BLOCK_BYTES } else { offset };
+        let end = segment.last_nonzero(from)?;
+        let file = segment_name(segment.number);
+        self.summary.cut = (end > from).then(|| Cut { file, offset: from, bytes: end - from });
         Ok(())
     }
 }
@@ -267,7 +268,8 @@ impl<'a, F: DiskFile> Segment<'a, F> {
 
     /// `None` if there is none, or a damaged one.
     fn head(&mut self) -> Result<Option<SegmentHead>, JournalError> {
-        SegmentHead::decode(self.at(0, BLOCK_BYTES as usize)?).transpose()
+        let decoded = SegmentHead::decode(self.at(0, BLOCK_BYTES as usize)?).transpose();
+        decoded.map_err(|OtherVersion(found)| JournalError::Format { found })
     }
 
     /// The head that was written to this place, if it is there.

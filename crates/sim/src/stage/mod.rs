@@ -26,12 +26,12 @@ use highwater_core::hooks::{CONTROL, Fact, Point, Simulator, Site};
 use highwater_engines::Nanos;
 
 use crate::network::Channel;
-use crate::random::Random;
 use crate::watch::Watch;
 pub(crate) use actor::{Actor, Why};
 pub use choices::Buggify;
 use choices::BySite;
 pub(crate) use fiber::{Fiber, Input, Turned};
+use highwater_core::Random;
 use suspender::Suspender;
 
 /// How often workers are interrupted in the middle of a turn.
