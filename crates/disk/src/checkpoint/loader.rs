@@ -79,6 +79,11 @@ impl Loader {
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
+
+    /// The same, to be kept.
+    pub fn into_skipped(self) -> Vec<Skipped> {
+        self.skipped
+    }
 }
 
 fn open<D: Disk>(disk: &D, number: u64, store: &Arc<Store>, limit: u64) -> Result<Loading<D::File>, Error> {
