@@ -55,9 +55,14 @@ impl Leader {
 
     /// Rows of every table, some of which are gone again.
     pub fn fill(&mut self, rows: u64, value: usize) {
+        self.fill_with(rows, value, 0);
+    }
+
+    /// The same rows with other bytes in their values.
+    pub fn fill_with(&mut self, rows: u64, value: usize, bytes: u8) {
         for number in 0..rows {
             for table in 0..TABLES {
-                self.write(table, &number.to_be_bytes(), Some(&vec![number as u8; value]));
+                self.write(table, &number.to_be_bytes(), Some(&vec![bytes ^ number as u8; value]));
             }
             if number % 5 == 4 {
                 self.write((number % u64::from(TABLES)) as u8, &number.to_be_bytes(), None);
