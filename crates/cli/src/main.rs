@@ -5,9 +5,9 @@
 //! | layer | files |
 //! |---|---|
 //! | the command line | [`args`] |
-//! | commands, each with its flags | [`serve`], [`status`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`] |
+//! | commands, each with its flags | [`serve`], [`status`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`] |
 //! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
-//! | one replica asked, and several together | [`admin`], [`answers`] |
+//! | one replica asked, and several together; a node's folder | [`admin`], [`answers`]; [`folder`] |
 //! | words and numbers | [`failure`], [`flags`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`] |
 
 mod admin;
@@ -16,6 +16,7 @@ mod args;
 mod audit;
 mod bench;
 mod check;
+mod checkpoint;
 mod demo;
 #[cfg(test)]
 mod examples;
@@ -23,6 +24,7 @@ mod failover;
 mod failure;
 mod flags;
 mod fleet;
+mod folder;
 mod interrupt;
 mod layout;
 mod load;
@@ -104,5 +106,6 @@ fn run(cli: Cli) -> Result<()> {
         Command::TortureProxy(args) => torture::proxy(&args),
         Command::Sim(args) => sim::run_sim(&args),
         Command::Check(args) => check::run(&args),
+        Command::Checkpoint { action } => checkpoint::run(&action),
     }
 }

@@ -52,6 +52,9 @@ fn every_subcommand_has_help_with_exit_codes() {
         "bench replay",
         "torture",
         "check",
+        "checkpoint",
+        "checkpoint dump",
+        "checkpoint verify",
         "sim",
         "sim planted",
     ];

@@ -7,7 +7,7 @@ use highwater_store::{Importer, Store};
 use super::error::Error;
 use super::manifest::Manifest;
 use super::part_reader::PartReader;
-use super::shelf::published;
+use super::retention::published;
 use crate::disk::{Disk, DiskFile};
 
 /// Looks for a checkpoint that can be loaded, from the newest to the oldest.

@@ -6,7 +6,7 @@ use highwater_core::{KeyKind, Schema, Timestamp};
 use super::error::Error;
 use super::files::read_whole;
 use super::format::{FORMAT_VERSION, MANIFEST_MAGIC, continued};
-use super::names::{Name, Role};
+use super::names::{Kind, Name};
 use crate::disk::Disk;
 
 /// A published checkpoint.
@@ -69,7 +69,7 @@ impl Manifest {
     /// Unless there is such a part.
     pub fn part_file(&self, part: usize) -> String {
         assert!(part < self.parts.len(), "parts are numbered from 0");
-        Name { number: self.number, role: Role::Part(part as u16) }.to_string()
+        Name { number: self.number, kind: Kind::Part(part as u16) }.to_string()
     }
 
     /// Bytes of all parts.
@@ -207,7 +207,7 @@ fn checksum(bytes: &[u8]) -> u32 {
 }
 
 fn manifest_name(number: u64) -> String {
-    Name { number, role: Role::Manifest }.to_string()
+    Name { number, kind: Kind::Manifest }.to_string()
 }
 
 impl TableShape {

@@ -34,7 +34,7 @@ mod manifest;
 mod names;
 mod part_reader;
 mod part_writer;
-mod shelf;
+mod retention;
 mod writer;
 
 pub use error::Error;
@@ -43,5 +43,5 @@ pub use loader::{Loader, Loading, PartLoader, Skipped};
 pub use manifest::{MAX_ENGINE_BYTES, Manifest, Part, TableShape};
 pub use part_reader::PartReader;
 pub use part_writer::{PartWriter, WriteStep, WrittenPart};
-pub use shelf::{published, remove_leftovers, remove_old};
-pub use writer::{Begun, Plan, Writer};
+pub use retention::{published, remove_leftovers, remove_old};
+pub use writer::{Begun, Scan, Writer};

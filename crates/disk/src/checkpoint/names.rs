@@ -10,7 +10,7 @@ use std::fmt;
 
 /// What a file of a checkpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum Kind {
     /// The manifest.
     Manifest,
     /// A manifest that is not published.
@@ -25,19 +25,19 @@ pub(super) struct Name {
     /// Which checkpoint.
     pub number: u64,
     /// Which of its files.
-    pub role: Role,
+    pub kind: Kind,
 }
 
 impl Name {
     /// The name that this is. Others' files may be in the same folder: what is not written exactly as we write it is none.
     pub fn parse(text: &str) -> Option<Name> {
-        let (number, role) = text.strip_prefix("checkpoint-")?.split_once('.')?;
-        let role = match role {
-            "manifest" => Role::Manifest,
-            "manifest-new" => Role::NewManifest,
-            part => Role::Part(part.strip_prefix("part-")?.parse().ok()?),
+        let (number, kind) = text.strip_prefix("checkpoint-")?.split_once('.')?;
+        let kind = match kind {
+            "manifest" => Kind::Manifest,
+            "manifest-new" => Kind::NewManifest,
+            part => Kind::Part(part.strip_prefix("part-")?.parse().ok()?),
         };
-        let name = Name { number: number.parse().ok()?, role };
+        let name = Name { number: number.parse().ok()?, kind };
         // The last number has no next one.
         (name.to_string() == text && name.number < u64::MAX).then_some(name)
     }
@@ -46,10 +46,10 @@ impl Name {
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "checkpoint-{:04}.", self.number)?;
-        match self.role {
-            Role::Manifest => f.write_str("manifest"),
-            Role::NewManifest => f.write_str("manifest-new"),
-            Role::Part(part) => write!(f, "part-{part}"),
+        match self.kind {
+            Kind::Manifest => f.write_str("manifest"),
+            Kind::NewManifest => f.write_str("manifest-new"),
+            Kind::Part(part) => write!(f, "part-{part}"),
         }
     }
 }
@@ -60,9 +60,9 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written_and_others_are_nobodys() {
-        for role in [Role::Manifest, Role::NewManifest, Role::Part(0), Role::Part(u16::MAX)] {
+        for kind in [Kind::Manifest, Kind::NewManifest, Kind::Part(0), Kind::Part(u16::MAX)] {
             for number in [1, 9999, 10_000, u64::MAX - 1] {
-                let name = Name { number, role };
+                let name = Name { number, kind };
                 assert_eq!(Name::parse(&name.to_string()), Some(name));
             }
         }

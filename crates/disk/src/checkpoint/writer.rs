@@ -8,14 +8,14 @@ use highwater_store::Store;
 use super::error::Error;
 use super::format::PartHeader;
 use super::manifest::{MAX_ENGINE_BYTES, Manifest, TableShape};
-use super::names::{Name, Role};
+use super::names::{Kind, Name};
 use super::part_writer::{PartWriter, WrittenPart};
-use super::shelf::{numbers, remove_leftovers};
+use super::retention::{numbers, remove_leftovers};
 use crate::disk::{Disk, DiskFile};
 
-/// What a checkpoint is begun with.
+/// How a store is scanned for a checkpoint.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct Scan {
     /// Everything at or below is in the store already, and will be in the checkpoint.
     pub floor: Timestamp,
     /// Into how many files the store is written: as many threads can write at once, and load. At least 1.
@@ -47,17 +47,17 @@ impl Writer {
     /// [`Error::Io`]; [`is_full`](Error::is_full) if there is no room. Nothing stays of it.
     ///
     /// # Panics
-    /// If the plan has no part.
-    pub fn begin<D: Disk>(disk: &D, store: &Arc<Store>, plan: Plan) -> Result<Begun<D>, Error> {
-        assert!(plan.parts > 0, "a checkpoint has a part at least");
+    /// If the scan has no part.
+    pub fn begin<D: Disk>(disk: &D, store: &Arc<Store>, scan: Scan) -> Result<Begun<D>, Error> {
+        assert!(scan.parts > 0, "a checkpoint has a part at least");
         remove_leftovers(disk)?;
         let number = numbers(disk)?.last().map_or(1, |last| last + 1);
-        let (floor, parts) = (plan.floor, plan.parts);
+        let (floor, parts) = (scan.floor, scan.parts);
         let writer = Writer { number, floor, parts, tables: TableShape::all(store.schema()) };
-        let aside = plan.expected_bytes / u64::from(parts);
+        let aside = scan.expected_bytes / u64::from(parts);
         let begun: Result<Vec<_>, Error> = (0..parts)
             .map(|part| {
-                let name = writer.name(Role::Part(part));
+                let name = writer.name(Kind::Part(part));
                 let file = disk.create(&name, aside).map_err(Error::io(&name, "create"))?;
                 let header = PartHeader { number, part, parts };
                 Ok(PartWriter::new(header, file, name, store.export(part.into(), parts.into())))
@@ -116,7 +116,7 @@ impl Writer {
             return Err(error);
         }
         // From here on it may have been published, whatever fails: nothing may be removed.
-        let names = (self.name(Role::NewManifest), self.name(Role::Manifest));
+        let names = (self.name(Kind::NewManifest), self.name(Kind::Manifest));
         disk.rename(&names.0, &names.1).map_err(Error::io(&names.0, "rename"))?;
         disk.sync_names().map_err(Error::io(&names.1, "make the name last"))?;
         Ok(manifest)
@@ -124,7 +124,7 @@ impl Writer {
 
     /// Everything but the name under which it will be found: in a folder in which there is a manifest there are its parts.
     fn write_manifest(&self, disk: &impl Disk, manifest: &Manifest) -> Result<(), Error> {
-        let (name, bytes) = (self.name(Role::NewManifest), manifest.encode());
+        let (name, bytes) = (self.name(Kind::NewManifest), manifest.encode());
         let mut file = disk.create(&name, bytes.len() as u64).map_err(Error::io(&name, "create"))?;
         file.write_at(0, &bytes).map_err(Error::io(&name, "write"))?;
         file.sync().map_err(Error::io(&name, "sync"))?;
@@ -133,14 +133,14 @@ impl Writer {
 
     /// Gives it up and removes its files, to have their room back. What cannot be removed now will be when the next one begins.
     pub fn abandon(self, disk: &impl Disk) {
-        let parts = (0..self.parts).map(Role::Part);
-        for role in parts.chain([Role::NewManifest]) {
+        let parts = (0..self.parts).map(Kind::Part);
+        for kind in parts.chain([Kind::NewManifest]) {
             // The error may well be that there is no such file.
-            let _ = disk.remove(&self.name(role));
+            let _ = disk.remove(&self.name(kind));
         }
     }
 
-    fn name(&self, role: Role) -> String {
-        Name { number: self.number, role }.to_string()
+    fn name(&self, kind: Kind) -> String {
+        Name { number: self.number, kind }.to_string()
     }
 }

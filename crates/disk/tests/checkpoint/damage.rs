@@ -4,7 +4,7 @@ use highwater_core::{IndexKind, KeyKind, Schema, TableSpec};
 use highwater_disk::SimulatedDisk;
 use highwater_disk::checkpoint::{Error, FORMAT_VERSION};
 
-use super::support::{Leader, PLENTY, SMALL, load, names, publish, schema};
+use super::support::{How, Leader, PLENTY, SMALL, load, names, publish, schema};
 
 fn small() -> (SimulatedDisk, Leader) {
     let (disk, mut leader) = (SimulatedDisk::new(7), Leader::new(schema()));
@@ -164,4 +164,23 @@ fn another_kind_of_index_loads() {
     });
     let loaded = load(&disk, Schema::new(other.collect()), PLENTY).unwrap();
     assert_eq!(loaded.digest(), Some(leader.store.digest()));
+}
+
+/// The document's example is what is written.
+#[test]
+fn the_bytes_are_those_of_the_document() {
+    let (disk, mut leader) = (SimulatedDisk::new(1), Leader::new(schema()));
+    leader.write(0, &7u64.to_be_bytes(), Some(b"ab"));
+    publish(&disk, &leader, How { parts: 1, ..SMALL }).unwrap();
+    let document = include_str!("../../../../docs/internals/checkpoint.md");
+    for name in ["checkpoint-0001.part-0", "checkpoint-0001.manifest"] {
+        let (_, shown) = document.split_once(&format!("```text\n{name}\n")).unwrap();
+        let lines = shown.lines().take_while(|line| !line.starts_with("```"));
+        // What explains stands behind a gap.
+        let words = lines.flat_map(|line| line.split("   ").next().unwrap().split(' '));
+        let shown: Vec<String> = words.filter(|word| !word.is_empty()).map(str::to_string).collect();
+        let bytes: Vec<String> =
+            disk.bytes_of(name).unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(shown, bytes, "{name}");
+    }
 }

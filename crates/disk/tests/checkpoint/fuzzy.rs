@@ -2,7 +2,7 @@
 
 use highwater_core::{Random, Timestamp};
 use highwater_disk::SimulatedDisk;
-use highwater_disk::checkpoint::{PartWriter, Plan, WriteStep, Writer};
+use highwater_disk::checkpoint::{PartWriter, Scan, WriteStep, Writer};
 use highwater_store::Applier;
 use proptest::prelude::*;
 
@@ -42,8 +42,8 @@ proptest! {
         let (disk, mut leader) = (SimulatedDisk::new(seed), Leader::new(schema()));
         (0..before).for_each(|_| write_some(&mut leader, &mut random, keys));
         let floor = leader.position();
-        let plan = Plan { floor, parts, expected_bytes: random.below(100_000) };
-        let (writer, writing) = Writer::begin(&disk, &leader.store, plan).unwrap();
+        let scan = Scan { floor, parts, expected_bytes: random.below(100_000) };
+        let (writer, writing) = Writer::begin(&disk, &leader.store, scan).unwrap();
         let mut writing: Vec<Option<PartWriter<_>>> = writing.into_iter().map(Some).collect();
         let mut written = Vec::new();
         // Whichever part is next, and writes between the chunks.
@@ -102,8 +102,8 @@ fn without_the_log_a_scan_is_no_state() {
     let (disk, mut leader) = (SimulatedDisk::new(5), Leader::new(schema()));
     let mut random = Random::new(6);
     (0..800).for_each(|_| write_some(&mut leader, &mut random, 200));
-    let plan = Plan { floor: leader.position(), parts: 1, expected_bytes: 0 };
-    let (writer, mut parts) = Writer::begin(&disk, &leader.store, plan).unwrap();
+    let scan = Scan { floor: leader.position(), parts: 1, expected_bytes: 0 };
+    let (writer, mut parts) = Writer::begin(&disk, &leader.store, scan).unwrap();
     let mut part = parts.remove(0);
     let written = loop {
         match part.step(300).unwrap() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use highwater_core::{Clock, IndexKind, KeyKind, Schema, TableId, TableSpec, Timestamp, Transaction};
 use highwater_disk::checkpoint::{
-    Error, Loader, Manifest, PartWriter, Plan, WriteStep, Writer, WrittenPart, remove_old,
+    Error, Loader, Manifest, PartWriter, Scan, WriteStep, Writer, WrittenPart, remove_old,
 };
 use highwater_disk::{Disk, DiskFile, SimulatedDisk};
 use highwater_store::{Digest, Occ, Store};
@@ -100,8 +100,8 @@ pub const SMALL: How = How { parts: 2, budget: 200, expected_bytes: 0, keep: 2 }
 /// Writes and publishes a checkpoint of a store that nobody writes to.
 pub fn publish(disk: &SimulatedDisk, leader: &Leader, how: How) -> Result<Manifest, Error> {
     let floor = leader.position();
-    let plan = Plan { floor, parts: how.parts, expected_bytes: how.expected_bytes };
-    let (writer, parts) = Writer::begin(disk, &leader.store, plan)?;
+    let scan = Scan { floor, parts: how.parts, expected_bytes: how.expected_bytes };
+    let (writer, parts) = Writer::begin(disk, &leader.store, scan)?;
     let written: Result<Vec<_>, Error> = parts.into_iter().map(|part| write_part(part, how.budget)).collect();
     match written {
         Ok(written) => writer.publish(disk, written, leader.position(), b"engine".to_vec()),

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use super::error::Error;
 use super::manifest::Manifest;
-use super::names::{Name, Role};
+use super::names::{Kind, Name};
 use super::part_reader::PartReader;
 use crate::disk::Disk;
 
@@ -29,7 +29,7 @@ pub fn published(disk: &impl Disk) -> Result<BTreeSet<u64>, Error> {
 }
 
 fn published_among(names: &[Name]) -> BTreeSet<u64> {
-    names.iter().filter(|name| name.role == Role::Manifest).map(|name| name.number).collect()
+    names.iter().filter(|name| name.kind == Kind::Manifest).map(|name| name.number).collect()
 }
 
 /// Removes the files of checkpoints that were never published, or that were being removed; returns their names. To be called
@@ -40,7 +40,7 @@ fn published_among(names: &[Name]) -> BTreeSet<u64> {
 pub fn remove_leftovers(disk: &impl Disk) -> Result<Vec<String>, Error> {
     let names = names(disk)?;
     let published = published_among(&names);
-    let is_leftover = |name: &&Name| name.role == Role::NewManifest || !published.contains(&name.number);
+    let is_leftover = |name: &&Name| name.kind == Kind::NewManifest || !published.contains(&name.number);
     let leftovers: Vec<String> = names.iter().filter(is_leftover).map(Name::to_string).collect();
     for name in &leftovers {
         disk.remove(name).map_err(Error::io(name, "remove"))?;
@@ -77,10 +77,10 @@ fn is_whole(disk: &impl Disk, number: u64) -> bool {
 
 /// Removes a checkpoint: first it ceases to be one, for good; then its files go. After a crash in between they are leftovers.
 fn remove(disk: &impl Disk, number: u64, names: &[Name]) -> Result<(), Error> {
-    let manifest = Name { number, role: Role::Manifest }.to_string();
+    let manifest = Name { number, kind: Kind::Manifest }.to_string();
     disk.remove(&manifest).map_err(Error::io(&manifest, "remove"))?;
     disk.sync_names().map_err(Error::io(&manifest, "make its removal last"))?;
-    let others = names.iter().filter(|name| name.number == number && name.role != Role::Manifest);
+    let others = names.iter().filter(|name| name.number == number && name.kind != Kind::Manifest);
     for name in others.map(Name::to_string) {
         disk.remove(&name).map_err(Error::io(&name, "remove"))?;
     }
