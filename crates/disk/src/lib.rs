@@ -5,7 +5,11 @@
 
 pub mod checkpoint;
 mod disk;
+pub mod identity;
+pub mod journal;
 pub mod simulated;
 
 pub use disk::{Disk, DiskFile};
+pub use identity::{Identity, IdentityError};
+pub use journal::{Journal, JournalError, JournalOptions};
 pub use simulated::SimulatedDisk;

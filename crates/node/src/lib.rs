@@ -11,7 +11,7 @@
 //! padded atomics and send each other letters ([`mailbox`], [`shared`]) when connections change hands or an operator
 //! asks for something; a transaction never changes threads. Frames between workers of different numbers are handed over
 //! inside the receiving node ([`relay`]). [`transport`] is how nodes find, check and talk to each
-//! other. [`config`] documents every setting.
+//! other. [`storage`] is what a node keeps on disk. [`config`] documents every setting.
 //!
 //! Linux only: epoll with nanosecond deadlines, eventfd, `SO_REUSEPORT` that deals clients out.
 
@@ -34,6 +34,7 @@ pub mod resp;
 pub mod runtime;
 pub mod shared;
 mod slice;
+pub mod storage;
 pub mod token;
 pub mod transport;
 pub mod waker;

@@ -1,0 +1,388 @@
+//! An append-only journal of opaque records of up to [`MAX_WRITERS`] writers, made durable together: one sync for all that
+//! was appended since the last one, whoever appended it (*group commit*).
+//!
+//! # Shape
+//!
+//! ```text
+//! journal-0000000000000001          journal-0000000000000002           one sequence of files, *segments*, preallocated
+//! | head | group 1 | group 2 |      | head | group 3 | mark |  zeros |
+//!          | head | record | record | ..  up to a whole number of blocks
+//! ```
+//!
+//! A *group* is what one sync made durable. It is in one segment; records longer than a segment get one of their own size. The
+//! bytes are in [`format`](mod@format), and in docs/internals/journal.md.
+//!
+//! # Torn, or damaged?
+//!
+//! A crash leaves any part of what was not synced: of the last group any blocks, in any order. It must be cut, because nobody
+//! was told that it is there. Of what was synced nothing may be missing: if something is, that is damage, and must not be
+//! mistaken for a torn end, because then records that were relied on would vanish without a word. What tells them apart is
+//!
+//! > **Invariant.** No byte of group *n* + 1, and no head of a segment that begins with it, is handed to the disk before the
+//! > sync of group *n* has returned, or recovery has found group *n* and synced it again.
+//!
+//! So if anything of a later group or segment is found, group *n* was synced, and where it is not whole it is damaged; if nothing
+//! is, it may have been torn, and none but group *n* can have been. Recovery therefore reads groups in order, and at the first
+//! that is not whole looks for the head of a later one in the rest of its file. It finds none that isn't one: a head has its
+//! journal's number, its segment's, its own place and number under its checksum, so that a stale one, a misdirected one and a
+//! copy of one in a record's content pass for nothing. A block that was synced is not written again with other bytes, so that a
+//! torn write harms what it was to write and nothing else.
+//!
+//! - Behind the last group goes a *mark*, the head of an empty group, without a sync of its own. The next group overwrites it.
+//!   It proves that the last group was synced, once the system has written it out, or [`close`](Journal::close) had it synced.
+//!   Without it, damage to the very last group looks like a torn end: no journal could know.
+//! - Every life of a process begins a new segment, whose head tells where the groups of the one before end. What a torn group
+//!   left behind stays behind that end for ever, is cut off, and never gets between new groups.
+//! - What recovery reads may be in the page cache only: a process that was killed, or whose sync failed, left it there. So before
+//!   [`open`](Journal::open) returns, the last segment's head, and its last group unless that is proved to have been synced, are
+//!   written once more, byte for byte, and synced.
+//!
+//! A group survives as a whole or not at all: one checksum is over all of its records, and they need none of their own.
+//!
+//! # What is left out
+//!
+//! A disk that says it synced the last group, and did not, is believed: nothing else tells. Nor does the journal notice that
+//! somebody put an older copy of *all* of it in its place; whoever promised something by it has to.
+
+mod batch;
+pub mod error;
+pub mod format;
+pub mod scan;
+mod window;
+
+use std::collections::VecDeque;
+use std::io;
+
+use batch::Batch;
+pub use error::JournalError;
+use error::{failed, unreadable};
+pub use format::MAX_WRITERS;
+use format::{BLOCK_BYTES, GroupHead, SegmentHead, segment_name};
+pub use scan::{Cut, Record, SegmentSummary, Summary, read};
+
+use crate::{Disk, DiskFile};
+
+/// Shortest segment: its head, a group of one block, a mark.
+pub const MIN_SEGMENT_BYTES: u64 = 3 * BLOCK_BYTES;
+/// What a segment has unless it is said otherwise.
+pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
+
+const DIRECTORY: &str = "the directory";
+
+/// How a journal is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct JournalOptions {
+    /// Number of a new journal: one that no other has, random for instance. One that exists keeps its own.
+    pub journal: u64,
+    /// How many writers append to it; 1 to [`MAX_WRITERS`], and no fewer than it had before.
+    pub writers: u16,
+    /// Length of a segment, rounded up to whole blocks; at least [`MIN_SEGMENT_BYTES`].
+    pub segment_bytes: u64,
+}
+
+/// A journal, open for appending.
+///
+/// A writer's *position* is the number of bytes of its records from the journal's birth on.
+#[derive(Debug)]
+pub struct Journal<D: Disk> {
+    disk: D,
+    journal: u64,
+    segment_bytes: u64,
+    /// The files, oldest first.
+    segments: VecDeque<Segment>,
+    /// Where the last segment's groups end.
+    end: u64,
+    /// The last segment, if this life began it.
+    current: Option<Current<D::File>>,
+    next_group: u64,
+    /// Appended and not synced.
+    batches: VecDeque<Batch>,
+    appended: Vec<u64>,
+    synced: Vec<u64>,
+    released: Vec<u64>,
+    /// Why nothing can be done any more.
+    failed: Option<JournalError>,
+}
+
+/// A file of the journal.
+#[derive(Debug)]
+struct Segment {
+    number: u64,
+    /// Where each writer stood before it.
+    positions: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Current<F> {
+    file: F,
+    len: u64,
+}
+
+impl<D: Disk> Journal<D> {
+    /// Opens the directory's journal, or begins one, and hands out all of its records, in the order in which they were synced.
+    /// What was torn is cut, and the summary says so; what is returned as part of the journal is synced.
+    ///
+    /// # Errors
+    /// As [`read`]; [`Writers`](JournalError::Writers) and [`Failed`](JournalError::Failed) besides.
+    ///
+    /// # Panics
+    /// If the options make no sense.
+    pub fn open(
+        disk: D,
+        options: JournalOptions,
+        each: &mut dyn FnMut(Record<'_>),
+    ) -> Result<(Journal<D>, Summary), JournalError> {
+        assert!((1..=MAX_WRITERS).contains(&options.writers), "a journal has 1 to {MAX_WRITERS} writers");
+        assert!(
+            options.segment_bytes >= MIN_SEGMENT_BYTES,
+            "a segment has {MIN_SEGMENT_BYTES} bytes at least"
+        );
+        let scan = scan::scan(&disk, each)?;
+        let found = scan.summary.positions.len() as u16;
+        if found > options.writers {
+            return Err(JournalError::Writers { found, expected: options.writers });
+        }
+        if let Some(last) = scan.summary.segments.last() {
+            let group = scan.last_group.filter(|_| scan.summary.unproved);
+            write_again(&disk, &last.file, group)?;
+        }
+        if let Some(unfinished) = scan.unfinished {
+            let name = segment_name(unfinished);
+            disk.remove(&name).map_err(failed(&name, "remove"))?;
+        }
+        disk.sync_names().map_err(failed(DIRECTORY, "sync"))?;
+
+        let mut summary = scan.summary;
+        summary.positions.resize(options.writers.into(), 0);
+        let segment = |segment: &SegmentSummary| Segment {
+            number: segment.number,
+            positions: segment.positions.clone(),
+        };
+        let journal = Journal {
+            disk,
+            journal: scan.journal.unwrap_or(options.journal),
+            segment_bytes: options.segment_bytes.next_multiple_of(BLOCK_BYTES),
+            segments: summary.segments.iter().map(segment).collect(),
+            end: summary.segments.last().map_or(0, |segment| segment.end),
+            current: None,
+            next_group: scan.next_group,
+            batches: VecDeque::new(),
+            appended: summary.positions.clone(),
+            synced: summary.positions.clone(),
+            released: vec![0; options.writers.into()],
+            failed: None,
+        };
+        Ok((journal, summary))
+    }
+
+    /// Appends a record in memory, behind all others; its writer's position with it. It is not safe before
+    /// [`sync`](Journal::sync). A record without bytes ends where the one before it does, and is synced and released with it.
+    ///
+    /// # Errors
+    /// [`TooLong`](JournalError::TooLong) beyond 4 GiB; [`Failed`](JournalError::Failed).
+    ///
+    /// # Panics
+    /// If there is no such writer.
+    pub fn append(&mut self, writer: u16, bytes: &[u8]) -> Result<u64, JournalError> {
+        self.check()?;
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(JournalError::TooLong { bytes: bytes.len() });
+        }
+        let most = self.segment_bytes - 2 * BLOCK_BYTES;
+        if self.batches.back().is_none_or(|batch| batch.whole_bytes_with(bytes.len()) > most) {
+            self.batches.push_back(Batch::default());
+        }
+        let position = &mut self.appended[usize::from(writer)];
+        *position += bytes.len() as u64;
+        self.batches.back_mut().expect("one was just pushed").push(writer, bytes);
+        Ok(*position)
+    }
+
+    /// Makes all that was appended durable; the positions of all writers, by number. What does not fit into one segment takes
+    /// several syncs.
+    ///
+    /// # Errors
+    /// [`Full`](JournalError::Full): what was appended stays appended, and [`synced`](Journal::synced) tells how much of it is
+    /// durable by now. [`Failed`](JournalError::Failed).
+    pub fn sync(&mut self) -> Result<&[u64], JournalError> {
+        self.check()?;
+        let result = self.write_batches();
+        if let Err(error @ JournalError::Failed { .. }) = &result {
+            self.failed = Some(error.clone());
+        }
+        result.map(|()| &*self.synced)
+    }
+
+    /// Where each writer's durable records end.
+    pub fn synced(&self) -> &[u64] {
+        &self.synced
+    }
+
+    /// Bytes that were appended and are not synced, with what frames them.
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.batches.iter().map(Batch::whole_bytes).sum()
+    }
+
+    /// A writer says that it needs nothing up to this position any more. Files in which nobody needs anything are removed, oldest
+    /// first, each for good before the next one, so that no crash leaves a gap. It is not remembered over a restart: what was
+    /// released, and whose file is still there, is handed out again.
+    ///
+    /// # Errors
+    /// [`Failed`](JournalError::Failed).
+    ///
+    /// # Panics
+    /// If there is no such writer, or it is not synced so far.
+    pub fn release(&mut self, writer: u16, up_to: u64) -> Result<(), JournalError> {
+        self.check()?;
+        let writer = usize::from(writer);
+        assert!(up_to <= self.synced[writer], "a writer releases what is synced");
+        self.released[writer] = self.released[writer].max(up_to);
+        while self.is_first_released() {
+            let name = segment_name(self.segments[0].number);
+            let removed = self.disk.remove(&name).map_err(failed(&name, "remove"));
+            let removed = removed.and_then(|()| self.disk.sync_names().map_err(failed(DIRECTORY, "sync")));
+            if let Err(error) = removed {
+                self.failed = Some(error.clone());
+                return Err(error);
+            }
+            self.segments.pop_front();
+        }
+        Ok(())
+    }
+
+    /// How many files it has.
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Syncs everything, the mark behind it too: the next start will know that nothing is missing.
+    ///
+    /// # Errors
+    /// As [`sync`](Journal::sync).
+    pub fn close(mut self) -> Result<(), JournalError> {
+        self.sync()?;
+        let Some(current) = &mut self.current else { return Ok(()) };
+        current.file.sync().map_err(failed(&self.segments[self.segments.len() - 1].name(), "sync"))
+    }
+
+    fn check(&self) -> Result<(), JournalError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// The last segment is never released: it knows the positions.
+    fn is_first_released(&self) -> bool {
+        let Some(second) = self.segments.get(1) else { return false };
+        second.positions.iter().zip(&self.released).all(|(before, released)| before <= released)
+    }
+
+    fn write_batches(&mut self) -> Result<(), JournalError> {
+        if self.batches.is_empty() {
+            return Ok(());
+        }
+        while let Some(mut batch) = self.batches.pop_front() {
+            if let Err(error) = self.write_batch(&mut batch) {
+                self.batches.push_front(batch);
+                return Err(error);
+            }
+        }
+        let mark = self.group_head(0, 0, 0);
+        let (current, name) = self.current();
+        current.file.write_at(mark.offset, &mark.encode()).map_err(failed(&name, "write"))
+    }
+
+    /// One group, one sync.
+    fn write_batch(&mut self, batch: &mut Batch) -> Result<(), JournalError> {
+        let whole = batch.whole_bytes();
+        // Behind every group there is room for a mark.
+        if self.current.as_ref().is_none_or(|current| self.end + whole + BLOCK_BYTES > current.len) {
+            self.begin_segment(whole)?;
+        }
+        let head = self.group_head(batch.len(), batch.records(), batch.crc());
+        let bytes = batch.finish(&head);
+        let (current, name) = self.current();
+        current.file.write_at(head.offset, bytes).map_err(failed(&name, "write"))?;
+        current.file.sync().map_err(failed(&name, "sync"))?;
+        self.end += whole;
+        self.next_group += 1;
+        batch.advance(&mut self.synced);
+        Ok(())
+    }
+
+    fn begin_segment(&mut self, group_bytes: u64) -> Result<(), JournalError> {
+        let number = self.segments.back().map_or(1, |last| last.number + 1);
+        let name = segment_name(number);
+        let len = self.segment_bytes.max(group_bytes + 2 * BLOCK_BYTES);
+        let mut file = self.disk.create(&name, len).map_err(|error| match error.kind() {
+            io::ErrorKind::StorageFull => JournalError::Full { segment_bytes: len },
+            _ => failed(&name, "create")(error),
+        })?;
+        let head = SegmentHead {
+            journal: self.journal,
+            segment: number,
+            first_group: self.next_group,
+            previous_end: self.end,
+            positions: self.synced.clone(),
+        };
+        file.write_at(0, &head.encode()).map_err(failed(&name, "write"))?;
+        file.sync().map_err(failed(&name, "sync"))?;
+        self.disk.sync_names().map_err(failed(DIRECTORY, "sync"))?;
+        self.cut_last_segment()?;
+        self.segments.push_back(Segment { number, positions: head.positions });
+        self.current = Some(Current { file, len });
+        self.end = BLOCK_BYTES;
+        Ok(())
+    }
+
+    /// Gives back what the last segment did not use. Its end is in the next one's head, so it need not be synced.
+    fn cut_last_segment(&mut self) -> Result<(), JournalError> {
+        let Some(last) = self.segments.back() else { return Ok(()) };
+        let name = last.name();
+        let mut file = match self.current.take() {
+            Some(current) => current.file,
+            None => self.disk.open(&name).map_err(failed(&name, "open"))?,
+        };
+        file.set_len(self.end).map_err(failed(&name, "cut"))
+    }
+
+    fn group_head(&self, len: u64, records: u32, crc: u32) -> GroupHead {
+        let segment = self.segments.back().expect("there is a segment to write to").number;
+        GroupHead {
+            journal: self.journal,
+            segment,
+            offset: self.end,
+            number: self.next_group,
+            len,
+            records,
+            crc,
+        }
+    }
+
+    fn current(&mut self) -> (&mut Current<D::File>, String) {
+        let name = self.segments.back().expect("there is a segment to write to").name();
+        (self.current.as_mut().expect("this life began a segment"), name)
+    }
+}
+
+impl Segment {
+    fn name(&self) -> String {
+        segment_name(self.number)
+    }
+}
+
+/// Writes the head of a segment, and a group of it, as they are: a system whose sync failed may have them in memory alone, and
+/// believe them written.
+fn write_again<D: Disk>(disk: &D, name: &str, group: Option<GroupHead>) -> Result<(), JournalError> {
+    let mut file = disk.open(name).map_err(unreadable(name))?;
+    let places = [Some((0, BLOCK_BYTES)), group.map(|head| (head.offset, head.whole_bytes()))];
+    for (offset, len) in places.into_iter().flatten() {
+        let mut bytes = vec![0; len as usize];
+        let read = file.read_at(offset, &mut bytes).map_err(unreadable(name))?;
+        file.write_at(offset, &bytes[..read]).map_err(failed(name, "write"))?;
+    }
+    file.sync().map_err(failed(name, "sync"))
+}
+
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod tests;

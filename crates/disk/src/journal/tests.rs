@@ -1,0 +1,366 @@
+use super::format::GROUP_HEAD_BYTES;
+use super::*;
+use crate::SimulatedDisk;
+use crate::simulated::Fault;
+
+fn options(writers: u16) -> JournalOptions {
+    JournalOptions { journal: 77, writers, segment_bytes: MIN_SEGMENT_BYTES }
+}
+
+type Found = Vec<(u16, u64, Vec<u8>)>;
+
+fn open_with(
+    disk: &SimulatedDisk,
+    options: JournalOptions,
+) -> Result<(Journal<SimulatedDisk>, Summary, Found), JournalError> {
+    let mut found = Vec::new();
+    let each = &mut |record: Record<'_>| found.push((record.writer, record.position, record.bytes.to_vec()));
+    let (journal, summary) = Journal::open(disk.clone(), options, each)?;
+    Ok((journal, summary, found))
+}
+
+fn open(disk: &SimulatedDisk) -> (Journal<SimulatedDisk>, Summary, Found) {
+    open_with(disk, options(2)).unwrap()
+}
+
+fn found(disk: &SimulatedDisk) -> (Result<Summary, JournalError>, Found) {
+    let mut found = Vec::new();
+    let summary =
+        read(disk, &mut |record| found.push((record.writer, record.position, record.bytes.to_vec())));
+    (summary, found)
+}
+
+/// Three groups in three segments, of two writers.
+fn three_segments(disk: &SimulatedDisk) -> Journal<SimulatedDisk> {
+    let (mut journal, ..) = open(disk);
+    for byte in 1..=3 {
+        journal.append(0, &[byte; 100]).unwrap();
+        journal.append(1, &[byte; 3000]).unwrap();
+        journal.sync().unwrap();
+    }
+    assert_eq!(journal.segments(), 3);
+    journal
+}
+
+fn damage(disk: &SimulatedDisk) -> (String, u64, String) {
+    match open_with(disk, options(2)) {
+        Err(JournalError::Damaged { file, offset, what }) => (file, offset, what),
+        other => panic!("{:?}", other.map(|(_, summary, _)| summary)),
+    }
+}
+
+#[test]
+fn what_was_synced_comes_back_with_its_positions_and_appending_goes_on() {
+    let disk = SimulatedDisk::new(1);
+    let (mut journal, summary, none) = open(&disk);
+    assert!(none.is_empty() && summary.segments.is_empty() && disk.names().unwrap().is_empty());
+    assert_eq!(journal.sync().unwrap(), [0, 0], "nothing to sync, nothing done");
+    assert_eq!(journal.append(0, b"one").unwrap(), 3);
+    assert_eq!(journal.append(1, b"two").unwrap(), 3);
+    assert_eq!(journal.append(0, b"three").unwrap(), 8);
+    assert_eq!(journal.synced(), [0, 0]);
+    assert_eq!(journal.sync().unwrap(), [8, 3]);
+    journal.append(1, b"never synced").unwrap();
+    drop(journal);
+    disk.crash();
+
+    let expected = vec![(0, 3, b"one".to_vec()), (1, 3, b"two".to_vec()), (0, 8, b"three".to_vec())];
+    let (mut journal, summary, records) = open(&disk);
+    assert_eq!((records, summary.groups, summary.records), (expected, 1, 3));
+    assert_eq!(journal.append(1, b"four").unwrap(), 7);
+    assert_eq!(journal.sync().unwrap(), [8, 7]);
+    journal.close().unwrap();
+    let (summary, records) = found(&disk);
+    let summary = summary.unwrap();
+    assert_eq!(
+        (records.len(), summary.positions, summary.segments.len(), summary.unproved),
+        (4, vec![8, 7], 2, false)
+    );
+}
+
+#[test]
+fn records_of_any_size_and_writers_of_any_number() {
+    let disk = SimulatedDisk::new(1);
+    let (mut journal, ..) = open_with(&disk, options(256)).unwrap();
+    let big = vec![9; (65 << 20) + 1];
+    for (writer, bytes) in [(255, &b""[..]), (0, b"x"), (7, &big), (255, b"y"), (3, &[])] {
+        journal.append(writer, bytes).unwrap();
+    }
+    journal.sync().unwrap();
+    drop(journal);
+    disk.crash();
+    let (_, summary, records) = open_with(&disk, options(256)).unwrap();
+    let shape: Vec<_> =
+        records.iter().map(|(writer, position, bytes)| (*writer, *position, bytes.len())).collect();
+    assert_eq!(shape, [(255, 0, 0), (0, 1, 1), (7, big.len() as u64, big.len()), (255, 1, 1), (3, 0, 0)]);
+    assert_eq!(records[2].2, big);
+    assert_eq!((summary.segments.len(), summary.positions[7]), (3, big.len() as u64));
+
+    let one = SimulatedDisk::new(1);
+    let (mut journal, ..) = open_with(&one, options(1)).unwrap();
+    journal.append(0, &[]).unwrap();
+    journal.close().unwrap();
+    assert_eq!(found(&one).1, [(0, 0, vec![])]);
+}
+
+#[test]
+fn many_appends_are_one_sync_while_they_fit_into_a_segment() {
+    let disk = SimulatedDisk::new(1);
+    let wide = JournalOptions { segment_bytes: 1 << 20, ..options(2) };
+    let (mut journal, ..) = open_with(&disk, wide).unwrap();
+    journal.append(0, b"first").unwrap();
+    journal.sync().unwrap();
+    let before = disk.changes();
+    (0..1000).for_each(|n| assert!(journal.append(n % 2, &[5; 100]).is_ok()));
+    journal.sync().unwrap();
+    assert_eq!(disk.changes() - before, 3, "a write, a sync, the mark");
+    let before = disk.changes();
+    (0..20).for_each(|_| assert!(journal.append(0, &[5; 100_000]).is_ok()));
+    assert!(journal.unsynced_bytes() > 2_000_000);
+    journal.sync().unwrap();
+    assert!(disk.changes() - before > 6 && journal.segments() > 2);
+    assert_eq!((journal.unsynced_bytes(), found(&disk).1.len()), (0, 1021));
+}
+
+#[test]
+fn released_segments_go_and_the_positions_stay() {
+    let disk = SimulatedDisk::new(1);
+    let mut journal = three_segments(&disk);
+    journal.release(0, 300).unwrap();
+    assert_eq!(journal.segments(), 3, "writer 1 needs them all");
+    journal.release(1, 3000).unwrap();
+    assert_eq!(journal.segments(), 2);
+    journal.release(1, 9000).unwrap();
+    journal.release(1, 1).unwrap();
+    assert_eq!((journal.segments(), disk.names().unwrap().len()), (1, 1), "the last one is never removed");
+    drop(journal);
+    disk.crash();
+    let (mut journal, _, records) = open(&disk);
+    assert_eq!(records.iter().map(|(_, position, _)| *position).collect::<Vec<_>>(), [300, 9000]);
+    journal.append(0, b"more").unwrap();
+    assert_eq!(journal.sync().unwrap(), [304, 9000]);
+}
+
+/// A changed byte is an error, or harmless because no record depends on it: zeros that fill up a group's last block, which nobody
+/// reads; the mark behind the last group, which proves that one and is proved by nothing; and what is behind the mark, which is
+/// a torn end without a record.
+#[test]
+fn every_changed_byte_of_a_closed_journal_is_noticed_or_harmless() {
+    let disk = SimulatedDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    for byte in 1..=4 {
+        journal.append(0, &[byte; 700]).unwrap();
+        journal.append(1, &[byte; 90]).unwrap();
+        journal.sync().unwrap();
+    }
+    journal.close().unwrap();
+    let (_, records) = found(&disk);
+    let (mut noticed, mut harmless) = (0, 0);
+    for name in disk.names().unwrap() {
+        for at in 0..disk.bytes_of(&name).unwrap().len() as u64 {
+            disk.spoil(&name, at, 0x11);
+            let (summary, now) = found(&disk);
+            match summary {
+                Ok(_) => {
+                    assert!(now == records, "{name} {at}");
+                    harmless += 1;
+                    let in_group = at % BLOCK_BYTES < (GROUP_HEAD_BYTES + 790 + 16) as u64;
+                    let last = name == segment_name(4) && at >= 2 * BLOCK_BYTES;
+                    assert!(at >= BLOCK_BYTES && (!in_group || last), "{name} {at}");
+                }
+                Err(JournalError::Damaged { .. }) => {
+                    assert!(records.starts_with(&now), "{name} {at}");
+                    noticed += 1;
+                }
+                Err(error) => panic!("{error}"),
+            }
+            disk.spoil(&name, at, 0x11);
+        }
+    }
+    let (heads, groups) = (disk.names().unwrap().len() * BLOCK_BYTES as usize, 4 * (GROUP_HEAD_BYTES + 806));
+    assert_eq!(noticed, heads + groups, "and {harmless} harmless");
+}
+
+#[test]
+fn damage_in_the_middle_names_file_and_offset() {
+    let spoilt = |spoil: &dyn Fn(&SimulatedDisk)| {
+        let disk = SimulatedDisk::new(1);
+        three_segments(&disk).close().unwrap();
+        spoil(&disk);
+        damage(&disk)
+    };
+    let (file, offset, what) = spoilt(&|disk| disk.spoil(&segment_name(2), BLOCK_BYTES + 200, 1));
+    assert_eq!(
+        (&*file, offset, &*what),
+        ("journal-0000000000000002", 4096, "the group's records are not what was written")
+    );
+    let (file, offset, what) = spoilt(&|disk| disk.spoil(&segment_name(3), BLOCK_BYTES + 200, 1));
+    assert_eq!((&*file, offset), ("journal-0000000000000003", 4096));
+    assert_eq!(what, "the group's records are not what was written, and a later group is at 8192");
+    let (file, _, what) = spoilt(&|disk| disk.lose(&segment_name(2)));
+    assert_eq!(
+        (&*file, &*what),
+        ("journal-0000000000000002", "the file is missing, and later ones are there")
+    );
+    let (file, _, what) = spoilt(&|disk| disk.spoil(&segment_name(3), 100, 1));
+    assert_eq!((&*file, &*what), ("journal-0000000000000003", "the segment's head is not what was written"));
+    let (file, _, what) = spoilt(&|disk| disk.rename(&segment_name(3), &segment_name(4)).unwrap_or_default());
+    assert_eq!(
+        (&*file, &*what),
+        ("journal-0000000000000003", "the file is missing, and later ones are there")
+    );
+    let (file, _, what) =
+        spoilt(&|disk| disk.replace(&segment_name(2), &disk.bytes_of(&segment_name(1)).unwrap()));
+    assert_eq!((&*file, &*what), ("journal-0000000000000002", "it is another segment's file"));
+    let (file, offset, what) = spoilt(&|disk| {
+        let short = &disk.bytes_of(&segment_name(2)).unwrap()[..5000];
+        disk.replace(&segment_name(2), short);
+    });
+    assert_eq!(
+        (&*file, offset, &*what),
+        ("journal-0000000000000002", 4096, "the group is longer than its file")
+    );
+}
+
+#[test]
+fn a_segment_of_another_journal_and_an_older_copy_of_one_are_recognised() {
+    let disk = SimulatedDisk::new(1);
+    let wide = JournalOptions { segment_bytes: 1 << 16, ..options(2) };
+    let (mut journal, ..) = open_with(&disk, wide).unwrap();
+    journal.append(0, b"old").unwrap();
+    journal.sync().unwrap();
+    let old = disk.bytes_of(&segment_name(1)).unwrap();
+    journal.append(0, b"new").unwrap();
+    journal.close().unwrap();
+    let (mut journal, ..) = open_with(&disk, wide).unwrap();
+    journal.append(0, b"newer").unwrap();
+    journal.close().unwrap();
+    let copied = disk.fork(1);
+    copied.replace(&segment_name(1), &old);
+    let (file, offset, what) = damage(&copied);
+    assert_eq!(
+        (&*file, offset, &*what),
+        ("journal-0000000000000001", 8192, "the segment ends here, too early")
+    );
+
+    let other = SimulatedDisk::new(1);
+    let (mut journal, ..) = open_with(&other, JournalOptions { journal: 78, ..wide }).unwrap();
+    journal.append(0, b"other").unwrap();
+    journal.close().unwrap();
+    disk.replace(&segment_name(1), &other.bytes_of(&segment_name(1)).unwrap());
+    assert_eq!(damage(&disk).2, "it belongs to another journal");
+}
+
+/// What a record holds is not searched for heads that are none of this place.
+#[test]
+fn a_record_that_looks_like_a_journal_is_a_record() {
+    let disk = SimulatedDisk::new(1);
+    three_segments(&disk).close().unwrap();
+    let copy = disk.bytes_of(&segment_name(3)).unwrap();
+    let (mut journal, ..) = open(&disk);
+    journal.append(0, &copy).unwrap();
+    journal.sync().unwrap();
+    drop(journal);
+    // The head of the group is lost: what is left of it begins with the record, and holds the copy of another segment.
+    disk.spoil(&segment_name(4), BLOCK_BYTES + 2 * BLOCK_BYTES, 1);
+    disk.spoil(&segment_name(4), disk.bytes_of(&segment_name(4)).unwrap().len() as u64 - BLOCK_BYTES, 1);
+    let (summary, records) = found(&disk);
+    assert_eq!((records.len(), summary.unwrap().cut.unwrap().offset), (6, 4096));
+}
+
+#[test]
+fn a_full_disk_harms_nothing_and_what_was_appended_waits_for_room() {
+    let disk = SimulatedDisk::new(1);
+    let mut journal = three_segments(&disk);
+    // Two segments are cut to two blocks each, the third has its three; and three more less a byte.
+    disk.set_capacity(Some(10 * BLOCK_BYTES - 1));
+    journal.append(0, &[4; 5000]).unwrap();
+    let full = JournalError::Full { segment_bytes: 4 * BLOCK_BYTES };
+    assert_eq!(journal.sync().unwrap_err(), full);
+    journal.append(1, &[4; 10]).unwrap();
+    assert_eq!(journal.sync().unwrap_err(), full);
+    assert_eq!((journal.synced(), found(&disk).1.len()), (&[300, 9000][..], 6));
+    journal.release(0, 200).unwrap();
+    journal.release(1, 6000).unwrap();
+    assert_eq!(journal.sync().unwrap(), [5300, 9010], "there is room for two more");
+    journal.close().unwrap();
+    assert_eq!(open(&disk).2.len(), 4);
+
+    let none = SimulatedDisk::new(1);
+    none.set_capacity(Some(0));
+    let (mut journal, ..) = open(&none);
+    journal.append(0, b"x").unwrap();
+    assert!(matches!(journal.sync(), Err(JournalError::Full { .. })));
+    none.set_capacity(None);
+    assert_eq!(journal.sync().unwrap(), [1, 0]);
+}
+
+#[test]
+fn after_a_failed_write_or_sync_nothing_is_done_any_more() {
+    for fault in [Fault::FailWrite, Fault::FailSync, Fault::FailSyncNames] {
+        let disk = SimulatedDisk::new(1);
+        let mut journal = three_segments(&disk);
+        disk.inject(fault, 0);
+        journal.append(0, &[4; 5000]).unwrap();
+        let error = journal.sync().unwrap_err();
+        assert!(matches!(&error, JournalError::Failed { .. }), "{error:?}");
+        assert!(error.to_string().contains("Input/output error"), "{error}");
+        let changes = disk.changes();
+        assert_eq!(journal.sync().unwrap_err(), error);
+        assert_eq!(journal.append(0, b"x").unwrap_err(), error);
+        assert_eq!(journal.release(0, 100).unwrap_err(), error);
+        assert_eq!((disk.changes(), journal.synced()), (changes, &[300, 9000][..]));
+        assert_eq!(journal.close().unwrap_err(), error);
+    }
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_is_no_empty_journal() {
+    let disk = SimulatedDisk::new(1);
+    three_segments(&disk).close().unwrap();
+    for after in 0..3 {
+        disk.inject(Fault::FailRead, after);
+        let error = open_with(&disk, options(2)).map(|(_, summary, _)| summary).unwrap_err();
+        assert!(matches!(&error, JournalError::Unreadable { .. }), "{error:?}");
+    }
+    assert_eq!(open(&disk).2.len(), 6);
+}
+
+#[test]
+fn writers_may_become_more_and_not_fewer() {
+    let disk = SimulatedDisk::new(1);
+    three_segments(&disk).close().unwrap();
+    let error = open_with(&disk, options(1)).map(drop).unwrap_err();
+    assert_eq!(error.to_string(), "the journal has 2 writers, not 1: their number cannot shrink");
+    let (mut journal, ..) = open_with(&disk, options(3)).unwrap();
+    journal.append(2, b"new").unwrap();
+    assert_eq!(journal.sync().unwrap(), [300, 9000, 3]);
+    journal.close().unwrap();
+    assert_eq!(open_with(&disk, options(3)).unwrap().2.len(), 7);
+}
+
+#[test]
+fn a_journal_can_be_read_while_it_is_written() {
+    let disk = SimulatedDisk::new(1);
+    let mut journal = three_segments(&disk);
+    assert_eq!(found(&disk).1.len(), 6);
+    journal.append(0, b"x").unwrap();
+    journal.sync().unwrap();
+    assert_eq!((found(&disk).1.len(), found(&disk).0.unwrap().unproved), (7, false));
+}
+
+/// Lives that end before they wrote anything, or soon after, leave no preallocated segment behind each time.
+#[test]
+fn restarts_cost_a_block_or_two_each() {
+    let disk = SimulatedDisk::new(1);
+    let wide = JournalOptions { segment_bytes: 1 << 20, ..options(2) };
+    for _ in 0..10 {
+        drop(open_with(&disk, wide).unwrap());
+        let (mut journal, ..) = open_with(&disk, wide).unwrap();
+        journal.append(0, b"x").unwrap();
+        journal.sync().unwrap();
+    }
+    let sizes: Vec<usize> =
+        disk.names().unwrap().iter().map(|name| disk.bytes_of(name).unwrap().len()).collect();
+    assert_eq!((sizes.len(), &sizes[..9], sizes[9]), (10, &[8192; 9][..], 1 << 20));
+}

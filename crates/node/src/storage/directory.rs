@@ -1,0 +1,342 @@
+//! A directory of the file system as a [`Disk`].
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use highwater_disk::{Disk, DiskFile};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
+use rustix::io::Errno;
+
+/// Locked for as long as a process has the directory.
+const LOCK: &str = "lock";
+
+/// A directory that this process has for itself, or may only read. Clones are the same one; the lock goes with the last of them.
+#[derive(Clone, Debug)]
+pub struct DataDirectory {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    /// To sync names by.
+    directory: File,
+    /// Held for life; `None` if the directory is only read.
+    lock: Option<File>,
+}
+
+/// Why a directory cannot be used.
+#[derive(Debug)]
+pub enum DirectoryError {
+    /// Another process has it.
+    Locked {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The system refused.
+    Unusable {
+        /// Which.
+        path: PathBuf,
+        /// What was to be done with it.
+        what: &'static str,
+        /// The system's words.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for DirectoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DirectoryError::Locked { path } => {
+                write!(f, "{} is in use: another process has locked it", path.display())
+            }
+            DirectoryError::Unusable { path, what, error } => {
+                write!(f, "cannot {what} {}: {error}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for DirectoryError {}
+
+impl DataDirectory {
+    /// Takes a directory for this process alone; makes it, for this user alone (0700), if it is not there.
+    ///
+    /// # Errors
+    /// [`Locked`](DirectoryError::Locked) by another process, or by this one; [`Unusable`](DirectoryError::Unusable).
+    pub fn open(path: impl Into<PathBuf>) -> Result<DataDirectory, DirectoryError> {
+        let path = path.into();
+        let unusable = |what| unusable(&path, what);
+        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(unusable("create"))?;
+        let directory = File::open(&path).map_err(unusable("open"))?;
+        let lock =
+            OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path.join(LOCK));
+        let lock = lock.map_err(unusable("lock"))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(DirectoryError::Locked { path }),
+            Err(error) => return Err(unusable("lock")(error.into())),
+        }
+        // The directory's own name, too, must survive a crash.
+        let parent = path.canonicalize().map_err(unusable("find"))?;
+        if let Some(parent) = parent.parent() {
+            File::open(parent)
+                .and_then(|parent| parent.sync_all())
+                .map_err(unusable("sync the parent of"))?;
+        }
+        Ok(DataDirectory { inner: Arc::new(Inner { path, directory, lock: Some(lock) }) })
+    }
+
+    /// A directory to look at: whatever changes it fails. A process may have it at the same time.
+    ///
+    /// # Errors
+    /// [`Unusable`](DirectoryError::Unusable), if there is none.
+    pub fn read_only(path: impl Into<PathBuf>) -> Result<DataDirectory, DirectoryError> {
+        let path = path.into();
+        let open = File::open(&path).and_then(|directory| match directory.metadata()?.is_dir() {
+            true => Ok(directory),
+            false => Err(io::ErrorKind::NotADirectory.into()),
+        });
+        let directory = open.map_err(unusable(&path, "open"))?;
+        Ok(DataDirectory { inner: Arc::new(Inner { path, directory, lock: None }) })
+    }
+
+    /// Whether a process has it at the moment.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn is_locked(&self) -> io::Result<bool> {
+        if self.inner.lock.is_some() {
+            return Ok(true);
+        }
+        let lock = match File::open(self.file(LOCK)) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match flock(&lock, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(false),
+            Err(Errno::WOULDBLOCK) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        assert!(!name.is_empty() && !name.contains('/'), "{name:?} is a plain file name");
+        self.inner.path.join(name)
+    }
+
+    fn check_writable(&self) -> io::Result<()> {
+        if self.inner.lock.is_none() { Err(io::ErrorKind::ReadOnlyFilesystem.into()) } else { Ok(()) }
+    }
+}
+
+fn unusable(path: &Path, what: &'static str) -> impl Fn(io::Error) -> DirectoryError {
+    move |error| DirectoryError::Unusable { path: path.into(), what, error }
+}
+
+impl Disk for DataDirectory {
+    type File = DirectoryFile;
+
+    /// Files only, without the lock; in no order.
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.inner.path)? {
+            let entry = entry?;
+            // A name that is no text is none of ours.
+            if let Ok(name) = entry.file_name().into_string()
+                && name != LOCK
+                && entry.file_type()?.is_file()
+            {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str, len: u64) -> io::Result<DirectoryFile> {
+        self.check_writable()?;
+        let path = self.file(name);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+        if let Err(error) = reserve(&file, len) {
+            // What can't be had as a whole is not there at all. The caller is told why it can't.
+            let _ = fs::remove_file(&path);
+            return Err(error);
+        }
+        Ok(DirectoryFile { file })
+    }
+
+    fn open(&self, name: &str) -> io::Result<DirectoryFile> {
+        let writable = self.inner.lock.is_some();
+        let file = OpenOptions::new().read(true).write(writable).open(self.file(name))?;
+        Ok(DirectoryFile { file })
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.check_writable()?;
+        fs::rename(self.file(from), self.file(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.check_writable()?;
+        fs::remove_file(self.file(name))
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.check_writable()?;
+        self.inner.directory.sync_all()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let all = statvfs(&self.inner.path)?;
+        Ok(all.f_bavail * all.f_frsize)
+    }
+}
+
+/// Makes a file so long, with room for all of it.
+fn reserve(file: &File, len: u64) -> io::Result<()> {
+    if len == 0 {
+        return Ok(());
+    }
+    match fallocate(file, FallocateFlags::empty(), 0, len) {
+        Err(Errno::OPNOTSUPP) => write_zeros(file, len),
+        result => Ok(result?),
+    }
+}
+
+/// Where the file system cannot reserve, writing does it.
+fn write_zeros(file: &File, len: u64) -> io::Result<()> {
+    let zeros = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < len {
+        let piece = (len - at).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..piece as usize], at)?;
+        at += piece;
+    }
+    Ok(())
+}
+
+/// A file of a [`DataDirectory`].
+#[derive(Debug)]
+pub struct DirectoryFile {
+    file: File,
+}
+
+impl DiskFile for DirectoryFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut read = 0;
+        while read < buffer.len() {
+            match self.file.read_at(&mut buffer[read..], offset + read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(read)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    /// Bytes and length; of the times that a file system keeps nobody asks.
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_is_one_process_s_and_one_user_s() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        let directory = DataDirectory::open(&path).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&path.join(LOCK))), (0o700, 0o600));
+        let error = DataDirectory::open(&path).unwrap_err();
+        assert!(error.to_string().ends_with("is in use: another process has locked it"), "{error}");
+        let reader = DataDirectory::read_only(&path).unwrap();
+        assert!(reader.is_locked().unwrap() && directory.is_locked().unwrap());
+        let clone = directory.clone();
+        drop(directory);
+        assert!(reader.is_locked().unwrap());
+        drop(clone);
+        assert!(!reader.is_locked().unwrap());
+        DataDirectory::open(&path).unwrap();
+    }
+
+    #[test]
+    fn files_are_made_as_long_as_asked_renamed_read_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = DataDirectory::open(folder.path()).unwrap();
+        fs::create_dir(folder.path().join("folder")).unwrap();
+        let mut file = disk.create("a", 10_000).unwrap();
+        assert_eq!(disk.create("a", 0).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(file.len().unwrap(), 10_000);
+        file.write_at(9_998, b"xyz").unwrap();
+        file.sync().unwrap();
+        let mut buffer = [9; 5];
+        assert_eq!(file.read_at(9_997, &mut buffer).unwrap(), 4);
+        assert_eq!(buffer, [0, b'x', b'y', b'z', 9]);
+        assert!(disk.create("b", 0).unwrap().is_empty().unwrap());
+        disk.rename("a", "b").unwrap();
+        disk.sync_names().unwrap();
+        assert_eq!(disk.names().unwrap(), ["b"]);
+        let mut file = disk.open("b").unwrap();
+        file.set_len(3).unwrap();
+        assert_eq!((file.len().unwrap(), disk.free_bytes().unwrap() > 0), (3, true));
+        disk.remove("b").unwrap();
+        assert_eq!(disk.open("b").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_cannot_be_reserved_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = DataDirectory::open(folder.path()).unwrap();
+        // No file system here has so much.
+        assert!(disk.create("huge", 1 << 60).is_err());
+        assert!(disk.names().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_reader_changes_nothing_and_none_is_said_so() {
+        let folder = tempfile::tempdir().unwrap();
+        DataDirectory::open(folder.path()).unwrap().create("a", 1).unwrap();
+        let disk = DataDirectory::read_only(folder.path()).unwrap();
+        let refused =
+            |result: io::Result<()>| result.unwrap_err().kind() == io::ErrorKind::ReadOnlyFilesystem;
+        assert!(
+            refused(disk.create("b", 1).map(drop))
+                && refused(disk.remove("a"))
+                && refused(disk.rename("a", "b"))
+        );
+        assert!(disk.open("a").unwrap().write_at(0, b"x").is_err());
+        let missing = DataDirectory::read_only(folder.path().join("none")).unwrap_err();
+        assert!(missing.to_string().contains("No such file or directory"), "{missing}");
+        let file = DataDirectory::read_only(folder.path().join("a")).unwrap_err();
+        assert!(file.to_string().contains("not a directory"), "{file}");
+    }
+}

@@ -1,0 +1,156 @@
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{JoinHandle, Thread, current, park};
+
+use bytes::Bytes;
+use highwater_disk::simulated::{Fault, SimulatedDisk};
+use highwater_disk::{JournalOptions, journal};
+use highwater_engines::LogPosition;
+
+use super::*;
+use crate::storage::DataDirectory;
+
+/// A journal's thread, and the test in the place of its workers.
+struct Running {
+    queues: Arc<JournalQueues>,
+    stopping: Arc<AtomicBool>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Running {
+    fn start<D: Disk<File: Send> + Send + 'static>(disk: D, workers: u16) -> Running {
+        let options = JournalOptions { journal: 7, writers: workers, segment_bytes: 1 << 16 };
+        let journal = Journal::open(disk, options, &mut |_| {}).unwrap().0;
+        let waiter: Thread = current();
+        let queues = Arc::new(JournalQueues::new(workers, move |_| waiter.unpark()));
+        let thread = JournalThread::new(journal, queues.clone());
+        let stopping = Arc::new(AtomicBool::new(false));
+        let stop = stopping.clone();
+        let thread = std::thread::spawn(move || thread.run(|| stop.load(Ordering::Acquire)));
+        Running { queues, stopping, thread }
+    }
+
+    fn wait_until(&self, what: impl Fn(&JournalQueues) -> bool) {
+        while !what(&self.queues) {
+            park();
+        }
+    }
+
+    fn stop(self) -> io::Result<()> {
+        self.stopping.store(true, Ordering::Release);
+        // The thread may not have begun yet; then it finds the flag when it does.
+        self.queues.ring();
+        self.thread.join().unwrap()
+    }
+}
+
+fn records(disk: &impl Disk) -> Vec<(u16, Vec<u8>)> {
+    let mut records = Vec::new();
+    journal::read(disk, &mut |record| records.push((record.writer, record.bytes.to_vec()))).unwrap();
+    records
+}
+
+#[test]
+fn what_workers_put_in_is_on_disk_once_they_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = DataDirectory::open(folder.path()).unwrap();
+    let running = Running::start(disk.clone(), 2);
+    running.queues.put(0, &mut vec![Bytes::from_static(b"one"), Bytes::from_static(b"two")]);
+    running.queues.put(1, &mut vec![Bytes::from_static(b"three")]);
+    running.wait_until(|queues| queues.synced(0) == LogPosition(6) && queues.synced(1) == LogPosition(5));
+    let mut found = records(&disk);
+    found.sort();
+    assert_eq!(found, [(0, b"one".to_vec()), (0, b"two".to_vec()), (1, b"three".to_vec())]);
+    running.queues.put(1, &mut vec![Bytes::from_static(b"last")]);
+    running.stop().unwrap();
+    assert_eq!(records(&disk).len(), 4, "what was put in before the end is synced");
+
+    let again = Running::start(disk, 2);
+    assert_eq!((again.queues.synced(0), again.queues.synced(1)), (LogPosition(6), LogPosition(9)));
+    again.stop().unwrap();
+}
+
+/// Workers put in as fast as they can, more than the queues take, and release as they are told.
+#[test]
+fn a_full_queue_gives_writes_back_and_wakes_whom_it_refused() {
+    const EACH: u64 = 60;
+    let folder = tempfile::tempdir().unwrap();
+    let disk = DataDirectory::open(folder.path()).unwrap();
+    let options = JournalOptions { journal: 7, writers: 3, segment_bytes: 1 << 20 };
+    let journal = Journal::open(disk.clone(), options, &mut |_| {}).unwrap().0;
+    let workers: Arc<std::sync::OnceLock<Vec<Thread>>> = Arc::default();
+    let wake = workers.clone();
+    let queues = Arc::new(JournalQueues::new(3, move |worker| {
+        if let Some(workers) = wake.get() {
+            workers[worker].unpark();
+        }
+    }));
+    let stopping = AtomicBool::new(false);
+    let refused = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let (queues, refused, stopping) = (&queues, &refused, &stopping);
+        let start = Arc::new(std::sync::Barrier::new(4));
+        let spawn = |worker: usize| {
+            let start = start.clone();
+            scope.spawn(move || {
+                start.wait();
+                let mut writes: Vec<Bytes> = (0..EACH).map(|n| vec![n as u8; 300_000].into()).collect();
+                while !writes.is_empty() {
+                    queues.put(worker, &mut writes);
+                    if !writes.is_empty() {
+                        refused.fetch_add(1, Ordering::Relaxed);
+                        park();
+                    }
+                }
+                while queues.synced(worker) != LogPosition(EACH * 300_000) {
+                    park();
+                }
+                queues.release(worker, queues.synced(worker));
+            })
+        };
+        let handles: Vec<_> = (0..3).map(spawn).collect();
+        workers.set(handles.iter().map(|handle| handle.thread().clone()).collect()).unwrap();
+        start.wait();
+        let thread = JournalThread::new(journal, queues.clone());
+        let journal = scope.spawn(move || thread.run(|| stopping.load(Ordering::Acquire)));
+        handles.into_iter().for_each(|handle| handle.join().unwrap());
+        stopping.store(true, Ordering::Release);
+        queues.ring();
+        journal.join().unwrap().unwrap();
+    });
+    assert!(refused.into_inner() >= 3 && queues.held_bytes() == 0);
+    assert!(disk.names().unwrap().len() <= 2, "released: {:?}", disk.names());
+}
+
+#[test]
+fn a_failed_sync_ends_the_thread_and_nobody_is_told_that_it_is_durable() {
+    let disk = SimulatedDisk::new(1);
+    let running = Running::start(disk.clone(), 1);
+    disk.inject_always(Fault::FailSync);
+    running.queues.put(0, &mut vec![Bytes::from_static(b"x")]);
+    running.queues.ring();
+    let queues = running.queues.clone();
+    let error = running.stop().unwrap_err();
+    assert_eq!(error.to_string(), "cannot sync journal-0000000000000001: Input/output error (os error 5)");
+    assert_eq!(queues.synced(0), LogPosition(0));
+}
+
+#[test]
+fn on_a_full_disk_writes_wait_and_go_on_when_there_is_room() {
+    let disk = SimulatedDisk::new(1);
+    disk.set_capacity(Some(1000));
+    let running = Running::start(disk.clone(), 1);
+    running.queues.put(0, &mut vec![Bytes::from_static(b"x")]);
+    while !running.queues.is_full() {
+        std::thread::yield_now();
+    }
+    running.queues.put(0, &mut vec![vec![0; MUCH].into(), Bytes::from_static(b"y")]);
+    assert!(running.queues.held_bytes() >= MUCH, "it stays in the queue");
+    disk.set_capacity(None);
+    running.queues.ring();
+    running.wait_until(|queues| queues.synced(0).0 > MUCH as u64);
+    assert!(!running.queues.is_full());
+    running.stop().unwrap();
+}
+
+/// More than a queue takes at once.
+const MUCH: usize = 5 << 20;

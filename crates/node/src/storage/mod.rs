@@ -1,0 +1,12 @@
+//! What a node keeps on disk: the directory it is in, and the thread that keeps the journal.
+//!
+//! Formats and recovery are in `highwater-disk`, which opens no file; here are the files. Workers never wait for a disk: they put
+//! what is to be written into a queue and are woken when it is synced.
+
+pub mod directory;
+pub mod journal;
+pub mod queue;
+
+pub use directory::{DataDirectory, DirectoryError};
+pub use journal::JournalThread;
+pub use queue::JournalQueues;

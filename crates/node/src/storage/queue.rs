@@ -1,0 +1,157 @@
+//! The bounded queues between workers and the journal's thread.
+//!
+//! A worker puts in what its turn wants written, and never waits: what finds no room stays with it, and it is woken when there
+//! is. The thread empties all queues, appends and syncs once, tells each worker how far it is synced, and wakes it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, OnceLock};
+use std::thread::Thread;
+
+use bytes::Bytes;
+use highwater_engines::LogPosition;
+
+/// A queue takes writes until it holds so many bytes: enough for one sync to be worth it, little enough for memory.
+const MAX_QUEUED_BYTES: usize = 4 << 20;
+
+/// All queues of a node.
+pub struct JournalQueues {
+    workers: Vec<Queue>,
+    /// Wakes a worker.
+    wake: Box<dyn Fn(usize) + Send + Sync>,
+    /// The journal's, once it runs.
+    thread: OnceLock<Thread>,
+    full: AtomicBool,
+}
+
+/// One worker's.
+#[derive(Default)]
+#[repr(align(128))]
+struct Queue {
+    writes: Mutex<Writes>,
+    /// Bytes of the writes, so that others need no lock to know. Written under the lock.
+    bytes: AtomicUsize,
+    synced: AtomicU64,
+    released: AtomicU64,
+}
+
+#[derive(Default)]
+struct Writes {
+    queue: Vec<Bytes>,
+    /// The worker found no room.
+    waiting: bool,
+}
+
+impl JournalQueues {
+    /// For so many workers, which `wake` wakes.
+    pub fn new(workers: u16, wake: impl Fn(usize) + Send + Sync + 'static) -> JournalQueues {
+        JournalQueues {
+            workers: (0..workers).map(|_| Queue::default()).collect(),
+            wake: Box::new(wake),
+            thread: OnceLock::new(),
+            full: AtomicBool::new(false),
+        }
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Takes a worker's writes, in order, behind all that it put in before. What is left in `writes` found no room: the worker is
+    /// woken when there is some.
+    pub fn put(&self, worker: usize, writes: &mut Vec<Bytes>) {
+        if writes.is_empty() {
+            return;
+        }
+        let queue = &self.workers[worker];
+        {
+            let mut inside = queue.writes.lock().expect("nobody panics while holding a queue");
+            let mut bytes = queue.bytes.load(Ordering::Relaxed);
+            let mut taken = 0;
+            while taken < writes.len() && bytes < MAX_QUEUED_BYTES {
+                bytes += writes[taken].len();
+                taken += 1;
+            }
+            inside.queue.extend(writes.drain(..taken));
+            inside.waiting |= !writes.is_empty();
+            queue.bytes.store(bytes, Ordering::Relaxed);
+        }
+        self.ring();
+    }
+
+    /// How far a worker's writes are durable.
+    #[inline]
+    pub fn synced(&self, worker: usize) -> LogPosition {
+        // Acquire; pairs with the Release in `publish`.
+        LogPosition(self.workers[worker].synced.load(Ordering::Acquire))
+    }
+
+    /// A worker needs nothing of the journal up to this position any more.
+    pub fn release(&self, worker: usize, up_to: LogPosition) {
+        self.workers[worker].released.fetch_max(up_to.0, Ordering::Relaxed);
+        self.ring();
+    }
+
+    /// Whether the disk has no room for more of the journal: writes wait until it has.
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that wait for the journal's thread.
+    pub fn held_bytes(&self) -> usize {
+        self.workers.iter().map(|queue| queue.bytes.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Makes the journal's thread look for news.
+    pub fn ring(&self) {
+        // Orders the caller's news before the look for the thread; pairs with the fence in `attach`.
+        fence(Ordering::SeqCst);
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// The calling thread is the journal's.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub(super) fn attach(&self) {
+        self.thread.set(std::thread::current()).expect("one thread keeps the journal");
+        // Whoever did not find the thread told its news before: they are found. Pairs with the fence in `ring`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// All that a worker put in. One that found no room is woken.
+    pub(super) fn take(&self, worker: usize) -> Vec<Bytes> {
+        let queue = &self.workers[worker];
+        let Writes { queue: taken, waiting } = {
+            let mut inside = queue.writes.lock().expect("nobody panics while holding a queue");
+            queue.bytes.store(0, Ordering::Relaxed);
+            std::mem::take(&mut *inside)
+        };
+        if waiting {
+            (self.wake)(worker);
+        }
+        taken
+    }
+
+    pub(super) fn released(&self, worker: usize) -> u64 {
+        self.workers[worker].released.load(Ordering::Relaxed)
+    }
+
+    /// Tells the workers how far they are synced, and wakes those that got on.
+    pub(super) fn publish(&self, positions: &[u64]) {
+        for (worker, (queue, &position)) in self.workers.iter().zip(positions).enumerate() {
+            if queue.synced.load(Ordering::Relaxed) != position {
+                // Release; pairs with the Acquire in `synced`.
+                queue.synced.store(position, Ordering::Release);
+                (self.wake)(worker);
+            }
+        }
+    }
+
+    /// Whether this is news.
+    pub(super) fn set_full(&self, full: bool) -> bool {
+        self.full.swap(full, Ordering::Relaxed) != full
+    }
+}
