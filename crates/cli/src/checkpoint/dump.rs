@@ -7,7 +7,7 @@ use highwater_disk::checkpoint::{Error, FORMAT_VERSION, Manifest, PartReader};
 use highwater_store::{ExportedRecord, ExportedRecords};
 use serde_json::{Value, json};
 
-use super::DumpArgs;
+use super::args::{DumpArgs, verdict};
 use crate::failure::{Failure, Result};
 use crate::folder::Folder;
 use crate::numbers;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &DumpArgs) -> Result<()> {
     }
     out.flush().map_err(Failure::negative)?;
     drop(out);
-    super::verdict(damaged, numbers.len())
+    verdict(damaged, numbers.len())
 }
 
 /// Why a dump does not go on.

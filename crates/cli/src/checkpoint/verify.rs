@@ -9,7 +9,7 @@ use highwater_disk::checkpoint::{Error, Manifest, PartReader, published};
 use highwater_store::{ExportedRecord, ExportedRecords};
 use serde_json::{Value, json};
 
-use super::VerifyArgs;
+use super::args::{VerifyArgs, verdict};
 use crate::failure::{Failure, Result};
 use crate::folder::Folder;
 use crate::numbers;
@@ -50,7 +50,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<()> {
         false => all.iter().map(line).collect(),
     };
     io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)?;
-    super::verdict(damaged, all.len())
+    verdict(damaged, all.len())
 }
 
 fn verify(folder: &Folder, number: u64, progress: &mut Progress) -> Verified {
