@@ -7,7 +7,7 @@
 //! | the command line | [`args`] |
 //! | commands, each with its flags | [`serve`], [`status`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`] |
 //! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
-//! | one replica asked, and several together; a node's folder | [`admin`], [`answers`]; [`folder`] |
+//! | one replica asked, and several together | [`admin`], [`answers`] |
 //! | words and numbers | [`failure`], [`flags`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`] |
 
 mod admin;
@@ -24,7 +24,6 @@ mod failover;
 mod failure;
 mod flags;
 mod fleet;
-mod folder;
 mod interrupt;
 mod layout;
 mod load;

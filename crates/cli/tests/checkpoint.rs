@@ -135,8 +135,8 @@ fn a_dump_shows_manifest_and_records() {
 fn a_folder_without_checkpoints_is_said_to_be_one() {
     let folder = folder();
     for (args, wanted) in [
-        ("verify no/such/folder", "no/such/folder: cannot list its files: "),
-        ("verify checkpoint-0001.manifest", "checkpoint-0001.manifest: cannot list its files: "),
+        ("verify no/such/folder", "cannot open no/such/folder: "),
+        ("verify checkpoint-0001.manifest", "cannot open checkpoint-0001.manifest: "),
         ("dump . --number 3", ".: there is no checkpoint 3 (there: 1, 2)"),
     ] {
         let (code, page, error) = checkpoint(&folder, args);

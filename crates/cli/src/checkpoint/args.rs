@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use highwater_disk::checkpoint::{Error, published};
+use highwater_node::storage::DataDirectory;
 
 use crate::failure::{Failure, Result};
-use crate::folder::Folder;
 
 /// `highwater checkpoint dump`.
 #[derive(Clone, Debug, Args)]
@@ -46,8 +46,8 @@ pub struct Chosen {
 
 impl Chosen {
     /// The folder, and the numbers in it, newest first; at least one.
-    pub fn find(&self) -> Result<(Folder, Vec<u64>)> {
-        let folder = Folder::new(&self.dir);
+    pub fn find(&self) -> Result<(DataDirectory, Vec<u64>)> {
+        let folder = DataDirectory::read_only(&self.dir).map_err(Failure::unreadable)?;
         let numbers = published(&folder).map_err(|error| match error {
             Error::Io { tried, source, .. } => unreadable(&self.dir, format!("cannot {tried}: {source}")),
             other => unreadable(&self.dir, other),

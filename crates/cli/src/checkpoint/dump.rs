@@ -4,12 +4,12 @@ use std::io::{self, BufWriter, Write};
 
 use highwater_core::{KeyKind, TableId};
 use highwater_disk::checkpoint::{Error, FORMAT_VERSION, Manifest, PartReader};
+use highwater_node::storage::DataDirectory;
 use highwater_store::{ExportedRecord, ExportedRecords};
 use serde_json::{Value, json};
 
 use super::args::{DumpArgs, verdict};
 use crate::failure::{Failure, Result};
-use crate::folder::Folder;
 use crate::numbers;
 
 /// Runs the command. What can be read is shown, also of a checkpoint that is damaged further on.
@@ -55,7 +55,7 @@ impl From<io::Error> for Stop {
 }
 
 fn dump(
-    folder: &Folder,
+    folder: &DataDirectory,
     number: u64,
     args: &DumpArgs,
     out: &mut impl Write,
@@ -77,7 +77,7 @@ fn dump(
 }
 
 fn dump_records(
-    folder: &Folder,
+    folder: &DataDirectory,
     manifest: &Manifest,
     part: usize,
     json: bool,

@@ -6,12 +6,12 @@ use std::time::Instant;
 use highwater_core::KeyKind;
 use highwater_core::codec::Malformed;
 use highwater_disk::checkpoint::{Error, Manifest, PartReader, published};
+use highwater_node::storage::DataDirectory;
 use highwater_store::{ExportedRecord, ExportedRecords};
 use serde_json::{Value, json};
 
 use super::args::{VerifyArgs, verdict};
 use crate::failure::{Failure, Result};
-use crate::folder::Folder;
 use crate::numbers;
 use crate::progress::Progress;
 
@@ -53,7 +53,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<()> {
     verdict(damaged, all.len())
 }
 
-fn verify(folder: &Folder, number: u64, progress: &mut Progress) -> Verified {
+fn verify(folder: &DataDirectory, number: u64, progress: &mut Progress) -> Verified {
     let began = Instant::now();
     let mut verified = Verified { number, bytes: 0, records: 0, seconds: 0.0, errors: Vec::new() };
     match Manifest::read(folder, number) {
@@ -70,7 +70,7 @@ fn verify(folder: &Folder, number: u64, progress: &mut Progress) -> Verified {
 }
 
 fn verify_part(
-    folder: &Folder,
+    folder: &DataDirectory,
     manifest: &Manifest,
     part: usize,
     verified: &mut Verified,
