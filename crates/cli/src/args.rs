@@ -7,6 +7,7 @@ use crate::check::CheckArgs;
 use crate::checkpoint::CheckpointAction;
 use crate::demo::DemoArgs;
 use crate::flags::concat_help;
+use crate::log::LogAction;
 use crate::serve::{ConfigAction, ServeArgs};
 use crate::sim::SimArgs;
 use crate::status::StatusArgs;
@@ -76,6 +77,13 @@ pub enum Command {
         /// What to do with checkpoints.
         #[command(subcommand)]
         action: CheckpointAction,
+    },
+    /// Look into a node's journal on disk: every record, or whether all that was synced is there.
+    #[command(after_help = concat_help("highwater log verify highwater-data/node-0\n  highwater log dump highwater-data/node-0 --writer 0\n  highwater log dump highwater-data/node-0 --json --content | jq .position"))]
+    Log {
+        /// What to do with the journal.
+        #[command(subcommand)]
+        action: LogAction,
     },
 }
 

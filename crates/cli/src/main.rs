@@ -5,7 +5,7 @@
 //! | layer | files |
 //! |---|---|
 //! | the command line | [`args`] |
-//! | commands, each with its flags | [`serve`], [`status`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`] |
+//! | commands, each with its flags | [`serve`], [`status`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`], [`log`](mod@log) |
 //! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
 //! | one replica asked, and several together | [`admin`], [`answers`] |
 //! | words and numbers | [`failure`], [`flags`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`] |
@@ -27,6 +27,7 @@ mod fleet;
 mod interrupt;
 mod layout;
 mod load;
+mod log;
 mod machine;
 mod numbers;
 mod planted;
@@ -106,5 +107,6 @@ fn run(cli: Cli) -> Result<()> {
         Command::Sim(args) => sim::run_sim(&args),
         Command::Check(args) => check::run(&args),
         Command::Checkpoint { action } => checkpoint::run(&action),
+        Command::Log { action } => log::run(&action),
     }
 }

@@ -55,6 +55,9 @@ fn every_subcommand_has_help_with_exit_codes() {
         "checkpoint",
         "checkpoint dump",
         "checkpoint verify",
+        "log",
+        "log dump",
+        "log verify",
         "sim",
         "sim planted",
     ];

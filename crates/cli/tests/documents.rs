@@ -108,12 +108,28 @@ const QUOTES: &[Quote] = &[
         MANIFEST,
         "HEAD_BYTES",
     ),
+    ("docs/internals/journal.md", "| segment head ({}) |", JOURNAL, "BLOCK_BYTES"),
+    (
+        "docs/internals/journal.md",
+        "group head ({}) | records | zeros up to a multiple",
+        JOURNAL,
+        "GROUP_HEAD_BYTES",
+    ),
+    ("docs/internals/journal.md", "zeros up to a multiple of {}", JOURNAL, "BLOCK_BYTES"),
+    ("docs/internals/journal.md", "\"HWJOURNL\" 8 version u32 {}", JOURNAL, "FORMAT_VERSION"),
+    ("docs/internals/journal.md", "writers u64 1 to {}", JOURNAL, "MAX_WRITERS"),
+    (JOURNAL, "writers u64 1 to {}", JOURNAL, "MAX_WRITERS"),
+    ("docs/internals/journal.md", "\"HWIDENTY\" 8 version u32 {}", IDENTITY, "FORMAT_VERSION"),
+    ("docs/internals/journal.md", "{} cluster the cluster's id", IDENTITY, "HEAD_BYTES"),
+    ("docs/internals/journal.md", "UTF-8, at most {} bytes", IDENTITY, "MAX_CLUSTER_BYTES"),
     ("docs/internals/node.md", "reason ({})", HANDSHAKE, "REASON_BYTES"),
     ("docs/internals/node.md", "{} bytes welcome", HANDSHAKE, "HELLO_BYTES"),
     ("docs/internals/node.md", "{} bytes frame", HANDSHAKE, "WELCOME_BYTES"),
 ];
 const CHECKPOINT: &str = "crates/disk/src/checkpoint/format.rs";
 const MANIFEST: &str = "crates/disk/src/checkpoint/manifest.rs";
+const JOURNAL: &str = "crates/disk/src/journal/format.rs";
+const IDENTITY: &str = "crates/disk/src/identity.rs";
 const LOG: &str = "crates/core/src/log/mod.rs";
 const HANDSHAKE: &str = "crates/node/src/transport/handshake/mod.rs";
 

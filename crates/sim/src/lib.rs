@@ -24,7 +24,7 @@ mod units;
 pub mod watch;
 pub mod world;
 
-pub use highwater_core::random::{self, Random};
+pub use highwater_core::Random;
 pub use plan::Plan;
 pub use run::{Failure, FailureKind, Summary, run, run_tracing};
 pub use stage::{Buggify, Interleaving};

@@ -14,9 +14,9 @@ use highwater_engines::Nanos;
 
 use crate::faults::{Fault, LASTING, Scheduled, Victim};
 use crate::plan::{Busy, Interleaved, Load, Mix};
-use crate::random::Random;
 use crate::units::US;
 use crate::{Failure, Plan, run};
+use highwater_core::Random;
 
 /// What is to be known of a planted bug.
 #[derive(Clone, Copy)]

@@ -2,8 +2,6 @@
 
 use highwater_core::codec::Reader;
 
-use super::error::JournalError;
-
 /// Version of the format, in every segment's head.
 pub const FORMAT_VERSION: u32 = 1;
 /// Heads of segments and groups begin at multiples of this. A block that was synced is never written again with other bytes, so
@@ -33,10 +31,8 @@ const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"HWJG");
 /// 24  segment        u64      from 1; the number in the file's name
 /// 32  first_group    u64      number of its first group
 /// 40  previous_end   u64      where the groups of the segment before end; 0 in segment 1
-/// 48  writers        u32
-/// 52  zero           4 bytes
-/// 56  positions      u64 * writers: where each stood before the first group
-///     zero           up to the end of the block
+/// 48  writers        u64      1 to 256
+/// 56  positions      u64 * writers: where each stood before the first group; then zeros
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHead {
@@ -46,6 +42,10 @@ pub(super) struct SegmentHead {
     pub previous_end: u64,
     pub positions: Vec<u64>,
 }
+
+/// A head in another version of the format, whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OtherVersion(pub u32);
 
 impl SegmentHead {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -65,7 +65,7 @@ impl SegmentHead {
     }
 
     /// `None` if the block is none, or damaged. Magic, version and checksum stay where they are in every version.
-    pub(super) fn decode(block: &[u8]) -> Option<Result<SegmentHead, JournalError>> {
+    pub(super) fn decode(block: &[u8]) -> Option<Result<SegmentHead, OtherVersion>> {
         if block.len() != BLOCK_BYTES as usize || !block.starts_with(&SEGMENT_MAGIC) {
             return None;
         }
@@ -75,7 +75,7 @@ impl SegmentHead {
             return None;
         }
         if version != FORMAT_VERSION {
-            return Some(Err(JournalError::Format { found: version }));
+            return Some(Err(OtherVersion(version)));
         }
         let mut field = || reader.u64().ok();
         let (journal, segment, first_group, previous_end) = (field()?, field()?, field()?, field()?);
@@ -105,7 +105,7 @@ fn segment_crc(block: &[u8]) -> u32 {
 /// 24  offset    u64  of this head in its file
 /// 32  number    u64  one more than that of the group before, which was synced before this head was written
 /// 40  len       u64  bytes of the records, which follow
-/// 48  records   u32  how many; 0 is a mark
+/// 48  records   u32  how many; 0 is a proof
 /// 52  crc       u32  CRC-32 over the records
 /// 56  zero      8 bytes
 /// ```
@@ -225,8 +225,7 @@ mod tests {
         block[8] = 7;
         let crc = segment_crc(&block);
         block[12..16].copy_from_slice(&crc.to_le_bytes());
-        let error = SegmentHead::decode(&block).unwrap().unwrap_err();
-        assert_eq!(error.to_string(), "the journal has format 7, this binary knows 1");
+        assert_eq!(SegmentHead::decode(&block), Some(Err(OtherVersion(7))));
     }
 
     #[test]

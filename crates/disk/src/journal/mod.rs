@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! journal-0000000000000001          journal-0000000000000002           one sequence of files, *segments*, preallocated
-//! | head | group 1 | group 2 |      | head | group 3 | mark |  zeros |
+//! | head | group 1 | group 2 |      | head | group 3 | proof |  zeros |
 //!          | head | record | record | ..  up to a whole number of blocks
 //! ```
 //!
@@ -28,7 +28,7 @@
 //! copy of one in a record's content pass for nothing. A block that was synced is not written again with other bytes, so that a
 //! torn write harms what it was to write and nothing else.
 //!
-//! - Behind the last group goes a *mark*, the head of an empty group, without a sync of its own. The next group overwrites it.
+//! - Behind the last group goes a *proof*, the head of an empty group, without a sync of its own. The next group overwrites it.
 //!   It proves that the last group was synced, once the system has written it out, or [`close`](Journal::close) had it synced.
 //!   Without it, damage to the very last group looks like a torn end: no journal could know.
 //! - Every life of a process begins a new segment, whose head tells where the groups of the one before end. What a torn group
@@ -62,7 +62,7 @@ pub use scan::{Cut, Record, SegmentSummary, Summary, read};
 
 use crate::{Disk, DiskFile};
 
-/// Shortest segment: its head, a group of one block, a mark.
+/// Shortest segment: its head, a group of one block, a proof.
 pub const MIN_SEGMENT_BYTES: u64 = 3 * BLOCK_BYTES;
 /// What a segment has unless it is said otherwise.
 pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
@@ -255,7 +255,7 @@ impl<D: Disk> Journal<D> {
         self.segments.len()
     }
 
-    /// Syncs everything, the mark behind it too: the next start will know that nothing is missing.
+    /// Syncs everything, the proof behind it too: the next start will know that nothing is missing.
     ///
     /// # Errors
     /// As [`sync`](Journal::sync).
@@ -285,15 +285,15 @@ impl<D: Disk> Journal<D> {
                 return Err(error);
             }
         }
-        let mark = self.group_head(0, 0, 0);
+        let proof = self.group_head(0, 0, 0);
         let (current, name) = self.current();
-        current.file.write_at(mark.offset, &mark.encode()).map_err(failed(&name, "write"))
+        current.file.write_at(proof.offset, &proof.encode()).map_err(failed(&name, "write"))
     }
 
     /// One group, one sync.
     fn write_batch(&mut self, batch: &mut Batch) -> Result<(), JournalError> {
         let whole = batch.whole_bytes();
-        // Behind every group there is room for a mark.
+        // Behind every group there is room for a proof.
         if self.current.as_ref().is_none_or(|current| self.end + whole + BLOCK_BYTES > current.len) {
             self.begin_segment(whole)?;
         }

@@ -6,7 +6,8 @@ use highwater_core::codec::Reader;
 
 use super::error::{JournalError, unreadable};
 use super::format::{
-    BLOCK_BYTES, GROUP_HEAD_BYTES, GroupHead, SegmentHead, segment_name, segment_number, take_record,
+    BLOCK_BYTES, GROUP_HEAD_BYTES, GroupHead, OtherVersion, SegmentHead, segment_name, segment_number,
+    take_record,
 };
 use super::window::Window;
 use crate::{Disk, DiskFile};
@@ -239,7 +240,7 @@ impl Scan {
             let at = later.offset;
             return Err(damaged(segment.number, offset, &format!("{what}, and a later group is at {at}")));
         }
-        // Only once the group before was synced is there the head of the next, whole or as a mark.
+        // Only once the group before was synced is there the head of the next, whole or as a proof.
         let next = segment.group_head(offset)?.filter(|head| head.number == self.next_group);
         if next.is_some() {
             self.summary.unproved = false;
@@ -267,7 +268,8 @@ impl<'a, F: DiskFile> Segment<'a, F> {
 
     /// `None` if there is none, or a damaged one.
     fn head(&mut self) -> Result<Option<SegmentHead>, JournalError> {
-        SegmentHead::decode(self.at(0, BLOCK_BYTES as usize)?).transpose()
+        let decoded = SegmentHead::decode(self.at(0, BLOCK_BYTES as usize)?).transpose();
+        decoded.map_err(|OtherVersion(found)| JournalError::Format { found })
     }
 
     /// The head that was written to this place, if it is there.

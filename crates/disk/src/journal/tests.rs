@@ -113,7 +113,7 @@ fn many_appends_are_one_sync_while_they_fit_into_a_segment() {
     let before = disk.changes();
     (0..1000).for_each(|n| assert!(journal.append(n % 2, &[5; 100]).is_ok()));
     journal.sync().unwrap();
-    assert_eq!(disk.changes() - before, 3, "a write, a sync, the mark");
+    assert_eq!(disk.changes() - before, 3, "a write, a sync, the proof");
     let before = disk.changes();
     (0..20).for_each(|_| assert!(journal.append(0, &[5; 100_000]).is_ok()));
     assert!(journal.unsynced_bytes() > 2_000_000);
@@ -142,7 +142,7 @@ fn released_segments_go_and_the_positions_stay() {
 }
 
 /// A changed byte is an error, or harmless because no record depends on it: zeros that fill up a group's last block, which nobody
-/// reads; the mark behind the last group, which proves that one and is proved by nothing; and what is behind the mark, which is
+/// reads; the proof behind the last group, which proves that one and is proved by nothing; and what is behind the proof, which is
 /// a torn end without a record.
 #[test]
 fn every_changed_byte_of_a_closed_journal_is_noticed_or_harmless() {

@@ -7,7 +7,7 @@ use highwater_engines::Nanos;
 use crate::library::blobs::{KeyLength, key_bytes, key_number};
 use crate::library::{ACCOUNTS, OPENING, Op, TOGGLE_LISTS};
 use crate::plan::{Busy, Load};
-use crate::random::Random;
+use highwater_core::Random;
 
 /// What lives under keys of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

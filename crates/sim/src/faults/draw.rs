@@ -3,8 +3,8 @@
 use highwater_engines::Nanos;
 
 use super::{Fault, KINDS, LASTING, Scheduled, Victim};
-use crate::random::Random;
 use crate::units::MS;
+use highwater_core::Random;
 
 /// Kinds that may last: a majority may have to live with them.
 const LASTING_KINDS: &[&str] = &[

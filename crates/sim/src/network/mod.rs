@@ -19,9 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use highwater_core::NodeId;
 use highwater_engines::Nanos;
 
-use crate::random::Random;
 pub use connection::Wire;
 pub(crate) use connection::{Connection, InFlight};
+use highwater_core::Random;
 pub use link::{Channel, Link, Payload};
 
 /// Frames of streams that get lost, repeated and reordered within a connection. Rates in thousandths.

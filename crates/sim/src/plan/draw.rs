@@ -9,8 +9,8 @@ use super::{
     Busy, Interleaved, Load, Machines, Mix, Plan, Settings, Sizes, Transport, kinds, shows_snapshots,
 };
 use crate::faults;
-use crate::random::Random;
 use crate::units::{MS, US};
+use highwater_core::Random;
 
 impl Plan {
     /// The plan of a seed, for an engine.

@@ -5,8 +5,8 @@ use highwater_engines::Nanos;
 
 use super::{Machines, Plan, Sizes};
 use crate::faults::{Fault, Scheduled, Victim};
-use crate::random::Random;
 use crate::units::MS;
+use highwater_core::Random;
 
 /// Connections are made and nodes meet within about this time.
 const MEETING: Nanos = 5 * MS;

@@ -4,9 +4,9 @@ use highwater_engines::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::network::Wire;
-use crate::random::Random;
 use crate::units::MS;
 use crate::world::Costs;
+use highwater_core::Random;
 
 /// Bytes take time on links and in turns; 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,10 +24,10 @@ use highwater_core::hooks::{Fact, Point, Simulator, Site};
 use highwater_engines::Nanos;
 
 use crate::network::Channel;
-use crate::random::Random;
 use crate::watch::Watch;
 pub(crate) use actor::{Actor, Why};
 pub(crate) use fiber::{Fiber, Input, Turned};
+use highwater_core::Random;
 use suspender::Suspender;
 
 /// How often workers are interrupted in the middle of a turn.

@@ -27,12 +27,12 @@ use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{EngineKind, Nanos, Options, Refusal, Replica, Request, Status, Token};
 
 use crate::network::{Channel, Network};
-use crate::random::Random;
 use crate::stage::{Actor, Buggify, Input, Interleaving, Stage};
 use crate::trace::{Trace, What};
 use crate::watch::{Limits, Seen, Watch};
 use clock::NodeClock;
 use event::Event;
+use highwater_core::Random;
 use node::Node;
 use queue::Queue;
 
