@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench::args::BenchArgs;
 use crate::check::CheckArgs;
+use crate::checkpoint::CheckpointAction;
 use crate::demo::DemoArgs;
 use crate::flags::concat_help;
 use crate::log::LogAction;
@@ -70,6 +71,13 @@ pub enum Command {
     /// Judge recorded histories: name and explain every isolation anomaly they prove.
     #[command(after_help = concat_help("highwater check run.jsonl\n  highwater check client-*.jsonl --level serializable\n  highwater check run.jsonl --session monotonic-reads,read-your-writes --edn run.edn\n  highwater check run.jsonl --json | jq .found"))]
     Check(CheckArgs),
+    /// Look into checkpoints on disk, or find out whether they can be loaded.
+    #[command(after_help = concat_help("highwater checkpoint verify highwater-data/node-0\n  highwater checkpoint dump highwater-data/node-0 --number 7\n  highwater checkpoint dump highwater-data/node-0 --records --json | jq .key"))]
+    Checkpoint {
+        /// What to do with checkpoints.
+        #[command(subcommand)]
+        action: CheckpointAction,
+    },
     /// Look into a node's journal on disk: every record, or whether all that was synced is there.
     #[command(after_help = concat_help("highwater log verify highwater-data/node-0\n  highwater log dump highwater-data/node-0 --writer 0\n  highwater log dump highwater-data/node-0 --json --content | jq .position"))]
     Log {

@@ -5,7 +5,7 @@
 //! | layer | files |
 //! |---|---|
 //! | the command line | [`args`] |
-//! | commands, each with its flags | [`serve`], [`status`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`log`](mod@log) |
+//! | commands, each with its flags | [`serve`], [`status`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`], [`log`](mod@log) |
 //! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
 //! | one replica asked, and several together | [`admin`], [`answers`] |
 //! | words and numbers | [`failure`], [`flags`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`] |
@@ -16,6 +16,7 @@ mod args;
 mod audit;
 mod bench;
 mod check;
+mod checkpoint;
 mod demo;
 #[cfg(test)]
 mod examples;
@@ -105,6 +106,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::TortureProxy(args) => torture::proxy(&args),
         Command::Sim(args) => sim::run_sim(&args),
         Command::Check(args) => check::run(&args),
+        Command::Checkpoint { action } => checkpoint::run(&action),
         Command::Log { action } => log::run(&action),
     }
 }

@@ -99,6 +99,17 @@ const QUOTES: &[Quote] = &[
     (LOG, " {} delete,", LOG, "OP_DELETE"),
     (LOG, " {} superseded put,", LOG, "OP_SUPERSEDED"),
     (LOG, "its length, or {} and then a varint", LOG, "LONG_KEY"),
+    ("docs/internals/checkpoint.md", "header ({}) | chunks", CHECKPOINT, "PART_HEADER_BYTES"),
+    ("docs/internals/checkpoint.md", "| footer ({})", CHECKPOINT, "FOOTER_BYTES"),
+    ("docs/internals/checkpoint.md", "\"HWCKPART\" 8 version u16 {}", CHECKPOINT, "FORMAT_VERSION"),
+    ("docs/internals/checkpoint.md", "\"HWCKMANI\" 8 version u16 {}", CHECKPOINT, "FORMAT_VERSION"),
+    ("docs/internals/checkpoint.md", "Format {} (", CHECKPOINT, "FORMAT_VERSION"),
+    (
+        "docs/internals/checkpoint.md",
+        "16 number u64 24 floor u64 32 complete_at u64 {} tables",
+        MANIFEST,
+        "HEAD_BYTES",
+    ),
     ("docs/internals/journal.md", "| segment head ({}) |", JOURNAL, "BLOCK_BYTES"),
     (
         "docs/internals/journal.md",
@@ -117,6 +128,8 @@ const QUOTES: &[Quote] = &[
     ("docs/internals/node.md", "{} bytes welcome", HANDSHAKE, "HELLO_BYTES"),
     ("docs/internals/node.md", "{} bytes frame", HANDSHAKE, "WELCOME_BYTES"),
 ];
+const CHECKPOINT: &str = "crates/disk/src/checkpoint/format.rs";
+const MANIFEST: &str = "crates/disk/src/checkpoint/manifest.rs";
 const JOURNAL: &str = "crates/disk/src/journal/format.rs";
 const IDENTITY: &str = "crates/disk/src/identity.rs";
 const LOG: &str = "crates/core/src/log/mod.rs";

@@ -9,18 +9,14 @@
 //! records between segments and leaves, never in that order; so a record that is there all the time is neither passed
 //! over nor seen twice.
 //!
-//! ```text
-//! chunk   records
-//! record  ts u64 (bit 62: tombstone) | table u8 | key length varint | key | value length varint | value
-//! ```
-//! Integer keys are 8 bytes, big endian.
+//! [`exported`](crate::exported) has the bytes.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use highwater_core::codec::put_bytes;
 use highwater_core::{Direction, TableId, Timestamp};
 
+use crate::exported::ExportedRecord;
 use crate::hash::Hash;
 use crate::keys::Keys;
 use crate::record::{Record, Scratch};
@@ -40,6 +36,7 @@ pub struct Export {
     cursor: Cursor,
     value: Scratch,
     newest: Timestamp,
+    records: u64,
 }
 
 /// Where the scan of the current table goes on: at the first record of this part that is not below this place.
@@ -75,6 +72,7 @@ impl Store {
             cursor: Cursor::Start,
             value: Scratch::default(),
             newest: Timestamp::ZERO,
+            records: 0,
         }
     }
 }
@@ -83,6 +81,11 @@ impl Export {
     /// The largest timestamp of what was read so far.
     pub fn newest(&self) -> Timestamp {
         self.newest
+    }
+
+    /// How many records were read so far, tombstones included.
+    pub fn records(&self) -> u64 {
+        self.records
     }
 
     /// Appends about `budget_bytes` of records to `out`: less than one record more than that. Returns whether
@@ -193,11 +196,11 @@ impl Export {
         if word == DEAD || word == TOMBSTONE {
             return Ok(());
         }
-        self.newest = self.newest.max(Timestamp(word & TIMESTAMP));
-        out.extend_from_slice(&word.to_le_bytes());
-        out.push(self.table.0);
-        K::shown(K::stored(&record), |key| put_bytes(out, key));
-        put_bytes(out, if word & TOMBSTONE == 0 { self.value.bytes() } else { &[] });
+        let (ts, table) = (Timestamp(word & TIMESTAMP), self.table);
+        let value = (word & TOMBSTONE == 0).then(|| self.value.bytes());
+        K::shown(K::stored(&record), |key| ExportedRecord { ts, table, key, value }.encode(out));
+        self.newest = self.newest.max(ts);
+        self.records += 1;
         Ok(())
     }
 }

@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
-use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{TableId, Timestamp, planted};
+use highwater_core::codec::Malformed;
+use highwater_core::planted;
 
+use crate::exported::{ExportedRecord, ExportedRecords};
 use crate::grave::Grave;
 use crate::heap::Heap;
 use crate::index::Index;
@@ -51,26 +52,19 @@ impl Importer {
     }
 
     fn import_all(&mut self, chunk: &[u8]) -> Result<u64, Malformed> {
-        let mut reader = Reader::new(chunk);
         let mut count = 0;
-        while !reader.is_empty() {
-            self.import_one(&mut reader)?;
+        for record in ExportedRecords::new(chunk) {
+            self.import_one(&record?)?;
             count += 1;
         }
         Ok(count)
     }
 
-    fn import_one(&mut self, reader: &mut Reader<'_>) -> Result<(), Malformed> {
-        let word = reader.u64()?;
-        let table = TableId(reader.u8()?);
-        let (key, value) = (reader.bytes()?, reader.bytes()?);
-        if word > TOMBSTONE | TIMESTAMP {
-            return Err(Malformed("record word"));
-        }
-        let index = self.store.table(table).ok_or(Malformed("table"))?;
-        let fingers = &mut self.fingers[table.0 as usize];
+    fn import_one(&mut self, record: &ExportedRecord<'_>) -> Result<(), Malformed> {
+        let index = self.store.table(record.table).ok_or(Malformed("table"))?;
+        let fingers = &mut self.fingers[record.table.0 as usize];
         let heap = &mut self.heap;
-        let grave = with_index!(index, index => import_in(index, table, key, word, value, fingers, heap))?;
+        let grave = with_index!(index, index => import_in(index, record, fingers, heap))?;
         self.graves.extend(grave);
         Ok(())
     }
@@ -78,15 +72,14 @@ impl Importer {
 
 fn import_in<I: Index>(
     index: &I,
-    table: TableId,
-    key: &[u8],
-    word: u64,
-    value: &[u8],
+    imported: &ExportedRecord<'_>,
     fingers: &mut Fingers,
     heap: &mut Heap,
 ) -> Result<Option<Grave>, Malformed> {
-    let key = I::Keys::parse(key).ok_or(Malformed("key (wrong kind for its table)"))?;
+    let key = I::Keys::parse(imported.key).ok_or(Malformed("key (wrong kind for its table)"))?;
     let hash = I::Keys::hash(key);
+    let value = imported.value.unwrap_or_default();
+    let word = imported.word();
     let mut backoff = Backoff::default();
     loop {
         let (record, _) = index.find_or_add(key, hash, value.len(), TOMBSTONE, fingers, heap, &mut ());
@@ -99,9 +92,8 @@ fn import_in<I: Index>(
             Ok(_) => {
                 record.write_value(value, heap);
                 record.word().unlock(word);
-                let ts = Timestamp(word & TIMESTAMP);
-                let gone = word & TOMBSTONE != 0;
-                return Ok(gone.then(|| Grave { table, ts, key: I::Keys::logged(key).into() }));
+                let ExportedRecord { ts, table, value, .. } = *imported;
+                return Ok(value.is_none().then(|| Grave { table, ts, key: I::Keys::logged(key).into() }));
             }
         }
     }

@@ -5,7 +5,7 @@
 //! - [`guard`] and `heap`: when and where memory is used again.
 //! - `hash` and `tree`: the two indexes, each with versions that prove absence.
 //! - [`occ`]: transactions. [`applier`]: a follower's way to write. [`snapshot`]: its readers. [`export`],
-//!   [`import`], [`digest`]: state transfer, comparison.
+//!   [`import`], [`exported`] (the bytes between them), [`digest`]: state transfer, comparison.
 //! - [`hooks`]: where a simulator may step in.
 //!
 //! This crate knows no network, no replication and no file. docs/internals/occ.md tells the whole story.
@@ -20,6 +20,8 @@ pub mod applier;
 pub mod digest;
 #[cfg(not(loom))]
 pub mod export;
+#[cfg(not(loom))]
+pub mod exported;
 #[cfg(not(loom))]
 mod grave;
 #[cfg(not(loom))]
@@ -59,6 +61,8 @@ pub use applier::{Applied, Applier};
 pub use digest::Digest;
 #[cfg(not(loom))]
 pub use export::Export;
+#[cfg(not(loom))]
+pub use exported::{ExportedRecord, ExportedRecords};
 #[cfg(not(loom))]
 pub use heap::{Memory, Provision, give_back_freed, one_arena};
 #[cfg(not(loom))]

@@ -1,0 +1,88 @@
+//! Which checkpoints a folder holds, and which of them go.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+
+use super::error::Error;
+use super::manifest::Manifest;
+use super::names::{Kind, Name};
+use super::part_reader::PartReader;
+use crate::disk::Disk;
+
+/// All files of checkpoints.
+fn names(disk: &impl Disk) -> Result<Vec<Name>, Error> {
+    let names = disk.names().map_err(Error::io("the folder", "list its files"))?;
+    Ok(names.iter().filter_map(|name| Name::parse(name)).collect())
+}
+
+/// The numbers of all checkpoints of which there is any file, ascending.
+pub(super) fn numbers(disk: &impl Disk) -> Result<BTreeSet<u64>, Error> {
+    Ok(names(disk)?.iter().map(|name| name.number).collect())
+}
+
+/// The numbers of all checkpoints that have a manifest, ascending; whether they are whole is not looked at.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn published(disk: &impl Disk) -> Result<BTreeSet<u64>, Error> {
+    Ok(published_among(&names(disk)?))
+}
+
+fn published_among(names: &[Name]) -> BTreeSet<u64> {
+    names.iter().filter(|name| name.kind == Kind::Manifest).map(|name| name.number).collect()
+}
+
+/// Removes the files of checkpoints that were never published, or that were being removed; returns their names. To be called
+/// when a node starts, and never while a checkpoint is being written.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn remove_leftovers(disk: &impl Disk) -> Result<Vec<String>, Error> {
+    let names = names(disk)?;
+    let published = published_among(&names);
+    let is_leftover = |name: &&Name| name.kind == Kind::NewManifest || !published.contains(&name.number);
+    let leftovers: Vec<String> = names.iter().filter(is_leftover).map(Name::to_string).collect();
+    for name in &leftovers {
+        disk.remove(name).map_err(Error::io(name, "remove"))?;
+    }
+    Ok(leftovers)
+}
+
+/// Removes what is older than the newest `keep` checkpoints that are whole; returns their numbers, ascending. Whole: its manifest can
+/// be read, and its parts are there with their lengths. Their bytes are not read for this.
+///
+/// `good` is surely whole: it was just published, or loaded. It stays, whatever else is there, because others may be less than they
+/// look: damaged inside, or with a name that a crash would take away.
+///
+/// # Errors
+/// [`Error::Io`]: some may have been removed, the oldest first.
+pub fn remove_old(disk: &impl Disk, good: &Manifest, keep: NonZeroUsize) -> Result<Vec<u64>, Error> {
+    let names = names(disk)?;
+    let published = published_among(&names);
+    let mut whole = published.iter().rev().filter(|number| is_whole(disk, **number));
+    let Some(&oldest) = whole.nth(keep.get() - 1) else { return Ok(Vec::new()) };
+    let old: Vec<u64> = published.range(..oldest.min(good.number)).copied().collect();
+    for &number in &old {
+        remove(disk, number, &names)?;
+    }
+    Ok(old)
+}
+
+/// Whether it looks like a checkpoint from outside.
+fn is_whole(disk: &impl Disk, number: u64) -> bool {
+    Manifest::read(disk, number).is_ok_and(|manifest| {
+        (0..manifest.parts.len()).all(|part| PartReader::open(disk, &manifest, part).is_ok())
+    })
+}
+
+/// Removes a checkpoint: first it ceases to be one, for good; then its files go. After a crash in between they are leftovers.
+fn remove(disk: &impl Disk, number: u64, names: &[Name]) -> Result<(), Error> {
+    let manifest = Name { number, kind: Kind::Manifest }.to_string();
+    disk.remove(&manifest).map_err(Error::io(&manifest, "remove"))?;
+    disk.sync_names().map_err(Error::io(&manifest, "make its removal last"))?;
+    let others = names.iter().filter(|name| name.number == number && name.kind != Kind::Manifest);
+    for name in others.map(Name::to_string) {
+        disk.remove(&name).map_err(Error::io(&name, "remove"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! From nothing to the most that is legal, and disks with no room.
+
+use std::num::NonZeroUsize;
+
+use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use highwater_core::{Schema, Timestamp};
+use highwater_disk::SimulatedDisk;
+use highwater_disk::checkpoint::{published, remove_leftovers, remove_old};
+use highwater_store::Applier;
+
+use super::support::{How, Leader, PLENTY, SMALL, TABLES, checkpoint, load, names, publish, schema};
+
+/// Writes and loads it in several ways; it is the same each time.
+fn assert_survives(leader: &Leader, schema: &Schema) {
+    for (parts, budget) in [(1, 1), (1, usize::MAX), (3, 4000), (64, 1000)] {
+        let disk = SimulatedDisk::new(3);
+        let how = How { parts, budget, expected_bytes: leader.store.used(), keep: 1 };
+        let manifest = publish(&disk, leader, how).unwrap();
+        assert_eq!((manifest.parts.len(), names(&disk).len()), (parts.into(), usize::from(parts) + 1));
+        disk.crash();
+        let loaded = load(&disk, schema.clone(), PLENTY).unwrap();
+        assert_eq!(loaded.digest(), Some(leader.store.digest()), "{parts} parts of {budget}");
+        assert_eq!(loaded.found.unwrap().0, manifest);
+        let bytes: usize = names(&disk).iter().map(|name| disk.bytes_of(name).unwrap().len()).sum();
+        let of_manifest = disk.bytes_of(&manifest.file()).unwrap().len();
+        assert_eq!(manifest.len_bytes() as usize + of_manifest, bytes, "no more room is kept than is used");
+    }
+}
+
+#[test]
+fn no_tables_no_rows_one_row() {
+    assert_survives(&Leader::new(Schema::default()), &Schema::default());
+    let mut leader = Leader::new(schema());
+    assert_survives(&leader, &schema());
+    leader.write(1, b"", Some(b""));
+    assert_survives(&leader, &schema());
+}
+
+#[test]
+fn the_longest_key_and_value_of_every_kind_of_table() {
+    let mut leader = Leader::new(schema());
+    leader.fill(20, 100);
+    for table in 0..TABLES {
+        let long = vec![b'k'; MAX_KEY_BYTES];
+        let key = if table % 2 == 0 { &u64::MAX.to_be_bytes()[..] } else { &long };
+        leader.write(table, key, Some(&vec![table; MAX_VALUE_BYTES]));
+    }
+    for (parts, budget) in [(1, 1 << 20), (64, 1)] {
+        let disk = SimulatedDisk::new(3);
+        publish(&disk, &leader, How { parts, budget, expected_bytes: 0, keep: 1 }).unwrap();
+        assert_eq!(load(&disk, schema(), PLENTY).unwrap().digest(), Some(leader.store.digest()));
+    }
+}
+
+/// Tombstones are in a checkpoint, because an older write of another stream may be applied after it was loaded.
+#[test]
+fn many_tombstones_stay_dead() {
+    let mut leader = Leader::new(schema());
+    for table in 0..TABLES {
+        (0..2000u64).for_each(|number| leader.write(table, &number.to_be_bytes(), Some(b"value")));
+    }
+    let puts = leader.log.clone();
+    for table in 0..TABLES {
+        (0..2000u64).for_each(|number| leader.write(table, &number.to_be_bytes(), None));
+    }
+    assert_survives(&leader, &schema());
+    let disk = SimulatedDisk::new(3);
+    let manifest = publish(&disk, &leader, SMALL).unwrap();
+    assert_eq!(manifest.records(), 2000 * u64::from(TABLES));
+    let (_, store) = load(&disk, schema(), PLENTY).unwrap().found.unwrap();
+    let mut applier = Applier::new(store.clone());
+    for (_, body) in &puts {
+        applier.apply(body, Timestamp::ZERO, Timestamp::MAX).unwrap();
+    }
+    assert_eq!(store.digest(), leader.store.digest(), "no row is back");
+}
+
+#[test]
+fn a_full_disk_publishes_nothing_and_gives_its_room_back() {
+    let mut leader = Leader::new(schema());
+    leader.fill(30, 50);
+    let disk = SimulatedDisk::new(3);
+    let first = publish(&disk, &leader, SMALL).unwrap();
+    let before = leader.store.digest();
+    leader.fill(40, 60);
+    let files = names(&disk);
+    let used: usize = files.iter().map(|name| disk.bytes_of(name).unwrap().len()).sum();
+    let mut refused = 0;
+    for (step, expected_bytes) in [(97, 0), (301, 30_000)] {
+        for room in (0..).step_by(step) {
+            disk.set_capacity(Some(used as u64 + room));
+            let how = How { expected_bytes, ..SMALL };
+            match publish(&disk, &leader, how) {
+                Ok(manifest) => {
+                    assert_eq!(load(&disk, schema(), PLENTY).unwrap().digest(), Some(leader.store.digest()));
+                    disk.set_capacity(None);
+                    // The older one is wanted again for the next round.
+                    names(&disk).iter().filter(|name| !files.contains(name)).for_each(|name| disk.lose(name));
+                    assert!(manifest.number > first.number);
+                    break;
+                }
+                Err(error) => {
+                    assert!(error.is_full(), "{error}");
+                    assert!(error.to_string().contains("checkpoint-0002."), "{error}");
+                    assert_eq!(names(&disk), files, "the room is given back");
+                    let loaded = load(&disk, schema(), PLENTY).unwrap();
+                    assert_eq!(
+                        (loaded.number(), loaded.digest()),
+                        (Some(first.number), Some(before.clone()))
+                    );
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 50, "{refused} times");
+}
+
+#[test]
+fn so_many_are_kept_and_strange_files_are_left_alone() {
+    let (disk, mut leader) = (SimulatedDisk::new(3), Leader::new(schema()));
+    let strangers = ["checkpoint-notes.txt", "checkpoint-1.manifest", "journal-0001", "identity"];
+    strangers.iter().for_each(|name| disk.replace(name, b"not ours"));
+    let kept = |disk: &SimulatedDisk| published(disk).unwrap().into_iter().collect::<Vec<_>>();
+    for number in 1..=6 {
+        leader.fill(3, 3);
+        let manifest = checkpoint(&disk, &leader, How { keep: 3, ..SMALL }).unwrap();
+        assert_eq!(manifest.number, number);
+        assert_eq!(kept(&disk), (number.saturating_sub(2).max(1)..=number).collect::<Vec<_>>());
+    }
+    // One that is obviously not whole does not count, and an older one stays for it.
+    disk.lose("checkpoint-0005.part-0");
+    let manifest = checkpoint(&disk, &leader, How { keep: 3, ..SMALL }).unwrap();
+    assert_eq!(kept(&disk), [4, 5, 6, 7]);
+    // Keeping one: all older ones go, but never the one that is known to be good.
+    let good = load(&disk, schema(), PLENTY).unwrap().found.unwrap().0;
+    assert_eq!(good, manifest);
+    publish(&disk, &leader, SMALL).unwrap();
+    let one = NonZeroUsize::MIN;
+    assert_eq!(remove_old(&disk, &good, one).unwrap(), [4, 5, 6]);
+    assert_eq!(kept(&disk), [7, 8]);
+    assert!(remove_leftovers(&disk).unwrap().is_empty());
+    assert!(strangers.iter().all(|name| disk.bytes_of(name).is_some()));
+}
+
+/// Files of a checkpoint without a manifest go; those of one with a damaged manifest stay, for somebody to look at.
+#[test]
+fn leftovers_are_files_without_a_manifest() {
+    let (disk, leader) = (SimulatedDisk::new(3), Leader::new(schema()));
+    publish(&disk, &leader, SMALL).unwrap();
+    publish(&disk, &leader, SMALL).unwrap();
+    disk.lose("checkpoint-0001.manifest");
+    disk.spoil("checkpoint-0002.manifest", 20, 1);
+    disk.replace("checkpoint-0003.manifest-new", b"half");
+    disk.replace("checkpoint-0002.manifest-new", b"half");
+    let mut removed = remove_leftovers(&disk).unwrap();
+    removed.sort();
+    let gone = [
+        "checkpoint-0001.part-0",
+        "checkpoint-0001.part-1",
+        "checkpoint-0002.manifest-new",
+        "checkpoint-0003.manifest-new",
+    ];
+    assert_eq!(removed, gone);
+    assert_eq!(
+        names(&disk),
+        ["checkpoint-0002.manifest", "checkpoint-0002.part-0", "checkpoint-0002.part-1"]
+    );
+}
