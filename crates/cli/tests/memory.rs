@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 mod processes;
 
@@ -81,7 +81,7 @@ fn replicas_that_are_full_refuse_what_grows_and_survive() {
     let started = Instant::now();
     loop {
         let mut back = loop {
-            if let Some(client) = Client::connect(cluster.ports[3 * leader + 1]) {
+            if let Some(client) = Client::connect(cluster.port(leader)) {
                 break client;
             }
             assert!(started.elapsed() < PATIENCE, "it does not come back");

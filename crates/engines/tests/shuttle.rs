@@ -157,18 +157,18 @@ fn expected(key: u64, ts: u64) -> Option<u8> {
 /// Follows one stream as `RolisWorker::look_at_decided` and `apply_some` do.
 fn follow(shared: &Shared, store: &Arc<Store>, stream: usize) {
     let mut applier = Applier::new(store.clone());
-    let (id, progress) = (StreamId(stream as u16), &shared.progress);
+    let (id, watermark) = (StreamId(stream as u16), &shared.watermark);
     for (&(ts, key), index) in LOGS[stream].iter().zip(2..) {
-        progress.publish(id, EntryIndex(index), Timestamp(ts), true);
+        watermark.publish(id, EntryIndex(index), Timestamp(ts), true);
         let body = body(ts, key);
         loop {
             // The last entries stay above the mark: in the end the other stream is closed no further.
-            let mark = progress.mark_in(Epoch(1)).unwrap();
+            let mark = watermark.mark_in(Epoch(1)).unwrap();
             let bound = shared.rounds.admit(mark);
             if applier.apply(&body, Timestamp::ZERO, bound).unwrap().transactions > 0 {
-                break progress.publish_applied(id, Timestamp(ts), true);
+                break watermark.publish_applied(id, Timestamp(ts), true);
             }
-            progress.publish_applied(id, bound, false);
+            watermark.publish_applied(id, bound, false);
             if mark.0 >= 50 && ts > mark.0 {
                 return;
             }
@@ -189,7 +189,7 @@ fn a_snapshot_shows_the_state_at_its_timestamp() {
         let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
         let store = Store::new(Schema::new(Counters.tables()));
         let members = Members::new(Epoch(1), vec![Voter { node: NodeId(0), incarnation: Incarnation(1) }]);
-        shared.progress.restart(Epoch(1), members, Timestamp(1), &[EntryIndex(2); 2]);
+        shared.watermark.restart(Epoch(1), members, Timestamp(1), &[EntryIndex(2); 2]);
         let appliers: Vec<_> = (0..2)
             .map(|stream| {
                 let (shared, store) = (shared.clone(), store.clone());

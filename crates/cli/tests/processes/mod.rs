@@ -153,7 +153,9 @@ impl Cluster {
     pub fn kill_all(&mut self) {
         let mut replicas: Vec<Child> = self.replicas.iter_mut().filter_map(Option::take).collect();
         replicas.iter_mut().for_each(|child| child.kill().unwrap());
-        replicas.iter_mut().for_each(|child| drop(child.wait().unwrap()));
+        for child in &mut replicas {
+            child.wait().unwrap();
+        }
     }
 
     /// The port where a replica's clients connect.

@@ -64,7 +64,7 @@
 //! # The files
 //!
 //! `role` has what a stream keeps as follower, as new leader that still fetches, and as leader; `state` the log and what
-//! holds in every role; `durable` what must survive a crash. On these stand `follow` (the acceptor), `takeover` and `lead` (the proposer). This file is where
+//! holds in every role; `change` what must survive a crash, and `durable` what waits for it. On these stand `follow` (the acceptor), `takeover` and `lead` (the proposer). This file is where
 //! messages, timers and connections arrive and are given to the role that they concern.
 //!
 //! # Left out
@@ -72,6 +72,7 @@
 //! Elections ([`crate::Election`]), who votes ([`crate::Quorums`]; a change takes a new ballot), and the disk itself: `durable` says
 //! what has to be written, and what waits for it. Without one a voter that forgets comes back as another [`Voter`].
 
+mod change;
 mod durable;
 mod follow;
 mod lead;
@@ -82,7 +83,7 @@ mod takeover;
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId};
 
-pub use durable::{Change, Recovered};
+pub use change::{Change, Recovered};
 pub use role::Plan;
 pub use state::{Envelope, Stream, StreamOptions};
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId, planted};
 
-use super::durable::Durable;
+use super::change::Durable;
 use super::role::{Following, Role};
 use crate::{Log, Members, Message, Nanos, Tail, Voter};
 

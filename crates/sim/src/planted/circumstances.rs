@@ -6,8 +6,8 @@ use highwater_engines::Nanos;
 use crate::Plan;
 use crate::faults::{Fault, LASTING, Scheduled, Victim};
 use crate::plan::{Busy, Interleaved, Load, Mix};
-use crate::random::Random;
 use crate::units::US;
+use highwater_core::Random;
 
 /// Turns a plan there.
 pub(super) fn turn(plan: &mut Plan, to: Circumstance) {

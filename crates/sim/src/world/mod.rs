@@ -7,7 +7,7 @@
 //! | `turns` | whose turn it is, and what comes of it |
 //! | `links` | connections are made and lost, frames travel |
 //! | [`clock`] | each machine's own clocks |
-//! | `disk` | each machine's disk |
+//! | `disk`, `syncing` | each machine's disk, and its work |
 //! | `node`, `event`, `queue` | a process and its machine; what will happen; when |
 
 pub mod clock;
@@ -17,6 +17,7 @@ mod faults;
 mod links;
 mod node;
 mod queue;
+mod syncing;
 mod turns;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,293 @@
+//! What is written of a stream, and what a crash leaves of it; [`durable`](super::durable) says what waits for it.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use highwater_core::codec::{Malformed, Reader};
+use highwater_core::{Ballot, EntryIndex, planted};
+
+use crate::Log;
+use crate::codec::{ballot, index, put_ballot, put_index};
+
+/// A change of what an acceptor must not forget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A life of the process begins. What an earlier one left incomplete never happened.
+    Began,
+    /// Nothing under a lower ballot is taken any more.
+    Promised(Ballot),
+    /// The log is cut behind `keep`, the next `entries` changes are entries that take the place of what is cut off, and then the whole
+    /// log counts as accepted under the promised ballot.
+    Adopted {
+        /// The last entry that stays.
+        keep: EntryIndex,
+        /// How many [`Change::Appended`] belong to it.
+        entries: u64,
+    },
+    /// This entry stands behind the last one.
+    Appended(Bytes),
+    /// The log is known to be decided up to here.
+    Decided(EntryIndex),
+    /// Everything up to here is decided, and its effects are in a state that was copied.
+    Restarted(EntryIndex),
+}
+
+impl Change {
+    /// `tag u8 | fields`, little endian, and the entry if there is one: a record is the one behind the other.
+    pub fn encode(&self) -> (Bytes, Bytes) {
+        let mut out = Vec::with_capacity(17);
+        let mut entry = Bytes::new();
+        match self {
+            Change::Began => out.push(0),
+            Change::Promised(ballot) => {
+                out.push(1);
+                put_ballot(&mut out, *ballot);
+            }
+            Change::Adopted { keep, entries } => {
+                out.push(2);
+                put_index(&mut out, *keep);
+                out.extend_from_slice(&entries.to_le_bytes());
+            }
+            Change::Appended(bytes) => {
+                out.push(3);
+                entry = bytes.clone();
+            }
+            Change::Decided(upto) => {
+                out.push(4);
+                put_index(&mut out, *upto);
+            }
+            Change::Restarted(base) => {
+                out.push(5);
+                put_index(&mut out, *base);
+            }
+        }
+        (out.into(), entry)
+    }
+
+    /// Reads a record.
+    pub fn decode(record: &Bytes) -> Result<Change, Malformed> {
+        let mut reader = Reader::new(record);
+        let change = match reader.u8()? {
+            0 => Change::Began,
+            1 => Change::Promised(ballot(&mut reader)?),
+            2 => Change::Adopted { keep: index(&mut reader)?, entries: reader.u64()? },
+            3 => return Ok(Change::Appended(record.slice(1..))),
+            4 => Change::Decided(index(&mut reader)?),
+            5 => Change::Restarted(index(&mut reader)?),
+            _ => return Err(Malformed("tag of a change")),
+        };
+        if reader.is_empty() { Ok(change) } else { Err(Malformed("length of a change")) }
+    }
+}
+
+/// What a stream with a disk keeps beside its state.
+///
+/// Invariants: `synced <= made`; `vote` and `decided.1` never exceed what the changes up to `synced` say.
+#[derive(Debug, Default)]
+pub struct Durable {
+    /// Made, and not taken by the host.
+    pub changes: Vec<Change>,
+    /// How many changes this life has made.
+    pub made: u64,
+    /// How many of them are on disk.
+    pub synced: u64,
+    /// Where the log ended after which change, since it was accepted under its present ballot.
+    pub ends: VecDeque<(u64, EntryIndex)>,
+    /// The part of the log that is on disk, and accepted under its present ballot there: what a leader has its own vote for.
+    pub vote: EntryIndex,
+    /// What was last written to be decided, after which change; and what is on disk of it.
+    pub decided: ((u64, EntryIndex), EntryIndex),
+}
+
+impl Durable {
+    /// Another life begins, and says so first.
+    pub fn begin() -> Durable {
+        let mut durable = Durable::default();
+        durable.record(Change::Began);
+        durable
+    }
+
+    /// A change is made.
+    pub fn record(&mut self, change: Change) {
+        self.made += 1;
+        self.changes.push(change);
+    }
+}
+
+/// What a crash left: the state that the changes on disk lead to.
+#[derive(Debug)]
+pub struct Recovered {
+    pub(super) promised: Ballot,
+    pub(super) accepted: Ballot,
+    pub(super) log: Log,
+    pub(super) decided: EntryIndex,
+    /// An adoption whose entries have not all come: what it keeps, and how many more.
+    adopting: Option<(EntryIndex, u64, Vec<Bytes>)>,
+}
+
+impl Default for Recovered {
+    fn default() -> Recovered {
+        Recovered {
+            promised: Ballot::default(),
+            accepted: Ballot::default(),
+            log: Log::after(EntryIndex::NONE),
+            decided: EntryIndex::NONE,
+            adopting: None,
+        }
+    }
+}
+
+impl Recovered {
+    /// Applies the next change.
+    ///
+    /// # Errors
+    /// If it does not fit to those before: then the records are not what this stream wrote.
+    pub fn apply(&mut self, change: Change) -> Result<(), Malformed> {
+        let check = |good: bool, what: &'static str| if good { Ok(()) } else { Err(Malformed(what)) };
+        if !matches!(change, Change::Appended(_) | Change::Began) {
+            check(self.adopting.is_none(), "an adoption that is not whole")?;
+        }
+        match change {
+            Change::Began => self.adopting = None,
+            Change::Promised(ballot) => {
+                check(ballot > self.promised, "a promise that goes back")?;
+                self.promised = ballot;
+            }
+            Change::Adopted { keep, entries } => {
+                let fits = keep <= self.log.last() && keep >= self.decided && keep.next() >= self.log.first();
+                check(fits, "an adoption that leaves a hole")?;
+                self.adopting = Some((keep, entries, Vec::new()));
+                self.adopt_if_whole();
+            }
+            Change::Appended(entry) => match &mut self.adopting {
+                Some((_, _, collected)) => {
+                    collected.push(entry);
+                    self.adopt_if_whole();
+                }
+                None => self.log.append(entry),
+            },
+            Change::Decided(upto) => {
+                check(upto >= self.decided && upto <= self.log.last(), "decided what is not held")?;
+                self.decided = upto;
+            }
+            Change::Restarted(base) => {
+                check(base >= self.decided, "a copy from before what was decided")?;
+                if base < self.log.last() {
+                    self.log.trim(base, 0);
+                } else {
+                    self.log = Log::after(base);
+                }
+                self.decided = base;
+            }
+        }
+        Ok(())
+    }
+
+    fn adopt_if_whole(&mut self) {
+        let whole = |(_, entries, collected): &mut (EntryIndex, u64, Vec<Bytes>)| {
+            collected.len() as u64 == *entries || planted!(HalfRecovered)
+        };
+        if let Some((keep, _, entries)) = self.adopting.take_if(whole) {
+            self.log.truncate(keep);
+            entries.into_iter().for_each(|entry| self.log.append(entry));
+            self.accepted = self.promised;
+        }
+    }
+
+    /// What was promised.
+    pub fn promised(&self) -> Ballot {
+        self.promised
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::{Epoch, NodeId};
+
+    use super::*;
+
+    fn ballot(epoch: u64) -> Ballot {
+        Ballot { epoch: Epoch(epoch), node: NodeId(1) }
+    }
+
+    fn entry(of: &'static str) -> Change {
+        Change::Appended(Bytes::from_static(of.as_bytes()))
+    }
+
+    fn recovered(changes: &[Change]) -> Result<Recovered, Malformed> {
+        let mut recovered = Recovered::default();
+        for change in changes {
+            let (head, body) = change.encode();
+            let record = Bytes::from([head, body].concat());
+            recovered.apply(Change::decode(&record)?)?;
+        }
+        Ok(recovered)
+    }
+
+    fn log(recovered: &Recovered) -> Vec<&[u8]> {
+        let log = &recovered.log;
+        (log.first().0..=log.last().0).map(|at| log.get(EntryIndex(at)).unwrap().as_ref()).collect()
+    }
+
+    #[test]
+    fn an_adoption_without_all_of_its_entries_never_happened() {
+        let adopted = Change::Adopted { keep: EntryIndex(1), entries: 2 };
+        let mut changes = vec![
+            Change::Began,
+            Change::Promised(ballot(1)),
+            Change::Adopted { keep: EntryIndex::NONE, entries: 0 },
+            entry("a"),
+            entry("b"),
+            Change::Decided(EntryIndex(1)),
+            Change::Promised(ballot(2)),
+            adopted,
+            entry("c"),
+        ];
+        let half = recovered(&changes).unwrap();
+        assert_eq!(
+            (log(&half), half.accepted, half.promised),
+            (vec![b"a".as_ref(), b"b"], ballot(1), ballot(2))
+        );
+        let mut crashed = changes.clone();
+        crashed.extend([Change::Began, entry("x")]);
+        assert_eq!(
+            log(&recovered(&crashed).unwrap()),
+            [b"a".as_ref(), b"b", b"x"],
+            "another life goes on without it"
+        );
+        changes.push(entry("d"));
+        let whole = recovered(&changes).unwrap();
+        assert_eq!((log(&whole), whole.accepted), (vec![b"a".as_ref(), b"c", b"d"], ballot(2)));
+    }
+
+    #[test]
+    fn records_that_do_not_fit_are_refused() {
+        let began = [Change::Began, Change::Promised(ballot(2)), entry("a"), entry("b")];
+        for wrong in [
+            Change::Promised(ballot(1)),
+            Change::Adopted { keep: EntryIndex(3), entries: 0 },
+            Change::Decided(EntryIndex(3)),
+        ] {
+            let changes: Vec<Change> = began.iter().cloned().chain([wrong]).collect();
+            assert!(recovered(&changes).is_err(), "{changes:?}");
+        }
+        let copied = [Change::Decided(EntryIndex(2)), Change::Restarted(EntryIndex(1))];
+        assert!(recovered(&[&began[..], &copied[..]].concat()).is_err());
+        for garbage in [&b""[..], b"\x07", b"\x01", b"\x04\x01", b"\x00\x00"] {
+            assert!(Change::decode(&Bytes::copy_from_slice(garbage)).is_err());
+        }
+    }
+
+    #[test]
+    fn a_copied_state_takes_the_place_of_what_was_before() {
+        let changes = [entry("a"), entry("b"), entry("c"), Change::Restarted(EntryIndex(2))];
+        let one = recovered(&changes).unwrap();
+        assert_eq!((log(&one), one.decided), (vec![b"c".as_ref()], EntryIndex(2)));
+        let far =
+            recovered(&[&changes[..], &[Change::Restarted(EntryIndex(9)), entry("j")]].concat()).unwrap();
+        assert_eq!(
+            (log(&far), far.log.first(), far.decided),
+            (vec![b"j".as_ref()], EntryIndex(10), EntryIndex(9))
+        );
+    }
+}
