@@ -142,7 +142,7 @@ impl Simulation {
             proposed: 0,
             steps: 0,
             options: (election, stream),
-            disks: durable.then(|| Rng(seed ^ 0xd15c)),
+            disks: durable.then_some(Rng(seed ^ 0xd15c)),
             lives: vec![0; n],
             syncing: vec![false; n],
             rng,

@@ -14,4 +14,6 @@ fn a_short_sweep_with_disks() {
     assert!(acknowledged > 60 * 100, "only {acknowledged} acknowledged: the faults leave no room for work");
     let cuts: u64 = runs.iter().filter_map(|run| run.faults.get("power_cut")).sum();
     assert!(cuts > 20, "power failed {cuts} times only");
+    let wiped: u64 = runs.iter().filter_map(|run| run.faults.get("wipe")).sum();
+    assert!(wiped > 10, "{wiped} disks were lost only");
 }

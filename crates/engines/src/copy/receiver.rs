@@ -66,6 +66,11 @@ impl Receiver {
         self.stage = Stage::Wanted { at: now };
     }
 
+    /// The store is good as it is: what it lacks is in the log that is followed.
+    pub fn have_store(&mut self) {
+        self.had_store = true;
+    }
+
     /// Tries again, not before `at`.
     pub fn retry(&mut self, at: Nanos) {
         self.stage = Stage::Wanted { at };

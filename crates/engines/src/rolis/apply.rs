@@ -313,7 +313,14 @@ impl Replay {
     ) {
         // One is kept in any case: `locate` compares its timestamp.
         let installed = EntryIndex(self.behind_the_mark(context, stream, speculation).0.saturating_sub(2));
-        let keep = if hooks::trims_early() { 0 } else { context.options().log_retain_bytes as u64 };
+        // Before there are checkpoints the log is all that is on the disks, and whoever comes without one reads it from its beginning.
+        let keep = if context.options().durable {
+            u64::MAX
+        } else if hooks::trims_early() {
+            0
+        } else {
+            context.options().log_retain_bytes as u64
+        };
         turn.again |= stream.trim(installed, keep);
     }
 

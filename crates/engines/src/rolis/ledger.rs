@@ -42,11 +42,12 @@ impl Ledger {
     }
 
     /// Tells the others what this node's store uses if that has changed, and finds out what a leader's may come to. `empty`: it holds
-    /// no data, nor is about to.
+    /// no data, nor is about to. `kept_log`: what of `used` is not the store's.
     pub fn turn(
         &mut self,
         now: Nanos,
         (used, empty): (u64, bool),
+        kept_log: u64,
         members: Option<&Members>,
         desk: &mut Desk,
     ) {
@@ -66,7 +67,10 @@ impl Ledger {
         let told = || self.others.values().filter(|(voter, _)| counts(voter)).map(|(_, told)| *told);
         let own = desk.shared.options.max_transaction_bytes as u64;
         let transaction = told().map(|told| told.transaction).fold(own, u64::min);
-        desk.shared.account.set_most(most_for(used, budget, told()), transaction);
+        // Grants look at the store alone.
+        let most = most_for(used, budget, told());
+        let most = if most == u64::MAX { most } else { most.saturating_sub(kept_log) };
+        desk.shared.account.set_most(most, transaction);
     }
 
     /// Tells a node what this one's store may use, and uses.

@@ -6,7 +6,7 @@ use highwater_core::{Epoch, Library, NodeId};
 use highwater_engines::Nanos;
 
 use super::cuts::{between, both_ways, strand, web};
-use super::standing::{newest_open, spare};
+use super::standing::{may_end, newest_open, spare};
 use super::victims::{Found, find};
 use super::{Fault, LASTING, Scheduled, Victim};
 use crate::network::Channel;
@@ -188,7 +188,7 @@ impl Hand {
         match fault {
             Fault::Kill(wanted) | Fault::Vanish(wanted, _) => match self.find(world, *wanted) {
                 // By accounts of now, not of before a turn under way.
-                Found::Now(node) if world.finish_control_turns() && spare(world, node) => {
+                Found::Now(node) if world.finish_control_turns() && may_end(world, node) => {
                     match fault {
                         Fault::Vanish(_, silence) => {
                             world.vanish(node, *silence);
@@ -202,6 +202,15 @@ impl Hand {
                 Found::Later => return false,
                 _ => {}
             },
+            Fault::Wipe(node) => {
+                let node = NodeId(*node);
+                if world.durable() && world.is_up(node) && world.finish_control_turns() && spare(world, node)
+                {
+                    world.wipe(node);
+                    effect = Some(Effect::Down(node));
+                    who = Some(node);
+                }
+            }
             Fault::PowerCut if world.durable() => {
                 world.cut_power();
                 self.active.extend(ids.iter().skip(1).map(|id| (until, Effect::Down(*id))));

@@ -60,6 +60,8 @@ pub enum Fault {
     Vanish(Victim, Nanos),
     /// Power fails everywhere: all processes end, and come back with their disks. Without disks it does not happen.
     PowerCut,
+    /// The process ends, and its disk is gone: after the time it comes back as somebody new.
+    Wipe(u8),
     /// The process stands still.
     Pause(Victim),
     /// All connections between two nodes break; what was on its way is lost. They reconnect.
@@ -158,6 +160,7 @@ impl Fault {
             Fault::Kill(Victim::Opener) => "kill_opener",
             Fault::Kill(_) => "kill",
             Fault::PowerCut => "power_cut",
+            Fault::Wipe(_) => "wipe",
             Fault::Pause(_) => "pause",
             Fault::Break(..) => "break",
             Fault::Isolate(_) => "isolate",
@@ -214,6 +217,7 @@ impl Fault {
             | Fault::Leap(node, _)
             | Fault::LeapCommits(node, _)
             | Fault::SetBack(node, _)
+            | Fault::Wipe(node)
             | Fault::StallCommits(node) => known(*node),
             Fault::Rate(node, rate) => known(*node) && *rate > 0,
             Fault::PowerCut | Fault::Split(_) | Fault::Web(_) | Fault::Lag(_) | Fault::Hold(_) => true,

@@ -10,12 +10,14 @@ pub(super) fn newest_open<L: Library>(world: &World<L>) -> Option<Epoch> {
     world.leader().and_then(|leader| world.status(leader)).map(|status| status.epoch)
 }
 
-/// Whether a node may lose its memory: the voters with complete stores that are left are a majority; or nobody has heard of
+/// Whether a node's process may end: with a disk always, else if it may lose its memory.
+pub fn may_end<L: Library>(world: &World<L>, victim: NodeId) -> bool {
+    world.durable() || spare(world, victim)
+}
+
+/// Whether a node may lose its memory, or its disk if it has one: the voters with complete stores that are left are a majority; or nobody has heard of
 /// a cluster yet, and only a minority has lost its memory so far: a birth that is under way may name lives that are over.
 pub fn spare<L: Library>(world: &World<L>, victim: NodeId) -> bool {
-    if world.durable() {
-        return true;
-    }
     let unborn =
         world.ids().filter_map(|id| world.status(id)).all(|status| status.service == Service::Starting);
     let lost = world.ids().filter(|id| *id == victim || world.was_killed(*id)).count();

@@ -97,10 +97,17 @@ impl Plan {
     pub fn with_disks(mut self) -> Plan {
         let random = &mut Random::new(self.seed ^ 0x5c1d);
         self.disks = true;
+        // Logs are kept for good: a little memory would be full of them.
+        self.load.sizes.memory = 0;
         for _ in 0..random.below(4) {
             let at_ns = random.below(self.length_ns);
             let for_ns = random.below(self.settings.election_timeout);
             self.faults.push(Scheduled { at_ns, for_ns, fault: Fault::PowerCut });
+        }
+        for _ in 0..random.below(3) {
+            let at_ns = random.below(self.length_ns);
+            let fault = Fault::Wipe(random.below(u64::from(self.replicas)) as u8);
+            self.faults.push(Scheduled { at_ns, for_ns: self.settings.election_timeout, fault });
         }
         self.faults.sort_by_key(|fault| fault.at_ns);
         self

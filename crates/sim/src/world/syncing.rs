@@ -4,6 +4,7 @@ use highwater_core::{Library, NodeId};
 use highwater_engines::{LogPosition, Nanos};
 
 use super::World;
+use super::disk::Disk;
 use super::event::Event;
 use crate::network::Channel;
 use crate::stage::Input;
@@ -47,6 +48,12 @@ impl<L: Library> World<L> {
     /// Whether the replicas have disks.
     pub fn durable(&self) -> bool {
         self.durable
+    }
+
+    /// Ends a process, and its disk with it.
+    pub fn wipe(&mut self, id: NodeId) {
+        self.kill(id);
+        self.nodes[id.0 as usize].disk = Disk::default();
     }
 
     /// Power fails everywhere at once.

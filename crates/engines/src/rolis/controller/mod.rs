@@ -154,10 +154,22 @@ impl RolisController {
         self.election.set_members(now, members);
         self.birth.end();
         if newborn && !self.election.votes() {
+            self.want_store(now);
+        }
+        self.refresh_eligibility();
+    }
+
+    /// A learner without a store: it copies one. With disks every log is whole, so it follows the log from its beginning.
+    fn want_store(&mut self, now: Nanos) {
+        if self.desk.shared.options.durable {
+            self.desk.note(
+                "this node has lost its disk: it reads the log from its beginning and asks to vote again",
+            );
+            self.receiver.have_store();
+        } else {
             self.desk.note("this node has lost its memory: it copies the state and asks to vote again");
             self.receiver.want(now);
         }
-        self.refresh_eligibility();
     }
 
     fn refresh_eligibility(&mut self) {
@@ -216,7 +228,7 @@ impl RolisController {
             self.learn_members(now, members);
         }
         if !self.election.votes() && !self.receiver.had_store() {
-            self.receiver.want(now);
+            self.want_store(now);
             self.refresh_eligibility();
         }
         if self.election.votes() || !self.receiver.must_not_follow() {
@@ -359,9 +371,14 @@ impl RolisController {
 
     // ---- memory ----
 
-    /// What this node's store uses; and whether it holds no data, nor is about to.
+    /// What this node's store uses, and its logs if they are kept for good; and whether it holds no data, nor is about to.
     fn used(&self) -> (u64, bool) {
-        (self.store.used(), !self.election.votes() && self.receiver.must_not_follow())
+        (self.store.used() + self.kept_log_bytes(), !self.election.votes() && self.receiver.must_not_follow())
+    }
+
+    fn kept_log_bytes(&self) -> u64 {
+        let durable = self.desk.shared.options.durable;
+        if durable { self.streams().iter().map(|stream| stream.log_bytes).sum() } else { 0 }
     }
 
     // ---- the workers' reports ----
@@ -472,7 +489,8 @@ impl Controller for RolisController {
             watch_service(now, &self.election, &mut self.desk);
         }
         self.desk.shared.set_leader(self.known_leader(now));
-        self.ledger.turn(now, self.used(), self.election.members(), &mut self.desk);
+        let kept = self.kept_log_bytes();
+        self.ledger.turn(now, self.used(), kept, self.election.members(), &mut self.desk);
         if self.leadership.takes_over() || self.admission.is_under_way() {
             let soon = now + self.desk.shared.options.heartbeat;
             next[1] = Some(next[1].unwrap_or(Nanos::MAX).min(soon));
