@@ -85,7 +85,11 @@ impl Fleet {
         let mut fleet = Fleet { replicas: Vec::new(), directory, keep_files: AtomicBool::new(spec.keep) };
         for (node, command) in (0..spec.replicas).zip(layout.commands) {
             let nodes = &layout.views[usize::from(node)];
-            let config = config_of(spec, node, nodes)?;
+            let mut config = config_of(spec, node, nodes)?;
+            if config.storage.dir == Config::default().storage.dir {
+                // What these replicas write goes with them.
+                config.storage.dir = fleet.directory().join("data");
+            }
             let path = fleet.directory().join(format!("node-{node}.toml"));
             fs::write(&path, config.to_toml()).map_err(|error| cannot_write(&path, &error))?;
             let admin = nodes[usize::from(node)].admin.parse().map_err(Failure::cannot_start)?;
