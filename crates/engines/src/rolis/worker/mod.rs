@@ -1,7 +1,7 @@
 //! One worker: stream *i*, its share of the execution while the node leads, its share of the applying while it follows.
 //!
-//! This file joins the parts and no more: it knows what the worker does with its stream at the moment ([`Mode`]), carries out
-//! the controller's commands, and hands each part what else it may touch. [`lead`](super::lead) executes, seals and releases;
+//! This folder joins the parts and no more: it knows what the worker does with its stream at the moment ([`Mode`]), carries out
+//! the controller's commands (`commands`), and hands each part what else it may touch (`turns`). [`lead`](super::lead) executes, seals and releases;
 //! [`apply`](super::apply) follows the decided log; [`reads`](super::reads) reads snapshots of it; [`copy`](crate::copy) sends
 //! and receives state.
 
@@ -14,27 +14,28 @@ use highwater_consensus::{Change, Recovered, Stream, StreamOptions, Voter};
 use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId, Registry, StreamId, Timestamp};
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
-use super::abilities::ABILITIES;
-use super::apply::{Applying, Replay};
-use super::checked::{CheckedEntry, is_sound};
-use super::context::{Context, Turn};
-use super::feed::Feed;
-use super::figures::Figures;
-use super::funnel::Funnel;
-use super::gate::Gate;
-use super::hooks;
-use super::lead::Lead;
-use super::locate::{Donor, locate};
-use super::messages::{Command, Report, Restart};
-use super::opening::Opening;
-use super::reads::Reads;
-use super::seal::fresh_entry;
-use super::shared::Shared;
-use super::speculation::Speculation;
-use super::wire::{Head, carried_entry};
 use crate::copy::{CopyMessage, Installer, Sender};
 use crate::options::Options;
+use crate::rolis::abilities::ABILITIES;
+use crate::rolis::apply::Replay;
+use crate::rolis::checked::{CheckedEntry, is_sound};
+use crate::rolis::context::{Context, Turn};
+use crate::rolis::feed::Feed;
+use crate::rolis::figures::Figures;
+use crate::rolis::funnel::Funnel;
+use crate::rolis::gate::Gate;
+use crate::rolis::hooks;
+use crate::rolis::lead::Lead;
+use crate::rolis::messages::Report;
+use crate::rolis::opening::Opening;
+use crate::rolis::reads::Reads;
+use crate::rolis::shared::Shared;
+use crate::rolis::speculation::Speculation;
+use crate::rolis::wire::{Head, carried_entry};
 use crate::seam::{Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Worker};
+
+mod commands;
+mod turns;
 
 /// Worker *i* of a Rolis replica.
 pub struct RolisWorker {
@@ -80,9 +81,6 @@ enum Mode {
     Leading(Ballot),
 }
 
-/// How much a new leader installs in one turn, in bytes of log.
-const TAKEOVER_BYTES: u32 = 4 << 20;
-
 impl RolisWorker {
     /// A worker with an empty log and store. Its procedures come as a leader runs them, and as a follower does.
     pub fn new(
@@ -126,142 +124,6 @@ impl RolisWorker {
         self
     }
 
-    fn command(&mut self, command: Command, turn: &mut Turn<'_>) {
-        match command {
-            Command::Fence(ballot) => self.fence(ballot, turn),
-            Command::Follow(ballot) => {
-                self.known = self.known.max(ballot);
-                if ballot >= self.stream.promised() {
-                    self.stop_leading(turn.out);
-                    self.stream.follow(turn.now, ballot);
-                }
-            }
-            Command::TakeOver { plan, start } => {
-                let ballot = plan.ballot;
-                if ballot != self.stream.promised() {
-                    return;
-                }
-                if self.stream.take_over(turn.now, plan) {
-                    self.mode = Mode::TakingOver(Opening::new(ballot, start));
-                } else {
-                    turn.report(&self.context, Report::TakeOverFailed(ballot));
-                }
-            }
-            Command::Open { ballot, members } => {
-                if matches!(&self.mode, Mode::TakingOver(opening) if opening.ballot() == ballot)
-                    && self.stream.is_leading(ballot)
-                {
-                    self.stream.end_joint_quorum(members);
-                    self.open(ballot);
-                }
-            }
-            Command::Quiesce => self.lead.quiesce(true),
-            Command::Resume => self.lead.quiesce(false),
-            Command::Park => self.park(turn),
-            Command::Restart(restart) => self.restart(restart, turn),
-            Command::Locate { copy, floor } => {
-                let start = if self.may_send() { locate(&self.stream, floor) } else { None };
-                if start.is_some() {
-                    self.sender.announce(copy);
-                } else {
-                    // With an entry above what was trimmed the next question has an answer, even if nobody asks for more.
-                    self.lead.close_up_to(self.high());
-                }
-                let stream = self.context.id;
-                turn.report(&self.context, Report::Located { copy, stream, start });
-            }
-        }
-    }
-
-    fn fence(&mut self, ballot: Ballot, turn: &mut Turn<'_>) {
-        if ballot < self.stream.promised() {
-            // A stream may have met a still higher ballot by itself; the controller will hear of that one.
-            return;
-        }
-        self.stop_leading(turn.out);
-        let unpromised = hooks::fences_unpromised(ballot.node != self.context.me.node);
-        let tail = if unpromised { self.stream.tail() } else { self.stream.promise(ballot) };
-        self.known = self.known.max(ballot);
-        let pending = self.replay.pending_changes(&self.context, &self.stream);
-        let high = self.high();
-        let report = Report::Fenced { ballot, stream: self.context.id, tail, pending, high };
-        self.gate.report(self.stream.changes_made(), report, &self.context, turn);
-    }
-
-    /// The epoch is open: everything older is applied on all workers.
-    fn open(&mut self, ballot: Ballot) {
-        let watermark = &self.context.shared.watermark;
-        let base = watermark.closed(self.context.id);
-        assert_eq!(watermark.epoch(), ballot.epoch, "an epoch opens after every stream has entered it");
-        assert!(self.replay.caught_up(), "an epoch opens after everything older is applied");
-        self.mode = Mode::Leading(ballot);
-        hooks::leads(ballot.epoch);
-        self.speculation.begin(ballot.epoch, &self.context.shared);
-        self.feed.open(ballot.epoch, base, &self.store);
-        self.lead.begin(base, &self.context, &mut self.occ);
-    }
-
-    /// Ends leading, if it was: what is speculative is left to the final mark.
-    fn stop_leading(&mut self, out: &mut Outbox) {
-        match self.mode {
-            Mode::Leading(_) => {
-                self.feed.close(out);
-                self.lead.end(&self.context, &mut self.occ, out);
-                // The receivers would wait for a mark that this epoch may never reach.
-                self.sender.refuse_all();
-                self.mode = Mode::Following;
-            }
-            Mode::TakingOver(_) => self.mode = Mode::Following,
-            Mode::Following | Mode::Parked => {}
-        }
-    }
-
-    /// The store is about to be replaced.
-    fn park(&mut self, turn: &mut Turn<'_>) {
-        self.stop_leading(turn.out);
-        self.mode = Mode::Parked;
-        if let Some(first) = self.stream.too_far()
-            && first > self.stream.decided().next()
-        {
-            // The log need not wait for the store: this vote may be the one that a new leader lacks, and until it
-            // leads nobody may be able to give a copy.
-            self.stream.restart_after(EntryIndex(first.0 - 1));
-        }
-        (self.sender, self.installer) = (Sender::default(), Installer::default());
-        let members = self.stream.members().cloned();
-        turn.report(&self.context, Report::Parked(self.context.id, members));
-    }
-
-    /// Goes on from a copied state that is about to arrive.
-    fn restart(&mut self, restart: Restart, turn: &mut Turn<'_>) {
-        let Restart { store, start, floor, donor, copy, leader } = restart;
-        let tail = self.stream.tail();
-        if start < tail.first {
-            // The donor's log reaches further back than ours: its floor is too old for what we kept.
-            return turn.report(&self.context, Report::CopyStalled { copy });
-        }
-        let shared = &self.context.shared;
-        self.occ = Occ::new(store.clone(), shared.clock.clone());
-        self.occ.log().take(fresh_entry());
-        self.applier = Applier::new(store.clone());
-        self.reads.leave_store();
-        self.speculation.leave_store(shared);
-        self.store = store;
-        if start > tail.last.next() || self.stream.too_far().is_some() {
-            let base = EntryIndex(start.0 - 1).max(tail.decided);
-            self.stream.restart_after(base);
-        }
-        shared.watermark.members().into_iter().for_each(|members| self.stream.know_members(members));
-        self.replay = Replay::starting_at(start, floor);
-        if self.stream.tail().first > start {
-            return turn.report(&self.context, Report::CopyStalled { copy });
-        }
-        self.mode = Mode::Following;
-        self.sender = Sender::default();
-        self.installer = Installer::expect(turn.now, donor, copy, self.store.clone());
-        self.stream.follow(turn.now, leader);
-    }
-
     /// Above every timestamp in the log.
     fn high(&self) -> Timestamp {
         let last = CheckedEntry::held(&self.stream, self.stream.last());
@@ -284,125 +146,6 @@ impl RolisWorker {
                 !self.installer.is_receiving() && self.context.shared.is_certain()
             }
         }
-    }
-
-    fn turn_following(&mut self, turn: &mut Turn<'_>) -> Next {
-        self.replay.report_too_far(&self.context, &self.stream, turn);
-        if self.stream.has_output() && !self.replay.caught_up() {
-            // Acknowledge first: the leader waits for it.
-            return Next::Now;
-        }
-        let parts = (&self.speculation, &mut self.applier);
-        let next = self.replay.turn(&self.context, &mut self.stream, parts, turn);
-        self.collect_garbage(false, turn);
-        next
-    }
-
-    fn turn_taking_over(&mut self, turn: &mut Turn<'_>) -> Next {
-        let Mode::TakingOver(opening) = &mut self.mode else { unreachable!("the caller looked") };
-        if !self.stream.is_leading(opening.ballot()) {
-            return Next::Idle;
-        }
-        if opening.start(&self.context, &mut self.stream) {
-            self.look_at_decided(turn);
-        }
-        let applying = self.apply(TAKEOVER_BYTES, turn);
-        let caught_up = self.replay.caught_up() && self.replay.scan() > self.stream.decided();
-        if let Mode::TakingOver(opening) = &mut self.mode {
-            opening.report_ready(caught_up, &self.context, &mut self.stream, turn);
-        }
-        if applying == Applying::More { Next::Now } else { Next::Idle }
-    }
-
-    fn turn_leading(&mut self, ballot: Ballot, turn: &mut Turn<'_>) -> Next {
-        let parts = (&mut self.occ, &self.feed);
-        let no_room = self.lead.turn(ballot, &self.context, parts, &mut self.stream, turn);
-        // A lone voter decides by itself, at once.
-        self.look_at_decided(turn);
-        self.apply(u32::MAX, turn);
-        self.lead.release(ballot, &self.context, &mut self.occ, &mut self.stream, turn);
-        self.collect_garbage(true, turn);
-        self.lead.report_quiesced(&self.context, &self.stream, turn);
-        self.lead.next(turn.now, no_room, &self.context, (&self.stream, self.replay.scan()))
-    }
-
-    /// Looks at every decided entry not looked at yet.
-    fn look_at_decided(&mut self, turn: &mut Turn<'_>) {
-        let parts = (&mut self.speculation, &mut self.occ);
-        let moved = self.replay.look(&self.context, &mut self.stream, parts, turn);
-        if moved && (self.feed.is_shared() || self.context.shared.watermark.others_wait(self.context.id)) {
-            turn.out.wake_workers = true;
-        }
-    }
-
-    /// Installs what the mark has passed.
-    fn apply(&mut self, budget: u32, turn: &mut Turn<'_>) -> Applying {
-        let parts = (&self.speculation, &mut self.applier);
-        self.replay.apply(budget, &self.context, &mut self.stream, parts, turn)
-    }
-
-    /// Unlinks tombstones that no reader and no older write can need.
-    fn collect_garbage(&mut self, leads: bool, turn: &mut Turn<'_>) {
-        let shared = &self.context.shared;
-        if shared.receiving_copy.load(Ordering::SeqCst) || shared.serving_copies.load(Ordering::SeqCst) > 0 {
-            return;
-        }
-        // Another worker's roll-back may restore what our tombstone replaced: the record has to be in its index still, though
-        // the marks of the new epoch have passed the tombstone's timestamp.
-        if !leads && !shared.is_certain() {
-            return;
-        }
-        let watermark = &shared.watermark;
-        let floor = if leads {
-            watermark.mark()
-        } else {
-            hooks::tombstone_floor(|| watermark.applied_floor(), || watermark.mark())
-        };
-        hooks::collects();
-        // Bounded work: a large delete takes several turns, and no other traffic may come to give them.
-        turn.again |= self.applier.collect(floor) | self.occ.collect(floor);
-    }
-
-    /// Sends chunks as far as the windows allow; asks for and watches over the copy that is arriving.
-    fn turn_copying(&mut self, turn: &mut Turn<'_>) -> Next {
-        let context = &self.context;
-        let worker = context.id.0;
-        let frame = |node, message, body| {
-            (Endpoint { node, worker }, Frame { head: Head::Copy(message).encode(), body })
-        };
-        self.installer.acknowledge(|to, message| turn.out.frames.push(frame(to, message, Bytes::new())));
-        if let Some((copy, complete_at)) = self.installer.take_completed() {
-            turn.report(context, Report::Copied { copy, stream: context.id, complete_at });
-        }
-        self.report_refused(turn);
-        let peers = &self.peers;
-        let watching = self.installer.watch(
-            turn.now,
-            |donor| peers.contains_key(&donor),
-            |to, message| turn.out.frames.push(frame(to, message, Bytes::new())),
-        );
-        if let Some(copy) = self.installer.take_stalled() {
-            turn.report(&self.context, Report::CopyStalled { copy });
-        }
-        let donor = Donor { shared: &self.context.shared, leads: matches!(self.mode, Mode::Leading(_)) };
-        let sent = self.sender.turn(turn.now, &donor, |to, message, chunk| {
-            turn.out.frames.push(frame(to, message, chunk));
-        });
-        sent.waits_for.into_iter().for_each(|position| self.lead.close_up_to(position));
-        self.report_refused(turn);
-        watching.sooner(sent.next)
-    }
-
-    fn report_refused(&mut self, turn: &mut Turn<'_>) {
-        for copy in self.sender.take_refused() {
-            turn.report(&self.context, Report::CopyRefused(copy));
-        }
-    }
-
-    fn turn_reading(&mut self, turn: &mut Turn<'_>) -> Next {
-        let only_appliers_write = matches!(self.mode, Mode::Following | Mode::TakingOver(_));
-        let store = only_appliers_write.then_some(&self.store);
-        self.reads.turn(store, &self.context, turn)
     }
 
     fn deliver_to_stream(&mut self, now: Nanos, sender: Voter, frame: (highwater_consensus::Message, Bytes)) {

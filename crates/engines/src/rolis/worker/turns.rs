@@ -1,0 +1,140 @@
+//! A worker's turn, by what it does with its stream; and what it does beside that.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use highwater_core::Ballot;
+
+use crate::rolis::apply::Applying;
+use crate::rolis::context::Turn;
+use crate::rolis::hooks;
+use crate::rolis::locate::Donor;
+use crate::rolis::messages::Report;
+use crate::rolis::wire::Head;
+use crate::seam::{Endpoint, Frame, Next};
+
+use super::{Mode, RolisWorker};
+
+/// How much a new leader installs in one turn, in bytes of log.
+const TAKEOVER_BYTES: u32 = 4 << 20;
+
+impl RolisWorker {
+    pub(super) fn turn_following(&mut self, turn: &mut Turn<'_>) -> Next {
+        self.replay.report_too_far(&self.context, &self.stream, turn);
+        if self.stream.has_output() && !self.replay.caught_up() {
+            // Acknowledge first: the leader waits for it.
+            return Next::Now;
+        }
+        let parts = (&self.speculation, &mut self.applier);
+        let next = self.replay.turn(&self.context, &mut self.stream, parts, turn);
+        self.collect_garbage(false, turn);
+        next
+    }
+
+    pub(super) fn turn_taking_over(&mut self, turn: &mut Turn<'_>) -> Next {
+        let Mode::TakingOver(opening) = &mut self.mode else { unreachable!("the caller looked") };
+        if !self.stream.is_leading(opening.ballot()) {
+            return Next::Idle;
+        }
+        if opening.start(&self.context, &mut self.stream) {
+            self.look_at_decided(turn);
+        }
+        let applying = self.apply(TAKEOVER_BYTES, turn);
+        let caught_up = self.replay.caught_up() && self.replay.scan() > self.stream.decided();
+        if let Mode::TakingOver(opening) = &mut self.mode {
+            opening.report_ready(caught_up, &self.context, &mut self.stream, turn);
+        }
+        if applying == Applying::More { Next::Now } else { Next::Idle }
+    }
+
+    pub(super) fn turn_leading(&mut self, ballot: Ballot, turn: &mut Turn<'_>) -> Next {
+        let parts = (&mut self.occ, &self.feed);
+        let no_room = self.lead.turn(ballot, &self.context, parts, &mut self.stream, turn);
+        // A lone voter decides by itself, at once.
+        self.look_at_decided(turn);
+        self.apply(u32::MAX, turn);
+        self.lead.release(ballot, &self.context, &mut self.occ, &mut self.stream, turn);
+        self.collect_garbage(true, turn);
+        self.lead.report_quiesced(&self.context, &self.stream, turn);
+        self.lead.next(turn.now, no_room, &self.context, (&self.stream, self.replay.scan()))
+    }
+
+    /// Looks at every decided entry not looked at yet.
+    pub(super) fn look_at_decided(&mut self, turn: &mut Turn<'_>) {
+        let parts = (&mut self.speculation, &mut self.occ);
+        let moved = self.replay.look(&self.context, &mut self.stream, parts, turn);
+        if moved && (self.feed.is_shared() || self.context.shared.watermark.others_wait(self.context.id)) {
+            turn.out.wake_workers = true;
+        }
+    }
+
+    /// Installs what the mark has passed.
+    fn apply(&mut self, budget: u32, turn: &mut Turn<'_>) -> Applying {
+        let parts = (&self.speculation, &mut self.applier);
+        self.replay.apply(budget, &self.context, &mut self.stream, parts, turn)
+    }
+
+    /// Unlinks tombstones that no reader and no older write can need.
+    fn collect_garbage(&mut self, leads: bool, turn: &mut Turn<'_>) {
+        let shared = &self.context.shared;
+        if shared.receiving_copy.load(Ordering::SeqCst) || shared.serving_copies.load(Ordering::SeqCst) > 0 {
+            return;
+        }
+        // Another worker's roll-back may restore what our tombstone replaced: the record has to be in its index still, though
+        // the marks of the new epoch have passed the tombstone's timestamp.
+        if !leads && !shared.is_certain() {
+            return;
+        }
+        let watermark = &shared.watermark;
+        let floor = if leads {
+            watermark.mark()
+        } else {
+            hooks::tombstone_floor(|| watermark.applied_floor(), || watermark.mark())
+        };
+        hooks::collects();
+        // Bounded work: a large delete takes several turns, and no other traffic may come to give them.
+        turn.again |= self.applier.collect(floor) | self.occ.collect(floor);
+    }
+
+    /// Sends chunks as far as the windows allow; asks for and watches over the copy that is arriving.
+    pub(super) fn turn_copying(&mut self, turn: &mut Turn<'_>) -> Next {
+        let context = &self.context;
+        let worker = context.id.0;
+        let frame = |node, message, body| {
+            (Endpoint { node, worker }, Frame { head: Head::Copy(message).encode(), body })
+        };
+        self.installer.acknowledge(|to, message| turn.out.frames.push(frame(to, message, Bytes::new())));
+        if let Some((copy, complete_at)) = self.installer.take_completed() {
+            turn.report(context, Report::Copied { copy, stream: context.id, complete_at });
+        }
+        self.report_refused(turn);
+        let peers = &self.peers;
+        let watching = self.installer.watch(
+            turn.now,
+            |donor| peers.contains_key(&donor),
+            |to, message| turn.out.frames.push(frame(to, message, Bytes::new())),
+        );
+        if let Some(copy) = self.installer.take_stalled() {
+            turn.report(&self.context, Report::CopyStalled { copy });
+        }
+        let donor = Donor { shared: &self.context.shared, leads: matches!(self.mode, Mode::Leading(_)) };
+        let sent = self.sender.turn(turn.now, &donor, |to, message, chunk| {
+            turn.out.frames.push(frame(to, message, chunk));
+        });
+        sent.waits_for.into_iter().for_each(|position| self.lead.close_up_to(position));
+        self.report_refused(turn);
+        watching.sooner(sent.next)
+    }
+
+    fn report_refused(&mut self, turn: &mut Turn<'_>) {
+        for copy in self.sender.take_refused() {
+            turn.report(&self.context, Report::CopyRefused(copy));
+        }
+    }
+
+    pub(super) fn turn_reading(&mut self, turn: &mut Turn<'_>) -> Next {
+        let only_appliers_write = matches!(self.mode, Mode::Following | Mode::TakingOver(_));
+        let store = only_appliers_write.then_some(&self.store);
+        self.reads.turn(store, &self.context, turn)
+    }
+}
