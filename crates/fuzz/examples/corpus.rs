@@ -131,7 +131,9 @@ fn main() {
             chunk.extend_from_slice(&word.to_le_bytes());
             chunk.extend_from_slice(&[table, key.len() as u8]);
             chunk.extend_from_slice(key);
-            chunk.extend_from_slice(&[4, 1, 2, 3, 4]);
+            // A tombstone has no value.
+            let value: &[u8] = if word >> 62 == 0 { &[4, 1, 2, 3, 4] } else { &[0] };
+            chunk.extend_from_slice(value);
         }
     }
     write("chunk", "records", &chunk);
