@@ -17,6 +17,8 @@ pub struct Birth {
     hello_at: Nanos,
     /// Who said that the cluster lives, while this node knows of no membership.
     living_cluster: Option<NodeId>,
+    /// This node's disk holds data of a cluster, though it does not say who votes in it.
+    has_a_past: bool,
 }
 
 /// How often a node without a membership greets.
@@ -52,8 +54,18 @@ impl Birth {
     /// The membership that this node has to declare: all nodes have met, and it is the first one.
     pub fn first_members(&self, desk: &Desk) -> Option<Members> {
         let all = self.unborn.len() + 1 == desk.shared.options.nodes as usize;
-        let mine = all && desk.me.node == NodeId(0);
+        let mine = all && desk.me.node == NodeId(0) && !self.has_a_past;
         mine.then(|| Members::new(Epoch(0), self.unborn.iter().copied().chain([desk.me]).collect()))
+    }
+
+    /// This node's disk holds data: no cluster is born with it.
+    pub fn remember_a_past(&mut self) {
+        self.has_a_past = true;
+    }
+
+    /// Whether it does.
+    pub fn has_a_past(&self) -> bool {
+        self.has_a_past
     }
 
     /// A membership is known.
@@ -67,7 +79,7 @@ impl Birth {
         if due {
             self.hello_at = now + HELLO_EVERY;
             for peer in desk.peers() {
-                desk.send(peer.node, ControlMessage::Hello { born: false });
+                desk.send(peer.node, ControlMessage::Hello { born: self.has_a_past });
             }
         }
         due

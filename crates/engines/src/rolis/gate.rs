@@ -21,6 +21,8 @@ use crate::seam::{Endpoint, Frame, LogPosition, Outbox};
 pub struct Gate {
     /// Bytes that were handed out to be written.
     written: u64,
+    /// How many of them are synced.
+    synced_bytes: u64,
     /// At which of them which number of changes is complete.
     ends: VecDeque<(u64, u64)>,
     /// How many changes are synced.
@@ -47,10 +49,17 @@ impl Gate {
 
     /// Everything written up to `position` is on disk: how many changes that are.
     pub fn synced(&mut self, position: LogPosition) -> u64 {
+        self.synced_bytes = position.0;
         while let Some((_, changes)) = self.ends.pop_front_if(|(end, _)| *end <= position.0) {
             self.synced = changes;
         }
         self.synced
+    }
+
+    /// Bytes that were handed out to be written and are not on disk.
+    #[inline]
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.written - self.synced_bytes
     }
 
     /// A frame leaves now, or when so many changes are on disk.

@@ -33,6 +33,13 @@ impl Ledger {
         self.others.get(&node).map(|(_, told)| told.used)
     }
 
+    /// Another process of the node may be there, which counts from 1 again, though its disk makes it the same life.
+    pub fn peer_up(&mut self, node: NodeId) {
+        if let Some((_, told)) = self.others.get_mut(&node) {
+            told.number = 0;
+        }
+    }
+
     /// Takes what a node said, unless it said something later.
     pub fn hear(&mut self, from: Voter, told: Told) {
         let known = self.others.get(&from.node);

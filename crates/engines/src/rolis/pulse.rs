@@ -85,7 +85,7 @@ impl Pulse {
         self.waiting_bytes.load(Ordering::Relaxed)
     }
 
-    /// Since when something waits to be decided or released without any watermark; [`NEVER`] if nothing waits.
+    /// Since when something waits to be decided or released without any progress; [`NEVER`] if nothing waits.
     #[inline]
     pub fn still_since(&self, since: Nanos) {
         self.still_since.store(since, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use highwater_consensus::Voter;
+use highwater_consensus::{Members, Voter};
 use highwater_core::{Ballot, Clock, EntryIndex, Epoch, NodeId, Timestamp};
 use highwater_store::Store;
 
@@ -48,8 +48,8 @@ pub struct Shared {
     pub speculating: AtomicU32,
     /// Bytes of copied state received so far.
     pub copied_bytes: AtomicU64,
-    /// What streams had promised before the process ended, if they had disks: the highest.
-    recovered: Mutex<Option<Ballot>>,
+    /// What streams had before the process ended, if they had disks.
+    past: Mutex<Past>,
     /// What each worker shows of itself.
     pub pulses: Vec<Pulse>,
     /// For reports; each worker writes its own.
@@ -58,7 +58,18 @@ pub struct Shared {
     pub lags: Vec<Mutex<Vec<(Voter, u64)>>>,
 }
 
-/// One stream's watermark, as its worker publishes it.
+/// What a disk says that streams had.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    /// The highest ballot that was promised.
+    pub promised: Ballot,
+    /// The newest membership whose change was known to be decided.
+    pub members: Option<Members>,
+    /// There are entries.
+    pub holds: bool,
+}
+
+/// One stream's figures, as its worker publishes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStatus {
     /// The last entry that this replica holds.
@@ -90,7 +101,7 @@ impl Shared {
             receiving_copy: AtomicBool::new(false),
             speculating: AtomicU32::new(0),
             copied_bytes: AtomicU64::new(0),
-            recovered: Mutex::default(),
+            past: Mutex::default(),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
             stream_status: (0..workers).map(|_| Mutex::default()).collect(),
             lags: (0..workers).map(|_| Mutex::default()).collect(),
@@ -131,14 +142,17 @@ impl Shared {
         self.rounds.offer(times, store, &self.watermark, || self.has_snapshots())
     }
 
-    /// A worker's stream had promised `ballot` before the process ended.
-    pub fn recovered(&self, ballot: Ballot) {
-        let mut known = self.recovered.lock().expect("nobody panics here");
-        *known = known.max(Some(ballot));
+    /// A worker's stream comes from a disk.
+    pub fn recovered(&self, of_stream: Past) {
+        let mut past = self.past.lock().expect("nobody panics here");
+        past.promised = past.promised.max(of_stream.promised);
+        past.holds |= of_stream.holds;
+        let known = past.members.take().into_iter().chain(of_stream.members);
+        past.members = known.max_by_key(|members| members.epoch);
     }
 
-    /// The highest ballot that any stream had promised, if this replica goes on from a disk.
-    pub fn recovered_promise(&self) -> Option<Ballot> {
-        *self.recovered.lock().expect("nobody panics here")
+    /// What all streams together had before the process ended.
+    pub fn past(&self) -> Past {
+        self.past.lock().expect("nobody panics here").clone()
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use highwater_core::{Incarnation, NodeId};
-use highwater_disk::{Identity, Journal, JournalOptions, journal};
+use highwater_disk::{Disk, Identity, Journal, JournalOptions, journal};
 use highwater_engines::Replica;
 
 use super::DataDirectory;
@@ -29,7 +29,18 @@ pub fn open(config: &Config, fresh: Incarnation) -> Result<Files, NodeError> {
     let identity = Identity::start(&directory, &config.cluster.id, NodeId(config.node), fresh);
     let identity =
         identity.map_err(|error| failed(format!("{error}; set storage.dir to this node's own folder")))?;
+    let mut identity = identity;
+    if identity.generation > 1 && !has_journal(&directory).map_err(|error| failed(error.to_string()))? {
+        // What this node promised and accepted is gone: it must not vote as who it was. If it had written nothing, this does no harm.
+        identity.incarnation = fresh;
+        identity.write(&directory).map_err(|error| failed(error.to_string()))?;
+        tracing::warn!("{} has an identity and no journal: this node begins another life", path.display());
+    }
     Ok(Files { directory, identity })
+}
+
+fn has_journal(directory: &DataDirectory) -> std::io::Result<bool> {
+    Ok(directory.names()?.iter().any(|name| name.starts_with("journal-")))
 }
 
 impl Files {
@@ -60,10 +71,22 @@ impl Files {
             }
         });
         let (journal, summary) = opened.map_err(|error| failed(error.to_string()))?;
-        if let Some(why) = refused {
+        let positions =
+            |segment: Option<&journal::SegmentSummary>| segment.map(|segment| segment.positions.clone());
+        let (first, last) = (positions(summary.segments.first()), positions(summary.segments.last()));
+        if first.is_some_and(|first| first.iter().any(|position| *position > 0)) {
+            return Err(failed(
+                "the journal's beginning is missing; remove this folder, and the node reads the log of the others".into(),
+            ));
+        }
+        if let Some(found) = last.map(|last| last.len()).filter(|found| *found != workers + 1) {
             return Err(failed(format!(
-                "the journal is not this engine's, or was written with another number of workers: {why}"
+                "the journal was written with another number of workers: {}; set cluster.workers to it",
+                found - 1
             )));
+        }
+        if let Some(why) = refused {
+            return Err(failed(format!("the journal is not this engine's: {why}")));
         }
         if bytes > 0 {
             replica.workers.iter_mut().for_each(|worker| worker.recovered());

@@ -18,7 +18,7 @@ use crate::seam::Nanos;
 
 /// Pause of a node that has too little memory for the data.
 const TOO_SMALL_RETRY: Nanos = 1_000_000_000;
-/// How often a learner says that it is ready, and a receiver looks at its watermark.
+/// How often a learner says that it is ready, and a receiver looks at its progress.
 const READY_EVERY: Nanos = 20_000_000;
 
 impl RolisController {
@@ -172,6 +172,11 @@ impl RolisController {
     fn ask_to_vote(&mut self, now: Nanos) -> Option<Nanos> {
         if self.election.votes() || self.election.members().is_none() || !self.receiver.had_store() {
             return None;
+        }
+        // With disks it reads the log from its beginning, which counts as a whole: until it is there, it has nothing.
+        let durable = self.desk.shared.options.durable;
+        if durable && self.streams().iter().any(|stream| stream.accepted == EntryIndex::NONE) {
+            return Some(now + READY_EVERY);
         }
         if now >= self.ready_at {
             self.ready_at = now + READY_EVERY;

@@ -34,7 +34,7 @@ use super::health::{Health, hear_streams, watch_service};
 use super::hooks;
 use super::ledger::Ledger;
 use super::messages::{Command, EpochStart, Report};
-use super::shared::Shared;
+use super::shared::{Past, Shared};
 use super::takeover::{Fenced, Leadership, PATIENCE, plan, promise};
 use crate::copy::{Donor, Receiver};
 use crate::memory::MemoryStatus;
@@ -63,6 +63,8 @@ pub struct RolisController {
     ledger: Ledger,
     /// The newest membership that an earlier life wrote, until all of it is recovered.
     remembered: Option<Members>,
+    /// Epoch of the newest membership that is written.
+    written: Option<Epoch>,
 }
 
 fn election_options(options: &Options) -> ElectionOptions {
@@ -97,6 +99,7 @@ impl RolisController {
             clock_stands: None,
             ledger: Ledger::default(),
             remembered: None,
+            written: None,
             desk,
         }
     }
@@ -120,7 +123,9 @@ impl RolisController {
     }
 
     fn on_genesis(&mut self, now: Nanos, members: Members) {
-        if self.election.members().is_none() && members.contains(self.desk.me) {
+        // Who holds data is no newborn, even if it does not know its membership any more: a leader will tell.
+        let newborn = !self.birth.has_a_past() || members.epoch > Epoch(0);
+        if newborn && self.election.members().is_none() && members.contains(self.desk.me) {
             self.desk.note(match members.epoch {
                 Epoch(0) => format!("all {} nodes have met: the cluster is born", members.voters().len()),
                 epoch => format!("the cluster was born without a word to this node, which votes in {epoch}"),
@@ -148,9 +153,6 @@ impl RolisController {
     /// A membership is decided.
     fn learn_members(&mut self, now: Nanos, members: Members) {
         let newborn = self.election.members().is_none();
-        if self.election.members().is_none_or(|known| known.epoch < members.epoch) {
-            self.desk.write(|| record(&members));
-        }
         self.election.set_members(now, members);
         self.birth.end();
         if newborn && !self.election.votes() {
@@ -163,7 +165,7 @@ impl RolisController {
     fn want_store(&mut self, now: Nanos) {
         if self.desk.shared.options.durable {
             self.desk.note(
-                "this node has lost its disk: it reads the log from its beginning and asks to vote again",
+                "this node does not vote: it reads what it lacks of the log, from its beginning, and asks to vote",
             );
             self.receiver.have_store();
         } else {
@@ -178,6 +180,15 @@ impl RolisController {
             && self.clock_stands.is_none();
         let eligible = self.election.votes() && able;
         self.election.set_eligible(eligible);
+    }
+
+    /// Writes the membership that the election knows, from wherever, unless it is written.
+    fn remember_members(&mut self) {
+        let Some(members) = self.election.members() else { return };
+        if self.written.is_none_or(|written| written < members.epoch) {
+            self.written = Some(members.epoch);
+            self.desk.write(|| record(members));
+        }
     }
 
     // ---- takeover ----
@@ -415,8 +426,9 @@ impl RolisController {
 impl Controller for RolisController {
     fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation) {
         self.desk.peer_changed(peer, Some(incarnation));
-        let born = self.election.members().is_some();
+        let born = self.election.members().is_some() || self.birth.has_a_past();
         self.desk.send(peer, ControlMessage::Hello { born });
+        self.ledger.peer_up(peer);
         self.ledger.tell(peer, self.used(), &mut self.desk);
         self.copy_peer_changed(now, peer);
     }
@@ -462,10 +474,16 @@ impl Controller for RolisController {
     }
 
     fn recovered(&mut self, now: Nanos) {
-        let Some(promised) = self.desk.shared.recovered_promise() else { return };
+        let Past { promised, members, holds } = self.desk.shared.past();
         let options = &self.desk.shared.options;
         self.election = Election::recover(self.desk.me, election_options(options), options.seed, promised);
-        if let Some(members) = self.remembered.take() {
+        // What the controller wrote may have been lost with the power, and be in the log.
+        let known = self.remembered.take().into_iter().chain(members).max_by_key(|members| members.epoch);
+        if holds {
+            self.birth.remember_a_past();
+        }
+        if let Some(members) = known {
+            self.written = Some(members.epoch);
             self.birth.end();
             self.election.set_members(now, members);
         }
@@ -495,6 +513,7 @@ impl Controller for RolisController {
             let soon = now + self.desk.shared.options.heartbeat;
             next[1] = Some(next[1].unwrap_or(Nanos::MAX).min(soon));
         }
+        self.remember_members();
         self.desk.hand_out(out);
         out.messages.extend(
             self.election.drain().map(|(to, message)| (to, ControlMessage::Election(message).encode())),

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use highwater_consensus::{Change, Recovered, Stream, StreamOptions, Voter};
+use highwater_core::log::EntryKind;
 use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId, Registry, StreamId, Timestamp};
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
@@ -29,7 +30,7 @@ use crate::rolis::lead::Lead;
 use crate::rolis::messages::Report;
 use crate::rolis::opening::Opening;
 use crate::rolis::reads::Reads;
-use crate::rolis::shared::Shared;
+use crate::rolis::shared::{Past, Shared};
 use crate::rolis::speculation::Speculation;
 use crate::rolis::wire::{Head, carried_entry};
 use crate::seam::{Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Worker};
@@ -199,6 +200,12 @@ impl RolisWorker {
 impl Worker for RolisWorker {
     fn ready(&self) -> Result<(), Refusal> {
         match self.mode {
+            // The leader's own disk may be the slowest: what waits for it is bounded, too.
+            Mode::Leading(_)
+                if self.gate.unsynced_bytes() >= self.context.options().max_in_flight_bytes as u64 =>
+            {
+                Err(Refusal::Busy)
+            }
             Mode::Leading(_) => self.lead.admits(&self.context, &self.occ),
             _ => Err(self.context.refer()),
         }
@@ -274,7 +281,7 @@ impl Worker for RolisWorker {
         let context = &self.context;
         self.stream = Stream::recover(context.me, recovered, stream_options(context.options()));
         self.known = self.stream.promised();
-        context.shared.recovered(self.known);
+        context.shared.recovered(past(&self.stream));
         let base = EntryIndex(self.stream.tail().first.0 - 1);
         if base > EntryIndex::NONE {
             self.mode = Mode::Parked;
@@ -329,6 +336,16 @@ impl Worker for RolisWorker {
         let Context { id, .. } = &self.context;
         format!("{id} {:?} {:?} {}", self.mode, self.replay, self.stream.describe())
     }
+}
+
+/// What a recovered stream knows that its controller may not.
+fn past(stream: &Stream) -> Past {
+    let tail = stream.tail();
+    let entries = (tail.first.0..=tail.decided.0).rev().map(EntryIndex);
+    let held = entries.map_while(|index| CheckedEntry::held(stream, index));
+    let change = held.into_iter().find(|entry| entry.header().kind == EntryKind::EpochChange);
+    let holds = tail.last > EntryIndex::NONE;
+    Past { promised: stream.promised(), members: change.map(|entry| entry.members()), holds }
 }
 
 fn stream_options(options: &Options) -> StreamOptions {
