@@ -108,3 +108,26 @@ fn a_folder_belongs_to_one_node_of_one_cluster() {
     assert_eq!(code, Some(3), "{words}");
     assert!(words.contains("another number of workers"), "{words}");
 }
+
+/// Who lost its journal must not vote as who it was; and a journal without its beginning is refused.
+#[test]
+fn an_identity_without_its_journal_is_another_life() {
+    let mut cluster = Cluster::start("journals", "durability = \"sync\"", None);
+    let (_, mut client) = cluster.leader();
+    assert_eq!(client.call(&[b"SET", b"kept", b"value"]).map(|(line, _)| line).as_deref(), Some("+OK"));
+    cluster.kill_all();
+    let folder = cluster.directory().join("node-1");
+    let journal = |name: &str| name.starts_with("journal-");
+    for entry in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap()) {
+        if journal(entry.file_name().to_str().unwrap()) {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    (0..3).for_each(|id| cluster.run(id));
+    let (_, mut client) = cluster.leader();
+    let answer = client.call(&[b"GET", b"kept"]).unwrap();
+    let log = std::fs::read_to_string(cluster.directory().join("1.log")).unwrap();
+    assert_eq!(answer, ("$5".to_string(), b"value".to_vec()), "{log}");
+    assert!(log.contains("begins another life"), "{log}");
+    cluster.none_died();
+}

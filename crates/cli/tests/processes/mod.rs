@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How long anything may take.
@@ -17,7 +18,11 @@ pub struct Cluster {
     address_space: Option<u64>,
     ports: Vec<u16>,
     pub replicas: Vec<Option<Child>>,
+    /// Ports that were free a moment ago may be another cluster's by now: one cluster at a time.
+    _alone: MutexGuard<'static, ()>,
 }
+
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// An answer: a line, and a bulk's content.
 pub type Answer = (String, Vec<u8>);
@@ -56,6 +61,7 @@ impl Client {
 impl Cluster {
     /// Configured alike but for `extra` lines of TOML, which come first in the table `cluster`.
     pub fn start(name: &str, extra: &str, address_space: Option<u64>) -> Cluster {
+        let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let listeners: Vec<_> = (0..9).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let ports: Vec<u16> =
             listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
@@ -72,7 +78,7 @@ impl Cluster {
                 )
             })
             .collect();
-        let mut cluster = Cluster { directory, address_space, ports, replicas: Vec::new() };
+        let mut cluster = Cluster { directory, address_space, ports, replicas: Vec::new(), _alone: alone };
         for id in 0..3 {
             let config = format!(
                 "node = {id}\n[cluster]\n{extra}\nnodes = [{nodes}]\n[threads]\nlifeline = true\n[storage]\ndir = \"{}\"\n",
