@@ -6,7 +6,8 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use highwater_node::admin::protocol::{
-    AdminRequest, AdminResponse, CheckReport, LoadReport, StatusReport, WorkloadSpec,
+    AdminRequest, AdminResponse, CheckReport, LoadReport, MemberRequest, MemberState, StatusReport,
+    WorkloadSpec,
 };
 
 use crate::failure::Failure;
@@ -169,10 +170,29 @@ impl AdminClient {
         }
     }
 
+    /// Asks for another membership; how far it is.
+    pub fn member(&mut self, change: &MemberRequest) -> Result<MemberReply, AdminError> {
+        match self.ask(&AdminRequest::Member { change: change.clone() }, self.prompt)? {
+            AdminResponse::Member { state, why, leader, admin } => {
+                Ok(MemberReply { state, why, leader, admin })
+            }
+            other => Err(confused(other)),
+        }
+    }
+
     /// Asks for something that is answered by [`AdminResponse::Done`].
     pub fn request(&mut self, request: &AdminRequest) -> Result<(), AdminError> {
         match self.ask(request, PATIENT)? {
             AdminResponse::Done => Ok(()),
+            other => Err(confused(other)),
+        }
+    }
+
+    /// Has the replica, which leads, hand the lead over: to `to`, or to whoever can best. Who leads then, and for how many
+    /// milliseconds requests waited.
+    pub fn hand_over(&mut self, to: Option<u8>) -> Result<(u8, f64), AdminError> {
+        match self.ask(&AdminRequest::HandOver { to }, PATIENT)? {
+            AdminResponse::HandedOver { to, paused_ms } => Ok((to, paused_ms)),
             other => Err(confused(other)),
         }
     }
@@ -249,6 +269,19 @@ impl AdminClient {
             Err(error) => Err(AdminError::Confused(error.to_string())),
         }
     }
+}
+
+/// What [`AdminRequest::Member`] answers: see [`AdminResponse::Member`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberReply {
+    /// How far it is.
+    pub state: MemberState,
+    /// What it waits for, or why it is refused.
+    pub why: String,
+    /// Who leads, if another decides,
+    pub leader: Option<u8>,
+    /// and where to ask it.
+    pub admin: Option<String>,
 }
 
 /// What [`AdminRequest::Digest`] answers.

@@ -7,7 +7,9 @@ use crate::check::CheckArgs;
 use crate::checkpoint::CheckpointAction;
 use crate::demo::DemoArgs;
 use crate::flags::concat_help;
+use crate::hand_over::HandOverArgs;
 use crate::log::LogAction;
+use crate::member::MemberAction;
 use crate::serve::{ConfigAction, ServeArgs};
 use crate::sim::SimArgs;
 use crate::status::StatusArgs;
@@ -43,6 +45,16 @@ pub enum Command {
     /// Show a replica's role, epoch, mark, streams, lag and members; exit code 4 if it cannot serve.
     #[command(after_help = concat_help("highwater status --admin 127.0.0.1:7300\n  highwater status --config highwater.toml --cluster\n  highwater status --admin localhost:7300 --cluster --watch\n  highwater status --json | jq .mark"))]
     Status(StatusArgs),
+    /// Have another node lead, without a request of unknown outcome; says for how long service paused.
+    #[command(after_help = concat_help("highwater hand-over --admin 127.0.0.1:7300\n  highwater hand-over --config highwater.toml --to 2"))]
+    HandOver(HandOverArgs),
+    /// Who belongs to the cluster: show it, add, remove and replace nodes while it runs.
+    #[command(after_help = concat_help("highwater member list --config highwater.toml\n  highwater member add 3 --config node-3.toml    # it lists node 3 and the members; start node 3 with it, too\n  highwater member add 3 --admin 10.0.0.1:7300 --addresses 10.0.0.4:7100,10.0.0.4:7200,10.0.0.4:7300\n  highwater member replace 2 --by 5 --config node-5.toml\n  highwater member remove 4 --admin 10.0.0.1:7300"))]
+    Member {
+        /// What to do.
+        #[command(subcommand)]
+        action: MemberAction,
+    },
     /// Start three replicas, run TPC-C, kill the leader, bring it back, check everything.
     #[command(after_help = concat_help("highwater demo\n  highwater demo --plain --seconds 10\n  highwater demo --workers 2 --warehouses 2"))]
     Demo(DemoArgs),

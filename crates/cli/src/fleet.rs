@@ -65,6 +65,7 @@ pub struct Fleet {
 #[derive(Debug)]
 struct ReplicaProcess {
     admin: SocketAddr,
+    resp: SocketAddr,
     command: Vec<String>,
     config: PathBuf,
     log: PathBuf,
@@ -93,8 +94,9 @@ impl Fleet {
             let path = fleet.directory().join(format!("node-{node}.toml"));
             fs::write(&path, config.to_toml()).map_err(|error| cannot_write(&path, &error))?;
             let admin = nodes[usize::from(node)].admin.parse().map_err(Failure::cannot_start)?;
+            let resp = nodes[usize::from(node)].resp.parse().map_err(Failure::cannot_start)?;
             let log = fleet.directory().join(format!("node-{node}.log"));
-            fleet.replicas.push(ReplicaProcess { admin, command, config: path, log, child: None });
+            fleet.replicas.push(ReplicaProcess { admin, resp, command, config: path, log, child: None });
         }
         for node in 0..fleet.len() {
             fleet.start_again(node)?;
@@ -115,6 +117,11 @@ impl Fleet {
     /// A replica's admin address.
     pub fn admin_address(&self, node: usize) -> SocketAddr {
         self.replicas[node].admin
+    }
+
+    /// Every replica's RESP address.
+    pub fn doors(&self) -> Vec<SocketAddr> {
+        self.replicas.iter().map(|replica| replica.resp).collect()
     }
 
     /// A new admin connection.
@@ -169,6 +176,27 @@ impl Fleet {
         let killed = child.kill().and_then(|()| child.wait());
         interrupt::ended(child.id());
         killed.map(drop).map_err(|error| Failure::negative(format!("cannot kill replica {node}: {error}")))
+    }
+
+    /// Asks a replica to end, as an operating system does, and waits until it has; a failure if it does not end well.
+    pub fn end(&mut self, node: usize) -> Result<()> {
+        self.signal(node, Signal::TERM)?;
+        let Some(mut child) = self.replicas[node].child.take() else { return Ok(()) };
+        let deadline = Instant::now() + GOODBYE;
+        let ended = loop {
+            match child.try_wait() {
+                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(1)),
+                Ok(Some(status)) if status.success() => break Ok(()),
+                Ok(Some(status)) => break Err(format!("it ended with {status}")),
+                Ok(None) => break Err(format!("it runs after {} s", GOODBYE.as_secs())),
+                Err(error) => break Err(error.to_string()),
+            }
+        };
+        // Kills and reaps it if it did not listen; does nothing if it is gone.
+        let _ = child.kill();
+        let _ = child.wait();
+        interrupt::ended(child.id());
+        ended.map_err(|why| Failure::negative(format!("replica {node} was asked to end: {why}")))
     }
 
     /// Sends a signal to a replica, if it runs.

@@ -5,7 +5,7 @@
 //! | layer | files |
 //! |---|---|
 //! | the command line | [`args`] |
-//! | commands, each with its flags | [`serve`], [`status`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`], [`log`](mod@log) |
+//! | commands, each with its flags | [`serve`], [`status`], [`hand_over`], [`member`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`], [`log`](mod@log) |
 //! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
 //! | one replica asked, and several together | [`admin`], [`answers`] |
 //! | words and numbers | [`failure`], [`flags`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`] |
@@ -17,6 +17,7 @@ mod audit;
 mod bench;
 mod check;
 mod checkpoint;
+mod counting;
 mod demo;
 #[cfg(test)]
 mod examples;
@@ -24,11 +25,13 @@ mod failover;
 mod failure;
 mod flags;
 mod fleet;
+mod hand_over;
 mod interrupt;
 mod layout;
 mod load;
 mod log;
 mod machine;
+mod member;
 mod numbers;
 mod planted;
 mod progress;
@@ -97,6 +100,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Serve(args) => serve::serve(&args),
         Command::Config { action } => serve::config(&action),
         Command::Status(args) => status::run(&args),
+        Command::HandOver(args) => hand_over::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Torture(args) => torture::run(&args),
@@ -108,5 +112,6 @@ fn run(cli: Cli) -> Result<()> {
         Command::Check(args) => check::run(&args),
         Command::Checkpoint { action } => checkpoint::run(&action),
         Command::Log { action } => log::run(&action),
+        Command::Member { action } => member::run(&action),
     }
 }

@@ -102,6 +102,9 @@ pub fn run_sim(args: &SimArgs) -> Result<()> {
     if let Some(SimAction::Planted(args)) = &args.action {
         return planted::run(args);
     }
+    if args.disks && !args.engine.abilities().durable {
+        return Err(Failure::usage(format!("--disks: the engine {} keeps nothing on disks", args.engine)));
+    }
     let plan = match (&args.plan, args.seed) {
         (Some(file), _) => {
             let text = std::fs::read_to_string(file)

@@ -43,6 +43,7 @@ fn every_subcommand_has_help_with_exit_codes() {
         "config check",
         "config default",
         "status",
+        "hand-over",
         "demo",
         "bench",
         "bench tpcc",
@@ -126,7 +127,7 @@ fn a_command_alone_is_answered_with_help() {
 #[test]
 fn a_torture_that_cannot_be_says_what_could_before_anything_starts() {
     let bad: [(&[&str], &str); 8] = [
-        (&["--faults", "kill,earthquake"], "possible values: kill, kill-leader, pause"),
+        (&["--faults", "kill,earthquake"], "possible values: kill, kill-leader, rolling, pause"),
         (&["--faults", "clients", "--means", "proxy"], "name others, or be root"),
         (&["--seconds", "0"], "1..=86400"),
         (&["--replicas", "2"], "3..=9"),
@@ -228,7 +229,7 @@ fn what_config_check_refuses_serve_refuses_too() {
         (good("[store]\nreserve_mb = 17592186044416"), "this machine has"),
         (good("[store]\nreserve_mb = -1"), "reserve_mb"),
         (good("[timeouts]\nelection_timeout_ms = 9223372036854775807"), "at most 3600000"),
-        ("node = 1\n".into(), "ids 0 to 0"),
+        ("node = 1\n".into(), "has the ids 0"),
         ("[cluster\n".into(), ":1:"),
     ];
     for (text, wanted) in bad {

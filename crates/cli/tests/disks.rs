@@ -17,18 +17,31 @@ const CLIENTS: usize = 4;
 /// Acknowledged in each round, by each client, before the power fails.
 const ENOUGH: u64 = 100;
 
-/// Adds 1 to a counter until nobody answers any more; how often that was acknowledged. `enough` counts clients that had their share.
-fn count(port: u16, name: &str, enough: &std::sync::atomic::AtomicUsize, over: &AtomicBool) -> u64 {
-    let mut acknowledged = 0;
-    let Some(mut client) = Client::connect(port) else { return 0 };
-    while !over.load(Ordering::Relaxed) {
-        match client.call(&[b"INCR", name.as_bytes()]) {
-            Some((line, _)) if line.starts_with(':') => acknowledged += 1,
-            _ => break,
+/// Adds 1 to a counter until nobody answers any more, or it is not known whether that was done; how often it was acknowledged.
+/// `ports`: where replicas answer; whoever does not lead is passed over. `enough` counts clients that had their share, or ended.
+fn count(ports: &[u16], name: &str, enough: &std::sync::atomic::AtomicUsize, over: &AtomicBool) -> u64 {
+    let (mut acknowledged, mut told) = (0, false);
+    'connected: for port in ports.iter().cycle() {
+        if over.load(Ordering::Relaxed) {
+            break;
         }
-        if acknowledged == ENOUGH {
-            enough.fetch_add(1, Ordering::Relaxed);
+        let Some(mut client) = Client::connect(*port) else { continue };
+        while !over.load(Ordering::Relaxed) {
+            match client.call(&[b"INCR", name.as_bytes()]) {
+                Some((line, _)) if line.starts_with(':') => acknowledged += 1,
+                // Nothing was done.
+                Some((line, _)) if line.starts_with("-NOTLEADER") || line.starts_with("-NOQUORUM") => {
+                    continue 'connected;
+                }
+                _ => break 'connected,
+            }
+            if acknowledged == ENOUGH && !std::mem::replace(&mut told, true) {
+                enough.fetch_add(1, Ordering::Relaxed);
+            }
         }
+    }
+    if !told {
+        enough.fetch_add(1, Ordering::Relaxed);
     }
     acknowledged
 }
@@ -38,9 +51,9 @@ fn nothing_acknowledged_is_lost_when_all_are_killed_at_once() {
     let mut cluster = Cluster::start("disks", "durability = \"sync\"", None);
     let mut acknowledged = [0; CLIENTS];
     for round in 0..=ROUNDS {
-        let (leader, mut client) = cluster.leader();
+        let (leader, _) = cluster.leader();
         for (at, least) in acknowledged.iter_mut().enumerate() {
-            let (_, value) = client.call(&[b"GET", format!("counter:{at}").as_bytes()]).expect("it answers");
+            let (_, value) = ask(&cluster, &[b"GET", format!("counter:{at}").as_bytes()]);
             let value: u64 = String::from_utf8(value).unwrap().parse().unwrap_or(0);
             // One request of each client may have been under way.
             assert!(
@@ -53,11 +66,11 @@ fn nothing_acknowledged_is_lost_when_all_are_killed_at_once() {
             break;
         }
         let (enough, over) = (std::sync::atomic::AtomicUsize::new(0), AtomicBool::new(false));
-        let port = cluster.port(leader);
+        let ports: Vec<u16> = (0..3).map(|at| cluster.port((leader + at) % 3)).collect();
         let counted: Vec<u64> = thread::scope(|scope| {
-            let (enough, over) = (&enough, &over);
+            let (ports, enough, over) = (&ports, &enough, &over);
             let counting: Vec<_> = (0..CLIENTS)
-                .map(|at| scope.spawn(move || count(port, &format!("counter:{at}"), enough, over)))
+                .map(|at| scope.spawn(move || count(ports, &format!("counter:{at}"), enough, over)))
                 .collect();
             let started = Instant::now();
             while enough.load(Ordering::Relaxed) < CLIENTS {
@@ -124,10 +137,224 @@ fn an_identity_without_its_journal_is_another_life() {
         }
     }
     (0..3).for_each(|id| cluster.run(id));
-    let (_, mut client) = cluster.leader();
-    let answer = client.call(&[b"GET", b"kept"]).unwrap();
+    let answer = ask(&cluster, &[b"GET", b"kept"]);
     let log = std::fs::read_to_string(cluster.directory().join("1.log")).unwrap();
     assert_eq!(answer, ("$5".to_string(), b"value".to_vec()), "{log}");
     assert!(log.contains("begins another life"), "{log}");
     cluster.none_died();
+}
+
+/// What the leader answers, whoever that is by then. To be asked twice without harm.
+fn ask(cluster: &Cluster, parts: &[&[u8]]) -> processes::Answer {
+    loop {
+        let (_, mut client) = cluster.leader();
+        match client.call(parts) {
+            Some(answer)
+                if !["-NOTLEADER", "-NOQUORUM", "-UNKNOWN"].iter().any(|no| answer.0.starts_with(no)) =>
+            {
+                return answer;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The names of a node's files that begin so, sorted.
+fn files(cluster: &Cluster, node: usize, begins: &str) -> Vec<String> {
+    let folder = cluster.directory().join(format!("node-{node}"));
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.retain(|name| name.starts_with(begins));
+    names.sort();
+    names
+}
+
+fn wait_for(what: &str, cluster: &Cluster, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        let log = std::fs::read_to_string(cluster.directory().join("0.log")).unwrap_or_default();
+        assert!(started.elapsed() < PATIENCE, "{what}:\n{log}");
+        thread::yield_now();
+    }
+}
+
+/// Under load every node writes checkpoints, and the journal behind them goes; all come back from checkpoint and journal, and so does
+/// one whose newest checkpoint is damaged; one without its folder copies the state, writes it down, and votes again.
+#[test]
+fn checkpoints_bound_the_journal_and_bring_the_data_back() {
+    let mut cluster = Cluster::start("checkpoints", "durability = \"sync\"", None);
+    let value = |round: usize, at: usize| vec![b'a' + (round * 7 + at) as u8 % 26; 300_000 + at];
+    let check = |cluster: &Cluster, rounds: usize| {
+        for at in 0..20 {
+            let (_, found) = ask(cluster, &[b"GET", format!("large:{at}").as_bytes()]);
+            assert_eq!(found, if at % 5 == 4 { Vec::new() } else { value(rounds - 1, at) }, "value {at}");
+        }
+    };
+    for round in 0..4 {
+        if round > 0 {
+            check(&cluster, round);
+        }
+        for at in 0..20 {
+            let key = format!("large:{at}");
+            assert_eq!(ask(&cluster, &[b"SET", key.as_bytes(), &value(round, at)]).0, "+OK");
+            if at % 5 == 4 {
+                ask(&cluster, &[b"DEL", key.as_bytes()]);
+            }
+        }
+        let published =
+            |node: usize| files(&cluster, node, "checkpoint-").iter().any(|name| name.ends_with(".manifest"));
+        wait_for("every node writes a checkpoint", &cluster, || (0..3).all(published));
+        cluster.kill_all();
+        if round == 2 {
+            let newest =
+                files(&cluster, 1, "checkpoint-").into_iter().rev().find(|name| name.contains("part-0"));
+            let damaged = cluster.directory().join("node-1").join(newest.unwrap());
+            let mut bytes = std::fs::read(&damaged).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            std::fs::write(&damaged, bytes).unwrap();
+        }
+        (0..3).for_each(|id| cluster.run(id));
+    }
+    check(&cluster, 4);
+    let log = std::fs::read_to_string(cluster.directory().join("1.log")).unwrap();
+    assert!(log.contains("loaded a checkpoint"), "{log}");
+    wait_for("the first files of the journal go", &cluster, || {
+        (0..3).all(|node| files(&cluster, node, "journal-")[0] != "journal-0000000000000001")
+    });
+
+    cluster.kill_all();
+    std::fs::remove_dir_all(cluster.directory().join("node-2")).unwrap();
+    (0..3).for_each(|id| cluster.run(id));
+    check(&cluster, 4);
+    let log = || std::fs::read_to_string(cluster.directory().join("2.log")).unwrap();
+    wait_for("who lost its folder writes down what it copied", &cluster, || {
+        let log = log();
+        log.contains("copying the state from")
+            && files(&cluster, 2, "checkpoint-").iter().any(|name| name.ends_with(".manifest"))
+    });
+    cluster.none_died();
+    cluster.kill_all();
+    for node in 0..3 {
+        let folder = cluster.directory().join(format!("node-{node}"));
+        for what in ["log", "checkpoint"] {
+            if node == 1 && what == "checkpoint" {
+                // The damaged one may be there still.
+                continue;
+            }
+            let verified = Command::new(env!("CARGO_BIN_EXE_highwater"))
+                .args([what, "verify"])
+                .arg(&folder)
+                .output()
+                .unwrap();
+            assert!(
+                verified.status.success(),
+                "{what} {node}: {}",
+                String::from_utf8_lossy(&verified.stderr)
+            );
+        }
+    }
+}
+/// Ends one replica at once.
+fn kill(cluster: &mut Cluster, id: usize) {
+    let mut child = cluster.replicas[id].take().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
+    let _ = std::fs::remove_dir_all(to);
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// Somebody stops a node, copies its folder, goes on, and later puts the copy back.
+#[test]
+fn a_folder_restored_from_an_older_copy_is_recognised_and_set_aside() {
+    let mut cluster = Cluster::start("copies", "durability = \"sync\"", None);
+    let (leader, mut client) = cluster.leader();
+    let set = |client: &mut Client, key: &str| {
+        client.call(&[b"SET", key.as_bytes(), b"value"]).map(|(line, _)| line)
+    };
+    assert_eq!(set(&mut client, "before").as_deref(), Some("+OK"));
+    let victim = (leader + 1) % 3;
+    let folder = cluster.directory().join(format!("node-{victim}"));
+    let copy = cluster.directory().join("copy");
+    kill(&mut cluster, victim);
+    copy_folder(&folder, &copy);
+    cluster.run(victim);
+    let log_of = |cluster: &Cluster, id: usize| {
+        std::fs::read_to_string(cluster.directory().join(format!("{id}.log"))).unwrap()
+    };
+    let wait = |cluster: &Cluster, what: &str, id: usize, words: &str, times: usize| {
+        let started = Instant::now();
+        while log_of(cluster, id).matches(words).count() < times {
+            assert!(started.elapsed() < PATIENCE, "{what}: {}", log_of(cluster, id));
+            thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    wait(&cluster, "it follows again", victim, "following ", 2);
+    let (_, mut client) = cluster.leader();
+    assert_eq!(set(&mut client, "between").as_deref(), Some("+OK"));
+    assert!(!log_of(&cluster, victim).contains("restored from a copy"), "an ordinary start is none");
+    kill(&mut cluster, victim);
+    copy_folder(&copy, &folder);
+    cluster.run(victim);
+    wait(
+        &cluster,
+        "it is recognised",
+        victim,
+        "it was restored from a copy. This node begins another life",
+        1,
+    );
+    wait(&cluster, "it copies the state of the others", victim, "copying the state from", 1);
+    let stale = |name: &str| name.starts_with("stale-journal-");
+    let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(names.into_iter().any(|name| stale(name.to_str().unwrap())), "what it held is kept");
+    // It votes again: with one of the others gone, all that was acknowledged is there.
+    wait(&cluster, "it is admitted", leader, "changing the epoch to let it vote", 1);
+    let other = (0..3).find(|id| *id != leader && *id != victim).unwrap();
+    let started = Instant::now();
+    while !log_of(&cluster, victim).contains("following") || started.elapsed().as_millis() < 500 {
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+    kill(&mut cluster, other);
+    let started = Instant::now();
+    loop {
+        let (_, mut client) = cluster.leader();
+        let answer = |client: &mut Client, key: &[u8]| client.call(&[b"GET", key]);
+        let both = (answer(&mut client, b"before"), answer(&mut client, b"between"));
+        let value = Some(("$5".to_string(), b"value".to_vec()));
+        if both == (value.clone(), value) {
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "{both:?} {}", log_of(&cluster, victim));
+        thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// The journal of another life, or another node's: files of different folders.
+#[test]
+fn a_journal_that_is_not_the_identitys_is_refused() {
+    let mut cluster = Cluster::start("mixed", "durability = \"sync\"", None);
+    let (_, mut client) = cluster.leader();
+    assert!(client.call(&[b"SET", b"key", b"value"]).is_some());
+    cluster.kill_all();
+    let folder = |id: usize| cluster.directory().join(format!("node-{id}"));
+    std::fs::copy(folder(1).join("identity"), folder(1).join("kept")).unwrap();
+    copy_folder(&folder(0), &folder(1).with_file_name("mixed"));
+    std::fs::rename(folder(1), folder(1).with_file_name("node-1-before")).unwrap();
+    std::fs::rename(folder(1).with_file_name("mixed"), folder(1)).unwrap();
+    std::fs::copy(folder(1).with_file_name("node-1-before").join("identity"), folder(1).join("identity"))
+        .unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_highwater"))
+        .args(["serve", "--config"])
+        .arg(cluster.directory().join("1.toml"))
+        .output()
+        .unwrap();
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{words}");
+    assert!(words.contains("the journal is of another life than the identity, or another node's"), "{words}");
 }

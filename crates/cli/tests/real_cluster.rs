@@ -4,11 +4,16 @@
 
 use std::fs;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
+/// Ports that were free a moment ago may be another cluster's by now: one cluster at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Runs the command; returns its exit code and everything it printed.
 fn highwater(args: &[&str]) -> (i32, String) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let output = Command::new(env!("CARGO_BIN_EXE_highwater")).args(args).output().unwrap();
     let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
     (output.status.code().unwrap(), text)

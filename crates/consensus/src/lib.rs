@@ -26,7 +26,7 @@ pub use election::{
 };
 pub use highwater_core::Nanos;
 pub use log::Log;
-pub use members::{Members, Quorums, Voter};
+pub use members::{Members, MembersChange, Quorums, Voter};
 pub use message::Message;
-pub use stream::{Change, Envelope, Plan, Recovered, Stream, StreamOptions};
+pub use stream::{Change, Envelope, Plan, Recovered, RecoveryPoint, Stream, StreamOptions};
 pub use tail::Tail;

@@ -9,9 +9,15 @@
 //! majorities {n0, n2} and {n1, n2'} have nobody in common. So the change itself is decided by a majority of *both*
 //! ([`Quorums`]), and a candidate that meets an undecided change in somebody's log must have promises from a majority
 //! of both, too.
+//!
+//! A membership also carries what a change of it must not lose: where each member is found (opaque here), and who was
+//! removed. The id of a removed node is never used again, because a process that missed its removal may still speak
+//! under it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Epoch, Incarnation, NodeId, planted};
 
@@ -32,17 +38,31 @@ impl fmt::Debug for Voter {
 
 /// The voters of one epoch.
 ///
-/// Invariant: sorted by node, each node at most once, never empty.
+/// Invariant: voters are sorted by node, each node at most once, never none; removed ones likewise, and none of them votes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Members {
     /// The epoch that made this membership. [`Epoch`] 0: the first meeting of all nodes.
     pub epoch: Epoch,
     voters: Vec<Voter>,
+    contacts: BTreeMap<NodeId, Bytes>,
+    removed: Vec<Voter>,
+}
+
+/// A change of who votes; all of it happens in one epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MembersChange {
+    /// Votes from now on, in the place of whatever life of its node voted before.
+    pub admits: Option<Voter>,
+    /// Where a node is found from now on.
+    pub contact: Option<(NodeId, Bytes)>,
+    /// Votes no more, in no life.
+    pub removes: Option<NodeId>,
 }
 
 impl fmt::Debug for Members {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{:?}", self.epoch, self.voters)
+        write!(f, "{}{:?}", self.epoch, self.voters)?;
+        if self.removed.is_empty() { Ok(()) } else { write!(f, " without {:?}", self.removed) }
     }
 }
 
@@ -55,7 +75,7 @@ impl Members {
         voters.sort();
         assert!(!voters.is_empty(), "a membership has voters");
         assert!(voters.windows(2).all(|pair| pair[0].node != pair[1].node), "a node votes once: {voters:?}");
-        Members { epoch, voters }
+        Members { epoch, voters, contacts: BTreeMap::new(), removed: Vec::new() }
     }
 
     /// The voters, by node.
@@ -68,6 +88,26 @@ impl Members {
         self.voters.contains(&voter)
     }
 
+    /// The life of this node that votes.
+    pub fn voter(&self, node: NodeId) -> Option<Voter> {
+        self.voters.iter().find(|voter| voter.node == node).copied()
+    }
+
+    /// Who was removed, in the life that voted last.
+    pub fn removed(&self) -> &[Voter] {
+        &self.removed
+    }
+
+    /// Whether this node was removed.
+    pub fn has_removed(&self, node: NodeId) -> bool {
+        self.removed.iter().any(|voter| voter.node == node)
+    }
+
+    /// Where a voter is found, in the host's words; empty if nobody said.
+    pub fn contact(&self, node: NodeId) -> Bytes {
+        self.contacts.get(&node).cloned().unwrap_or_default()
+    }
+
     /// The smallest majority.
     pub fn majority(&self) -> usize {
         self.voters.len() / 2 + 1
@@ -75,38 +115,95 @@ impl Members {
 
     /// The members of `epoch`: these, with `voter` in the place of whatever life of its node voted before.
     pub fn with(&self, epoch: Epoch, voter: Voter) -> Members {
-        let others = self.voters.iter().filter(|other| other.node != voter.node).copied();
-        Members::new(epoch, others.chain([voter]).collect())
+        self.changed(epoch, &MembersChange { admits: Some(voter), ..MembersChange::default() })
+    }
+
+    /// These, with what the host wants to be known of where their nodes are.
+    pub fn with_contacts(mut self, contacts: impl IntoIterator<Item = (NodeId, Bytes)>) -> Members {
+        let known = contacts.into_iter().filter(|(node, contact)| {
+            !contact.is_empty() && self.voters.iter().any(|voter| voter.node == *node)
+        });
+        self.contacts.extend(known);
+        self
+    }
+
+    /// The members of `epoch`: these, after a change. Whatever would use a removed node's id again, or leave nobody, is left out.
+    pub fn changed(&self, epoch: Epoch, change: &MembersChange) -> Members {
+        let mut members = self.in_epoch(epoch);
+        if let Some(voter) = change.admits.filter(|voter| !self.has_removed(voter.node)) {
+            members.voters.retain(|other| other.node != voter.node);
+            members.voters.push(voter);
+            members.voters.sort();
+        }
+        if let Some(voter) = change.removes.and_then(|node| members.voter(node))
+            && members.voters.len() > 1
+        {
+            members.voters.retain(|other| *other != voter);
+            members.contacts.remove(&voter.node);
+            members.removed.push(voter);
+            members.removed.sort();
+        }
+        members.with_contacts(change.contact.clone())
     }
 
     /// The same voters in a later epoch.
     pub fn in_epoch(&self, epoch: Epoch) -> Members {
-        Members { epoch, voters: self.voters.clone() }
+        Members { epoch, ..self.clone() }
     }
 
-    /// Appends `epoch u64 | count u8 | (node u8 | incarnation u64)*`.
+    /// Whether the two differ in nothing but their epochs.
+    pub fn is_like(&self, other: &Members) -> bool {
+        self.voters == other.voters && self.removed == other.removed && self.contacts == other.contacts
+    }
+
+    /// Appends `epoch u64 | count u8 | (node u8 | incarnation u64 | length u16 | contact)* | count u8 | (node u8 | incarnation
+    /// u64)*`: the voters, then who was removed.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let put = |out: &mut Vec<u8>, voter: &Voter| {
+            out.push(voter.node.0);
+            out.extend_from_slice(&voter.incarnation.0.to_le_bytes());
+        };
         out.extend_from_slice(&self.epoch.0.to_le_bytes());
         out.push(self.voters.len() as u8);
         for voter in &self.voters {
-            out.push(voter.node.0);
-            out.extend_from_slice(&voter.incarnation.0.to_le_bytes());
+            put(out, voter);
+            let contact = self.contact(voter.node);
+            out.extend_from_slice(&(contact.len() as u16).to_le_bytes());
+            out.extend_from_slice(&contact);
         }
+        out.push(self.removed.len() as u8);
+        self.removed.iter().for_each(|voter| put(out, voter));
     }
 
     /// Reads what [`encode`](Members::encode) wrote.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Members, Malformed> {
+        let take = |reader: &mut Reader<'_>| {
+            Ok::<_, Malformed>(Voter { node: NodeId(reader.u8()?), incarnation: Incarnation(reader.u64()?) })
+        };
         let epoch = Epoch(reader.u64()?);
-        let count = reader.u8()?;
-        let mut voters = Vec::with_capacity(count as usize);
-        for _ in 0..count {
-            voters.push(Voter { node: NodeId(reader.u8()?), incarnation: Incarnation(reader.u64()?) });
+        let (mut voters, mut contacts) = (Vec::new(), BTreeMap::new());
+        for _ in 0..reader.u8()? {
+            let voter = take(reader)?;
+            let length = usize::from(reader.u16()?);
+            let contact = Bytes::copy_from_slice(reader.take(length)?);
+            if !contact.is_empty() {
+                contacts.insert(voter.node, contact);
+            }
+            voters.push(voter);
         }
-        let distinct = voters.windows(2).all(|pair| pair[0].node < pair[1].node);
-        if voters.is_empty() || !distinct {
+        let removed = (0..reader.u8()?).map(|_| take(reader)).collect::<Result<Vec<_>, _>>()?;
+        let ascend = |list: &[Voter]| list.windows(2).all(|pair| pair[0].node < pair[1].node);
+        let apart = removed.iter().all(|gone| voters.iter().all(|voter| voter.node != gone.node));
+        if voters.is_empty() || !ascend(&voters) || !ascend(&removed) || !apart {
             return Err(Malformed("membership"));
         }
-        Ok(Members { epoch, voters })
+        Ok(Members { epoch, voters, contacts, removed })
+    }
+
+    /// Whose word counts: the voters'.
+    fn counted(&self) -> impl Iterator<Item = Voter> {
+        let gone = if planted!(RemovedVoterCounted) { &self.removed[..] } else { &[] };
+        self.voters.iter().chain(gone).copied()
     }
 }
 
@@ -132,16 +229,14 @@ impl Quorums {
 
     /// Whether those for whom `agrees` holds are a majority of each membership.
     pub fn reached(&self, mut agrees: impl FnMut(Voter) -> bool) -> bool {
-        self.sets
-            .iter()
-            .all(|set| set.voters.iter().filter(|voter| agrees(**voter)).count() >= set.majority())
+        self.sets.iter().all(|set| set.counted().filter(|voter| agrees(*voter)).count() >= set.majority())
     }
 
     /// The largest number that a majority of each membership has reached. With acknowledged indexes as numbers, that is
     /// how far a log is decided.
     pub fn largest_reached(&self, reached: impl Fn(Voter) -> u64) -> u64 {
         let of_set = |set: &Members| {
-            let mut numbers: Vec<u64> = set.voters.iter().map(|voter| reached(*voter)).collect();
+            let mut numbers: Vec<u64> = set.counted().map(&reached).collect();
             numbers.sort_unstable_by(|a, b| b.cmp(a));
             numbers[set.majority() - if planted!(MinorityDecides) { 2 } else { 1 }]
         };
@@ -172,6 +267,44 @@ mod tests {
         members.encode(&mut bytes);
         assert_eq!(Members::decode(&mut Reader::new(&bytes)), Ok(members));
         assert!(Members::decode(&mut Reader::new(&bytes[..12])).is_err());
+    }
+
+    #[test]
+    fn a_change_keeps_what_it_does_not_name_and_a_removed_id_never_votes_again() {
+        let contact = |of: &'static str| Bytes::from_static(of.as_bytes());
+        let three = Members::new(Epoch(1), vec![voter(0, 1), voter(1, 1), voter(2, 1)])
+            .with_contacts([(NodeId(0), contact("a")), (NodeId(2), contact("c"))]);
+        let replaced = three.changed(
+            Epoch(2),
+            &MembersChange {
+                admits: Some(voter(3, 1)),
+                contact: Some((NodeId(3), contact("d"))),
+                removes: Some(NodeId(2)),
+            },
+        );
+        assert_eq!(replaced.voters(), [voter(0, 1), voter(1, 1), voter(3, 1)]);
+        assert_eq!(replaced.removed(), [voter(2, 1)]);
+        assert_eq!([0, 2, 3].map(|node| replaced.contact(NodeId(node))), ["a", "", "d"].map(contact));
+        let again = replaced.with(Epoch(3), voter(2, 7));
+        assert!(again.is_like(&replaced), "{again:?}");
+        let mut bytes = Vec::new();
+        replaced.encode(&mut bytes);
+        assert_eq!(Members::decode(&mut Reader::new(&bytes)), Ok(replaced));
+        for len in 0..bytes.len() {
+            assert!(Members::decode(&mut Reader::new(&bytes[..len])).is_err());
+        }
+        let one = Members::new(Epoch(1), vec![voter(0, 1)]);
+        let nobody = MembersChange { removes: Some(NodeId(0)), ..MembersChange::default() };
+        assert!(one.changed(Epoch(2), &nobody).is_like(&one), "somebody votes");
+    }
+
+    #[test]
+    fn who_was_removed_does_not_count() {
+        let three = Members::new(Epoch(1), (0..3).map(|node| voter(node, 1)).collect());
+        let two = three.changed(Epoch(2), &MembersChange { removes: Some(NodeId(2)), ..Default::default() });
+        let quorums = Quorums::of(two);
+        assert!(!quorums.reached(|v| v.node.0 != 1));
+        assert_eq!(quorums.largest_reached(|v| [9, 3, 9][v.node.0 as usize]), 3);
     }
 
     #[test]

@@ -37,6 +37,12 @@ highwater_core::bugs! {
         shows: Mortal,
         within: 2000,
     }
+    RemovedVoterCounted = "removed-voter-counted" {
+        mistake: "the promises and acknowledgements of a voter that was removed count",
+        breaks: "what too few voters hold is decided, and lost with one of them",
+        shows: Moving,
+        within: 2000,
+    }
     VouchesBlindly = "vouches-blindly" {
         mistake: "a leader vouches for itself whether it hears a quorum or not",
         breaks: "whoever hears it keeps the others from electing another: nobody serves",

@@ -28,6 +28,8 @@ pub const MAX_TRANSACTION_BYTES: usize = 64 << 20;
 pub const MAX_OPERATIONS: usize = 1 << 24;
 /// Longest reply of a transaction.
 pub const MAX_REPLY_BYTES: usize = 64 << 20;
+/// Longest reply of a request that runs under a session: it is kept with the session, for who asks again.
+pub const MAX_SESSION_REPLY_BYTES: usize = 64 << 10;
 
 /// Longest RESP command on the wire.
 pub const MAX_COMMAND_BYTES: usize = 64 << 20;
@@ -44,6 +46,8 @@ pub const MAX_REQUEST_BYTES: usize = MAX_COMMAND_BYTES + (1 << 20);
 pub const MAX_WORKERS: u16 = 256;
 /// Most nodes of a cluster.
 pub const MAX_NODES: u8 = 31;
+/// Highest id of a node. Ids are never used again, so this bounds how many nodes may ever belong to one cluster.
+pub const MAX_NODE_ID: u8 = 254;
 
 /// Most that `batching.max_entry_bytes` may be: where an entry is sealed at the latest.
 pub const MAX_SEAL_BYTES: usize = 16 << 20;
@@ -75,6 +79,8 @@ const _: () = assert!(MAX_COMMAND_BYTES <= MAX_TRANSACTION_BYTES);
 const _: () = assert!(MAX_VALUE_BYTES + MAX_KEY_BYTES + MAX_LINE_BYTES < MAX_COMMAND_BYTES);
 // Any one value can be read back, and by MGET as many as a command sets.
 const _: () = assert!(MAX_REPLY_BYTES >= MAX_COMMAND_BYTES && MAX_REPLY_BYTES > 2 * MAX_VALUE_BYTES);
+// A kept reply is a value, and what stands in front of it.
+const _: () = assert!(MAX_SESSION_REPLY_BYTES + 64 <= MAX_VALUE_BYTES);
 // Whatever is sealed can be sent; and copied.
 const _: () = assert!(MAX_ENTRY_BYTES <= MAX_FRAME_BODY_BYTES);
 const _: () = assert!(MAX_CHUNK_BYTES <= MAX_FRAME_BODY_BYTES);

@@ -84,10 +84,20 @@ mod bug {
         Stranded,
         /// One of the leader's workers gets stuck, for good.
         Jammed,
+        /// Much work, and leaders hand their lead over again and again.
+        HandedOver,
         /// Memory ends.
         Full,
         /// Replicas have disks, and the power fails everywhere, again and again, with changes of leader in between.
         Unpowered,
+        /// Replicas have disks, and older copies of them are put in their place while one node does not hear another.
+        Restored,
+        /// Unpowered, and now and then a sync fails.
+        Failing,
+        /// Torn, and clients ask again and again for the same under sessions.
+        Retried,
+        /// One of four is removed; then one node after the other is left alone with it.
+        Moving,
     }
 
     /// Lists the bugs of one owner: a static of each name, and `ALL` of them.

@@ -3,7 +3,7 @@
 use crate::contain::{self, Panicked, contain};
 use crate::footprint::Footprint;
 use crate::hooks::{self, Fact};
-use crate::ids::ProcedureId;
+use crate::ids::{ProcedureId, TableId};
 use crate::schema::TableSpec;
 use crate::transaction::{Abort, Transaction};
 
@@ -52,6 +52,11 @@ pub enum Outcome {
     TooLarge,
     /// It would have made the store grow, and there is no memory left for that on some replica; nothing was done.
     OutOfMemory,
+    /// It writes, and the disks of so many replicas are full that no majority could keep it; nothing was done.
+    DiskFull,
+    /// The session that the request names does not let it run: it has expired, or is past that number. Nothing was done; the
+    /// reply says why.
+    Denied,
     /// Leadership was lost while the transaction was speculative: it may or may not survive.
     Unknown,
 }
@@ -78,17 +83,19 @@ impl<T> Copy for Entry<T> {}
 /// Maps procedure ids to the engine's instances of their code.
 pub struct Registry<T> {
     entries: Vec<Entry<T>>,
+    /// Where clients' sessions are kept, if they are.
+    sessions: Option<TableId>,
 }
 
 impl<T> Default for Registry<T> {
     fn default() -> Self {
-        Registry { entries: Vec::new() }
+        Registry { entries: Vec::new(), sessions: None }
     }
 }
 
 impl<T> Clone for Registry<T> {
     fn clone(&self) -> Self {
-        Registry { entries: self.entries.clone() }
+        Registry { entries: self.entries.clone(), sessions: self.sessions }
     }
 }
 
@@ -113,6 +120,16 @@ impl<T: Transaction> Registry<T> {
             explain_panic: P::explain_panic,
         });
         ProcedureId((self.entries.len() - 1) as u16)
+    }
+
+    /// Clients' sessions are kept in this table of the library's.
+    pub fn keep_sessions_in(&mut self, table: TableId) {
+        self.sessions = Some(table);
+    }
+
+    /// The table in which clients' sessions are kept, if they are.
+    pub fn sessions(&self) -> Option<TableId> {
+        self.sessions
     }
 
     /// The id of a name.

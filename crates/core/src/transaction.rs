@@ -23,6 +23,8 @@ pub enum Abort {
     /// It would make the store grow, and some replica has no memory left for that. Nothing was done; what only reads,
     /// deletes or overwrites goes on.
     OutOfMemory,
+    /// It writes, and too many disks are full for it to become durable. Nothing was done; what only reads goes on.
+    DiskFull,
 }
 
 /// The order of a scan.

@@ -1,27 +1,31 @@
 //! One attempt of a request on the leader: what all engines over [`Occ`] do alike.
 
-use std::io::Write;
-
-use highwater_core::limits::{MAX_OPERATIONS, MAX_REPLY_BYTES};
-use highwater_core::{Abort, Outcome, ProcedureId, Registry, Timestamp};
+use highwater_core::limits::MAX_REPLY_BYTES;
+use highwater_core::{Abort, Outcome, Registry, Timestamp};
 use highwater_store::Occ;
+
+use crate::call::{Call, explain};
+use crate::sessions::once;
 
 /// Runs a procedure once and ends its transaction by `commit` (`true`: its writes are dropped, what it read is validated).
 /// `None`: a conflict; nothing is left of the attempt.
 ///
 /// Every decision but a conflict reveals what was read: it is validated, has a timestamp, and waits for the mark like a
-/// commit.
+/// commit. Of a request under a session [`once`] is what runs it.
 #[inline]
 pub(crate) fn attempt(
     registry: &Registry<Occ>,
     occ: &mut Occ,
-    (procedure, args): (ProcedureId, &[u8]),
+    call: Call<'_>,
     reply: &mut Vec<u8>,
     mut commit: impl FnMut(&mut Occ, bool) -> Result<Timestamp, Abort>,
 ) -> Option<(Timestamp, Outcome)> {
     reply.clear();
+    if let Some(session) = call.session {
+        return once::attempt(registry, occ, (session, call), reply, commit);
+    }
     occ.begin();
-    let ran = registry.run(procedure, occ, args, reply);
+    let ran = registry.run(call.procedure, occ, call.args, reply);
     let why = if reply.len() > MAX_REPLY_BYTES && ran != Err(Abort::Conflict) {
         Abort::TooLarge
     } else if let Err(why) = ran {
@@ -47,19 +51,10 @@ pub(crate) fn attempt(
             reply.clear();
             Outcome::OutOfMemory
         }
+        Abort::DiskFull => {
+            reply.clear();
+            Outcome::DiskFull
+        }
     };
     commit(occ, true).ok().map(|ts| (ts, outcome))
-}
-
-/// Says in the reply which limits there are; a transaction writes `most` bytes at most.
-#[cold]
-pub(crate) fn explain(reply: &mut Vec<u8>, most: usize) {
-    // Not `clear`: it may be the longest that there ever was.
-    *reply = Vec::new();
-    write!(
-        reply,
-        "a transaction writes at most {most} bytes here, replaces or deletes as many, touches {MAX_OPERATIONS} records \
-         and answers {MAX_REPLY_BYTES} bytes"
-    )
-    .expect("writing to memory does not fail");
 }

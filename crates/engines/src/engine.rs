@@ -94,6 +94,8 @@ pub trait Engine {
 pub struct Abilities {
     /// Its replicas hold the same data: more than one makes sense.
     pub replicates: bool,
+    /// It takes [changes of membership](crate::seam::MemberChange).
+    pub members: bool,
     /// It goes on when any minority of its replicas is lost, and takes them back.
     pub fails_over: bool,
     /// A replica that does not serve shows snapshots to readers.
@@ -112,6 +114,7 @@ impl Abilities {
     /// None: an engine lists what it can do before this.
     pub const NONE: Abilities = Abilities {
         replicates: false,
+        members: false,
         fails_over: false,
         snapshots: false,
         interruptible: false,
@@ -138,7 +141,8 @@ pub(crate) fn whole(
     if let Some(silent) = statuses.iter().position(Option::is_none) {
         return Err(format!("replica {silent} does not answer"));
     }
-    let all: Vec<&Status> = statuses.iter().flatten().collect();
+    let belongs = |status: &&Status| status.service != Service::Removed;
+    let all: Vec<&Status> = statuses.iter().flatten().filter(belongs).collect();
     let serving = serving.and_then(|node| all.iter().find(|status| status.node == node));
     let serving = *serving.ok_or("nobody leads")?;
     for status in &all {

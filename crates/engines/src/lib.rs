@@ -21,6 +21,8 @@ pub mod backup;
 #[cfg(not(loom))]
 pub mod baseline;
 #[cfg(not(loom))]
+mod call;
+#[cfg(not(loom))]
 pub mod copy;
 #[cfg(not(loom))]
 pub mod engine;
@@ -39,6 +41,8 @@ pub mod registry;
 pub mod rolis;
 #[cfg(not(loom))]
 pub mod seam;
+#[cfg(not(loom))]
+pub mod sessions;
 #[cfg(not(loom))]
 mod shares;
 mod sync;
@@ -66,6 +70,7 @@ pub use options::Options;
 pub use registry::{EngineKind, build};
 #[cfg(not(loom))]
 pub use seam::{
-    ControlOutbox, Controller, Counters, Endpoint, Figure, Frame, Freshness, LogPosition, Member, Nanos,
-    Next, Outbox, Refusal, Released, Replica, Request, Service, Session, Status, Token, Worker,
+    CheckpointNews, CheckpointOrder, ControlOutbox, Controller, Counters, DiskState, Endpoint, Figure, Frame,
+    Freshness, Handover, LogPosition, Member, MemberAnswer, MemberChange, Nanos, Next, Outbox, Refusal,
+    Released, Replica, Request, Resume, Roster, Service, Session, Status, Token, Worker,
 };

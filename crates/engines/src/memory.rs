@@ -156,7 +156,7 @@ pub struct MemoryStatus {
     pub most: u64,
 }
 
-/// What a node last said about its store.
+/// What a node last said about its store and its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
     /// Orders what one life of a node says.
@@ -167,6 +167,8 @@ pub struct Told {
     pub used: u64,
     /// The longest transaction that it has room for.
     pub transaction: u64,
+    /// Its disk is about to be full.
+    pub disk_low: bool,
 }
 
 /// What the leader's store may come to if it uses `own` bytes now and the others are as they said.
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_node_with_the_least_left_over_decides() {
-        let told = |budget, used| Told { number: 1, budget, used, transaction: 0 };
+        let told = |budget, used| Told { number: 1, budget, used, transaction: 0, disk_low: false };
         assert_eq!(most_for(50, 100, [].into_iter()), 100);
         assert_eq!(most_for(50, 100, [told(80, 40), told(200, 0)].into_iter()), 80, "a smaller budget");
         assert_eq!(most_for(50, 100, [told(100, 70)].into_iter()), 80, "it uses more for the same data");

@@ -1,5 +1,6 @@
 //! What an engine needs to know before it starts.
 
+use bytes::Bytes;
 use highwater_core::limits::{
     COPY_WINDOW_BYTES, MAX_CHUNK_BYTES, MAX_NODES, MAX_SEAL_BYTES, MAX_TRANSACTION_BYTES, MAX_WORKERS,
 };
@@ -14,8 +15,11 @@ pub const MIN_TRANSACTION_BYTES: usize = 64 << 10;
 /// Settings of one replica. Cluster-wide ones must be the same on every node; the handshake compares them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Cluster-wide: how many nodes there are; ids are `0..nodes`.
+    /// How many nodes there are at first.
     pub nodes: u8,
+    /// Who founds the cluster, if it does not exist yet, and where each is found, in the host's words. Which nodes belong later is
+    /// decided by those that do.
+    pub founders: Vec<(NodeId, Bytes)>,
     /// Cluster-wide: how many workers, and so streams, each replica has.
     pub workers: u16,
     /// This node.
@@ -64,6 +68,7 @@ impl Options {
         let incarnation = if same { Incarnation(u64::from(node.0) + 1) } else { incarnation };
         Options {
             nodes,
+            founders: (0..nodes).map(|node| (NodeId(node), Bytes::new())).collect(),
             workers,
             node,
             incarnation,
@@ -151,7 +156,10 @@ impl Options {
         let check = |good: bool, what: &str| if good { Ok(()) } else { Err(what.to_string()) };
         check((1..=MAX_NODES).contains(&self.nodes), "a cluster has 1 to 31 nodes")?;
         check((1..=MAX_WORKERS).contains(&self.workers), "workers must be 1 to 256")?;
-        check(self.node.0 < self.nodes, "the node's id must be below the number of nodes")?;
+        check(
+            self.founders.iter().any(|(node, _)| *node == self.node),
+            "the node must be one of the founders",
+        )?;
         check(self.heartbeat > 0, "heartbeat must be above 0")?;
         check(
             self.election_timeout >= 3 * self.heartbeat,

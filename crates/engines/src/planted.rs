@@ -7,4 +7,22 @@ highwater_core::bugs! {
         shows: Mortal,
         within: 2000,
     }
+    SyncErrorIgnored = "sync-error-ignored" {
+        mistake: "a host goes on after a sync that failed, as if it had not",
+        breaks: "what was in it is gone from the disk, and counts as durable",
+        shows: Failing,
+        within: 2000,
+    }
+    SessionApart = "session-apart" {
+        mistake: "what a session keeps of a request is written by a transaction of its own, behind the request's",
+        breaks: "a crash between the two forgets that the request happened, and a retry does it twice",
+        shows: Retried,
+        within: 2000,
+    }
+    RetryTwice = "retry-twice" {
+        mistake: "a request runs again that its session has an end of",
+        breaks: "a retry does it twice",
+        shows: Retried,
+        within: 2000,
+    }
 }

@@ -9,6 +9,7 @@ use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, StreamId, T
 use highwater_engines::Frame;
 use highwater_engines::copy::CopyMessage;
 use highwater_engines::rolis::control::ControlMessage;
+use highwater_engines::rolis::handover::{HandOverMessage, Word};
 use highwater_engines::rolis::wire::Head;
 use highwater_node::Config;
 use highwater_node::transport::Channel;
@@ -86,6 +87,7 @@ fn heads() -> Vec<Vec<u8>> {
             members: members.clone(),
         }),
         ControlMessage::Hello { born: true },
+        ControlMessage::HandOver(HandOverMessage { epoch: ballot.epoch, word: Word::ICould { held: 7 } }),
         ControlMessage::Genesis(members.clone()),
         ControlMessage::CopyGrant {
             copy: 7,
@@ -110,6 +112,7 @@ fn main() {
         "commands",
         b"\x17*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n12\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n",
     );
+    write("resp", "once", b"\x21HW.ONCE 7 1 INCR a\r\nMULTI\r\nHW.ONCE 7 2\r\nEXEC\r\nHW.SESSION NEW\r\n");
     write("resp", "inline", b"\x42SET a \"b\\x41 \\\" c\" 'd e'\r\nPING\r\n\r\n*0\r\nGET a\n");
     write("resp", "huge", b"\x01*1048576\r\n$16777216\r\nabc");
     write("resp", "wrong", b"\x99*2\r\n$3\r\nGET\r\n$-1\r\n*1099511627776\r\n");
@@ -117,6 +120,8 @@ fn main() {
     for opcode in 0..40 {
         write("exec", &format!("opcode-{opcode}"), &[0, 0, 0, 1, opcode, 2, 1, b'a', 2, b'1', b'5']);
     }
+    write("exec", "session-new", &[0, 0, 0, 1, 29, 3, 3, b'n', b'e', b'w', 1, b'9', 1, b'9']);
+    write("exec", "outcome", &[0, 0, 0, 1, 30, 2, 1, b'7', 1, b'1']);
     write("exec", "watch", &[1, 2, 1, b'a', 1, b'b']);
     write("transactions", "two", &[0, 3, 5, 1, 2, 3, 4, 5, 2, 3, 4, 1, 2, 3, 4, 1, 7, 2, 9, 9]);
     let claims = [Claim { stream: StreamId(1), index: EntryIndex(3) }];

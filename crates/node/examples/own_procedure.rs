@@ -1,4 +1,4 @@
-//! A schema and a procedure of your own, on one replica.
+//! A schema and procedures of your own, on one replica; and a request that runs once however often it is sent.
 //!
 //! ```text
 //! cargo run -p highwater-node --example own_procedure
@@ -17,23 +17,28 @@ use highwater_core::{
     Registry, TableId, TableSpec, Transaction,
 };
 use highwater_engines::{
-    ControlOutbox, Controller, EngineKind, Nanos, Options, Outbox, Request, Token, Worker,
+    ControlOutbox, Controller, EngineKind, Nanos, Options, Outbox, Request, Session, Token, Worker, sessions,
 };
 
-/// The only table: number of an account, 8 bytes big endian, to its balance, 8 bytes little endian.
+/// The table of accounts: number of an account, 8 bytes big endian, to its balance, 8 bytes little endian.
 const ACCOUNTS: TableId = TableId(0);
+/// The number of the table in which the engine keeps clients' sessions.
+const SESSIONS: u8 = 1;
 
 /// Tables and procedures. Their order gives them their ids, and is the same on every replica.
 struct Accounts;
 
 impl Library for Accounts {
     fn tables(&self) -> Vec<TableSpec> {
-        vec![TableSpec { name: "accounts", keys: KeyKind::U64, index: IndexKind::Hash }]
+        let accounts = TableSpec { name: "accounts", keys: KeyKind::U64, index: IndexKind::Hash };
+        vec![accounts, sessions::TABLE]
     }
 
     fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
         registry.register::<Deposit>();
         registry.register::<Transfer>();
+        // A library that wants no sessions does without this, and the table.
+        sessions::register::<SESSIONS, T>(registry);
     }
 }
 
@@ -141,12 +146,12 @@ impl Host {
     }
 
     /// Runs a procedure; its outcome and reply once they are released.
-    fn call(&mut self, procedure: &str, args: &[u64]) -> (Outcome, u64) {
+    fn call(&mut self, procedure: &str, args: &[u64], session: Option<Session>) -> (Outcome, u64) {
         let id = self.procedures.iter().position(|name| *name == procedure).expect("it is registered");
         let args: Vec<u8> = args.iter().flat_map(|number| number.to_le_bytes()).collect();
         self.requests += 1;
         let token = Token(self.requests);
-        let request = Request::new(token, ProcedureId(id as u16), &args);
+        let request = Request { session, ..Request::new(token, ProcedureId(id as u16), &args) };
         // Refused means that nothing was done. At first nobody leads; later the worker may have too much under way.
         while self.worker.submit(self.now(), request).is_err() {
             self.turn();
@@ -172,10 +177,25 @@ fn main() {
         ("accounts.transfer", &[alice], (Outcome::BadRequest, 0)),
     ];
     for (procedure, args, expected) in calls {
-        let (outcome, reply) = host.call(procedure, args);
+        let (outcome, reply) = host.call(procedure, args, None);
         println!("{procedure} {args:?}: {outcome:?}, {reply}");
         assert_eq!((outcome, reply), expected);
     }
+
+    // Up to ten sessions may be open; the other number only tells ids of different clusters apart. (A host has to sweep now and
+    // then, so that they expire: see `sessions::Keeper`.)
+    let (_, id) = host.call("sessions.open", &[10, 7], None);
+    let first = Some(Session { id, sequence: 1 });
+    // The second one is a repetition: it gets the first one's reply, and nothing is done.
+    for _ in 0..2 {
+        let (outcome, reply) = host.call("accounts.transfer", &[alice, bob, 30], first);
+        println!("once: accounts.transfer: {outcome:?}, {reply}");
+        assert_eq!((outcome, reply), (Outcome::Committed, 40));
+    }
+    let (outcome, _) =
+        host.call("accounts.transfer", &[alice, bob, 10], Some(Session { id: id + 1, sequence: 1 }));
+    assert_eq!(outcome, Outcome::Denied, "nobody opened that session");
+    assert_eq!(host.call("accounts.deposit", &[alice, 0], None), (Outcome::Committed, 40));
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub enum NodeError {
         /// Why not, and what to do.
         why: String,
     },
+    /// This node's disk is older than what it told others: it was restored from a copy, and the node has to begin another life.
+    StaleDisk,
     /// A thread panicked: an invariant is broken, and the replica stopped rather than corrupt data. The log says more.
     Panicked {
         /// Which thread.
@@ -53,6 +55,7 @@ impl fmt::Display for NodeError {
             }
             NodeError::System { what, error } => write!(f, "cannot {what}: {error}"),
             NodeError::Storage { path, why } => write!(f, "{}: {why}", path.display()),
+            NodeError::StaleDisk => f.write_str("the disk is older than what this node told others"),
             NodeError::Panicked { thread } => write!(f, "thread {thread} panicked; the replica stopped"),
         }
     }

@@ -11,7 +11,7 @@
 //! padded atomics and send each other letters ([`letter_box`], [`shared`]) when connections change hands or an operator
 //! asks for something; a transaction never changes threads. Frames between workers of different numbers are handed over
 //! inside the receiving node ([`relay`]). [`transport`] is how nodes find, check and talk to each
-//! other. [`storage`] is what a node keeps on disk. [`config`] documents every setting.
+//! other, [`roster`] who they are. [`storage`] is what a node keeps on disk. [`config`] documents every setting.
 //!
 //! Linux only: epoll with nanosecond deadlines, eventfd, `SO_REUSEPORT` that deals clients out.
 
@@ -31,6 +31,7 @@ pub mod memory;
 pub mod poll;
 pub mod relay;
 pub mod resp;
+pub mod roster;
 pub mod runtime;
 pub mod shared;
 mod slice;

@@ -34,9 +34,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_door_finds_its_table() {
+    fn the_door_finds_its_tables() {
         let keyspace = &NodeLibrary.tables()[resp::KEYSPACE.0 as usize];
         assert_eq!(keyspace.name, "keyspace");
+        let sessions = &NodeLibrary.tables()[resp::SESSIONS.0 as usize];
+        assert_eq!(*sessions, highwater_engines::sessions::TABLE);
     }
 
     #[test]

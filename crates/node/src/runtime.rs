@@ -2,28 +2,33 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
 use core_affinity::CoreId;
 use highwater_core::{Clock, Incarnation, NodeId};
-use highwater_disk::Journal;
-use highwater_engines::{Replica, Service};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use highwater_disk::Disk;
+use highwater_engines::{Controller, Replica, Service};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::admin::thread::AdminThread;
 use crate::clock::monotonic;
 use crate::config::{self, Config, ConfigError, Durability, Pin, PinPolicy};
+use crate::control::checkpoints::Checkpoints;
 use crate::control::{self, ControlThread};
 use crate::descriptors;
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
 use crate::resp::{Description, Door, Procedures};
-use crate::shared::Shared;
-use crate::storage::{DataDirectory, JournalQueues, JournalThread, recovery};
+use crate::roster::{self, Roster};
+use crate::shared::{ControlLetter, Shared};
+use crate::storage::{
+    CheckpointRules, CheckpointThread, DataDirectory, JournalQueues, JournalThread, Storage, recovery,
+};
 use crate::transport::directory::Directory;
 use crate::transport::frame::MAX_RETIRED_BYTES;
 use crate::transport::handshake::{Fingerprint, Identity};
@@ -39,10 +44,28 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     config.validate()?;
     let _logging = logging::install(&config.log)?;
     descriptors::raise_limit();
+    let config = match config.cluster.durability {
+        Durability::Memory => roster::recall(config)?,
+        Durability::Sync => config,
+    };
+    let ignored = Arc::new(AtomicBool::new(false));
+    // A file that reaches the process's limit is a full disk (EFBIG), and no reason to be killed.
+    let handler = signal_hook::flag::register(SIGXFSZ, ignored);
+    handler.map_err(|error| NodeError::System { what: "take a signal", error })?;
+    loop {
+        match run_once(&config)?.wait() {
+            Err(NodeError::StaleDisk) => recovery::set_aside(&config)?,
+            ended => return ended,
+        }
+    }
+}
+
+/// One life: from what is on the disk, if there is one.
+fn run_once(config: &Config) -> Result<Node, NodeError> {
     let fresh = fresh_incarnation()?;
     let files = match config.cluster.durability {
         Durability::Memory => None,
-        Durability::Sync => Some(recovery::open(&config, fresh)?),
+        Durability::Sync => Some(recovery::open(config, fresh)?),
     };
     // Who comes back with its disk is who it was.
     let incarnation = files.as_ref().map_or(fresh, |files| files.identity.incarnation);
@@ -51,13 +74,22 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     let (clock, why) = Clock::chosen(config.clock())
         .map_err(|why| ConfigError(format!("store.clock is \"tsc\", but {why}")))?;
     tracing::info!(clock = clock.source_name(), "commit timestamps: {why}");
-    let mut replica = highwater_engines::build(config.engine()?, options, &NodeLibrary, Arc::new(clock));
-    if config.store.reserve_mb > 0 {
-        tracing::info!(mb = config.store.reserve_mb, "reserving memory");
-        replica.controller.store().reserve(config.store.reserve_mb << 20);
+    let (engine, clock) = (config.engine()?, Arc::new(clock));
+    let build = || {
+        let replica = highwater_engines::build(engine, options.clone(), &NodeLibrary, clock.clone());
+        if config.store.reserve_mb > 0 {
+            tracing::info!(mb = config.store.reserve_mb, "reserving memory");
+            replica.controller.store().reserve(config.store.reserve_mb << 20);
+        }
+        replica
+    };
+    match files {
+        None => Node::start(config, incarnation, build(), Signals::Take),
+        Some(files) => {
+            let (replica, storage) = files.recover(build)?;
+            Node::start_with(config, incarnation, replica, Some(storage), Signals::Take)
+        }
     }
-    let journal = files.map(|files| files.recover(&mut replica)).transpose()?;
-    Node::start_with(&config, incarnation, replica, journal, Signals::Take)?.wait()
 }
 
 /// Says how the memory is divided.
@@ -100,29 +132,29 @@ impl Node {
         replica: Replica,
         signals: Signals,
     ) -> Result<Node, NodeError> {
-        Node::start_with(config, incarnation, replica, None, signals)
+        Node::start_with(config, incarnation, replica, None::<Storage<DataDirectory>>, signals)
     }
 
-    /// The same with the journal that the replica was recovered from ([`recovery`]).
-    pub fn start_with(
+    /// The same with the files that the replica was recovered from ([`recovery`]).
+    pub fn start_with<D: Disk<File: Send> + Send + 'static>(
         config: &Config,
         incarnation: Incarnation,
         replica: Replica,
-        journal: Option<Journal<DataDirectory>>,
+        storage: Option<Storage<D>>,
         signals: Signals,
     ) -> Result<Node, NodeError> {
         let system = |what| move |error| NodeError::System { what, error };
-        let Replica { controller, workers, counters, procedures, versions } = replica;
+        let Replica { mut controller, workers, counters, procedures, versions } = replica;
         let identity = Identity {
             cluster: config.cluster.id.clone(),
             node: NodeId(config.node),
             incarnation,
-            nodes: config.cluster.nodes.len() as u8,
+            nodes: if config.engine()?.abilities().members { 0 } else { config.cluster.nodes.len() as u8 },
             streams: config.cluster.workers,
             engine: config.engine()?,
             tables: Fingerprint::of_tables(controller.store().schema()),
             procedures: Fingerprint::of_procedures(&procedures, &versions),
-            durable: journal.is_some(),
+            durable: storage.is_some(),
         };
         let peer_listener = listen("peer", &config.this_node().peer, socket::listen)?;
         let admin_listener = listen("admin", &config.this_node().admin, socket::listen)?;
@@ -132,30 +164,30 @@ impl Node {
         let resp = resp_listeners[0].local_addr().map_err(system("read the RESP address"))?;
         let admin = admin_listener.local_addr().map_err(system("read the admin address"))?;
 
-        let shared = Shared::new(identity.node, identity.engine, counters, procedures);
-        let mut shared = shared.map_err(system("create wake-up descriptors"))?;
-        shared.admins = config.cluster.nodes.iter().map(|node| node.admin.clone()).collect();
+        let roster = Roster::new(config, storage.is_none().then(|| roster::file_of(config)));
+        let shared = Shared::new(identity.node, identity.engine, counters, procedures, roster);
+        let shared = shared.map_err(system("create wake-up descriptors"))?;
         let shared = Arc::new(shared);
-        let journal = journal.map(|journal| {
-            let woken = Arc::downgrade(&shared);
-            let wake =
-                move |writer| woken.upgrade().into_iter().for_each(|shared| shared.wake_writer(writer));
-            let queues = Arc::new(JournalQueues::new(workers.len() as u16 + 1, wake));
-            shared.set_journal(queues.clone());
-            JournalThread::new(journal, queues)
-        });
-        let door = Arc::new(door(config, &shared));
+        let disks =
+            storage.map(|storage| Disks::new(config, incarnation, storage, &shared, &mut *controller));
+        let (journal, checkpoint, checkpoints) = match disks.transpose()? {
+            Some(Disks { journal, checkpoint, checkpoints }) => {
+                (Some(journal), Some(checkpoint), Some(checkpoints))
+            }
+            None => (None, None, None),
+        };
+        let door = Arc::new(door(config, incarnation, &shared));
         let (signalled, signal_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
         take_signals(signals, &signal_writer).map_err(system("take signals"))?;
         tracing::info!(
-            node = %identity.node, %incarnation, engine = identity.engine.name(), nodes = identity.nodes,
+            node = %identity.node, %incarnation, engine = identity.engine.name(), nodes = config.cluster.nodes.len(),
             workers = workers.len(), peer = %config.this_node().peer, %resp, %admin, "starting"
         );
 
         let options = config.options(incarnation);
         let shares = options.shares().expect("the configuration was validated");
         let links = link_limits(config, &options, shares.buffers);
-        let names = config.cluster.nodes.iter().map(|node| node.peer.clone()).collect();
+        let names = config.cluster.nodes.iter().map(|node| (NodeId(node.id), node.peer.clone()));
         let setup = control::Setup {
             controller,
             identity,
@@ -164,19 +196,23 @@ impl Node {
             signals: signalled,
             lifeline: config.threads.lifeline,
             links,
+            checkpoints,
         };
         let control =
             ControlThread::new(shared.clone(), setup).map_err(system("set up the control thread"))?;
         let (mut loops, rules) = (Vec::new(), rules(config, shares.buffers));
+        let idle = config.limits.session_idle_s * 1_000_000_000;
+        let keeps = shared.engine.abilities().sessions;
+        let mut sessions = keeps.then(|| worker::Sessions::new(idle, &shared.procedures));
         for (index, (engine, listener)) in workers.into_iter().zip(resp_listeners).enumerate() {
             let setup = worker::Setup {
                 index,
                 engine,
                 listener,
                 door: door.clone(),
-                nodes: config.cluster.nodes.len(),
                 rules,
                 links,
+                sessions: sessions.take(),
             };
             loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
         }
@@ -201,6 +237,14 @@ impl Node {
         if let Some(journal) = journal {
             let shared = node.shared.clone();
             node.spawn("journal".into(), move || journal.run(|| shared.stopping()))?;
+        }
+        if let Some(checkpoint) = checkpoint {
+            let shared = node.shared.clone();
+            node.spawn("checkpoint".into(), move || {
+                let tell = |news| shared.control.post(ControlLetter::Checkpoint(news));
+                checkpoint.run(|| shared.stopping(), tell);
+                Ok(())
+            })?;
         }
         node.spawn("admin".into(), move || admin_thread.run())?;
         node.spawn("control".into(), move || {
@@ -230,10 +274,11 @@ impl Node {
         self.shared.held()
     }
 
-    /// Asks it to end: it takes no more requests, answers those under way (for up to a second), and stops. Dropping it
+    /// Asks it to end: if it leads it hands the lead over, for as long as its engine bears; it takes no more requests, answers
+    /// those under way (for up to a second), and stops. Dropping it
     /// instead stops it at once.
     pub fn stop(&self) {
-        self.shared.end();
+        self.shared.leave();
     }
 
     /// Until it ends; why, if not because it was asked to.
@@ -248,7 +293,7 @@ impl Node {
             outcome = outcome.and(ended);
         }
         tracing::info!(node = %self.shared.node, "ended");
-        outcome
+        outcome.and(if self.shared.disk_is_stale() { Err(NodeError::StaleDisk) } else { Ok(()) })
     }
 
     fn spawn(
@@ -284,6 +329,47 @@ impl Drop for Node {
             // Its panic was printed; whoever wanted to know called `wait`.
             let _ = handle.join();
         }
+    }
+}
+
+/// Who keeps a node's files.
+struct Disks<D: Disk> {
+    journal: JournalThread<D>,
+    checkpoint: CheckpointThread<D>,
+    checkpoints: Checkpoints,
+}
+
+impl<D: Disk<File: Send>> Disks<D> {
+    fn new(
+        config: &Config,
+        incarnation: Incarnation,
+        storage: Storage<D>,
+        shared: &Arc<Shared>,
+        controller: &mut dyn Controller,
+    ) -> Result<Disks<D>, NodeError> {
+        // Chosen before anything is told: nobody may take one start for another.
+        let start = getrandom::u64().map_err(|error| NodeError::System {
+            what: "draw a start's number from the system's random numbers",
+            error: error.into(),
+        })?;
+        let woken = Arc::downgrade(shared);
+        let wake = move |writer| woken.upgrade().into_iter().for_each(|shared| shared.wake_writer(writer));
+        let queues = Arc::new(JournalQueues::new(config.cluster.workers + 1, wake));
+        shared.set_journal(queues.clone());
+        let journal = JournalThread::new(storage.journal, queues.clone());
+        queues.begin(storage.generation, start);
+        controller.set_disk(queues.disk_state());
+        let rules = CheckpointRules {
+            incarnation: incarnation.0,
+            parts: config.cluster.workers,
+            threads: config.storage.checkpoint_threads,
+            keep: NonZeroUsize::new(config.storage.checkpoints_kept).unwrap_or(NonZeroUsize::MIN),
+        };
+        let (checkpoint, desk) =
+            CheckpointThread::new(storage.disk, rules, queues.clone(), storage.checkpoints);
+        let every_bytes = config.storage.checkpoint_mb << 20;
+        let checkpoints = Checkpoints::new(desk, queues, every_bytes, storage.replayed);
+        Ok(Disks { journal, checkpoint, checkpoints })
     }
 }
 
@@ -355,7 +441,7 @@ fn listen<T>(
     resolved.and_then(listen).map_err(|error| NodeError::Listen { what, address: address.to_string(), error })
 }
 
-fn door(config: &Config, shared: &Arc<Shared>) -> Door {
+fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>) -> Door {
     let describe = {
         let shared = Arc::downgrade(shared);
         move || {
@@ -376,7 +462,12 @@ fn door(config: &Config, shared: &Arc<Shared>) -> Door {
         procedures: Procedures::find(&shared.procedures)
             .expect("the library registers the door's procedures"),
         node: shared.node,
-        addresses: config.cluster.nodes.iter().map(|node| node.resp.clone()).collect(),
+        sessions: config.limits.sessions,
+        salt: incarnation.0,
+        addresses: {
+            let shared = Arc::downgrade(shared);
+            Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.resp))
+        },
         describe: Box::new(describe),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use highwater_core::{Epoch, NodeId};
-use highwater_engines::{Counters, EngineKind, Nanos, Service};
+use highwater_engines::{CheckpointNews, Counters, EngineKind, Nanos, Service};
 use highwater_workloads::Workload;
 
 use crate::admin::protocol::{AdminRequest, AdminResponse};
@@ -17,6 +17,7 @@ use crate::letter_box::LetterBox;
 use crate::load::{RunSpec, WorkerStats};
 use crate::memory::Provisions;
 use crate::relay::{Relay, Relayed};
+use crate::roster::Roster;
 use crate::storage::JournalQueues;
 use crate::transport::{Arrival, Channel, Established};
 
@@ -42,14 +43,17 @@ pub struct Shared {
     pub counters: Vec<Arc<Counters>>,
     /// Names of the registered procedures, by id.
     pub procedures: Vec<&'static str>,
-    /// Where operators find each node, by id; set before the threads start.
-    pub admins: Vec<String>,
+    /// Who belongs, and where.
+    pub roster: Roster,
     /// For stamps of requests.
     pub stopwatch: Stopwatch,
     /// When the process started.
     pub started: Nanos,
     /// If what is written goes to a disk.
     journal: OnceLock<Arc<JournalQueues>>,
+    /// The process was asked to end.
+    leaving: AtomicBool,
+    disk_is_stale: AtomicBool,
     ending: AtomicBool,
     /// Workers that owe no client a reply any more, once it is ending.
     drained: AtomicUsize,
@@ -87,6 +91,7 @@ impl Shared {
         engine: EngineKind,
         counters: Vec<Arc<Counters>>,
         procedures: Vec<&'static str>,
+        roster: Roster,
     ) -> io::Result<Shared> {
         Ok(Shared {
             node,
@@ -101,10 +106,12 @@ impl Shared {
             held: (0..counters.len() + 2).map(|_| Held::default()).collect(),
             counters,
             procedures,
-            admins: Vec::new(),
+            roster,
             stopwatch: Stopwatch::calibrate(),
             started: monotonic(),
             journal: OnceLock::new(),
+            leaving: AtomicBool::new(false),
+            disk_is_stale: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
@@ -131,9 +138,31 @@ impl Shared {
         self.journal.get()
     }
 
-    /// Something that one of the journal's writers wrote is durable.
+    /// Something that one of the journal's writers wrote is durable, or the disk has news for the last one, the controller.
     pub fn wake_writer(&self, writer: usize) {
-        self.workers.get(writer).into_iter().for_each(|worker| worker.waker.wake());
+        self.workers.get(writer).map_or(&self.control.waker, |worker| &worker.waker).wake();
+    }
+
+    /// The disk is older than what this node told others: it stops, to begin another life.
+    pub fn end_this_life(&self) {
+        self.disk_is_stale.store(true, Ordering::Relaxed);
+        self.stop();
+    }
+
+    /// Whether it stopped for that.
+    pub fn disk_is_stale(&self) -> bool {
+        self.disk_is_stale.load(Ordering::Relaxed)
+    }
+
+    /// Asks the process to end: what it leads is handed over first; then [`Shared::end`].
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+        self.control.waker.wake();
+    }
+
+    /// Whether it was asked to.
+    pub fn leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
     }
 
     /// Asks the node to end in good order: no new clients and requests; what is under way is answered, for as long as
@@ -268,6 +297,8 @@ impl Shared {
 pub enum WorkerLetter {
     /// A connection of its channel.
     Adopt(Established),
+    /// That node was removed from the cluster.
+    HangUp(NodeId),
     /// For its load driver; to be answered under this ticket.
     Load(u64, LoadCommand),
 }
@@ -310,6 +341,8 @@ pub enum ControlLetter {
         /// What came of it.
         answer: LoadAnswer,
     },
+    /// What became of a checkpoint.
+    Checkpoint(CheckpointNews),
     /// A load is prepared and can start.
     Start {
         /// The admin connection's key.

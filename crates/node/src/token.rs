@@ -1,7 +1,7 @@
 //! Tokens: whose reply is it?
 //!
 //! ```text
-//! bits 62-63  owner    0 a client, 1 the load, 2 the loader
+//! bits 62-63  owner    0 a client, 1 the load, 2 the loader, 3 the keeper of sessions
 //! bits 42-61  slot     client connection, or request slot
 //! bits 0-41   number   request of the connection, or life of the slot
 //! ```
@@ -22,6 +22,8 @@ pub enum Owner {
     Load,
     /// The population of the database.
     Loader,
+    /// Whoever ends sessions that nobody uses.
+    Keeper,
 }
 
 /// Packs a token. Numbers wrap at 2^42.
@@ -37,7 +39,8 @@ pub fn unpack(token: Token) -> (Owner, usize, u64) {
     let owner = match token.0 >> 62 {
         0 => Owner::Client,
         1 => Owner::Load,
-        _ => Owner::Loader,
+        2 => Owner::Loader,
+        _ => Owner::Keeper,
     };
     (owner, (token.0 >> NUMBER_BITS) as usize & (MAX_SLOTS - 1), token.0 & NUMBER_MASK)
 }
@@ -48,7 +51,7 @@ mod tests {
 
     #[test]
     fn tokens_round_trip() {
-        for owner in [Owner::Client, Owner::Load, Owner::Loader] {
+        for owner in [Owner::Client, Owner::Load, Owner::Loader, Owner::Keeper] {
             for (slot, number) in [(0, 0), (MAX_SLOTS - 1, NUMBER_MASK), (77, 1 << 33)] {
                 assert_eq!(unpack(pack(owner, slot, number)), (owner, slot, number));
             }

@@ -77,6 +77,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     consider(&|plan| plan.length_ns = (plan.length_ns / 2).max(1_000_000));
     consider(&|plan| plan.absent = 0);
     consider(&|plan| plan.load.operations = plan.load.operations.div_ceil(2));
+    consider(&|plan| plan.load.counters /= 2);
     consider(&|plan| plan.load.astray = 0);
     consider(&|plan| plan.load.snapshot_percent = 0);
     consider(&|plan| plan.workers = plan.workers.div_ceil(2));

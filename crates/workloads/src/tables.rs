@@ -8,8 +8,8 @@ use highwater_core::{IndexKind, KeyKind, TableId, TableSpec};
 pub const KEYSPACE: TableId = TableId(0);
 /// Sequence numbers of acknowledged requests; see [`audit`](crate::audit).
 pub const AUDIT: TableId = TableId(1);
-/// Reserved for the node.
-pub const RESERVED_2: TableId = TableId(2);
+/// Clients' sessions.
+pub const SESSIONS: TableId = TableId(2);
 /// Reserved for the node.
 pub const RESERVED_3: TableId = TableId(3);
 
@@ -67,7 +67,7 @@ use KeyKind::{Bytes, U64};
 const TABLES: [(TableId, &str, KeyKind, IndexKind); 24] = [
     (KEYSPACE, "keyspace", Bytes, Hash),
     (AUDIT, "audit", U64, Hash),
-    (RESERVED_2, "reserved_2", U64, Hash),
+    (SESSIONS, "sessions", U64, Ordered),
     (RESERVED_3, "reserved_3", U64, Hash),
     (tpcc::WAREHOUSE_INFO, "tpcc.warehouse_info", U64, Hash),
     (tpcc::WAREHOUSE_YTD, "tpcc.warehouse_ytd", U64, Hash),

@@ -125,8 +125,8 @@ pub struct RunConfig {
     pub seed: u64,
     /// Every n-th request wrote an audit row; 0 for none.
     pub audit_every: u32,
-    /// `memory`: a majority holds it in memory before it is released; `none` without replication.
-    pub durability: &'static str,
+    /// `memory`: a majority holds it in memory before it is released; `sync`: on its disks; `none` without replication.
+    pub durability: String,
     /// Config keys of the replicas that differ from the defaults.
     pub set: BTreeMap<String, String>,
     /// The command line.

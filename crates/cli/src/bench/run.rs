@@ -236,6 +236,13 @@ fn per_procedure(load: LoadReport) -> BTreeMap<String, Procedure> {
     procedures.collect()
 }
 
+/// What the replicas' replies promised.
+fn durability(engine: EngineKind, set: &[(String, String)]) -> String {
+    let asked = set.iter().rev().find(|(key, _)| key == "cluster.durability").map(|(_, level)| &level[..]);
+    let level = if engine.abilities().replicates { asked.unwrap_or("memory") } else { "none" };
+    level.trim_matches('"').to_string()
+}
+
 fn run_config(
     engine: EngineKind,
     args: &RunArgs,
@@ -249,7 +256,7 @@ fn run_config(
         warmup_seconds: args.warmup,
         seed: args.seed,
         audit_every: args.audit_every,
-        durability: if engine.abilities().replicates { "memory" } else { "none" },
+        durability: durability(engine, &args.set),
         set: args.set.iter().cloned().collect(),
         command: std::env::args().collect::<Vec<_>>().join(" "),
         machine,

@@ -2,7 +2,7 @@
 //!
 //! Three replica processes run TPC-C; the leader is killed with SIGKILL, another takes over, the victim comes back as a
 //! learner and becomes a voter, all under load. Then everything is checked: consistency conditions 1-12 on every
-//! replica, equal digests, and that no acknowledged transaction is missing.
+//! replica, equal digests, that no acknowledged transaction is missing, and that counters incremented under sessions are exact.
 //!
 //! Three threads: one plays the acts, the *sampler* asks the replicas, and the main thread draws what both
 //! wrote into the [`scene`].
@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use highwater_node::admin::protocol::StatusReport;
 
 use crate::audit::{Acknowledged, Generators};
+use crate::counting::{self, Counts, Team};
 use crate::failure::{Failure, Result};
 use crate::fleet::{Fleet, FleetSpec};
 use crate::load::LoadSpec;
@@ -36,6 +37,8 @@ const AUDIT_EVERY: u32 = 10;
 const KILL_AT: f64 = 0.4;
 /// When it is started again.
 const RESTART_AT: f64 = 0.6;
+/// Clients that count under sessions, beside the load.
+const COUNTERS: u64 = 3;
 /// How long all replicas run together in the end, at least.
 const WHOLE: Duration = Duration::from_secs(1);
 
@@ -118,6 +121,7 @@ fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &SharedScene) -> Result<Verdi
     };
     let (mut acknowledged, mut generators) = (Acknowledged::default(), Generators::default());
     spec.start_everywhere(fleet, leader, &mut generators)?;
+    let team = Team::start(COUNTERS, &fleet.doors(), 1);
     scene.enter(Phase::Running);
     let running = Instant::now();
     wait_until(running, args.seconds as f64 * KILL_AT);
@@ -154,6 +158,8 @@ fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &SharedScene) -> Result<Verdi
 
     scene.enter(Phase::Converging);
     load::stop_everywhere(fleet, &mut acknowledged)?;
+    let counted = team.stop().map_err(Failure::negative)?;
+    let miscounted = counting::verify(&fleet.doors(), &counted).err();
     scene.event("the load stopped");
     let converged = verify::converge(fleet)?;
     scene.event("all replicas applied all that was decided");
@@ -169,6 +175,8 @@ fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &SharedScene) -> Result<Verdi
         rejoin,
         converge_ms: converged.as_secs_f64() * 1e3,
         findings,
+        counts: Counts::of(&counted),
+        miscounted,
     })
 }
 

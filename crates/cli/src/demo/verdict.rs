@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::counting::Counts;
 use crate::failover::{Failover, Rejoin};
 use crate::numbers::{bytes, short};
 use crate::verify::Findings;
@@ -25,12 +26,16 @@ pub struct Verdict {
     pub converge_ms: f64,
     /// The checks.
     pub findings: Findings,
+    /// What those did who counted under sessions.
+    pub counts: Counts,
+    /// What is wrong with what their counters hold, if anything is.
+    pub miscounted: Option<String>,
 }
 
 impl Verdict {
     /// Why it is negative, if it is.
     pub fn trouble(&self) -> Option<String> {
-        self.findings.trouble()
+        self.findings.trouble().or_else(|| self.miscounted.clone())
     }
 }
 
@@ -96,6 +101,12 @@ impl fmt::Display for Verdict {
             mark(findings.missing == 0),
             findings.missing,
             findings.acknowledged
+        )?;
+        let Counts { counters, increments, repeated, asked } = self.counts;
+        writeln!(
+            f,
+            "{} exactly once   {counters} counters, {increments} increments, each done once; {repeated} requests were repeated, {asked} outcomes asked for",
+            mark(self.miscounted.is_none() && increments > 0)
         )
     }
 }

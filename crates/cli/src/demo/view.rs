@@ -105,7 +105,7 @@ fn replica_row<'a>(node: usize, status: &StatusReport, scene: &Scene) -> Row<'a>
     let style = match status.status().service {
         Service::Serving => Style::new().fg(Color::Green).add_modifier(Modifier::BOLD),
         Service::Standby => Style::new(),
-        Service::Joining | Service::Starting => Style::new().fg(Color::Yellow),
+        Service::Joining | Service::Starting | Service::Removed => Style::new().fg(Color::Yellow),
     };
     let lag = match scene.lag(status) {
         Some(lag) if !status.serves() => lag.to_string(),

@@ -50,16 +50,18 @@ pub fn look(place: &Place, json: bool) -> Result<Look> {
         Place::Config { admins, .. } => (admins.clone(), None),
         Place::Replica(admin) => {
             let status = ask(admin).map_err(|error| failure_at(admin, error))?;
-            (status.admins.clone(), Some((admin.clone(), status)))
+            // Empty where there is no node of that id.
+            let admins = (0..).zip(status.admins.clone()).filter(|(_, admin)| !admin.is_empty());
+            (admins.collect(), Some((admin.clone(), status)))
         }
     };
     let mut nodes = ask_all(&admins);
     if let Some((admin, status)) = known {
-        let at = usize::from(status.node);
+        let at = nodes.iter().position(|view| view.node == status.node);
         // Under the address that led to it, which may be another than its config says.
         let view = View { node: status.node, admin, status: Some(status), silent: None, elsewhere: false };
-        match nodes.get_mut(at) {
-            Some(node) => *node = view,
+        match at {
+            Some(at) => nodes[at] = view,
             None => nodes.push(view),
         }
     }
@@ -73,14 +75,14 @@ pub fn look(place: &Place, json: bool) -> Result<Look> {
     Ok((text, trouble.map_or(Ok(()), |trouble| Err(Failure::unavailable(trouble)))))
 }
 
-fn ask_all(admins: &[String]) -> Vec<View> {
+fn ask_all(admins: &[(u8, String)]) -> Vec<View> {
     thread::scope(|scope| {
-        let asked: Vec<_> = admins.iter().map(|admin| scope.spawn(move || ask(admin))).collect();
+        let asked: Vec<_> = admins.iter().map(|(_, admin)| scope.spawn(move || ask(admin))).collect();
         let answers = asked.into_iter().map(|thread| thread.join().expect("asking does not panic"));
         answers
             .zip(admins)
-            .zip(0..)
-            .map(|((answer, admin), node)| {
+            .map(|(answer, (node, admin))| {
+                let node = *node;
                 let view = |status, silent, elsewhere| View {
                     node,
                     admin: admin.clone(),
@@ -233,7 +235,7 @@ fn judge(nodes: &[View]) -> std::result::Result<u8, (Option<u8>, String)> {
         .filter(|view| view.status.is_none() && !view.elsewhere)
         .map(|view| view.node.to_string())
         .collect();
-    match word.and_then(|leader| nodes.get(usize::from(leader))) {
+    match word.and_then(|leader| nodes.iter().find(|view| view.node == leader)) {
         Some(leader) if leader.elsewhere => Ok(leader.node),
         Some(leader) => {
             Err((None, format!("node {}, which is said to lead, does not say so itself", leader.node)))

@@ -2,7 +2,7 @@
 //! line for each node, and exit code 4 if the cluster cannot serve.
 
 mod cluster;
-mod place;
+pub mod place;
 mod replica;
 
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use clap::Args;
 
 use crate::failure::Result;
 use place::Place;
+pub use replica::votes;
 
 /// Between two looks of `--watch`.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -65,7 +66,7 @@ pub fn run(args: &StatusArgs) -> Result<()> {
 }
 
 /// `host:port`; whether there is such a host is found out when it is asked.
-fn host_and_port(text: &str) -> std::result::Result<String, String> {
+pub fn host_and_port(text: &str) -> std::result::Result<String, String> {
     let well_formed = text.rsplit_once(':').is_some_and(|(host, port)| {
         !host.is_empty()
             && !host.contains(|c: char| c.is_whitespace() || c == '/')

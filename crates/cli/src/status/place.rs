@@ -20,22 +20,25 @@ pub enum Place {
     /// At one replica's admin address, which knows the others'.
     Replica(String),
     /// A config: this node of these, by their admin addresses.
-    Config { node: usize, admins: Vec<String> },
+    Config { node: u8, admins: Vec<(u8, String)> },
 }
 
 impl Place {
     /// The replica of a config, and all that it names.
     pub fn of_config(file: Option<&Path>) -> Result<Place> {
         let config = serve::load(file, &[])?;
-        let admins = config.cluster.nodes.iter().map(|node| node.admin.clone()).collect();
-        Ok(Place::Config { node: usize::from(config.node), admins })
+        let admins = config.cluster.nodes.iter().map(|node| (node.id, node.admin.clone())).collect();
+        Ok(Place::Config { node: config.node, admins })
     }
 
     /// The admin address to ask at.
     pub fn admin(&self) -> &str {
         match self {
             Place::Replica(admin) => admin,
-            Place::Config { node, admins } => &admins[*node],
+            Place::Config { node, admins } => {
+                let own = admins.iter().find(|(id, _)| id == node);
+                &own.expect("a valid config lists its own node").1
+            }
         }
     }
 }

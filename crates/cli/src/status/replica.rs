@@ -181,6 +181,8 @@ pub mod tests {
             log_bytes: 0,
             clients: 0,
             admins: Vec::new(),
+            nodes: Vec::new(),
+            removed: Vec::new(),
         }
     }
 

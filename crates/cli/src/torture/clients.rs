@@ -71,6 +71,7 @@ impl Clients {
             sum.snapshots = sum.snapshots.plus(tally.snapshots);
             sum.last_ok_ns = sum.last_ok_ns.max(tally.last_ok_ns);
             sum.trouble.extend(tally.trouble);
+            sum.counted.extend(tally.counted);
             sum.generations.resize(tally.generations.len().max(sum.generations.len()), 0);
             for (slot, generation) in tally.generations.into_iter().enumerate() {
                 sum.generations[slot] = sum.generations[slot].max(generation);

@@ -132,6 +132,13 @@ impl<'a> Faults<'a> {
                 let again = rng.percent(25).then(|| millis(&mut rng, 30, 500));
                 (format!("kill -9 of replica {node}"), Hold::Down { node, again })
             }
+            FaultKind::Rolling => {
+                if !self.down.insert(node) {
+                    return Ok(());
+                }
+                self.fleet.end(node)?;
+                (format!("SIGTERM to replica {node}"), Hold::Down { node, again: None })
+            }
             FaultKind::Pause => {
                 self.fleet.signal(node, Signal::STOP)?;
                 (format!("replica {node} stopped"), Hold::Stopped { node })

@@ -1,8 +1,8 @@
 //! `highwater torture`: real replica processes, real clients, real faults, and the checker's verdict.
 //!
 //! The *director* strikes and heals the cluster as the seed's [`schedule`] says; client processes run lists and a bank over
-//! RESP, on whoever leads and on any replica's snapshots, and write down what they saw; the [`network`] lies between the
-//! replicas. When the time is over, all is healed, the clients end, every key is read once more, and the history goes
+//! RESP, on whoever leads and on any replica's snapshots, and write down what they saw; others count under sessions, and must come
+//! out exact; the [`network`] lies between the replicas. When the time is over, all is healed, the clients end, every key is read once more, and the history goes
 //! through the same checker as the simulator's.
 
 mod args;
@@ -30,6 +30,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use highwater_node::config::Config;
 use highwater_workloads::random::{Rng, mix};
 
+use crate::counting::{self, Counts};
 use crate::failure::{Failure, Result};
 use crate::fleet::{Fleet, FleetSpec};
 use crate::machine::monotonic_ns;
@@ -132,6 +133,7 @@ fn torture(
     tally.trouble.extend(limits.exceeded(resident_bytes));
     drop(watch);
     notary(clients + 1).read_everything(Asks::Leader, &doors, &tally.generations)?;
+    tally.trouble.extend(counting::verify(&doors, &tally.counted).err());
     let digests = verify::digests(fleet)?;
     std::thread::sleep(oldest_snapshot(args)?);
     for (door, number) in doors.chunks(1).zip(clients + 2..) {
@@ -149,6 +151,7 @@ fn torture(
         clients: args.clients,
         links: network.describe(),
         transactions: tally.transactions,
+        counts: Counts::of(&tally.counted),
         snapshots: tally.snapshots,
         by_followers,
         missed: faults.iter().copied().filter(|kind| !counts.contains_key(kind)).collect(),

@@ -10,6 +10,7 @@ use super::client::Outcomes;
 use super::events::Event;
 use super::latency::Latency;
 use super::schedule::FaultKind;
+use crate::counting::Counts;
 use crate::failure::{Failure, Result};
 use crate::numbers::bytes;
 use crate::report_file::write_json;
@@ -32,6 +33,8 @@ pub struct Report {
     /// How the transactions ended that asked whoever leads.
     #[serde(flatten)]
     pub transactions: Outcomes,
+    /// Of those who counted under sessions.
+    pub counts: Counts,
     /// And those that asked any replica for a snapshot.
     pub snapshots: Outcomes,
     /// Of these, answered by followers, at least; the leader runs them as transactions.
@@ -138,6 +141,11 @@ impl fmt::Display for Report {
         writeln!(f, "links        {links}")?;
         let Outcomes { ok, fail, info } = self.transactions;
         writeln!(f, "transactions {ok} ok, {fail} fail, {info} unknown; {:.0} ok/s", ok as f64 / seconds)?;
+        let Counts { counters, increments, repeated, asked } = self.counts;
+        writeln!(
+            f,
+            "counters     {counters} with {increments} increments under sessions; {repeated} requests repeated, {asked} outcomes asked for"
+        )?;
         let Outcomes { ok, fail, info } = self.snapshots;
         let by_followers = self.by_followers;
         writeln!(

@@ -17,6 +17,8 @@ pub enum FaultKind {
     Kill,
     /// The same, of the leader.
     KillLeader,
+    /// SIGTERM, which hands the lead over, and a new start; the leader half of the time.
+    Rolling,
     /// SIGSTOP and SIGCONT; the leader half of the time.
     Pause,
     /// Replicas cut off from each other: one, two halves, one pair, all but a bridge; or a cable pulled.
@@ -57,6 +59,7 @@ impl FaultKind {
         match self {
             FaultKind::Kill => "kill",
             FaultKind::KillLeader => "kill-leader",
+            FaultKind::Rolling => "rolling",
             FaultKind::Pause => "pause",
             FaultKind::Partition => "partition",
             FaultKind::Asymmetric => "asymmetric",
@@ -81,6 +84,7 @@ impl FaultKind {
         match self {
             FaultKind::Kill
             | FaultKind::KillLeader
+            | FaultKind::Rolling
             | FaultKind::Pause
             | FaultKind::Partition
             | FaultKind::Asymmetric
@@ -102,7 +106,14 @@ impl FaultKind {
 
     /// Whether it costs a replica its memory.
     pub fn takes_memory(self) -> bool {
-        matches!(self, FaultKind::Kill | FaultKind::KillLeader | FaultKind::Sizes | FaultKind::Memory)
+        matches!(
+            self,
+            FaultKind::Kill
+                | FaultKind::KillLeader
+                | FaultKind::Rolling
+                | FaultKind::Sizes
+                | FaultKind::Memory
+        )
     }
 
     /// Whether links must go through the proxy.

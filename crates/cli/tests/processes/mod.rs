@@ -81,7 +81,7 @@ impl Cluster {
         let mut cluster = Cluster { directory, address_space, ports, replicas: Vec::new(), _alone: alone };
         for id in 0..3 {
             let config = format!(
-                "node = {id}\n[cluster]\n{extra}\nnodes = [{nodes}]\n[threads]\nlifeline = true\n[storage]\ndir = \"{}\"\n",
+                "node = {id}\n[cluster]\n{extra}\nnodes = [{nodes}]\n[threads]\nlifeline = true\n[storage]\ndir = \"{}\"\ncheckpoint_mb = 1\n",
                 cluster.directory.path().display()
             );
             std::fs::write(cluster.path(id, "toml"), config).unwrap();
@@ -172,5 +172,35 @@ impl Cluster {
     /// The folder of all replicas' files.
     pub fn directory(&self) -> &std::path::Path {
         self.directory.path()
+    }
+}
+
+impl Cluster {
+    /// The port where operators connect to a replica.
+    pub fn admin_port(&self, id: usize) -> u16 {
+        self.ports[3 * id + 2]
+    }
+
+    /// Asks a replica to end, as an operating system does.
+    pub fn terminate(&self, id: usize) {
+        let child = self.replicas[id].as_ref().expect("it runs");
+        // Not reaped yet, so the id is still its own.
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Whether a replica that was asked to end has done so, in good order; it does not run then.
+    pub fn has_ended(&mut self, id: usize) -> bool {
+        let ended = self.replicas[id].as_mut().expect("it ran").try_wait().unwrap();
+        if let Some(status) = ended {
+            assert!(status.success(), "replica {id}: {status}\n{}", self.log(id));
+            self.replicas[id] = None;
+        }
+        ended.is_some()
+    }
+
+    /// What a replica has said.
+    pub fn log(&self, id: usize) -> String {
+        std::fs::read_to_string(self.path(id, "log")).unwrap_or_default()
     }
 }

@@ -45,6 +45,7 @@ impl Election {
         let ballot = self.next_ballot();
         self.promise(now, ballot);
         self.standing = Standing::Preparing;
+        self.prepared = Some(ballot);
         self.wait(now);
         self.broadcast(ElectionMessage::Prepare { ballot });
     }
@@ -52,7 +53,7 @@ impl Election {
     /// A promise has come, perhaps this node's own. Leads if a majority of every membership that may be in force has
     /// promised.
     pub(super) fn on_promise(&mut self, now: Nanos, from: Voter, promise: Promise) {
-        if self.standing != Standing::Preparing || promise.ballot != self.promised {
+        if self.prepared != Some(promise.ballot) || promise.ballot != self.promised {
             return;
         }
         self.promises.insert(from, promise);
@@ -88,6 +89,7 @@ impl Election {
             return self.prepare(now);
         }
         self.standing = Standing::Leading;
+        self.prepared = None;
         self.following = None;
         self.suspected = false;
         let heard = Heard::at(now);

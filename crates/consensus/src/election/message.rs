@@ -32,7 +32,8 @@ impl PendingChange {
         change: &Members,
         decided: bool,
     ) {
-        let same = |known: &PendingChange| known.members.voters() == change.voters();
+        // Where nodes are found and who was removed goes with the voters: a change that differs in these is another one.
+        let same = |known: &PendingChange| known.members.is_like(change);
         let at = all.iter().position(same).unwrap_or_else(|| {
             all.push(PendingChange { members: change.clone(), decided: vec![Epoch(0); streams] });
             all.len() - 1

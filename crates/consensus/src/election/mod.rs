@@ -47,6 +47,12 @@
 //! ballot starts a new wait and misses nobody until it is over. So only yeses are left that were granted before, and
 //! each of these outstanding yeses causes at most one more campaign.
 //!
+//! # Slow disks
+//!
+//! A stream's promise counts when it is on disk, which may take longer than any timeout. Until all streams of a node have promised, it
+//! neither stands nor says yes: so no second ballot overtakes the first on its way to the disks. And promises that come late count, as
+//! long as their candidate has promised nothing higher and has not given up.
+//!
 //! # Which memberships may be in force?
 //!
 //! The newest that any promise knows to be decided, and every newer one that stands undecided in somebody's log. A
@@ -84,6 +90,9 @@ impl Election {
     /// that may not stand votes all the same.
     pub fn set_eligible(&mut self, eligible: bool) {
         self.eligible = eligible;
+        if !eligible {
+            self.prepared = None;
+        }
         if !eligible && matches!(self.standing, Standing::Asking | Standing::Preparing) {
             self.standing = Standing::Follower;
         }
@@ -101,6 +110,7 @@ impl Election {
     /// anybody else before it stands again, so that a node that can do better has its turn.
     pub fn abandon(&mut self, now: Nanos) {
         self.standing = Standing::Follower;
+        self.prepared = None;
         self.following = None;
         self.give_way(now);
     }
@@ -127,8 +137,12 @@ impl Election {
     /// candidate hear of the promise. Ignored if a higher ballot was promised meanwhile.
     pub fn fenced(&mut self, now: Nanos, promise: Promise) {
         let ballot = promise.ballot;
-        let answered_a_rival = self.answered.epoch == ballot.epoch && self.answered != ballot;
-        if ballot != self.promised || answered_a_rival {
+        if ballot != self.promised {
+            return;
+        }
+        self.fencing = false;
+        if self.answered.epoch == ballot.epoch && self.answered != ballot {
+            // A rival has the promise of this epoch.
             return;
         }
         self.answered = ballot;
@@ -195,6 +209,7 @@ impl Election {
         if now >= self.deadline && !self.doubts_itself(now) {
             match self.standing {
                 Standing::Leading => self.send_heartbeats(now),
+                _ if self.is_fencing() => self.wait(now),
                 Standing::Follower | Standing::Asking | Standing::Preparing => self.ask(now),
             }
         }

@@ -1,6 +1,6 @@
 //! The state of an election on one node, what it asks of its host, and what the host may ask of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_core::{Ballot, Epoch, NodeId};
 
@@ -11,7 +11,7 @@ use crate::{Members, Nanos, Quorums, Voter};
 /// Settings of an election.
 #[derive(Clone, Copy, Debug)]
 pub struct ElectionOptions {
-    /// How many nodes there are; ids are `0..nodes`.
+    /// How many nodes there are at first; ids are `0..nodes`. Others are told of by [`Election::peer_up`].
     pub nodes: u8,
     /// How often a leader says that it lives.
     pub heartbeat: Nanos,
@@ -61,11 +61,21 @@ pub enum Standing {
 pub struct Election {
     pub(super) me: Voter,
     pub(super) options: ElectionOptions,
+    /// Everybody else that was ever heard of, and was not removed: whom this node speaks to.
+    pub(super) peers: BTreeSet<NodeId>,
     /// The highest ballot that was promised. The streams promise it, too; they may be ahead or behind for a moment.
     pub(super) promised: Ballot,
     /// The ballot of the last promise that was answered. Of two ballots of one epoch a node answers only one. Two
     /// majorities have a node in common, so only one of the two candidates can win.
     pub(super) answered: Ballot,
+    /// The streams have been asked to promise `promised`, and not all of them have: with a disk that may take long.
+    ///
+    /// Meanwhile this node neither stands nor says yes to anybody. It could not keep its word before its disk has done what was asked of
+    /// it, and a higher ballot would only be the next thing to ask: where syncs take longer than timeouts, nobody would ever win.
+    pub(super) fencing: bool,
+    /// The ballot for which this life asks for promises, until it has won or given up. They count even if they come late, as long as
+    /// nothing higher was promised here.
+    pub(super) prepared: Option<Ballot>,
     /// Highest epoch heard of, promised or not: the next ballot of this node is above it.
     pub(super) highest: Epoch,
     /// The newest membership known to be decided; `None` before the first meeting.
@@ -107,9 +117,12 @@ impl Election {
     pub fn new(me: Voter, options: ElectionOptions, seed: u64) -> Election {
         Election {
             me,
+            peers: (0..options.nodes).map(NodeId).filter(|node| *node != me.node).collect(),
             options,
             promised: Ballot::default(),
             answered: Ballot::default(),
+            fencing: false,
+            prepared: None,
             highest: Epoch::default(),
             members: None,
             eligible: false,
@@ -161,16 +174,49 @@ impl Election {
         self.members.as_ref().is_some_and(|members| members.contains(self.me))
     }
 
+    /// The connection to a node is up: it is spoken to from now on, whether it votes or not.
+    pub fn peer_up(&mut self, peer: NodeId) {
+        let removed = self.members.as_ref().is_some_and(|members| members.has_removed(peer));
+        if peer != self.me.node && !removed {
+            self.peers.insert(peer);
+        }
+    }
+
     /// A membership is decided in every stream. One that is older than the known one is ignored.
+    ///
+    /// # Panics
+    /// If somebody who was removed is not, as of the newer one.
     pub fn set_members(&mut self, now: Nanos, members: Members) {
         let newer = self.members.as_ref().is_none_or(|known| members.epoch > known.epoch);
         if newer {
+            let stay_removed =
+                |known: &Members| known.removed().iter().all(|voter| members.has_removed(voter.node));
+            assert!(
+                self.members.as_ref().is_none_or(stay_removed),
+                "{:?} comes before {members:?}",
+                self.members
+            );
+            let voters = members.voters().iter().map(|voter| voter.node);
+            self.peers.extend(voters.filter(|node| *node != self.me.node));
+            self.peers.retain(|node| !members.has_removed(*node));
             self.highest = self.highest.max(members.epoch);
             self.members = Some(members);
             if self.deadline == Nanos::MAX {
                 self.wait(now);
             }
         }
+    }
+
+    /// Whether this node waits for its own streams to promise. Of a rival's ballot they may have heard by themselves, and never
+    /// promise the lower one: that is not waited for.
+    pub(super) fn is_fencing(&self) -> bool {
+        self.fencing && !self.outbid
+    }
+
+    /// Has the streams promise.
+    pub(super) fn fence(&mut self, ballot: Ballot) {
+        self.fencing = true;
+        self.events.push(ElectionEvent::Fence(ballot));
     }
 
     /// Moves the waiting messages out.
@@ -190,8 +236,8 @@ impl Election {
     }
 
     pub(super) fn broadcast(&mut self, message: ElectionMessage) {
-        for node in (0..self.options.nodes).map(NodeId).filter(|node| *node != self.me.node) {
-            self.out.push((node, message.clone()));
+        for node in &self.peers {
+            self.out.push((*node, message.clone()));
         }
     }
 

@@ -23,7 +23,7 @@ impl Election {
             _ => self.suspected || now.saturating_sub(self.signs.at) >= self.patience(),
         };
         let outbids = self.standing == Standing::Asking && self.asked > ballot;
-        let granted = ballot.epoch > self.promised.epoch && misses_leader && !outbids;
+        let granted = ballot.epoch > self.promised.epoch && misses_leader && !outbids && !self.is_fencing();
         if granted {
             self.hold_back(now);
         } else if outbids {
@@ -49,7 +49,7 @@ impl Election {
             self.promise(now, ballot);
         } else if ballot.node != self.me.node {
             // Promised before, and asked again: the answer may have been lost, so the streams report their tails anew.
-            self.events.push(ElectionEvent::Fence(ballot));
+            self.fence(ballot);
         }
         // Leaves the candidate time to win, and to show up as a leader.
         self.wait(now);
@@ -100,6 +100,7 @@ impl Election {
         // Even if the ballot is this node's own, it need not be a candidate for it: an earlier life may have asked for
         // it. And promises of two ballots must never be counted together, so those that came are forgotten.
         self.standing = Standing::Follower;
+        self.prepared = None;
         self.promises.clear();
         self.outbid = false;
         if ballot.node != self.me.node {
@@ -108,7 +109,7 @@ impl Election {
             self.disbelieve_leader();
             self.wait(now);
         }
-        self.events.push(ElectionEvent::Fence(ballot));
+        self.fence(ballot);
     }
 
     /// Somebody else stands and got a yes from here: leaves it the next round trips. Not more than those, for it may be

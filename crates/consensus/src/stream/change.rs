@@ -114,30 +114,77 @@ impl Durable {
     }
 }
 
+/// A stream's state between two of its changes, without its entries: where recovery can begin, once the entries up to `last` are
+/// decided and their effects are kept elsewhere, in a checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryPoint {
+    /// What was promised.
+    pub promised: Ballot,
+    /// Under which ballot the log was accepted.
+    pub accepted: Ballot,
+    /// The last entry of the log then. It need not have been decided then, and may have been replaced later; what matters is that
+    /// it is decided by the time that this point is used.
+    pub last: EntryIndex,
+}
+
+impl RecoveryPoint {
+    /// Appends `promised | accepted | last u64`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_ballot(out, self.promised);
+        put_ballot(out, self.accepted);
+        put_index(out, self.last);
+    }
+
+    /// Reads what [`encode`](RecoveryPoint::encode) wrote.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<RecoveryPoint, Malformed> {
+        let (promised, accepted, last) = (ballot(reader)?, ballot(reader)?, index(reader)?);
+        if accepted > promised {
+            return Err(Malformed("a recovery point that accepted what it had not promised"));
+        }
+        Ok(RecoveryPoint { promised, accepted, last })
+    }
+}
+
 /// What a crash left: the state that the changes on disk lead to.
+///
+/// Invariant: `log.last() == max(last, base)`. Entries up to `base` are decided, whatever the changes say of them, and not held.
 #[derive(Debug)]
 pub struct Recovered {
     pub(super) promised: Ballot,
     pub(super) accepted: Ballot,
     pub(super) log: Log,
     pub(super) decided: EntryIndex,
+    /// Everything up to here is in the checkpoint from which recovery began, or in a copied state.
+    base: EntryIndex,
+    /// Where the log ends by the changes so far: below `base` while they speak of what is in the checkpoint.
+    last: EntryIndex,
     /// An adoption whose entries have not all come: what it keeps, and how many more.
     adopting: Option<(EntryIndex, u64, Vec<Bytes>)>,
 }
 
 impl Default for Recovered {
     fn default() -> Recovered {
-        Recovered {
-            promised: Ballot::default(),
-            accepted: Ballot::default(),
-            log: Log::after(EntryIndex::NONE),
-            decided: EntryIndex::NONE,
-            adopting: None,
-        }
+        Recovered::begin(RecoveryPoint::default())
     }
 }
 
 impl Recovered {
+    /// Begins where the changes that follow were not made yet.
+    pub fn begin(at: RecoveryPoint) -> Recovered {
+        Recovered {
+            promised: at.promised,
+            accepted: at.accepted,
+            log: Log::after(at.last),
+            decided: at.last,
+            base: at.last,
+            last: at.last,
+            adopting: None,
+        }
+    }
+
     /// Applies the next change.
     ///
     /// # Errors
@@ -154,7 +201,8 @@ impl Recovered {
                 self.promised = ballot;
             }
             Change::Adopted { keep, entries } => {
-                let fits = keep <= self.log.last() && keep >= self.decided && keep.next() >= self.log.first();
+                // What is in the checkpoint may be replaced here: it was not decided yet.
+                let fits = keep <= self.last && (keep >= self.decided || keep < self.base);
                 check(fits, "an adoption that leaves a hole")?;
                 self.adopting = Some((keep, entries, Vec::new()));
                 self.adopt_if_whole();
@@ -164,23 +212,35 @@ impl Recovered {
                     collected.push(entry);
                     self.adopt_if_whole();
                 }
-                None => self.log.append(entry),
+                None => self.append(entry),
             },
             Change::Decided(upto) => {
-                check(upto >= self.decided && upto <= self.log.last(), "decided what is not held")?;
-                self.decided = upto;
+                check(upto >= self.decided || upto <= self.base, "decided what is known already")?;
+                check(upto <= self.last, "decided what is not held")?;
+                self.decided = self.decided.max(upto);
             }
             Change::Restarted(base) => {
-                check(base >= self.decided, "a copy from before what was decided")?;
-                if base < self.log.last() {
-                    self.log.trim(base, 0);
-                } else {
-                    self.log = Log::after(base);
+                check(base >= self.decided || base <= self.base, "a copy from before what was decided")?;
+                if base > self.base {
+                    if base < self.last {
+                        self.log.trim(base, 0);
+                    } else {
+                        self.log = Log::after(base);
+                    }
+                    (self.base, self.decided) = (base, base);
                 }
-                self.decided = base;
+                self.last = self.last.max(base);
             }
         }
+        debug_assert_eq!(self.log.last(), self.last.max(self.base), "what is held ends where the log does");
         Ok(())
+    }
+
+    fn append(&mut self, entry: Bytes) {
+        self.last = self.last.next();
+        if self.last > self.base {
+            self.log.append(entry);
+        }
     }
 
     fn adopt_if_whole(&mut self) {
@@ -188,15 +248,34 @@ impl Recovered {
             collected.len() as u64 == *entries || planted!(HalfRecovered)
         };
         if let Some((keep, _, entries)) = self.adopting.take_if(whole) {
-            self.log.truncate(keep);
-            entries.into_iter().for_each(|entry| self.log.append(entry));
+            self.log.truncate(keep.max(self.base));
+            self.last = keep;
+            entries.into_iter().for_each(|entry| self.append(entry));
             self.accepted = self.promised;
         }
+    }
+
+    /// Somebody else kept that everything up to here is decided: the checkpoint from which recovery began.
+    ///
+    /// # Errors
+    /// If the log does not go so far.
+    pub fn know_decided(&mut self, upto: EntryIndex) -> Result<(), Malformed> {
+        if upto > self.last || self.last < self.base {
+            return Err(Malformed("a log that lacks what its checkpoint says is decided"));
+        }
+        self.decided = self.decided.max(upto);
+        Ok(())
     }
 
     /// What was promised.
     pub fn promised(&self) -> Ballot {
         self.promised
+    }
+
+    /// Where a later recovery could begin: behind the changes so far. Not in the middle of an adoption.
+    pub fn recovery_point(&self) -> Option<RecoveryPoint> {
+        let point = RecoveryPoint { promised: self.promised, accepted: self.accepted, last: self.last };
+        (self.adopting.is_none() && self.last >= self.base).then_some(point)
     }
 }
 
@@ -289,5 +368,38 @@ mod tests {
             (log(&far), far.log.first(), far.decided),
             (vec![b"j".as_ref()], EntryIndex(10), EntryIndex(9))
         );
+    }
+
+    #[test]
+    fn what_a_checkpoint_holds_may_be_replaced_in_the_changes_behind_its_point() {
+        // When the point was taken the log had three entries, of which two were replaced later: four by then, all in the checkpoint.
+        let point = RecoveryPoint { promised: ballot(1), accepted: ballot(1), last: EntryIndex(3) };
+        let changes = [
+            Change::Began,
+            Change::Promised(ballot(2)),
+            Change::Adopted { keep: EntryIndex(1), entries: 1 },
+            entry("B"),
+            Change::Decided(EntryIndex(2)),
+            entry("C"),
+            entry("D"),
+            entry("E"),
+            Change::Decided(EntryIndex(4)),
+        ];
+        let mut recovered = Recovered::begin(point);
+        for change in changes.clone() {
+            recovered.apply(change).unwrap();
+        }
+        assert_eq!(log(&recovered), [b"D".as_ref(), b"E"]);
+        assert_eq!((recovered.accepted, recovered.decided), (ballot(2), EntryIndex(4)));
+        assert!(
+            recovered.know_decided(EntryIndex(5)).is_ok() && recovered.know_decided(EntryIndex(6)).is_err()
+        );
+        let mut torn = Recovered::begin(point);
+        changes[..4].iter().cloned().for_each(|change| torn.apply(change).unwrap());
+        assert!(torn.know_decided(EntryIndex(2)).is_err(), "it does not reach what is in the checkpoint");
+        let mut bytes = Vec::new();
+        point.encode(&mut bytes);
+        assert_eq!(RecoveryPoint::decode(&mut Reader::new(&bytes)), Ok(point));
+        assert!(RecoveryPoint::decode(&mut Reader::new(&bytes[1..])).is_err());
     }
 }

@@ -25,7 +25,7 @@
 use bytes::Bytes;
 use highwater_core::{EntryIndex, planted};
 
-use super::change::{Change, Recovered};
+use super::change::{Change, Recovered, RecoveryPoint};
 use super::role::Role;
 use super::state::{Stream, StreamOptions};
 use crate::Voter;
@@ -56,6 +56,11 @@ impl Stream {
             self.record_decided();
         }
         self.durable.as_mut().map(|durable| std::mem::take(&mut durable.changes)).unwrap_or_default()
+    }
+
+    /// The state that all changes made so far lead to, without the entries.
+    pub fn recovery_point(&self) -> RecoveryPoint {
+        RecoveryPoint { promised: self.promised, accepted: self.accepted, last: self.log.last() }
     }
 
     /// How many changes this life has made: what vouches for the present state waits until so many are on disk. 0 without a disk.
@@ -123,8 +128,8 @@ impl Stream {
         self.log.append(entry);
     }
 
-    /// This node is about to say what it knows to be decided, and must know it after a crash.
-    pub(super) fn record_decided(&mut self) {
+    /// This node is about to say what it knows to be decided, or to rely on it, and must know it after a crash.
+    pub fn record_decided(&mut self) {
         let decided = self.decided;
         if let Some(durable) = &mut self.durable
             && durable.decided.0.1 < decided

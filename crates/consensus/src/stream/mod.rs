@@ -83,7 +83,7 @@ mod takeover;
 use bytes::Bytes;
 use highwater_core::{Ballot, EntryIndex, NodeId};
 
-pub use change::{Change, Recovered};
+pub use change::{Change, Recovered, RecoveryPoint};
 pub use role::Plan;
 pub use state::{Envelope, Stream, StreamOptions};
 

@@ -26,7 +26,7 @@ pub use read::{Transactions, Writes};
 pub use write::{TxWriter, WriteAt};
 
 /// Version of everything in this module; part of the handshake between nodes.
-pub const FORMAT_VERSION: u16 = 2;
+pub const FORMAT_VERSION: u16 = 3;
 
 /// Bytes in front of a transaction's writes.
 pub const TX_HEADER_BYTES: usize = 12;

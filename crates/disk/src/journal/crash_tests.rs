@@ -89,7 +89,8 @@ fn live(disk: &SimulatedDisk, model: &mut Model, random: &mut Random) -> Result<
         assert_eq!(journal.synced()[usize::from(writer)], last);
     }
     for _ in 0..random.between(1, 25) {
-        match random.below(8) {
+        match random.below(9) {
+            8 => journal.reserve()?,
             0..=4 => {
                 let (writer, bytes) = model.record(random);
                 model.records.push((writer, bytes.clone()));

@@ -94,6 +94,8 @@ pub struct Journal<D: Disk> {
     end: u64,
     /// The last segment, if this life began it.
     current: Option<Current<D::File>>,
+    /// The next one, reserved, with nothing in it yet: to a recovery a segment that was being made.
+    spare: Option<Current<D::File>>,
     next_group: u64,
     /// Appended and not synced.
     batches: VecDeque<Batch>,
@@ -165,6 +167,7 @@ impl<D: Disk> Journal<D> {
             segments: summary.segments.iter().map(segment).collect(),
             end: summary.segments.last().map_or(0, |segment| segment.end),
             current: None,
+            spare: None,
             next_group: scan.next_group,
             batches: VecDeque::new(),
             appended: summary.positions.clone(),
@@ -206,11 +209,30 @@ impl<D: Disk> Journal<D> {
     /// durable by now. [`Failed`](JournalError::Failed).
     pub fn sync(&mut self) -> Result<&[u64], JournalError> {
         self.check()?;
-        let result = self.write_batches();
-        if let Err(error @ JournalError::Failed { .. }) = &result {
-            self.failed = Some(error.clone());
+        let written = self.write_batches();
+        self.note_failure(written).map(|()| &*self.synced)
+    }
+
+    /// Reserves the next segment ahead of need, unless it is there: so a full disk shows while what is left of this one can still be
+    /// written.
+    ///
+    /// # Errors
+    /// [`Full`](JournalError::Full): nothing is harmed, and [`room_bytes`](Journal::room_bytes) are left.
+    /// [`Failed`](JournalError::Failed).
+    pub fn reserve(&mut self) -> Result<(), JournalError> {
+        self.check()?;
+        if self.spare.is_some() {
+            return Ok(());
         }
-        result.map(|()| &*self.synced)
+        let reserved = self.reserve_segment(self.segment_bytes).map(|file| self.spare = Some(file));
+        self.note_failure(reserved)
+    }
+
+    /// Bytes that can be written before another segment has to be reserved, what frames records included.
+    pub fn room_bytes(&self) -> u64 {
+        let left = |segment: &Current<D::File>, end: u64| (segment.len - end).saturating_sub(BLOCK_BYTES);
+        let current = self.current.as_ref().map_or(0, |current| left(current, self.end));
+        current + self.spare.as_ref().map_or(0, |spare| left(spare, BLOCK_BYTES))
     }
 
     /// Where each writer's durable records end.
@@ -250,6 +272,11 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
+    /// Which journal it is.
+    pub fn number(&self) -> u64 {
+        self.journal
+    }
+
     /// How many files it has.
     pub fn segments(&self) -> usize {
         self.segments.len()
@@ -267,6 +294,14 @@ impl<D: Disk> Journal<D> {
 
     fn check(&self) -> Result<(), JournalError> {
         self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// After a failure nothing is done any more; on a full disk one may wait.
+    fn note_failure(&mut self, result: Result<(), JournalError>) -> Result<(), JournalError> {
+        if let Err(error @ JournalError::Failed { .. }) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
     }
 
     /// The last segment is never released: it knows the positions.
@@ -311,11 +346,17 @@ impl<D: Disk> Journal<D> {
     fn begin_segment(&mut self, group_bytes: u64) -> Result<(), JournalError> {
         let number = self.segments.back().map_or(1, |last| last.number + 1);
         let name = segment_name(number);
-        let len = self.segment_bytes.max(group_bytes + 2 * BLOCK_BYTES);
-        let mut file = self.disk.create(&name, len).map_err(|error| match error.kind() {
-            io::ErrorKind::StorageFull => JournalError::Full { segment_bytes: len },
-            _ => failed(&name, "create")(error),
-        })?;
+        let needed = group_bytes + 2 * BLOCK_BYTES;
+        let Current { mut file, len } = match self.spare.take() {
+            Some(spare) if spare.len >= needed => spare,
+            spare => {
+                // One group alone is longer than a segment.
+                if spare.is_some() {
+                    self.disk.remove(&name).map_err(failed(&name, "remove"))?;
+                }
+                self.reserve_segment(needed.max(self.segment_bytes))?
+            }
+        };
         let head = SegmentHead {
             journal: self.journal,
             segment: number,
@@ -331,6 +372,19 @@ impl<D: Disk> Journal<D> {
         self.current = Some(Current { file, len });
         self.end = BLOCK_BYTES;
         Ok(())
+    }
+
+    /// The file of the next segment, with room for so many bytes and nothing in it.
+    fn reserve_segment(&self, len: u64) -> Result<Current<D::File>, JournalError> {
+        let name = segment_name(self.segments.back().map_or(1, |last| last.number + 1));
+        let file = self.disk.create(&name, len).map_err(|error| match error.kind() {
+            // A quota, or a limit of the process on the length of files, is a full disk to us: somebody may make room.
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                JournalError::Full { segment_bytes: len }
+            }
+            _ => failed(&name, "create")(error),
+        })?;
+        Ok(Current { file, len })
     }
 
     /// Gives back what the last segment did not use. Its end is in the next one's head, so it need not be synced.

@@ -296,6 +296,33 @@ fn a_full_disk_harms_nothing_and_what_was_appended_waits_for_room() {
 }
 
 #[test]
+fn a_reserved_segment_tells_of_a_full_disk_while_there_is_room_yet() {
+    let disk = SimulatedDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    assert_eq!(journal.room_bytes(), 0);
+    journal.reserve().unwrap();
+    assert_eq!(journal.room_bytes(), BLOCK_BYTES, "of three blocks one is the head's and one the proof's");
+    disk.set_capacity(Some(5 * BLOCK_BYTES));
+    journal.append(0, b"one").unwrap();
+    journal.sync().unwrap();
+    let full = JournalError::Full { segment_bytes: MIN_SEGMENT_BYTES };
+    assert_eq!((journal.reserve().unwrap_err(), journal.room_bytes()), (full, 0));
+    disk.set_capacity(None);
+    journal.reserve().unwrap();
+    journal.reserve().unwrap();
+    assert_eq!(disk.names().unwrap().len(), 2, "one at a time");
+    // A group that is longer than a segment takes the place of the one that was reserved.
+    journal.append(1, &[2; 9000]).unwrap();
+    assert_eq!(journal.sync().unwrap(), [3, 9000]);
+    journal.reserve().unwrap();
+    drop(journal);
+    disk.crash();
+    let (journal, summary, records) = open(&disk);
+    assert_eq!((records.len(), summary.segments.len(), journal.room_bytes()), (2, 2, 0));
+    assert_eq!(disk.names().unwrap().len(), 2, "what was reserved and not begun is given back");
+}
+
+#[test]
 fn after_a_failed_write_or_sync_nothing_is_done_any_more() {
     for fault in [Fault::FailWrite, Fault::FailSync, Fault::FailSyncNames] {
         let disk = SimulatedDisk::new(1);

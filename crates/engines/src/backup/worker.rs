@@ -11,6 +11,7 @@ use highwater_store::{Applier, Occ, Store};
 
 use super::shared::{ABILITIES, PRIMARY, Shared};
 use crate::attempt::attempt;
+use crate::call::Call;
 use crate::memory::Grant;
 use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
 
@@ -217,8 +218,7 @@ impl Worker for BackupWorker {
             self.grant.look(&self.shared.account, &mut self.occ);
             let commit =
                 |occ: &mut Occ, roll_back| if roll_back { occ.commit_rollback() } else { occ.commit() };
-            let code = (request.procedure, request.args);
-            match attempt(&self.registry, &mut self.occ, code, &mut self.reply, commit) {
+            match attempt(&self.registry, &mut self.occ, Call::of(&request), &mut self.reply, commit) {
                 Some((_, Outcome::OutOfMemory)) if self.grant.more(&self.shared.account, &mut self.occ) => {}
                 Some((_, outcome)) => {
                     ended = outcome;

@@ -10,6 +10,7 @@ use highwater_core::{Clock, Epoch, Incarnation, Library, NodeId, Outcome, Regist
 use highwater_store::{Occ, Store};
 
 use crate::attempt::attempt;
+use crate::call::Call;
 use crate::engine::{Abilities, Engine, whole};
 use crate::memory::{Account, Grant, MemoryStatus};
 use crate::options::Options;
@@ -48,8 +49,8 @@ impl SiloWorker {
 
     fn attempt(&mut self, request: &Request<'_>) -> Option<Outcome> {
         let commit = |occ: &mut Occ, roll_back| if roll_back { occ.commit_rollback() } else { occ.commit() };
-        let code = (request.procedure, request.args);
-        attempt(&self.registry, &mut self.occ, code, &mut self.reply, commit).map(|(_, outcome)| outcome)
+        let call = Call::of(request);
+        attempt(&self.registry, &mut self.occ, call, &mut self.reply, commit).map(|(_, outcome)| outcome)
     }
 }
 
@@ -188,7 +189,7 @@ impl Engine for Silo {
     const NAME: &'static str = "silo";
     const CODE: u8 = 1;
     const ABOUT: &'static str = "the same store without replication: the denominator of every ratio";
-    const ABILITIES: Abilities = Abilities { interruptible: true, ..Abilities::NONE };
+    const ABILITIES: Abilities = Abilities { interruptible: true, sessions: true, ..Abilities::NONE };
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         let store = Store::new(Schema::new(library.tables()));

@@ -11,6 +11,8 @@ pub struct Receiver {
     stage: Stage,
     /// Had a store that was valid once, or has one.
     had_store: bool,
+    /// Has copied one.
+    copied: bool,
     /// Donors asked since the store was lost.
     asked: u32,
     random: u64,
@@ -56,19 +58,30 @@ pub const RETRY_AFTER: Nanos = 50_000_000;
 impl Receiver {
     /// A newborn replica: its empty store is what the empty log says.
     pub fn new(seed: u64) -> Receiver {
-        Receiver { stage: Stage::Complete, had_store: false, asked: 0, random: seed | 1 }
+        Receiver { stage: Stage::Complete, had_store: false, copied: false, asked: 0, random: seed | 1 }
     }
 
     /// The store is no good: get another.
     pub fn want(&mut self, now: Nanos) {
         self.asked = 0;
-        self.had_store = true;
+        (self.had_store, self.copied) = (true, true);
         self.stage = Stage::Wanted { at: now };
     }
 
-    /// The store is good as it is: what it lacks is in the log that is followed.
-    pub fn have_store(&mut self) {
+    /// The store comes from a checkpoint: it is complete once the log is applied up to here.
+    pub fn resume(&mut self, complete_at: Timestamp) {
         self.had_store = true;
+        self.stage = Stage::CatchingUp { complete_at };
+    }
+
+    /// Whether this process has copied a state, or needs to.
+    pub fn has_copied(&self) -> bool {
+        self.copied
+    }
+
+    /// Whether a copy is needed, or on its way. One whose store came from a checkpoint needs none: what it lacks is in its own log.
+    pub fn copies(&self) -> bool {
+        self.copied && !self.store_is_complete()
     }
 
     /// Tries again, not before `at`.
@@ -113,7 +126,10 @@ impl Receiver {
             Stage::Arriving { donor, .. } => {
                 format!("copies the state from {donor}: {copied} bytes so far")
             }
-            Stage::CatchingUp { .. } => "has copied the state, and catches up with the log".into(),
+            Stage::CatchingUp { .. } if self.copied => {
+                "has copied the state, and catches up with the log".into()
+            }
+            Stage::CatchingUp { .. } => "has loaded a checkpoint, and applies the log behind it".into(),
         })
     }
 

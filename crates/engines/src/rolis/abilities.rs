@@ -5,9 +5,11 @@ use crate::engine::Abilities;
 /// See [`Rolis`](super::Rolis).
 pub(super) const ABILITIES: Abilities = Abilities {
     replicates: true,
+    members: true,
     fails_over: true,
     snapshots: true,
     interruptible: true,
     durable: true,
+    sessions: true,
     ..Abilities::NONE
 };

@@ -10,7 +10,7 @@
 
 use highwater_consensus::{Members, Stream};
 use highwater_core::log::{EntryHeader, EntryKind};
-use highwater_core::{EntryIndex, Timestamp};
+use highwater_core::{EntryIndex, Epoch, Timestamp};
 use highwater_store::{Applier, Occ};
 
 use super::checked::CheckedEntry;
@@ -36,12 +36,16 @@ pub struct Replay {
     reached: Timestamp,
     /// Transactions at or below are in the copied state: not installed again.
     floor: Timestamp,
+    /// The first entry that may hold others.
+    start: EntryIndex,
     /// Claims whose index is not decided here yet.
     claims: Vec<OpenClaim>,
     /// Of an epoch that this worker leads: the first entry that the mark has not passed.
     above_mark: EntryIndex,
     /// While waiting for other streams at the first entry of a later epoch: how many such entries were announced.
     arrived: usize,
+    /// The epoch that ends there.
+    waiting_in: Epoch,
     /// What was decided when they were counted.
     counted_to: EntryIndex,
     /// Where the mark held this stream back last, and since when.
@@ -65,9 +69,11 @@ impl Replay {
             offset: 0,
             reached: floor,
             floor,
+            start,
             claims: Vec::new(),
             above_mark: start,
             arrived: 0,
+            waiting_in: Epoch(0),
             counted_to: EntryIndex(0),
             held: (EntryIndex(0), 0, 0),
             told_too_far: false,
@@ -102,6 +108,11 @@ impl Replay {
     /// The last entry that is installed completely.
     pub fn applied(&self) -> EntryIndex {
         EntryIndex(self.apply.0 - 1)
+    }
+
+    /// The state from which this one came lacks what this entry and later ones hold above this timestamp.
+    pub fn begun(&self) -> (EntryIndex, Timestamp) {
+        (self.start, self.floor)
     }
 
     /// Everything at or below is in the state from which this one came.
@@ -206,7 +217,9 @@ impl Replay {
         turn: &mut Turn<'_>,
     ) -> bool {
         let watermark = &context.shared.watermark;
-        if header.epoch > watermark.epoch() {
+        // Read once: another worker may end this epoch at any time.
+        let current = watermark.epoch();
+        if header.epoch > current {
             if self.waits_for_others() && self.counted_to == stream.decided() {
                 return false;
             }
@@ -216,13 +229,16 @@ impl Replay {
                 return false;
             }
             self.arrived = starts.len();
-            let claims = std::mem::take(&mut self.claims);
+            self.waiting_in = current;
+            // They go on counting until the epoch ends.
+            let claims = self.claims.clone();
             if !watermark.arrive(context.id, Arrival { starts, last: EntryIndex(header.index.0 - 1), claims })
             {
                 return false;
             }
             turn.out.wake_workers = true;
         }
+        self.claims.clear();
         // Now `header.epoch <= watermark.epoch()`: the first entry of the epoch entered, or that of an epoch that never opened. Who
         // skips it, once it is trimmed, is told the members of the epoch entered.
         watermark.members().into_iter().for_each(|members| stream.know_members(members));
@@ -264,6 +280,14 @@ impl Replay {
             self.reached = self.reached.max(header.last_ts);
             self.apply = self.apply.next();
             self.offset = 0;
+        }
+        // Everything that this epoch has in this stream is installed, as far as others' claims close it, too. Until the others
+        // arrive nothing else says so, and after a restart in the middle of a change the store counts as incomplete.
+        if self.caught_up()
+            && self.waits_for_others()
+            && let Some(closed) = context.shared.watermark.closed_in(self.waiting_in, context.id)
+        {
+            self.reached = self.reached.max(closed);
         }
         // At the end of an epoch the cells of the next one may be there before this worker has rolled back.
         let caught_up = self.caught_up() && !self.waits_for_others();
@@ -313,14 +337,7 @@ impl Replay {
     ) {
         // One is kept in any case: `locate` compares its timestamp.
         let installed = EntryIndex(self.behind_the_mark(context, stream, speculation).0.saturating_sub(2));
-        // Before there are checkpoints the log is all that is on the disks, and whoever comes without one reads it from its beginning.
-        let keep = if context.options().durable {
-            u64::MAX
-        } else if hooks::trims_early() {
-            0
-        } else {
-            context.options().log_retain_bytes as u64
-        };
+        let keep = if hooks::trims_early() { 0 } else { context.options().log_retain_bytes as u64 };
         turn.again |= stream.trim(installed, keep);
     }
 

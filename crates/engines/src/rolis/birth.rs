@@ -45,17 +45,31 @@ impl Birth {
         // The sender lost its memory: our hello tells it that the cluster exists, the leader's heartbeat the rest. Or this very
         // life of it votes, and does not know: there may be no leader until it does.
         desk.send(from.node, ControlMessage::Hello { born: true });
-        if let Some(members) = members.filter(|members| members.contains(from)) {
-            desk.send(from.node, ControlMessage::Genesis(members.clone()));
+        match members.map(|members| (members, members.voter(from.node))) {
+            Some((members, Some(life))) if life == from => {
+                desk.send(from.node, ControlMessage::Genesis(members.clone()));
+            }
+            // It may know no other address than this node's.
+            Some((members, None)) => desk.send(from.node, ControlMessage::Membership(members.clone())),
+            _ => {}
         }
         false
     }
 
     /// The membership that this node has to declare: all nodes have met, and it is the first one.
     pub fn first_members(&self, desk: &Desk) -> Option<Members> {
-        let all = self.unborn.len() + 1 == desk.shared.options.nodes as usize;
-        let mine = all && desk.me.node == NodeId(0) && !self.has_a_past;
-        mine.then(|| Members::new(Epoch(0), self.unborn.iter().copied().chain([desk.me]).collect()))
+        let founders = &desk.shared.options.founders;
+        let founds = |node: NodeId| founders.iter().any(|(founder, _)| *founder == node);
+        let first = founders.iter().map(|(node, _)| *node).min() == Some(desk.me.node);
+        let mine = first && !self.has_a_past && self.missing(desk).is_empty();
+        let met = self.unborn.iter().copied().filter(|voter| founds(voter.node));
+        mine.then(|| Members::new(Epoch(0), met.chain([desk.me]).collect()).with_contacts(founders.clone()))
+    }
+
+    /// Founders that were not met.
+    fn missing(&self, desk: &Desk) -> Vec<NodeId> {
+        let met = |node: NodeId| node == desk.me.node || self.unborn.iter().any(|voter| voter.node == node);
+        desk.shared.options.founders.iter().map(|(node, _)| *node).filter(|node| !met(*node)).collect()
     }
 
     /// This node's disk holds data: no cluster is born with it.
@@ -95,9 +109,7 @@ impl Birth {
         if let Some(peer) = self.living_cluster {
             return format!("waits for the leader of the living cluster that {peer} knows of");
         }
-        let met = |node: &NodeId| self.unborn.iter().any(|voter| voter.node == *node);
-        let others = (0..desk.shared.options.nodes).map(NodeId).filter(|node| *node != desk.me.node);
-        let missing: Vec<String> = others.filter(|node| !met(node)).map(|node| node.to_string()).collect();
+        let missing: Vec<String> = self.missing(desk).iter().map(NodeId::to_string).collect();
         format!(
             "waits for {}: a new cluster forms when all its nodes are up; a living one is joined once it is met",
             if missing.is_empty() { "word of the first meeting".into() } else { missing.join(", ") }

@@ -10,6 +10,7 @@ use super::pulse::Pulse;
 use super::shared::Shared;
 use crate::options::Options;
 use crate::seam::{Counters, Nanos, Next, Outbox, Refusal};
+use crate::sync::Ordering;
 
 /// Which worker of which replica this is, and what it shares with the others. Never changes.
 pub struct Context {
@@ -42,8 +43,11 @@ impl Context {
         (0..self.shared.options.workers).map(StreamId).filter(move |stream| *stream != me)
     }
 
-    /// Refers a client to whoever leads.
+    /// Refers a client to whoever leads; while the lead is being handed over it waits for that one.
     pub fn refer(&self) -> Refusal {
+        if self.shared.holds_requests.load(Ordering::Relaxed) {
+            return Refusal::Busy;
+        }
         let leader: Option<NodeId> = self.shared.leader().filter(|leader| *leader != self.me.node);
         Refusal::NotServing { ask: leader }
     }

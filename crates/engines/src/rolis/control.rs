@@ -5,6 +5,8 @@ use highwater_consensus::{ElectionMessage, Members};
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{EntryIndex, Epoch, Timestamp};
 
+use super::handover::HandOverMessage;
+use super::witness::DiskWord;
 use crate::memory::Told;
 
 /// A message between controllers. The sender's identity comes with the connection.
@@ -50,8 +52,26 @@ pub enum ControlMessage {
     },
     /// To the leader: my store is complete and I keep up; let me vote.
     LearnerReady,
-    /// What my store may use, and uses.
+    /// How my disk is: does anybody know that it should be newer?
+    Disk(DiskWord),
+    /// The answer, of a voter: what it knows of the disk of the node that it answers.
+    DiskJudged {
+        /// In which start of its process that node asked.
+        start: u64,
+        /// The disk is older than what it told before.
+        stale: bool,
+    },
+    /// What my store may use, and uses; and whether my disk has room.
     Memory(Told),
+    /// About a lead that is handed over.
+    HandOver(HandOverMessage),
+    /// Whether my store is complete.
+    Store {
+        /// It is.
+        complete: bool,
+    },
+    /// You do not belong to the membership, which is this: you are new, or you were removed.
+    Membership(Members),
 }
 
 /// What a donor grants: the fields of [`ControlMessage::CopyGrant`].
@@ -92,11 +112,29 @@ impl ControlMessage {
             ControlMessage::CopyRefuse { copy } => tagged(&mut out, 5, *copy),
             ControlMessage::CopyFinished { copy } => tagged(&mut out, 6, *copy),
             ControlMessage::LearnerReady => out.push(7),
+            ControlMessage::Disk(word) => {
+                out.push(20);
+                word.encode(&mut out);
+            }
+            ControlMessage::DiskJudged { start, stale } => {
+                tagged(&mut out, 21, *start);
+                out.push((*stale).into());
+            }
             ControlMessage::Memory(told) => {
                 out.push(8);
                 for word in [told.number, told.budget, told.used, told.transaction] {
                     out.extend_from_slice(&word.to_le_bytes());
                 }
+                out.push(told.disk_low.into());
+            }
+            ControlMessage::HandOver(message) => {
+                out.push(9);
+                message.encode(&mut out);
+            }
+            ControlMessage::Store { complete } => out.extend_from_slice(&[11, (*complete).into()]),
+            ControlMessage::Membership(members) => {
+                out.push(10);
+                members.encode(&mut out);
             }
         }
         out.into()
@@ -125,7 +163,13 @@ impl ControlMessage {
                 budget: reader.u64()?,
                 used: reader.u64()?,
                 transaction: reader.u64()?,
+                disk_low: reader.u8()? != 0,
             }),
+            9 => ControlMessage::HandOver(HandOverMessage::decode(&mut reader)?),
+            20 => ControlMessage::Disk(DiskWord::decode(&mut reader)?),
+            21 => ControlMessage::DiskJudged { start: reader.u64()?, stale: reader.u8()? != 0 },
+            11 => ControlMessage::Store { complete: reader.u8()? != 0 },
+            10 => ControlMessage::Membership(Members::decode(&mut reader)?),
             _ => return Err(Malformed("control message tag")),
         };
         if reader.is_empty() { Ok(message) } else { Err(Malformed("control message length")) }
@@ -142,6 +186,7 @@ mod tests {
     use highwater_consensus::Voter;
     use highwater_core::{Incarnation, NodeId};
 
+    use super::super::handover::Word;
     use super::*;
 
     #[test]
@@ -152,11 +197,22 @@ mod tests {
         for message in [
             ControlMessage::Hello { born: true },
             ControlMessage::CopyRequest { copy: 1 },
-            ControlMessage::CopyGrant { copy: 1, epoch: Epoch(2), members, floor: Timestamp(3), starts },
+            ControlMessage::CopyGrant {
+                copy: 1,
+                epoch: Epoch(2),
+                members: members.clone(),
+                floor: Timestamp(3),
+                starts,
+            },
             ControlMessage::CopyRefuse { copy: 1 },
             ControlMessage::CopyFinished { copy: 1 },
             ControlMessage::LearnerReady,
-            ControlMessage::Memory(Told { number: 1, budget: 2, used: 3, transaction: 4 }),
+            ControlMessage::HandOver(HandOverMessage { epoch: Epoch(3), word: Word::ICould { held: 7 } }),
+            ControlMessage::Disk(DiskWord { start: 1, generation: 2, had: 3, synced: 4 }),
+            ControlMessage::DiskJudged { start: 1, stale: true },
+            ControlMessage::Memory(Told { number: 1, budget: 2, used: 3, transaction: 4, disk_low: true }),
+            ControlMessage::Store { complete: true },
+            ControlMessage::Membership(members.clone()),
         ] {
             let bytes = message.encode();
             assert_eq!(ControlMessage::decode(&bytes), Ok(message));

@@ -11,7 +11,7 @@ use super::control::ControlMessage;
 use super::hooks;
 use super::messages::Command;
 use super::shared::Shared;
-use crate::seam::{ControlOutbox, Nanos};
+use crate::seam::{CheckpointOrder, ControlOutbox, LogPosition, Nanos};
 
 /// A controller's desk.
 pub struct Desk {
@@ -24,6 +24,9 @@ pub struct Desk {
     messages: Vec<(NodeId, ControlMessage)>,
     events: Vec<String>,
     writes: Vec<Bytes>,
+    /// Bytes of them from the birth of the journal on.
+    written: u64,
+    checkpoint: Vec<CheckpointOrder>,
     wake_workers: bool,
 }
 
@@ -33,12 +36,27 @@ impl Desk {
         let options = &shared.options;
         let me = Voter { node: options.node, incarnation: options.incarnation };
         let (messages, events, writes) = (Vec::new(), Vec::new(), Vec::new());
-        Desk { me, peers: BTreeMap::new(), messages, events, writes, wake_workers: false, shared }
+        Desk {
+            me,
+            peers: BTreeMap::new(),
+            messages,
+            events,
+            writes,
+            written: 0,
+            checkpoint: Vec::new(),
+            wake_workers: false,
+            shared,
+        }
     }
 
     /// How many workers, and so streams, there are.
     pub fn workers(&self) -> usize {
         self.shared.options.workers as usize
+    }
+
+    /// All of them.
+    pub fn streams(&self) -> impl Iterator<Item = StreamId> + use<> {
+        (0..self.shared.options.workers).map(StreamId)
     }
 
     /// So many election timeouts.
@@ -90,8 +108,30 @@ impl Desk {
     /// To be remembered across the end of this process, if there is a disk.
     pub fn write(&mut self, record: impl FnOnce() -> Bytes) {
         if self.shared.options.durable {
-            self.writes.push(record());
+            let record = record();
+            self.written += record.len() as u64;
+            self.writes.push(record);
         }
+    }
+
+    /// How far what was written goes.
+    pub fn written(&self) -> LogPosition {
+        LogPosition(self.written)
+    }
+
+    /// What is written goes behind this.
+    pub fn starting_at(&mut self, position: LogPosition) {
+        self.written = position.0;
+    }
+
+    /// A record of an earlier life was handed in.
+    pub fn recover(&mut self, record: &Bytes) {
+        self.written += record.len() as u64;
+    }
+
+    /// Tells the host what becomes of a checkpoint.
+    pub fn order(&mut self, order: CheckpointOrder) {
+        self.checkpoint.push(order);
     }
 
     /// Tells every worker.
@@ -113,6 +153,7 @@ impl Desk {
         out.messages.extend(self.messages.drain(..).map(|(to, message)| (to, message.encode())));
         out.events.append(&mut self.events);
         out.writes.append(&mut self.writes);
+        out.checkpoint.append(&mut self.checkpoint);
         out.wake_workers |= std::mem::take(&mut self.wake_workers);
     }
 }

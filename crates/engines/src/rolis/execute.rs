@@ -13,8 +13,10 @@ use super::messages::Report;
 use super::pending::Pending;
 use super::seal::Sealer;
 use crate::attempt::attempt;
+use crate::call::Call;
 use crate::memory::Grant;
-use crate::seam::{Counters, Nanos, Outbox, Request, Token};
+use crate::seam::{Counters, Nanos, Outbox, Request, Session, Token};
+use crate::sync::Ordering;
 
 /// Runs procedures.
 pub struct Executor {
@@ -37,6 +39,7 @@ struct Retry {
     token: Token,
     procedure: ProcedureId,
     args: Vec<u8>,
+    session: Option<Session>,
     attempts: u32,
 }
 
@@ -122,13 +125,14 @@ impl Executor {
         if path.sealer.request_comes(now) {
             Executor::expect_execution(now, context);
         }
-        if !self.attempt(request.token, request.procedure, request.args, context, path) {
+        if !self.attempt(request.token, Call::of(&request), context, path) {
             let args = request.args.to_vec();
             let attempts = ATTEMPTS_IN_A_ROW;
             self.retries.push_back(Retry {
                 token: request.token,
                 procedure: request.procedure,
                 args,
+                session: request.session,
                 attempts,
             });
         }
@@ -164,14 +168,7 @@ impl Executor {
 
     /// A few attempts in a row; whether one succeeded.
     #[inline]
-    fn attempt(
-        &mut self,
-        token: Token,
-        procedure: ProcedureId,
-        args: &[u8],
-        context: &Context,
-        path: &mut Path<'_>,
-    ) -> bool {
+    fn attempt(&mut self, token: Token, call: Call<'_>, context: &Context, path: &mut Path<'_>) -> bool {
         let Executor { registry, grant, reply, .. } = self;
         let Path { occ, feed, sealer, pending, stream } = path;
         let account = &context.shared.account;
@@ -183,7 +180,7 @@ impl Executor {
                 sealer.wake_up(context, feed, occ, roll_back)?;
                 feed.commit(occ, roll_back)
             };
-            let ended = attempt(registry, occ, (procedure, args), reply, commit);
+            let ended = attempt(registry, occ, call, reply, commit);
             if let Some((ts, outcome)) = ended {
                 let more = outcome == Outcome::OutOfMemory && grant.more(account, occ);
                 if !more {
@@ -232,7 +229,8 @@ impl Executor {
                 return true;
             }
             let Some(mut retry) = self.retries.pop_front() else { break };
-            if self.attempt(retry.token, retry.procedure, &retry.args, context, path) {
+            let call = Call { procedure: retry.procedure, args: &retry.args, session: retry.session };
+            if self.attempt(retry.token, call, context, path) {
                 continue;
             }
             retry.attempts += ATTEMPTS_IN_A_ROW;
@@ -245,9 +243,10 @@ impl Executor {
         false
     }
 
-    /// A turn begins: what was granted and not used goes back after a while.
+    /// A turn begins: what was granted and not used goes back after a while, and disks may be full.
     pub fn next_turn(&mut self, context: &Context, occ: &mut Occ) {
         self.grant.next_turn(&context.shared.account, occ);
+        occ.refuse_writes(context.shared.disk_full.load(Ordering::Relaxed));
     }
 
     /// Tells the controller, once, that the clock stands.

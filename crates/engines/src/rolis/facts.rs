@@ -23,6 +23,12 @@ pub enum RolisFact {
     Mark(Epoch, Timestamp),
     /// The final mark of an epoch that has ended here.
     Final(Epoch, Timestamp),
+    /// The leader has told another one to stand, and says that everything it executed is released.
+    HandsOver,
+    /// It leads on instead.
+    TakesBack,
+    /// A leader loses its lead with so many replies that nobody can give.
+    LeavesUnknown(usize),
     /// The marks known here are forgotten: a copied state takes their place.
     Restarted,
     /// The result of the transaction at this timestamp leaves a leader.

@@ -16,6 +16,7 @@ use super::messages::Report;
 use super::pending::Pending;
 use super::shared::Shared;
 use crate::attempt::attempt;
+use crate::call::Call;
 use crate::memory::Grant;
 use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 
@@ -182,6 +183,9 @@ impl FunnelWorker {
 impl Worker for FunnelWorker {
     fn ready(&self) -> Result<(), Refusal> {
         if self.epoch.is_none() {
+            if self.shared.holds_requests.load(Ordering::Relaxed) {
+                return Err(Refusal::Busy);
+            }
             let leader = self.shared.leader().filter(|leader| *leader != self.shared.options.node);
             return Err(Refusal::NotServing { ask: leader });
         }
@@ -207,9 +211,10 @@ impl Worker for FunnelWorker {
         let occ = self.occ.as_mut().expect("ready said so");
         for _ in 0..self.shared.options.max_attempts {
             self.grant.look(&self.shared.account, occ);
-            let code = (request.procedure, request.args);
             let commit = |occ: &mut Occ, roll_back| self.funnel.commit(epoch, occ, roll_back);
-            if let Some((ts, outcome)) = attempt(&self.registry, occ, code, &mut self.reply, commit) {
+            if let Some((ts, outcome)) =
+                attempt(&self.registry, occ, Call::of(&request), &mut self.reply, commit)
+            {
                 if outcome == Outcome::OutOfMemory && self.grant.more(&self.shared.account, occ) {
                     continue;
                 }
@@ -247,6 +252,7 @@ impl Worker for FunnelWorker {
         self.notice_lead(out);
         if let Some(occ) = &mut self.occ {
             self.grant.next_turn(&self.shared.account, occ);
+            occ.refuse_writes(self.shared.disk_full.load(Ordering::Relaxed));
         }
         out.wake_workers |= std::mem::take(&mut self.committed);
         let Some(epoch) = self.epoch else { return Next::At(now + 10 * RECHECK) };

@@ -4,7 +4,9 @@
 //! how many changes ([`highwater_consensus::Stream`] has the rule); this part turns changes into records, and records that are
 //! synced back into changes.
 //!
-//! Invariant: a frame or report leaves when the changes made before it are synced, in the order in which they came.
+//! Invariants: a frame or report leaves when the changes made before it are synced, in the order in which they came. No more than
+//! [`MOST_FRAMES`] frames wait to one node, and one report, however long the disk takes: each of them says where the log stands, so a
+//! later one says all that an earlier one did.
 
 use std::collections::VecDeque;
 
@@ -16,10 +18,13 @@ use super::hooks;
 use super::messages::Report;
 use crate::seam::{Endpoint, Frame, LogPosition, Outbox};
 
+/// So many frames wait to one node. Enough that acknowledgements leave one by one as syncs return.
+const MOST_FRAMES: usize = 64;
+
 /// What waits for the disk.
 #[derive(Default)]
 pub struct Gate {
-    /// Bytes that were handed out to be written.
+    /// Bytes that were handed out to be written, from the birth of the journal on.
     written: u64,
     /// How many of them are synced.
     synced_bytes: u64,
@@ -32,11 +37,21 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Hands out what the stream has to have written.
-    pub fn write(&mut self, stream: &mut Stream, out: &mut Outbox) {
+    /// What comes is written behind `position` of the records.
+    pub fn starting_at(position: u64) -> Gate {
+        Gate { written: position, synced_bytes: position, ..Gate::default() }
+    }
+
+    /// Bytes of records that were handed out, from the birth of the journal on.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Hands out what the stream has to have written; whether there was anything.
+    pub fn write(&mut self, stream: &mut Stream, out: &mut Outbox) -> bool {
         let changes = stream.take_changes();
         if changes.is_empty() {
-            return;
+            return false;
         }
         for change in changes {
             let (head, entry) = change.encode();
@@ -45,6 +60,7 @@ impl Gate {
             out.writes.push(record);
         }
         self.ends.push_back((self.written, stream.changes_made()));
+        true
     }
 
     /// Everything written up to `position` is on disk: how many changes that are.
@@ -68,15 +84,34 @@ impl Gate {
         if after <= self.synced && (after == 0 || self.frames.is_empty()) {
             out.frames.push((to, frame));
         } else {
-            self.frames.push_back((after, (to, frame)));
+            self.keep_frame(after, to, frame);
         }
     }
 
-    /// The same for a report.
+    /// Beyond their number the newest one gives way, not the oldest: that one leaves next.
+    fn keep_frame(&mut self, after: u64, to: Endpoint, frame: Frame) {
+        let waiting = || self.frames.iter().enumerate().filter(|(_, (_, (other, _)))| *other == to);
+        let newest = waiting().next_back().map(|(at, _)| at).filter(|_| waiting().count() >= MOST_FRAMES);
+        newest.into_iter().for_each(|at| drop(self.frames.remove(at)));
+        self.frames.push_back((after, (to, frame)));
+    }
+
+    /// The same for a report; of several promises the last one counts.
     pub fn report(&mut self, after: u64, report: Report, context: &Context, turn: &mut Turn<'_>) {
         if after <= self.synced && self.reports.is_empty() || hooks::reports_unsynced() {
             turn.report(context, report);
         } else {
+            // A candidate that asks again for the same promise must not put it off.
+            let fence = |report: &Report| match report {
+                Report::Fenced { ballot, .. } => Some(*ballot),
+                _ => None,
+            };
+            let asked_again =
+                |waiting: &(u64, Report)| waiting.0 == after && fence(&waiting.1) == fence(&report);
+            if fence(&report).is_some() && self.reports.iter().any(asked_again) {
+                return;
+            }
+            self.reports.retain(|(_, waiting)| fence(waiting).is_none() || fence(&report).is_none());
             self.reports.push_back((after, report));
         }
     }
@@ -95,5 +130,48 @@ impl Gate {
     /// The connection to a node is lost, and with it what waits to be sent there.
     pub fn peer_down(&mut self, peer: highwater_core::NodeId) {
         self.frames.retain(|(_, (to, _))| to.node != peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::NodeId;
+
+    use super::*;
+
+    fn frame(number: u8) -> Frame {
+        Frame { head: Bytes::copy_from_slice(&[number]), body: Bytes::new() }
+    }
+
+    #[test]
+    fn while_a_disk_hangs_what_waits_for_it_stays_bounded_and_leaves_in_order() {
+        let (mut gate, mut out) = (Gate::default(), Outbox::default());
+        let to = |node| Endpoint { node: NodeId(node), worker: 0 };
+        gate.ends.extend((1..=200).map(|change| (change, change)));
+        gate.written = 200;
+        for change in 1..=200 {
+            gate.send(change, to(1), frame(change as u8), &mut out);
+            gate.send(change, to(2), frame(change as u8), &mut out);
+        }
+        assert!(out.frames.is_empty());
+        assert_eq!(gate.frames.len(), 2 * MOST_FRAMES);
+        gate.synced(LogPosition(3));
+        let ready = |gate: &mut Gate| {
+            let synced = gate.synced;
+            let mut left = Vec::new();
+            while let Some((_, (to, frame))) = gate.frames.pop_front_if(|(after, _)| *after <= synced) {
+                left.push((to.node.0, frame.head[0]));
+            }
+            left
+        };
+        assert_eq!(
+            ready(&mut gate),
+            [(1, 1), (2, 1), (1, 2), (2, 2), (1, 3), (2, 3)],
+            "the oldest ones were kept"
+        );
+        gate.synced(LogPosition(200));
+        let left = ready(&mut gate);
+        assert_eq!(left.len(), 2 * (MOST_FRAMES - 3));
+        assert_eq!(left[left.len() - 2..], [(1, 200), (2, 200)], "and the newest, which says it all");
     }
 }

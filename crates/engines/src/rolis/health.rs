@@ -46,6 +46,8 @@ pub struct Health {
     well_since: Nanos,
     /// The workers are in order: what heartbeats vouch for.
     sound: bool,
+    /// Streams get so much longer: disks are slow.
+    granted: Nanos,
 }
 
 /// What a look at the workers has changed.
@@ -78,7 +80,13 @@ impl Health {
             stalls: 0,
             well_since: 0,
             sound: true,
+            granted: 0,
         }
+    }
+
+    /// A stream may stand still so much longer in the lead that begins, because disks are slow.
+    pub fn grant(&mut self, longer: Nanos) {
+        self.granted = longer;
     }
 
     /// Looks at every worker; whether some of them must be woken to show that they can be.
@@ -116,7 +124,7 @@ impl Health {
         // Replies wait for all streams: what is under way in any of them counts.
         let bytes = shared.pulses.iter().map(Pulse::waits_for_bytes).max().unwrap_or_default();
         let patience = (STILL << self.stalls.min(MOST_DOUBLINGS)) * shared.options.election_timeout;
-        patience + bytes.saturating_sub(FREE_BYTES) * NANOS_PER_BYTE
+        patience + self.granted + bytes.saturating_sub(FREE_BYTES) * NANOS_PER_BYTE
     }
 
     /// A worker whose turn is overdue for too long, and for how long.

@@ -75,6 +75,7 @@ const BUSY: Site = Site::new("Busy");
 const STEP_DOWN: Site = Site::new("StepDown").made(Frequency::Seldom);
 const OLD_STATUS: Site = Site::new("OldStatus");
 const TRIM_EARLY: Site = Site::new("TrimEarly");
+const HAND_OVER: Site = Site::new("HandOver").made(Frequency::Seldom);
 
 /// Every choice that a replica may get to. Plans are drawn in this order: in another one, each seed means another run.
 #[cfg(not(loom))]
@@ -93,6 +94,7 @@ pub const SITES: &[Site] = &[
     TRIM_EARLY,
     crate::copy::hooks::REFUSE_COPY,
     crate::copy::hooks::SMALL_CHUNK,
+    HAND_OVER,
 ];
 
 /// A request is refused for want of room: a client must bear it at any time.
@@ -149,6 +151,12 @@ pub fn steps_down() -> bool {
     hooks::buggify(STEP_DOWN)
 }
 
+/// A leader hands its lead over, as if an operator had asked for it.
+#[inline(always)]
+pub fn hands_over_unasked() -> bool {
+    hooks::buggify(HAND_OVER)
+}
+
 // ---- facts, for an observer of all nodes ----
 
 /// This entry is decided.
@@ -176,6 +184,21 @@ pub fn mark(epoch: Epoch, mark: Timestamp) {
 /// The final mark of an epoch that has ended here.
 pub fn final_mark(epoch: Epoch, mark: Timestamp) {
     hooks::tell_own(|| RolisFact::Final(epoch, mark));
+}
+
+/// This leader tells another node to stand: everything it executed is released.
+pub fn hands_over() {
+    hooks::tell_own(|| RolisFact::HandsOver);
+}
+
+/// It leads on instead.
+pub fn takes_back() {
+    hooks::tell_own(|| RolisFact::TakesBack);
+}
+
+/// The lead is lost with so many replies that nobody can give.
+pub fn leaves_unknown(replies: usize) {
+    hooks::tell_own(|| RolisFact::LeavesUnknown(replies));
 }
 
 /// The marks known here are forgotten: a copied state takes their place.
@@ -308,7 +331,33 @@ pub fn trusts_claims() -> bool {
     planted!(rolis::ClaimUnchecked)
 }
 
+/// Whether the next leader stands before all that this one executed is released: never.
+pub fn stands_unreleased() -> bool {
+    planted!(rolis::HandedOverUnreleased)
+}
+
 /// Whether a report leaves before what it vouches for is on disk: never.
 pub fn reports_unsynced() -> bool {
     planted!(rolis::PromiseUnsynced)
+}
+
+/// Whether a checkpoint is published before what it scanned is settled.
+pub fn checkpoints_unsettled() -> bool {
+    planted!(rolis::CheckpointUnsettled)
+}
+
+/// Whether tombstones stay while a checkpoint is scanned.
+pub fn checkpoint_keeps_tombstones() -> bool {
+    !planted!(rolis::CheckpointMissesTombstones)
+}
+
+/// How many bytes of records lie between two points from which recovery may begin.
+#[inline(always)]
+pub fn recovery_points_every(bytes: u64) -> u64 {
+    if hooks::simulated() { 1000 } else { bytes }
+}
+
+/// Whether a node is believed that comes back with a disk older than what it told: never.
+pub fn believes_old_disks() -> bool {
+    planted!(rolis::StaleDiskVotes)
 }

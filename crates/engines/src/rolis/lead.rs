@@ -23,8 +23,8 @@ pub struct Lead {
     pending: Pending,
     executor: Executor,
     sealer: Sealer,
-    /// Take no more requests; report when everything is released.
-    quiescing: bool,
+    /// Take no more requests; report under this number when everything is released.
+    quiescing: Option<u64>,
     quiesced: bool,
     movement: Movement,
 }
@@ -46,7 +46,7 @@ impl Lead {
             pending: Pending::default(),
             executor: Executor::new(context, registry),
             sealer: Sealer::default(),
-            quiescing: false,
+            quiescing: None,
             quiesced: false,
             movement: Movement { decided: EntryIndex::NONE, first: None, at: NEVER },
         }
@@ -60,7 +60,7 @@ impl Lead {
         }
         let options = context.options();
         // An open entry at its limit is sealed before more goes in: an entry exceeds it by one transaction at most.
-        let full = self.quiescing
+        let full = self.quiescing.is_some()
             || self.sealer.clock_stands().is_some()
             || occ.log_len() >= options.max_entry_bytes
             || self.pending.len() >= options.max_in_flight_requests
@@ -76,7 +76,7 @@ impl Lead {
     pub fn begin(&mut self, base: Timestamp, context: &Context, occ: &mut Occ) {
         self.sealer.begin(base);
         self.executor.begin();
-        (self.quiescing, self.quiesced) = (false, false);
+        (self.quiescing, self.quiesced) = (None, false);
         occ.log().take(fresh_entry());
         occ.log().set_most(context.options().max_transaction_bytes);
         occ.set_room(0);
@@ -86,17 +86,20 @@ impl Lead {
 
     /// Leads no more. What is speculative stays in the store until the final mark tells what to roll back.
     pub fn end(&mut self, context: &Context, occ: &mut Occ, out: &mut Outbox) {
+        if !self.pending.is_empty() {
+            hooks::leaves_unknown(self.pending.len());
+        }
         self.pending.fail(out);
         self.executor.end(context, out);
         self.sealer.end();
         occ.log().take(fresh_entry());
-        (self.quiescing, self.quiesced) = (false, false);
+        (self.quiescing, self.quiesced) = (None, false);
         context.shared.watermark.set_waiting(context.id, false);
     }
 
     /// Take no more requests, and report when everything is released; or take some again.
-    pub fn quiesce(&mut self, quiescing: bool) {
-        self.quiescing = quiescing;
+    pub fn quiesce(&mut self, quiescing: Option<u64>) {
+        (self.quiescing, self.quiesced) = (quiescing, false);
     }
 
     /// Somebody needs the stream closed up to here.
@@ -215,11 +218,13 @@ impl Lead {
     /// Reports, once, that everything is released and nothing more is taken.
     pub fn report_quiesced(&mut self, context: &Context, stream: &Stream, turn: &mut Turn<'_>) {
         let released = self.pending.is_empty() && !self.executor.has_retries() && self.sealer.is_empty();
-        if self.quiescing && released && !self.quiesced && stream.undecided() == 0 {
+        if let Some(round) = self.quiescing
+            && released
+            && !self.quiesced
+            && stream.undecided() == 0
+        {
             self.quiesced = true;
-            turn.report(context, Report::Quiesced(context.id));
-        } else if !self.quiescing {
-            self.quiesced = false;
+            turn.report(context, Report::Quiesced(context.id, round));
         }
     }
 

@@ -1,4 +1,5 @@
-//! The controller's book of what each node's store may use, and uses: kept on every node, so that who begins to lead knows.
+//! The controller's book of what each node's store may use, and uses, and whether its disk has room: kept on every node, so that who
+//! begins to lead knows.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ pub struct Ledger {
     number: u64,
     used: u64,
     budget: u64,
+    disk_low: bool,
     /// When.
     told_at: Nanos,
 }
@@ -31,6 +33,11 @@ impl Ledger {
     /// What a node's store used when it last said so.
     pub fn used_by(&self, node: NodeId) -> Option<u64> {
         self.others.get(&node).map(|(_, told)| told.used)
+    }
+
+    /// Whether a node last said that its disk is about to be full.
+    pub fn disk_is_low(&self, voter: Voter) -> bool {
+        self.others.get(&voter.node).is_some_and(|(known, told)| *known == voter && told.disk_low)
     }
 
     /// Another process of the node may be there, which counts from 1 again, though its disk makes it the same life.
@@ -48,24 +55,26 @@ impl Ledger {
         }
     }
 
-    /// Tells the others what this node's store uses if that has changed, and finds out what a leader's may come to. `empty`: it holds
-    /// no data, nor is about to. `kept_log`: what of `used` is not the store's.
+    /// Tells the others what this node's store uses if that has changed, and finds out what a leader's may come to; whether it told
+    /// them. `empty`: it holds no data, nor is about to. `disk_low`: its disk is about to be full.
     pub fn turn(
         &mut self,
         now: Nanos,
         (used, empty): (u64, bool),
-        kept_log: u64,
+        disk_low: bool,
         members: Option<&Members>,
         desk: &mut Desk,
-    ) {
+    ) -> bool {
         let budget = desk.shared.account.store;
         let heartbeat = desk.shared.options.heartbeat;
         let since = now.saturating_sub(self.told_at);
-        let changed =
-            used.abs_diff(self.used) > budget / NOTICEABLE || self.budget != budget_now(empty, desk);
-        if budget < u64::MAX && (changed && since >= heartbeat || since >= REPEAT * heartbeat) {
+        let changed = used.abs_diff(self.used) > budget / NOTICEABLE
+            || self.budget != budget_now(empty, desk)
+            || self.disk_low != disk_low;
+        let tells = has_limits(desk) && (changed && since >= heartbeat || since >= REPEAT * heartbeat);
+        if tells {
             self.told_at = now;
-            desk.peers().into_iter().for_each(|peer| self.tell(peer.node, (used, empty), desk));
+            desk.peers().into_iter().for_each(|peer| self.tell(peer.node, (used, empty), disk_low, desk));
         }
         // A node that is cut off counts while it votes; another life of it, or one that may yet copy, when it is there.
         let counts = |voter: &Voter| {
@@ -74,23 +83,28 @@ impl Ledger {
         let told = || self.others.values().filter(|(voter, _)| counts(voter)).map(|(_, told)| *told);
         let own = desk.shared.options.max_transaction_bytes as u64;
         let transaction = told().map(|told| told.transaction).fold(own, u64::min);
-        // Grants look at the store alone.
         let most = most_for(used, budget, told());
-        let most = if most == u64::MAX { most } else { most.saturating_sub(kept_log) };
         desk.shared.account.set_most(most, transaction);
+        tells
     }
 
     /// Tells a node what this one's store may use, and uses.
-    pub fn tell(&mut self, peer: NodeId, (used, empty): (u64, bool), desk: &mut Desk) {
-        if desk.shared.account.store == u64::MAX {
+    pub fn tell(&mut self, peer: NodeId, (used, empty): (u64, bool), disk_low: bool, desk: &mut Desk) {
+        if !has_limits(desk) {
             return;
         }
         let budget = budget_now(empty, desk);
         let transaction = desk.shared.options.max_transaction_bytes as u64;
         self.number += 1;
-        (self.used, self.budget) = (used, budget);
-        desk.send(peer, ControlMessage::Memory(Told { number: self.number, budget, used, transaction }));
+        (self.used, self.budget, self.disk_low) = (used, budget, disk_low);
+        let told = Told { number: self.number, budget, used, transaction, disk_low };
+        desk.send(peer, ControlMessage::Memory(told));
     }
+}
+
+/// Whether anything of this node can be used up.
+fn has_limits(desk: &Desk) -> bool {
+    desk.shared.account.store < u64::MAX || desk.shared.options.durable
 }
 
 /// What this node's store may use: a learner without a store limits nobody.

@@ -33,8 +33,9 @@ impl Source for Donor<'_> {
     }
 }
 
-/// The first entry that may hold a transaction above `floor`, if it is still kept.
-pub fn locate(stream: &Stream, floor: Timestamp) -> Option<EntryIndex> {
+/// The first entry that may hold a transaction above `floor`, if it is still kept. `begun`: this replica's store came as a copy or
+/// checkpoint that lacks what this entry and later ones hold above this timestamp.
+pub fn locate(stream: &Stream, begun: (EntryIndex, Timestamp), floor: Timestamp) -> Option<EntryIndex> {
     let tail = stream.tail();
     let (mut low, mut high) = (tail.first.0, tail.decided.0 + 1);
     if hooks::copy_starts_late() {
@@ -51,7 +52,8 @@ pub fn locate(stream: &Stream, floor: Timestamp) -> Option<EntryIndex> {
             low = middle + 1;
         }
     }
-    // If even the first entry held is above the floor, so may be what was trimmed before it.
-    let reaches_back = low > tail.first.0 || tail.first == EntryIndex(1);
+    // If even the first entry held is above the floor, so may be what was trimmed before it; not what this replica never had.
+    let whole = tail.first == begun.0 && begun.1 <= floor;
+    let reaches_back = low > tail.first.0 || whole;
     reaches_back.then_some(EntryIndex(low))
 }

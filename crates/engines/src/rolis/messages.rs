@@ -6,7 +6,9 @@ use highwater_consensus::{Members, Plan, Tail};
 use highwater_core::{Ballot, EntryIndex, Epoch, NodeId, StreamId, Timestamp};
 use highwater_store::Store;
 
+use super::checkpoint::{Located, Settling};
 use crate::copy::CopyName;
+use crate::seam::LogPosition;
 
 /// The first entry of a new epoch.
 #[derive(Clone, Debug)]
@@ -53,8 +55,8 @@ pub enum Command {
         /// Who decides from now on.
         members: Members,
     },
-    /// Take no more requests, seal everything, report when all of it is released.
-    Quiesce,
+    /// Take no more requests, seal everything, report under this number when all of it is released.
+    Quiesce(u64),
     /// Take requests again.
     Resume,
     /// Stop looking at the log and at the watermark; report when done. The store is about to be replaced.
@@ -68,6 +70,17 @@ pub enum Command {
         /// Everything at or below will be in the copied state.
         floor: Timestamp,
     },
+    /// A checkpoint begins at this floor: find the first entry that it lacks, and where recovery would begin.
+    CheckpointFrom {
+        /// Which one.
+        number: u64,
+        /// Everything at or below will be in it.
+        floor: Timestamp,
+    },
+    /// A checkpoint is scanned: report when that is settled, and known after a crash.
+    CheckpointSettle(Settling),
+    /// A checkpoint is published that begins at this position of the records.
+    CheckpointPublished(LogPosition),
 }
 
 /// From a worker to the controller.
@@ -104,8 +117,8 @@ pub enum Report {
         /// What it has to exceed.
         least: Timestamp,
     },
-    /// The answer to [`Command::Quiesce`].
-    Quiesced(StreamId),
+    /// The answer to [`Command::Quiesce`], with its number: what was asked before somebody took requests again counts no more.
+    Quiesced(StreamId, u64),
     /// The answer to [`Command::Park`]; with the newest membership that the stream knows to be decided everywhere, which may
     /// stand for changes that it skipped.
     Parked(StreamId, Option<Members>),
@@ -119,6 +132,24 @@ pub enum Report {
         stream: StreamId,
         /// First entry that the receiver needs; `None` if it is no longer kept.
         start: Option<EntryIndex>,
+    },
+    /// The answer to [`Command::CheckpointFrom`].
+    CheckpointFrom {
+        /// Which one.
+        number: u64,
+        /// Which stream.
+        stream: StreamId,
+        /// Where the log goes on; `None`: that is no longer kept, or this replica's store is no state at the moment.
+        located: Option<Located>,
+    },
+    /// The answer to [`Command::CheckpointSettle`].
+    CheckpointSettled {
+        /// Which one.
+        number: u64,
+        /// Which stream.
+        stream: StreamId,
+        /// How far it is known to be decided; `None`: what was scanned may have been taken back.
+        decided: Option<EntryIndex>,
     },
     /// This worker's part of the copy has arrived.
     Copied {

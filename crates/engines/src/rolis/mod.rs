@@ -17,8 +17,9 @@
 //! | `snapshots`, `horizon`, `reads` | followers serve reads |
 //! | `locate` | a replica as a donor of state; [`crate::copy`] has the rest |
 //! | `controller` | joins its parts: what one's news means for the others |
-//! | `birth`, `takeover`, `admission`, `health`, `ledger` | first meeting; from a won election to an open epoch; change of membership; whether the workers do their duty; what the nodes' stores use |
+//! | `birth`, `takeover`, `admission`, `handover`, `health`, `ledger` | first meeting; from a won election to an open epoch; change of membership; a lead handed over; whether the workers do their duty; what the nodes' stores use |
 //! | `gate` | what waits for the disk |
+//! | `checkpoint`, `points` | a checkpoint under way; where recovery may begin, stream by stream |
 //! | `feed`, `funnel` | where transactions go; the strawman: all workers into one stream |
 //! | `shared`, `messages`, `pulse` | what workers and controller share, and say to each other |
 //! | `context`, `desk` | what all parts of a worker, or of a controller, may use |
@@ -50,16 +51,19 @@ mod admission;
 mod apply;
 mod birth;
 mod checked;
+mod checkpoint;
 mod context;
 pub mod control;
 mod controller;
 mod desk;
+mod disk_room;
 mod execute;
 mod facts;
 mod feed;
 mod figures;
 mod funnel;
 mod gate;
+pub mod handover;
 mod health;
 mod hooks;
 pub mod horizon;
@@ -71,6 +75,7 @@ mod opening;
 mod pending;
 #[cfg(feature = "planted")]
 pub mod planted;
+mod points;
 mod pulse;
 mod reads;
 mod rules;
@@ -81,9 +86,11 @@ mod skipped;
 pub mod snapshots;
 mod speculation;
 mod status;
+mod stores;
 mod takeover;
 pub mod watermark;
 pub mod wire;
+mod witness;
 mod worker;
 
 use std::sync::Arc;
@@ -160,7 +167,9 @@ impl Engine for Strawman {
     const CODE: u8 = 2;
     const ABOUT: &'static str = "the same with one stream for all workers";
     /// Of its workers only the first knows a store, and all commit under one lock: while one that holds it stands still, so do all.
-    const ABILITIES: Abilities = Abilities { snapshots: false, interruptible: false, ..Rolis::ABILITIES };
+    /// It is there to be compared in memory, and nobody has looked at what its shared stream owes to a disk.
+    const ABILITIES: Abilities =
+        Abilities { snapshots: false, interruptible: false, durable: false, ..Rolis::ABILITIES };
     const SITES: &'static [Site] = Rolis::SITES;
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static Bug]] = Rolis::BUGS;

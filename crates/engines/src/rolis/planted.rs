@@ -115,10 +115,34 @@ highwater_core::bugs! {
         shows: Jammed,
         within: 2000,
     }
+    HandedOverUnreleased = "handed-over-unreleased" {
+        mistake: "a leader hands its lead over while replies still wait for the mark",
+        breaks: "clients are told that nobody knows what became of their requests, though nothing failed",
+        shows: HandedOver,
+        within: 2000,
+    }
     PromiseUnsynced = "promise-unsynced" {
         mistake: "a candidate hears of a promise before it is on disk",
         breaks: "after a crash the old leader is helped again, behind the back of the new one",
         shows: Unpowered,
+        within: 2000,
+    }
+    CheckpointUnsettled = "checkpoint-unsettled" {
+        mistake: "a checkpoint is published before the mark has passed what was scanned",
+        breaks: "after a crash the store holds what was rolled back, or half of a transaction",
+        shows: Unpowered,
+        within: 2000,
+    }
+    CheckpointMissesTombstones = "checkpoint-misses-tombstones" {
+        mistake: "tombstones are unlinked while a checkpoint is scanned",
+        breaks: "after a crash an older write of the log brings back what was deleted",
+        shows: Unpowered,
+        within: 2000,
+    }
+    StaleDiskVotes = "stale-disk-votes" {
+        mistake: "a node is believed that comes back with a disk older than what it told",
+        breaks: "what it once accepted is lost with the only other node that has it",
+        shows: Restored,
         within: 2000,
     }
 }

@@ -12,7 +12,7 @@ use highwater_store::{Snapshot, SnapshotTx, Store};
 use super::context::{Context, Turn, recheck};
 use super::horizon::Life;
 use super::snapshots::Offer;
-use crate::attempt::explain;
+use crate::call::explain;
 use crate::seam::{Counters, Nanos, Next, Outbox, RELEASE_BYTES, Refusal, Request, Token};
 
 /// The reads of one worker.
@@ -146,6 +146,7 @@ impl Reads {
                 Err(Abort::Conflict) => Outcome::Conflict,
                 Err(Abort::TooLarge) => Outcome::TooLarge,
                 Err(Abort::OutOfMemory) => Outcome::OutOfMemory,
+                Err(Abort::DiskFull) => Outcome::DiskFull,
             };
             if outcome == Outcome::TooLarge {
                 explain(reply, context.options().max_transaction_bytes);

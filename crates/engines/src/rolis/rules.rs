@@ -3,10 +3,11 @@
 //! - a stream has one value at each index, ever;
 //! - an epoch has one leader; the same final mark everywhere;
 //! - the mark of an epoch never moves back on a node, and never passes the final mark;
-//! - whatever was released in an epoch, or applied from it, is at or below its final mark.
+//! - whatever was released in an epoch, or applied from it, is at or below its final mark;
+//! - a leader that hands its lead over leaves no reply behind.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use highwater_core::{EntryIndex, Epoch, Incarnation, NodeId, StreamId, Timestamp};
@@ -56,8 +57,11 @@ pub struct RolisRules {
     marks: BTreeMap<Life, (Epoch, Timestamp)>,
     /// The epoch that each life of a node opened last.
     leads: BTreeMap<Life, Epoch>,
+    /// Who has told another one to stand, and has not taken the lead back.
+    hands_over: BTreeSet<Life>,
     entries: u64,
     takeovers: u64,
+    handovers: u64,
 }
 
 impl Rules for RolisRules {
@@ -72,7 +76,23 @@ impl Rules for RolisRules {
                 self.takeovers += 1;
                 Vec::new()
             }
-            RolisFact::Leads(epoch) => self.lead(life, *epoch).into_iter().collect(),
+            RolisFact::Leads(epoch) => {
+                self.hands_over.remove(&life);
+                self.lead(life, *epoch).into_iter().collect()
+            }
+            RolisFact::HandsOver => {
+                self.hands_over.insert(life);
+                self.handovers += 1;
+                Vec::new()
+            }
+            RolisFact::TakesBack => {
+                self.hands_over.remove(&life);
+                Vec::new()
+            }
+            RolisFact::LeavesUnknown(replies) if self.hands_over.contains(&life) => {
+                vec![format!("{node} handed its lead over with {replies} replies that nobody gives")]
+            }
+            RolisFact::LeavesUnknown(_) => Vec::new(),
             RolisFact::Mark(epoch, mark) => {
                 let back = self.move_mark(life, *epoch, *mark);
                 back.into_iter().chain(self.reach(Reach::Mark, *epoch, node, *mark)).collect()
@@ -94,12 +114,20 @@ impl Rules for RolisRules {
 
     fn counts(&self) -> Vec<(&'static str, u64)> {
         let opened = self.epochs.values().filter(|epoch| epoch.leader.is_some()).count() as u64;
-        vec![(ENTRIES, self.entries), (TAKEOVERS, self.takeovers), (EPOCHS, opened)]
+        vec![
+            (ENTRIES, self.entries),
+            (TAKEOVERS, self.takeovers),
+            (EPOCHS, opened),
+            (HANDOVERS, self.handovers),
+        ]
     }
 }
 
 /// Distinct entries decided, over all streams.
 const ENTRIES: &str = "entries decided";
+
+/// Leads that were handed over: the other one was told to stand.
+const HANDOVERS: &str = "leads handed over";
 
 /// Of an entry's bytes; never 0.
 fn hash(entry: &[u8]) -> u64 {
@@ -178,7 +206,9 @@ mod tests {
 
     #[test]
     fn each_violation_is_noticed_in_either_order() {
-        use RolisFact::{Applied, Final, Leads, Mark, Released, Restarted};
+        use RolisFact::{
+            Applied, Final, HandsOver, Leads, LeavesUnknown, Mark, Released, Restarted, TakesBack,
+        };
         let (one, two) = (Epoch(1), Epoch(2));
         let decided = |entry: &'static [u8]| RolisFact::Decided {
             stream: StreamId(0),
@@ -200,6 +230,10 @@ mod tests {
         ] {
             assert_eq!(told(&wrong).len(), 1, "{wrong:?}");
         }
+        let takes_back = [(0, HandsOver), (0, TakesBack), (0, LeavesUnknown(1))];
+        assert!(told(&takes_back).is_empty());
+        assert!(told(&[(0, HandsOver), (0, Leads(two)), (0, LeavesUnknown(1))]).is_empty());
+        assert_eq!(told(&[(0, HandsOver), (1, LeavesUnknown(2)), (0, LeavesUnknown(1))]).len(), 1);
         let released = [(0, Leads(one)), (0, Released(Timestamp(5))), (1, Final(one, Timestamp(4)))];
         assert_eq!(told(&released).len(), 1);
         assert_eq!(told(&[(0, Released(Timestamp(5)))]).len(), 1, "of a node that never led");
@@ -212,7 +246,7 @@ mod tests {
         for fact in [RolisFact::TakesOver(Epoch(1)), RolisFact::Leads(Epoch(1))] {
             assert!(rules.tell(who, &fact).is_empty());
         }
-        assert_eq!(rules.counts(), [(ENTRIES, 0), (TAKEOVERS, 1), (EPOCHS, 1)]);
+        assert_eq!(rules.counts(), [(ENTRIES, 0), (TAKEOVERS, 1), (EPOCHS, 1), (HANDOVERS, 0)]);
         assert_eq!(rules.tell(who, &"something else").len(), 1);
     }
 }

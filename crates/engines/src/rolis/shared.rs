@@ -7,6 +7,7 @@ use highwater_consensus::{Members, Voter};
 use highwater_core::{Ballot, Clock, EntryIndex, Epoch, NodeId, Timestamp};
 use highwater_store::Store;
 
+use super::checkpoint::Resumed;
 use super::messages::{Command, Report};
 use super::pulse::Pulse;
 use super::snapshots::{Offer, Rounds};
@@ -35,6 +36,14 @@ pub struct Shared {
     pub reports: Mailbox<Report>,
     /// The leader cannot vouch for itself: it has not heard from a quorum for a while, or a worker stands still.
     pub no_quorum: AtomicBool,
+    /// The lead is being handed over: who does not lead lets requests wait, until there is somebody to refer them to.
+    pub holds_requests: AtomicBool,
+    /// The process is about to end: who reads here is referred to another replica.
+    pub retires: AtomicBool,
+    /// So many disks are about to be full that no majority could keep what is written: the leader refuses what writes.
+    pub disk_full: AtomicBool,
+    /// This process came back with its disk, and nobody has said yet that the disk is as new as it should be: streams take nothing in.
+    pub uncleared: AtomicBool,
     /// Node id of the known leader plus 1; 0 if none is known.
     leader: AtomicU32,
     /// State copies that this replica serves now. While there are any, tombstones stay: the receiver may yet apply older
@@ -50,6 +59,8 @@ pub struct Shared {
     pub copied_bytes: AtomicU64,
     /// What streams had before the process ended, if they had disks.
     past: Mutex<Past>,
+    /// What this replica goes on from, until its records are handed in.
+    resumed: Mutex<Option<Arc<Resumed>>>,
     /// What each worker shows of itself.
     pub pulses: Vec<Pulse>,
     /// For reports; each worker writes its own.
@@ -65,8 +76,10 @@ pub struct Past {
     pub promised: Ballot,
     /// The newest membership whose change was known to be decided.
     pub members: Option<Members>,
-    /// There are entries.
+    /// There are entries, or a checkpoint.
     pub holds: bool,
+    /// The log begins behind what is in the store.
+    pub lost_store: bool,
 }
 
 /// One stream's figures, as its worker publishes it.
@@ -96,12 +109,17 @@ impl Shared {
             commands: (0..workers).map(|_| Mailbox::default()).collect(),
             reports: Mailbox::default(),
             no_quorum: AtomicBool::new(false),
+            holds_requests: AtomicBool::new(false),
+            retires: AtomicBool::new(false),
+            disk_full: AtomicBool::new(false),
+            uncleared: AtomicBool::new(false),
             leader: AtomicU32::new(0),
             serving_copies: AtomicU32::new(0),
             receiving_copy: AtomicBool::new(false),
             speculating: AtomicU32::new(0),
             copied_bytes: AtomicU64::new(0),
             past: Mutex::default(),
+            resumed: Mutex::default(),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
             stream_status: (0..workers).map(|_| Mutex::default()).collect(),
             lags: (0..workers).map(|_| Mutex::default()).collect(),
@@ -147,8 +165,19 @@ impl Shared {
         let mut past = self.past.lock().expect("nobody panics here");
         past.promised = past.promised.max(of_stream.promised);
         past.holds |= of_stream.holds;
+        past.lost_store |= of_stream.lost_store;
         let known = past.members.take().into_iter().chain(of_stream.members);
         past.members = known.max_by_key(|members| members.epoch);
+    }
+
+    /// The store was loaded from a checkpoint (`Some`); or all records are handed in.
+    pub fn resume(&self, from: Option<Resumed>) {
+        *self.resumed.lock().expect("nobody panics here") = from.map(Arc::new);
+    }
+
+    /// The checkpoint from which this replica goes on, while its records are handed in.
+    pub fn resumed(&self) -> Option<Arc<Resumed>> {
+        self.resumed.lock().expect("nobody panics here").clone()
     }
 
     /// What all streams together had before the process ended.

@@ -50,6 +50,8 @@ pub fn lag(own: &Status, leader: &Status) -> u64 {
 pub enum Role {
     /// Waits for the first meeting of all members, or to be told of a living cluster.
     Starting,
+    /// Was removed from the cluster.
+    Removed,
     /// Copies the state; does not vote.
     Learner,
     /// Votes and applies.
@@ -65,6 +67,7 @@ impl Role {
     pub fn name(self) -> &'static str {
         match self {
             Role::Starting => "starting",
+            Role::Removed => "removed",
             Role::Learner => "learner",
             Role::Follower => "follower",
             Role::Candidate => "candidate",
@@ -75,6 +78,7 @@ impl Role {
     /// What that is to a client.
     pub fn service(self) -> Service {
         match self {
+            Role::Removed => Service::Removed,
             Role::Starting => Service::Starting,
             Role::Learner => Service::Joining,
             Role::Follower | Role::Candidate => Service::Standby,

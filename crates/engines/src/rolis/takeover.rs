@@ -17,6 +17,10 @@ pub struct Leadership {
     leading: Option<Ballot>,
     /// Takeovers in a row that took too long.
     given_up: u32,
+    /// When the streams were last asked to promise.
+    asked_at: Nanos,
+    /// How long it took until this node was elected with the promises that it asked for then.
+    promises_took: Nanos,
 }
 
 /// Collects what the streams answer to a promise.
@@ -70,7 +74,11 @@ impl Leadership {
     }
 
     /// The streams are asked to promise `ballot`.
-    pub fn fence(&mut self, ballot: Ballot) {
+    pub fn fence(&mut self, now: Nanos, ballot: Ballot) {
+        let again = self.fence.as_ref().is_some_and(|fence| fence.ballot == ballot);
+        if !again {
+            self.asked_at = now;
+        }
         self.takeover = None;
         self.fence = Some(Fence { ballot, answers: BTreeMap::new() });
     }
@@ -94,6 +102,17 @@ impl Leadership {
     /// How many timeouts the next takeover gets. Where they fail, more of them help nobody, and each leaves an epoch behind.
     pub fn patience(&self) -> u64 {
         PATIENCE << self.given_up.min(MOST_DOUBLINGS)
+    }
+
+    /// What this leader has to grant to disks: a promise is one sync, or two if the disk was at one, and so is everything else that waits
+    /// for one. 0 as long as promises come at once.
+    pub fn disk_patience(&self, timeout: Nanos) -> Nanos {
+        self.promises_took.saturating_sub(timeout)
+    }
+
+    /// The promises that a ballot needs are there.
+    pub fn won(&mut self, now: Nanos) {
+        self.promises_took = now.saturating_sub(self.asked_at);
     }
 
     /// The workers take their streams over.

@@ -1,6 +1,9 @@
 //! The types of the seam between an engine and its host.
 
+mod checkpoint;
 mod counters;
+mod handover;
+mod members;
 mod outbox;
 mod request;
 mod status;
@@ -12,8 +15,11 @@ use highwater_core::{Incarnation, NodeId};
 use highwater_store::Store;
 
 use crate::memory::MemoryStatus;
+pub use checkpoint::{CheckpointNews, CheckpointOrder, Resume};
 pub use counters::Counters;
+pub use handover::Handover;
 pub use highwater_core::Nanos;
+pub use members::{MemberAnswer, MemberChange, Roster};
 pub(crate) use outbox::RELEASE_BYTES;
 pub use outbox::{Endpoint, Frame, LogPosition, Outbox, Released};
 pub use request::{Freshness, Refusal, Request, Session, Token};
@@ -96,13 +102,34 @@ pub trait Worker: Send {
     }
 
     /// Every record was handed in, if there were any; told to all workers before it is told to the controller.
-    fn recovered(&mut self) {}
+    ///
+    /// # Errors
+    /// In words, if something is missing.
+    fn recovered(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Does what can be done now: seals and hands out entries, applies, releases.
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next;
 
     /// The worker's state in words, for failure reports.
     fn describe(&self) -> String;
+}
+
+/// How a replica's disk is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskState {
+    /// It is about to be full. What is written still becomes durable, but there is little room for more: an engine that goes on writing
+    /// is held up when that is used up.
+    pub low: bool,
+    /// Starts of a process on this disk, this one included; 0 without a disk.
+    pub generation: u64,
+    /// This start, by a number that no other has.
+    pub start: u64,
+    /// Bytes of records, of all writers and lives, that it had when the process started.
+    pub had: u64,
+    /// Bytes that are durable by now.
+    pub synced: u64,
 }
 
 /// What a controller's turn hands out.
@@ -114,8 +141,15 @@ pub struct ControlOutbox {
     pub wake_workers: bool,
     /// Things that an operator would want to read in the log, in order.
     pub events: Vec<String>,
+    /// With whom the node speaks has changed.
+    pub roster: Option<Roster>,
     /// To be appended to the controller's log on disk, in order. Nothing waits for them.
     pub writes: Vec<Bytes>,
+    /// About a checkpoint, in order. None if nobody asks for one and nothing is kept on a disk.
+    pub checkpoint: Vec<CheckpointOrder>,
+    /// The disk is older than what this replica once told others to be durable: the host ends the process, sets aside what is on the
+    /// disk, and starts the node in another life.
+    pub disk_is_stale: bool,
 }
 
 /// The part of a replica that decides who leads and who belongs.
@@ -141,8 +175,60 @@ pub trait Controller: Send {
         let _ = now;
     }
 
+    /// Before any record is handed in to anybody, of a replica whose store was loaded from a checkpoint: what the engine said when it
+    /// was published. Records follow from [`positions`](Resume::positions) on.
+    ///
+    /// # Errors
+    /// In words, if these are none of this engine's, or it keeps nothing on a disk.
+    fn resume(&mut self, from: Resume<'_>) -> Result<(), String> {
+        let _ = from;
+        Err("this engine keeps nothing on a disk".into())
+    }
+
+    /// News of a [checkpoint](CheckpointOrder). What follows from it comes out of the next turn.
+    fn checkpoint(&mut self, now: Nanos, news: CheckpointNews) {
+        let _ = (now, news);
+    }
+
+    /// How the replica's disk is, if it has one: told before anything else, and before every turn. Nothing to do for an engine that
+    /// writes nothing.
+    fn set_disk(&mut self, disk: DiskState) {
+        let _ = disk;
+    }
+
+    /// An operator wants another membership. Only who serves decides.
+    fn change_members(&mut self, now: Nanos, change: MemberChange) -> MemberAnswer {
+        let _ = (now, change);
+        MemberAnswer::Refused("this engine's members are fixed".into())
+    }
+
+    /// A node of the cluster will not speak with this one, because it was removed.
+    fn told_removed(&mut self) {}
+
     /// Does what can be done now: heartbeats, elections, epoch changes, admissions.
     fn turn(&mut self, now: Nanos, out: &mut ControlOutbox) -> Next;
+
+    /// Begins to have another replica serve in the place of this one, which serves: `to`, or whoever can best. What becomes of it
+    /// says [`handover`](Controller::handover).
+    ///
+    /// # Errors
+    /// In words, if nothing begins: it does not serve, `to` cannot, the engine has one place to serve from.
+    fn hand_over(&mut self, now: Nanos, to: Option<NodeId>) -> Result<(), String> {
+        let _ = (now, to);
+        Err("this engine does not hand the lead over".into())
+    }
+
+    /// The process is about to end: if this replica serves, another one shall; and it does not begin to any more. The host gives
+    /// turns until [`handover`](Controller::handover) is not under way.
+    fn retire(&mut self, now: Nanos) {
+        let _ = now;
+    }
+
+    /// What became of the last [`hand_over`](Controller::hand_over) or [`retire`](Controller::retire).
+    fn handover(&self, now: Nanos) -> Handover {
+        let _ = now;
+        Handover::None
+    }
 
     /// A consistent-enough picture for people and reports.
     fn status(&self, now: Nanos) -> Status;

@@ -61,7 +61,8 @@ pub struct Released {
     pub len: usize,
 }
 
-/// How far a worker's log on disk goes: the number of bytes that the worker handed out to be written, from its birth on.
+/// How far a writer's log on disk goes: the number of bytes that it handed out to be written, from the birth of the log on, over all
+/// lives of its process: what was [recovered](super::Worker::recover) counts, what was lost with the power does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogPosition(pub u64);
 

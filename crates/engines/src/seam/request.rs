@@ -15,7 +15,8 @@ pub struct Request<'a> {
     pub procedure: ProcedureId,
     /// Its arguments; copied if they must outlive the call.
     pub args: &'a [u8],
-    /// Whose request this is, for engines that run a repeated one once. An engine without
+    /// Whose request this is, for engines that run a repeated one once: see [`sessions`](crate::sessions). One that may not run ends
+    /// with [`Outcome::Denied`](highwater_core::Outcome::Denied). An engine without
     /// [`sessions`](crate::Abilities::sessions) refuses it.
     pub session: Option<Session>,
     /// How fresh what it reads has to be, beyond what the engine gives anyway. An engine without
@@ -37,9 +38,9 @@ impl<'a> Request<'a> {
 /// the reply was lost or the outcome unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Session {
-    /// Which client, over all its connections.
+    /// Which client, over all its connections: what [`sessions::open`](crate::sessions::open) gave it.
     pub id: u64,
-    /// Which of its requests: each has a larger number than those before.
+    /// Which of its requests, from 1 on: each has a larger number than those before.
     pub sequence: u64,
 }
 

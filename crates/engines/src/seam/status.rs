@@ -8,6 +8,8 @@ use highwater_core::{Epoch, Incarnation, Nanos, NodeId};
 /// How far a replica is on its way to take clients' transactions, whatever its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
+    /// It was removed from its cluster.
+    Removed,
     /// It has no part in a cluster yet: waits for the first meeting of all members, or to be told of a living cluster.
     Starting,
     /// It gets the state, and has no say.
@@ -20,11 +22,13 @@ pub enum Service {
 
 impl Service {
     /// Every one, in this order.
-    pub const ALL: [Service; 4] = [Service::Starting, Service::Joining, Service::Standby, Service::Serving];
+    pub const ALL: [Service; 5] =
+        [Service::Removed, Service::Starting, Service::Joining, Service::Standby, Service::Serving];
 
     /// In a word.
     pub fn name(self) -> &'static str {
         match self {
+            Service::Removed => "removed",
             Service::Starting => "starting",
             Service::Joining => "joining",
             Service::Standby => "standby",

@@ -3,7 +3,12 @@
 //! The admin port is for operators and for `highwater bench`/`demo`, which drive replicas as separate processes. It is
 //! no data path: a load runs inside the workers, and only its counts come out here.
 
+use highwater_core::NodeId;
+use highwater_engines::MemberChange;
 use serde::{Deserialize, Serialize};
+
+use crate::config::NodeConfig;
+use crate::config::contact::contact;
 
 /// A request: one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,6 +60,18 @@ pub enum AdminRequest {
         /// Ranges of acknowledged sequence numbers.
         acknowledged: Vec<(u32, u32)>,
     },
+    /// Hands the lead over to a node, or to whoever can best. Of the leader. Answer: [`AdminResponse::HandedOver`].
+    HandOver {
+        /// To whom, by id.
+        #[serde(default)]
+        to: Option<u8>,
+    },
+    /// Ends the process cleanly: what it leads is handed over first. Answer: [`AdminResponse::Done`], at once.
+    /// Another membership is wanted; asked again until it is done. Answer: [`AdminResponse::Member`].
+    Member {
+        /// What is wanted.
+        change: MemberRequest,
+    },
     /// Ends the process cleanly. Answer: [`AdminResponse::Done`].
     Shutdown,
 }
@@ -86,6 +103,13 @@ pub enum AdminResponse {
         /// Requests in all, if known.
         total: Option<u64>,
     },
+    /// The lead is another node's, which serves.
+    HandedOver {
+        /// Whose.
+        to: u8,
+        /// For how long requests waited, in milliseconds: until the old leader heard that the new one serves.
+        paused_ms: f64,
+    },
     /// See [`AdminRequest::Status`].
     Status(Box<StatusReport>),
     /// See [`AdminRequest::LoadStats`].
@@ -104,11 +128,76 @@ pub enum AdminResponse {
         /// Live bytes (keys and values).
         bytes: u64,
     },
+    /// See [`AdminRequest::Member`].
+    Member {
+        /// How far it is.
+        state: MemberState,
+        /// What it waits for, or why it is refused; else empty.
+        why: String,
+        /// If it is `elsewhere`: who leads, as far as is known,
+        leader: Option<u8>,
+        /// and where operators find that node.
+        admin: Option<String>,
+    },
     /// See [`AdminRequest::AuditMissing`].
     AuditMissing {
         /// How many are missing.
         missing: u64,
     },
+}
+
+/// A change of who belongs to the cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "member", rename_all = "snake_case")]
+pub enum MemberRequest {
+    /// This node votes, once it runs and holds everything.
+    Add {
+        /// Who, and where.
+        node: NodeConfig,
+    },
+    /// This node votes no more, and its id is never used again.
+    Remove {
+        /// Who.
+        id: u8,
+    },
+    /// `node` votes in the place of node `id`; or, if it is the same, it is found at other addresses.
+    Replace {
+        /// Who goes.
+        id: u8,
+        /// Who comes, and where.
+        node: NodeConfig,
+    },
+}
+
+impl MemberRequest {
+    /// For the engine, which takes addresses for opaque.
+    pub fn of_engine(&self) -> MemberChange {
+        match self {
+            MemberRequest::Add { node } => {
+                MemberChange::Add { node: NodeId(node.id), contact: contact(node, false) }
+            }
+            MemberRequest::Remove { id } => MemberChange::Remove { node: NodeId(*id) },
+            MemberRequest::Replace { id, node } => MemberChange::Replace {
+                node: NodeId(*id),
+                by: NodeId(node.id),
+                contact: contact(node, false),
+            },
+        }
+    }
+}
+
+/// How far a change of membership is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberState {
+    /// It is so.
+    Done,
+    /// It is under way.
+    Waits,
+    /// It cannot be.
+    Refused,
+    /// Another node decides.
+    Elsewhere,
 }
 
 /// The result of one consistency condition.
@@ -176,6 +265,12 @@ pub struct StatusReport {
     /// Where operators find each node, by id: `host:port` as in `cluster.nodes`. A loopback address is of that node's machine.
     #[serde(default)]
     pub admins: Vec<String>,
+    /// Where the nodes that this one knows are found, by its config and by what the cluster decided since.
+    #[serde(default)]
+    pub nodes: Vec<NodeConfig>,
+    /// Ids of nodes that were removed.
+    #[serde(default)]
+    pub removed: Vec<u8>,
 }
 
 /// What a node may use, by part, and what its store uses, in bytes. 0 where there is no limit.

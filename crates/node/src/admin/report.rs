@@ -54,6 +54,8 @@ impl StatusReport {
             log_bytes: 0,
             clients: 0,
             admins: Vec::new(),
+            nodes: Vec::new(),
+            removed: Vec::new(),
         }
     }
 

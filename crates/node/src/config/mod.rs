@@ -3,9 +3,11 @@
 //! What must be the same on every node stands under `cluster` and is compared when nodes connect; the rest is this
 //! node's own business.
 
+pub(crate) mod contact;
 mod error;
 pub mod memory;
 mod merge;
+mod nodes;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -18,6 +20,7 @@ use highwater_engines::{EngineKind, Options};
 use serde::{Deserialize, Serialize};
 
 pub use error::ConfigError;
+pub use nodes::NodeConfig;
 
 /// The whole configuration; `default.toml` beside this file documents every key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,20 +78,12 @@ pub enum Durability {
 pub struct StorageConfig {
     /// The folder of all nodes' folders.
     pub dir: PathBuf,
-}
-
-/// One node's addresses, `host:port`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NodeConfig {
-    /// Its position in the list.
-    pub id: u8,
-    /// Where other nodes connect.
-    pub peer: String,
-    /// Where Redis clients connect.
-    pub resp: String,
-    /// Where the command line connects.
-    pub admin: String,
+    /// MiB of journal between two checkpoints.
+    pub checkpoint_mb: u64,
+    /// How many checkpoints are kept.
+    pub checkpoints_kept: usize,
+    /// Threads that write one.
+    pub checkpoint_threads: usize,
 }
 
 /// When silence counts as death.
@@ -141,6 +136,10 @@ pub struct LimitConfig {
     pub idle_timeout_s: u64,
     /// Seconds in which a client takes nothing of its replies.
     pub stuck_timeout_s: u64,
+    /// Sessions that may be open.
+    pub sessions: u64,
+    /// Seconds for which a session that nobody uses is kept.
+    pub session_idle_s: u64,
 }
 
 /// How the data is kept.
@@ -286,7 +285,8 @@ impl Config {
 
     /// This node's addresses.
     pub fn this_node(&self) -> &NodeConfig {
-        &self.cluster.nodes[self.node as usize]
+        let own = self.cluster.nodes.iter().find(|node| node.id == self.node);
+        own.expect("a valid config lists its own node")
     }
 
     /// What the engine needs to know: within this node's memory.
@@ -300,6 +300,7 @@ impl Config {
     /// As it is set.
     fn asked(&self, incarnation: Incarnation) -> Options {
         let nodes = self.cluster.nodes.len() as u8;
+        let founders = self.cluster.nodes.iter().map(|node| (NodeId(node.id), contact::contact(node, true)));
         let nanos = |ms| Duration::from_millis(ms).as_nanos() as u64;
         Options {
             heartbeat: nanos(self.timeouts.heartbeat_ms),
@@ -312,6 +313,7 @@ impl Config {
             log_retain_bytes: self.limits.log_retain_bytes,
             max_attempts: self.limits.max_attempts,
             snapshot_age: self.limits.snapshot_age_us.saturating_mul(1_000),
+            founders: founders.collect(),
             durable: self.cluster.durability == Durability::Sync,
             ..Options::new(NodeId(self.node), nodes, self.cluster.workers, incarnation)
         }

@@ -35,8 +35,10 @@ fn the_defaults_are_those_of_the_engines() {
     // How much memory there is depends on the machine.
     let memory_bytes = config.memory_bytes();
     let mut expected = Options { memory_bytes, ..Options::new(NodeId(0), 1, 2, Incarnation(7)) };
+    expected.founders = options.founders.clone();
     expected.fit_memory();
     assert_eq!(options, expected);
+    assert_eq!(options.founders.iter().map(|(node, _)| *node).collect::<Vec<_>>(), [NodeId(0)]);
 }
 
 #[test]
@@ -77,14 +79,19 @@ fn errors_name_the_key_and_the_place() {
     assert!(unknown.contains("highwater.toml") && unknown.contains("heartbeat"), "{unknown}");
     assert!(fails("node = 0\nnode = 1\n").contains("highwater.toml:2"), "{}", fails("node = 0\nnode = 1\n"));
     assert!(fails("node = \"x\"").contains("node"), "{}", fails("node = \"x\""));
-    assert!(fails("node = 5").contains("ids 0 to 0"));
+    assert!(fails("node = 5").contains("has the ids 0"));
     assert!(fails("[cluster]\nengine = \"raft\"").contains("unknown engine \"raft\""));
     assert!(fails("[timeouts]\nelection_timeout_ms = 30").contains("3 heartbeats"));
     assert!(fails("[threads]\npin = [0]").contains("threads.pin lists 1 cores for 2 workers"));
     assert!(
         fails("[cluster]\nnodes = [{ id = 1, peer = 'a:1', resp = 'a:2', admin = 'a:3' }]")
-            .contains("in order")
+            .contains("nobody but node 1")
     );
+    let two = |ids: [u8; 2]| {
+        let node = |id| format!("{{ id = {id}, peer = 'a:{id}', resp = 'b:{id}', admin = 'c:{id}' }},");
+        fails(&format!("[cluster]\nnodes = [{}]", ids.map(node).concat()))
+    };
+    assert!(two([2, 1]).contains("greater than the one before"), "{}", two([2, 1]));
     assert!(
         fails("[cluster]\nnodes = [{ id = 0, peer = 'a', resp = 'a:2', admin = 'a:3' }]")
             .contains("host:port")

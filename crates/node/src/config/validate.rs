@@ -67,9 +67,25 @@ impl Config {
             )
         })?;
         check(!self.storage.dir.as_os_str().is_empty(), || "storage.dir must not be empty".into())?;
-        let count = self.cluster.nodes.len();
-        check((self.node as usize) < count, || {
-            format!("node is {}, but cluster.nodes has ids 0 to {}", self.node, count - 1)
+        let storage = &self.storage;
+        check((1..=1 << 20).contains(&storage.checkpoint_mb), || {
+            format!("storage.checkpoint_mb must be 1 to 1048576, not {}", storage.checkpoint_mb)
+        })?;
+        check((1..=100).contains(&storage.checkpoints_kept), || {
+            format!("storage.checkpoints_kept must be 1 to 100, not {}", storage.checkpoints_kept)
+        })?;
+        check((1..=256).contains(&storage.checkpoint_threads), || {
+            format!("storage.checkpoint_threads must be 1 to 256, not {}", storage.checkpoint_threads)
+        })?;
+        let ids: Vec<String> = self.cluster.nodes.iter().map(|node| node.id.to_string()).collect();
+        check(self.cluster.nodes.iter().any(|node| node.id == self.node), || {
+            format!("node is {}, but cluster.nodes has the ids {}", self.node, ids.join(", "))
+        })?;
+        let fixed = !engine.abilities().members;
+        check(!fixed || self.cluster.nodes.iter().zip(0..).all(|(node, at)| node.id == at), || {
+            format!(
+                "the members of engine {engine} are fixed: the ids in cluster.nodes must be 0, 1, 2, .. in order"
+            )
         })?;
         for (key, ms) in [
             ("heartbeat_ms", self.timeouts.heartbeat_ms),
@@ -98,6 +114,10 @@ impl Config {
                 format!("limits.{key} must be at most 24 days (2073600), or 0 for never")
             })?;
         }
+        check((1..=1 << 40).contains(&limits.sessions), || "limits.sessions must be 1 to 2^40".into())?;
+        check((1..=86_400 * 366).contains(&limits.session_idle_s), || {
+            "limits.session_idle_s must be 1 to 366 days (31622400)".into()
+        })?;
         check(self.limits.send_queue_bytes >= self.batching.max_entry_bytes, || {
             "limits.send_queue_bytes must be at least batching.max_entry_bytes".into()
         })?;
@@ -161,10 +181,19 @@ fn nodes(nodes: &[NodeConfig]) -> Checked {
         "cluster.nodes must list 1 to 31 nodes".into()
     })?;
     let mut doors: Vec<Door<'_>> = Vec::new();
+    check(nodes.len() > 1 || nodes[0].id == 0, || {
+        format!(
+            "cluster.nodes lists nobody but node {}; a node that joins lists the members, too",
+            nodes[0].id
+        )
+    })?;
     for (at, node) in nodes.iter().enumerate() {
         let found = node.id;
-        check(found as usize == at, || {
-            format!("cluster.nodes[{at}].id is {found}; ids must be 0, 1, 2, .. in order")
+        check(at == 0 || nodes[at - 1].id < found, || {
+            format!("cluster.nodes[{at}].id is {found}; each id must be greater than the one before")
+        })?;
+        check(found <= highwater_core::limits::MAX_NODE_ID, || {
+            format!("cluster.nodes[{at}].id is {found}; ids go up to {}", highwater_core::limits::MAX_NODE_ID)
         })?;
         let addresses = [("peer", &node.peer), ("resp", &node.resp), ("admin", &node.admin)];
         let mut own = Vec::new();

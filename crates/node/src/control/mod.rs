@@ -5,7 +5,9 @@
 //! and writes ([`admin`](crate::admin)), and asks here only for what the controller knows; jobs that read the whole store
 //! run on threads of their own, too.
 
+pub(crate) mod checkpoints;
 pub(crate) mod inspect;
+mod leaving;
 mod loads;
 mod serve;
 
@@ -15,9 +17,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_engines::{ControlOutbox, Controller, Frame, Nanos, Next};
+use highwater_core::NodeId;
+use highwater_engines::{CheckpointNews, ControlOutbox, Controller, Frame, Nanos, Next};
 
-use crate::admin::protocol::AdminRequest;
+use crate::admin::protocol::{AdminRequest, AdminResponse};
 use crate::clock::monotonic;
 use crate::held::HeldBytes;
 use crate::poll::{Event, Interest, Poller};
@@ -31,6 +34,8 @@ use crate::transport::outgoing::{Dialed, Outgoing};
 use crate::transport::peers::{Lost, Peers};
 use crate::transport::{Channel, Established};
 
+use checkpoints::Checkpoints;
+use leaving::Leaving;
 use loads::Loads;
 
 /// Kinds of poller keys, as [`worker`](crate::worker) has them.
@@ -67,6 +72,8 @@ pub struct Setup {
     pub lifeline: bool,
     /// What a connection to another node may hold.
     pub links: LinkLimits,
+    /// If there is a disk.
+    pub checkpoints: Option<Checkpoints>,
 }
 
 /// The control thread.
@@ -76,12 +83,16 @@ pub struct ControlThread {
     out: ControlOutbox,
     poller: Poller,
     signals: UnixStream,
+    /// Before the links, for fields are dropped in this order: whoever sees this node go finds that nobody listens any more.
+    incoming: Incoming,
     links: Peers,
     outgoing: Outgoing,
-    incoming: Incoming,
+    directory: Arc<Directory>,
     /// Who is connected, and when each was heard last.
     living: Living,
     loads: Loads,
+    checkpoints: Option<Checkpoints>,
+    leaving: Leaving,
     summarised: Nanos,
     /// When the links' receive buffers were last asked what they do not need.
     rested: Nanos,
@@ -99,11 +110,14 @@ impl ControlThread {
             watch_lifeline(&poller)?;
         }
         Ok(ControlThread {
-            links: Peers::new(setup.identity.nodes as usize, setup.links, KEY_LINK),
+            links: Peers::new(setup.links, KEY_LINK),
             incoming: Incoming::new(setup.identity.clone(), setup.peer_listener, &poller, KEY_INCOMING)?,
-            outgoing: Outgoing::new(setup.identity, setup.directory, KEY_OUTGOING),
+            outgoing: Outgoing::new(setup.identity, setup.directory.clone(), KEY_OUTGOING),
+            directory: setup.directory,
             living: Living::default(),
             loads: Loads::default(),
+            checkpoints: setup.checkpoints,
+            leaving: Leaving::default(),
             controller: setup.controller,
             out: ControlOutbox::default(),
             signals: setup.signals,
@@ -118,6 +132,7 @@ impl ControlThread {
     /// Until the node stops.
     pub fn run(mut self) -> io::Result<()> {
         let shared = self.shared.clone();
+        self.meet_roster(monotonic());
         while !shared.stopping() {
             shared.control.waker.take();
             let now = monotonic();
@@ -137,9 +152,16 @@ impl ControlThread {
         self.incoming.turn(now, &self.poller);
         self.end_if_drained(now);
         self.loads.turn(now, &self.shared);
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.turn(now, &mut *self.controller);
+        }
+        if let Some(journal) = self.shared.journal() {
+            self.controller.set_disk(journal.disk_state());
+        }
         let next = self.controller.turn(now, &mut self.out);
         let news = !self.out.events.is_empty();
         self.hand_out(now);
+        let leaving = self.leaving.turn(now, &mut *self.controller, &self.shared);
         if news || now - self.summarised >= SUMMARY_EVERY {
             self.summarise(now);
         }
@@ -152,8 +174,14 @@ impl ControlThread {
             Next::At(at) => Some(at),
             Next::Idle => None,
         };
-        let deadlines =
-            [engine, self.outgoing.deadline(), self.incoming.deadline(), self.loads.deadline(), self.ends_by];
+        let deadlines = [
+            engine,
+            leaving,
+            self.outgoing.deadline(),
+            self.incoming.deadline(),
+            self.loads.deadline(),
+            self.ends_by,
+        ];
         Ok(deadlines.into_iter().flatten().min())
     }
 
@@ -178,6 +206,18 @@ impl ControlThread {
         } else {
             assert!(self.out.writes.is_empty(), "the engine writes to a disk, and this host has none");
         }
+        for order in self.out.checkpoint.drain(..) {
+            let checkpoints =
+                self.checkpoints.as_mut().expect("an engine that writes nothing checkpoints nothing");
+            checkpoints.take(self.shared.node, order, &*self.controller);
+        }
+        if std::mem::take(&mut self.out.disk_is_stale) {
+            self.shared.end_this_life();
+        }
+        if let Some(roster) = self.out.roster.take() {
+            self.shared.roster.decide(&roster);
+            self.meet_roster(now);
+        }
         let frame = |head| Frame { head, body: Bytes::new() };
         let messages = self.out.messages.drain(..).map(|(to, head)| (to, Channel::Control, frame(head)));
         let lost = self.links.send(messages, &self.poller);
@@ -185,6 +225,25 @@ impl ControlThread {
             self.shared.wake_workers();
         }
         lost.into_iter().for_each(|lost| self.link_lost(now, lost));
+    }
+
+    /// Dials whom the roster lists, and has no more to do with those who were removed.
+    fn meet_roster(&mut self, now: Nanos) {
+        for node in self.shared.roster.nodes() {
+            self.directory.set(NodeId(node.id), node.peer);
+            self.outgoing.add(now, NodeId(node.id), self.living.knows(NodeId(node.id)));
+        }
+        let removed = self.shared.roster.removed();
+        for peer in &removed {
+            if !self.outgoing.remove(*peer) {
+                continue;
+            }
+            self.shared.tell_workers(|| WorkerLetter::HangUp(*peer));
+            if let Some(lost) = self.links.hang_up(*peer) {
+                self.link_lost(now, lost);
+            }
+        }
+        self.incoming.set_removed(removed);
     }
 
     fn summarise(&mut self, now: Nanos) {
@@ -228,7 +287,7 @@ impl ControlThread {
                 tracing::info!("asked to end");
                 // Once is enough: a second signal finds the default action restored.
                 self.poller.remove(&self.signals)?;
-                self.shared.end();
+                self.shared.leave();
             }
             KEY_LIFELINE => self.pull_lifeline(),
             KEY_LINK => {
@@ -262,10 +321,17 @@ impl ControlThread {
     }
 
     fn serve_admin(&mut self, now: Nanos, connection: u64, request: AdminRequest) {
+        if let AdminRequest::HandOver { to } = request {
+            match self.controller.hand_over(now, to.map(NodeId)) {
+                Ok(()) => self.leaving.wait(connection),
+                Err(message) => self.shared.answer(connection, AdminResponse::Error { message }),
+            }
+            return;
+        }
         let context = serve::Context {
             now,
             shared: &self.shared,
-            controller: &*self.controller,
+            controller: &mut *self.controller,
             loads: &mut self.loads,
         };
         if let Some(response) = context.serve(connection, request) {
@@ -277,6 +343,11 @@ impl ControlThread {
         for dialed in dialed {
             match dialed {
                 Dialed::Established(connection) => self.adopt(now, connection),
+                Dialed::Removed(peer) => {
+                    tracing::info!(%peer, "a node of the cluster says that this one was removed");
+                    self.outgoing.give_up();
+                    self.controller.told_removed();
+                }
                 Dialed::Refused(peer) => {
                     tracing::info!(%peer, "nothing listens there any more");
                     self.controller.peer_down(now, peer, true);
@@ -321,6 +392,12 @@ impl ControlThread {
             }
             ControlLetter::Load { ticket, answer } => {
                 self.loads.answer(ticket, answer, &self.shared);
+            }
+            ControlLetter::Checkpoint(news) => {
+                if let (CheckpointNews::Failed(_), Some(checkpoints)) = (news, &mut self.checkpoints) {
+                    checkpoints.failed(now);
+                }
+                self.controller.checkpoint(now, news);
             }
             ControlLetter::Start { connection, spec } => self.loads.start(connection, spec, &self.shared),
             ControlLetter::Ask { connection, request } => self.serve_admin(now, connection, request),

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use highwater_engines::{Controller, Nanos};
+use highwater_core::NodeId;
+use highwater_engines::{Controller, MemberAnswer, Nanos};
 use highwater_workloads::Workload;
 
 use super::inspect;
 use super::loads::{Errand, Loads};
-use crate::admin::protocol::{AdminRequest, AdminResponse, StatusReport, WorkloadSpec};
+use crate::admin::protocol::{
+    AdminRequest, AdminResponse, MemberRequest, MemberState, StatusReport, WorkloadSpec,
+};
 use crate::clock::process_cpu;
+use crate::config::NodeConfig;
 use crate::library;
 use crate::load::RunSpec;
 use crate::shared::{LoadCommand, Shared};
@@ -21,7 +25,7 @@ pub struct Context<'a> {
     /// The node.
     pub shared: &'a Arc<Shared>,
     /// The replica's controller.
-    pub controller: &'a dyn Controller,
+    pub controller: &'a mut dyn Controller,
     /// Loads under way.
     pub loads: &'a mut Loads,
 }
@@ -32,7 +36,7 @@ impl Context<'_> {
         self.try_serve(connection, request).unwrap_or_else(|message| Some(AdminResponse::Error { message }))
     }
 
-    fn try_serve(self, connection: u64, request: AdminRequest) -> Result<Option<AdminResponse>, String> {
+    fn try_serve(mut self, connection: u64, request: AdminRequest) -> Result<Option<AdminResponse>, String> {
         match request {
             AdminRequest::Status => {
                 return Ok(Some(AdminResponse::Status(Box::new(self.status()))));
@@ -68,13 +72,32 @@ impl Context<'_> {
             AdminRequest::AuditMissing { generator, acknowledged } => {
                 inspect::audit(self.shared, self.controller.store(), connection, generator, acknowledged);
             }
+            AdminRequest::Member { change } => return Ok(Some(self.change_members(&change))),
             AdminRequest::Shutdown => {
                 tracing::info!("asked to end over the admin port");
-                self.shared.end();
+                self.shared.leave();
                 return Ok(Some(AdminResponse::Done));
             }
+            AdminRequest::HandOver { .. } => unreachable!("the control thread has the controller for that"),
         }
         Ok(None)
+    }
+
+    fn change_members(&mut self, change: &MemberRequest) -> AdminResponse {
+        let roster = &self.shared.roster;
+        let answer = self.controller.change_members(self.now, change.of_engine());
+        let member = |state, why: String, leader: Option<u8>| {
+            let admin = leader.and_then(|node| roster.node(NodeId(node))).map(|node| node.admin);
+            AdminResponse::Member { state, why, leader, admin }
+        };
+        match answer {
+            MemberAnswer::Done => member(MemberState::Done, String::new(), None),
+            MemberAnswer::Waits(what) => member(MemberState::Waits, what, None),
+            MemberAnswer::Refused(why) => member(MemberState::Refused, why, None),
+            MemberAnswer::Ask(leader) => {
+                member(MemberState::Elsewhere, String::new(), leader.map(|node| node.0))
+            }
+        }
     }
 
     fn status(&self) -> StatusReport {
@@ -85,17 +108,27 @@ impl Context<'_> {
             cpu_ns: process_cpu(),
             resident_bytes: inspect::resident_bytes(),
             store_bytes: inspect::store_bytes(&self.controller.store()),
-            memory: inspect::memory(shared, self.controller),
+            memory: inspect::memory(shared, &*self.controller),
             uptime_seconds: (self.now - shared.started) as f64 / 1e9,
             executed: shared.total(|counters| &counters.executed),
             applied: shared.total(|counters| &counters.applied),
             snapshot_reads: shared.total(|counters| &counters.snapshot_reads),
             log_bytes: shared.total(|counters| &counters.log_bytes),
             clients: shared.clients(),
-            admins: shared.admins.clone(),
+            admins: admins(&shared.roster.nodes()),
+            nodes: shared.roster.nodes(),
+            removed: shared.roster.removed().into_iter().map(|node| node.0).collect(),
             ..StatusReport::of(status)
         }
     }
+}
+
+/// By id; empty where there is no node.
+fn admins(nodes: &[NodeConfig]) -> Vec<String> {
+    let last = nodes.last().map_or(0, |node| usize::from(node.id) + 1);
+    let mut admins = vec![String::new(); last];
+    nodes.iter().for_each(|node| admins[usize::from(node.id)].clone_from(&node.admin));
+    admins
 }
 
 fn build(spec: &WorkloadSpec) -> Result<Arc<dyn Workload>, String> {

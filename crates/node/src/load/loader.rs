@@ -98,7 +98,8 @@ impl Loader {
             Outcome::Conflict => self.waiting.push((procedure, args)),
             Outcome::Unknown => self.fail("leadership was lost while loading; load again at the new leader"),
             Outcome::OutOfMemory => self.fail("the cluster has no memory left for more data"),
-            Outcome::RolledBack | Outcome::TooLarge | Outcome::BadRequest => {
+            Outcome::DiskFull => self.fail("the cluster's disks are full"),
+            Outcome::RolledBack | Outcome::TooLarge | Outcome::BadRequest | Outcome::Denied => {
                 let name = self.procedures[procedure.0 as usize];
                 self.fail(&format!("{name} refused to load: {}", String::from_utf8_lossy(reply)));
             }

@@ -108,7 +108,11 @@ impl WorkerStats {
             }
             Outcome::RolledBack => stats.user_aborts += 1,
             Outcome::BadRequest => self.bad_requests += 1,
-            Outcome::Conflict | Outcome::TooLarge | Outcome::OutOfMemory => self.gave_up += 1,
+            Outcome::Conflict
+            | Outcome::TooLarge
+            | Outcome::OutOfMemory
+            | Outcome::DiskFull
+            | Outcome::Denied => self.gave_up += 1,
             Outcome::Unknown => self.unknown += 1,
         }
     }

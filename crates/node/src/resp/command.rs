@@ -31,6 +31,8 @@ pub enum Data {
     Decrby,
     Del,
     Exists,
+    Session,
+    Outcome,
 }
 
 /// Commands that touch no data.
@@ -58,6 +60,7 @@ pub enum Control {
     Discard,
     Watch,
     Unwatch,
+    Once,
     Quit,
 }
 
@@ -87,7 +90,7 @@ pub struct Spec {
     pub keys: Keys,
     /// `string`, `generic`, `connection`, `server`, `cluster` or `transactions`.
     pub group: &'static str,
-    /// The version of Redis that brought it.
+    /// The version of Redis that brought it; of our own commands, ours.
     pub since: &'static str,
     /// One sentence.
     pub summary: &'static str,
@@ -172,6 +175,10 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Local Readonly, "readonly", 1, "loading stale fast", NO_KEYS, "cluster", "3.0.0", "Let the reads of this connection run on a replica's snapshot"),
     spec!(Local Readwrite, "readwrite", 1, "loading stale fast", NO_KEYS, "cluster", "3.0.0", "Send the reads of this connection to the leader again"),
     spec!(Control Quit, "quit", -1, "allow_busy noscript loading stale fast no_auth", NO_KEYS, "connection", "1.0.0", "Close the connection"),
+    spec!(Control Once, "hw.once", -3, "noscript fast", NO_KEYS, "transactions", "0.1.0", "Run a command, or inside MULTI the block, once under a number of a session"),
+    spec!(Data Session, "hw.session", -2, "write denyoom fast", NO_KEYS, "transactions", "0.1.0", "Open or end a session, which numbers a client's requests",
+        subcommands!["hw.session" "new" -2, "hw.session" "end" 3, "hw.session" "help" 2]),
+    spec!(Data Outcome, "hw.outcome", 3, "write fast", NO_KEYS, "transactions", "0.1.0", "Tell what became of a numbered request, or see to it that it never happens"),
 ];
 
 /// A row, by number.
@@ -220,6 +227,11 @@ impl Spec {
     /// The subcommand of this name, in letters of any size.
     pub fn subcommand(&self, name: &[u8]) -> Option<&'static Subcommand> {
         self.subcommands.iter().find(|known| known.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether it may run under a number of a session, and among others in a block: it is about data, not about sessions.
+    pub fn is_ordinary(&self) -> bool {
+        matches!(self.command, Command::Data(data) if !matches!(data, Data::Session | Data::Outcome))
     }
 
     /// Whether it touches data and changes none.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use highwater_core::{Outcome, ProcedureId};
-use highwater_engines::seam::Refusal;
+use highwater_engines::seam::{Refusal, Session};
 
 use super::Door;
 use super::client_state::ClientState;
-use super::command::{Command, Control, Local, Opcode};
+use super::command::{Command, Control, Data, Local};
 use super::commands::connection as local;
 use super::commands::transactions::{Exec, Transactions, queues, write_known};
 use super::errors::{CommandError, RequestError};
@@ -16,7 +16,7 @@ use super::http::is_http;
 use super::order::{KEEP_BYTES, Order, forget_front};
 use super::reply::Reply;
 use super::request::{Args, EngineRequest};
-use super::single;
+use super::single::{self, Typed};
 
 /// Requests of one connection that the engine may hold at a time.
 pub const MAX_IN_FLIGHT: usize = 1024;
@@ -39,7 +39,7 @@ enum Stage {
     /// Takes commands.
     Open,
     /// Offers a request that the engine has not taken yet; [`Connection::args`] holds its arguments.
-    Offering { seq: u64, procedure: ProcedureId, watch: bool, snapshot: bool },
+    Offering { seq: u64, procedure: ProcedureId, watch: bool, snapshot: bool, session: Option<Session> },
     /// Waits for the versions of a `WATCH`; [`Connection::args`] still holds its keys.
     Watching { seq: u64 },
     /// Takes no more commands: the client quit, or broke the protocol.
@@ -144,8 +144,8 @@ impl Connection {
             }
         }
         match self.stage {
-            Stage::Offering { seq, procedure, snapshot, .. } if self.held_bytes() < max_held => {
-                Some(EngineRequest { seq, snapshot, procedure, args: &self.args })
+            Stage::Offering { seq, procedure, snapshot, session, .. } if self.held_bytes() < max_held => {
+                Some(EngineRequest { seq, snapshot, session, procedure, args: &self.args })
             }
             _ => None,
         }
@@ -214,6 +214,11 @@ impl Connection {
                 self.fail(seq, |_| RequestError::TooLarge { limits });
             }
             Outcome::OutOfMemory => self.fail(seq, |_| RequestError::OutOfMemory),
+            Outcome::DiskFull => self.fail(seq, |_| RequestError::DiskFull),
+            Outcome::Denied => {
+                let why = std::str::from_utf8(bytes).unwrap_or("ERR denied");
+                self.fail(seq, |_| RequestError::Denied { why });
+            }
             Outcome::Unknown => self.fail(seq, |_| RequestError::Unknown),
         }
     }
@@ -315,7 +320,7 @@ impl Connection {
             self.parser.rest(KEEP_PARTS);
         }
         match command {
-            Ok(Some(opcode)) => self.act(opcode),
+            Ok(Some(typed)) => self.act(typed),
             Ok(None) => {}
             Err(error) => self.refuse(error),
         }
@@ -324,20 +329,30 @@ impl Connection {
         true
     }
 
-    fn act(&mut self, opcode: Opcode) {
+    fn act(&mut self, Typed { opcode, session }: Typed) {
         let command = opcode.spec().command;
+        if self.transactions.in_block() && session.is_some() {
+            return self.refuse(CommandError::NotOnce);
+        }
         if self.transactions.in_block() && queues(command) {
-            return match self.transactions.queue(
-                opcode,
-                single::step(&self.args),
-                single::args(&self.args).count(),
-            ) {
+            return match self.number_block(command).and_then(|()| {
+                self.transactions.queue(opcode, single::step(&self.args), single::args(&self.args).count())
+            }) {
                 Ok(()) => self.reply(|reply| reply.simple("QUEUED")),
                 Err(error) => self.refuse(error),
             };
         }
         match command {
-            Command::Data(_) => self.offer(self.door.procedures.exec, false, opcode.spec().reads()),
+            Command::Data(Data::Session) => {
+                let salt = (self.door.salt ^ self.client.id).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+                match single::complete_session(&mut self.args, opcode, self.door.sessions, salt) {
+                    Ok(()) => self.offer(self.door.procedures.exec, false, false, None),
+                    Err(error) => self.refuse(error),
+                }
+            }
+            Command::Data(_) => {
+                self.offer(self.door.procedures.exec, false, opcode.spec().reads(), session);
+            }
             Command::Local(local) => self.answer(local),
             Command::Control(control) => {
                 if let Err(error) = self.control(control) {
@@ -347,10 +362,19 @@ impl Connection {
         }
     }
 
-    /// Makes [`args`](Self::args) the next request. `reads`: it changes no data.
-    fn offer(&mut self, procedure: ProcedureId, watch: bool, reads: bool) {
+    /// `HW.ONCE` gives the open block its number; any other command does nothing of the kind.
+    fn number_block(&mut self, command: Command) -> Result<(), CommandError> {
+        if command != Command::Control(Control::Once) {
+            return Ok(());
+        }
+        self.transactions.once(single::numbers(&mut single::args(&self.args))?)
+    }
+
+    /// Makes [`args`](Self::args) the next request. `reads`: it changes no data. What a session keeps of it is in the latest state.
+    fn offer(&mut self, procedure: ProcedureId, watch: bool, reads: bool, session: Option<Session>) {
         let seq = self.order.open();
-        self.stage = Stage::Offering { seq, procedure, watch, snapshot: reads && self.client.snapshots };
+        let snapshot = reads && self.client.snapshots && session.is_none();
+        self.stage = Stage::Offering { seq, procedure, watch, snapshot, session };
     }
 
     fn answer(&mut self, command: Local) {
@@ -365,6 +389,8 @@ impl Connection {
             Control::Discard => self.transactions.discard()?,
             Control::Watch => return self.watch(),
             Control::Unwatch => self.transactions.unwatch(),
+            // Only a block does without a command behind the number.
+            Control::Once => return Err(CommandError::WrongArity("hw.once")),
             Control::Quit => self.finish(),
         }
         self.reply(|reply| reply.ok());
@@ -377,7 +403,9 @@ impl Connection {
         let answer =
             |command, words: Args<'_>, out: &mut Vec<u8>| local::run(command, words, client, door, out);
         match transactions.exec(protocol, answer, args)? {
-            Exec::Submit { writes } => self.offer(self.door.procedures.exec, false, !writes),
+            Exec::Submit { writes, session } => {
+                self.offer(self.door.procedures.exec, false, !writes, session);
+            }
             Exec::Changed => self.reply(|reply| reply.null_array()),
             Exec::Known => {
                 self.order.local(|out| write_known(&self.args, out).expect("exec wrote the arguments"))
@@ -392,7 +420,7 @@ impl Connection {
         }
         self.transactions.check_watch(single::args(&self.args))?;
         self.args.drain(..single::ARGS_AT);
-        self.offer(self.door.procedures.watch, true, true);
+        self.offer(self.door.procedures.watch, true, true, None);
         Ok(())
     }
 

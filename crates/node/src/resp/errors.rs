@@ -67,6 +67,14 @@ pub enum CommandError {
     ExecAborted,
     /// `EXEC` itself was refused.
     ExecAbortedBecause(&'static str),
+    /// `HW.ONCE` of something that touches no data, or is about sessions.
+    NotOnce,
+    /// A second `HW.ONCE` in a block.
+    OnceTwice,
+    /// As many sessions are open as may be.
+    TooManySessions(u64),
+    /// The session has expired, or has got beyond the number: in the words of the engine.
+    Session(String),
     /// More was queued or watched than a request may carry.
     TooMuchQueued,
     /// A block has more arguments than one transaction may.
@@ -146,6 +154,14 @@ impl fmt::Display for CommandError {
             CommandError::ExecWithoutMulti => f.write_str("ERR EXEC without MULTI"),
             CommandError::DiscardWithoutMulti => f.write_str("ERR DISCARD without MULTI"),
             CommandError::NotInsideMulti => f.write_str("ERR Command not allowed inside a transaction"),
+            CommandError::NotOnce => {
+                f.write_str("ERR HW.ONCE runs commands on data, and inside MULTI stands alone")
+            }
+            CommandError::OnceTwice => f.write_str("ERR a block runs under one number"),
+            CommandError::TooManySessions(most) => {
+                write!(f, "ERR too many sessions: limits.sessions is {most}; those that are not used expire")
+            }
+            CommandError::Session(why) => f.write_str(why),
             CommandError::ExecAborted => {
                 f.write_str("EXECABORT Transaction discarded because of previous errors.")
             }
@@ -164,10 +180,10 @@ impl fmt::Display for CommandError {
 }
 
 /// Why a whole request gave no answer though it was fine: nothing of it was done, or nobody knows.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub enum RequestError<'a> {
     /// The engine did not take it: nothing was done. With the address of whom to ask instead, if both are known.
-    Refused(Refusal, Option<&'a str>),
+    Refused(Refusal, Option<String>),
     /// Too many conflicts in a row: nothing was done.
     Conflict,
     /// It may or may not survive.
@@ -177,8 +193,15 @@ pub enum RequestError<'a> {
         /// The limits, in the engine's words.
         limits: &'a str,
     },
+    /// Its session does not let it run: nothing was done.
+    Denied {
+        /// Why, in the engine's words, with the error's name in front.
+        why: &'a str,
+    },
     /// No memory is left for what it adds: nothing was done. In Redis's words, which clients know.
     OutOfMemory,
+    /// Too many disks are full for what it writes: nothing was done.
+    DiskFull,
     /// The command's code panicked, on data that is there: a bug of ours. Nothing was done.
     Panicked {
         /// What it said.
@@ -190,9 +213,9 @@ pub enum RequestError<'a> {
 
 impl fmt::Display for RequestError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
+        match self {
             RequestError::Refused(Refusal::NotServing { ask: Some(leader) }, address) => {
-                let address = address.unwrap_or("an unknown address");
+                let address = address.as_deref().unwrap_or("an unknown address");
                 write!(f, "NOTLEADER leader is node {} at {address}", leader.0)
             }
             RequestError::Refused(Refusal::NotServing { ask: None }, _) => {
@@ -215,6 +238,10 @@ impl fmt::Display for RequestError<'_> {
             RequestError::TooLarge { limits } => {
                 write!(f, "ERR too large: {limits}; nothing was done")
             }
+            RequestError::DiskFull => f.write_str(
+                "DISKFULL the disks of too many nodes are full; nothing was done, reads go on, retry when there is room",
+            ),
+            RequestError::Denied { why } => f.write_str(why),
             RequestError::OutOfMemory => {
                 f.write_str("OOM command not allowed when used memory > 'maxmemory'.")
             }

@@ -8,6 +8,11 @@ use super::errors::CommandError;
 /// The table that holds the Redis keyspace: any bytes as keys, a hash index.
 pub const KEYSPACE: TableId = TableId(0);
 
+/// The table that holds clients' sessions.
+pub const SESSIONS: TableId = TableId(SESSIONS_AT);
+/// Its number.
+pub const SESSIONS_AT: u8 = 2;
+
 /// Why the whole request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -53,6 +58,11 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
     /// What the transaction sees.
     pub fn new(tx: &'a mut T) -> Keyspace<'a, T> {
         Keyspace { tx }
+    }
+
+    /// The transaction, for what is no key of the keyspace.
+    pub fn transaction(&mut self) -> &mut T {
+        self.tx
     }
 
     /// The value of a key.

@@ -11,6 +11,9 @@
 //! versions; the connection keeps them until `EXEC`, and takes no further command of that connection until they
 //! are released: a version that was never released must not decide a transaction.
 //!
+//! `HW.ONCE` gives a request a client's session and number, for the engine to run it once; `HW.SESSION` and `HW.OUTCOME` are data
+//! commands like others, on the table of sessions.
+//!
 //! Commands that touch no data (`PING`, `HELLO`, ..) are answered here, but keep their place in the order.
 //!
 //! # Where to look
@@ -65,16 +68,18 @@ mod tests;
 use std::borrow::Cow;
 
 use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, Transaction};
+use highwater_engines::sessions;
 
 pub use connection::{Allowance, Connection};
-pub use keyspace::KEYSPACE;
+pub use keyspace::{KEYSPACE, SESSIONS};
 pub use reply::Protocol;
 pub use request::EngineRequest;
 
-/// Registers `redis.exec` and `redis.watch`.
+/// Registers `redis.exec` and `redis.watch`, and what keeps sessions.
 pub fn register<T: Transaction>(registry: &mut Registry<T>) {
     registry.register::<exec::Exec>();
     registry.register::<exec::ReadVersions>();
+    sessions::register::<{ keyspace::SESSIONS_AT }, T>(registry);
 }
 
 /// Where the door's procedures stand in the registry.
@@ -100,16 +105,20 @@ pub struct Door {
     pub procedures: Procedures,
     /// This node.
     pub node: NodeId,
-    /// Where each node's door listens, by node id: errors name the leader's.
-    pub addresses: Vec<String>,
+    /// How many sessions may be open.
+    pub sessions: u64,
+    /// A number that differs between clusters and lives of one: gets into sessions' ids.
+    pub salt: u64,
+    /// Where each node's door listens: errors name the leader's.
+    pub addresses: Box<dyn Fn(NodeId) -> Option<String> + Send + Sync>,
     /// What the node does at the moment. Called on `INFO` and `HELLO` only.
     pub describe: Box<dyn Fn() -> Description + Send + Sync>,
 }
 
 impl Door {
     /// Where the door of a node listens.
-    pub fn address(&self, node: NodeId) -> Option<&str> {
-        self.addresses.get(usize::from(node.0)).map(String::as_str)
+    pub fn address(&self, node: NodeId) -> Option<String> {
+        (self.addresses)(node)
     }
 }
 

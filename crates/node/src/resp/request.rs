@@ -13,6 +13,7 @@
 
 use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use highwater_core::{ProcedureId, Timestamp};
+use highwater_engines::Session;
 
 use super::command::Opcode;
 use super::errors::CommandError;
@@ -29,6 +30,8 @@ pub struct EngineRequest<'a> {
     pub seq: u64,
     /// Whether it only reads, and may do so on a snapshot of this replica.
     pub snapshot: bool,
+    /// Whose request it is, if it is to run once.
+    pub session: Option<Session>,
     /// The code to run.
     pub procedure: ProcedureId,
     /// Its arguments; valid until the next call.

@@ -4,10 +4,12 @@
 //! its [`step`], a local one its [`args`], and a `WATCH` is cut down to its arguments.
 
 use highwater_core::codec::{Reader, put_varint};
+use highwater_engines::Session;
 
-use super::command::Opcode;
+use super::command::{Command, Control, Opcode};
 use super::errors::CommandError;
 use super::frame::Frame;
+use super::number::{Digits, parse_integer};
 use super::reply::Protocol;
 use super::request::{Args, Framing, Step};
 
@@ -15,23 +17,81 @@ use super::request::{Args, Framing, Step};
 pub const ARGS_AT: usize = STEP_AT + 1;
 const STEP_AT: usize = 3;
 
+/// What was typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Typed {
+    /// Which command.
+    pub opcode: Opcode,
+    /// `HW.ONCE` stood in front of it, and these words.
+    pub session: Option<Session>,
+}
+
 /// Checks a command and writes its request. `None`: an empty line, which gets no reply.
 pub fn encode(
     frame: Frame<'_>,
     protocol: Protocol,
     request: &mut Vec<u8>,
-) -> Result<Option<Opcode>, CommandError> {
+) -> Result<Option<Typed>, CommandError> {
     let mut words = frame.parts();
     let Some(name) = words.next() else { return Ok(None) };
-    let Some(opcode) = Opcode::find(name) else { return Err(CommandError::unknown(name, words)) };
-    opcode.spec().check(words.clone())?;
+    let mut opcode = find(name, &words)?;
+    let mut session = None;
+    if opcode.spec().command == Command::Control(Control::Once) && words.len() > 2 {
+        session = Some(numbers(&mut words)?);
+        let name = words.next().expect("there are more than two");
+        opcode = find(name, &words)?;
+        if !opcode.spec().is_ordinary() {
+            return Err(CommandError::NotOnce);
+        }
+    }
     request.clear();
     Framing { protocol, block: false }.encode(request);
     put_varint(request, 0);
     put_varint(request, 1);
     debug_assert_eq!(request.len(), STEP_AT);
     Step::encode_command(opcode, words, request);
-    Ok(Some(opcode))
+    Ok(Some(Typed { opcode, session }))
+}
+
+fn find<'a>(
+    name: &[u8],
+    words: &(impl ExactSizeIterator<Item = &'a [u8]> + Clone),
+) -> Result<Opcode, CommandError> {
+    let Some(opcode) = Opcode::find(name) else { return Err(CommandError::unknown(name, words.clone())) };
+    opcode.spec().check(words.clone())?;
+    Ok(opcode)
+}
+
+/// A session and a number, of the next two words. Both are above 0.
+pub fn numbers<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Session, CommandError> {
+    let mut number = || -> Result<u64, CommandError> {
+        let number = parse_integer(words.next().ok_or(CommandError::Syntax)?);
+        let number = number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0);
+        number.ok_or(CommandError::NotAnInteger)
+    };
+    Ok(Session { id: number()?, sequence: number()? })
+}
+
+/// Writes `HW.SESSION NEW` anew, with what its transaction has to know: how many sessions may be open, and what gets into its id.
+/// Another one stays as it is.
+pub fn complete_session(
+    request: &mut Vec<u8>,
+    opcode: Opcode,
+    most: u64,
+    salt: u64,
+) -> Result<(), CommandError> {
+    let mut words = args(request);
+    if !words.promised()?.eq_ignore_ascii_case(b"new") {
+        return Ok(());
+    }
+    if words.next().is_some() {
+        return Err(CommandError::WrongArity("hw.session|new"));
+    }
+    let [most, salt] = [most, salt].map(|number| Digits::new((number & i64::MAX as u64) as i64));
+    let words = [&b"new"[..], most.as_bytes(), salt.as_bytes()];
+    request.truncate(STEP_AT);
+    Step::encode_command(opcode, words.into_iter(), request);
+    Ok(())
 }
 
 /// The command, as it stands among others in a block.

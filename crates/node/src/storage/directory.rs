@@ -71,6 +71,7 @@ impl DataDirectory {
     pub fn open(path: impl Into<PathBuf>) -> Result<DataDirectory, DirectoryError> {
         let path = path.into();
         let unusable = |what| unusable(&path, what);
+        let absent = first_absent(&path);
         DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(unusable("create"))?;
         let directory = File::open(&path).map_err(unusable("open"))?;
         let lock =
@@ -81,13 +82,7 @@ impl DataDirectory {
             Err(Errno::WOULDBLOCK) => return Err(DirectoryError::Locked { path }),
             Err(error) => return Err(unusable("lock")(error.into())),
         }
-        // The directory's own name, too, must survive a crash.
-        let parent = path.canonicalize().map_err(unusable("find"))?;
-        if let Some(parent) = parent.parent() {
-            File::open(parent)
-                .and_then(|parent| parent.sync_all())
-                .map_err(unusable("sync the parent of"))?;
-        }
+        sync_parents(&path, absent.as_deref()).map_err(unusable("sync the parents of"))?;
         Ok(DataDirectory { inner: Arc::new(Inner { path, directory, lock: Some(lock) }) })
     }
 
@@ -140,6 +135,28 @@ impl DataDirectory {
     }
 }
 
+/// The uppermost of a directory and its parents that is not there yet.
+fn first_absent(path: &Path) -> Option<PathBuf> {
+    path.ancestors()
+        .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
+        .last()
+        .map(Path::to_path_buf)
+}
+
+/// Makes a directory's own name survive a crash, and those of its parents up to the uppermost one that was just made.
+fn sync_parents(path: &Path, made: Option<&Path>) -> io::Result<()> {
+    let uppermost = made.unwrap_or(path).canonicalize()?;
+    for path in path.canonicalize()?.ancestors() {
+        if let Some(parent) = path.parent() {
+            File::open(parent)?.sync_all()?;
+        }
+        if path == uppermost {
+            break;
+        }
+    }
+    Ok(())
+}
+
 fn unusable(path: &Path, what: &'static str) -> impl Fn(io::Error) -> DirectoryError {
     move |error| DirectoryError::Unusable { path: path.into(), what, error }
 }
@@ -165,6 +182,11 @@ impl Disk for DataDirectory {
 
     fn create(&self, name: &str, len: u64) -> io::Result<DirectoryFile> {
         self.check_writable()?;
+        // Not tried: for a moment it would take all that there is from everybody else.
+        let all = statvfs(&self.inner.path)?;
+        if all.f_blocks > 0 && all.f_bavail * all.f_frsize < len {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let path = self.file(name);
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         if let Err(error) = reserve(&file, len) {
@@ -286,6 +308,17 @@ mod tests {
         drop(clone);
         assert!(!reader.is_locked().unwrap());
         DataDirectory::open(&path).unwrap();
+    }
+
+    #[test]
+    fn the_uppermost_directory_that_is_made_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let absent = |path: &str| first_absent(&folder.path().join(path));
+        assert_eq!(absent("a/b/c"), Some(folder.path().join("a")));
+        fs::create_dir(folder.path().join("a")).unwrap();
+        assert_eq!(absent("a/b/c"), Some(folder.path().join("a/b")));
+        assert_eq!((absent("a"), first_absent(Path::new("not/there"))), (None, Some("not".into())));
+        sync_parents(&folder.path().join("a"), None).unwrap();
     }
 
     #[test]

@@ -1,20 +1,30 @@
 //! The thread that keeps a node's journal: one sync for what all workers wrote meanwhile.
+//!
+//! The next segment is always reserved. Where it cannot be, the disk is *low*: the controller is told, so that the cluster stops
+//! writing before this disk is full. What is left of the current segment is for elections and reads, which write a little: syncs then
+//! come at a pace at which it lasts: 64 MiB for half an hour of reads without a break.
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use highwater_disk::{Disk, Journal, JournalError};
+use highwater_disk::{Disk, Journal, JournalError, journal};
 
 use super::queue::JournalQueues;
 
 /// On a full disk, how long until the next look whether there is room.
 const FULL_RETRY: Duration = Duration::from_millis(100);
+/// On a low disk, how long what is left would last at the pace of now, if each sync takes a block.
+const LASTS: Duration = Duration::from_secs(900);
+/// Longest pause between two syncs on a low disk: a leader whose streams stand still for about a second is given up.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The thread.
 pub struct JournalThread<D: Disk> {
     journal: Journal<D>,
     queues: Arc<JournalQueues>,
+    /// Before this it does not look whether there is room for another segment.
+    reserve_at: Option<Instant>,
 }
 
 impl<D: Disk> JournalThread<D> {
@@ -25,7 +35,7 @@ impl<D: Disk> JournalThread<D> {
     pub fn new(journal: Journal<D>, queues: Arc<JournalQueues>) -> JournalThread<D> {
         assert_eq!(journal.synced().len(), queues.workers(), "each worker has its own position");
         queues.publish(journal.synced());
-        JournalThread { journal, queues }
+        JournalThread { journal, queues, reserve_at: None }
     }
 
     /// Until `stopping` says so (whoever makes it say so calls [`JournalQueues::ring`]); then it syncs what was put in before.
@@ -51,14 +61,15 @@ impl<D: Disk> JournalThread<D> {
             if last {
                 return Ok(has_room);
             }
-            match has_room {
-                true => std::thread::park(),
-                false => std::thread::park_timeout(FULL_RETRY),
+            match (has_room, self.queues.is_low()) {
+                (true, false) => std::thread::park(),
+                (false, _) => std::thread::park_timeout(FULL_RETRY),
+                (true, true) => self.pause(&stopping),
             }
         }
     }
 
-    /// Syncs all that is there, until there is nothing; whether the disk has room.
+    /// Syncs all that is there, until there is nothing, or once if the disk is low; whether the disk has room.
     fn turn(&mut self) -> Result<bool, JournalError> {
         loop {
             // On a full disk what cannot be written must not pile up here: it stays in the queues, which are bounded.
@@ -66,6 +77,7 @@ impl<D: Disk> JournalThread<D> {
                 self.append()?;
             }
             self.release()?;
+            self.reserve()?;
             if self.journal.unsynced_bytes() == 0 {
                 return Ok(true);
             }
@@ -73,6 +85,7 @@ impl<D: Disk> JournalThread<D> {
             self.queues.publish(self.journal.synced());
             match synced {
                 Ok(()) if self.queues.set_full(false) => tracing::info!("the journal has room again"),
+                Ok(()) if self.queues.is_low() => return Ok(true),
                 Ok(()) => {}
                 Err(error @ JournalError::Full { .. }) => {
                     if self.queues.set_full(true) {
@@ -82,6 +95,44 @@ impl<D: Disk> JournalThread<D> {
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Has the next segment reserved, and says so if it cannot be.
+    fn reserve(&mut self) -> Result<(), JournalError> {
+        let now = Instant::now();
+        if self.reserve_at.is_some_and(|at| now < at) {
+            return Ok(());
+        }
+        match self.journal.reserve() {
+            Ok(()) => {
+                self.reserve_at = None;
+                if self.queues.set_low(false) {
+                    tracing::info!("the disk has room again for the journal");
+                }
+                Ok(())
+            }
+            Err(error @ JournalError::Full { .. }) => {
+                self.reserve_at = Some(now + FULL_RETRY);
+                if self.queues.set_low(true) {
+                    let left = self.journal.room_bytes() >> 10;
+                    tracing::warn!("{error}; {left} KiB are left of the last one, for elections and reads");
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// On a low disk: lets so much time pass that what is left lasts, and then waits for writes.
+    fn pause(&self, stopping: &impl Fn() -> bool) {
+        let blocks = (self.journal.room_bytes() / journal::format::BLOCK_BYTES).max(1);
+        let until = Instant::now() + (LASTS / blocks.min(u32::MAX.into()) as u32).min(LONGEST_PAUSE);
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|_| !stopping()) {
+            std::thread::park_timeout(left);
+        }
+        if self.queues.held_bytes() == 0 && !stopping() {
+            std::thread::park_timeout(FULL_RETRY);
         }
     }
 

@@ -3,11 +3,14 @@
 //! Formats and recovery are in `highwater-disk`, which opens no file; here are the files. Workers never wait for a disk: they put
 //! what is to be written into a queue and are woken when it is synced.
 
+pub mod checkpoint;
 pub mod directory;
 pub mod journal;
 pub mod queue;
 pub mod recovery;
 
+pub use checkpoint::{CheckpointDesk, CheckpointRules, CheckpointThread, Preamble};
 pub use directory::{DataDirectory, DirectoryError};
 pub use journal::JournalThread;
 pub use queue::JournalQueues;
+pub use recovery::Storage;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 use std::thread::Thread;
 
 use bytes::Bytes;
-use highwater_engines::LogPosition;
+use highwater_engines::{DiskState, LogPosition};
 
 /// A queue takes writes until it holds so many bytes: enough for one sync to be worth it, little enough for memory.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
@@ -21,6 +21,9 @@ pub struct JournalQueues {
     /// The journal's, once it runs.
     thread: OnceLock<Thread>,
     full: AtomicBool,
+    low: AtomicBool,
+    /// Of the disk as it was when the process started.
+    begun: OnceLock<DiskState>,
 }
 
 /// One worker's.
@@ -49,6 +52,8 @@ impl JournalQueues {
             wake: Box::new(wake),
             thread: OnceLock::new(),
             full: AtomicBool::new(false),
+            low: AtomicBool::new(false),
+            begun: OnceLock::new(),
         }
     }
 
@@ -95,6 +100,35 @@ impl JournalQueues {
     /// Whether the disk has no room for more of the journal: writes wait until it has.
     pub fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
+    }
+
+    /// Whether the disk is about to be full: there is no room for another segment of the journal, though there may be some in the
+    /// one that it has.
+    pub fn is_low(&self) -> bool {
+        self.low.load(Ordering::Relaxed)
+    }
+
+    /// How the disk is.
+    pub fn disk_state(&self) -> DiskState {
+        let begun = self.begun.get().copied().unwrap_or_default();
+        DiskState { low: self.is_low(), synced: self.synced_bytes(), ..begun }
+    }
+
+    /// The process starts, for the so-many-th time on this disk; `start` is a number that no other start has. From here on
+    /// [`disk_state`](JournalQueues::disk_state) says so.
+    ///
+    /// # Panics
+    /// If that was said before.
+    pub fn begin(&self, generation: u64, start: u64) {
+        let had = self.synced_bytes();
+        let state = DiskState { low: false, generation, start, had, synced: had };
+        self.begun.set(state).expect("a process starts once");
+    }
+
+    /// Durable bytes of all writers.
+    fn synced_bytes(&self) -> u64 {
+        // Acquire; pairs with the Release in `publish`.
+        self.workers.iter().map(|queue| queue.synced.load(Ordering::Acquire)).sum()
     }
 
     /// Bytes that wait for the journal's thread.
@@ -148,6 +182,15 @@ impl JournalQueues {
                 (self.wake)(worker);
             }
         }
+    }
+
+    /// Tells the controller, which is the last writer, if this is news; whether it is.
+    pub(super) fn set_low(&self, low: bool) -> bool {
+        let news = self.low.swap(low, Ordering::Relaxed) != low;
+        if news {
+            (self.wake)(self.workers.len() - 1);
+        }
+        news
     }
 
     /// Whether this is news.

@@ -1,12 +1,16 @@
-//! From a node's files to a replica that goes on: whose they are, and what was written.
+//! From a node's files to a replica that goes on: whose they are, the newest checkpoint that is whole, and what was written behind it.
 
-use std::time::Instant;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use highwater_core::{Incarnation, NodeId};
-use highwater_disk::{Disk, Identity, Journal, JournalOptions, journal};
-use highwater_engines::Replica;
+use highwater_disk::checkpoint::{Error, Loader, Loading, Manifest, PartLoader, published, remove_leftovers};
+use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalOptions, journal};
+use highwater_engines::{LogPosition, Replica, Resume};
 
 use super::DataDirectory;
+use super::checkpoint::Preamble;
 use crate::clock::monotonic;
 use crate::config::Config;
 use crate::error::NodeError;
@@ -43,25 +47,90 @@ fn has_journal(directory: &DataDirectory) -> std::io::Result<bool> {
     Ok(directory.names()?.iter().any(|name| name.starts_with("journal-")))
 }
 
+/// What a node goes on to write to.
+pub struct Storage<D: Disk> {
+    /// With everything that earlier lives wrote.
+    pub journal: Journal<D>,
+    /// The same folder, for checkpoints.
+    pub disk: D,
+    /// The checkpoints that the node could go on from, oldest first, and the journal's positions in them.
+    pub checkpoints: Vec<(u64, Vec<LogPosition>)>,
+    /// Bytes of the journal that were read.
+    pub replayed: u64,
+    /// Starts on this disk, this one included.
+    pub generation: u64,
+}
+
+/// Puts what a stale disk holds out of the way: the node's next start is another life. Only the last such rest is kept.
+///
+/// # Errors
+/// If the disk refuses.
+pub fn set_aside(config: &Config) -> Result<(), NodeError> {
+    let path = config.storage.dir.join(format!("node-{}", config.node));
+    let failed = |why: String| NodeError::Storage { path: path.clone(), why };
+    let directory = DataDirectory::open(&path).map_err(|error| failed(error.to_string()))?;
+    set_journal_aside(&directory)
+        .map_err(|error| failed(format!("cannot set the journal aside: {error}")))?;
+    tracing::warn!("the older copy of the journal in {} is kept as {STALE}journal-*", path.display());
+    Ok(())
+}
+
+/// What is set aside has this in front of its name.
+const STALE: &str = "stale-";
+
+fn set_journal_aside(disk: &impl Disk) -> std::io::Result<()> {
+    let mut names = disk.names()?;
+    // The newest file first: what an interruption leaves is an older copy yet, and recognised again.
+    names.sort_unstable_by(|a, b| b.cmp(a));
+    for name in names.iter().filter(|name| name.starts_with(STALE)) {
+        disk.remove(name)?;
+    }
+    for name in names.iter().filter(|name| name.starts_with("journal-")) {
+        disk.rename(name, &format!("{STALE}{name}"))?;
+        disk.sync_names()?;
+    }
+    Ok(())
+}
+
 impl Files {
     /// Hands a fresh replica what was written, and leaves the journal open for more. Its writers are the workers, then the
-    /// controller.
+    /// controller. `build`: another fresh replica, for each checkpoint that is tried.
     ///
     /// # Errors
-    /// If the journal is damaged, or not this engine's.
-    pub fn recover(self, replica: &mut Replica) -> Result<Journal<DataDirectory>, NodeError> {
+    /// If the journal is damaged, or not this engine's, or none of the checkpoints can be loaded.
+    pub fn recover(
+        self,
+        build: impl Fn() -> Replica,
+    ) -> Result<(Replica, Storage<DataDirectory>), NodeError> {
         let path = self.directory.path().to_path_buf();
         let failed = |why: String| NodeError::Storage { path: path.clone(), why };
+        let (mut replica, loaded) = self.load(build).map_err(&failed)?;
         let workers = replica.workers.len();
+        let none = vec![LogPosition(0); workers + 1];
+        let positions = match &loaded {
+            None => none,
+            Some((manifest, preamble)) => {
+                let (_, engine) = preamble_of(manifest).map_err(&failed)?;
+                let (floor, complete_at) = (manifest.floor, manifest.complete_at);
+                let positions = preamble.positions.clone();
+                let resume = Resume { floor, complete_at, engine, positions: &positions };
+                replica.controller.resume(resume).map_err(&failed)?;
+                positions
+            }
+        };
         let options = JournalOptions {
             journal: self.identity.incarnation.0,
             writers: workers as u16 + 1,
             segment_bytes: journal::DEFAULT_SEGMENT_BYTES,
         };
         let (begun, mut bytes, mut refused) = (Instant::now(), 0, None);
-        let opened = Journal::open(self.directory, options, &mut |record| {
+        let opened = Journal::open(self.directory.clone(), options, &mut |record| {
+            let writer = usize::from(record.writer);
+            if positions.get(writer).is_none_or(|from| record.position <= from.0) {
+                return;
+            }
             bytes += record.bytes.len() as u64;
-            let (writer, record) = (usize::from(record.writer), bytes::Bytes::copy_from_slice(record.bytes));
+            let record = bytes::Bytes::copy_from_slice(record.bytes);
             let taken = match replica.workers.get_mut(writer) {
                 Some(worker) => worker.recover(record),
                 None => replica.controller.recover(record),
@@ -71,25 +140,37 @@ impl Files {
             }
         });
         let (journal, summary) = opened.map_err(|error| failed(error.to_string()))?;
-        let positions =
-            |segment: Option<&journal::SegmentSummary>| segment.map(|segment| segment.positions.clone());
-        let (first, last) = (positions(summary.segments.first()), positions(summary.segments.last()));
-        if first.is_some_and(|first| first.iter().any(|position| *position > 0)) {
+        if journal.number() != self.identity.incarnation.0 {
             return Err(failed(
-                "the journal's beginning is missing; remove this folder, and the node reads the log of the others".into(),
+                "the journal is of another life than the identity, or another node's: files of different folders are mixed; \
+                  put back the folder as it was, or remove it as a whole, and the node copies the state of the others"
+                    .into(),
             ));
         }
-        if let Some(found) = last.map(|last| last.len()).filter(|found| *found != workers + 1) {
+        if let Some(last) = summary.segments.last().filter(|last| last.positions.len() != workers + 1) {
             return Err(failed(format!(
                 "the journal was written with another number of workers: {}; set cluster.workers to it",
-                found - 1
+                last.positions.len() - 1
             )));
+        }
+        let beyond = |of: &[u64]| of.iter().zip(&positions).any(|(at, from)| *at > from.0);
+        if summary.segments.first().is_some_and(|first| beyond(&first.positions)) {
+            return Err(failed(
+                "the journal's beginning is missing; remove this folder, and the node copies the state of the others".into(),
+            ));
+        }
+        if positions.iter().zip(journal.synced()).any(|(from, synced)| from.0 > *synced) {
+            return Err(failed(
+                "the journal is older than the checkpoint; remove this folder, and the node copies the state of the others".into(),
+            ));
         }
         if let Some(why) = refused {
             return Err(failed(format!("the journal is not this engine's: {why}")));
         }
-        if bytes > 0 {
-            replica.workers.iter_mut().for_each(|worker| worker.recovered());
+        if bytes > 0 || loaded.is_some() {
+            for worker in &mut replica.workers {
+                worker.recovered().map_err(&failed)?;
+            }
             replica.controller.recovered(monotonic());
         }
         tracing::info!(
@@ -100,6 +181,155 @@ impl Files {
             "read the journal in {}",
             path.display()
         );
-        Ok(journal)
+        let newest = loaded.map_or(0, |(manifest, _)| manifest.number);
+        let checkpoints = self.usable(newest).map_err(|error| failed(error.to_string()))?;
+        let (disk, generation) = (self.directory, self.identity.generation);
+        Ok((replica, Storage { journal, disk, checkpoints, replayed: bytes, generation }))
+    }
+
+    /// A replica with the newest checkpoint that is whole in its store, or with an empty one if there are none of this life.
+    fn load(&self, build: impl Fn() -> Replica) -> Result<(Replica, Option<(Manifest, Preamble)>), String> {
+        let words = |error: Error| error.to_string();
+        for name in remove_leftovers(&self.directory).map_err(words)? {
+            tracing::info!("removed {name}, of a checkpoint that was never published");
+        }
+        let mut loader = Loader::new(&self.directory).map_err(words)?;
+        loop {
+            let replica = build();
+            let shares = replica.controller.memory().shares;
+            let (store, limit) = (replica.controller.store(), shares.store.saturating_add(shares.slack));
+            let Some(loading) = loader.next(&self.directory, &store, limit).map_err(words)? else {
+                let skipped = loader.into_skipped();
+                if let Some(newest) = skipped.first() {
+                    return Err(format!(
+                        "none of the checkpoints can be loaded ({}); remove this folder, and the node copies the state of the others",
+                        newest.error
+                    ));
+                }
+                return Ok((replica, None));
+            };
+            let (preamble, _) = preamble_of(&loading.manifest)?;
+            if preamble.incarnation != self.identity.incarnation.0 {
+                tracing::info!(
+                    "the checkpoints in {} are of an earlier life of this node",
+                    self.directory.path().display()
+                );
+                return Ok((replica, None));
+            }
+            let number = loading.manifest.number;
+            match load_parts(loading) {
+                Ok(manifest) => {
+                    for skipped in loader.skipped() {
+                        tracing::warn!("checkpoint {} is skipped: {}", skipped.number, skipped.error);
+                    }
+                    return Ok((replica, Some((manifest, preamble))));
+                }
+                Err(error) => loader.skip(number, error).map_err(words)?,
+            }
+        }
+    }
+
+    /// The checkpoints up to `newest`, which was loaded, that are of this life.
+    fn usable(&self, newest: u64) -> Result<Vec<(u64, Vec<LogPosition>)>, Error> {
+        let mut usable = Vec::new();
+        for number in published(&self.directory)?.range(..=newest) {
+            if let Ok(manifest) = Manifest::read(&self.directory, *number)
+                && let Ok((preamble, _)) = preamble_of(&manifest)
+                && preamble.incarnation == self.identity.incarnation.0
+            {
+                usable.push((*number, preamble.positions));
+            }
+        }
+        Ok(usable)
+    }
+}
+
+fn preamble_of(manifest: &Manifest) -> Result<(Preamble, &[u8]), String> {
+    let decoded = Preamble::decode(&manifest.engine);
+    decoded
+        .map_err(|why| format!("checkpoint {} was written by another kind of host: {why:?}", manifest.number))
+}
+
+/// How often it is said how far the loading has come.
+const SAY_EVERY: Duration = Duration::from_secs(2);
+
+/// Loads all parts, on as many threads as there are cores, or parts.
+fn load_parts<F: DiskFile>(loading: Loading<F>) -> Result<Manifest, Error> {
+    let Loading { manifest, parts } = loading;
+    let (begun, all, done) = (Instant::now(), manifest.len_bytes(), AtomicU64::new(0));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores.min(parts.len());
+    let parts = Mutex::new(parts);
+    let outcome = std::thread::scope(|scope| {
+        let work = || -> Result<(), Error> {
+            let mut said = Instant::now();
+            loop {
+                let next = parts.lock().expect("nobody panics here").pop();
+                let Some(part) = next else { return Ok(()) };
+                load_part(part, &done, || {
+                    if said.elapsed() >= SAY_EVERY {
+                        said = Instant::now();
+                        let loaded = done.load(Ordering::Relaxed) >> 20;
+                        tracing::info!(
+                            "loading checkpoint {}: {loaded} of {} MiB",
+                            manifest.number,
+                            all >> 20
+                        );
+                    }
+                })?;
+            }
+        };
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join =
+            |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().expect("a loader does not panic");
+        threads.into_iter().map(join).fold(Ok(()), Result::and)
+    });
+    outcome?;
+    let seconds = begun.elapsed().as_secs_f64();
+    tracing::info!(
+        number = manifest.number,
+        mib = all >> 20,
+        records = manifest.records(),
+        ms = (seconds * 1e3) as u64,
+        "loaded a checkpoint"
+    );
+    Ok(manifest)
+}
+
+fn load_part<F: DiskFile>(
+    mut part: PartLoader<F>,
+    done: &AtomicU64,
+    mut say: impl FnMut(),
+) -> Result<(), Error> {
+    let mut before = 0;
+    loop {
+        let more = part.step()?;
+        let (loaded, _) = part.progress();
+        done.fetch_add(loaded - before, Ordering::Relaxed);
+        before = loaded;
+        say();
+        if !more {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_disk::SimulatedDisk;
+
+    use super::*;
+
+    #[test]
+    fn what_is_stale_is_set_aside_and_only_the_last_rest_of_it_is_kept() {
+        let disk = SimulatedDisk::new(1);
+        for name in ["journal-1", "journal-2", "stale-journal-7", "identity"] {
+            disk.replace(name, name.as_bytes());
+        }
+        set_journal_aside(&disk).unwrap();
+        disk.crash();
+        let mut names = disk.names().unwrap();
+        names.sort();
+        assert_eq!(names, ["identity", "stale-journal-1", "stale-journal-2"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Answers those who dial this node: reads their hello, checks it, welcomes or refuses them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
@@ -28,6 +28,8 @@ pub struct Incoming {
     /// Key of the listener in the poller; callers follow.
     key_base: u64,
     next_key: u64,
+    /// Who was removed from the cluster.
+    removed: BTreeSet<NodeId>,
     /// Last refusal per caller, so that a lasting trouble is logged once.
     complaints: BTreeMap<Option<NodeId>, String>,
 }
@@ -50,6 +52,11 @@ impl Living {
     /// A control connection is up.
     pub fn met(&mut self, now: Nanos, node: NodeId, incarnation: Incarnation) {
         self.0.insert(node, (incarnation, now));
+    }
+
+    /// Whether its control connection is up.
+    pub fn knows(&self, node: NodeId) -> bool {
+        self.0.contains_key(&node)
     }
 
     /// It said something.
@@ -84,8 +91,14 @@ impl Incoming {
             generation: 0,
             key_base,
             next_key: key_base + 1,
+            removed: BTreeSet::new(),
             complaints: BTreeMap::new(),
         })
+    }
+
+    /// Who was removed: they are told so.
+    pub fn set_removed(&mut self, removed: BTreeSet<NodeId>) {
+        self.removed = removed;
     }
 
     /// When somebody's patience ends.
@@ -156,12 +169,21 @@ impl Incoming {
             self.complain(None, format!("{from} does not speak Highwater's peer protocol"));
             return None;
         };
-        let checked = hello.check(&self.me).and_then(|()| living.check(now, hello.from, hello.incarnation));
+        let removed = hello.is_of(&self.me) && self.removed.contains(&hello.from);
+        let checked = match removed {
+            true => Err(Mismatch::Removed { node: hello.from }),
+            false => hello.check(&self.me).and_then(|()| living.check(now, hello.from, hello.incarnation)),
+        };
+        // Who has a lower id only asks whether it still belongs: it waits to be called.
+        let asks = hello.from < self.me.node && !removed;
         let refusal = checked.err().map(|mismatch| mismatch.to_string());
-        let welcome = Welcome { node: self.me.node, incarnation: self.me.incarnation, refusal };
+        let welcome = Welcome { node: self.me.node, incarnation: self.me.incarnation, refusal, removed };
         // A fresh socket takes these few bytes in one piece; if not, it is broken.
         stream.write_all(&welcome.encode()).ok()?;
         if let Some(reason) = welcome.refusal {
+            if asks {
+                return None;
+            }
             self.complain(Some(hello.from), format!("refused {} ({from}): {reason}", hello.from));
             return None;
         }

@@ -1,8 +1,10 @@
 //! Dials peers, and knocks at the doors of those that went silent.
 //!
-//! One line per connection that this node is to dial (channels of nodes with lower ids), and one per node with a
-//! higher id, for knocking only: a knock is a connection attempt that tells whether anything listens there.
+//! One line per connection that this node is to dial (channels of nodes with lower ids), and two per node with a
+//! higher id. One is for knocking: a knock is a connection attempt that tells whether anything listens there. The other
+//! asks, while that node does not call, whether this one was removed from the cluster: who was is not called any more.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ const PATIENCE: Nanos = 1000 * MILLISECOND;
 const MAX_BACKOFF: Nanos = 500 * MILLISECOND;
 /// A dying process may accept for a moment more: knock again, 1, 2, 4, .. ms later.
 const MAX_KNOCKS: u32 = 7;
+/// How often a node that is not called asks why. Who belongs is called within [`MAX_BACKOFF`].
+const INQUIRE_EVERY: Nanos = 2000 * MILLISECOND;
 
 /// What came of it.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub enum Dialed {
     Established(Established),
     /// The peer's machine says that nothing listens there. Told once per loss of the control connection.
     Refused(NodeId),
+    /// The peer says that this node was removed from the cluster.
+    Removed(NodeId),
 }
 
 /// All connections on their way out. Lives on the control thread.
@@ -37,6 +43,8 @@ pub struct Outgoing {
     me: Identity,
     directory: Arc<Directory>,
     lines: Vec<Line>,
+    /// Not to be dialed any more.
+    removed: BTreeSet<NodeId>,
     /// Keys of this module's sockets in the poller: `key_base + line`.
     key_base: u64,
     random: u64,
@@ -61,6 +69,8 @@ struct Line {
 enum Purpose {
     Dial,
     Knock,
+    /// Nobody called for a while: asks a node with a higher id, which should, whether this node was removed.
+    Inquire,
 }
 
 enum State {
@@ -74,10 +84,37 @@ enum State {
     Asking { stream: TcpStream, got: Vec<u8>, deadline: Nanos },
 }
 
+/// What a peer said to a hello.
+enum Answer {
+    NotYet,
+    Welcome(Established),
+    Removed(NodeId),
+}
+
+impl Line {
+    /// The last knock told nothing. Another one, if there were not too many.
+    fn knock_again(&mut self, now: Nanos) {
+        self.attempts += 1;
+        self.state = match self.attempts < MAX_KNOCKS {
+            true => State::Waiting { at: now + (MILLISECOND << (self.attempts - 1)) },
+            false => State::Quiet,
+        };
+    }
+}
+
 impl Outgoing {
-    /// Lines to every peer; dialing starts with the first [`turn`](Outgoing::turn).
+    /// No lines yet.
     pub fn new(me: Identity, directory: Arc<Directory>, key_base: u64) -> Outgoing {
-        let line = |peer, channel, purpose, state| Line {
+        let random = me.incarnation.0 | 1;
+        Outgoing { me, directory, lines: Vec::new(), removed: BTreeSet::new(), key_base, random }
+    }
+
+    /// Lines to this node, if there are none: dialing starts with the next [`turn`](Outgoing::turn).
+    pub fn add(&mut self, now: Nanos, peer: NodeId, connected: bool) {
+        if peer == self.me.node || self.lines.iter().any(|line| line.peer == peer) {
+            return;
+        }
+        let line = |channel, purpose, state| Line {
             peer,
             channel,
             purpose,
@@ -87,27 +124,44 @@ impl Outgoing {
             refusal_is_news: false,
             complaint: String::new(),
         };
-        let channels = || std::iter::once(Channel::Control).chain((0..me.streams).map(Channel::Worker));
-        let mut lines = Vec::new();
-        for peer in (0..me.node.0).map(NodeId) {
-            lines.extend(
-                channels().map(|channel| line(peer, channel, Purpose::Dial, State::Waiting { at: 0 })),
-            );
+        if peer > self.me.node {
+            self.lines.push(line(Channel::Control, Purpose::Knock, State::Quiet));
+            let at = now + INQUIRE_EVERY;
+            let inquires = if connected { State::Quiet } else { State::Waiting { at } };
+            self.lines.push(line(Channel::Control, Purpose::Inquire, inquires));
+            return;
         }
-        for peer in (me.node.0 + 1..me.nodes).map(NodeId) {
-            lines.push(line(peer, Channel::Control, Purpose::Knock, State::Quiet));
-        }
-        let random = me.incarnation.0 | 1;
-        Outgoing { me, directory, lines, key_base, random }
+        let channels = std::iter::once(Channel::Control).chain((0..self.me.streams).map(Channel::Worker));
+        self.lines.extend(channels.map(|channel| line(channel, Purpose::Dial, State::Waiting { at: now })));
+    }
+
+    /// That node is not dialed any more; whether it was. Its lines stay, because sockets are known by the lines' places.
+    pub fn remove(&mut self, peer: NodeId) -> bool {
+        let news = self.removed.insert(peer);
+        self.lines.iter_mut().filter(|line| line.peer == peer).for_each(|line| line.state = State::Quiet);
+        news
+    }
+
+    /// Nobody is dialed any more: this node was removed.
+    pub fn give_up(&mut self) {
+        self.removed.extend(self.lines.iter().map(|line| line.peer));
+        self.lines.iter_mut().for_each(|line| line.state = State::Quiet);
     }
 
     /// A connection was lost. Dials or knocks at once.
     pub fn lost(&mut self, now: Nanos, peer: NodeId, channel: Channel, generation: u64) {
+        if self.removed.contains(&peer) {
+            return;
+        }
         for line in self.lines.iter_mut().filter(|line| line.peer == peer && line.channel == channel) {
             if line.purpose == Purpose::Dial && line.generation != generation {
                 continue;
             }
             line.attempts = 0;
+            if line.purpose == Purpose::Inquire {
+                line.state = State::Waiting { at: now + INQUIRE_EVERY };
+                continue;
+            }
             line.refusal_is_news = channel == Channel::Control;
             line.state = State::Waiting { at: now };
         }
@@ -115,7 +169,7 @@ impl Outgoing {
 
     /// The peer called: no need to knock.
     pub fn arrived(&mut self, peer: NodeId) {
-        for line in self.lines.iter_mut().filter(|line| line.peer == peer && line.purpose == Purpose::Knock) {
+        for line in self.lines.iter_mut().filter(|line| line.peer == peer && line.purpose != Purpose::Dial) {
             line.state = State::Quiet;
         }
     }
@@ -159,8 +213,9 @@ impl Outgoing {
             }
             State::Asking { stream, got, deadline } if event.readable => {
                 match self.listen(at, stream, got, deadline, poller) {
-                    Ok(Some(established)) => out.push(Dialed::Established(established)),
-                    Ok(None) => {}
+                    Ok(Answer::Welcome(established)) => out.push(Dialed::Established(established)),
+                    Ok(Answer::Removed(peer)) => out.push(Dialed::Removed(peer)),
+                    Ok(Answer::NotYet) => {}
                     Err(error) => self.failed(at, now, &error, out),
                 }
             }
@@ -193,10 +248,7 @@ impl Outgoing {
     ) -> io::Result<()> {
         let line = &mut self.lines[at];
         if line.purpose == Purpose::Knock {
-            line.attempts += 1;
-            if line.attempts < MAX_KNOCKS {
-                line.state = State::Waiting { at: now + (MILLISECOND << (line.attempts - 1)) };
-            }
+            line.knock_again(now);
             return Ok(());
         }
         tune_peer(&stream)?;
@@ -214,7 +266,7 @@ impl Outgoing {
         mut got: Vec<u8>,
         deadline: Nanos,
         poller: &Poller,
-    ) -> io::Result<Option<Established>> {
+    ) -> io::Result<Answer> {
         let line = &mut self.lines[at];
         let mut buffer = [0; WELCOME_BYTES];
         match stream.read(&mut buffer[..WELCOME_BYTES - got.len()]) {
@@ -225,13 +277,16 @@ impl Outgoing {
         }
         let Ok(bytes) = <&[u8; WELCOME_BYTES]>::try_from(&got[..]) else {
             line.state = State::Asking { stream, got, deadline };
-            return Ok(None);
+            return Ok(Answer::NotYet);
         };
         let welcome = Welcome::decode(bytes).map_err(io::Error::other)?;
+        if welcome.removed {
+            return Ok(Answer::Removed(line.peer));
+        }
         if let Some(reason) = welcome.refusal {
             return Err(io::Error::other(format!("it refuses this node: {reason}")));
         }
-        if welcome.node != line.peer {
+        if welcome.node != line.peer || line.purpose == Purpose::Inquire {
             return Err(io::Error::other(format!("{} answers there", welcome.node)));
         }
         poller.remove(&stream)?;
@@ -239,7 +294,13 @@ impl Outgoing {
         line.generation += 1;
         line.complaint.clear();
         let (peer, channel, generation) = (line.peer, line.channel, line.generation);
-        Ok(Some(Established { peer, incarnation: welcome.incarnation, channel, generation, stream }))
+        Ok(Answer::Welcome(Established {
+            peer,
+            incarnation: welcome.incarnation,
+            channel,
+            generation,
+            stream,
+        }))
     }
 
     fn failed(&mut self, at: usize, now: Nanos, error: &io::Error, out: &mut Vec<Dialed>) {
@@ -249,9 +310,12 @@ impl Outgoing {
         if error.kind() == io::ErrorKind::ConnectionRefused && std::mem::take(&mut line.refusal_is_news) {
             out.push(Dialed::Refused(line.peer));
         }
-        if line.purpose == Purpose::Knock {
-            line.state = State::Quiet;
-            return;
+        match line.purpose {
+            // Reset, say: it came to a listener that was closing.
+            Purpose::Knock if line.refusal_is_news => return line.knock_again(now),
+            Purpose::Knock => return line.state = State::Quiet,
+            Purpose::Inquire => return line.state = State::Waiting { at: now + INQUIRE_EVERY },
+            Purpose::Dial => {}
         }
         let complaint = error.to_string();
         // The channels of one peer fail alike: one line is enough.

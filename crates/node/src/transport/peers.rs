@@ -30,8 +30,8 @@ pub struct Lost {
 
 impl Peers {
     /// No link yet.
-    pub fn new(nodes: usize, limits: LinkLimits, key_base: u64) -> Peers {
-        Peers { links: (0..nodes).map(|_| None).collect(), limits, key_base }
+    pub fn new(limits: LinkLimits, key_base: u64) -> Peers {
+        Peers { links: Vec::new(), limits, key_base }
     }
 
     /// Takes a connection over. True if it replaces one, whose loss nobody was told of. If it cannot be watched, it is
@@ -39,6 +39,9 @@ impl Peers {
     pub fn adopt(&mut self, connection: Established, poller: &Poller) -> Result<bool, Lost> {
         let Established { peer, channel, generation, .. } = connection;
         let node = peer.0 as usize;
+        if self.links.len() <= node {
+            self.links.resize_with(node + 1, || None);
+        }
         let old = self.links[node].take();
         match Link::new(connection, poller, self.key_base + node as u64, self.limits) {
             Ok(link) => {
@@ -51,7 +54,8 @@ impl Peers {
 
     /// Whether the connection to this life of a node is up.
     pub fn is_up(&self, node: NodeId, incarnation: Incarnation) -> bool {
-        self.links[node.0 as usize].as_ref().is_some_and(|link| link.incarnation == incarnation)
+        let link = self.links.get(usize::from(node.0)).and_then(Option::as_ref);
+        link.is_some_and(|link| link.incarnation == incarnation)
     }
 
     /// Queues frames and writes what the sockets take. Frames to a peer that is down are dropped: it will be
@@ -63,7 +67,7 @@ impl Peers {
     ) -> Vec<Lost> {
         let mut lost = Vec::new();
         for (node, to, frame) in frames {
-            let Some(link) = &mut self.links[node.0 as usize] else { continue };
+            let Some(Some(link)) = self.links.get_mut(usize::from(node.0)) else { continue };
             if let Err(why) = link.send(to, frame) {
                 lost.extend(self.close(node.0 as usize, why));
             }
@@ -88,7 +92,7 @@ impl Peers {
         poller: &Poller,
         mut deliver: impl FnMut(Arrival) -> Result<(), Arrival>,
     ) -> Result<(), Lost> {
-        let Some(link) = &mut self.links[node] else { return Ok(()) };
+        let Some(Some(link)) = self.links.get_mut(node) else { return Ok(()) };
         let taken = (|| {
             if event.writable {
                 link.flush(poller)?;
@@ -132,8 +136,13 @@ impl Peers {
         self.links.iter_mut().flatten().filter_map(|link| link.rest().then_some(())).count() > 0
     }
 
+    /// Hangs up, if the connection is up.
+    pub fn hang_up(&mut self, node: NodeId) -> Option<Lost> {
+        self.close(usize::from(node.0), Closed::Ended)
+    }
+
     fn close(&mut self, node: usize, why: Closed) -> Option<Lost> {
-        let link = self.links[node].take()?;
+        let link = self.links.get_mut(node)?.take()?;
         Some(Lost { peer: link.peer, channel: link.channel, generation: link.generation, why })
     }
 }

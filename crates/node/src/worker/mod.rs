@@ -11,6 +11,7 @@ mod client;
 mod clients;
 mod crowd;
 mod keys;
+mod sessions;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ use clients::Clients;
 pub use clients::Rules;
 pub use crowd::Limits;
 use keys::{KEY_CLIENT, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
+pub use sessions::Sessions;
 use writing::Writing;
 
 /// A busy worker looks at its sockets as often. A look costs about half a microsecond.
@@ -56,12 +58,12 @@ pub struct Setup {
     pub listener: TcpListener,
     /// What all RESP connections share.
     pub door: Arc<Door>,
-    /// How many nodes there are.
-    pub nodes: usize,
     /// What clients may do.
     pub rules: Rules,
     /// What a connection to another node may hold.
     pub links: LinkLimits,
+    /// One worker of a replica that keeps sessions has them end.
+    pub sessions: Option<Sessions>,
 }
 
 /// One worker's thread.
@@ -86,17 +88,18 @@ pub struct WorkerThread {
     drained: bool,
     /// If the node has a disk.
     writing: Option<Writing>,
+    sessions: Option<Sessions>,
 }
 
 impl WorkerThread {
     /// Ready to run.
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
-        let Setup { index, engine, listener, door, nodes, rules, links } = setup;
+        let Setup { index, engine, listener, door, rules, links, sessions } = setup;
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         Ok(WorkerThread {
             clients: Clients::new(index, listener, door, rules, &poller)?,
-            peers: Peers::new(nodes, links, KEY_PEER),
+            peers: Peers::new(links, KEY_PEER),
             out: Outbox::default(),
             load: None,
             stop_ticket: None,
@@ -106,6 +109,7 @@ impl WorkerThread {
             rests_at: None,
             drained: false,
             writing: shared.journal().map(|queues| Writing::new(queues.clone(), index)),
+            sessions,
             shared,
             index,
             engine,
@@ -145,6 +149,9 @@ impl WorkerThread {
         self.rest(now);
         self.clients.submit(now, &mut *self.engine);
         let appetite = self.submit_load(now);
+        if let Some(sessions) = self.sessions.as_mut().filter(|_| !self.shared.ending()) {
+            sessions.turn(now, &mut *self.engine);
+        }
         if let Some(writing) = &mut self.writing {
             writing.tell(now, &mut *self.engine);
         }
@@ -164,7 +171,8 @@ impl WorkerThread {
         if self.clients.has_more() || self.clients.is_dirty() {
             next = Next::Now;
         }
-        for at in [self.clients.deadline(), self.rests_at].into_iter().flatten() {
+        let sessions_at = self.sessions.as_ref().and_then(Sessions::next);
+        for at in [self.clients.deadline(), self.rests_at, sessions_at].into_iter().flatten() {
             next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
@@ -216,6 +224,11 @@ impl WorkerThread {
                         load_goes_on = true;
                         if let Some(load) = &mut self.load {
                             load.released(now, at, slot, number, released.outcome);
+                        }
+                    }
+                    Owner::Keeper => {
+                        if let Some(sessions) = &mut self.sessions {
+                            sessions.released(now, released.outcome, out.content(released));
                         }
                     }
                     Owner::Loader => {
@@ -323,6 +336,11 @@ impl WorkerThread {
                         self.engine.peer_up(now, peer, incarnation);
                     }
                     Err(lost) => self.peer_lost(now, lost),
+                }
+            }
+            WorkerLetter::HangUp(peer) => {
+                if let Some(lost) = self.peers.hang_up(peer) {
+                    self.peer_lost(now, lost);
                 }
             }
             WorkerLetter::Load(ticket, command) => {

@@ -100,7 +100,9 @@ impl Bench {
         let door = Door {
             procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1) },
             node: NodeId(0),
-            addresses: Vec::new(),
+            sessions: 10,
+            salt: 1,
+            addresses: Box::new(|_| None),
             describe: Box::new(describe),
         };
         let clients = Clients::new(0, listener, Arc::new(door), rules, &poller).unwrap();

@@ -11,9 +11,7 @@ use crate::storage::JournalQueues;
 pub(super) struct Writing {
     queues: Arc<JournalQueues>,
     index: usize,
-    /// Where the journal stood when the process started: the engine counts from there.
-    base: u64,
-    /// What the engine was told.
+    /// What the engine knows.
     told: u64,
     /// What found no room in the queue.
     waiting: Vec<Bytes>,
@@ -21,8 +19,8 @@ pub(super) struct Writing {
 
 impl Writing {
     pub fn new(queues: Arc<JournalQueues>, index: usize) -> Writing {
-        let base = queues.synced(index).0;
-        Writing { queues, index, base, told: base, waiting: Vec::new() }
+        let told = queues.synced(index).0;
+        Writing { queues, index, told, waiting: Vec::new() }
     }
 
     /// Tells the engine how far what it wrote is durable, if that is news.
@@ -30,7 +28,7 @@ impl Writing {
         let synced = self.queues.synced(self.index).0;
         if synced > self.told {
             self.told = synced;
-            engine.synced(now, LogPosition(synced - self.base));
+            engine.synced(now, LogPosition(synced));
         }
     }
 

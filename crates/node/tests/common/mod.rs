@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use highwater_core::{Epoch, Incarnation, Library, NodeId, Outcome, Registry, Schema};
@@ -251,8 +251,10 @@ impl StubNode {
     /// Waits for all these events, in any order, ignoring others; the others.
     pub fn expect(&self, wanted: &[Event]) {
         let mut missing = wanted.to_vec();
+        // For all of them: peers' heartbeats are events too, and never end.
+        let deadline = Instant::now() + Duration::from_secs(20);
         while !missing.is_empty() {
-            let event = self.events.recv_timeout(Duration::from_secs(10));
+            let event = self.events.recv_timeout(deadline.saturating_duration_since(Instant::now()));
             let event = event.unwrap_or_else(|error| panic!("{error} while waiting for {missing:?}"));
             missing.retain(|wanted| *wanted != event);
         }
@@ -316,7 +318,7 @@ pub fn identity(node: u8, workers: u16) -> Identity {
         cluster: "highwater".into(),
         node: NodeId(node),
         incarnation: Incarnation(9),
-        nodes: 2,
+        nodes: 0,
         streams: workers,
         engine: EngineKind::Rolis,
         tables: Fingerprint::of_tables(&Schema::new(NodeLibrary.tables())),
@@ -345,7 +347,7 @@ pub fn start_alone(config: &Config) -> Node {
     let replica = highwater_engines::build(config.engine().unwrap(), options, &NodeLibrary, clock);
     let node = Node::start(config, Incarnation(7), replica, Signals::Leave).unwrap();
     let mut client = resp_client(node.resp_address());
-    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         client.write_all(b"SET ready 1\r\n").unwrap();
         let mut reply = String::new();
@@ -353,7 +355,7 @@ pub fn start_alone(config: &Config) -> Node {
         if reply == "+OK\r\n" {
             return node;
         }
-        assert!(std::time::Instant::now() < deadline, "{reply}");
+        assert!(Instant::now() < deadline, "{reply}");
     }
 }
 

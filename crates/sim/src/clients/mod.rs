@@ -1,6 +1,8 @@
 //! Simulated clients: each has one open transaction at most, is impatient, and writes down what it saw.
 
+mod counters;
 mod journal;
+mod waits;
 mod work;
 
 use std::collections::BTreeMap;
@@ -13,15 +15,12 @@ use crate::faults::Hand;
 use crate::library::{self, Op, STEPS, SimLibrary};
 use crate::plan::Load;
 use crate::world::{Refused, Reply, World};
+use counters::Counters;
 use highwater_core::Random;
 use journal::Asked;
 pub use journal::Journal;
+use waits::{HOP, REFUSED_WAIT};
 pub use work::Work;
-
-/// A request or a reply takes at least this long, and up to so much more.
-const HOP: (Nanos, Nanos) = (5_000, 60_000);
-/// A client that was refused waits up to this long.
-const REFUSED_WAIT: Nanos = 2_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -56,6 +55,8 @@ pub struct Clients {
     left: u32,
     /// What they saw.
     pub journal: Journal,
+    /// Those who count.
+    pub counters: Counters,
     procedure: Option<ProcedureId>,
     /// What no database may do: found while listening.
     pub wrong: Option<String>,
@@ -93,6 +94,7 @@ impl Clients {
             work: Work::new(load, workers, now),
             left: load.transactions,
             journal: Journal::default(),
+            counters: Counters::new(&load, (replicas, workers), seed, now, length),
             procedure: None,
             wrong: None,
             trace: 0,
@@ -108,25 +110,37 @@ impl Clients {
 
     /// When a client wants to do something next.
     pub fn next(&self) -> Option<Nanos> {
-        self.steps.first_key_value().map(|((at, _), _)| *at)
+        let own = self.steps.first_key_value().map(|((at, _), _)| *at);
+        own.into_iter().chain(self.counters.next()).min()
     }
 
     /// No new transactions; those that are open may end.
     pub fn stop(&mut self) {
         self.left = 0;
+        self.counters.stop();
     }
 
     /// Whether no transaction is open.
     pub fn quiet(&self) -> bool {
-        self.clients.iter().all(|client| client.open.is_none())
+        self.clients.iter().all(|client| client.open.is_none()) && self.counters.quiet()
     }
 
     /// Does what clients do up to now; takes the replies.
     pub fn act(&mut self, world: &mut World<SimLibrary>, hand: &Hand) {
         for reply in std::mem::take(&mut world.replies) {
-            self.hear(&reply, hand);
+            match Counters::owns(reply.token) {
+                true => {
+                    self.mix(reply.token.0 ^ reply.at);
+                    self.counters.hear(&reply, hand);
+                }
+                false => self.hear(&reply, hand),
+            }
         }
         for Refused { token, why, at } in std::mem::take(&mut world.refused) {
+            if Counters::owns(token) {
+                self.counters.refused(at, token.0, why);
+                continue;
+            }
             let aim = self.clients[self.journal.0[&token.0].client].aim;
             self.refused(at, token.0, aim, why);
         }
@@ -140,6 +154,8 @@ impl Clients {
                 Step::GiveUp(token) => self.give_up(world.now, client, token),
             }
         }
+        self.counters.act(world, hand);
+        self.wrong = self.wrong.take().or_else(|| self.counters.wrong.take());
     }
 
     fn plan_step(&mut self, at: Nanos, client: usize, step: Step) {
@@ -262,6 +278,8 @@ impl Clients {
             Outcome::Conflict => (Status::Fail, "conflict"),
             Outcome::TooLarge => (Status::Fail, "too large"),
             Outcome::OutOfMemory => (Status::Fail, "out of memory"),
+            Outcome::DiskFull => (Status::Fail, "disk full"),
+            Outcome::Denied => unreachable!("these clients ask for no session"),
             Outcome::RolledBack | Outcome::BadRequest => (Status::Fail, "rolled back"),
         };
         let seen = if status == Status::Ok { library::decode_reply(&reply.bytes) } else { Vec::new() };

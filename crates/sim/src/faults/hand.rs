@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use highwater_core::{Epoch, Library, NodeId};
-use highwater_engines::Nanos;
+use highwater_engines::{MemberAnswer, MemberChange, Nanos};
 
 use super::cuts::{between, both_ways, strand, web};
-use super::standing::{may_end, newest_open, spare};
+use super::standing::{may_all_end, may_end, newest_open, spare};
 use super::victims::{Found, find};
 use super::{Fault, LASTING, Scheduled, Victim};
 use crate::network::Channel;
@@ -24,6 +24,8 @@ pub struct Hand {
     start: Nanos,
     /// How often it looks for somebody whom it waits for.
     look_every: Nanos,
+    /// Who has been connected for so long has heard who the other is, and has it on disk.
+    meeting: Nanos,
     waiting: Vec<Scheduled>,
     /// What was done and is to be undone: when, and what exactly.
     active: Vec<(Nanos, Effect)>,
@@ -49,6 +51,8 @@ enum Effect {
     /// Its commit clock lags by so much.
     Back(NodeId, u64),
     Shun(NodeId),
+    /// Its disk is about to be full, or slow.
+    BadDisk(NodeId),
     /// Ends by itself: a pause, connections that flap, a machine that vanished without a word.
     Passing,
 }
@@ -61,6 +65,7 @@ impl Hand {
             start: now,
             // Where everything takes long, so do those whom it waits for.
             look_every: LOOK_EVERY.max(timeout / 1000),
+            meeting: 2 * timeout + 100 * MS,
             waiting,
             active: Vec::new(),
             opened: None,
@@ -84,7 +89,10 @@ impl Hand {
     /// Whether something goes on that passes, or whose effect on service has no bound.
     pub fn is_restless(&self) -> bool {
         let passes = |effect: &Effect| {
-            matches!(effect, Effect::Passing | Effect::Lag(_) | Effect::Clog(..) | Effect::Back(..))
+            matches!(
+                effect,
+                Effect::Passing | Effect::Lag(_) | Effect::Clog(..) | Effect::Back(..) | Effect::BadDisk(_)
+            )
         };
         self.active.iter().any(|(_, effect)| passes(effect))
     }
@@ -140,10 +148,14 @@ impl Hand {
             self.said.push((world.now, format!("over: {effect:?}")));
             match effect {
                 // Two may hold it down, and what undid the first one started it.
-                Effect::Down(node) if world.is_up(*node) => {}
+                Effect::Down(node) if world.is_up(*node) => world.spare_sync(*node),
                 Effect::Down(node) => world.start(*node),
                 Effect::Slow(node) => world.slow_down(*node, 1),
                 Effect::Stuck(node, who) => world.stick(*node, *who, false),
+                Effect::BadDisk(node) => {
+                    world.slow_disk(*node, 0);
+                    world.fill_disk(*node, None);
+                }
                 Effect::Back(node, by) => world.clock(*node).leap_commits(*by),
                 _ => {}
             }
@@ -169,6 +181,7 @@ impl Hand {
                 | Effect::Stuck(..)
                 | Effect::Back(..)
                 | Effect::Shun(_)
+                | Effect::BadDisk(_)
                 | Effect::Passing => {}
             }
         }
@@ -211,12 +224,51 @@ impl Hand {
                     who = Some(node);
                 }
             }
-            Fault::PowerCut if world.durable() => {
+            Fault::RestoreDisk(node) => {
+                let node = NodeId(*node);
+                // Cuts change nothing of what was told before them.
+                let calm = |(_, effect): &(Nanos, Effect)| matches!(effect, Effect::Cut(_) | Effect::Shun(_));
+                let ready = world.is_up(node)
+                    && self.active.iter().all(calm)
+                    && world.has_older_disk(node, self.meeting);
+                if !world.durable() || !ready {
+                    return !world.durable();
+                }
+                if world.finish_control_turns() && spare(world, node) {
+                    world.restore_older(node);
+                    effect = Some(Effect::Down(node));
+                    who = Some(node);
+                }
+            }
+            Fault::Remove(node) => {
+                let change = MemberChange::Remove { node: NodeId(*node) };
+                let answer = world.leader().and_then(|leader| world.change_members(leader, change));
+                if answer != Some(MemberAnswer::Done) {
+                    return false;
+                }
+                who = Some(NodeId(*node));
+            }
+            Fault::PowerCut if may_all_end(world) => {
                 world.cut_power();
                 self.active.extend(ids.iter().skip(1).map(|id| (until, Effect::Down(*id))));
                 effect = Some(Effect::Down(ids[0]));
             }
             Fault::PowerCut => {}
+            Fault::FillDisk(wanted, room) => {
+                who = victim(self, world, wanted).filter(|_| world.durable());
+                who.into_iter().for_each(|node| world.fill_disk(node, Some(*room)));
+                effect = who.map(Effect::BadDisk);
+            }
+            Fault::SlowDisk(wanted, by) => {
+                who = victim(self, world, wanted).filter(|_| world.durable());
+                who.into_iter().for_each(|node| world.slow_disk(node, *by));
+                effect = who.map(Effect::BadDisk);
+            }
+            Fault::FailSync(wanted) => {
+                who = victim(self, world, wanted).filter(|_| world.durable());
+                who.into_iter().for_each(|node| world.fail_sync(node));
+                effect = who.map(Effect::Down);
+            }
             Fault::Pause(wanted) => {
                 who = victim(self, world, wanted);
                 who.into_iter().for_each(|node| world.pause(node, until - now));

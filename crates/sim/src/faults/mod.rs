@@ -62,6 +62,16 @@ pub enum Fault {
     PowerCut,
     /// The process ends, and its disk is gone: after the time it comes back as somebody new.
     Wipe(u8),
+    /// The process ends, and its disk becomes an older copy of itself; after the time it comes back, and is recognised.
+    RestoreDisk(u8),
+    /// A disk is about to be full: it takes so many bytes yet.
+    FillDisk(Victim, u64),
+    /// Every sync of a disk takes so much longer, in ns.
+    SlowDisk(Victim, Nanos),
+    /// A disk's next sync fails, and the process ends with it; after the time it comes back.
+    FailSync(Victim),
+    /// An operator has the node removed from the cluster: asks until that is done.
+    Remove(u8),
     /// The process stands still.
     Pause(Victim),
     /// All connections between two nodes break; what was on its way is lost. They reconnect.
@@ -161,6 +171,11 @@ impl Fault {
             Fault::Kill(_) => "kill",
             Fault::PowerCut => "power_cut",
             Fault::Wipe(_) => "wipe",
+            Fault::RestoreDisk(_) => "restore_disk",
+            Fault::FillDisk(..) => "fill_disk",
+            Fault::SlowDisk(..) => "slow_disk",
+            Fault::FailSync(_) => "fail_sync",
+            Fault::Remove(_) => "remove",
             Fault::Pause(_) => "pause",
             Fault::Break(..) => "break",
             Fault::Isolate(_) => "isolate",
@@ -197,6 +212,9 @@ impl Fault {
         match self {
             Fault::Kill(victim)
             | Fault::Vanish(victim, _)
+            | Fault::FillDisk(victim, _)
+            | Fault::SlowDisk(victim, _)
+            | Fault::FailSync(victim)
             | Fault::Pause(victim)
             | Fault::Isolate(victim)
             | Fault::Mute(victim)
@@ -218,6 +236,8 @@ impl Fault {
             | Fault::LeapCommits(node, _)
             | Fault::SetBack(node, _)
             | Fault::Wipe(node)
+            | Fault::RestoreDisk(node)
+            | Fault::Remove(node)
             | Fault::StallCommits(node) => known(*node),
             Fault::Rate(node, rate) => known(*node) && *rate > 0,
             Fault::PowerCut | Fault::Split(_) | Fault::Web(_) | Fault::Lag(_) | Fault::Hold(_) => true,

@@ -10,9 +10,19 @@ pub(super) fn newest_open<L: Library>(world: &World<L>) -> Option<Epoch> {
     world.leader().and_then(|leader| world.status(leader)).map(|status| status.epoch)
 }
 
-/// Whether a node's process may end: with a disk always, else if it may lose its memory.
+/// Whether a node's process may end: if it may lose its memory, or if it has a disk, and on it all that it is relied on for.
 pub fn may_end<L: Library>(world: &World<L>, victim: NodeId) -> bool {
-    world.durable() || spare(world, victim)
+    world.durable() && keeps(world, victim) || spare(world, victim)
+}
+
+/// Whether all may end at once: what most of them hold is on their disks.
+pub fn may_all_end<L: Library>(world: &World<L>) -> bool {
+    world.durable() && world.ids().filter(|id| keeps(world, *id)).count() > world.ids().count() / 2
+}
+
+/// Whether a node's disk leads to the state that it has: not while it copies one, or has copied one that is not on its disk.
+fn keeps<L: Library>(world: &World<L>, id: NodeId) -> bool {
+    world.status(id).is_some_and(|status| status.copying_bytes.is_none())
 }
 
 /// Whether a node may lose its memory, or its disk if it has one: the voters with complete stores that are left are a majority; or nobody has heard of

@@ -11,7 +11,8 @@
 //! - a *bank* moves money whose total never changes (`Transfer`, `Total`);
 //! - *audit* rows must be there if acknowledged (`Audit`);
 //! - *blobs* are registers of any size under keys of any size, whose bytes follow from what was written (`Fill`, `Weigh`;
-//!   see [`blobs`]).
+//!   see [`blobs`]);
+//! - *counters* are incremented, each by one client, under its session (`Count`): what they show at the end is exact.
 
 pub mod blobs;
 mod op;
@@ -19,12 +20,13 @@ mod steps;
 mod tables;
 
 use highwater_core::{Library, Registry, TableSpec, Transaction};
+use highwater_engines::sessions;
 
 pub use op::{Observed, Op, decode_reply, encode};
 pub use steps::STEPS;
-pub use tables::{ACCOUNTS, OPENING, TOGGLE_LISTS, audited, total};
+pub use tables::{ACCOUNTS, OPENING, SESSIONS, TOGGLE_LISTS, audited, counted, total};
 
-/// The tables and the procedure of a simulated run.
+/// The tables and the procedures of a simulated run.
 #[derive(Clone, Copy, Debug)]
 pub struct SimLibrary;
 
@@ -35,5 +37,6 @@ impl Library for SimLibrary {
 
     fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
         registry.register::<steps::Steps>();
+        sessions::register::<SESSIONS, T>(registry);
     }
 }

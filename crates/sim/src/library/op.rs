@@ -33,6 +33,8 @@ pub enum Op {
     Weigh(u32),
     /// Deletes the blob at a key.
     Drop(u32),
+    /// Adds one to the counter at a key.
+    Count(u32),
 }
 
 impl Op {
@@ -55,6 +57,7 @@ impl Op {
             Op::Fill(key, value, size) => (11, [key, value, size]),
             Op::Weigh(key) => (12, [key, 0, 0]),
             Op::Drop(key) => (13, [key, 0, 0]),
+            Op::Count(key) => (14, [key, 0, 0]),
         };
         args.push(tag);
         numbers.iter().for_each(|number| args.extend_from_slice(&number.to_le_bytes()));
@@ -78,6 +81,7 @@ impl Op {
             11 => Op::Fill(a, b, c),
             12 => Op::Weigh(a),
             13 => Op::Drop(a),
+            14 => Op::Count(a),
             _ => return None,
         })
     }
@@ -88,7 +92,7 @@ impl Op {
 /// `Read`, `Append`, `Scan`, `AddRow` see the list before; `Get` one value or none; `Toggle` whether the key was present
 /// (0, 1), then its list before; `Peek` per key whether it is present and how long its list is; `Transfer` whether it was
 /// covered; `Total` the sum; `Audit` whether the row is new; `Weigh` the blob's number, its size, and whether all its bytes
-/// are right (0, 1), or nothing; `Set`, `Fill` and `Drop` nothing.
+/// are right (0, 1), or nothing; `Count` the sum; `Set`, `Fill` and `Drop` nothing.
 pub type Observed = Vec<u32>;
 
 /// The procedure's arguments for these operations.

@@ -6,7 +6,9 @@ use highwater_core::{Abort, Direction, Procedure, TableId, Transaction};
 
 use super::blobs;
 use super::op::{Observed, Op, numbers};
-use super::tables::{ACCOUNTS, AUDIT, BANK, LISTS, OPENING, REGISTERS, ROWS, TOGGLE_LISTS, TOGGLES};
+use super::tables::{
+    ACCOUNTS, AUDIT, BANK, COUNTERS, LISTS, OPENING, REGISTERS, ROWS, TOGGLE_LISTS, TOGGLES,
+};
 
 /// The procedure: arguments by [`encode`](super::encode), reply for [`decode_reply`](super::decode_reply).
 pub(super) struct Steps;
@@ -66,9 +68,17 @@ impl Op {
             Op::Fill(key, value, size) => blobs::fill(tx, key, value, size),
             Op::Weigh(key) => blobs::weigh(tx, key),
             Op::Drop(key) => blobs::delete(tx, key),
+            Op::Count(key) => count(tx, key),
             Op::Audit(row) => Ok(vec![u32::from(tx.insert(AUDIT, &u64::from(row).to_be_bytes(), b"!")?)]),
         }
     }
+}
+
+fn count<T: Transaction>(tx: &mut T, key: u32) -> Result<Observed, Abort> {
+    let at = u64::from(key).to_be_bytes();
+    let sum = tx.get(COUNTERS, &at)?.map_or(0, |value| numbers(value)[0]) + 1;
+    tx.put(COUNTERS, &at, &sum.to_le_bytes())?;
+    Ok(vec![sum])
 }
 
 fn list<T: Transaction>(tx: &mut T, key: u32) -> Result<Observed, Abort> {

@@ -1,6 +1,7 @@
 //! The tables, and what is asked of them on a quiescent replica.
 
 use highwater_core::{IndexKind, KeyKind, TableId, TableSpec, View};
+use highwater_engines::sessions;
 
 use super::op::numbers;
 
@@ -12,6 +13,9 @@ pub(super) const BANK: TableId = TableId(4);
 pub(super) const AUDIT: TableId = TableId(5);
 pub(super) const HASHED_BLOBS: TableId = TableId(6);
 pub(super) const ORDERED_BLOBS: TableId = TableId(7);
+pub(super) const COUNTERS: TableId = TableId(8);
+/// Where clients' sessions are kept.
+pub const SESSIONS: u8 = 9;
 
 /// How many accounts there are, and what each holds before anybody writes to it.
 pub const ACCOUNTS: u32 = 12;
@@ -32,6 +36,8 @@ pub(super) fn specs() -> Vec<TableSpec> {
         table("audit", IndexKind::Hash),
         TableSpec { name: "hashed blobs", keys: KeyKind::Bytes, index: IndexKind::Hash },
         TableSpec { name: "ordered blobs", keys: KeyKind::Bytes, index: IndexKind::Ordered },
+        table("counters", IndexKind::Hash),
+        sessions::TABLE,
     ]
 }
 
@@ -40,6 +46,11 @@ pub fn total(view: &dyn View) -> u64 {
     let balance =
         |at: u32| view.get(BANK, &u64::from(at).to_be_bytes()).map_or(OPENING, |row| numbers(&row)[0]);
     (0..ACCOUNTS).map(|at| u64::from(balance(at))).sum()
+}
+
+/// What a counter of a quiescent replica shows.
+pub fn counted(view: &dyn View, key: u32) -> u32 {
+    view.get(COUNTERS, &u64::from(key).to_be_bytes()).map_or(0, |row| numbers(&row)[0])
 }
 
 /// Whether a quiescent replica holds an audit row.

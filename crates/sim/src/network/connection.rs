@@ -33,6 +33,8 @@ pub(crate) struct Connection {
     pub generation: u64,
     /// Frames may be sent.
     pub alive: bool,
+    /// When it was made.
+    pub since: Nanos,
     /// Whose lives it joins.
     pub lives: [Incarnation; 2],
     /// Which ends believe that it is up: they hear of its loss later.
@@ -51,6 +53,7 @@ impl Connection {
     /// Made (again), between these lives of its ends.
     pub fn connect(&mut self, now: Nanos, lives: [Incarnation; 2]) {
         self.alive = true;
+        self.since = now;
         self.lives = lives;
         self.generation += 1;
         self.believed = [true; 2];

@@ -78,6 +78,9 @@ impl Plan {
             kinds::at_birth(&mut plan, random);
         }
         plan.settings.long_request_bytes = random.pick(&[None, None, Some(1), Some(64), Some(1000)]);
+        // Who is refused for want of memory would repeat it for ever.
+        let counters = random.pick(&[0, 0, 4, 12]);
+        plan.load.counters = if plan.load.sizes.memory == 0 { counters } else { 0 };
         plan
     }
 }
@@ -118,6 +121,7 @@ impl Load {
             astray: random.pick(&[0, 20, 100]),
             snapshot_percent: 0,
             sizes: Sizes::default(),
+            counters: 0,
         }
     }
 }

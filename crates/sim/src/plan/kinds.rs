@@ -83,6 +83,7 @@ pub(crate) fn fill_up(plan: &mut Plan, random: &mut Random) {
     let memory = random.between(16 << 20, 20 << 20);
     plan.load.sizes = Sizes { largest: random.pick(&[256 << 10, 1 << 20]), total: 4 * memory, memory };
     plan.load.mix.blobs = 24;
+    plan.load.counters = 0;
     plan.load.operations = plan.load.operations.clamp(2, 4);
     plan.load.appends_per_key = random.pick(&[1, 4]);
     plan.load.read_percent = plan.load.read_percent.min(50);
@@ -93,7 +94,8 @@ pub(crate) fn fill_up(plan: &mut Plan, random: &mut Random) {
 }
 
 impl Plan {
-    /// The same with disks: nobody loses what it wrote, and so the power may fail everywhere, now and then.
+    /// The same with disks: nobody loses what it wrote, and so the power may fail everywhere, now and then. Disks are lost, are full,
+    /// slow, and fail.
     pub fn with_disks(mut self) -> Plan {
         let random = &mut Random::new(self.seed ^ 0x5c1d);
         self.disks = true;
@@ -104,10 +106,25 @@ impl Plan {
             let for_ns = random.below(self.settings.election_timeout);
             self.faults.push(Scheduled { at_ns, for_ns, fault: Fault::PowerCut });
         }
+        // Whoever could tell that a disk is old must not have lost its own.
+        let restores = random.one_in(2);
         for _ in 0..random.below(3) {
             let at_ns = random.below(self.length_ns);
-            let fault = Fault::Wipe(random.below(u64::from(self.replicas)) as u8);
+            let node = random.below(u64::from(self.replicas)) as u8;
+            let fault = if restores { Fault::RestoreDisk(node) } else { Fault::Wipe(node) };
             self.faults.push(Scheduled { at_ns, for_ns: self.settings.election_timeout, fault });
+        }
+        for _ in 0..random.below(5) {
+            let timeout = self.settings.election_timeout;
+            let node = random.below(u64::from(self.replicas)) as u8;
+            let victim = random.pick(&[Victim::Leader, Victim::Node(node), Victim::Node(node)]);
+            let at_ns = random.below(self.length_ns);
+            let (for_ns, fault) = match random.below(3) {
+                0 => (timeout * 8, Fault::FillDisk(victim, random.pick(&[0, 64 << 10, 16 << 20]))),
+                1 => (timeout * 16, Fault::SlowDisk(victim, timeout * random.pick(&[1, 4, 16]) / 4)),
+                _ => (timeout / 2, Fault::FailSync(victim)),
+            };
+            self.faults.push(Scheduled { at_ns, for_ns, fault });
         }
         self.faults.sort_by_key(|fault| fault.at_ns);
         self

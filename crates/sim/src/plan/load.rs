@@ -36,6 +36,9 @@ pub struct Load {
     /// How large blobs are.
     #[serde(default)]
     pub sizes: Sizes,
+    /// Further clients that count, each in a counter of its own, under a session: they repeat what was not answered.
+    #[serde(default)]
+    pub counters: u8,
 }
 
 impl Load {

@@ -6,7 +6,7 @@ use highwater_engines::Nanos;
 use crate::Plan;
 use crate::faults::{Fault, LASTING, Scheduled, Victim};
 use crate::plan::{Busy, Interleaved, Load, Mix};
-use crate::units::US;
+use crate::units::{MS, US};
 use highwater_core::Random;
 
 /// Turns a plan there.
@@ -24,8 +24,13 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Defied => defied(plan),
         Circumstance::Stranded => stranded(plan),
         Circumstance::Jammed => jammed(plan),
+        Circumstance::HandedOver => handed_over(plan),
         Circumstance::Full => full(plan),
         Circumstance::Unpowered => unpowered(plan),
+        Circumstance::Restored => restored(plan),
+        Circumstance::Failing => failing(plan),
+        Circumstance::Retried => retried(plan),
+        Circumstance::Moving => moving(plan),
     }
 }
 
@@ -54,6 +59,13 @@ fn torn(plan: &mut Plan) {
         let stream = ((round + 1) % workers) as u16;
         vec![(0, timeout, Fault::Hold(stream)), (timeout / 2, 3 * timeout, Fault::Isolate(Victim::Leader))]
     });
+}
+
+/// Torn, and many clients ask again and again for the same under sessions.
+fn retried(plan: &mut Plan) {
+    torn(plan);
+    plan.load.counters = 16;
+    plan.load.patience_ns = plan.settings.election_timeout / 4;
 }
 
 /// Contended, with so long interruptions that others seal meanwhile; and replicas show their snapshots all the time.
@@ -156,6 +168,13 @@ fn lasts(plan: &mut Plan, fault: Fault) {
     plan.faults.push(Scheduled { at_ns, for_ns: LASTING, fault });
 }
 
+/// Much work, and leaders hand their lead over again and again.
+fn handed_over(plan: &mut Plan) {
+    plan.settings.max_in_flight_requests = plan.settings.max_in_flight_requests.max(64);
+    plan.load = Load { clients: 32, transactions: 2400, workers: Busy::Any, ..plan.load };
+    choose(plan, "HandOver", 20);
+}
+
 /// Memory ends.
 fn full(plan: &mut Plan) {
     crate::plan::fill_up(plan, &mut Random::new(plan.seed));
@@ -188,6 +207,7 @@ mod tests {
         for (circumstance, choices) in [
             (Circumstance::Observed, &["SealEarly"][..]),
             (Circumstance::Defied, &["SkipPreVote", "AskEarly"]),
+            (Circumstance::HandedOver, &["HandOver"]),
         ] {
             let mut plan = Plan::draw(1);
             plan.choices.clear();
@@ -195,6 +215,23 @@ mod tests {
             assert!(choices.iter().all(|name| plan.choices.contains_key(*name)), "{circumstance:?}");
         }
     }
+}
+
+/// The last of four replicas is removed; then one after the other is cut off from all but that one, under much work.
+fn moving(plan: &mut Plan) {
+    torn(plan);
+    plan.replicas = 4;
+    plan.absent = 0;
+    plan.clocks.resize(4, (1_000_000, None));
+    let timeout = plan.settings.election_timeout;
+    plan.faults.clear();
+    every(plan, 7 * timeout, |round| {
+        let alone = 1 << (round % 3) | 1 << 3;
+        match round {
+            1 => vec![(0, 0, Fault::Remove(3))],
+            _ => vec![(0, 3 * timeout, Fault::Split(alone))],
+        }
+    });
 }
 
 /// Replicas have disks; the power fails everywhere again and again, or for one alone, and leaders are cut off in between.
@@ -211,5 +248,37 @@ fn unpowered(plan: &mut Plan) {
             (0, 2 * timeout, Fault::Isolate(Victim::Leader)),
             (2 * timeout, timeout / 8, Fault::PowerCut),
         ],
+    });
+}
+
+/// Replicas have disks. A leader is left with one that hears it; that one's disk becomes an older copy, and the leader is cut off.
+fn restored(plan: &mut Plan) {
+    torn(plan);
+    plan.disks = true;
+    (plan.replicas, plan.absent) = (3, plan.absent.min(1));
+    plan.clocks.truncate(3);
+    plan.faults.clear();
+    plan.length_ns = plan.length_ns.max(2500 * MS);
+    let timeout = plan.settings.election_timeout;
+    let met = 2 * timeout + 120 * MS;
+    every(plan, 2 * met + 8 * timeout, |round| {
+        let node = (round % 3) as u8;
+        vec![
+            (0, timeout / 8, Fault::Kill(Victim::Node(node))),
+            (met + timeout, 2 * timeout, Fault::Strand(Victim::Leader, 1)),
+            (met + 2 * timeout, timeout / 8, Fault::RestoreDisk(node)),
+            (met + 2 * timeout + timeout / 16, 4 * timeout, Fault::Isolate(Victim::Leader)),
+        ]
+    });
+}
+
+/// Unpowered, and a sync of a disk fails in between.
+fn failing(plan: &mut Plan) {
+    unpowered(plan);
+    let timeout = plan.settings.election_timeout;
+    let replicas = u64::from(plan.replicas);
+    every(plan, 5 * timeout, |round| {
+        let victims = [Victim::Leader, Victim::Node((round % replicas) as u8)];
+        victims.map(|victim| (4 * timeout, timeout / 8, Fault::FailSync(victim))).to_vec()
     });
 }

@@ -31,7 +31,7 @@ impl Run {
     fn judge_replicas(&self) -> Result<(), Verdict> {
         let store = |id: NodeId| self.world.replica(id).expect("all are up").controller.store();
         let (written, refused) = self.clients.journal.audits();
-        for id in self.world.ids() {
+        for id in self.world.belonging() {
             let store = store(id);
             if let Some(row) = written.iter().find(|row| !library::audited(&*store, **row)) {
                 let what =
@@ -42,20 +42,23 @@ impl Run {
                 let what = format!("{id} holds audit row {row}; {}", self.clients.journal.who_audits(*row));
                 return self.fail(FailureKind::Promise("what was refused is not there"), what);
             }
+            let shows = |key| library::counted(&*store, key);
+            if let Some(wrong) = self.clients.counters.judge(shows) {
+                let what = format!("{id}: {wrong}");
+                return self.fail(FailureKind::Promise("what runs under a session happens once"), what);
+            }
             let total = library::total(&*store);
             if total != u64::from(ACCOUNTS * OPENING) {
                 let what = format!("{id}'s accounts hold {total}, not {}", ACCOUNTS * OPENING);
                 return self.fail(FailureKind::Promise("the bank's total never changes"), what);
             }
         }
-        let first = store(NodeId(0)).digest();
-        match self.world.ids().find(|id| store(*id).digest() != first) {
+        let first = self.world.belonging().next().expect("somebody votes");
+        let digest = store(first).digest();
+        match self.world.belonging().find(|id| store(*id).digest() != digest) {
             Some(id) => {
-                let differ = store(id).differences(&store(NodeId(0)), 4).join("; ");
-                self.fail(
-                    FailureKind::Diverged,
-                    format!("{id}'s rows are not those of {}: {differ}", NodeId(0)),
-                )
+                let differ = store(id).differences(&store(first), 4).join("; ");
+                self.fail(FailureKind::Diverged, format!("{id}'s rows are not those of {first}: {differ}"))
             }
             None => Ok(()),
         }

@@ -163,7 +163,7 @@ impl Run {
         if self.plan.load.snapshot_percent == 0 {
             return Ok(());
         }
-        for id in self.world.ids().collect::<Vec<_>>() {
+        for id in self.world.belonging().collect::<Vec<_>>() {
             self.insist("every replica shows a snapshot", |run| {
                 let reads = run.clients.last_reads();
                 run.clients.request_snapshot(run.world.now, id, &reads[..1])
@@ -257,6 +257,9 @@ impl Run {
             }
         };
         add(TAKEOVERS, self.world.seen().count(TAKEOVERS));
+        for (what, count) in &self.clients.counters.marks {
+            add(what, *count);
+        }
         add("interruptions of workers", self.world.interruptions());
         add("interruptions of controllers", self.world.controllers_interrupted());
         let largest = self.clients.largest_blob();

@@ -8,8 +8,8 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 use highwater_core::{Incarnation, NodeId, ProcedureId};
 use highwater_engines::{
-    ControlOutbox, Controller, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Token,
-    Worker,
+    CheckpointNews, ControlOutbox, Controller, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal,
+    Request, Session, Token, Worker,
 };
 
 use super::actor::Why;
@@ -20,10 +20,12 @@ use super::{SPINS, Stage};
 pub(crate) enum Input {
     Frame(Endpoint, Frame),
     Message(NodeId, Bytes),
-    Request(Token, ProcedureId, Vec<u8>),
+    Request(Token, ProcedureId, Vec<u8>, Option<Session>),
     Read(Token, ProcedureId, Vec<u8>),
     /// The disk has brought down what the worker wrote up to here.
     Synced(LogPosition),
+    /// What became of a checkpoint: for controllers.
+    Checkpoint(CheckpointNews),
     Up(NodeId, Incarnation),
     /// Whether its machine refuses connections: for controllers.
     Down(NodeId, bool),
@@ -35,8 +37,8 @@ impl Input {
         let len = match self {
             Input::Frame(_, frame) => frame.head.len() + frame.body.len(),
             Input::Message(_, message) => message.len(),
-            Input::Request(_, _, args) | Input::Read(_, _, args) => args.len(),
-            Input::Synced(_) | Input::Up(..) | Input::Down(..) => 0,
+            Input::Request(_, _, args, _) | Input::Read(_, _, args) => args.len(),
+            Input::Synced(_) | Input::Checkpoint(_) | Input::Up(..) | Input::Down(..) => 0,
         };
         len as u64
     }
@@ -48,15 +50,16 @@ impl Input {
             Input::Synced(position) => worker.synced(now, position),
             Input::Up(peer, incarnation) => worker.peer_up(now, peer, incarnation),
             Input::Down(peer, _) => worker.peer_down(now, peer),
-            Input::Request(token, procedure, args) => {
-                let taken = worker.submit(now, Request::new(token, procedure, &args));
+            Input::Request(token, procedure, args, session) => {
+                let request = Request { session, ..Request::new(token, procedure, &args) };
+                let taken = worker.submit(now, request);
                 return taken.err().map(|why| (token, why));
             }
             Input::Read(token, procedure, args) => {
                 let taken = worker.submit_snapshot(now, Request::new(token, procedure, &args));
                 return taken.err().map(|why| (token, why));
             }
-            Input::Message(..) => unreachable!("control messages travel between controllers"),
+            Input::Message(..) | Input::Checkpoint(_) => unreachable!("what is for controllers goes to them"),
         }
         None
     }
@@ -67,6 +70,7 @@ impl Input {
             Input::Message(from, message) => controller.deliver(now, from, message),
             Input::Up(peer, incarnation) => controller.peer_up(now, peer, incarnation),
             Input::Down(peer, refused) => controller.peer_down(now, peer, refused),
+            Input::Checkpoint(news) => controller.checkpoint(now, news),
             Input::Frame(..) | Input::Request(..) | Input::Read(..) | Input::Synced(_) => {
                 unreachable!("frames and requests are for workers")
             }

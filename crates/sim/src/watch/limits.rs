@@ -21,8 +21,6 @@ impl Limits {
     pub fn of(options: &Options) -> Limits {
         let undecided_bytes = (options.max_in_flight_bytes + options.longest_entry()) as u64;
         let replies = options.max_in_flight_requests + RETRIES;
-        // With disks the log is kept for good.
-        let log_bytes = if options.durable { u64::MAX } else { options.most_log_bytes() };
-        Limits { undecided_bytes, replies, log_bytes }
+        Limits { undecided_bytes, replies, log_bytes: options.most_log_bytes() }
     }
 }

@@ -1,71 +1,314 @@
-//! A machine's disk, as its replica sees it: records, in the order of writing, and how many of them are surely there.
+//! A machine's disk, as its replica sees it: records, in the order of writing, how many of them are surely there, and checkpoints.
 //!
-//! How records come to bytes and back, and what befalls the bytes, is the journal's business, with tests of its own. Here a crash
-//! leaves what was synced, and of the rest what comes before some point.
+//! How records and checkpoints come to bytes and back, and what befalls the bytes, is the business of the crate `disk`, with tests of
+//! its own. Here a crash leaves what was synced, and of the rest of each writer's records those before some point: writers are written
+//! one after the other, so none of them says anything about another. Of checkpoints it leaves the published ones, and perhaps the one
+//! whose publication was under way.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::Random;
-use highwater_engines::{Nanos, Replica};
+use highwater_core::{Random, Timestamp};
+use highwater_engines::{DiskState, LogPosition, Nanos, Replica, Resume};
+use highwater_store::{Export, Importer};
 
 use crate::network::Channel;
+
+/// What a group takes at least.
+const BLOCK_BYTES: u64 = 4096;
+/// So many older copies are kept for whoever restores one.
+const COPIES: usize = 4;
 
 /// One machine's disk.
 #[derive(Default)]
 pub(super) struct Disk {
-    pub records: Vec<(Channel, Bytes)>,
+    /// In the order of writing; with the position of its writer that it brought.
+    records: VecDeque<(Channel, LogPosition, Bytes)>,
     /// How many of them survive a crash.
     pub synced: usize,
+    /// How many were released, and are gone: records are counted from the disk's first on.
+    gone: usize,
     /// It is at work.
     pub syncing: bool,
-    /// Of each worker: bytes of its records that were written in this life, and are synced.
-    positions: Vec<u64>,
+    /// How far the synced records of each writer go, and all of them; the controller's last.
+    synced_to: Vec<LogPosition>,
+    written_to: Vec<LogPosition>,
+    /// Published, oldest first.
+    checkpoints: Vec<Checkpoint>,
+    /// Being written.
+    pub scan: Option<Scan>,
+    /// It is about to be published.
+    pub publication: Option<Publication>,
+    /// It is about to be full: so many bytes still fit.
+    pub room: Option<u64>,
+    /// A sync takes so much longer.
+    pub slowness: Nanos,
+    /// The next sync fails.
+    pub fails: bool,
+    /// Starts of a process on it, and this start.
+    generation: u64,
+    start: u64,
+    /// What was on it when this start began.
+    had: u64,
+    /// Copies that were made when processes started, oldest first.
+    copies: VecDeque<Copy>,
+}
+
+/// What a disk held when a process started.
+struct Copy {
+    /// Starts before.
+    generation: u64,
+    records: VecDeque<(Channel, LogPosition, Bytes)>,
+    gone: usize,
+    checkpoints: Vec<Checkpoint>,
+}
+
+/// A checkpoint on a disk.
+#[derive(Clone)]
+pub(super) struct Checkpoint {
+    pub chunks: Arc<Vec<Vec<u8>>>,
+    pub floor: Timestamp,
+    pub complete_at: Timestamp,
+    pub engine: Vec<u8>,
+    /// What of each writer's records is not needed with it.
+    pub released: Vec<LogPosition>,
+}
+
+/// What has to be published of a scan.
+pub(super) struct Publication {
+    pub complete_at: Timestamp,
+    pub engine: Vec<u8>,
+    pub released: Vec<LogPosition>,
+}
+
+/// A scan under way, or at its end.
+pub(super) struct Scan {
+    pub number: u64,
+    pub floor: Timestamp,
+    /// What is not read yet.
+    pub parts: Vec<Export>,
+    pub chunks: Vec<Vec<u8>>,
+    pub newest: Timestamp,
 }
 
 impl Disk {
-    pub fn append(&mut self, who: Channel, records: impl IntoIterator<Item = Bytes>) {
-        self.records.extend(records.into_iter().map(|record| (who, record)));
+    fn writer(&self, who: Channel, workers: u16) -> usize {
+        match who {
+            Channel::Worker(at) => usize::from(at),
+            Channel::Control => usize::from(workers),
+        }
+    }
+
+    pub fn append(&mut self, who: Channel, workers: u16, records: impl IntoIterator<Item = Bytes>) {
+        let writer = self.writer(who, workers);
+        self.written_to.resize(usize::from(workers) + 1, LogPosition(0));
+        for record in records {
+            self.written_to[writer].0 += record.len() as u64;
+            self.records.push_back((who, self.written_to[writer], record));
+        }
+    }
+
+    /// How many records were written in all.
+    pub fn written(&self) -> usize {
+        self.gone + self.records.len()
     }
 
     /// The power is gone.
-    pub fn crash(&mut self, random: &mut Random) {
-        let unsynced = self.records.len() - self.synced;
-        self.records.truncate(self.synced + random.below(unsynced as u64 + 1) as usize);
-        (self.synced, self.syncing) = (self.records.len(), false);
-        self.positions.fill(0);
+    pub fn crash(&mut self, workers: u16, random: &mut Random) {
+        let unsynced = self.records.split_off(self.synced - self.gone);
+        let mut kept: BTreeMap<Channel, u64> = BTreeMap::new();
+        for (who, ..) in &unsynced {
+            *kept.entry(*who).or_default() += 1;
+        }
+        kept.values_mut().for_each(|count| *count = random.below(*count + 1));
+        self.records.extend(unsynced.into_iter().filter(|(who, ..)| {
+            let left = kept.get_mut(who).expect("it was counted");
+            let keeps = *left > 0;
+            *left -= u64::from(keeps);
+            keeps
+        }));
+        (self.synced, self.syncing, self.fails) = (self.written(), false, false);
+        match (self.scan.take(), self.publication.take()) {
+            // The name may have been on the disk already.
+            (Some(scan), Some(publication)) if random.one_in(2) => {
+                self.publish(scan, publication, usize::MAX, workers)
+            }
+            _ => {}
+        }
+        self.count(workers);
+    }
+
+    /// Finds out how far what is there goes.
+    fn count(&mut self, workers: u16) {
+        self.written_to = self.released(workers);
+        for (who, position, _) in &self.records {
+            let writer = self.writer(*who, workers);
+            self.written_to[writer] = *position;
+        }
+        self.synced_to = self.written_to.clone();
+    }
+
+    /// Takes the room for what is to be brought down; whether there is enough.
+    pub fn take_room(&mut self) -> bool {
+        let Some(room) = &mut self.room else { return true };
+        let unsynced = self.records.iter().skip(self.synced - self.gone);
+        let bytes: usize = unsynced.map(|(.., record)| record.len()).sum();
+        let left = room.checked_sub((bytes as u64).next_multiple_of(BLOCK_BYTES));
+        left.is_some_and(|left| {
+            *room = left;
+            true
+        })
+    }
+
+    /// These records never got there, though they count as synced.
+    pub fn lose(&mut self, records: Range<usize>) {
+        self.synced = records.start;
+        self.records.drain(records.start - self.gone..records.end - self.gone);
+    }
+
+    /// A process starts.
+    pub fn begin(&mut self, random: &mut Random) {
+        let (generation, gone, had) = (self.generation, self.gone, self.written() as u64);
+        let (records, checkpoints) = (self.records.clone(), self.checkpoints.clone());
+        self.copies.push_back(Copy { generation, records, gone, checkpoints });
+        if self.copies.len() > COPIES {
+            self.copies.pop_front();
+        }
+        self.generation += 1;
+        (self.start, self.had) = (random.bits(), had);
+    }
+
+    /// As its replica is told. Records stand for bytes.
+    pub fn state(&self) -> DiskState {
+        DiskState {
+            low: self.room.is_some(),
+            generation: self.generation,
+            start: self.start,
+            had: self.had,
+            synced: self.synced as u64,
+        }
+    }
+
+    /// Whether there can be a copy that is older than the last start.
+    pub fn has_older(&self) -> bool {
+        self.copies.iter().any(|copy| copy.generation > 0)
+    }
+
+    /// Somebody puts one in its place.
+    pub fn restore(&mut self, workers: u16, random: &mut Random) {
+        self.copies.retain(|copy| copy.generation > 0);
+        let at = random.below(self.copies.len() as u64) as usize;
+        self.copies.truncate(at + 1);
+        let copy = self.copies.pop_back().expect("there is one, somebody looked");
+        let Copy { generation, records, gone, checkpoints } = copy;
+        (self.generation, self.records, self.gone, self.checkpoints) =
+            (generation, records, gone, checkpoints);
+        self.synced = self.written();
+        self.count(workers);
+    }
+
+    /// What nobody needs any more.
+    fn released(&self, workers: u16) -> Vec<LogPosition> {
+        let oldest = self.checkpoints.first();
+        oldest
+            .map_or_else(|| vec![LogPosition(0); usize::from(workers) + 1], |oldest| oldest.released.clone())
     }
 
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.written() == 0
     }
 
-    /// Hands a new process what it wrote.
+    /// A checkpoint is published; of the older ones some are removed, and what of the records only they needed.
+    pub fn publish(&mut self, scan: Scan, publication: Publication, keep: usize, workers: u16) {
+        let Publication { complete_at, engine, mut released } = publication;
+        for (released, synced) in released.iter_mut().zip(&self.synced_to) {
+            *released = (*released).min(*synced);
+        }
+        let Scan { floor, chunks, .. } = scan;
+        let chunks = Arc::new(chunks);
+        self.checkpoints.push(Checkpoint { chunks, floor, complete_at, engine, released });
+        let old = self.checkpoints.len().saturating_sub(keep);
+        self.checkpoints.drain(..old);
+        let released = self.released(workers);
+        if keep == usize::MAX {
+            return;
+        }
+        // As files are: from the front, as far as nobody needs anything.
+        while let Some((who, position, _)) = self.records.front()
+            && self.gone < self.synced
+            && *position <= released[self.writer(*who, workers)]
+        {
+            self.records.pop_front();
+            self.gone += 1;
+        }
+    }
+
+    /// Hands a new process what it wrote. `skip`: so many of the newest checkpoints are damaged.
     ///
     /// # Panics
     /// If it does not know its own records.
-    pub fn recover(&self, replica: &mut Replica, now: Nanos) {
-        for (who, record) in &self.records {
+    pub fn recover(&self, replica: &mut Replica, workers: u16, skip: usize, now: Nanos) {
+        let usable = self.checkpoints.len().saturating_sub(skip).max(self.checkpoints.len().min(1));
+        let newest = self.checkpoints[..usable].last();
+        let positions = newest.map(|newest| newest.released.clone());
+        if let Some(newest) = newest {
+            let mut importer = Importer::new(replica.controller.store());
+            for chunk in newest.chunks.iter() {
+                importer.import(chunk).expect("a checkpoint of its own");
+            }
+            let Checkpoint { floor, complete_at, engine, released, .. } = newest;
+            let (floor, complete_at, positions) = (*floor, *complete_at, &released[..]);
+            let resumed = replica.controller.resume(Resume { floor, complete_at, engine, positions });
+            resumed.unwrap_or_else(|why| panic!("a checkpoint of its own is refused: {why}"));
+        }
+        for (who, position, record) in &self.records {
+            let writer = self.writer(*who, workers);
+            if positions.as_ref().is_some_and(|positions| *position <= positions[writer]) {
+                continue;
+            }
             let known = match who {
                 Channel::Worker(at) => replica.workers[*at as usize].recover(record.clone()),
                 Channel::Control => replica.controller.recover(record.clone()),
             };
             known.unwrap_or_else(|why| panic!("a record of its own is refused: {why}"));
         }
-        replica.workers.iter_mut().for_each(|worker| worker.recovered());
+        for worker in &mut replica.workers {
+            worker.recovered().unwrap_or_else(|why| panic!("records of its own are not enough: {why}"));
+        }
         replica.controller.recovered(now);
     }
 
     /// What was written up to here is synced: where that moves each worker.
-    pub fn take_position(&mut self, upto: usize, workers: u16) -> Vec<Option<u64>> {
-        self.positions.resize(workers as usize, 0);
-        let before = self.positions.clone();
-        for (who, record) in &self.records[self.synced..upto] {
-            if let Channel::Worker(at) = who {
-                self.positions[*at as usize] += record.len() as u64;
-            }
+    pub fn take_position(&mut self, upto: usize, workers: u16) -> Vec<Option<LogPosition>> {
+        self.synced_to.resize(usize::from(workers) + 1, LogPosition(0));
+        let before = self.synced_to.clone();
+        for at in self.synced - self.gone..upto - self.gone {
+            let (who, position, _) = &self.records[at];
+            let writer = self.writer(*who, workers);
+            self.synced_to[writer] = *position;
         }
         self.synced = upto;
         self.syncing = false;
-        let moved = before.into_iter().zip(&self.positions);
+        let moved = before.into_iter().zip(&self.synced_to).take(usize::from(workers));
         moved.map(|(before, now)| (*now > before).then_some(*now)).collect()
+    }
+}
+
+impl Scan {
+    /// Reads a chunk; whether there is more.
+    pub fn step(&mut self, budget_bytes: usize) -> bool {
+        let Some(export) = self.parts.last_mut() else { return false };
+        let mut chunk = Vec::new();
+        let more = export.next_chunk(budget_bytes, &mut chunk);
+        if !chunk.is_empty() {
+            self.chunks.push(chunk);
+        }
+        if !more {
+            self.newest = self.newest.max(export.newest());
+            self.parts.pop();
+        }
+        !self.parts.is_empty()
     }
 }

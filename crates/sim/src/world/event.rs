@@ -55,6 +55,17 @@ pub(super) enum Event {
         life: u64,
         upto: usize,
     },
+    /// A machine goes on with its checkpoint.
+    Checkpoint {
+        node: NodeId,
+        life: u64,
+        number: u64,
+    },
+    /// A node's disk is older than it should be: its process ends, what is on the disk is set aside, and it begins another life.
+    SetAside {
+        node: NodeId,
+        life: u64,
+    },
     Resume {
         node: NodeId,
         life: u64,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use highwater_core::{Clock, Incarnation, Library, NodeId, hooks};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
-use highwater_engines::{Nanos, Options, Replica, build};
+use highwater_engines::{Controller, Handover, MemberAnswer, MemberChange, Nanos, Options, Replica, build};
 
 use super::World;
 use super::event::Event;
@@ -44,10 +44,15 @@ impl<L: Library> World<L> {
         let node = &mut self.nodes[id.0 as usize];
         assert!(node.replica.is_none(), "{id} is running");
         node.clock.tick(now);
+        if self.durable {
+            node.disk.begin(&mut self.disks);
+        }
         let mut replica = build(options, &self.library, node.clock.commits());
+        replica.controller.set_disk(node.disk.state());
         if !node.disk.is_empty() {
             self.stage.enter(Actor { node: id, life: incarnation, who: Channel::Control });
-            node.disk.recover(&mut replica, node.clock.local(now));
+            let damaged = usize::from(self.disks.one_in(4));
+            node.disk.recover(&mut replica, self.options.workers, damaged, node.clock.local(now));
         }
         node.replica = Some(replica);
         node.life += 1;
@@ -61,6 +66,22 @@ impl<L: Library> World<L> {
                 self.queue.push(at, Event::Connect { link: Link::new(id, other, channel) });
             }
         }
+    }
+
+    /// Asks a node for another membership, as an operator would; `None` if it is down.
+    pub fn change_members(&mut self, id: NodeId, change: MemberChange) -> Option<MemberAnswer> {
+        if !self.finish_control_turns() {
+            return None;
+        }
+        let _entered = hooks::enter(self.stage.clone());
+        let now = self.now;
+        let node = self.nodes.get_mut(usize::from(id.0)).filter(|node| !node.paused)?;
+        let replica = node.replica.as_mut()?;
+        self.stage.enter(Actor { node: id, life: node.incarnation, who: Channel::Control });
+        node.clock.tick(now);
+        let answer = replica.controller.change_members(node.clock.local(now), change);
+        self.schedule(id, Channel::Control, now);
+        Some(answer)
     }
 
     /// Ends a process; its memory is gone. Its machine says so: peers find out at once that nothing listens there.
@@ -95,7 +116,7 @@ impl<L: Library> World<L> {
         node.life += 1;
         node.reset();
         if !node.disk.is_empty() {
-            node.disk.crash(&mut self.disks);
+            node.disk.crash(self.options.workers, &mut self.disks);
         }
         self.network.forget(id);
         self.trace.note(self.now, id, What::Killed);
@@ -204,6 +225,43 @@ impl<L: Library> World<L> {
     pub fn starved_until(&self) -> Option<Nanos> {
         let ends = self.nodes.iter().flat_map(|node| &node.slots).map(|slot| slot.not_before);
         ends.max().filter(|end| *end > self.now + LONG_TURN)
+    }
+
+    /// Asks a node to hand its lead over, as an operator would.
+    ///
+    /// # Errors
+    /// What its engine says against it; or the node is down.
+    pub fn hand_over(&mut self, id: NodeId, to: Option<NodeId>) -> Result<(), String> {
+        self.tell_controller(id, |controller, now| controller.hand_over(now, to)).ok_or("it is down")?
+    }
+
+    /// Tells a node that its process is about to end. It may once [`handover`](World::handover) is not under way.
+    pub fn retire(&mut self, id: NodeId) {
+        self.tell_controller(id, |controller, now| controller.retire(now));
+    }
+
+    /// What became of the last [`hand_over`](World::hand_over) or [`retire`](World::retire) of a node.
+    pub fn handover(&self, id: NodeId) -> Handover {
+        let node = &self.nodes[id.0 as usize];
+        let local = node.clock.local(self.now);
+        node.replica.as_ref().map_or(Handover::None, |replica| replica.controller.handover(local))
+    }
+
+    fn tell_controller<R>(
+        &mut self,
+        id: NodeId,
+        tell: impl FnOnce(&mut dyn Controller, Nanos) -> R,
+    ) -> Option<R> {
+        self.finish_control_turns();
+        let _entered = hooks::enter(self.stage.clone());
+        let now = self.now;
+        let node = &mut self.nodes[id.0 as usize];
+        let replica = node.replica.as_mut()?;
+        self.stage.enter(Actor { node: id, life: node.incarnation, who: Channel::Control });
+        node.clock.tick(now);
+        let told = tell(&mut *replica.controller, node.clock.local(now));
+        self.schedule(id, Channel::Control, now);
+        Some(told)
     }
 
     /// Nothing goes wrong any more: the network is whole, turns are not interrupted, no rare choice is made. Clocks keep

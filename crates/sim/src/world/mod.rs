@@ -7,9 +7,10 @@
 //! | `turns` | whose turn it is, and what comes of it |
 //! | `links` | connections are made and lost, frames travel |
 //! | [`clock`] | each machine's own clocks |
-//! | `disk`, `syncing` | each machine's disk, and its work |
+//! | `disk`, `syncing`, `checkpoints` | each machine's disk, and its work |
 //! | `node`, `event`, `queue` | a process and its machine; what will happen; when |
 
+mod checkpoints;
 pub mod clock;
 mod disk;
 mod event;
@@ -27,7 +28,9 @@ use std::sync::Arc;
 use highwater_core::hooks::{self, Site};
 use highwater_core::{Incarnation, Library, NodeId, Outcome, ProcedureId};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
-use highwater_engines::{EngineKind, Nanos, Options, Refusal, Replica, Request, Status, Token};
+use highwater_engines::{
+    EngineKind, Nanos, Options, Refusal, Replica, Request, Service, Session, Status, Token,
+};
 
 use crate::network::{Channel, Network};
 use crate::stage::{Actor, Buggify, Input, Interleaving, Stage};
@@ -224,6 +227,12 @@ impl<L: Library> World<L> {
         (0..self.options.nodes).map(NodeId)
     }
 
+    /// Those that were not removed from the cluster, as far as they know.
+    pub fn belonging(&self) -> impl Iterator<Item = NodeId> {
+        let removed = |id: &NodeId| self.status(*id).is_some_and(|status| status.service == Service::Removed);
+        self.ids().filter(move |id| !removed(id))
+    }
+
     /// A number that two runs share exactly if they did the same: every event with its time, every byte that
     /// travelled, every reply.
     pub fn trace_hash(&self) -> u64 {
@@ -321,6 +330,19 @@ impl<L: Library> World<L> {
         self.submit_as(Submission::Transaction, to, worker, Request::new(token, procedure, args))
     }
 
+    /// The same, under a client's session.
+    pub fn submit_once(
+        &mut self,
+        to: NodeId,
+        worker: u16,
+        (token, session): (Token, Option<Session>),
+        procedure: ProcedureId,
+        args: &[u8],
+    ) -> Result<(), Refusal> {
+        let request = Request { session, ..Request::new(token, procedure, args) };
+        self.submit_as(Submission::Transaction, to, worker, request)
+    }
+
     /// Submits a read to a worker, to run on a snapshot of its replica.
     ///
     /// With [`Interleaving`] it is taken in whatever the replica does, and may be refused later: see
@@ -343,7 +365,7 @@ impl<L: Library> World<L> {
         worker: u16,
         request: Request<'_>,
     ) -> Result<(), Refusal> {
-        let Request { token, procedure, args, .. } = request;
+        let Request { token, procedure, args, session, .. } = request;
         let _entered = hooks::enter(self.stage.clone());
         let now = self.now;
         let who = Channel::Worker(worker);
@@ -361,7 +383,7 @@ impl<L: Library> World<L> {
                 engine.ready()?;
             }
             slot.inbox.push(match submission {
-                Submission::Transaction => Input::Request(token, procedure, args.to_vec()),
+                Submission::Transaction => Input::Request(token, procedure, args.to_vec(), session),
                 Submission::Read => Input::Read(token, procedure, args.to_vec()),
             });
         } else {
@@ -410,6 +432,8 @@ impl<L: Library> World<L> {
             Event::PassedOn { link, lives, to, payload } => self.passed_on(link, lives, to, payload),
             Event::Late { link, lives, to, payload } => self.late(link, lives, to, payload),
             Event::Synced { node, life, upto } => self.synced(node, life, upto),
+            Event::Checkpoint { node, life, number } => self.go_on_with_checkpoint(node, life, number),
+            Event::SetAside { node, life } => self.set_aside(node, life),
             Event::Flap { a, b, every, until } => self.flap(a, b, every, until),
         }
     }

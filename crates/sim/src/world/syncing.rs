@@ -1,12 +1,12 @@
 //! Disks at work: what was written is brought down, and whoever wrote it is told.
 
 use highwater_core::{Library, NodeId};
-use highwater_engines::{LogPosition, Nanos};
+use highwater_engines::Nanos;
 
 use super::World;
 use super::disk::Disk;
 use super::event::Event;
-use crate::network::Channel;
+use crate::network::{Channel, Link};
 use crate::stage::Input;
 use crate::units::MS;
 
@@ -17,31 +17,46 @@ impl<L: Library> World<L> {
     /// Has a disk bring down what was written, unless it is at it already.
     pub(super) fn sync(&mut self, id: NodeId) {
         let node = &mut self.nodes[id.0 as usize];
-        let (upto, life) = (node.disk.records.len(), node.life);
+        let (upto, life) = (node.disk.written(), node.life);
         if node.disk.syncing || node.disk.synced == upto {
+            return;
+        }
+        if !node.disk.take_room() {
+            // What is written waits; when there is room, somebody says so.
             return;
         }
         node.disk.syncing = true;
         let slow = if self.disks.one_in(100) { 30 } else { 1 };
-        let at = self.now + 1 + self.disks.below(slow * SYNC);
+        let at = self.now + 1 + node.disk.slowness + self.disks.below(slow * SYNC);
         self.queue.push(at, Event::Synced { node: id, life, upto });
     }
 
     /// It has.
     pub(super) fn synced(&mut self, id: NodeId, life: u64, upto: usize) {
         let (now, workers) = (self.now, self.options.workers);
+        let synced_before = self.nodes[id.0 as usize].disk.synced;
         let node = &mut self.nodes[id.0 as usize];
         if node.life != life || node.replica.is_none() {
             return;
         }
+        let fails = std::mem::take(&mut node.disk.fails);
+        if fails && !ignores_failed_syncs() {
+            // Whether anything of it is there nobody knows: the process ends.
+            self.log.push((now, id, "a sync failed".into()));
+            return self.kill(id);
+        }
         let moved = node.disk.take_position(upto, workers);
+        if fails {
+            node.disk.lose(synced_before..upto);
+        }
         for (at, position) in moved.into_iter().enumerate() {
             let Some(position) = position else { continue };
             let who = Channel::Worker(at as u16);
             // The thread takes it in with its next turn.
-            self.nodes[id.0 as usize].slot(who).inbox.push(Input::Synced(LogPosition(position)));
+            self.nodes[id.0 as usize].slot(who).inbox.push(Input::Synced(position));
             self.schedule(id, who, now);
         }
+        self.want_checkpoint(id);
         self.sync(id);
     }
 
@@ -50,14 +65,77 @@ impl<L: Library> World<L> {
         self.durable
     }
 
+    /// A disk is about to be full, and takes so many bytes yet; or has room again. Its replica is told.
+    pub fn fill_disk(&mut self, id: NodeId, room: Option<u64>) {
+        let now = self.now;
+        self.nodes[id.0 as usize].disk.room = room;
+        self.schedule(id, Channel::Control, now);
+        self.sync(id);
+    }
+
+    /// Every sync of a disk takes so much longer from now on.
+    pub fn slow_disk(&mut self, id: NodeId, by: Nanos) {
+        self.nodes[id.0 as usize].disk.slowness = by;
+    }
+
+    /// The next sync of a disk fails, and its process ends with it.
+    pub fn fail_sync(&mut self, id: NodeId) {
+        self.nodes[id.0 as usize].disk.fails = true;
+    }
+
+    /// No sync fails any more.
+    pub fn spare_sync(&mut self, id: NodeId) {
+        self.nodes[id.0 as usize].disk.fails = false;
+    }
+
     /// Ends a process, and its disk with it.
     pub fn wipe(&mut self, id: NodeId) {
         self.kill(id);
         self.nodes[id.0 as usize].disk = Disk::default();
     }
 
+    /// A node's disk turned out to be stale.
+    pub(super) fn set_aside(&mut self, id: NodeId, life: u64) {
+        if self.nodes[id.0 as usize].life == life && self.is_up(id) {
+            self.mark("stale disks that were recognised");
+            self.wipe(id);
+            self.start(id);
+        }
+    }
+
+    /// Whether there can be a copy of a node's disk that is older than its last start, and every other node knows that it is older: each of
+    /// them has been connected to the node, in its present life, for so long.
+    pub fn has_older_disk(&mut self, id: NodeId, met_for: Nanos) -> bool {
+        let since = self.now.saturating_sub(met_for);
+        let mut others = (0..self.options.nodes).map(NodeId).filter(|other| *other != id);
+        let met = others.all(|other| {
+            let connection = self.network.get(Link::new(id, other, Channel::Control));
+            connection.is_some_and(|connection| connection.alive && connection.since <= since)
+        });
+        met && self.nodes[id.0 as usize].disk.has_older()
+    }
+
+    /// Ends a process, and puts such a copy in the place of its disk.
+    pub fn restore_older(&mut self, id: NodeId) {
+        self.kill(id);
+        let workers = self.options.workers;
+        let World { nodes, disks, .. } = self;
+        nodes[id.0 as usize].disk.restore(workers, disks);
+    }
+
     /// Power fails everywhere at once.
     pub fn cut_power(&mut self) {
         self.ids().for_each(|id| self.kill(id));
     }
+}
+
+/// Whether a host goes on after a sync that failed: never.
+#[cfg(feature = "planted")]
+fn ignores_failed_syncs() -> bool {
+    highwater_core::planted::on(&highwater_engines::planted::SyncErrorIgnored)
+}
+
+#[cfg(not(feature = "planted"))]
+fn ignores_failed_syncs() -> bool {
+    false
 }

@@ -64,11 +64,12 @@ impl<L: Library> World<L> {
         let now = self.now;
         let node = &mut self.nodes[id.0 as usize];
         let local = node.clock.local(now);
-        let inputs = std::mem::take(&mut node.slot(who).inbox);
+        let (inputs, disk) = (std::mem::take(&mut node.slot(who).inbox), node.disk.state());
         let replica = node.replica.as_mut().expect("its node is up");
         match who {
             Channel::Control => {
                 let controller = &mut *replica.controller;
+                controller.set_disk(disk);
                 inputs.into_iter().for_each(|input| input.hand_to_controller(controller, local));
                 let mut out = ControlOutbox::default();
                 let next = controller.turn(local, &mut out);
@@ -96,6 +97,7 @@ impl<L: Library> World<L> {
         let now = self.now;
         let node = &mut self.nodes[id.0 as usize];
         let local = node.clock.local(now);
+        let disk = node.disk.state();
         let slot = node.slot(who);
         let mut fiber = match slot.fiber.take() {
             Some(fiber) => fiber,
@@ -108,6 +110,7 @@ impl<L: Library> World<L> {
                         Fiber::of_worker(&self.stage, worker, local, inputs)
                     }
                     Channel::Control => {
+                        replica.controller.set_disk(disk);
                         let controller = &replica.controller;
                         let away = AwayController {
                             status: controller.status(local),
@@ -237,9 +240,10 @@ impl<L: Library> World<L> {
         }
         if !out.writes.is_empty() {
             assert!(self.durable(), "the engine writes to a disk, and this host has none");
-            self.nodes[id.0 as usize].disk.append(Channel::Control, out.writes);
+            self.nodes[id.0 as usize].disk.append(Channel::Control, self.options.workers, out.writes);
             self.sync(id);
         }
+        self.take_orders(id, out.checkpoint);
         for (to, message) in out.messages {
             self.send(id, to, Channel::Control, now + length, Payload::Control(message));
         }
@@ -247,6 +251,10 @@ impl<L: Library> World<L> {
             for worker in 0..self.options.workers {
                 self.wake(id, Channel::Worker(worker));
             }
+        }
+        if out.disk_is_stale {
+            self.queue
+                .push(now + length + 1, Event::SetAside { node: id, life: self.nodes[id.0 as usize].life });
         }
     }
 
@@ -266,7 +274,7 @@ impl<L: Library> World<L> {
             self.replies.push(Reply { from: (id, worker), token, outcome, bytes, at: now + length });
         }
         if self.durable() {
-            self.nodes[id.0 as usize].disk.append(who, out.writes);
+            self.nodes[id.0 as usize].disk.append(who, self.options.workers, out.writes);
             self.sync(id);
         } else {
             out.expect_no_writes();

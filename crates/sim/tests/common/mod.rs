@@ -291,7 +291,8 @@ impl Lists {
                 Outcome::Conflict => "conflict",
                 Outcome::TooLarge => "too large",
                 Outcome::OutOfMemory => "out of memory",
-                Outcome::RolledBack | Outcome::BadRequest => "other",
+                Outcome::Denied => "denied",
+                Outcome::RolledBack | Outcome::BadRequest | Outcome::DiskFull => "other",
             };
             *self.outcomes.entry(outcome).or_default() += 1;
             if reply.outcome != Outcome::Committed {

@@ -60,6 +60,20 @@ impl Occ {
         Ok(ts)
     }
 
+    /// Takes back what the open transaction has written so far, and keeps what it has read: it may write something else, whose
+    /// commit then validates all of that. It must not touch again what it has written and not read.
+    ///
+    /// # Panics
+    /// If no transaction is open, or its locks are taken.
+    pub fn drop_writes(&mut self) {
+        assert_eq!(self.phase, Phase::Open, "locks are taken after the last write");
+        self.writer.abort();
+        self.writer.begin();
+        self.bury_placeholders();
+        self.sets.forget_writes();
+        self.wrote = false;
+    }
+
     /// Drops the open transaction, if any, in whatever phase it is.
     pub fn abort(&mut self) {
         match self.phase {

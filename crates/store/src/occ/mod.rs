@@ -158,6 +158,8 @@ pub struct Occ {
     undo: Option<images::UndoLog>,
     /// Bytes by which transactions may still make the store grow.
     room: u64,
+    /// Whoever writes is refused.
+    refuses_writes: bool,
 }
 
 // SAFETY: the records and nodes that it points to are shared memory, valid while its guard is pinned; pinning is by
@@ -190,6 +192,7 @@ impl Occ {
             graveyard: Graveyard::default(),
             undo: None,
             room: u64::MAX,
+            refuses_writes: false,
         }
     }
 
@@ -252,6 +255,12 @@ impl Occ {
     #[inline]
     pub fn room(&self) -> u64 {
         self.room
+    }
+
+    /// From now on transactions that want to write end with [`Abort::DiskFull`], or not any more.
+    #[inline]
+    pub fn refuse_writes(&mut self, refuse: bool) {
+        self.refuses_writes = refuse;
     }
 
     /// Unlinks tombstones that this worker's transactions left, if their timestamps are at or below `floor`: no older

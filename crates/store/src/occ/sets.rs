@@ -137,6 +137,13 @@ impl Sets {
         let access = access as u32;
         self.writes.push(Write { record, at, table, delete, created, access, before: 0 });
     }
+
+    /// No access has a write any more.
+    pub fn forget_writes(&mut self) {
+        for write in self.writes.drain(..) {
+            self.accesses[write.access as usize].write = NONE;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -96,3 +96,46 @@ fn asking_for_one_absent_key_again_and_again_is_remembered_once() {
         assert!(each <= 24, "{kind:?}: {each} looks a key");
     }
 }
+
+#[test]
+fn what_was_taken_back_leaves_nothing_and_what_was_read_still_counts() {
+    for kind in KINDS {
+        let mut occ = occ(kind);
+        let mut other = Occ::new(occ.store().clone(), Arc::new(Clock::counter()));
+        let [read, fresh, gone, end] = [1u64, 2, 3, 4].map(u64::to_be_bytes);
+        occ.begin();
+        [read, gone].iter().for_each(|key| occ.put(TABLE, key, b"old").unwrap());
+        occ.commit().unwrap();
+        for interferes in [false, true] {
+            let before = occ.log_len();
+            occ.begin();
+            occ.get(TABLE, &read).unwrap();
+            occ.put(TABLE, &read, b"new").unwrap();
+            assert!(occ.insert(TABLE, &fresh, b"new").unwrap());
+            assert!(occ.delete(TABLE, &gone).unwrap());
+            occ.drop_writes();
+            assert!(!occ.wrote());
+            assert_eq!(occ.get(TABLE, &read).unwrap(), Some(&b"old"[..]), "{kind:?}");
+            occ.put(TABLE, &end, b"end").unwrap();
+            if interferes {
+                other.begin();
+                other.put(TABLE, &read, b"other").unwrap();
+                other.commit().unwrap();
+                assert_eq!(
+                    occ.commit(),
+                    Err(highwater_core::Abort::Conflict),
+                    "{kind:?}: what it read was overwritten"
+                );
+                continue;
+            }
+            occ.commit().unwrap();
+            // The header, one write and its value.
+            assert!(occ.log_len() - before < 64, "{kind:?}: what was taken back is not in the log");
+            occ.begin();
+            assert_eq!(occ.get(TABLE, &fresh).unwrap(), None, "{kind:?}");
+            assert_eq!(occ.get(TABLE, &gone).unwrap(), Some(&b"old"[..]), "{kind:?}");
+            assert_eq!(occ.get(TABLE, &end).unwrap(), Some(&b"end"[..]), "{kind:?}");
+            occ.commit().unwrap();
+        }
+    }
+}

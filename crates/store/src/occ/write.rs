@@ -66,6 +66,7 @@ impl Writing<'_> {
                     return Ok(true);
                 }
                 (None, Some(seen)) => seen.word() & TOMBSTONE != 0,
+                (None, None) => panic!("what was written blindly and taken back is not touched again"),
                 _ => false,
             };
             if gone {
@@ -182,6 +183,9 @@ macro_rules! write_with {
         let occ = $occ;
         debug_assert_eq!(occ.phase, super::Phase::Open, "transactions write while they run");
         hooks::point(EXECUTE);
+        if occ.refuses_writes {
+            return Err(Abort::DiskFull);
+        }
         let index = occ.store.table($table).ok_or(Abort::BadRequest)?;
         let mut $writing = Writing {
             table: $table,

@@ -21,6 +21,7 @@ use highwater_checker::Status;
 use highwater_workloads::random::mix;
 use serde::{Deserialize, Serialize};
 
+use crate::counting::{Counted, Counter};
 use crate::failure::{Failure, Result};
 use crate::machine::monotonic_ns;
 use session::{Asks, Session, Setup};
@@ -39,6 +40,8 @@ const PATIENCE: [Duration; 4] = [
 const READER_PATIENCE: Duration = Duration::from_millis(400);
 /// One client of so many only reads snapshots. It goes on while nobody leads.
 const READER_EVERY: u64 = 5;
+/// Beside one client of so many stands one who counts.
+const COUNTER_EVERY: u64 = 4;
 /// What must not happen is told so often.
 const TROUBLES: usize = 10;
 /// Before asking again when nobody leads.
@@ -101,6 +104,9 @@ pub struct Tally {
     pub generations: Vec<u32>,
     /// What must not happen, in words.
     pub trouble: Vec<String>,
+    /// What those who count know, once all is over.
+    #[serde(default)]
+    pub counted: Vec<Counted>,
 }
 
 /// What the clients of a process share.
@@ -112,6 +118,7 @@ struct Common {
     last_ok_ns: AtomicU64,
     lists: Lists,
     trouble: Mutex<Vec<String>>,
+    counted: Mutex<Vec<Counted>>,
 }
 
 #[derive(Debug, Default)]
@@ -141,6 +148,7 @@ impl Common {
             last_ok_ns: self.last_ok_ns.load(Ordering::Relaxed),
             generations: self.lists.generations(),
             trouble: self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            counted: self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 
@@ -170,6 +178,13 @@ pub fn run(args: &ClientArgs) -> Result<()> {
                 })
             })
             .collect();
+        let counters: Vec<_> = (args.first..args.first + args.count)
+            .filter(|number| number % COUNTER_EVERY == 0)
+            .map(|number| {
+                let common = &common;
+                scope.spawn(move || count(args, number, common))
+            })
+            .collect();
         let over = &common.over;
         scope.spawn(move || {
             // Whatever ends the pipe ends the load.
@@ -182,6 +197,9 @@ pub fn run(args: &ClientArgs) -> Result<()> {
         }
         let outcomes: Vec<_> =
             clients.into_iter().map(|client| client.join().expect("a client does not panic")).collect();
+        for counter in counters {
+            counter.join().expect("who counts does not panic");
+        }
         tell(&common)?;
         outcomes.into_iter().collect::<Result<()>>()
     })
@@ -191,6 +209,15 @@ pub fn run(args: &ClientArgs) -> Result<()> {
 fn tell(common: &Common) -> Result<()> {
     let line = serde_json::to_string(&common.tally()).map_err(Failure::negative)? + "\n";
     std::io::stdout().write_all(line.as_bytes()).map_err(Failure::negative)
+}
+
+/// One who counts, until all is over and nothing of it is open.
+fn count(args: &ClientArgs, number: u64, common: &Common) {
+    let counter = Counter::new(number, &args.doors, args.seed);
+    match counter.run(|| common.over.load(Ordering::Relaxed)) {
+        Ok(counted) => common.counted.lock().unwrap_or_else(PoisonError::into_inner).push(counted),
+        Err(trouble) => common.trouble.lock().unwrap_or_else(PoisonError::into_inner).push(trouble),
+    }
 }
 
 /// One client: a transaction, a pause, the next.

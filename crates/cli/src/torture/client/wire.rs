@@ -58,7 +58,7 @@ impl Refusal {
             }
             // What a block's commands were refused for was said before.
             Some("NOQUORUM" | "CONFLICT" | "BUSY" | "EXECABORT") => Refusal::Retry,
-            Some("OOM") => Refusal::Full,
+            Some("OOM" | "DISKFULL") => Refusal::Full,
             Some("UNKNOWN") => Refusal::Unknown,
             _ => Refusal::Strange(text.to_string()),
         }

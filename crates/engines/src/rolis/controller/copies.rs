@@ -32,7 +32,9 @@ impl RolisController {
         }
     }
 
-    fn lose_store(&mut self, now: Nanos) {
+    pub(super) fn lose_store(&mut self, now: Nanos) {
+        self.give_up_checkpoint(now, "the store has to be replaced");
+        self.has_checkpoint = false;
         self.give_up_copy();
         for copy in self.donor.all() {
             self.refuse_copy(copy);
@@ -88,6 +90,8 @@ impl RolisController {
             return;
         }
         self.desk.note(format!("copying the state from {from}, floor {floor}"));
+        self.give_up_checkpoint(now, "the store is replaced");
+        self.has_checkpoint = false;
         self.store = Store::new(self.schema.clone());
         let shared = &self.desk.shared;
         // All workers are parked: nobody uses the cells.
@@ -137,7 +141,7 @@ impl RolisController {
     /// Moves the copy on; says when it wants to be called again.
     pub(super) fn turn_receiving(&mut self, now: Nanos) -> Option<Nanos> {
         match self.receiver.step(now) {
-            Step::Complete => self.ask_to_vote(now),
+            Step::Complete => self.keep_copied_state(now).or_else(|| self.ask_to_vote(now)),
             Step::Wait => None,
             Step::WaitUntil(at) => Some(at),
             Step::Park => {
@@ -161,7 +165,7 @@ impl RolisController {
                 }
                 self.receiver.complete();
                 self.desk.shared.rounds.store_is_complete();
-                self.desk.note("the copied state is complete");
+                self.desk.note("the state is complete");
                 self.refresh_eligibility();
                 Some(now)
             }
@@ -170,13 +174,9 @@ impl RolisController {
 
     /// A learner whose store is complete asks the leader for its vote, now and then.
     fn ask_to_vote(&mut self, now: Nanos) -> Option<Nanos> {
-        if self.election.votes() || self.election.members().is_none() || !self.receiver.had_store() {
+        let no_learner = self.election.votes() || self.election.members().is_none() || self.was_removed();
+        if no_learner || !self.receiver.had_store() {
             return None;
-        }
-        // With disks it reads the log from its beginning, which counts as a whole: until it is there, it has nothing.
-        let durable = self.desk.shared.options.durable;
-        if durable && self.streams().iter().any(|stream| stream.accepted == EntryIndex::NONE) {
-            return Some(now + READY_EVERY);
         }
         if now >= self.ready_at {
             self.ready_at = now + READY_EVERY;

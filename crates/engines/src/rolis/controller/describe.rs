@@ -13,7 +13,9 @@ use crate::sync::Ordering;
 
 impl RolisController {
     pub(super) fn role(&self) -> Role {
-        if self.election.members().is_none() {
+        if self.was_removed() {
+            Role::Removed
+        } else if self.election.members().is_none() {
             Role::Starting
         } else if self.leads() {
             Role::Leader
@@ -35,6 +37,11 @@ impl RolisController {
     /// Why this node cannot serve, if it cannot: neither lead, nor follow with a state that can be read.
     pub(super) fn trouble(&self, now: Nanos) -> Option<String> {
         let role = self.role();
+        if role == Role::Removed {
+            return Some(
+                "this node was removed from the cluster, and its id is not used again: stop it".into(),
+            );
+        }
         if role == Role::Starting {
             return Some(self.birth.what_is_missing(&self.desk));
         }
@@ -47,7 +54,7 @@ impl RolisController {
             );
         }
         if role == Role::Leader {
-            return self.why_leading_in_vain(now);
+            return self.why_leading_in_vain(now).or_else(|| self.what_is_full());
         }
         if let Some((ballot, ready)) = self.leadership.progress() {
             let (epoch, all) = (ballot.epoch, self.desk.workers());
@@ -56,7 +63,16 @@ impl RolisController {
         if self.known_leader(now).is_none() {
             return Some(self.why_no_leader(now));
         }
-        self.receiver.what_is_missing(self.desk.shared.copied_bytes.load(Ordering::Relaxed))
+        let copied = self.desk.shared.copied_bytes.load(Ordering::Relaxed);
+        let missing = self.receiver.what_is_missing(copied).or_else(|| {
+            self.lacks_checkpoint().then(|| "has copied the state, and writes it to its disk".into())
+        });
+        let missing = missing.or_else(|| self.what_is_full());
+        let me = self.desk.me.node;
+        let stranger = self.election.members().is_some_and(|members| members.voter(me).is_none());
+        missing.or_else(|| {
+            stranger.then(|| format!("{me} is no member yet: `highwater member add` lets it vote"))
+        })
     }
 
     /// Which voters came back in another life: what they knew is lost.
@@ -152,7 +168,7 @@ impl RolisController {
                 each(LOG_BYTES, |stream| stream.log_bytes),
             ],
             members: self.list_members(now),
-            copying_bytes: (!self.receiver.store_is_complete())
+            copying_bytes: (self.receiver.copies() || self.lacks_checkpoint())
                 .then(|| shared.copied_bytes.load(Ordering::Relaxed)),
             copying_from: self.receiver.donor(),
             trouble: self.trouble(now),
@@ -196,7 +212,9 @@ impl RolisController {
             }
         };
         let mut listed: Vec<Member> = voters.iter().map(|voter| member(*voter, true)).collect();
-        let learners = lags.keys().filter(|voter| leads && !voters.contains(voter));
+        let removed =
+            |voter: &Voter| self.election.members().is_some_and(|members| members.has_removed(voter.node));
+        let learners = lags.keys().filter(|voter| leads && !voters.contains(voter) && !removed(voter));
         listed.extend(learners.map(|voter| member(*voter, false)));
         listed
     }
@@ -206,6 +224,6 @@ fn millis(nanos: Nanos) -> String {
     format!("{} ms", nanos / 1_000_000)
 }
 
-fn list(nodes: &[NodeId]) -> String {
+pub(super) fn list(nodes: &[NodeId]) -> String {
     nodes.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -9,40 +9,53 @@
 //!   opens.
 //! - **Change of membership.** The leader quiesces (everything it executed is released), then wins a new epoch that names
 //!   the new members. There is no other path.
+//! - **Hand-over.** The leader quiesces and has another node stand: [`HandOver`].
 //! - **Copy.** [`crate::copy`].
 //!
 //! Each part keeps its own state and knows what comes next: [`Birth`], [`Leadership`], [`Admission`], [`Health`], [`Ledger`],
-//! [`Receiver`] and [`Donor`]. What one part's news means for the others stands here, in `copies` and, in words, in `describe`.
+//! [`HandOver`], [`Stores`], [`Receiver`] and [`Donor`]. What one part's news means for the others stands here, in `membership`,
+//! `copies`, `checkpoints`, `disks`, `handing` and, in words, in `describe`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use highwater_consensus::{
-    Election, ElectionEvent, ElectionOptions, Members, Promise, Quorums, Standing, Voter,
-};
+use highwater_consensus::{Election, ElectionOptions, Members};
 use highwater_core::codec::Reader;
-use highwater_core::{Ballot, Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp};
+use highwater_core::{Epoch, Incarnation, NodeId, Schema, Timestamp};
 use highwater_store::Store;
 
 use super::admission::Admission;
 use super::birth::Birth;
+use super::checkpoint::Checkpointing;
 use super::control::{ControlMessage, Granted};
 use super::desk::Desk;
+use super::disk_room::DiskRoom;
+use super::handover::HandOver;
 use super::health::{Health, hear_streams, watch_service};
 use super::hooks;
 use super::ledger::Ledger;
-use super::messages::{Command, EpochStart, Report};
+use super::messages::{Command, Report};
 use super::shared::{Past, Shared};
-use super::takeover::{Fenced, Leadership, PATIENCE, plan, promise};
+use super::stores::Stores;
+use super::takeover::{Fenced, Leadership};
+use super::witness::Witness;
 use crate::copy::{Donor, Receiver};
 use crate::memory::MemoryStatus;
 use crate::options::Options;
-use crate::seam::{ControlOutbox, Controller, Nanos, Next, Status};
+use crate::seam::{
+    CheckpointNews, ControlOutbox, Controller, DiskState, Handover, LogPosition, MemberAnswer, MemberChange,
+    Nanos, Next, Resume, Status,
+};
 
+mod checkpoints;
 mod copies;
 mod describe;
+mod disks;
+mod founding;
+mod handing;
+mod leading;
+mod membership;
 
 /// The controller of a Rolis replica.
 pub struct RolisController {
@@ -54,6 +67,9 @@ pub struct RolisController {
     health: Health,
     leadership: Leadership,
     admission: Admission,
+    handing: HandOver,
+    /// How often the workers were asked to be quiet.
+    quiets: u64,
     receiver: Receiver,
     donor: Donor,
     /// A learner with a complete store asks for its vote again at this time.
@@ -65,17 +81,28 @@ pub struct RolisController {
     remembered: Option<Members>,
     /// Epoch of the newest membership that is written.
     written: Option<Epoch>,
+    checkpointing: Checkpointing,
+    /// There is a checkpoint of this store, or it began empty.
+    has_checkpoint: bool,
+    /// Where what this controller writes began to be written once more, for a checkpoint.
+    written_anew: LogPosition,
+    disk_room: DiskRoom,
+    /// This node's.
+    disk: DiskState,
+    /// What it knows of the others'.
+    witness: Witness,
+    /// Its disk is older than what it told.
+    stale: bool,
+    stores: Stores,
+    /// The membership that the host was told of last, and whether that is all it has to know.
+    enrolled: (Option<Members>, bool),
+    /// Another node said that this one was removed.
+    told_removed: bool,
 }
 
 fn election_options(options: &Options) -> ElectionOptions {
-    ElectionOptions { nodes: options.nodes, heartbeat: options.heartbeat, timeout: options.election_timeout }
-}
-
-/// What a controller writes: a membership that is decided.
-fn record(members: &Members) -> Bytes {
-    let mut bytes = Vec::new();
-    members.encode(&mut bytes);
-    bytes.into()
+    // Peers are told of when they are met.
+    ElectionOptions { nodes: 0, heartbeat: options.heartbeat, timeout: options.election_timeout }
 }
 
 impl RolisController {
@@ -93,6 +120,8 @@ impl RolisController {
             health: Health::new(workers),
             leadership: Leadership::default(),
             admission: Admission::default(),
+            handing: HandOver::default(),
+            quiets: 0,
             receiver: Receiver::new(seed),
             donor: Donor::default(),
             ready_at: 0,
@@ -100,213 +129,18 @@ impl RolisController {
             ledger: Ledger::default(),
             remembered: None,
             written: None,
+            checkpointing: Checkpointing::default(),
+            has_checkpoint: false,
+            written_anew: LogPosition::default(),
+            disk_room: DiskRoom::default(),
+            disk: DiskState::default(),
+            witness: Witness::default(),
+            stale: false,
+            stores: Stores::default(),
+            enrolled: (None, false),
+            told_removed: false,
             desk,
         }
-    }
-
-    // ---- birth ----
-
-    fn on_hello(&mut self, now: Nanos, from: Voter, born: bool) {
-        if self.birth.hear(from, born, self.election.members(), &mut self.desk) {
-            self.try_genesis(now);
-        }
-    }
-
-    /// If all nodes have met and none knows of a membership, the first one declares it.
-    fn try_genesis(&mut self, now: Nanos) {
-        if self.election.members().is_none()
-            && let Some(members) = self.birth.first_members(&self.desk)
-        {
-            self.on_genesis(now, members);
-            self.election.campaign(now);
-        }
-    }
-
-    fn on_genesis(&mut self, now: Nanos, members: Members) {
-        // Who holds data is no newborn, even if it does not know its membership any more: a leader will tell.
-        let newborn = !self.birth.has_a_past() || members.epoch > Epoch(0);
-        if newborn && self.election.members().is_none() && members.contains(self.desk.me) {
-            self.desk.note(match members.epoch {
-                Epoch(0) => format!("all {} nodes have met: the cluster is born", members.voters().len()),
-                epoch => format!("the cluster was born without a word to this node, which votes in {epoch}"),
-            });
-            // Whoever knows tells all: who declared it may die before the last one hears of it.
-            let me = self.desk.me.node;
-            for voter in members.voters().iter().filter(|voter| voter.node != me) {
-                self.desk.send(voter.node, ControlMessage::Genesis(members.clone()));
-            }
-            self.learn_members(now, members);
-        }
-    }
-
-    /// Greets, while no membership is known; says when it wants to be called again.
-    fn greet(&mut self, now: Nanos) -> Option<Nanos> {
-        if self.election.members().is_some() {
-            return None;
-        }
-        if self.birth.greet(now, &mut self.desk) {
-            self.try_genesis(now);
-        }
-        Some(self.birth.next_at())
-    }
-
-    /// A membership is decided.
-    fn learn_members(&mut self, now: Nanos, members: Members) {
-        let newborn = self.election.members().is_none();
-        self.election.set_members(now, members);
-        self.birth.end();
-        if newborn && !self.election.votes() {
-            self.want_store(now);
-        }
-        self.refresh_eligibility();
-    }
-
-    /// A learner without a store: it copies one. With disks every log is whole, so it follows the log from its beginning.
-    fn want_store(&mut self, now: Nanos) {
-        if self.desk.shared.options.durable {
-            self.desk.note(
-                "this node does not vote: it reads what it lacks of the log, from its beginning, and asks to vote",
-            );
-            self.receiver.have_store();
-        } else {
-            self.desk.note("this node has lost its memory: it copies the state and asks to vote again");
-            self.receiver.want(now);
-        }
-    }
-
-    fn refresh_eligibility(&mut self) {
-        let able = self.receiver.store_is_complete()
-            && self.health.stuck(&self.desk.shared).is_none()
-            && self.clock_stands.is_none();
-        let eligible = self.election.votes() && able;
-        self.election.set_eligible(eligible);
-    }
-
-    /// Writes the membership that the election knows, from wherever, unless it is written.
-    fn remember_members(&mut self) {
-        let Some(members) = self.election.members() else { return };
-        if self.written.is_none_or(|written| written < members.epoch) {
-            self.written = Some(members.epoch);
-            self.desk.write(|| record(members));
-        }
-    }
-
-    // ---- takeover ----
-
-    fn on_election_events(&mut self, now: Nanos) {
-        for event in self.election.events() {
-            match event {
-                ElectionEvent::Fence(ballot) => self.start_fence(now, ballot),
-                ElectionEvent::Follow(ballot) => self.follow(now, ballot),
-                ElectionEvent::Won { ballot, promises, quorums, members } => {
-                    self.take_over(now, ballot, promises, quorums, members);
-                }
-            }
-        }
-    }
-
-    fn start_fence(&mut self, now: Nanos, ballot: Ballot) {
-        let foreign = ballot.node != self.desk.me.node;
-        if self.leadership.leading().is_some_and(|leading| leading < ballot) {
-            self.end_lead(now);
-            if foreign {
-                self.desk.note(format!("deposed by {ballot}"));
-            }
-        }
-        if foreign {
-            self.admission.end();
-        }
-        self.leadership.fence(ballot);
-        self.desk.command_all(|_| Command::Fence(ballot));
-    }
-
-    fn on_fenced(&mut self, now: Nanos, ballot: Ballot, stream: StreamId, answer: Fenced) {
-        let Some(answers) = self.leadership.fenced(ballot, stream, answer, self.desk.workers()) else {
-            return;
-        };
-        // Read after every stream answered: a change that one of them saw decided in all is known here.
-        if let Some(members) = self.desk.shared.watermark.members() {
-            self.learn_members(now, members);
-        }
-        let Some(members) = self.election.members().cloned() else { return };
-        self.election.fenced(now, promise(ballot, members, answers));
-    }
-
-    fn follow(&mut self, now: Nanos, ballot: Ballot) {
-        self.desk.note(format!("following {} in {}", ballot.node, ballot.epoch));
-        if let Some(members) = self.election.members().cloned() {
-            // Learned from the heartbeat itself if this node knew none.
-            self.learn_members(now, members);
-        }
-        if !self.election.votes() && !self.receiver.had_store() {
-            self.want_store(now);
-            self.refresh_eligibility();
-        }
-        if self.election.votes() || !self.receiver.must_not_follow() {
-            self.desk.command_all(|_| Command::Follow(ballot));
-        }
-    }
-
-    fn take_over(
-        &mut self,
-        now: Nanos,
-        ballot: Ballot,
-        promises: BTreeMap<Voter, Promise>,
-        mut quorums: Quorums,
-        latest: Members,
-    ) {
-        let high = promises.values().map(|promise| promise.above_all).max().expect("a quorum promised");
-        let clock = &self.desk.shared.clock;
-        if hooks::advances_clock() {
-            clock.advance_past(high);
-        }
-        let base = clock.now();
-        // A newcomer that is gone again would be a voter that never answers.
-        let wanted = self.admission.admitted().filter(|voter| self.desk.peer(voter.node) == Some(*voter));
-        let members = match wanted {
-            Some(voter) => latest.with(ballot.epoch, voter),
-            None => latest.in_epoch(ballot.epoch),
-        };
-        quorums.and(members.clone());
-        self.desk.note(format!("won {ballot}: taking over with {members:?}"));
-        hooks::takes_over(ballot.epoch);
-        let start = EpochStart { members: members.clone(), base };
-        let deadline = now + self.desk.timeouts(self.leadership.patience());
-        self.leadership.take_over(ballot, members, deadline);
-        self.desk.command_all(|stream| plan(ballot, stream, &promises, &quorums, &start));
-    }
-
-    fn on_ready(&mut self, now: Nanos, ballot: Ballot, stream: StreamId) {
-        let ready = self.leadership.ready(ballot, stream, self.desk.workers());
-        if !ready || self.election.promised() != ballot {
-            return;
-        }
-        let members = self.leadership.open(ballot);
-        self.learn_members(now, members.clone());
-        self.admission.end();
-        self.desk.shared.no_quorum.store(false, Ordering::Relaxed);
-        self.desk.note(format!("leading {} with {members:?}", ballot.epoch));
-        self.desk.command_all(|_| Command::Open { ballot, members: members.clone() });
-    }
-
-    /// Gives a takeover or the lead up: somebody else shall try.
-    fn abandon(&mut self, now: Nanos, why: &str) {
-        self.desk.note(format!("giving up the lead: {why}"));
-        self.leadership.stop_taking_over();
-        self.end_lead(now);
-        self.admission.end();
-        self.election.abandon(now);
-    }
-
-    fn end_lead(&mut self, now: Nanos) {
-        if self.leadership.end() {
-            let quorum = self.election.quorum_heard(now, self.desk.silence());
-            self.health.lead_ends(&self.desk.shared, quorum);
-        }
-    }
-
-    fn leads(&self) -> bool {
-        self.leadership.leading().is_some()
     }
 
     // ---- health ----
@@ -354,42 +188,17 @@ impl RolisController {
         if self.leads() && hooks::steps_down() {
             self.abandon(now, "for no reason");
         }
-    }
-
-    // ---- change of membership ----
-
-    fn on_learner_ready(&mut self, now: Nanos, from: Voter) {
-        let votes = self.election.members().is_some_and(|members| members.contains(from));
-        let free = self.leads() && !self.admission.is_under_way() && !self.leadership.takes_over();
-        if votes || !free {
-            return;
-        }
-        self.desk.note(format!("{from:?} has caught up: changing the epoch to let it vote"));
-        self.admission.begin(from, now + self.desk.timeouts(PATIENCE));
-        self.desk.command_all(|_| Command::Quiesce);
-    }
-
-    fn on_quiesced(&mut self, now: Nanos, stream: StreamId) {
-        if self.admission.quiesced(stream, self.desk.workers()) {
-            self.election.campaign(now);
-            if self.election.standing() != Standing::Preparing {
-                // A worker is stuck, say: this node may not stand now. The learner asks again.
-                self.admission.end();
-                self.desk.command_all(|_| Command::Resume);
-            }
+        if self.leads() && hooks::hands_over_unasked() {
+            // It may be refused, as an operator would be.
+            let _ = self.begin_hand_over(now, None);
         }
     }
 
     // ---- memory ----
 
-    /// What this node's store uses, and its logs if they are kept for good; and whether it holds no data, nor is about to.
+    /// What this node's store uses; and whether it holds no data, nor is about to.
     fn used(&self) -> (u64, bool) {
-        (self.store.used() + self.kept_log_bytes(), !self.election.votes() && self.receiver.must_not_follow())
-    }
-
-    fn kept_log_bytes(&self) -> u64 {
-        let durable = self.desk.shared.options.durable;
-        if durable { self.streams().iter().map(|stream| stream.log_bytes).sum() } else { 0 }
+        (self.store.used(), !self.election.votes() && self.receiver.must_not_follow())
     }
 
     // ---- the workers' reports ----
@@ -412,13 +221,19 @@ impl RolisController {
                 }
             }
             Report::ClockStands { least } => self.on_clock_stands(now, least),
-            Report::Quiesced(stream) => self.on_quiesced(now, stream),
+            Report::Quiesced(stream, round) => self.on_quiesced(now, stream, round),
             Report::Parked(stream, members) => self.on_parked(now, stream, members),
             Report::TooFar(stream) => self.on_too_far(now, stream),
             Report::Located { copy, stream, start } => self.on_located(copy, stream, start),
             Report::Copied { copy, stream, complete_at } => self.on_copied(copy, stream, complete_at),
             Report::CopyRefused(copy) => self.refuse_copy(copy),
             Report::CopyStalled { copy } => self.on_copy_stalled(now, copy),
+            Report::CheckpointFrom { number, stream, located } => {
+                self.on_checkpoint_from(now, number, stream, located)
+            }
+            Report::CheckpointSettled { number, stream, decided } => {
+                self.on_checkpoint_settled(now, number, stream, decided)
+            }
         }
     }
 }
@@ -426,10 +241,13 @@ impl RolisController {
 impl Controller for RolisController {
     fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation) {
         self.desk.peer_changed(peer, Some(incarnation));
+        self.election.peer_up(peer);
         let born = self.election.members().is_some() || self.birth.has_a_past();
         self.desk.send(peer, ControlMessage::Hello { born });
+        self.stores.peer_up(peer, &mut self.desk);
         self.ledger.peer_up(peer);
-        self.ledger.tell(peer, self.used(), &mut self.desk);
+        self.tell_disk(peer);
+        self.ledger.tell(peer, self.used(), self.disk_room.low, &mut self.desk);
         self.copy_peer_changed(now, peer);
     }
 
@@ -444,7 +262,11 @@ impl Controller for RolisController {
         let (Some(sender), Ok(message)) = (self.desk.peer(from), ControlMessage::decode(&message)) else {
             return;
         };
+        if self.turns_away(sender, &message) {
+            return;
+        }
         match message {
+            ControlMessage::Election(_) if !self.may_vote() => {}
             ControlMessage::Election(message) => {
                 hear_streams(&mut self.election, &self.desk);
                 self.election.deliver(now, sender, message);
@@ -459,10 +281,19 @@ impl Controller for RolisController {
             ControlMessage::CopyFinished { copy } => self.stop_serving(from, Some(copy)),
             ControlMessage::Memory(told) => self.ledger.hear(sender, told),
             ControlMessage::LearnerReady => self.on_learner_ready(now, sender),
+            ControlMessage::HandOver(message) => self.on_hand_over(now, sender, message),
+            ControlMessage::Disk(word) => self.on_disk(sender, word),
+            ControlMessage::DiskJudged { start, stale } => self.on_disk_judged(sender, start, stale),
+            ControlMessage::Store { complete } => self.stores.hear(sender, complete),
+            ControlMessage::Membership(members) => self.on_membership(now, members),
         }
     }
 
     fn recover(&mut self, record: Bytes) -> Result<(), String> {
+        self.desk.recover(&record);
+        if self.witness.recover(&record).map_err(|why| why.0)? {
+            return Ok(());
+        }
         let mut reader = Reader::new(&record);
         let members = Members::decode(&mut reader).ok().filter(|_| reader.is_empty());
         let members = members.ok_or("a record of the controller's that is no membership")?;
@@ -473,10 +304,16 @@ impl Controller for RolisController {
         Ok(())
     }
 
+    fn resume(&mut self, from: Resume<'_>) -> Result<(), String> {
+        self.resume_from(from)
+    }
+
     fn recovered(&mut self, now: Nanos) {
-        let Past { promised, members, holds } = self.desk.shared.past();
+        let Past { promised, members, holds, lost_store } = self.desk.shared.past();
         let options = &self.desk.shared.options;
         self.election = Election::recover(self.desk.me, election_options(options), options.seed, promised);
+        self.witness.come_back();
+        self.desk.shared.uncleared.store(true, Ordering::Relaxed);
         // What the controller wrote may have been lost with the power, and be in the log.
         let known = self.remembered.take().into_iter().chain(members).max_by_key(|members| members.epoch);
         if holds {
@@ -487,7 +324,23 @@ impl Controller for RolisController {
             self.birth.end();
             self.election.set_members(now, members);
         }
+        if lost_store {
+            self.desk.note("the log on this node's disk begins behind its store: it copies the state");
+            self.lose_store(now);
+        } else if let Some(resumed) = self.desk.shared.resumed() {
+            self.receiver.resume(resumed.complete_at);
+        }
+        self.desk.shared.resume(None);
         self.refresh_eligibility();
+    }
+
+    fn checkpoint(&mut self, now: Nanos, news: CheckpointNews) {
+        self.on_checkpoint_news(now, news);
+    }
+
+    fn set_disk(&mut self, disk: DiskState) {
+        self.disk_room.low = disk.low;
+        self.disk = disk;
     }
 
     fn turn(&mut self, now: Nanos, out: &mut ControlOutbox) -> Next {
@@ -498,7 +351,10 @@ impl Controller for RolisController {
         self.watch_clock();
         self.feel_pulses(now);
         hooks::controls();
-        let mut next = [self.election.tick(now), self.greet(now), self.turn_receiving(now)];
+        self.watch_clearance();
+        let soon = Some(now + self.desk.shared.options.heartbeat);
+        let election = if self.may_vote() { self.election.tick(now) } else { soon };
+        let mut next = [election, self.greet(now), self.turn_receiving(now), None];
         hooks::controls();
         self.on_election_events(now);
         hooks::controls();
@@ -506,19 +362,47 @@ impl Controller for RolisController {
         if self.leads() {
             watch_service(now, &self.election, &mut self.desk);
         }
+        self.watch_disks(now);
         self.desk.shared.set_leader(self.known_leader(now));
-        let kept = self.kept_log_bytes();
-        self.ledger.turn(now, self.used(), kept, self.election.members(), &mut self.desk);
+        // Whoever waited is referred to the leader that is known by now.
+        next[3] = self.turn_handing_over(now);
+        let low = self.disk_room.low;
+        if self.ledger.turn(now, self.used(), low, self.election.members(), &mut self.desk) {
+            self.desk.peers().into_iter().for_each(|peer| self.tell_disk(peer.node));
+        }
         if self.leadership.takes_over() || self.admission.is_under_way() {
             let soon = now + self.desk.shared.options.heartbeat;
             next[1] = Some(next[1].unwrap_or(Nanos::MAX).min(soon));
         }
         self.remember_members();
+        self.stores.turn(now, self.receiver.store_is_complete(), &mut self.desk);
+        out.roster = self.new_roster(now).or(out.roster.take());
         self.desk.hand_out(out);
+        out.disk_is_stale |= self.stale;
         out.messages.extend(
             self.election.drain().map(|(to, message)| (to, ControlMessage::Election(message).encode())),
         );
         next.into_iter().flatten().min().map_or(Next::Idle, Next::At)
+    }
+
+    fn hand_over(&mut self, now: Nanos, to: Option<NodeId>) -> Result<(), String> {
+        self.begin_hand_over(now, to)
+    }
+
+    fn retire(&mut self, now: Nanos) {
+        self.begin_to_retire(now);
+    }
+
+    fn handover(&self, now: Nanos) -> Handover {
+        self.hand_over_status(now)
+    }
+
+    fn change_members(&mut self, now: Nanos, change: MemberChange) -> MemberAnswer {
+        self.on_member_change(now, change)
+    }
+
+    fn told_removed(&mut self) {
+        self.on_told_removed();
     }
 
     fn status(&self, now: Nanos) -> Status {

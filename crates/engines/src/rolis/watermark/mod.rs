@@ -168,6 +168,13 @@ impl Watermark {
         Timestamp(self.cell(stream).closed.load(Ordering::Acquire))
     }
 
+    /// The same, if `epoch` is the current one.
+    pub fn closed_in(&self, epoch: Epoch, stream: StreamId) -> Option<Timestamp> {
+        // The Acquire pairs with the Release in `switch`, which stores the epoch first: who sees a later epoch's cell sees that epoch.
+        let closed = self.closed(stream);
+        (self.epoch() == epoch).then_some(closed)
+    }
+
     /// The owner of `stream` has installed its transactions at or below `applied`; or, if `caught_up`, of all entries
     /// that it has looked at.
     #[inline]

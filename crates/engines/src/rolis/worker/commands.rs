@@ -1,6 +1,6 @@
 //! What the controller has a worker do: promise, follow, take over, open, park, go on from a copy.
 
-use highwater_core::{Ballot, EntryIndex};
+use highwater_core::{Ballot, EntryIndex, Timestamp};
 use highwater_store::{Applier, Occ};
 
 use crate::copy::{Installer, Sender};
@@ -45,12 +45,12 @@ impl RolisWorker {
                     self.open(ballot);
                 }
             }
-            Command::Quiesce => self.lead.quiesce(true),
-            Command::Resume => self.lead.quiesce(false),
+            Command::Quiesce(round) => self.lead.quiesce(Some(round)),
+            Command::Resume => self.lead.quiesce(None),
             Command::Park => self.park(turn),
             Command::Restart(restart) => self.restart(restart, turn),
             Command::Locate { copy, floor } => {
-                let start = if self.may_send() { locate(&self.stream, floor) } else { None };
+                let start = self.locate(floor);
                 if start.is_some() {
                     self.sender.announce(copy);
                 } else {
@@ -60,7 +60,24 @@ impl RolisWorker {
                 let stream = self.context.id;
                 turn.report(&self.context, Report::Located { copy, stream, start });
             }
+            Command::CheckpointFrom { number, floor } => {
+                let start = self.locate(floor);
+                let found = start.and_then(|start| Some((start, self.points.before(start)?)));
+                let located = found.map(|(start, (position, point))| (start, position, point));
+                if located.is_none() {
+                    self.lead.close_up_to(self.high());
+                }
+                let stream = self.context.id;
+                turn.report(&self.context, Report::CheckpointFrom { number, stream, located });
+            }
+            Command::CheckpointSettle(settling) => self.points.settle(settling),
+            Command::CheckpointPublished(position) => self.points.published(position),
         }
+    }
+
+    /// Where a copy of this replica's store with this floor goes on, if there can be one.
+    fn locate(&self, floor: Timestamp) -> Option<EntryIndex> {
+        if self.may_send() { locate(&self.stream, self.replay.begun(), floor) } else { None }
     }
 
     fn fence(&mut self, ballot: Ballot, turn: &mut Turn<'_>) {

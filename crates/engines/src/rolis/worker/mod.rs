@@ -27,8 +27,9 @@ use crate::rolis::funnel::Funnel;
 use crate::rolis::gate::Gate;
 use crate::rolis::hooks;
 use crate::rolis::lead::Lead;
-use crate::rolis::messages::Report;
+use crate::rolis::messages::{Command, Report};
 use crate::rolis::opening::Opening;
+use crate::rolis::points::Points;
 use crate::rolis::reads::Reads;
 use crate::rolis::shared::{Past, Shared};
 use crate::rolis::speculation::Speculation;
@@ -64,9 +65,17 @@ pub struct RolisWorker {
     stirred: bool,
     gate: Gate,
     /// What an earlier life wrote, as far as it has been handed in.
-    recovering: Option<Recovered>,
-    /// The state that an earlier life had copied is lost: the log begins behind it.
-    lost_store: bool,
+    recovering: Option<Recovering>,
+    points: Points,
+}
+
+/// What an earlier life wrote.
+struct Recovering {
+    /// What it leads to.
+    state: Recovered,
+    /// Where its records end.
+    position: u64,
+    points: Points,
 }
 
 /// What the worker does with its stream.
@@ -113,7 +122,7 @@ impl RolisWorker {
             stirred: false,
             gate: Gate::default(),
             recovering: None,
-            lost_store: false,
+            points: Points::default(),
             context,
             store,
         }
@@ -123,6 +132,18 @@ impl RolisWorker {
     pub fn with_funnel(mut self, funnel: Arc<Funnel>) -> RolisWorker {
         self.feed = Feed::of_all(funnel);
         self
+    }
+
+    /// What an earlier life wrote, as far as it has been handed in.
+    fn recovering(&mut self) -> &mut Recovering {
+        let (shared, at) = (&self.context.shared, usize::from(self.context.id.0));
+        self.recovering.get_or_insert_with(|| {
+            let resumed = shared.resumed();
+            let begin = resumed.map(|resumed| (resumed.positions[at].0, resumed.contents.streams[at].point));
+            let (position, point) = begin.unwrap_or_default();
+            let points = Points::starting_at(position, point);
+            Recovering { state: Recovered::begin(point), position, points }
+        })
     }
 
     /// Above every timestamp in the log.
@@ -151,6 +172,10 @@ impl RolisWorker {
 
     fn deliver_to_stream(&mut self, now: Nanos, sender: Voter, frame: (highwater_consensus::Message, Bytes)) {
         let (message, body) = frame;
+        if self.context.shared.uncleared.load(Ordering::Relaxed) {
+            // As if it were lost: whoever sent it asks again.
+            return;
+        }
         if carried_entry(&message).is_some_and(|index| !is_sound(&body, self.context.id, index)) {
             return;
         }
@@ -228,7 +253,10 @@ impl Worker for RolisWorker {
             Mode::Leading(_) => self.submit(now, request),
             // The strawman's other workers know no store while they follow: no snapshots there.
             Mode::Parked => Err(self.context.refer()),
+            // What is recorded of it is in the latest state.
+            _ if request.session.is_some() => Err(self.context.refer()),
             _ if self.feed.is_shared() || !self.context.shared.has_snapshots() => Err(self.context.refer()),
+            _ if self.context.shared.retires.load(Ordering::Relaxed) => Err(self.context.refer()),
             _ => self.reads.submit(now, request),
         }
     }
@@ -270,36 +298,64 @@ impl Worker for RolisWorker {
     }
 
     fn recover(&mut self, record: Bytes) -> Result<(), String> {
-        let change = Change::decode(&record);
-        let recovering = self.recovering.get_or_insert_default();
-        let applied = change.and_then(|change| recovering.apply(change));
-        applied.map_err(|why| format!("{}: a record that does not fit: {why:?}", self.context.id))
+        let id = self.context.id;
+        let recovering = self.recovering();
+        recovering.position += record.len() as u64;
+        let applied = Change::decode(&record).and_then(|change| recovering.state.apply(change));
+        recovering.points.note_recovered(recovering.position, &recovering.state);
+        applied.map_err(|why| format!("{id}: a record that does not fit: {why:?}"))
     }
 
-    fn recovered(&mut self) {
-        let Some(recovered) = self.recovering.take() else { return };
-        let context = &self.context;
-        self.stream = Stream::recover(context.me, recovered, stream_options(context.options()));
-        self.known = self.stream.promised();
-        context.shared.recovered(past(&self.stream));
-        let base = EntryIndex(self.stream.tail().first.0 - 1);
-        if base > EntryIndex::NONE {
-            self.mode = Mode::Parked;
-            self.lost_store = true;
+    fn recovered(&mut self) -> Result<(), String> {
+        let resumed = self.context.shared.resumed();
+        if self.recovering.is_none() && resumed.is_none() {
+            return Ok(());
         }
+        self.recovering();
+        let Recovering { mut state, position, points } =
+            self.recovering.take().expect("it was just looked at");
+        let at = usize::from(self.context.id.0);
+        let start = resumed.as_ref().map(|resumed| resumed.contents.streams[at]);
+        if let Some(start) = start {
+            let known = state.know_decided(start.decided);
+            known.map_err(|why| format!("{}: {}", self.context.id, why.0))?;
+        }
+        let context = &self.context;
+        self.stream = Stream::recover(context.me, state, stream_options(context.options()));
+        self.known = self.stream.promised();
+        self.gate = Gate::starting_at(position);
+        self.points = points;
+        self.points.begin(position, &self.stream);
+        let mut past = past(&self.stream);
+        if let Some(resumed) = &resumed {
+            past.holds = true;
+            past.members =
+                past.members.into_iter().chain([resumed.contents.members.clone()]).max_by_key(|m| m.epoch);
+            self.stream.know_members(resumed.contents.members.clone());
+            self.replay = Replay::starting_at(resumed.contents.streams[at].start, resumed.floor);
+        }
+        // What an earlier life had copied is lost if there is no checkpoint of it: the log begins behind it.
+        past.lost_store = self.stream.tail().first > self.replay.scan();
+        if past.lost_store {
+            self.mode = Mode::Parked;
+        }
+        context.shared.recovered(past);
         hooks::restarted();
+        Ok(())
     }
 
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
         let mut turn = Turn { now, out, again: false };
         self.gate.open(&self.context, &mut turn);
-        if std::mem::take(&mut self.lost_store) {
-            turn.report(&self.context, Report::TooFar(self.context.id));
-        }
         // Taken out first: the workers count their references to what they share on one line.
         let commands = self.context.shared.commands[self.context.id.0 as usize].take();
-        for command in commands {
-            self.command(command, &mut turn);
+        // Of several promises that are asked for only the last is given: each looks through what is not decided.
+        let last_fence = commands.iter().rposition(|command| matches!(command, Command::Fence(_)));
+        for (at, command) in commands.into_iter().enumerate() {
+            let superseded = matches!(command, Command::Fence(_)) && last_fence > Some(at);
+            if !superseded {
+                self.command(command, &mut turn);
+            }
         }
         if self.stream.promised() > self.known {
             self.known = self.stream.promised();
@@ -318,7 +374,11 @@ impl Worker for RolisWorker {
         };
         let reading = self.turn_reading(&mut turn);
         let copying = self.turn_copying(&mut turn);
-        self.gate.write(&mut self.stream, turn.out);
+        let parts = (&mut self.lead, &mut self.gate);
+        let settling = self.points.turn(&self.context, &mut self.stream, parts, &mut turn);
+        if self.gate.write(&mut self.stream, turn.out) {
+            self.points.note(self.gate.written(), &self.stream);
+        }
         if hooks::sends_later() {
             turn.again = true;
         } else {
@@ -326,7 +386,7 @@ impl Worker for RolisWorker {
         }
         let next = if turn.again { Next::Now } else { next };
         let figures = self.figures.refresh(now, &self.context, &self.stream, self.replay.applied());
-        let next = next.sooner(copying).sooner(reading).sooner(figures);
+        let next = next.sooner(copying).sooner(settling).sooner(reading).sooner(figures);
         let next = stream_at.map_or(next, |at| next.sooner(Next::At(at)));
         self.show_pulse(now, next);
         next
@@ -345,7 +405,8 @@ fn past(stream: &Stream) -> Past {
     let held = entries.map_while(|index| CheckedEntry::held(stream, index));
     let change = held.into_iter().find(|entry| entry.header().kind == EntryKind::EpochChange);
     let holds = tail.last > EntryIndex::NONE;
-    Past { promised: stream.promised(), members: change.map(|entry| entry.members()), holds }
+    let members = change.map(|entry| entry.members());
+    Past { promised: stream.promised(), members, holds, lost_store: false }
 }
 
 fn stream_options(options: &Options) -> StreamOptions {

@@ -1,6 +1,6 @@
 //! Commands about the connection: PING ECHO HELLO SELECT AUTH CLIENT READONLY READWRITE.
 
-use super::server;
+use super::{help, server};
 use crate::resp::Door;
 use crate::resp::client_state::ClientState;
 use crate::resp::command::Local;
@@ -142,7 +142,7 @@ fn client_command(
         }
         b"help" => {
             let usages = ["ID", "GETNAME", "SETNAME <name>", "SETINFO (LIB-NAME | LIB-VER) <value>"];
-            server::help("CLIENT", &usages, reply);
+            help::help("CLIENT", &usages, reply);
         }
         other => return Err(CommandError::unknown_subcommand("client", other)),
     }

@@ -5,8 +5,10 @@
 
 pub mod connection;
 pub mod counters;
+pub mod help;
 pub mod keys;
 pub mod server;
+pub mod sessions;
 pub mod strings;
 pub mod transactions;
 
@@ -73,5 +75,7 @@ fn dispatch<T: Transaction>(
         Data::Decrby => counters::decrby(args, keyspace, reply),
         Data::Del => keys::del(args, keyspace, reply),
         Data::Exists => keys::exists(args, keyspace, reply),
+        Data::Session => sessions::session(args, keyspace, reply),
+        Data::Outcome => sessions::outcome(args, keyspace, reply),
     }
 }

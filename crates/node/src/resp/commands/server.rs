@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::help;
 use crate::resp::Door;
 use crate::resp::command::{COMMANDS, Keys, Opcode, Spec, Subcommand};
 use crate::resp::errors::CommandError;
@@ -37,7 +38,8 @@ pub fn info(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), Co
 }
 
 fn server(door: &Door, text: &mut String) -> std::fmt::Result {
-    let port = door.address(door.node).and_then(|address| address.rsplit(':').next()).unwrap_or("0");
+    let address = door.address(door.node).unwrap_or_default();
+    let port = address.rsplit(':').next().filter(|port| !port.is_empty()).unwrap_or("0");
     write!(text, "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\n")?;
     write!(text, "highwater_version:{}\r\nnode:{}\r\n", env!("CARGO_PKG_VERSION"), door.node.0)?;
     write!(text, "process_id:{}\r\ntcp_port:{port}\r\n", std::process::id())?;
@@ -89,7 +91,7 @@ pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandE
         b"info" if args.len() == 0 => return command(args, reply),
         b"info" => describe_some(args, reply),
         b"docs" => document(args, reply),
-        b"help" => help(
+        b"help" => help::help(
             "COMMAND",
             &["COUNT", "LIST", "INFO [<command-name> ...]", "DOCS [<command-name> ...]"],
             reply,
@@ -97,13 +99,6 @@ pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandE
         other => return Err(CommandError::unknown_subcommand("command", other)),
     }
     Ok(())
-}
-
-/// What errors about unknown subcommands point to.
-pub fn help(command: &str, usages: &[&str], reply: &mut Reply<'_>) {
-    reply.array(usages.len() + 2);
-    reply.simple(&format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
-    usages.iter().chain(&["HELP"]).for_each(|usage| reply.simple(usage));
 }
 
 fn describe_some(names: Args<'_>, reply: &mut Reply<'_>) {

@@ -1,4 +1,4 @@
-//! MULTI EXEC DISCARD WATCH UNWATCH: what a connection collects until it becomes one request.
+//! MULTI EXEC DISCARD WATCH UNWATCH, and HW.ONCE in a block: what a connection collects until it becomes one request.
 //!
 //! Nothing here touches data. `WATCH` leaves versions behind, `MULTI` opens a block that collects commands, and
 //! `EXEC` turns both into the arguments of one `redis.exec`, which checks the versions inside the transaction.
@@ -6,6 +6,7 @@
 use highwater_core::Timestamp;
 use highwater_core::codec::{Malformed, Reader, put_varint};
 use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_COMMAND_BYTES, MAX_KEY_BYTES, MAX_REQUEST_BYTES};
+use highwater_engines::Session;
 
 use crate::resp::command::{Command, Control, Local, Opcode};
 use crate::resp::errors::CommandError;
@@ -31,6 +32,8 @@ struct Block {
     local: bool,
     /// A command was refused: `EXEC` will be, too.
     refused: bool,
+    /// It runs once, under this number.
+    session: Option<Session>,
 }
 
 /// What an `EXEC` comes to.
@@ -40,6 +43,8 @@ pub enum Exec {
     Submit {
         /// Whether it changes data.
         writes: bool,
+        /// Under which number it runs once.
+        session: Option<Session>,
     },
     /// No data and nothing watched: every reply is known.
     Known,
@@ -89,6 +94,7 @@ impl Transactions {
         match opcode.spec().command {
             // It would change how the replies around it are written.
             Command::Local(Local::Hello) => return Err(CommandError::NotInsideMulti),
+            Command::Data(_) if !opcode.spec().is_ordinary() => return Err(CommandError::NotInsideMulti),
             Command::Data(_) => {
                 block.data = true;
                 block.writes |= !opcode.spec().reads();
@@ -98,6 +104,15 @@ impl Transactions {
         self.body.extend_from_slice(step);
         block.count += 1;
         Ok(())
+    }
+
+    /// `HW.ONCE` in a block.
+    pub fn once(&mut self, session: Session) -> Result<(), CommandError> {
+        let block = self.block.as_mut().expect("numbers are given to blocks");
+        match block.session.replace(session) {
+            None => Ok(()),
+            Some(_) => Err(CommandError::OnceTwice),
+        }
     }
 
     /// A command was refused; in a block, that refuses the block.
@@ -127,9 +142,10 @@ impl Transactions {
         let decision = match block {
             Block { refused: true, .. } => Err(CommandError::ExecAborted),
             _ if self.watch_failed => Ok(Exec::Changed),
-            Block { data, writes, .. } => {
+            Block { data, writes, session, .. } => {
                 let written = self.encode(block, protocol, answer, args);
-                written.map(|()| if data || self.watches > 0 { Exec::Submit { writes } } else { Exec::Known })
+                let submits = data || self.watches > 0 || session.is_some();
+                written.map(|()| if submits { Exec::Submit { writes, session } } else { Exec::Known })
             }
         };
         self.unwatch();
@@ -189,7 +205,7 @@ impl Transactions {
             match opcode.spec().command {
                 Command::Data(_) => Step::encode_command(opcode, words, args),
                 Command::Local(local) => answer(local, words, &mut reply),
-                // UNWATCH, the only one that queues: EXEC has ended all watches by itself.
+                // UNWATCH: EXEC has ended all watches by itself. HW.ONCE: the number is the block's already.
                 Command::Control(_) => Reply::new(&mut reply, Protocol::Resp2).ok(),
             }
             if !reply.is_empty() {
@@ -259,6 +275,6 @@ pub fn write_known(args: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
 pub fn queues(command: Command) -> bool {
     match command {
         Command::Data(_) | Command::Local(_) => true,
-        Command::Control(control) => control == Control::Unwatch,
+        Command::Control(control) => matches!(control, Control::Unwatch | Control::Once),
     }
 }

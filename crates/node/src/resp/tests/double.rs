@@ -105,7 +105,11 @@ impl Node {
         let door = Door {
             procedures,
             node: NodeId(if serves { 1 } else { 0 }),
-            addresses: vec!["10.0.0.1:6379".into(), "10.0.0.2:6380".into()],
+            sessions: 2,
+            salt: 1,
+            addresses: Box::new(|node| {
+                ["10.0.0.1:6379", "10.0.0.2:6380"].get(usize::from(node.0)).map(ToString::to_string)
+            }),
             describe: Box::new(describe),
         };
         Node { map: Rc::default(), registry: Rc::new(registry), door: Arc::new(door) }
@@ -133,6 +137,7 @@ impl Node {
                 Outcome::TooLarge
             }
             Err(Abort::OutOfMemory) => Outcome::OutOfMemory,
+            Err(Abort::DiskFull) => Outcome::DiskFull,
             Err(Abort::Conflict) => unreachable!("nobody else is here"),
         };
         if outcome == Outcome::Committed {

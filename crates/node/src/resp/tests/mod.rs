@@ -6,4 +6,5 @@ mod frame;
 mod golden;
 mod ordering;
 mod readonly;
+mod sessions;
 mod watch;

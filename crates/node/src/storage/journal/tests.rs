@@ -152,5 +152,21 @@ fn on_a_full_disk_writes_wait_and_go_on_when_there_is_room() {
     running.stop().unwrap();
 }
 
+#[test]
+fn a_low_disk_is_told_while_writes_still_go_on_and_told_again_when_it_has_room() {
+    let disk = SimulatedDisk::new(1);
+    // A segment and a half.
+    disk.set_capacity(Some(3 << 15));
+    let running = Running::start(disk.clone(), 1);
+    running.queues.put(0, &mut vec![Bytes::from_static(b"x")]);
+    running.wait_until(|queues| queues.is_low());
+    running.queues.put(0, &mut vec![Bytes::from_static(b"y")]);
+    running.wait_until(|queues| queues.synced(0).0 == 2);
+    assert!(!running.queues.is_full());
+    disk.set_capacity(None);
+    running.wait_until(|queues| !queues.is_low());
+    running.stop().unwrap();
+}
+
 /// More than a queue takes at once.
 const MUCH: usize = 5 << 20;

@@ -15,7 +15,7 @@ pub struct Identity {
     pub node: NodeId,
     /// This life of its memory.
     pub incarnation: Incarnation,
-    /// How many nodes the cluster has.
+    /// How many nodes the cluster has, if that never changes; else 0.
     pub nodes: u8,
     /// How many workers each node has.
     pub streams: u16,

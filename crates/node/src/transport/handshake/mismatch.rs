@@ -49,6 +49,11 @@ pub enum Mismatch {
         /// The claimed id.
         node: NodeId,
     },
+    /// The dialer was removed from the cluster.
+    Removed {
+        /// Its id.
+        node: NodeId,
+    },
     /// There is no such worker.
     NoSuchChannel {
         /// The worker asked for.
@@ -74,6 +79,9 @@ impl fmt::Display for Mismatch {
                 f,
                 "node id: another process that says it is {node} is connected and alive; give each node an id of its own"
             ),
+            Mismatch::Removed { node } => {
+                write!(f, "node id: {node} was removed from this cluster, and its id is not used again")
+            }
             Mismatch::NoSuchChannel { index } => write!(f, "channel: there is no worker {index}"),
         }
     }

@@ -4,7 +4,7 @@
 //! hello    "HWTR" | handshake version u16 | format version u16 | cluster u64 | incarnation u64 | from u8 | to u8 |
 //!          nodes u8 | engine u8 | streams u16 | channel u16 (65535: control) | tables u16 | procedures u16 |
 //!          hash of the tables u64 | hash of the procedures u64 | durable u8 | zeros | crc u32               64 bytes
-//! welcome  "HWTW" | verdict u16 (0: welcome) | node u8 | 0 u8 | incarnation u64 | reason (240, zero-filled) | crc u32
+//! welcome  "HWTW" | verdict u16 (0: welcome, 1: refused, 2: the caller was removed from the cluster) | node u8 | 0 u8 | incarnation u64 | reason (240, zero-filled) | crc u32
 //! ```
 //!
 //! Little endian; fixed lengths, so that neither side reads into the frames that follow. `cluster` is a hash of the
@@ -28,7 +28,7 @@ use self::identity::cluster_hash;
 use super::Channel;
 
 /// Version of this exchange and of the framing that follows it.
-pub const HANDSHAKE_VERSION: u16 = 3;
+pub const HANDSHAKE_VERSION: u16 = 4;
 /// Length of a [`Hello`].
 pub const HELLO_BYTES: usize = 64;
 /// Length of a [`Welcome`].
@@ -37,6 +37,8 @@ pub const WELCOME_BYTES: usize = 16 + REASON_BYTES + 4;
 const HELLO_MAGIC: &[u8; 4] = b"HWTR";
 const WELCOME_MAGIC: &[u8; 4] = b"HWTW";
 const REASON_BYTES: usize = 240;
+/// The verdict on a caller that was removed.
+const REMOVED: u16 = 2;
 
 /// What a dialer says first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub struct Hello {
     pub from: NodeId,
     /// Whom it means to reach.
     pub to: NodeId,
-    /// Cluster size.
+    /// Cluster size, if that never changes; else 0.
     pub nodes: u8,
     /// Its [code](highwater_engines::EngineKind::code).
     pub engine: u8,
@@ -133,6 +135,13 @@ impl Hello {
         Ok(hello)
     }
 
+    /// Whether whoever said this means `me`, and belongs to the same cluster.
+    pub fn is_of(&self, me: &Identity) -> bool {
+        self.handshake_version == HANDSHAKE_VERSION
+            && self.cluster == cluster_hash(&me.cluster)
+            && self.to == me.node
+    }
+
     /// Whether `me` can work with whoever said this.
     pub fn check(&self, me: &Identity) -> Result<(), Mismatch> {
         let theirs = |what, theirs: u64, ours: u64| {
@@ -155,7 +164,7 @@ impl Hello {
         theirs("number of nodes", self.nodes.into(), me.nodes.into())?;
         theirs("number of workers", self.streams.into(), me.streams.into())?;
         theirs("id of the node that was called", self.to.0.into(), me.node.0.into())?;
-        if self.from <= me.node || self.from.0 >= me.nodes {
+        if self.from <= me.node || me.nodes > 0 && self.from.0 >= me.nodes {
             return Err(Mismatch::BadCaller { from: self.from, ours: me.node });
         }
         match self.channel {
@@ -174,6 +183,8 @@ pub struct Welcome {
     pub incarnation: Incarnation,
     /// Why not, if not.
     pub refusal: Option<String>,
+    /// The caller was removed from the cluster.
+    pub removed: bool,
 }
 
 impl Welcome {
@@ -181,7 +192,8 @@ impl Welcome {
     pub fn encode(&self) -> [u8; WELCOME_BYTES] {
         let mut out = Vec::with_capacity(WELCOME_BYTES);
         out.extend_from_slice(WELCOME_MAGIC);
-        out.extend_from_slice(&u16::from(self.refusal.is_some()).to_le_bytes());
+        let verdict = if self.removed { REMOVED } else { self.refusal.is_some().into() };
+        out.extend_from_slice(&verdict.to_le_bytes());
         out.extend_from_slice(&[self.node.0, 0]);
         out.extend_from_slice(&self.incarnation.0.to_le_bytes());
         let reason = self.refusal.as_deref().unwrap_or_default().as_bytes();
@@ -200,7 +212,12 @@ impl Welcome {
         let reason = reader.take(REASON_BYTES)?;
         let len = reason.iter().position(|&byte| byte == 0).unwrap_or(REASON_BYTES);
         let reason = String::from_utf8_lossy(&reason[..len]).into_owned();
-        Ok(Welcome { node, incarnation, refusal: (verdict != 0).then_some(reason) })
+        Ok(Welcome {
+            node,
+            incarnation,
+            refusal: (verdict != 0).then_some(reason),
+            removed: verdict == REMOVED,
+        })
     }
 }
 
@@ -256,8 +273,10 @@ mod tests {
             assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
             assert_eq!(hello.check(&identity(0)), Ok(()));
         }
-        for refusal in [None, Some("because".to_string())] {
-            let welcome = Welcome { node: NodeId(1), incarnation: Incarnation(9), refusal };
+        for (refusal, removed) in
+            [(None, false), (Some("because".to_string()), false), (Some("gone".into()), true)]
+        {
+            let welcome = Welcome { node: NodeId(1), incarnation: Incarnation(9), refusal, removed };
             assert_eq!(Welcome::decode(&welcome.encode()), Ok(welcome));
         }
     }

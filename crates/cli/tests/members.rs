@@ -1,0 +1,286 @@
+//! A cluster of real replicas grows from one node to five and shrinks to three under load, by `highwater member`; nothing acknowledged is
+//! lost, and who was removed is told so.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+mod processes;
+
+use processes::{Client, PATIENCE};
+
+const CLIENTS: usize = 4;
+const NODES: usize = 6;
+
+/// Ports that were free a moment ago may be another cluster's by now: one cluster at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Nodes that may run; most know nobody but node 0 and themselves by their configs.
+struct Nodes {
+    directory: tempfile::TempDir,
+    ports: Vec<u16>,
+    running: BTreeMap<usize, Child>,
+}
+
+impl Nodes {
+    fn new(durability: &str) -> Nodes {
+        let listeners: Vec<_> = (0..3 * NODES).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let ports = listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        let directory = tempfile::Builder::new().prefix("highwater-members-").tempdir().unwrap();
+        let nodes = Nodes { directory, ports, running: BTreeMap::new() };
+        for id in 0..NODES {
+            let known = [0..1, 0..1, 0..1, 0..1, 0..2, 0..5][id].clone();
+            let listed: String =
+                known.filter(|other| *other < id).chain([id]).map(|id| nodes.entry(id)).collect();
+            let config = format!(
+                "node = {id}\n[cluster]\ndurability = \"{durability}\"\nnodes = [{listed}]\n[threads]\nlifeline = true\n\
+                 [storage]\ndir = \"{}\"\n",
+                nodes.directory.path().display()
+            );
+            std::fs::write(nodes.path(id, "toml"), config).unwrap();
+        }
+        nodes
+    }
+
+    fn entry(&self, id: usize) -> String {
+        let [peer, resp, admin] =
+            [0, 1, 2].map(|what| format!("\"127.0.0.1:{}\"", self.ports[3 * id + what]));
+        format!("{{ id = {id}, peer = {peer}, resp = {resp}, admin = {admin} }},")
+    }
+
+    fn path(&self, id: usize, kind: &str) -> PathBuf {
+        self.directory.path().join(format!("{id}.{kind}"))
+    }
+
+    fn admin(&self, id: usize) -> String {
+        format!("127.0.0.1:{}", self.ports[3 * id + 2])
+    }
+
+    fn run(&mut self, id: usize) {
+        let log = std::fs::File::options().create(true).append(true).open(self.path(id, "log")).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_highwater"))
+            .args(["serve", "--config"])
+            .arg(self.path(id, "toml"))
+            .stdin(Stdio::piped())
+            .stderr(log)
+            .spawn();
+        self.running.insert(id, child.unwrap());
+    }
+
+    fn kill(&mut self, id: usize) {
+        let mut child = self.running.remove(&id).expect("it runs");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Who says that it leads, if anybody does.
+    fn leader(&self) -> Option<usize> {
+        (0..NODES).find(|id| {
+            let client = Client::connect(self.ports[3 * id + 1]);
+            let info = client.and_then(|mut client| client.call(&[b"INFO", b"replication"]));
+            info.is_some_and(|(_, text)| String::from_utf8_lossy(&text).contains("role:master"))
+        })
+    }
+
+    fn member(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_highwater")).arg("member").args(args).output().unwrap()
+    }
+
+    fn must(&self, args: &[&str]) -> String {
+        let output = self.member(&[args, &["--timeout", "60"]].concat());
+        let logs: String =
+            (0..NODES).filter_map(|id| std::fs::read_to_string(self.path(id, "log")).ok()).collect();
+        assert!(output.status.success(), "{args:?}: {}\n{logs}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn refused(&self, args: &[&str]) -> String {
+        let output = self.member(args);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn add(&mut self, id: usize) {
+        self.run(id);
+        let config = self.path(id, "toml");
+        self.must(&["add", &id.to_string(), "--config", config.to_str().unwrap()]);
+    }
+
+    fn eventually(&self, what: &str, mut holds: impl FnMut(&Nodes) -> bool) {
+        let started = Instant::now();
+        while !holds(self) {
+            assert!(started.elapsed() < PATIENCE, "{what}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn log_has(&self, id: usize, words: &str) -> bool {
+        std::fs::read_to_string(self.path(id, "log")).is_ok_and(|log| log.contains(words))
+    }
+
+    fn members(&self, ask: usize) -> Vec<u64> {
+        let listed = self.must_list(ask);
+        listed["members"].as_array().unwrap().iter().map(|member| member["id"].as_u64().unwrap()).collect()
+    }
+
+    fn must_list(&self, ask: usize) -> serde_json::Value {
+        let output = self.member(&["list", "--json", "--admin", &self.admin(ask)]);
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for child in self.running.values_mut() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        self.directory.disable_cleanup(thread::panicking());
+    }
+}
+
+/// What a client knows of its counter: acknowledged, and of unknown outcome.
+#[derive(Default)]
+struct Counted {
+    acknowledged: AtomicU64,
+    unknown: AtomicU64,
+}
+
+/// Adds 1 to a counter at whoever leads.
+fn count(ports: &[u16], name: &str, counted: &Counted, over: &AtomicBool) {
+    let mut at = 0;
+    let mut client: Option<Client> = None;
+    while !over.load(Ordering::Relaxed) {
+        let Some(connected) = &mut client else {
+            at = (at + 1) % NODES;
+            client = Client::connect(ports[3 * at + 1]);
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        match connected.call(&[b"INCR", name.as_bytes()]) {
+            Some((line, _)) if line.starts_with(':') => {
+                counted.acknowledged.fetch_add(1, Ordering::Relaxed);
+            }
+            Some((line, _)) if line.starts_with("-NOTLEADER") || line.starts_with("-NOQUORUM") => {
+                client = None
+            }
+            // Whatever else was answered or not: it may have been done.
+            _ => {
+                counted.unknown.fetch_add(1, Ordering::Relaxed);
+                client = None;
+            }
+        }
+    }
+}
+
+/// The whole story; `more` runs while the load does, and `after` when it is over.
+fn grow_and_shrink(durability: &str) {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut nodes = Nodes::new(durability);
+    nodes.run(0);
+    nodes.eventually("nobody leads", |nodes| nodes.leader().is_some());
+    let counted: Vec<Counted> = (0..CLIENTS).map(|_| Counted::default()).collect();
+    let over = AtomicBool::new(false);
+    let ports = nodes.ports.clone();
+    let acknowledged =
+        || counted.iter().map(|counted| counted.acknowledged.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    let leader = thread::scope(|scope| {
+        let (over, ports) = (&over, &ports);
+        for (at, counted) in counted.iter().enumerate() {
+            scope.spawn(move || count(ports, &format!("counter:{at}"), counted, over));
+        }
+        // Clients end whatever becomes of the story.
+        let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let goes_on = |nodes: &Nodes| {
+                let before = acknowledged();
+                nodes.eventually("the load stands still", |_| {
+                    before.iter().zip(acknowledged()).all(|(before, now)| now > before + 20)
+                });
+            };
+            goes_on(&nodes);
+            (1..5).for_each(|id| nodes.add(id));
+            goes_on(&nodes);
+            assert_eq!(nodes.members(3), [0, 1, 2, 3, 4]);
+            let config = nodes.path(3, "toml");
+            nodes.must(&["add", "3", "--config", config.to_str().unwrap()]);
+
+            // The leader goes, then another one, which does not run.
+            let first = nodes.leader().expect("somebody leads");
+            let ask = nodes.admin((first + 1) % 5);
+            nodes.must(&["remove", &first.to_string(), "--admin", &ask]);
+            goes_on(&nodes);
+            nodes.eventually("the removed one is not told", |nodes| nodes.log_has(first, "was removed"));
+            let second = (0..5).find(|id| *id != first && Some(*id) != nodes.leader()).unwrap();
+            nodes.kill(second);
+            let ask = nodes.admin((0..5).find(|id| ![first, second].contains(id)).unwrap());
+            nodes.must(&["remove", &second.to_string(), "--admin", &ask]);
+            nodes.must(&["remove", &second.to_string(), "--admin", &ask]);
+            goes_on(&nodes);
+            let again = nodes.path(first, "toml");
+            let why = nodes.refused(&[
+                "add",
+                &first.to_string(),
+                "--config",
+                again.to_str().unwrap(),
+                "--admin",
+                &ask,
+            ]);
+            assert!(why.contains("its id is not used again"), "{why}");
+
+            // Who was removed comes back, and is told.
+            nodes.run(second);
+            nodes.eventually("who comes back is not told", |nodes| nodes.log_has(second, "was removed"));
+            goes_on(&nodes);
+
+            // Three are left: one may die, and with two more may not go.
+            let leader = nodes.leader().expect("somebody leads");
+            nodes.kill(leader);
+            nodes.eventually("nobody takes over", |nodes| nodes.leader().is_some());
+            goes_on(&nodes);
+            let left: Vec<usize> = (0..5).filter(|id| ![first, second, leader].contains(id)).collect();
+            let why = nodes.refused(&["remove", &left[0].to_string(), "--admin", &nodes.admin(left[1])]);
+            assert!(why.contains("no majority"), "{why}");
+            // A new one takes the dead one's place.
+            nodes.run(5);
+            let config = nodes.path(5, "toml");
+            let (config, by) = (config.to_str().unwrap(), nodes.admin(left[0]));
+            nodes.must(&["replace", &leader.to_string(), "--by", "5", "--config", config, "--admin", &by]);
+            goes_on(&nodes);
+            let mut expected: Vec<u64> = left.iter().map(|id| *id as u64).chain([5]).collect();
+            expected.sort_unstable();
+            assert_eq!(nodes.members(5), expected);
+        }));
+        over.store(true, Ordering::Relaxed);
+        told.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        nodes.leader()
+    });
+    let mut client = Client::connect(nodes.ports[3 * leader.expect("somebody leads") + 1]).unwrap();
+    for (at, counted) in counted.iter().enumerate() {
+        let (_, value) = client.call(&[b"GET", format!("counter:{at}").as_bytes()]).unwrap();
+        let value: u64 = String::from_utf8(value).unwrap().parse().unwrap();
+        let (least, unknown) =
+            (counted.acknowledged.load(Ordering::Relaxed), counted.unknown.load(Ordering::Relaxed));
+        assert!(
+            (least..=least + unknown).contains(&value),
+            "counter {at} is {value}: {least} acknowledged, {unknown} unknown"
+        );
+    }
+}
+
+#[test]
+fn one_three_five_three_in_memory() {
+    grow_and_shrink("memory");
+}
+
+#[test]
+fn one_three_five_three_on_disks() {
+    grow_and_shrink("sync");
+}

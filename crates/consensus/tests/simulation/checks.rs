@@ -1,0 +1,73 @@
+//! What must hold at every step, and in the end.
+
+use highwater_core::{Ballot, EntryIndex};
+
+use crate::cluster::{MS, Simulation};
+
+impl Simulation {
+    pub fn check(&mut self, node: usize) {
+        let (life, seen) = (&mut self.nodes[node], &mut self.seen[node]);
+        seen.promised.resize(self.streams, Ballot::default());
+        seen.decided.resize(self.streams, EntryIndex::NONE);
+        for ballot in life.won.drain(..) {
+            let winner = self.winners.insert(ballot.epoch, (ballot, life.me));
+            assert!(winner.is_none(), "one leader per epoch: {winner:?}, then {ballot} by {:?}", life.me);
+        }
+        for (at, stream) in life.streams.iter().enumerate() {
+            assert!(stream.promised() >= seen.promised[at], "a promise moved back");
+            assert!(stream.decided() >= seen.decided[at], "a decision was taken back");
+            assert!(stream.tail().accepted <= stream.promised(), "accepted without a promise");
+            assert!(stream.decided() <= stream.last(), "decided what it doesn't hold");
+            let history = &mut self.history[at];
+            for index in seen.decided[at].0 + 1..=stream.decided().0 {
+                let Some(entry) = stream.entry(EntryIndex(index)) else {
+                    assert!(index <= history.len() as u64, "copied what nobody decided");
+                    continue;
+                };
+                match history.get(index as usize - 1) {
+                    Some(known) => {
+                        assert_eq!(known, entry, "two values at {index} of stream {at}, node {node}")
+                    }
+                    None => history.push(entry.clone()),
+                }
+                assert!(history.len() as u64 >= index, "history has no holes");
+            }
+            seen.promised[at] = stream.promised();
+            seen.decided[at] = stream.decided();
+        }
+    }
+
+    /// Runs until `done`, within a bounded time.
+    pub fn expect(&mut self, what: &str, done: impl Fn(&mut Simulation) -> bool) {
+        let deadline = self.now + 3000 * MS + 60 * self.slow;
+        while !done(self) {
+            assert!(self.now < deadline, "not in time: {what}\n{}", self.describe());
+            self.run_for(3 * MS);
+        }
+    }
+
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            let election = &node.election;
+            text += &format!(
+                "{:?} down={} {:?} promised {} members {:?} pending {:?}\n",
+                node.me,
+                self.down[at],
+                election.standing(),
+                election.promised(),
+                node.members(),
+                node.pending()
+            );
+            for stream in &node.streams {
+                text += &format!(
+                    "   promised {} {:?} too far {:?}\n",
+                    stream.promised(),
+                    stream.tail(),
+                    stream.too_far()
+                );
+            }
+        }
+        text
+    }
+}

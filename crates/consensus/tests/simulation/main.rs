@@ -1,0 +1,80 @@
+//! Clusters in virtual time: lost, repeated, late and reordered messages, broken connections, partitions, pauses, crashes
+//! that lose the memory, or all but what is on disk. One seed draws everything. First faults, with safety checked at every step; then healing, and
+//! the cluster must make progress, agree, and fall silent.
+//!
+//! `HIGHWATER_SEEDS=FROM..TO` runs other seeds.
+
+#![allow(clippy::unwrap_used)] // a test may fail so
+
+mod checks;
+mod cluster;
+#[path = "../common/mod.rs"]
+mod common;
+mod faults;
+
+use cluster::{MS, Simulation};
+use common::Node;
+use highwater_consensus::*;
+use highwater_core::Epoch;
+
+/// One cluster's story; returns how many steps it took.
+fn run(seed: u64, durable: bool) -> u64 {
+    let mut simulation = Simulation::new(seed, durable);
+    // Many short stories and a few long ones.
+    let most = simulation.rng.below(500 * MS);
+    let time = simulation.rng.below(most);
+    simulation.run_for(time);
+    simulation.heal();
+    let decided = |simulation: &Simulation| simulation.history.iter().map(Vec::len).sum::<usize>();
+    let before = decided(&simulation);
+    simulation.expect("progress", |simulation| decided(simulation) >= before + 30);
+    simulation.expect("everyone votes", |simulation| {
+        let alive = simulation.nodes.iter().map(|node| node.me);
+        let all = Members::new(Epoch(0), alive.collect());
+        let votes = |node: &Node| node.members().voters() == all.voters();
+        simulation.nodes.iter().all(votes)
+    });
+    simulation.load = false;
+    simulation.expect("agreement, and silence", |simulation| {
+        let now = simulation.now;
+        let lengths: Vec<u64> = simulation.history.iter().map(|history| history.len() as u64).collect();
+        simulation.nodes.iter_mut().all(|node| {
+            let mut streams = node.streams.iter_mut().zip(&lengths);
+            streams.all(|(stream, length)| {
+                stream.decided().0 == *length && stream.last().0 == *length && stream.tick(now).is_none()
+            })
+        })
+    });
+    simulation.steps
+}
+
+/// The seeds to run, and whether they were asked for.
+fn seeds() -> (std::ops::Range<u64>, bool) {
+    let Ok(range) = std::env::var("HIGHWATER_SEEDS") else { return (0..600, false) };
+    let (from, to) = range.split_once("..").expect("HIGHWATER_SEEDS=FROM..TO");
+    (from.parse().unwrap()..to.parse().unwrap(), true)
+}
+
+#[test]
+fn every_seed_stays_safe_and_converges() {
+    run_all(false);
+}
+
+/// With disks that lose what was not synced: nodes come back as the voters that they were, and all may crash at once. In one of ten a
+/// sync takes two to eight election timeouts.
+#[test]
+fn every_seed_with_disks_stays_safe_and_converges() {
+    run_all(true);
+}
+
+fn run_all(durable: bool) {
+    let (range, asked) = seeds();
+    let mut steps = 0;
+    for seed in range.clone() {
+        let run = std::panic::catch_unwind(|| run(seed, durable));
+        steps += run.unwrap_or_else(|_| panic!("seed {seed} failed: HIGHWATER_SEEDS={seed}..{}", seed + 1));
+    }
+    if asked {
+        println!("{range:?}: {steps} steps");
+    }
+}

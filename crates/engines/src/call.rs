@@ -1,0 +1,36 @@
+//! What an attempt runs, and what it says of one that was too large.
+
+use std::io::Write;
+
+use highwater_core::ProcedureId;
+use highwater_core::limits::{MAX_OPERATIONS, MAX_REPLY_BYTES};
+
+use crate::seam::{Request, Session};
+
+/// What to run.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub procedure: ProcedureId,
+    pub args: &'a [u8],
+    pub session: Option<Session>,
+}
+
+impl<'a> Call<'a> {
+    #[inline]
+    pub fn of(request: &Request<'a>) -> Call<'a> {
+        Call { procedure: request.procedure, args: request.args, session: request.session }
+    }
+}
+
+/// Says in the reply which limits there are; a transaction writes `most` bytes at most.
+#[cold]
+pub(crate) fn explain(reply: &mut Vec<u8>, most: usize) {
+    // Not `clear`: it may be the longest that there ever was.
+    *reply = Vec::new();
+    write!(
+        reply,
+        "a transaction writes at most {most} bytes here, replaces or deletes as many, touches {MAX_OPERATIONS} records \
+         and answers {MAX_REPLY_BYTES} bytes"
+    )
+    .expect("writing to memory does not fail");
+}

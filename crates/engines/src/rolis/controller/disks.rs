@@ -1,0 +1,153 @@
+//! Disks that are low, and disks that are older than they should be.
+//!
+//! *Low.* The leader refuses what writes before a majority's disks are full, so that elections and reads, which write a
+//! little, go on.
+//!
+//! Invariant: while a voter without whom there is no majority says that its disk is low, nothing new is executed that writes.
+//!
+//! *Stale.* [`Witness`](super::super::witness::Witness) has the reasons.
+
+use std::sync::atomic::Ordering;
+
+use highwater_consensus::{Quorums, Voter};
+use highwater_core::NodeId;
+
+use super::super::control::ControlMessage;
+use super::super::witness::{DiskWord, Heard, Witness};
+use super::RolisController;
+use crate::seam::Nanos;
+
+/// A leader whose disk is low makes way after so many timeouts: as a rule the others' disks fill up at the same time, and then nothing is
+/// gained by it.
+const MAKE_WAY_AFTER: u64 = 8;
+/// If the lead comes back to it, it leads on for so many.
+const MAKE_WAY_AGAIN: u64 = 256;
+
+impl RolisController {
+    /// Looks at everybody's disk: refuses what writes, takes it again, or makes way for a node with room.
+    pub(super) fn watch_disks(&mut self, now: Nanos) {
+        let needed = if self.leads() { self.low_and_needed() } else { Vec::new() };
+        let low = needed.contains(&self.desk.me.node);
+        self.disk_room.low_since = if low { self.disk_room.low_since.or(Some(now)) } else { None };
+        let make_way_at = self.disk_room.low_since.map(|since| since + self.desk.timeouts(MAKE_WAY_AFTER));
+        let due = make_way_at.is_some_and(|at| now >= at.max(self.disk_room.make_way_at));
+        if due && self.others_have_room() {
+            self.disk_room.make_way_at = now + self.desk.timeouts(MAKE_WAY_AGAIN);
+            return self
+                .abandon(now, "its disk is about to be full, and those of a majority of others are not");
+        }
+        if needed == self.disk_room.refusing {
+            return;
+        }
+        if self.leads() {
+            self.desk.note(match &needed[..] {
+                [] => "the disks have room: this leader takes writes again".into(),
+                nodes => format!(
+                    "the disk of {} is about to be full: what writes is refused",
+                    super::describe::list(nodes)
+                ),
+            });
+        }
+        self.desk.shared.disk_full.store(!needed.is_empty(), Ordering::Relaxed);
+        self.disk_room.refusing = needed;
+    }
+
+    /// Whose disks are low, of those who are here, if the rest of them is no majority; this node's, if its disk is.
+    fn low_and_needed(&self) -> Vec<NodeId> {
+        if self.disk_room.low {
+            return vec![self.desk.me.node];
+        }
+        if self.majority_has_room(true) {
+            return Vec::new();
+        }
+        let voters = self.election.members().map(|members| members.voters().to_vec()).unwrap_or_default();
+        let low = |voter: &Voter| self.desk.is_here(*voter) && self.ledger.disk_is_low(*voter);
+        voters.into_iter().filter(low).map(|voter| voter.node).collect()
+    }
+
+    fn others_have_room(&self) -> bool {
+        self.majority_has_room(false)
+    }
+
+    /// Whether those who are here and have room are a majority; `with_me`: this node is one of them.
+    fn majority_has_room(&self, with_me: bool) -> bool {
+        let Some(members) = self.election.members() else { return false };
+        let has_room = |voter: Voter| match voter == self.desk.me {
+            true => with_me,
+            false => self.desk.is_here(voter) && !self.ledger.disk_is_low(voter),
+        };
+        Quorums::of(members.clone()).reached(has_room)
+    }
+
+    /// For an operator, in words: the disks that keep this node from taking writes, or its own.
+    pub(super) fn what_is_full(&self) -> Option<String> {
+        match &self.disk_room.refusing[..] {
+            [] => self.disk_room.low.then(|| "this node's disk is about to be full".into()),
+            nodes => Some(format!(
+                "the disk of {} is about to be full: what writes is refused, reads go on",
+                super::describe::list(nodes)
+            )),
+        }
+    }
+
+    // ---- stale disks ----
+
+    /// Tells a node how this one's disk is, if it has one.
+    pub(super) fn tell_disk(&mut self, peer: NodeId) {
+        if let Some(word) = DiskWord::of(self.disk) {
+            self.desk.send(peer, ControlMessage::Disk(word));
+        }
+    }
+
+    /// A node says how its disk is.
+    pub(super) fn on_disk(&mut self, from: Voter, word: DiskWord) {
+        let heard = self.witness.hear(from, word);
+        match heard {
+            Heard::News => self.desk.write(|| Witness::record(from, word)),
+            Heard::Known => {}
+            Heard::Stale => self.desk.note(format!(
+                "{}'s disk is older than what it told before: it was restored from a copy",
+                from.node
+            )),
+        }
+        // Who is no voter in this life may know too little. A node that goes on to ask was cleared, or has not heard the answer.
+        if heard == Heard::Stale || self.election.votes() {
+            let (start, stale) = (word.start, heard == Heard::Stale);
+            self.desk.send(from.node, ControlMessage::DiskJudged { start, stale });
+        }
+    }
+
+    /// A node says what it knows of this one's disk.
+    pub(super) fn on_disk_judged(&mut self, from: Voter, start: u64, stale: bool) {
+        if start != self.disk.start {
+            return;
+        }
+        if stale && !self.stale {
+            self.stale = true;
+            self.desk.note(format!(
+                "this disk is older than what {} was told of it: it was restored from a copy. This node begins another life",
+                from.node
+            ));
+        }
+        if !stale {
+            self.witness.clear(self.desk.me, Some(from), self.election.members());
+        }
+    }
+
+    /// Whether this node may promise and vote. One that does not know its membership hears of it in heartbeats.
+    pub(super) fn may_vote(&self) -> bool {
+        !self.stale && (self.witness.is_cleared() || self.election.members().is_none())
+    }
+
+    /// Lets the streams take part as soon as nothing is known against the disk.
+    pub(super) fn watch_clearance(&mut self) {
+        let shared = &self.desk.shared;
+        if !shared.uncleared.load(Ordering::Relaxed) || self.stale {
+            return;
+        }
+        self.witness.clear(self.desk.me, None, self.election.members());
+        if self.witness.is_cleared() {
+            shared.uncleared.store(false, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+use super::*;
+
+const TIMEOUT: Nanos = 100;
+const LED: Epoch = Epoch(4);
+
+fn says(word: Word) -> HandOverMessage {
+    HandOverMessage { epoch: LED, word }
+}
+
+fn asked(nodes: &[u8]) -> HandOver {
+    let mut handing = HandOver::default();
+    handing.ask(0, LED, &nodes.iter().map(|node| NodeId(*node)).collect::<Vec<_>>(), TIMEOUT);
+    handing
+}
+
+fn quiet(handing: &mut HandOver, now: Nanos) {
+    assert_eq!(handing.step(now, 2, TIMEOUT), Some(Step::Quiet));
+    handing.quiesced(StreamId(0));
+    assert!(matches!(handing.step(now, 2, TIMEOUT), Some(Step::Wait(_))), "stream 1 is not quiet");
+    handing.quiesced(StreamId(1));
+}
+
+#[test]
+fn whoever_holds_most_is_told_to_stand_and_the_others_after_it() {
+    let mut handing = asked(&[1, 2, 3]);
+    handing.answered(1, NodeId(1), says(Word::ICould { held: 9 }));
+    handing.answered(1, NodeId(2), says(Word::ICould { held: 10 }));
+    assert!(matches!(handing.step(1, 2, TIMEOUT), Some(Step::Wait(_))), "node 3 has not answered");
+    handing.answered(2, NodeId(3), says(Word::ICannot(Reason::Copies)));
+    quiet(&mut handing, 2);
+    assert_eq!(handing.step(3, 2, TIMEOUT), Some(Step::Stand(NodeId(2))));
+    assert!(handing.holds_requests());
+    handing.answered(4, NodeId(2), says(Word::ICannot(Reason::Stuck)));
+    assert_eq!(handing.step(4, 2, TIMEOUT), Some(Step::Stand(NodeId(1))));
+    handing.deposed(5, true, TIMEOUT);
+    handing.answered(12, NodeId(1), says(Word::IServe));
+    assert_eq!(handing.status(12, false), Handover::Done { to: NodeId(1), pause: 10 });
+    assert!(!handing.holds_requests() && !handing.is_under_way());
+}
+
+#[test]
+fn who_hears_nothing_leads_on() {
+    let mut handing = asked(&[1]);
+    assert!(
+        matches!(handing.step(2 * TIMEOUT, 2, TIMEOUT), Some(Step::GiveUp(why)) if why.contains("does not answer"))
+    );
+    let mut handing = asked(&[1]);
+    handing.answered(1, NodeId(1), says(Word::ICould { held: 9 }));
+    quiet(&mut handing, 1);
+    assert_eq!(handing.step(2, 2, TIMEOUT), Some(Step::Stand(NodeId(1))));
+    assert!(matches!(handing.step(2 + TIMEOUT, 2, TIMEOUT), Some(Step::Resume(_))));
+    assert!(matches!(handing.status(300, true), Handover::Failed(_)));
+}
+
+#[test]
+fn words_of_another_epoch_do_not_count() {
+    let mut handing = asked(&[1]);
+    handing.answered(1, NodeId(1), HandOverMessage { epoch: Epoch(3), word: Word::ICould { held: 9 } });
+    assert!(matches!(handing.step(1, 2, TIMEOUT), Some(Step::Wait(_))));
+}
+
+#[test]
+fn who_retires_tries_until_time_is_up_or_all_others_retire_too() {
+    let mut handing = HandOver::default();
+    handing.retire(0, TIMEOUT);
+    assert_eq!(handing.status(0, true), Handover::UnderWay);
+    assert_eq!(handing.status(0, false), Handover::None, "it has nothing to hand over");
+    assert!(handing.tries(0, 5).0 && !handing.tries(1, 5).0 && handing.tries(5, 5).0);
+    assert!(matches!(handing.status(RETIREMENT * TIMEOUT, true), Handover::None));
+    handing.ask(6, LED, &[NodeId(1)], TIMEOUT);
+    handing.answered(7, NodeId(1), says(Word::ICannot(Reason::Ends)));
+    assert!(matches!(handing.step(7, 2, TIMEOUT), Some(Step::GiveUp(_))));
+    assert!(matches!(handing.status(8, true), Handover::Failed(why) if why.contains("about to end")));
+}

@@ -1,0 +1,152 @@
+//! One attempt of a request under a session.
+
+use std::io::Write;
+
+use highwater_core::limits::MAX_SESSION_REPLY_BYTES;
+use highwater_core::{Abort, Outcome, Registry, TableId, Timestamp, planted};
+use highwater_store::Occ;
+
+use super::Denial;
+use super::record::{Kept, Record, clock};
+use crate::call::{Call, explain};
+use crate::seam::Session;
+
+/// What a session says to a request.
+enum Found {
+    /// It may run. The sessions' clock shows this.
+    New(u64),
+    /// It has ended so; the reply is written.
+    Ended(Outcome),
+    /// It may not run.
+    Denied(Denial),
+}
+
+/// As [`attempt`](crate::attempt::attempt), of a request under a session: runs the procedure unless that number has an end
+/// already, and records what it came to in the same transaction.
+pub(crate) fn attempt(
+    registry: &Registry<Occ>,
+    occ: &mut Occ,
+    (session, call): (Session, Call<'_>),
+    reply: &mut Vec<u8>,
+    mut commit: impl FnMut(&mut Occ, bool) -> Result<Timestamp, Abort>,
+) -> Option<(Timestamp, Outcome)> {
+    occ.begin();
+    let found = match registry.sessions() {
+        None => Ok(Found::Denied(Denial::Unkept)),
+        Some(table) => look(occ, table, session, fingerprint(call), reply),
+    };
+    let clock = match found {
+        Ok(Found::New(clock)) => clock,
+        Ok(Found::Ended(outcome)) => return commit(occ, true).ok().map(|ts| (ts, outcome)),
+        Ok(Found::Denied(denial)) => {
+            write!(reply, "{}", denial.of(session)).expect("writing to memory does not fail");
+            return commit(occ, true).ok().map(|ts| (ts, Outcome::Denied));
+        }
+        Err(_conflict) => {
+            occ.abort();
+            return None;
+        }
+    };
+    let table = registry.sessions().expect("the session was found there");
+    let ran = registry.run(call.procedure, occ, call.args, reply);
+    let mut kept = match ran {
+        Err(Abort::Conflict) => {
+            occ.abort();
+            return None;
+        }
+        Err(Abort::OutOfMemory) => return no_room(occ, Outcome::OutOfMemory, reply, commit),
+        Err(Abort::DiskFull) => return no_room(occ, Outcome::DiskFull, reply, commit),
+        Err(Abort::TooLarge) => Kept::TooLarge,
+        _ if reply.len() > MAX_SESSION_REPLY_BYTES => Kept::TooLarge,
+        Err(Abort::Rollback) => Kept::RolledBack,
+        Err(Abort::BadRequest) => Kept::BadRequest,
+        Ok(()) => Kept::Committed,
+    };
+    if planted!(SessionApart) && kept == Kept::Committed {
+        let ts = commit(occ, false).ok()?;
+        occ.begin();
+        let record =
+            Record { clock, sequence: session.sequence, fingerprint: fingerprint(call), kept, reply };
+        let recorded = record.put(occ, table, session.id).and_then(|()| commit(occ, false));
+        occ.abort();
+        return Some((recorded.unwrap_or(ts), Outcome::Committed));
+    }
+    loop {
+        if kept != Kept::Committed {
+            occ.drop_writes();
+        }
+        if kept == Kept::TooLarge {
+            explain_here(reply, occ.log().most());
+        }
+        let fingerprint = fingerprint(call);
+        let record = Record { clock, sequence: session.sequence, fingerprint, kept, reply };
+        let ended = record.put(occ, table, session.id).and_then(|()| commit(occ, false));
+        match ended {
+            Ok(ts) => return kept.outcome().map(|outcome| (ts, outcome)),
+            Err(Abort::Conflict) => {
+                occ.abort();
+                return None;
+            }
+            Err(Abort::OutOfMemory) => return no_room(occ, Outcome::OutOfMemory, reply, commit),
+            Err(Abort::DiskFull) => return no_room(occ, Outcome::DiskFull, reply, commit),
+            // Not even its end finds room: what it read was too much already.
+            Err(_) if kept == Kept::TooLarge => {
+                return commit(occ, true).ok().map(|ts| (ts, Outcome::TooLarge));
+            }
+            Err(_) => kept = Kept::TooLarge,
+        }
+    }
+}
+
+/// Looks the request up. What is read here, the procedure's own reads come on top of.
+fn look(
+    occ: &mut Occ,
+    table: TableId,
+    session: Session,
+    fingerprint: u64,
+    reply: &mut Vec<u8>,
+) -> Result<Found, Abort> {
+    let Some(record) = Record::get(occ, table, session.id)? else {
+        return Ok(Found::Denied(Denial::Expired));
+    };
+    if record.sequence > session.sequence || session.sequence == 0 {
+        return Ok(Found::Denied(Denial::Stale { last: record.sequence }));
+    }
+    if record.sequence < session.sequence || planted!(RetryTwice) {
+        return clock(occ, table).map(Found::New);
+    }
+    Ok(match record.kept.outcome() {
+        None => Found::Denied(Denial::Abandoned),
+        Some(_) if record.fingerprint != fingerprint => Found::Denied(Denial::Reused),
+        Some(outcome) => {
+            reply.extend_from_slice(record.reply);
+            Found::Ended(outcome)
+        }
+    })
+}
+
+/// Tells requests apart; two that differ by chance in nothing of this are not.
+fn fingerprint(call: Call<'_>) -> u64 {
+    let (crc, length) = (crc32fast::hash(call.args), call.args.len() as u16);
+    u64::from(crc) << 32 | u64::from(length) << 16 | u64::from(call.procedure.0)
+}
+
+/// No end: nothing is recorded, which would take room, too.
+#[cold]
+fn no_room(
+    occ: &mut Occ,
+    outcome: Outcome,
+    reply: &mut Vec<u8>,
+    mut commit: impl FnMut(&mut Occ, bool) -> Result<Timestamp, Abort>,
+) -> Option<(Timestamp, Outcome)> {
+    reply.clear();
+    commit(occ, true).ok().map(|ts| (ts, outcome))
+}
+
+/// What [`explain`] says, and what else is limited here.
+#[cold]
+fn explain_here(reply: &mut Vec<u8>, most: usize) {
+    explain(reply, most);
+    write!(reply, "; under a session {MAX_SESSION_REPLY_BYTES} bytes")
+        .expect("writing to memory does not fail");
+}

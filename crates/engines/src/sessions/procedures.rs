@@ -1,0 +1,134 @@
+//! The same calls as procedures, for those who run transactions by name. Integers of arguments and replies have 8 bytes, little
+//! endian.
+
+use highwater_core::codec::{Malformed, Reader};
+use highwater_core::{Abort, Procedure, TableId, Transaction};
+
+use super::calls::{Answer, ask, end, open, sweep};
+use super::record::Kept;
+use crate::seam::Session;
+
+/// [`open`]s a session. Arguments: how many may be open, and a number to tell ids apart; [`arguments`](Open::arguments). Reply:
+/// the id. [Rolls back](Abort::Rollback) if there are too many.
+pub struct Open<const AT: u8>;
+
+/// [`end`]s a session. Arguments: the id. Reply: a byte, 1 if there was one.
+pub struct End<const AT: u8>;
+
+/// [`ask`]s what became of a request. Arguments: session and number; [`arguments`](Ask::arguments). Reply: see
+/// [`Answer::decode`].
+pub struct Ask<const AT: u8>;
+
+/// [`sweep`]s. Arguments: from which id on. Reply: from which id the next one goes on, 0 if this was the last; and how many
+/// sessions it ended.
+pub struct Sweep<const AT: u8>;
+
+impl<const AT: u8> Open<AT> {
+    /// Its arguments.
+    pub fn arguments(most: u64, nonce: u64) -> [u8; 16] {
+        pair(most, nonce)
+    }
+}
+
+impl<const AT: u8> Ask<AT> {
+    /// Its arguments.
+    pub fn arguments(of: Session) -> [u8; 16] {
+        pair(of.id, of.sequence)
+    }
+}
+
+fn pair(first: u64, second: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&first.to_le_bytes());
+    bytes[8..].copy_from_slice(&second.to_le_bytes());
+    bytes
+}
+
+/// The arguments, or the end of a request that has others.
+fn numbers<const N: usize>(args: &[u8]) -> Result<[u64; N], Abort> {
+    let (chunks, rest) = args.as_chunks::<8>();
+    let chunks: &[[u8; 8]; N] = chunks.try_into().map_err(|_| Abort::BadRequest)?;
+    if rest.is_empty() { Ok(chunks.map(u64::from_le_bytes)) } else { Err(Abort::BadRequest) }
+}
+
+impl<const AT: u8> Procedure for Open<AT> {
+    const NAME: &'static str = "sessions.open";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        let [most, nonce] = numbers(args)?;
+        match open(tx, TableId(AT), most, nonce)? {
+            Ok(id) => reply.extend_from_slice(&id.to_le_bytes()),
+            Err(_too_many) => return Err(Abort::Rollback),
+        }
+        Ok(())
+    }
+}
+
+impl<const AT: u8> Procedure for End<AT> {
+    const NAME: &'static str = "sessions.end";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        let [id] = numbers(args)?;
+        reply.push(u8::from(end(tx, TableId(AT), id)?));
+        Ok(())
+    }
+}
+
+impl<const AT: u8> Procedure for Ask<AT> {
+    const NAME: &'static str = "sessions.ask";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        let [id, sequence] = numbers(args)?;
+        ask(tx, TableId(AT), Session { id, sequence })?.encode(reply);
+        Ok(())
+    }
+}
+
+impl<const AT: u8> Procedure for Sweep<AT> {
+    const NAME: &'static str = "sessions.sweep";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        let [from] = numbers(args)?;
+        let swept = sweep(tx, TableId(AT), from)?;
+        reply.extend_from_slice(&pair(swept.next.unwrap_or(0), swept.expired));
+        Ok(())
+    }
+}
+
+const EXPIRED: u8 = 0x80;
+const NEVER: u8 = 0x81;
+const STALE: u8 = 0x82;
+
+impl Answer {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Answer::Expired => out.push(EXPIRED),
+            Answer::Never => out.push(NEVER),
+            Answer::Stale(last) => {
+                out.push(STALE);
+                out.extend_from_slice(&last.to_le_bytes());
+            }
+            Answer::Ended(kept, reply) => {
+                out.push(kept.byte());
+                out.extend_from_slice(reply);
+            }
+        }
+    }
+
+    /// From the reply of [`Ask`].
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(reply: &[u8]) -> Result<Answer, Malformed> {
+        let mut reader = Reader::new(reply);
+        match reader.u8()? {
+            EXPIRED => Ok(Answer::Expired),
+            NEVER => Ok(Answer::Never),
+            STALE => Ok(Answer::Stale(reader.u64()?)),
+            byte => match Kept::decode(byte) {
+                Some(kept) if kept.outcome().is_some() => Ok(Answer::Ended(kept, reader.rest().to_vec())),
+                _ => Err(Malformed("answer")),
+            },
+        }
+    }
+}

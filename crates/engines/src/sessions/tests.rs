@@ -1,0 +1,262 @@
+//! Sessions on an engine without replication: what is recorded, and what that does to a repeated request.
+
+use std::sync::Arc;
+
+use highwater_core::limits::MAX_SESSION_REPLY_BYTES;
+use highwater_core::{
+    Abort, Clock, Incarnation, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, ProcedureId,
+    Registry, TableId, TableSpec, Transaction, View,
+};
+
+use super::*;
+use crate::options::Options;
+use crate::registry::{EngineKind, build};
+use crate::seam::{Outbox, Replica, Request, Token};
+
+const DATA: TableId = TableId(0);
+const SESSIONS: u8 = 1;
+
+struct Numbers;
+
+/// Adds one to what stands under the argument, and answers with the sum.
+struct Add;
+
+/// The same; then changes its mind, panics, or answers more than a session keeps, as the second argument says.
+struct AddAnd;
+
+fn add<T: Transaction>(tx: &mut T, key: u8) -> Result<u8, Abort> {
+    let key = u64::from(key).to_be_bytes();
+    let sum = tx.get(DATA, &key)?.map_or(0, |value| value[0]) + 1;
+    tx.put(DATA, &key, &[sum])?;
+    Ok(sum)
+}
+
+impl Procedure for Add {
+    const NAME: &'static str = "add";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        reply.push(add(tx, args[0])?);
+        Ok(())
+    }
+}
+
+impl Procedure for AddAnd {
+    const NAME: &'static str = "add and";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        reply.push(add(tx, args[0])?);
+        match args[1] {
+            b'r' => Err(Abort::Rollback),
+            b'p' => panic!("as it was asked to"),
+            _ => {
+                reply.resize(MAX_SESSION_REPLY_BYTES + 1, 0);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Library for Numbers {
+    fn tables(&self) -> Vec<TableSpec> {
+        vec![TableSpec { name: "numbers", keys: KeyKind::U64, index: IndexKind::Hash }, TABLE]
+    }
+
+    fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
+        registry.register::<Add>();
+        registry.register::<AddAnd>();
+        register::<SESSIONS, T>(registry);
+    }
+}
+
+const ADD: ProcedureId = ProcedureId(0);
+const ADD_AND: ProcedureId = ProcedureId(1);
+
+struct Alone(Replica);
+
+impl Alone {
+    fn new() -> Alone {
+        let options = Options::new(NodeId(0), 1, 1, Incarnation(1));
+        Alone(build(EngineKind::Silo, options, &Numbers, Arc::new(Clock::counter())))
+    }
+
+    fn run(&mut self, procedure: ProcedureId, args: &[u8], session: Option<Session>) -> (Outcome, Vec<u8>) {
+        let request = Request { session, ..Request::new(Token(1), procedure, args) };
+        self.0.workers[0].submit(1, request).unwrap();
+        let mut out = Outbox::default();
+        self.0.workers[0].turn(1, &mut out);
+        (out.replies[0].outcome, out.content(&out.replies[0]).to_vec())
+    }
+
+    fn once(
+        &mut self,
+        (id, sequence): (u64, u64),
+        procedure: ProcedureId,
+        args: &[u8],
+    ) -> (Outcome, Vec<u8>) {
+        self.run(procedure, args, Some(Session { id, sequence }))
+    }
+
+    fn denied(&mut self, at: (u64, u64), args: &[u8], word: &str) {
+        let (outcome, why) = self.once(at, ADD, args);
+        let why = String::from_utf8(why).unwrap();
+        assert_eq!(outcome, Outcome::Denied, "{why}");
+        assert!(why.starts_with(word), "{why}");
+    }
+
+    fn call(&mut self, name: &str, args: &[u8]) -> (Outcome, Vec<u8>) {
+        let at = self.0.procedures.iter().position(|known| *known == name).unwrap();
+        self.run(ProcedureId(at as u16), args, None)
+    }
+
+    fn open(&mut self) -> u64 {
+        let (outcome, id) = self.call("sessions.open", &Open::<SESSIONS>::arguments(300, 0xabcdef));
+        assert_eq!(outcome, Outcome::Committed);
+        u64::from_le_bytes(id.try_into().unwrap())
+    }
+
+    fn ask(&mut self, id: u64, sequence: u64) -> Answer {
+        let args = Ask::<SESSIONS>::arguments(Session { id, sequence });
+        Answer::decode(&self.call("sessions.ask", &args).1).unwrap()
+    }
+
+    /// A round of sweeps; how many sessions it ended.
+    fn sweep(&mut self) -> u64 {
+        let (mut from, mut expired) = (0u64, 0);
+        loop {
+            let reply = self.call("sessions.sweep", &from.to_le_bytes()).1;
+            let (next, ended) = reply.split_at(8);
+            expired += u64::from_le_bytes(ended.try_into().unwrap());
+            from = u64::from_le_bytes(next.try_into().unwrap());
+            if from == 0 {
+                return expired;
+            }
+        }
+    }
+
+    /// What stands under a key.
+    fn number(&self, key: u8) -> Option<u8> {
+        let store = self.0.controller.store();
+        View::get(&*store, DATA, &u64::from(key).to_be_bytes()).map(|value| value[0])
+    }
+}
+
+const COMMITTED: Outcome = Outcome::Committed;
+
+#[test]
+fn a_repeated_request_gets_the_first_answer_and_does_nothing() {
+    let mut alone = Alone::new();
+    let id = alone.open();
+    assert_eq!(alone.once((id, 1), ADD, &[7]), (COMMITTED, vec![1]));
+    assert_eq!(alone.run(ADD, &[7], None), (COMMITTED, vec![2]), "somebody else's");
+    assert_eq!(alone.once((id, 1), ADD, &[7]), (COMMITTED, vec![1]));
+    assert_eq!(alone.once((id, 2), ADD, &[7]), (COMMITTED, vec![3]));
+    assert_eq!(alone.number(7), Some(3));
+}
+
+#[test]
+fn an_end_without_writes_is_kept_too() {
+    let mut alone = Alone::new();
+    let id = alone.open();
+    alone.run(ADD, &[9], None);
+    for (sequence, how, outcome) in
+        [(1, b'r', Outcome::RolledBack), (2, b'p', Outcome::BadRequest), (3, b'l', Outcome::TooLarge)]
+    {
+        // Of a key that exists, and of one that does not.
+        for key in [9, how] {
+            let sequence = 2 * sequence + u64::from(key == how);
+            let first = alone.once((id, sequence), ADD_AND, &[key, how]);
+            assert_eq!(first.0, outcome);
+            assert_eq!(alone.once((id, sequence), ADD_AND, &[key, how]), first);
+        }
+    }
+    assert_eq!((alone.number(9), alone.number(b'r')), (Some(1), None), "nothing was written");
+    assert!(matches!(alone.ask(id, 7), Answer::Ended(Kept::TooLarge, _)));
+    assert_eq!(alone.once((id, 8), ADD, &[9]), (COMMITTED, vec![2]));
+}
+
+#[test]
+fn what_may_not_run_is_told_why() {
+    let mut alone = Alone::new();
+    let id = alone.open();
+    alone.once((id, 5), ADD, &[1]);
+    alone.denied((id, 4), &[1], "STALE");
+    alone.denied((id, 0), &[1], "STALE");
+    alone.denied((id, 5), &[2], "REUSED");
+    alone.denied((id + 1, 1), &[1], "EXPIRED");
+    alone.denied((u64::MAX, 1), &[1], "EXPIRED");
+    assert_eq!(alone.call("sessions.end", &id.to_le_bytes()), (COMMITTED, vec![1]));
+    assert_eq!(alone.call("sessions.end", &id.to_le_bytes()), (COMMITTED, vec![0]));
+    alone.denied((id, 5), &[1], "EXPIRED");
+    assert_eq!(alone.ask(id, 5), Answer::Expired);
+    assert_eq!((alone.number(1), alone.number(2)), (Some(1), None));
+    assert_ne!(alone.open(), id, "ids are given once");
+}
+
+#[test]
+fn what_was_asked_for_before_it_came_never_comes() {
+    let mut alone = Alone::new();
+    let id = alone.open();
+    assert_eq!(alone.ask(id, 1), Answer::Never);
+    alone.denied((id, 1), &[1], "ABANDONED");
+    alone.once((id, 2), ADD, &[1]);
+    assert_eq!(alone.ask(id, 2), Answer::Ended(Kept::Committed, vec![1]));
+    assert_eq!(alone.ask(id, 1), Answer::Stale(2));
+    assert_eq!(alone.ask(id, 3), Answer::Never);
+    assert_eq!(alone.ask(id, 3), Answer::Never);
+    assert_eq!(alone.number(1), Some(1));
+}
+
+#[test]
+fn sessions_end_that_nobody_uses() {
+    let mut alone = Alone::new();
+    let ids: Vec<u64> = (0..200).map(|_| alone.open()).collect();
+    for sequence in 1..=IDLE_TICKS {
+        assert_eq!(alone.sweep(), 0);
+        alone.once((ids[100], sequence), ADD, &[1]);
+    }
+    assert_eq!(alone.sweep(), 199);
+    alone.denied((ids[0], 1), &[1], "EXPIRED");
+    assert_eq!(alone.once((ids[100], 100), ADD, &[1]).0, COMMITTED);
+    // There is room again.
+    (0..299).for_each(|_| assert!(!ids.contains(&alone.open())));
+    let (outcome, _) = alone.call("sessions.open", &Open::<SESSIONS>::arguments(300, 1));
+    assert_eq!(outcome, Outcome::RolledBack);
+}
+
+#[test]
+fn a_keeper_waits_a_whole_interval() {
+    let mut keeper = Keeper::new(8000);
+    assert_eq!((keeper.due(0, false), keeper.next()), (None, None));
+    assert_eq!(keeper.due(500, true), None);
+    assert_eq!(keeper.next(), Some(1501));
+    assert_eq!(keeper.due(1500, true), None);
+    assert_eq!(keeper.due(1501, true), Some(0u64.to_le_bytes()));
+    keeper.asked();
+    assert_eq!(keeper.due(9000, true), None, "one at a time");
+    keeper.ended(9000, COMMITTED, &77u64.to_le_bytes());
+    assert_eq!(keeper.due(9001, true), Some(77u64.to_le_bytes()), "the rest of the round at once");
+    keeper.asked();
+    keeper.ended(9002, Outcome::Unknown, &[]);
+    assert_eq!((keeper.due(9003, true), keeper.next()), (None, Some(9002 + 1001)));
+    // Another serves meanwhile.
+    assert_eq!((keeper.due(9500, false), keeper.due(12_000, true)), (None, None));
+    assert_eq!(keeper.next(), Some(13_001));
+}
+
+#[test]
+fn without_a_table_nothing_runs_under_a_session() {
+    struct Bare;
+    impl Library for Bare {
+        fn tables(&self) -> Vec<TableSpec> {
+            Numbers.tables()
+        }
+
+        fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
+            registry.register::<Add>();
+        }
+    }
+    let options = Options::new(NodeId(0), 1, 1, Incarnation(1));
+    let mut alone = Alone(build(EngineKind::Silo, options, &Bare, Arc::new(Clock::counter())));
+    alone.denied((1, 1), &[1], "ERR");
+    assert_eq!(alone.number(1), None);
+}

@@ -1,0 +1,84 @@
+//! When a checkpoint is due, and what the controller has done about it.
+
+use std::sync::Arc;
+
+use highwater_core::NodeId;
+use highwater_engines::{CheckpointNews, CheckpointOrder, Controller, Nanos};
+
+use crate::storage::{CheckpointDesk, JournalQueues};
+
+/// How often it is looked whether one is due.
+const LOOK_EVERY: Nanos = 100_000_000;
+/// Pause after one that the disk refused: each is said in the log, and a full disk stays full for a while.
+const FAILED_PAUSE: Nanos = 10_000_000_000;
+
+/// A node's checkpoints, as its control thread sees them.
+pub struct Checkpoints {
+    desk: CheckpointDesk,
+    queues: Arc<JournalQueues>,
+    /// One is due once the journal has grown by so many bytes, or by half of what the store takes if that is more.
+    every_bytes: u64,
+    /// Bytes of the journal when the last one began, or when this process did.
+    journal_bytes: u64,
+    looked: Nanos,
+    /// None is asked for before this.
+    not_before: Nanos,
+}
+
+impl Checkpoints {
+    /// Of a node that keeps a journal; `replayed`: bytes of it that had to be read since the last checkpoint.
+    pub fn new(
+        desk: CheckpointDesk,
+        queues: Arc<JournalQueues>,
+        every_bytes: u64,
+        replayed: u64,
+    ) -> Checkpoints {
+        let journal_bytes = journal_bytes(&queues).saturating_sub(replayed);
+        Checkpoints { desk, queues, every_bytes, journal_bytes, looked: 0, not_before: 0 }
+    }
+
+    /// Asks the controller for one if it is time.
+    pub fn turn(&mut self, now: Nanos, controller: &mut dyn Controller) {
+        if now < self.not_before || now.saturating_sub(self.looked) < LOOK_EVERY {
+            return;
+        }
+        self.looked = now;
+        let grown = journal_bytes(&self.queues).saturating_sub(self.journal_bytes);
+        if grown >= self.every_bytes.max(controller.memory().used / 2) {
+            controller.checkpoint(now, CheckpointNews::Wanted);
+        }
+    }
+
+    /// Does what the controller wants.
+    pub fn take(&mut self, node: NodeId, order: CheckpointOrder, controller: &dyn Controller) {
+        match order {
+            CheckpointOrder::Scan { number, floor } => {
+                self.journal_bytes = journal_bytes(&self.queues);
+                self.desk.scan(number, floor, controller.store());
+            }
+            CheckpointOrder::Publish { number, complete_at, engine, released } => {
+                self.desk.publish(number, complete_at, engine, released);
+            }
+            CheckpointOrder::Abandon(why) => {
+                tracing::info!(%node, "a checkpoint is given up: {why}");
+                self.desk.abandon();
+                self.due();
+            }
+        }
+    }
+
+    /// The disk refused one: another one is due, after a pause.
+    pub fn failed(&mut self, now: Nanos) {
+        self.not_before = now + FAILED_PAUSE;
+        self.due();
+    }
+
+    /// Another one is due.
+    fn due(&mut self) {
+        self.journal_bytes = 0;
+    }
+}
+
+fn journal_bytes(queues: &JournalQueues) -> u64 {
+    (0..queues.workers()).map(|writer| queues.synced(writer).0).sum()
+}

@@ -1,0 +1,70 @@
+//! What is asked of sessions: HW.SESSION HW.OUTCOME. (HW.ONCE is the door's: it makes a request one of a session.)
+
+use highwater_core::Transaction;
+use highwater_engines::Session;
+use highwater_engines::sessions::{Answer, Denial, Kept, ask, end, open};
+
+use super::help;
+use crate::resp::errors::{CommandError, RequestError};
+use crate::resp::keyspace::{Failure, Keyspace, SESSIONS};
+use crate::resp::number::parse_integer;
+use crate::resp::reply::Reply;
+use crate::resp::request::Args;
+use crate::resp::single;
+
+/// `HW.SESSION NEW | END id`. The door has added to NEW how many sessions may be open and what gets into the id.
+pub fn session<T: Transaction>(
+    mut args: Args<'_>,
+    keyspace: &mut Keyspace<'_, T>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    let subcommand = args.promised()?.to_ascii_lowercase();
+    let mut number = || -> Result<u64, CommandError> {
+        let number = parse_integer(args.promised()?).and_then(|number| u64::try_from(number).ok());
+        number.ok_or(CommandError::NotAnInteger)
+    };
+    match &subcommand[..] {
+        b"new" => {
+            let (most, salt) = (number()?, number()?);
+            let opened = open(keyspace.transaction(), SESSIONS, most, salt)?;
+            let id = opened.map_err(|_too_many| CommandError::TooManySessions(most))?;
+            reply.integer(id as i64);
+        }
+        b"end" => {
+            let id = number()?;
+            reply.integer(end(keyspace.transaction(), SESSIONS, id)?.into());
+        }
+        _ => help::help("HW.SESSION", &["NEW", "END <session>"], reply),
+    }
+    Ok(())
+}
+
+/// `HW.OUTCOME session number`: how it ended, and the reply that it got.
+pub fn outcome<T: Transaction>(
+    mut args: Args<'_>,
+    keyspace: &mut Keyspace<'_, T>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    let of = single::numbers(&mut args)?;
+    let denied = |denial: Denial, of: Session| CommandError::Session(denial.of(of).to_string());
+    let answer = ask(keyspace.transaction(), SESSIONS, of)?;
+    let (word, kept) = match &answer {
+        Answer::Expired => return Err(denied(Denial::Expired, of).into()),
+        Answer::Stale(last) => return Err(denied(Denial::Stale { last: *last }, of).into()),
+        Answer::Never => ("never", None),
+        Answer::Ended(Kept::Committed, bytes) => ("committed", Some(bytes)),
+        Answer::Ended(Kept::RolledBack, bytes) => ("rolledback", Some(bytes)),
+        Answer::Ended(_, bytes) => ("failed", Some(bytes)),
+    };
+    reply.array(2);
+    reply.bulk(word.as_bytes());
+    match (kept, &answer) {
+        (None, _) => reply.null(),
+        // What the engine says of its limits is no RESP yet.
+        (Some(bytes), Answer::Ended(Kept::TooLarge, _)) => {
+            reply.error(RequestError::TooLarge { limits: &String::from_utf8_lossy(bytes) });
+        }
+        (Some(bytes), _) => reply.out.extend_from_slice(bytes),
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! HW.SESSION HW.ONCE HW.OUTCOME, on an engine that keeps sessions.
+
+use std::sync::Arc;
+
+use highwater_core::{Clock, Epoch, Incarnation, NodeId};
+use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Token, build};
+
+use super::double::wire;
+use crate::library::NodeLibrary;
+use crate::resp::{Allowance, Connection, Description, Door, Procedures};
+
+/// One node, and any number of connections to it.
+struct Alone {
+    replica: Replica,
+    door: Arc<Door>,
+}
+
+impl Alone {
+    fn new() -> Alone {
+        let options = Options::new(NodeId(0), 1, 1, Incarnation(1));
+        let replica = build(EngineKind::Silo, options, &NodeLibrary, Arc::new(Clock::counter()));
+        let describe = || Description {
+            serves: true,
+            role: "leader".into(),
+            epoch: Epoch(1),
+            ask: None,
+            uptime_s: 1,
+            connected_clients: 1,
+            memory: (1, 2),
+        };
+        let door = Door {
+            procedures: Procedures::find(&replica.procedures).unwrap(),
+            node: NodeId(0),
+            sessions: 2,
+            salt: 5,
+            addresses: Box::new(|_| None),
+            describe: Box::new(describe),
+        };
+        Alone { replica, door: Arc::new(door) }
+    }
+
+    fn connect(&self) -> Connection {
+        Connection::new(1, self.door.clone())
+    }
+
+    /// The replies to commands, one after the other; line ends are spaces.
+    fn ask(&mut self, connection: &mut Connection, commands: &[&str]) -> String {
+        for command in commands {
+            connection.receive(&wire(command));
+            while let Some(request) = connection.next(&mut { Allowance::WHOLE }) {
+                let (seq, session) = (request.seq, request.session);
+                let request =
+                    Request { session, ..Request::new(Token(seq), request.procedure, request.args) };
+                self.replica.workers[0].submit(1, request).unwrap();
+                connection.submitted(seq, 0);
+                let mut out = Outbox::default();
+                self.replica.workers[0].turn(1, &mut out);
+                connection.released(seq, out.replies[0].outcome, out.content(&out.replies[0]));
+            }
+        }
+        let bytes = connection.output().to_vec();
+        connection.wrote(bytes.len());
+        String::from_utf8(bytes).unwrap().replace("\r\n", " ").trim_end().to_string()
+    }
+
+    fn open(&mut self) -> u64 {
+        let mut connection = self.connect();
+        self.ask(&mut connection, &["HW.SESSION NEW"]).strip_prefix(':').unwrap().parse().unwrap()
+    }
+}
+
+#[test]
+fn a_command_runs_once_whoever_repeats_it() {
+    let mut alone = Alone::new();
+    let (mut one, mut other) = (alone.connect(), alone.connect());
+    let id = alone.open();
+    let increment = format!("HW.ONCE {id} 1 INCR a");
+    assert_eq!(alone.ask(&mut one, &[&increment, "INCR a", &increment]), ":1 :2 :1");
+    assert_eq!(alone.ask(&mut other, &[&increment]), ":1");
+    assert_eq!(alone.ask(&mut other, &[&format!("hw.once {id} 2 get a"), "INCR a"]), "$1 2 :3");
+    assert_eq!(
+        alone.ask(&mut one, &["READONLY", &format!("HW.ONCE {id} 2 GET a")]),
+        "+OK $1 2",
+        "what it said then"
+    );
+    let stale = alone.ask(&mut one, &[&increment]);
+    assert!(stale.starts_with("-STALE session "), "{stale}");
+    let reused = alone.ask(&mut one, &[&format!("HW.ONCE {id} 2 INCR a")]);
+    assert!(reused.starts_with("-REUSED "), "{reused}");
+}
+
+#[test]
+fn a_block_runs_once() {
+    let mut alone = Alone::new();
+    let (mut one, id) = (alone.connect(), alone.open());
+    let once = format!("HW.ONCE {id} 7");
+    let block = ["MULTI", &once, "INCR a", "SET b x", "PING", "EXEC"];
+    let wanted = "+OK +QUEUED +QUEUED +QUEUED +QUEUED *4 +OK :1 +OK +PONG";
+    assert_eq!(alone.ask(&mut one, &block), wanted);
+    assert_eq!(alone.ask(&mut one, &block), wanted);
+    assert_eq!(alone.ask(&mut one, &["GET a"]), "$1 1");
+    // Without data, too.
+    let once = format!("HW.ONCE {id} 8");
+    assert_eq!(alone.ask(&mut one, &["MULTI", &once, "PING", "EXEC"]), "+OK +QUEUED +QUEUED *2 +OK +PONG");
+    let outcome = alone.ask(&mut one, &[&format!("HW.OUTCOME {id} 8")]);
+    assert_eq!(outcome, "*2 $9 committed *2 +OK +PONG");
+}
+
+#[test]
+fn an_outcome_can_be_asked_for() {
+    let mut alone = Alone::new();
+    let (mut one, mut other, id) = (alone.connect(), alone.connect(), alone.open());
+    let outcome = |number: u64| format!("HW.OUTCOME {id} {number}");
+    assert_eq!(alone.ask(&mut one, &[&outcome(1)]), "*2 $5 never $-1");
+    let abandoned = alone.ask(&mut other, &[&format!("HW.ONCE {id} 1 INCR a"), "GET a"]);
+    assert!(abandoned.starts_with("-ABANDONED ") && abandoned.ends_with(" $-1"), "{abandoned}");
+    alone.ask(&mut one, &[&format!("HW.ONCE {id} 2 INCR a")]);
+    assert_eq!(alone.ask(&mut other, &[&outcome(2), &outcome(2)]), "*2 $9 committed :1 *2 $9 committed :1");
+    let stale = alone.ask(&mut one, &[&outcome(1)]);
+    assert!(stale.starts_with("-STALE session "), "{stale}");
+    // A block whose WATCH does not hold.
+    alone.ask(&mut one, &["WATCH a"]);
+    alone.ask(&mut other, &["INCR a"]);
+    let exec = alone.ask(&mut one, &["MULTI", &format!("HW.ONCE {id} 3"), "INCR a", "EXEC"]);
+    assert_eq!(exec, "+OK +QUEUED +QUEUED *-1");
+    assert_eq!(alone.ask(&mut other, &[&outcome(3)]), "*2 $10 rolledback *-1");
+    // More of an answer than is kept.
+    let (long, longer) =
+        (format!("SET long {}", "x".repeat(60_000)), format!("APPEND long {}", "x".repeat(5_600)));
+    alone.ask(&mut one, &[&long, &longer]);
+    let large = alone.ask(&mut one, &[&format!("HW.ONCE {id} 4 GET long")]);
+    assert!(large.starts_with("-ERR too large") && large.contains("under a session 65536 bytes"), "{large}");
+    assert_eq!(alone.ask(&mut one, &[&outcome(4)]), format!("*2 $6 failed {large}"));
+}
+
+#[test]
+fn sessions_end_and_are_not_too_many() {
+    let mut alone = Alone::new();
+    let (mut one, ids) = (alone.connect(), [alone.open(), alone.open()]);
+    assert_ne!(ids[0], ids[1]);
+    let refused = alone.ask(&mut one, &["HW.SESSION NEW"]);
+    assert!(refused.starts_with("-ERR too many sessions: limits.sessions is 2"), "{refused}");
+    let end = format!("HW.SESSION END {}", ids[0]);
+    assert_eq!(alone.ask(&mut one, &[&end, &end]), ":1 :0");
+    for late in [format!("HW.ONCE {} 1 INCR a", ids[0]), format!("HW.OUTCOME {} 1", ids[0])] {
+        let late = alone.ask(&mut one, &[&late]);
+        assert!(late.starts_with("-EXPIRED session "), "{late}");
+    }
+    assert!(!ids.contains(&alone.open()));
+    assert_eq!(alone.ask(&mut one, &["GET a"]), "$-1");
+}
+
+#[test]
+fn what_makes_no_sense_is_an_error_and_does_nothing() {
+    let mut alone = Alone::new();
+    let (mut one, id) = (alone.connect(), alone.open());
+    for (command, wanted) in [
+        (format!("HW.ONCE {id}"), "wrong number of arguments for 'hw.once'"),
+        (format!("HW.ONCE {id} 1"), "wrong number of arguments for 'hw.once'"),
+        (format!("HW.ONCE {id} 0 INCR a"), "not an integer"),
+        (format!("HW.ONCE {id} -1 INCR a"), "not an integer"),
+        (format!("HW.ONCE {id} 1 INCR"), "wrong number of arguments for 'incr'"),
+        (format!("HW.ONCE {id} 1 NONSENSE a"), "unknown command 'NONSENSE'"),
+        (format!("HW.ONCE {id} 1 PING"), "HW.ONCE runs commands on data"),
+        (format!("HW.ONCE {id} 1 EXEC"), "HW.ONCE runs commands on data"),
+        (format!("HW.ONCE {id} 1 HW.SESSION NEW"), "HW.ONCE runs commands on data"),
+        (format!("HW.ONCE {id} 1 HW.ONCE {id} 1 INCR a"), "HW.ONCE runs commands on data"),
+        ("HW.SESSION NEW 5 6".into(), "wrong number of arguments for 'hw.session|new'"),
+        ("HW.SESSION OLD".into(), "unknown subcommand 'OLD'"),
+    ] {
+        let error = alone.ask(&mut one, &[&command]);
+        assert!(error.starts_with("-ERR") && error.contains(wanted), "{command}: {error}");
+    }
+    // In a block, each refuses the block.
+    for command in [
+        format!("HW.ONCE {id} 1 INCR a"),
+        "HW.SESSION NEW".into(),
+        format!("HW.OUTCOME {id} 1"),
+        format!("HW.ONCE {id} x"),
+    ] {
+        let error = alone.ask(&mut one, &["MULTI", &command, "EXEC"]);
+        assert!(error.contains("-ERR") && error.contains("-EXECABORT"), "{command}: {error}");
+    }
+    let once = format!("HW.ONCE {id} 1");
+    let twice = alone.ask(&mut one, &["MULTI", &once, &once, "EXEC", "GET a"]);
+    assert!(
+        twice.contains("-ERR a block runs under one number -EXECABORT") && twice.ends_with("$-1"),
+        "{twice}"
+    );
+}

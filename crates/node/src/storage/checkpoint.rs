@@ -1,0 +1,324 @@
+//! The thread that writes a node's checkpoints, and what of the journal goes with each.
+//!
+//! The engine says when a scan begins and when it may be published (its orders); this thread does it, and tells the control
+//! thread. It runs with a low priority: a checkpoint that takes longer harms nobody, and a worker that waits for a core does.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use highwater_core::Timestamp;
+use highwater_core::codec::{Malformed, Reader};
+use highwater_core::limits::CHUNK_BYTES;
+use highwater_disk::checkpoint::{Error, PartWriter, Scan, WriteStep, Writer, WrittenPart, remove_old};
+use highwater_disk::{Disk, DiskFile};
+use highwater_engines::{CheckpointNews, LogPosition};
+use highwater_store::Store;
+
+use super::queue::JournalQueues;
+
+/// What stands in front of the engine's words in a manifest: `incarnation u64 | writers u16 | position u64 * writers`.
+///
+/// A checkpoint is of use only with the journal behind it, which is of the same life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preamble {
+    /// The life of the node's memory that it is of.
+    pub incarnation: u64,
+    /// Where each writer's records go on.
+    pub positions: Vec<LogPosition>,
+}
+
+impl Preamble {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = self.incarnation.to_le_bytes().to_vec();
+        out.extend_from_slice(&(self.positions.len() as u16).to_le_bytes());
+        self.positions.iter().for_each(|position| out.extend_from_slice(&position.0.to_le_bytes()));
+        out
+    }
+
+    /// Reads what a manifest holds: this, and the engine's own words.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn decode(bytes: &[u8]) -> Result<(Preamble, &[u8]), Malformed> {
+        let mut reader = Reader::new(bytes);
+        let incarnation = reader.u64()?;
+        let count = reader.u16()?;
+        let positions = (0..count).map(|_| reader.u64().map(LogPosition)).collect::<Result<_, _>>()?;
+        let rest = bytes.len() - reader.rest().len();
+        Ok((Preamble { incarnation, positions }, &bytes[rest..]))
+    }
+}
+
+/// How checkpoints are written.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckpointRules {
+    /// This life of the node.
+    pub incarnation: u64,
+    /// Files of a checkpoint: as many threads can load it at once.
+    pub parts: u16,
+    /// Threads that write it.
+    pub threads: usize,
+    /// How many are kept.
+    pub keep: NonZeroUsize,
+}
+
+enum Job {
+    Scan { number: u64, floor: Timestamp, store: Arc<Store> },
+    Publish { number: u64, complete_at: Timestamp, engine: Vec<u8>, released: Vec<LogPosition> },
+    Abandon,
+}
+
+/// The other threads' end.
+#[derive(Debug)]
+pub struct CheckpointDesk {
+    jobs: Sender<Job>,
+    abandoned: Arc<AtomicBool>,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Job::Scan { .. } => "scan",
+            Job::Publish { .. } => "publish",
+            Job::Abandon => "abandon",
+        })
+    }
+}
+
+impl CheckpointDesk {
+    /// Has the store scanned.
+    pub fn scan(&self, number: u64, floor: Timestamp, store: Arc<Store>) {
+        self.abandoned.store(false, Ordering::Release);
+        self.post(Job::Scan { number, floor, store });
+    }
+
+    /// Has what was scanned published.
+    pub fn publish(&self, number: u64, complete_at: Timestamp, engine: Vec<u8>, released: Vec<LogPosition>) {
+        self.post(Job::Publish { number, complete_at, engine, released });
+    }
+
+    /// What was scanned, or is being, is of no use.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+        self.post(Job::Abandon);
+    }
+
+    fn post(&self, job: Job) {
+        // The thread ends when the node does: nobody is left to hear of it.
+        let _ = self.jobs.send(job);
+    }
+}
+
+/// The thread.
+pub struct CheckpointThread<D: Disk> {
+    disk: D,
+    rules: CheckpointRules,
+    jobs: Receiver<Job>,
+    abandoned: Arc<AtomicBool>,
+    queues: Arc<JournalQueues>,
+    /// Those on disk that can be gone on from, oldest first, and what of the journal each needs no more.
+    kept: VecDeque<(u64, Vec<LogPosition>)>,
+    scanned: Option<Scanned>,
+}
+
+/// What waits for its publication.
+struct Scanned {
+    number: u64,
+    writer: Writer,
+    parts: Vec<WrittenPart>,
+    begun: Instant,
+}
+
+/// How soon the thread looks whether the node ends.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Added to the thread's niceness.
+const NICER: i32 = 10;
+
+impl<D> CheckpointThread<D>
+where
+    D: Disk,
+    D::File: Send,
+{
+    /// Ready to run; and the desk to have it work from. `kept`: the checkpoints on disk that can be gone on from, and the journal's
+    /// positions in them, oldest first.
+    pub fn new(
+        disk: D,
+        rules: CheckpointRules,
+        queues: Arc<JournalQueues>,
+        kept: Vec<(u64, Vec<LogPosition>)>,
+    ) -> (CheckpointThread<D>, CheckpointDesk) {
+        let (sender, jobs) = channel();
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let desk = CheckpointDesk { jobs: sender, abandoned: abandoned.clone() };
+        let thread =
+            CheckpointThread { disk, rules, jobs, abandoned, queues, kept: kept.into(), scanned: None };
+        (thread, desk)
+    }
+
+    /// Until `stopping` says so. What became of each order is told.
+    pub fn run(mut self, stopping: impl Fn() -> bool + Sync, tell: impl Fn(CheckpointNews)) {
+        // Without the right to, so be it.
+        let _ = rustix::process::setpriority_process(None, NICER);
+        self.release();
+        while !stopping() {
+            match self.jobs.recv_timeout(LOOK_EVERY) {
+                Ok(job) => self.work(job, &stopping, &tell),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.drop_scanned();
+    }
+
+    fn work(&mut self, job: Job, stopping: &(impl Fn() -> bool + Sync), tell: &impl Fn(CheckpointNews)) {
+        match job {
+            Job::Abandon => self.drop_scanned(),
+            Job::Scan { number, floor, store } => {
+                self.drop_scanned();
+                match self.scan(number, floor, &store, stopping) {
+                    Ok(Some(newest)) => tell(CheckpointNews::Scanned { number, newest }),
+                    Ok(None) => {}
+                    Err(error) => failed(number, &error, tell),
+                }
+            }
+            Job::Publish { number, complete_at, engine, released } => {
+                let Some(scanned) = self.scanned.take_if(|scanned| scanned.number == number) else { return };
+                match self.publish(scanned, complete_at, &engine, released) {
+                    Ok(()) => tell(CheckpointNews::Published(number)),
+                    Err(error) => failed(number, &error, tell),
+                }
+            }
+        }
+    }
+
+    /// Writes all parts; the newest timestamp in them, unless it was given up.
+    fn scan(
+        &mut self,
+        number: u64,
+        floor: Timestamp,
+        store: &Arc<Store>,
+        stopping: &(impl Fn() -> bool + Sync),
+    ) -> Result<Option<Timestamp>, Error> {
+        let (begun, abandoned) = (Instant::now(), self.abandoned.clone());
+        let scan = Scan { floor, parts: self.rules.parts, expected_bytes: store.used() };
+        let (writer, parts) = Writer::begin(&self.disk, store, scan)?;
+        let ended = || abandoned.load(Ordering::Acquire) || stopping();
+        let threads = self.rules.threads.clamp(1, parts.len());
+        let mut shares: Vec<Vec<PartWriter<D::File>>> = (0..threads).map(|_| Vec::new()).collect();
+        for (at, part) in parts.into_iter().enumerate() {
+            shares[at % threads].push(part);
+        }
+        let written: Result<Vec<Vec<WrittenPart>>, Error> = std::thread::scope(|scope| {
+            let write = |share: Vec<PartWriter<D::File>>| {
+                scope.spawn(|| {
+                    let _ = rustix::process::setpriority_process(None, NICER);
+                    write_parts(share, &ended)
+                })
+            };
+            let threads: Vec<_> = shares.into_iter().map(write).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a part's writer does not panic")).collect()
+        });
+        let parts = match written {
+            Ok(parts) => parts.concat(),
+            Err(error) => {
+                writer.abandon(&self.disk);
+                return Err(error);
+            }
+        };
+        if ended() {
+            writer.abandon(&self.disk);
+            return Ok(None);
+        }
+        let newest = parts.iter().map(|part| part.part.newest).max().unwrap_or_default();
+        self.scanned = Some(Scanned { number, writer, parts, begun });
+        Ok(Some(newest))
+    }
+
+    fn publish(
+        &mut self,
+        scanned: Scanned,
+        complete_at: Timestamp,
+        engine: &[u8],
+        mut positions: Vec<LogPosition>,
+    ) -> Result<(), Error> {
+        for (writer, position) in positions.iter_mut().enumerate() {
+            *position = (*position).min(self.queues.synced(writer));
+        }
+        let preamble = Preamble { incarnation: self.rules.incarnation, positions: positions.clone() };
+        let words = [&preamble.encode(), engine].concat();
+        let manifest = scanned.writer.publish(&self.disk, scanned.parts, complete_at, words)?;
+        tracing::info!(
+            number = manifest.number,
+            mib = manifest.len_bytes() >> 20,
+            records = manifest.records(),
+            ms = scanned.begun.elapsed().as_millis() as u64,
+            "a checkpoint is published"
+        );
+        self.kept.push_back((manifest.number, positions));
+        let removed = remove_old(&self.disk, &manifest, self.rules.keep)?;
+        self.kept.retain(|(number, _)| !removed.contains(number));
+        self.release();
+        Ok(())
+    }
+
+    /// What the oldest checkpoint does not need of the journal nobody does.
+    fn release(&self) {
+        let Some((_, positions)) = self.kept.front() else { return };
+        for (writer, position) in positions.iter().enumerate() {
+            self.queues.release(writer, *position);
+        }
+    }
+
+    fn drop_scanned(&mut self) {
+        if let Some(scanned) = self.scanned.take() {
+            scanned.writer.abandon(&self.disk);
+        }
+    }
+}
+
+fn failed(number: u64, error: &Error, tell: &impl Fn(CheckpointNews)) {
+    tracing::warn!("a checkpoint could not be written, and the journal goes on growing: {error}");
+    tell(CheckpointNews::Failed(number));
+}
+
+/// Writes parts one after the other; without the last ones if it was given up.
+fn write_parts<F: DiskFile>(
+    parts: Vec<PartWriter<F>>,
+    ended: &impl Fn() -> bool,
+) -> Result<Vec<WrittenPart>, Error> {
+    let mut written = Vec::new();
+    for mut part in parts {
+        loop {
+            if ended() {
+                return Ok(written);
+            }
+            match part.step(CHUNK_BYTES)? {
+                WriteStep::More(more) => part = more,
+                WriteStep::Done(done) => {
+                    written.push(done);
+                    break;
+                }
+            }
+        }
+    }
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preamble_is_read_back_and_leaves_the_engine_s_words() {
+        let preamble = Preamble { incarnation: 7, positions: vec![LogPosition(3), LogPosition(9)] };
+        let bytes = [&preamble.encode()[..], b"words"].concat();
+        assert_eq!(Preamble::decode(&bytes), Ok((preamble, &b"words"[..])));
+        for cut in 0..bytes.len() - 5 {
+            assert!(Preamble::decode(&bytes[..cut]).is_err());
+        }
+    }
+}

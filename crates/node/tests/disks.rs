@@ -1,0 +1,192 @@
+//! Three real replicas, threads and sockets and all, on simulated disks: full ones and slow ones.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use highwater_core::{Clock, Incarnation};
+use highwater_disk::{Disk, DiskFile, Journal, JournalOptions, SimulatedDisk};
+use highwater_node::config::Durability;
+use highwater_node::library::NodeLibrary;
+use highwater_node::storage::Storage;
+use highwater_node::{Config, Node, Signals};
+
+mod common;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// A simulated disk whose syncs take time.
+#[derive(Clone)]
+struct SlowDisk {
+    disk: SimulatedDisk,
+    /// So long.
+    sync_ms: Arc<AtomicU64>,
+}
+
+struct SlowFile(<SimulatedDisk as Disk>::File, Arc<AtomicU64>);
+
+impl SlowDisk {
+    fn new(seed: u64) -> SlowDisk {
+        SlowDisk { disk: SimulatedDisk::new(seed), sync_ms: Arc::default() }
+    }
+
+    fn file(&self, file: <SimulatedDisk as Disk>::File) -> SlowFile {
+        SlowFile(file, self.sync_ms.clone())
+    }
+}
+
+impl Disk for SlowDisk {
+    type File = SlowFile;
+
+    fn names(&self) -> std::io::Result<Vec<String>> {
+        self.disk.names()
+    }
+
+    fn create(&self, name: &str, len: u64) -> std::io::Result<SlowFile> {
+        self.disk.create(name, len).map(|file| self.file(file))
+    }
+
+    fn open(&self, name: &str) -> std::io::Result<SlowFile> {
+        self.disk.open(name).map(|file| self.file(file))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> std::io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn sync_names(&self) -> std::io::Result<()> {
+        self.disk.sync_names()
+    }
+
+    fn free_bytes(&self) -> std::io::Result<u64> {
+        self.disk.free_bytes()
+    }
+}
+
+impl DiskFile for SlowFile {
+    fn len(&self) -> std::io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read_at(offset, buffer)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.write_at(offset, bytes)
+    }
+
+    fn set_len(&mut self, len: u64) -> std::io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        // What is slow here is the disk itself.
+        std::thread::sleep(Duration::from_millis(self.1.load(Ordering::Relaxed)));
+        self.0.sync()
+    }
+}
+
+struct Cluster {
+    nodes: Vec<Option<Node>>,
+    disks: Vec<SlowDisk>,
+}
+
+impl Cluster {
+    fn start(sync_ms: u64) -> Cluster {
+        let mut config = common::config(3, 2);
+        config.cluster.durability = Durability::Sync;
+        let disks: Vec<SlowDisk> = (0..3).map(SlowDisk::new).collect();
+        disks.iter().for_each(|disk| disk.sync_ms.store(sync_ms, Ordering::Relaxed));
+        let start = |id: u8| {
+            let config = Config { node: id, ..config.clone() };
+            let incarnation = Incarnation(700 + u64::from(id));
+            let clock = Arc::new(Clock::chosen(config.clock()).unwrap().0);
+            let options = config.options(incarnation);
+            let replica = highwater_engines::build(config.engine().unwrap(), options, &NodeLibrary, clock);
+            let options = JournalOptions { journal: incarnation.0, writers: 3, segment_bytes: SEGMENT_BYTES };
+            let journal = Journal::open(disks[id as usize].clone(), options, &mut |_| {}).unwrap().0;
+            let storage = Some(Storage {
+                journal,
+                generation: 1,
+                disk: disks[id as usize].clone(),
+                checkpoints: Vec::new(),
+                replayed: 0,
+            });
+            Some(Node::start_with(&config, incarnation, replica, storage, Signals::Leave).unwrap())
+        };
+        Cluster { nodes: (0..3).map(start).collect(), disks }
+    }
+
+    /// Sends a command to each node until one answers as wanted; which.
+    fn until(&self, what: &str, words: &[&[u8]], wanted: impl Fn(&str) -> bool) -> usize {
+        let (begun, mut last) = (Instant::now(), Vec::new());
+        while begun.elapsed() < PATIENCE {
+            last.clear();
+            for (id, node) in self.nodes.iter().enumerate() {
+                let Some(node) = node else { continue };
+                let line = call(&mut common::resp_client(node.resp_address()), words);
+                if wanted(&line) {
+                    return id;
+                }
+                last.push(line);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("{what}: {last:?}");
+    }
+}
+
+/// One command, and the first line of what is answered.
+fn call(client: &mut TcpStream, words: &[&[u8]]) -> String {
+    client.write_all(&common::command(words)).unwrap();
+    let mut line = String::new();
+    BufReader::new(client).read_line(&mut line).unwrap();
+    line.trim_end().into()
+}
+
+#[test]
+fn on_full_disks_writes_are_refused_reads_go_on_and_service_returns_with_room() {
+    let cluster = Cluster::start(0);
+    let leader = cluster.until("a leader", &[b"SET", b"kept", b"value"], |line| line == "+OK");
+    // The segments that are there, and no more.
+    cluster.disks.iter().for_each(|disk| disk.disk.set_capacity(Some(0)));
+    let mut client = common::resp_client(cluster.nodes[leader].as_ref().unwrap().resp_address());
+    let value = vec![b'x'; 64 << 10];
+    let mut written = 0;
+    let refusal = loop {
+        let line = call(&mut client, &[b"SET", format!("key:{written}").as_bytes(), &value]);
+        if line != "+OK" {
+            break line;
+        }
+        written += 1;
+        assert!(written < 100, "more was written than there was room for");
+    };
+    assert!(refusal.starts_with("-DISKFULL "), "{refusal}");
+    for _ in 0..10 {
+        assert_eq!(call(&mut client, &[b"GET", b"kept"]), "$5", "reads go on");
+        client = common::resp_client(cluster.nodes[leader].as_ref().unwrap().resp_address());
+        assert!(call(&mut client, &[b"DEL", b"kept"]).starts_with("-DISKFULL "), "deletes write, too");
+    }
+    cluster.disks.iter().for_each(|disk| disk.disk.set_capacity(None));
+    cluster.until("room again", &[b"SET", b"kept", b"other"], |line| line == "+OK");
+}
+
+/// Three times an election timeout for each sync.
+#[test]
+fn disks_slower_than_an_election_timeout_have_a_leader_and_another_when_it_dies() {
+    let mut cluster = Cluster::start(400);
+    let leader = cluster.until("a leader", &[b"SET", b"kept", b"value"], |line| line == "+OK");
+    drop(cluster.nodes[leader].take());
+    let next = cluster.until("another leader", &[b"GET", b"kept"], |line| line == "$5");
+    assert_ne!(next, leader);
+}

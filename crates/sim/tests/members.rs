@@ -1,0 +1,162 @@
+//! Who belongs changes under load and faults: nodes are added, removed and replaced, and nothing acknowledged is lost.
+
+use bytes::Bytes;
+use highwater_core::{NodeId, Random};
+use highwater_engines::{MemberAnswer, MemberChange, Nanos, Options, Service};
+
+use crate::common::{Lists, MS, number, small};
+
+/// Nodes that there are in all; the first three found the cluster.
+const NODES: u8 = 6;
+
+fn founders_are_three(options: &mut Options) {
+    small(options);
+    let own = options.node;
+    options.founders =
+        (0..3).map(NodeId).chain((own.0 >= 3).then_some(own)).map(|id| (id, Bytes::new())).collect();
+}
+
+fn founders_are_three_with_disks(options: &mut Options) {
+    founders_are_three(options);
+    options.durable = true;
+    options.heartbeat = 20 * MS;
+    options.election_timeout = 240 * MS;
+}
+
+fn work(lists: &mut Lists, rounds: u64) {
+    for _ in 0..rounds {
+        lists.load();
+        lists.run(MS / 2);
+    }
+}
+
+/// Asks whoever leads until it is done, under load; faults of the seed come in between.
+fn change(lists: &mut Lists, random: &mut Random, what: &MemberChange, within: Nanos) {
+    let deadline = lists.world.now + within;
+    loop {
+        let leader = lists.world.leader();
+        let answer = leader.and_then(|leader| lists.world.change_members(leader, what.clone()));
+        match answer {
+            Some(MemberAnswer::Done) => return,
+            Some(MemberAnswer::Refused(why)) if !why.contains("no majority") => {
+                panic!("{what:?}: {why}\n{}", lists.story())
+            }
+            _ => {}
+        }
+        assert!(lists.world.now < deadline, "{what:?} takes too long: {answer:?}\n{}", lists.story());
+        fault(lists, random);
+        work(lists, 6);
+    }
+}
+
+/// Now and then a connection breaks, somebody hangs or is cut off for a while.
+fn fault(lists: &mut Lists, random: &mut Random) {
+    let (one, other) = (NodeId(random.below(NODES.into()) as u8), NodeId(random.below(NODES.into()) as u8));
+    match random.below(24) {
+        0 if one != other => lists.world.break_links(one, other),
+        1 => lists.world.pause(one, 20 * MS),
+        2 if one != other => {
+            lists.world.network.cut(one, other);
+            lists.world.network.cut(other, one);
+        }
+        3 | 4 => lists.world.network.heal(),
+        _ => {}
+    }
+}
+
+/// Everybody who belongs holds everything.
+fn settle(lists: &mut Lists) {
+    lists.world.network.heal();
+    lists.wait_for(6000 * MS, "the members converge", |lists| lists.world.converged().is_ok());
+}
+
+fn story(seed: u64, tune: fn(&mut Options), within: Nanos) {
+    let mut random = Random::new(seed ^ 0x3e3b);
+    let mut lists = Lists::start(seed, NODES, 1 + (seed % 3) as u16, tune);
+    let mut members: Vec<u8> = vec![0, 1, 2];
+    let mut next = 3;
+    while next < NODES {
+        work(&mut lists, 20);
+        let goes = members[random.below(members.len() as u64) as usize];
+        let add = MemberChange::Add { node: NodeId(next), contact: Bytes::new() };
+        match random.below(3) {
+            0 => change(&mut lists, &mut random, &add, within),
+            1 => {
+                change(&mut lists, &mut random, &add, within);
+                change(&mut lists, &mut random, &MemberChange::Remove { node: NodeId(goes) }, within);
+                members.retain(|id| *id != goes);
+            }
+            _ => {
+                let replace =
+                    MemberChange::Replace { node: NodeId(goes), by: NodeId(next), contact: Bytes::new() };
+                change(&mut lists, &mut random, &replace, within);
+                members.retain(|id| *id != goes);
+            }
+        }
+        members.push(next);
+        next += 1;
+    }
+    settle(&mut lists);
+    lists.wait_for(6000 * MS, "who was removed knows it", |lists| {
+        lists.world.belonging().count() == members.len()
+    });
+    let belonging: Vec<u8> = lists.world.belonging().map(|id| id.0).collect();
+    members.sort_unstable();
+    assert_eq!(belonging, members);
+    // Leaders die while the rest is a majority.
+    let leader = lists.world.leader().expect("somebody leads");
+    lists.world.kill(leader);
+    lists.wait_for(6000 * MS, "another leads", |lists| lists.world.leader().is_some_and(|now| now != leader));
+    work(&mut lists, 40);
+    lists.world.start(leader);
+    settle(&mut lists);
+    for id in lists.world.ids().filter(|id| !members.contains(&id.0)).collect::<Vec<_>>() {
+        // Another life of it, or the same one, is told so, too.
+        lists.world.kill(id);
+        lists.world.start(id);
+        lists.wait_for(6000 * MS, "it is told that it was removed", |lists| {
+            lists.world.status(id).is_some_and(|status| status.service == Service::Removed)
+        });
+    }
+    settle(&mut lists);
+    lists.verify();
+}
+
+#[test]
+fn members_come_and_go_under_faults() {
+    let (first, seeds) = (number("FIRST", 0), number("SEEDS", 30));
+    (first..first + seeds).for_each(|seed| story(seed, founders_are_three, 4000 * MS));
+}
+
+#[test]
+fn members_with_disks_come_and_go_under_faults() {
+    let (first, seeds) = (number("FIRST", 0), number("SEEDS", 8));
+    (first..first + seeds).for_each(|seed| story(seed, founders_are_three_with_disks, 30_000 * MS));
+}
+
+/// What an operator may ask in vain.
+#[test]
+fn what_would_end_the_cluster_is_refused() {
+    let mut lists = Lists::start(1, NODES, 1, founders_are_three);
+    let leader = lists.world.leader().expect("somebody leads");
+    let others: Vec<NodeId> = (0..3).map(NodeId).filter(|id| *id != leader).collect();
+    let ask = |lists: &mut Lists, change| lists.world.change_members(leader, change).expect("it is up");
+    let refused = |answer| match answer {
+        MemberAnswer::Refused(why) => why,
+        other => panic!("{other:?}"),
+    };
+    let gone = NodeId(9);
+    assert!(refused(ask(&mut lists, MemberChange::Remove { node: gone })).contains("no member"));
+    lists.world.kill(others[0]);
+    lists.run(200 * MS);
+    let why = refused(ask(&mut lists, MemberChange::Remove { node: others[1] }));
+    assert!(why.contains("no majority") && why.contains(&others[0].to_string()), "{why}");
+    assert!(refused(ask(&mut lists, MemberChange::Remove { node: leader })).contains("no majority"));
+    // The dead one may go, and never comes back.
+    let mut random = Random::new(1);
+    change(&mut lists, &mut random, &MemberChange::Remove { node: others[0] }, 4000 * MS);
+    let again = MemberChange::Add { node: others[0], contact: Bytes::new() };
+    let leader = lists.world.leader().expect("somebody leads");
+    let why = refused(lists.world.change_members(leader, again).expect("it is up"));
+    assert!(why.contains("not used again"), "{why}");
+}
