@@ -92,4 +92,9 @@ regressions! {
     /// roll back instead by now, so nothing fails any more without what was done then: the plan has the faults of that run.
     /// (Seed 185 of *lists*. Nothing shrinks what does not fail.)
     fn two_deposed_leaders_do_not_wait_for_each_other() passes "deposed_leaders_as_donors";
+
+    /// The power was cut when one stream had come to the next epoch's first entry and another had not. A stream that waits there
+    /// said that it had installed up to its last transaction, not up to what the others' claims close: all replicas came back as
+    /// incomplete, and none could be elected, for ever.
+    fn who_comes_back_in_the_middle_of_a_change_of_epoch_is_complete() passes "power_cut_in_a_change_of_epoch";
 }
