@@ -29,7 +29,7 @@ for n in 0 1 2; do
     nodes+="admin = \"127.0.0.1:${ports[$((3 * n + 2))]}\" },"
 done
 for n in 0 1 2; do
-    printf 'node = %s\n[cluster]\nid = "redis-cli"\nworkers = 2\nnodes = [%s]\n' "$n" "$nodes" >"$dir/$n.toml"
+    printf 'node = %s\n[cluster]\nid = "redis-cli"\nworkers = 2\ndurability = "memory"\nnodes = [%s]\n' "$n" "$nodes" >"$dir/$n.toml"
     "$highwater" serve --config "$dir/$n.toml" 2>"$dir/$n.log" &
     pids+=($!)
 done

@@ -33,7 +33,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run one replica until SIGTERM.
-    #[command(after_help = concat_help("highwater config default > highwater.toml\n  highwater serve --config highwater.toml\n  highwater serve --config highwater.toml --set cluster.workers=4 --set log.level=debug\n  highwater serve --config cluster.toml --node-id 1    # docs/configuration.md has such a file"))]
+    #[command(after_help = concat_help("highwater config default > highwater.toml\n  highwater serve --config highwater.toml\n  highwater serve --config highwater.toml --set limits.memory_mb=2000 --set log.level=debug\n  highwater serve --config cluster.toml --node-id 1    # docs/configuration.md has such a file"))]
     Serve(ServeArgs),
     /// Check a config file, or print the default one with every key documented.
     #[command(after_help = concat_help("highwater config default > highwater.toml\n  highwater config check highwater.toml"))]

@@ -335,7 +335,9 @@ fn fresh_directory() -> Result<TempDir> {
 fn config_of(spec: &FleetSpec, node: u8, nodes: &[NodeConfig]) -> Result<Config> {
     // The environment is not asked: a benchmark is what its command line says.
     let own = spec.own.get(usize::from(node)).map_or(&[][..], Vec::as_slice);
-    let mut config = Config::load(None, [], &[own, &spec.set].concat()).map_err(Failure::usage)?;
+    // Demonstrations and benchmarks keep nothing, unless they are told to.
+    let memory = [("cluster.durability".to_string(), "memory".to_string())];
+    let mut config = Config::load(None, [], &[&memory, own, &spec.set].concat()).map_err(Failure::usage)?;
     config.node = node;
     config.cluster.engine = spec.engine.to_string();
     config.cluster.workers = spec.workers;

@@ -187,7 +187,7 @@ fn a_port_in_use_is_exit_code_3_and_names_the_port() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let nodes = format!(
-        "[cluster]\nnodes = [{{ id = 0, peer = \"127.0.0.1:0\", resp = \"127.0.0.1:0\", admin = \"{address}\" }}]\n"
+        "[cluster]\ndurability = \"memory\"\nnodes = [{{ id = 0, peer = \"127.0.0.1:0\", resp = \"127.0.0.1:0\", admin = \"{address}\" }}]\n"
     );
     let file = ConfigFile::new(&nodes);
     let (code, _, error) = highwater(&["serve", "--config", file.path()]);
@@ -212,7 +212,7 @@ fn a_seed_is_run_twice_and_a_plan_that_cannot_be_read_is_exit_code_5() {
 /// A config of one node with its own addresses, and one line of its own at the end.
 fn one_node(peer: &str, resp: &str, admin: &str, more: &str) -> String {
     format!(
-        "[cluster]\nnodes = [{{ id = 0, peer = \"{peer}\", resp = \"{resp}\", admin = \"{admin}\" }}]\n{more}\n"
+        "[cluster]\ndurability = \"memory\"\nnodes = [{{ id = 0, peer = \"{peer}\", resp = \"{resp}\", admin = \"{admin}\" }}]\n{more}\n"
     )
 }
 

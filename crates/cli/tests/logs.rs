@@ -36,6 +36,8 @@ impl Node {
                 "--set",
                 "cluster.workers=1",
                 "--set",
+                "cluster.durability=memory",
+                "--set",
                 "log.level=debug",
             ])
             .stdout(Stdio::null())

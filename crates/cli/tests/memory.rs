@@ -47,7 +47,7 @@ fn verify(client: &mut Client, rows: &BTreeSet<usize>) {
 
 #[test]
 fn replicas_that_are_full_refuse_what_grows_and_survive() {
-    let mut cluster = Cluster::start("memory", "", Some(ADDRESS_SPACE));
+    let mut cluster = Cluster::start("memory", "durability = \"memory\"", Some(ADDRESS_SPACE));
     let (leader, mut client) = cluster.leader();
     let mut rows = BTreeSet::new();
     fill(&mut client, &mut rows);

@@ -170,7 +170,7 @@ fn all_nodes_are_restarted_one_by_one_and_no_request_is_in_doubt() {
 
 #[test]
 fn an_operator_moves_the_lead() {
-    let cluster = Cluster::start("lead", "", None);
+    let cluster = Cluster::start("lead", "durability = \"memory\"", None);
     let (first, _) = cluster.leader();
     let to = (first + 1) % 3;
     let hand_over = |at: usize, to: usize| {

@@ -39,7 +39,7 @@ fn kill_leader(cluster: &mut Cluster) -> usize {
 
 #[test]
 fn another_leader_knows_what_was_done() {
-    let mut cluster = Cluster::start("sessions", "", None);
+    let mut cluster = Cluster::start("sessions", "durability = \"memory\"", None);
     let id = open(&cluster);
     assert_eq!(ask(&cluster, &["HW.ONCE", &id, "1", "INCR", "a"]), ":1");
     let killed = kill_leader(&mut cluster);
@@ -71,7 +71,7 @@ fn sessions_survive_what_their_data_survive() {
 
 #[test]
 fn a_follower_runs_nothing_under_a_session() {
-    let cluster = Cluster::start("sessions-there", "", None);
+    let cluster = Cluster::start("sessions-there", "durability = \"memory\"", None);
     let id = open(&cluster);
     let (leader, _) = cluster.leader();
     let mut follower = Client::connect(cluster.port((leader + 1) % 3)).unwrap();

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_core::{Clock, Incarnation};
-use highwater_node::config::NodeConfig;
+use highwater_node::config::{Durability, NodeConfig};
 use highwater_node::library::NodeLibrary;
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
 
@@ -34,6 +34,7 @@ fn cluster() -> Config {
     };
     let mut config = Config::default();
     config.cluster.workers = 1;
+    config.cluster.durability = Durability::Memory;
     config.cluster.nodes = (0..NODES).zip(ports.chunks(3)).map(node).collect();
     // Ours are small ones.
     config.limits.memory_mb = 512;

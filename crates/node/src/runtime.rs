@@ -143,6 +143,12 @@ impl Node {
         storage: Option<Storage<D>>,
         signals: Signals,
     ) -> Result<Node, NodeError> {
+        if storage.is_none() && config.cluster.durability == Durability::Sync {
+            let why =
+                "cluster.durability is \"sync\", and this node was given no files; use \"memory\", or `run`"
+                    .into();
+            return Err(NodeError::Storage { path: config.storage.dir.clone(), why });
+        }
         let system = |what| move |error| NodeError::System { what, error };
         let Replica { mut controller, workers, counters, procedures, versions } = replica;
         let identity = Identity {

@@ -34,7 +34,8 @@ fn the_defaults_are_those_of_the_engines() {
     let options = config.options(Incarnation(7));
     // How much memory there is depends on the machine.
     let memory_bytes = config.memory_bytes();
-    let mut expected = Options { memory_bytes, ..Options::new(NodeId(0), 1, 2, Incarnation(7)) };
+    let mut expected =
+        Options { memory_bytes, durable: true, ..Options::new(NodeId(0), 1, 2, Incarnation(7)) };
     expected.founders = options.founders.clone();
     expected.fit_memory();
     assert_eq!(options, expected);
@@ -68,7 +69,8 @@ fn values_need_no_quotes_and_pins_take_all_their_forms() {
 
 #[test]
 fn a_configuration_survives_being_written() {
-    let config = load("", &[], &[("threads.pin", "[0, 1]"), ("cluster.engine", "silo")]).unwrap();
+    let silo = [("threads.pin", "[0, 1]"), ("cluster.engine", "silo"), ("cluster.durability", "memory")];
+    let config = load("", &[], &silo).unwrap();
     assert_eq!(load(&config.to_toml(), &[], &[]), Ok(config));
 }
 

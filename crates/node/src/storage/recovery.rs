@@ -1,5 +1,6 @@
 //! From a node's files to a replica that goes on: whose they are, the newest checkpoint that is whole, and what was written behind it.
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,8 +10,8 @@ use highwater_disk::checkpoint::{Error, Loader, Loading, Manifest, PartLoader, p
 use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalOptions, journal};
 use highwater_engines::{LogPosition, Replica, Resume};
 
-use super::DataDirectory;
 use super::checkpoint::Preamble;
+use super::{DataDirectory, DirectoryError};
 use crate::clock::monotonic;
 use crate::config::Config;
 use crate::error::NodeError;
@@ -29,7 +30,7 @@ pub struct Files {
 pub fn open(config: &Config, fresh: Incarnation) -> Result<Files, NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
     let failed = |why: String| NodeError::Storage { path: path.clone(), why };
-    let directory = DataDirectory::open(&path).map_err(|error| failed(error.to_string()))?;
+    let directory = take(&path).map_err(|error| failed(error.to_string()))?;
     let identity = Identity::start(&directory, &config.cluster.id, NodeId(config.node), fresh);
     let identity =
         identity.map_err(|error| failed(format!("{error}; set storage.dir to this node's own folder")))?;
@@ -41,6 +42,28 @@ pub fn open(config: &Config, fresh: Incarnation) -> Result<Files, NodeError> {
         tracing::warn!("{} has an identity and no journal: this node begins another life", path.display());
     }
     Ok(Files { directory, identity })
+}
+
+/// How long a folder may be another process's. One that was killed has it until its memory is given back.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is tried.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Takes the folder, once whoever has it has ended.
+fn take(path: &Path) -> Result<DataDirectory, DirectoryError> {
+    let began = Instant::now();
+    let mut told = false;
+    loop {
+        match DataDirectory::open(path) {
+            Err(DirectoryError::Locked { .. }) if began.elapsed() < LOCK_PATIENCE => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!("{} is in use: waiting for the process that has it", path.display());
+                }
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            taken => return taken,
+        }
+    }
 }
 
 fn has_journal(directory: &DataDirectory) -> std::io::Result<bool> {
@@ -68,7 +91,7 @@ pub struct Storage<D: Disk> {
 pub fn set_aside(config: &Config) -> Result<(), NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
     let failed = |why: String| NodeError::Storage { path: path.clone(), why };
-    let directory = DataDirectory::open(&path).map_err(|error| failed(error.to_string()))?;
+    let directory = take(&path).map_err(|error| failed(error.to_string()))?;
     set_journal_aside(&directory)
         .map_err(|error| failed(format!("cannot set the journal aside: {error}")))?;
     tracing::warn!("the older copy of the journal in {} is kept as {STALE}journal-*", path.display());

@@ -21,7 +21,7 @@ use highwater_engines::{
     Replica, Request, Service, Status, Token, Worker,
 };
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
-use highwater_node::config::NodeConfig;
+use highwater_node::config::{Durability, NodeConfig};
 use highwater_node::library::NodeLibrary;
 use highwater_node::transport::handshake::{Fingerprint, Hello, Identity, WELCOME_BYTES, Welcome};
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
@@ -188,6 +188,7 @@ pub fn config(nodes: u8, workers: u16) -> Config {
     let mut ports = free_loopback_ports(nodes as usize).unwrap().into_iter();
     let mut config = Config::default();
     config.cluster.workers = workers;
+    config.cluster.durability = Durability::Memory;
     config.cluster.nodes = (0..nodes)
         .map(|id| NodeConfig {
             id,
