@@ -13,6 +13,12 @@ highwater_core::bugs! {
         shows: Failing,
         within: 2000,
     }
+    TrimmedBeforePublished = "trimmed-before-published" {
+        mistake: "a host removes the log that a checkpoint stands for before the checkpoint is there",
+        breaks: "if it never comes, what was in that log is gone",
+        shows: Unpowered,
+        within: 2000,
+    }
     SessionApart = "session-apart" {
         mistake: "what a session keeps of a request is written by a transaction of its own, behind the request's",
         breaks: "a crash between the two forgets that the request happened, and a retry does it twice",

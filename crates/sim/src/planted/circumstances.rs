@@ -197,26 +197,6 @@ fn choose(plan: &mut Plan, name: &str, one_in: u64) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A choice that was renamed would be left out in silence.
-    #[test]
-    fn circumstances_make_choices_that_there_are() {
-        for (circumstance, choices) in [
-            (Circumstance::Observed, &["SealEarly"][..]),
-            (Circumstance::Defied, &["SkipPreVote", "AskEarly"]),
-            (Circumstance::HandedOver, &["HandOver"]),
-        ] {
-            let mut plan = Plan::draw(1);
-            plan.choices.clear();
-            turn(&mut plan, circumstance);
-            assert!(choices.iter().all(|name| plan.choices.contains_key(*name)), "{circumstance:?}");
-        }
-    }
-}
-
 /// The last of four replicas is removed; then one after the other is cut off from all but that one, under much work.
 fn moving(plan: &mut Plan) {
     torn(plan);
@@ -281,4 +261,24 @@ fn failing(plan: &mut Plan) {
         let victims = [Victim::Leader, Victim::Node((round % replicas) as u8)];
         victims.map(|victim| (4 * timeout, timeout / 8, Fault::FailSync(victim))).to_vec()
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A choice that was renamed would be left out in silence.
+    #[test]
+    fn circumstances_make_choices_that_there_are() {
+        for (circumstance, choices) in [
+            (Circumstance::Observed, &["SealEarly"][..]),
+            (Circumstance::Defied, &["SkipPreVote", "AskEarly"]),
+            (Circumstance::HandedOver, &["HandOver"]),
+        ] {
+            let mut plan = Plan::draw(1);
+            plan.choices.clear();
+            turn(&mut plan, circumstance);
+            assert!(choices.iter().all(|name| plan.choices.contains_key(*name)), "{circumstance:?}");
+        }
+    }
 }

@@ -41,6 +41,9 @@ impl<L: Library> World<L> {
                     self.plan_checkpoint(id, number);
                 }
                 CheckpointOrder::Publish { number, complete_at, engine, released } => {
+                    if trims_before_published() {
+                        node.disk.trim(&node.disk.synced_of(released.clone()), workers);
+                    }
                     node.disk.publication = Some(Publication { complete_at, engine, released });
                     self.plan_checkpoint(id, number);
                 }
@@ -92,4 +95,15 @@ impl<L: Library> World<L> {
         self.nodes[id.0 as usize].slot(Channel::Control).inbox.push(Input::Checkpoint(news));
         self.schedule(id, Channel::Control, now);
     }
+}
+
+/// Whether a host removes the log that a checkpoint stands for before it is there: never.
+#[cfg(feature = "planted")]
+fn trims_before_published() -> bool {
+    highwater_core::planted::on(&highwater_engines::planted::TrimmedBeforePublished)
+}
+
+#[cfg(not(feature = "planted"))]
+fn trims_before_published() -> bool {
+    false
 }

@@ -222,10 +222,8 @@ impl Disk {
 
     /// A checkpoint is published; of the older ones some are removed, and what of the records only they needed.
     pub fn publish(&mut self, scan: Scan, publication: Publication, keep: usize, workers: u16) {
-        let Publication { complete_at, engine, mut released } = publication;
-        for (released, synced) in released.iter_mut().zip(&self.synced_to) {
-            *released = (*released).min(*synced);
-        }
+        let Publication { complete_at, engine, released } = publication;
+        let released = self.synced_of(released);
         let Scan { floor, chunks, .. } = scan;
         let chunks = Arc::new(chunks);
         self.checkpoints.push(Checkpoint { chunks, floor, complete_at, engine, released });
@@ -235,7 +233,19 @@ impl Disk {
         if keep == usize::MAX {
             return;
         }
-        // As files are: from the front, as far as nobody needs anything.
+        self.trim(&released, workers);
+    }
+
+    /// Of these positions what is synced.
+    pub fn synced_of(&self, mut positions: Vec<LogPosition>) -> Vec<LogPosition> {
+        for (position, synced) in positions.iter_mut().zip(&self.synced_to) {
+            *position = (*position).min(*synced);
+        }
+        positions
+    }
+
+    /// Removes the records up to there as files are removed: from the front, as far as nobody needs anything.
+    pub fn trim(&mut self, released: &[LogPosition], workers: u16) {
         while let Some((who, position, _)) = self.records.front()
             && self.gone < self.synced
             && *position <= released[self.writer(*who, workers)]
