@@ -37,16 +37,19 @@ impl Nodes {
         let nodes = Nodes { directory, ports, running: BTreeMap::new() };
         for id in 0..NODES {
             let known = [0..1, 0..1, 0..1, 0..1, 0..2, 0..5][id].clone();
-            let listed: String =
-                known.filter(|other| *other < id).chain([id]).map(|id| nodes.entry(id)).collect();
-            let config = format!(
-                "node = {id}\n[cluster]\ndurability = \"{durability}\"\nnodes = [{listed}]\n[threads]\nlifeline = true\n\
-                 [storage]\ndir = \"{}\"\n",
-                nodes.directory.path().display()
-            );
-            std::fs::write(nodes.path(id, "toml"), config).unwrap();
+            nodes.configure(id, durability, known.filter(|other| *other < id).chain([id]));
         }
         nodes
+    }
+
+    fn configure(&self, id: usize, durability: &str, listed: impl Iterator<Item = usize>) {
+        let listed: String = listed.map(|id| self.entry(id)).collect();
+        let config = format!(
+            "node = {id}\n[cluster]\ndurability = \"{durability}\"\nnodes = [{listed}]\n[threads]\nlifeline = true\n\
+             [storage]\ndir = \"{}\"\n",
+            self.directory.path().display()
+        );
+        std::fs::write(self.path(id, "toml"), config).unwrap();
     }
 
     fn entry(&self, id: usize) -> String {
@@ -283,4 +286,52 @@ fn one_three_five_three_in_memory() {
 #[test]
 fn one_three_five_three_on_disks() {
     grow_and_shrink("sync");
+}
+
+/// Whoever moved to other addresses with its id is found there: by those who dial it (node 0), and by those whom it dials. Then it
+/// counts: with a third one dead nothing is acknowledged without it.
+fn move_nodes(durability: &str) {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut nodes = Nodes::new(durability);
+    nodes.run(0);
+    nodes.eventually("nobody leads", |nodes| nodes.leader().is_some());
+    (1..3).for_each(|id| nodes.add(id));
+    for (round, moves) in [0, 2].into_iter().enumerate() {
+        nodes.kill(moves);
+        // To where a node would be that never was.
+        let there = nodes.ports[3 * (3 + round)..][..3].to_vec();
+        nodes.ports[3 * moves..][..3].copy_from_slice(&there);
+        nodes.configure(moves, durability, 0..3);
+        nodes.run(moves);
+        let config = nodes.path(moves, "toml");
+        nodes.must(&["replace", &moves.to_string(), "--config", config.to_str().unwrap()]);
+        let listed = nodes.must_list(1);
+        assert!(listed.to_string().contains(&format!("127.0.0.1:{}", there[0])), "{listed}");
+        let other = 2 - moves;
+        nodes.kill(other);
+        let mut added = 0;
+        nodes.eventually("nothing is acknowledged with the one that moved", |nodes| {
+            for id in [1, moves] {
+                let client = Client::connect(nodes.ports[3 * id + 1]);
+                let reply = client.and_then(|mut client| client.call(&[b"INCR", b"moved"]));
+                added += i32::from(reply.is_some_and(|(line, _)| line.starts_with(':')));
+            }
+            added > 2
+        });
+        nodes.run(other);
+        let admin = nodes.admin(1);
+        let config = nodes.path(other, "toml");
+        // It votes again before the next one goes.
+        nodes.must(&["add", &other.to_string(), "--config", config.to_str().unwrap(), "--admin", &admin]);
+    }
+}
+
+#[test]
+fn nodes_move_in_memory() {
+    move_nodes("memory");
+}
+
+#[test]
+fn nodes_move_with_their_disks() {
+    move_nodes("sync");
 }

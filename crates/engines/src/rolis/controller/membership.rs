@@ -33,7 +33,7 @@ impl RolisController {
         }
         match change {
             MemberChange::Add { node, contact } => match members.voter(node) {
-                Some(_) if members.contact(node) == contact => Done,
+                Some(voter) if members.contact(node) == contact => self.until_sound(now, voter),
                 Some(_) => Refused(format!(
                     "{node} is a member already, at other addresses; `member replace {node}` moves it"
                 )),
@@ -44,11 +44,9 @@ impl RolisController {
             },
             MemberChange::Remove { node } => self.remove(now, &members, node),
             MemberChange::Replace { node, by, contact } if node == by => {
-                if members.voter(node).is_none() {
-                    return no_member(&members, node);
-                }
+                let Some(voter) = members.voter(node) else { return no_member(&members, node) };
                 if members.contact(node) == contact {
-                    return Done;
+                    return self.until_sound(now, voter);
                 }
                 let moves = MembersChange { contact: Some((node, contact)), ..MembersChange::default() };
                 self.begin(now, &members, moves, format!("{node} moves"))
@@ -163,6 +161,20 @@ impl RolisController {
             members.voters().len(),
             lacking.join(", ")
         ))
+    }
+
+    /// The membership is as it was wanted; done, once this voter is there, too: who relies on it next may stop another.
+    fn until_sound(&self, now: Nanos, voter: Voter) -> MemberAnswer {
+        let node = voter.node;
+        if self.is_sound(now, voter) {
+            return Done;
+        }
+        let here = self.desk.peer(node);
+        Waits(match here {
+            None => format!("{node} is a member and not connected: start it at these addresses"),
+            Some(life) if !self.stores.is_complete(life) => format!("{node} copies the state"),
+            Some(_) => format!("{node} is a member and about to vote"),
+        })
     }
 
     /// Whether a voter answers and has a complete store.
