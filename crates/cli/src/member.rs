@@ -192,7 +192,7 @@ fn change(ask: &Where, wait: &Wait, request: &MemberRequest, done: &str) -> Resu
                 _ => {
                     at += 1;
                     target = admins[at % admins.len()].clone();
-                    "no leader is known".into()
+                    "no leader is known: the cluster is not founded yet, or elects one".into()
                 }
             },
             Err(AdminError::Refused(why)) => return Err(Failure::negative(why)),

@@ -25,9 +25,8 @@ impl RolisController {
 
     /// See [`change_members`](crate::seam::Controller::change_members).
     pub(super) fn on_member_change(&mut self, now: Nanos, change: MemberChange) -> MemberAnswer {
-        let Some(members) = self.election.members().cloned() else {
-            return Waits("the cluster is not founded yet: its first nodes have not all met".into());
-        };
+        // Before it is founded; or this node has just come to it, and knows nobody yet: others may.
+        let Some(members) = self.election.members().cloned() else { return Ask(None) };
         if !self.leads() {
             return Ask(self.known_leader(now));
         }
