@@ -152,7 +152,9 @@ impl Watermark {
         cell.decided.store(decided.0, Ordering::Release);
     }
 
-    /// Applies a claim, if its index is decided here. To be called in the epoch of the claim only.
+    /// Applies a claim, if its index is decided here. To be called in the epoch of the claim; or by a stream that waits at its end,
+    /// which another worker may end meanwhile: the next epoch's cells begin above every timestamp of the past, so an older claim
+    /// moves none of them.
     #[inline]
     pub fn claim(&self, claim: OpenClaim) -> bool {
         let cell = self.cell(claim.stream);
