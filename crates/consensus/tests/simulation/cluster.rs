@@ -6,26 +6,26 @@ use std::collections::{BTreeMap, BinaryHeap};
 use bytes::Bytes;
 use highwater_consensus::*;
 use highwater_core::codec::Reader;
-use highwater_core::{Ballot, EntryIndex, Epoch, NodeId};
+use highwater_core::{Ballot, EntryIndex, Epoch, NodeId, Random};
 
 use crate::common::{Node, Wire, as_change, founder, founders};
 
 pub const MS: Nanos = 1_000_000;
 
-/// splitmix64.
-pub struct Rng(pub u64);
+/// Chance from a seed.
+pub struct Rng(Random);
 
 impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    pub fn new(seed: u64) -> Rng {
+        Rng(Random::new(seed))
+    }
+
+    pub fn bits(&mut self) -> u64 {
+        self.0.bits()
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
+        self.0.below(bound.max(1))
     }
 
     pub fn percent(&mut self, percent: u64) -> bool {
@@ -102,7 +102,7 @@ pub struct Simulation {
 
 impl Simulation {
     pub fn new(seed: u64, durable: bool) -> Simulation {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let count = [3, 3, 5, 5, 7][rng.below(5) as usize];
         let streams = 1 + rng.below(3) as usize;
         let election = ElectionOptions { nodes: count, heartbeat: 3 * MS, timeout: 12 * MS };
@@ -110,7 +110,7 @@ impl Simulation {
         let stream = StreamOptions { window_bytes, durable, retry: 5 * MS, ..StreamOptions::default() };
         let bases = || vec![(EntryIndex::NONE, founders(count)); streams];
         let nodes: Vec<Node> =
-            (0..count).map(|n| Node::new(founder(n), bases(), election, stream, rng.next())).collect();
+            (0..count).map(|n| Node::new(founder(n), bases(), election, stream, rng.bits())).collect();
         let (n, connections) = (count as usize, rng.percent(50));
         let mut simulation = Simulation {
             now: 0,
@@ -138,7 +138,7 @@ impl Simulation {
             steps: 0,
             options: (election, stream),
             slow: if durable && seed % 10 == 3 { (2 + seed / 10 % 7) * election.timeout } else { 0 },
-            disks: durable.then_some(Rng(seed ^ 0xd15c)),
+            disks: durable.then_some(Rng::new(seed ^ 0xd15c)),
             lives: vec![0; n],
             syncing: vec![false; n],
             rng,

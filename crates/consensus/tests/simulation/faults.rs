@@ -102,7 +102,7 @@ impl Simulation {
             bases.push((EntryIndex(base), self.members_at(stream, base)));
         }
         let (election, stream) = self.options;
-        self.nodes[node] = Node::new(me, bases, election, stream, self.rng.next());
+        self.nodes[node] = Node::new(me, bases, election, stream, self.rng.bits());
         self.seen[node] = Seen::default();
         self.down[node] = false;
         self.after(node);
@@ -123,7 +123,7 @@ impl Simulation {
             kept[*at] -= u64::from(keeps);
             keeps
         }));
-        let (me, seed) = (self.nodes[node].me, rng.next());
+        let (me, seed) = (self.nodes[node].me, rng.bits());
         let members = |stream, base| self.members_at(stream, base);
         let node_again = Node::recover(me, written, members, self.options, (self.streams, seed));
         self.nodes[node] = node_again;
