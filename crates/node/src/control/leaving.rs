@@ -1,16 +1,13 @@
 //! A node hands its lead over: because an operator asked for it, or because the process was asked to end.
 //!
-//! Who ends goes through three times. First another replica is found that serves in its place, if this one did
-//! ([`Controller::retire`]); requests wait meanwhile. Then clients that ask here are referred to that one, for [`REFERRAL`]: who has
-//! a request under way gets an answer, not a broken connection. Then the door closes, and what is owed is written.
+//! Who ends goes through two times. First another replica is found that serves in its place, if this one did
+//! ([`Controller::retire`]); requests wait meanwhile. Then the workers close their doors, and tell every client that asks for
+//! something who serves now, so that nobody's request meets a connection that breaks (`worker/farewell.rs`).
 
 use highwater_engines::{Controller, Handover, Nanos};
 
 use crate::admin::protocol::AdminResponse;
 use crate::shared::Shared;
-
-/// For so long clients are referred to another replica before their connections close.
-const REFERRAL: Nanos = 50_000_000;
 
 /// What is under way.
 #[derive(Default)]
@@ -27,9 +24,7 @@ enum Stage {
     Stays,
     /// Another replica shall serve.
     Retires,
-    /// Another one does.
-    Refers(Nanos),
-    /// The workers write what is owed.
+    /// Another one does, or none will: the workers write what is owed.
     Ends,
 }
 
@@ -63,24 +58,16 @@ impl Leaving {
             shared.answer(connection, answer(&handover));
         }
         if matches!(self.stage, Stage::Retires) {
-            let status = controller.status(now);
             if let Handover::Failed(why) = &handover
-                && status.serves()
+                && controller.status(now).serves()
             {
                 tracing::warn!("ending without a successor: {why}");
             }
-            let refers = !status.serves() && status.ask.is_some() && shared.clients() > 0;
-            self.stage = Stage::Refers(if refers { now + REFERRAL } else { now });
+            self.stage = Stage::Ends;
+            shared.end();
+            return Some(now);
         }
-        match self.stage {
-            Stage::Refers(until) if now >= until => {
-                self.stage = Stage::Ends;
-                shared.end();
-                Some(now)
-            }
-            Stage::Refers(until) => Some(until),
-            Stage::Stays | Stage::Retires | Stage::Ends => None,
-        }
+        None
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Client {
     pub stuck_since: Option<Nanos>,
     /// Its buffers were asked for what they do not need, and nothing happened since.
     pub rested: bool,
+    /// The last thing that it asked of the data was refused, because another node serves.
+    pub referred: bool,
     /// The engine had no room for its next request.
     blocked: bool,
     /// It will send nothing more, but may wait for replies.
@@ -74,6 +76,7 @@ impl Client {
             active: now,
             stuck_since: None,
             rested: false,
+            referred: false,
             blocked: false,
             ended: false,
             gone: false,
@@ -124,11 +127,13 @@ impl Client {
                 Ok(()) => {
                     let reply = engine.unreleased_reply_bytes().saturating_sub(before);
                     self.connection.submitted(seq, reply);
+                    self.referred = false;
                     *unreleased += 1;
                     allowance.work -= (len + reply) as i64;
                 }
                 Err(refusal) => {
                     self.connection.refused(seq, refusal);
+                    self.referred = matches!(refusal, Refusal::NotServing { .. });
                     if refusal == Refusal::Busy {
                         self.blocked = true;
                         break;
@@ -137,6 +142,19 @@ impl Client {
             }
         }
         (allowance, !self.blocked)
+    }
+
+    /// Answers everything that it asks of the data with this refusal, which is not [`Refusal::Busy`].
+    pub fn refuse(&mut self, refusal: Refusal) {
+        self.blocked = false;
+        let mut allowance = Allowance::WHOLE;
+        while !self.gone
+            && let Some(request) = self.connection.next(&mut allowance)
+        {
+            let seq = request.seq;
+            self.connection.refused(seq, refusal);
+            self.referred = true;
+        }
     }
 
     /// Writes what the socket takes, up to its share of a turn; the rest when the poller says that there is room.

@@ -51,7 +51,7 @@ pub struct Rules {
 /// All clients of one worker.
 pub struct Clients {
     worker: usize,
-    /// `None` once the door is closed: no new clients, no new requests.
+    /// `None` once the door is closed.
     pub(super) acceptor: Option<Acceptor>,
     door: Arc<Door>,
     pub(super) rules: Rules,
@@ -60,7 +60,7 @@ pub struct Clients {
     pub(super) slots: Vec<Slot>,
     free: Vec<usize>,
     /// Clients that may have requests to submit, in the order in which they are served.
-    ready: VecDeque<usize>,
+    pub(super) ready: VecDeque<usize>,
     /// Clients whose sockets need a look: something to write, or another interest.
     pub(super) dirty: Vec<usize>,
     /// Clients with requests that wait for the worker's replies to become fewer.
@@ -78,7 +78,9 @@ pub struct Clients {
     pub(super) complained_of_http: Option<Nanos>,
     accepted: u64,
     open: usize,
-    buffer: Vec<u8>,
+    pub(super) buffer: Vec<u8>,
+    /// Since when the door is closed.
+    pub(super) closed_at: Option<Nanos>,
 }
 
 /// A place for a client.
@@ -121,6 +123,7 @@ impl Clients {
             accepted: 0,
             open: 0,
             buffer: vec![0; READ_BYTES],
+            closed_at: None,
         })
     }
 
@@ -155,24 +158,16 @@ impl Clients {
         }
     }
 
-    /// Takes no more clients and no more requests. Callers find nobody at the port.
-    pub fn close_door(&mut self) {
-        self.acceptor = None;
-    }
-
-    /// Whether a client waits for a reply, or for the rest of one.
-    pub fn owes(&self) -> bool {
-        self.slots.iter().any(|slot| {
-            let client = slot.client.as_ref().filter(|client| !client.gone);
-            client.is_some_and(|client| slot.unreleased > 0 || !client.connection.output().is_empty())
-        })
-    }
-
     /// Takes new clients.
     pub fn accept(&mut self, now: Nanos, poller: &Poller) {
+        self.let_some_in(now, poller);
+    }
+
+    /// Takes some of those who wait at the door; whether more may be there.
+    pub(super) fn let_some_in(&mut self, now: Nanos, poller: &Poller) -> bool {
         for _ in 0..ACCEPTS {
-            let Some(acceptor) = &mut self.acceptor else { return };
-            let Some((stream, _)) = acceptor.next(now, poller) else { return };
+            let Some(acceptor) = &mut self.acceptor else { return false };
+            let Some((stream, _)) = acceptor.next(now, poller) else { return false };
             if self.open >= self.rules.max {
                 refuse(stream);
                 continue;
@@ -182,6 +177,7 @@ impl Clients {
                 self.admit(stream, now, poller);
             }
         }
+        true
     }
 
     fn admit(&mut self, stream: TcpStream, now: Nanos, poller: &Poller) {
@@ -228,10 +224,6 @@ impl Clients {
     /// most, however many clients send long ones.
     pub fn submit(&mut self, now: Nanos, engine: &mut dyn Worker) {
         self.blocked = false;
-        if self.acceptor.is_none() {
-            self.ready.clear();
-            return;
-        }
         self.look_at_held_back();
         if !self.round(now, engine)
             && let Some(at) = self.forgive_one()
@@ -434,11 +426,6 @@ impl Clients {
         if self.slots[at].unreleased == 0 {
             self.free.push(at);
         }
-    }
-
-    /// Before the process ends: what is ready is written, nothing is waited for.
-    pub fn say_goodbye(&mut self, now: Nanos) {
-        self.slots.iter_mut().filter_map(|slot| slot.client.as_mut()).for_each(|client| client.write(now));
     }
 }
 

@@ -10,6 +10,7 @@
 mod client;
 mod clients;
 mod crowd;
+mod farewell;
 mod keys;
 mod sessions;
 mod sweep;
@@ -21,7 +22,7 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use highwater_engines::{Endpoint, Nanos, Next, Outbox, Worker};
+use highwater_engines::{Endpoint, Nanos, Next, Outbox, Refusal, Worker};
 
 use crate::clock::monotonic;
 use crate::held::HeldBytes;
@@ -136,18 +137,19 @@ impl WorkerThread {
                 Next::At(_) | Next::Idle => self.sleep(next)?,
             }
         }
-        self.clients.say_goodbye(monotonic());
+        self.clients.say_goodbye(monotonic(), self.referral());
         Ok(())
     }
 
     /// Runs requests, gives the engine its turn, hands out what it has; when to come back.
     fn turn(&mut self, now: Nanos) -> io::Result<Next> {
-        if self.shared.ending() {
-            self.drain(&self.shared.clone());
-        }
         self.clients.turn(now, &self.poller);
         self.rest(now);
-        self.clients.submit(now, &mut *self.engine);
+        if self.shared.ending() {
+            self.clients.part(now, self.referral(), &self.poller);
+        } else {
+            self.clients.submit(now, &mut *self.engine);
+        }
         let appetite = self.submit_load(now);
         if let Some(sessions) = self.sessions.as_mut().filter(|_| !self.shared.ending()) {
             sessions.turn(now, &mut *self.engine);
@@ -160,6 +162,7 @@ impl WorkerThread {
             next = Next::Now;
         }
         self.clients.flush(now, &self.poller);
+        self.drain();
         self.shared.set_clients(self.index, self.clients.count());
         let (held, (sending, receiving)) = (self.clients.held(), self.peers.held_bytes());
         self.shared.held_by_worker(self.index).set(HeldBytes {
@@ -189,12 +192,19 @@ impl WorkerThread {
         }
     }
 
-    /// The node is ending: no more requests; says so when all are answered.
-    fn drain(&mut self, shared: &Shared) {
-        self.clients.close_door();
-        if !self.drained && !self.clients.owes() {
+    /// What clients hear once the node is ending: that another one serves, if one does.
+    fn referral(&self) -> Refusal {
+        match self.engine.ready() {
+            Err(elsewhere @ Refusal::NotServing { .. }) => elsewhere,
+            Ok(()) | Err(_) => Refusal::NotServing { ask: None },
+        }
+    }
+
+    /// The node is ending: says so when nobody waits for anything any more.
+    fn drain(&mut self) {
+        if self.shared.ending() && !self.drained && !self.clients.owes() {
             self.drained = true;
-            shared.drained();
+            self.shared.drained();
         }
     }
 

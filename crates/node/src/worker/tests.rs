@@ -74,6 +74,8 @@ struct Bench {
     most_held: usize,
     /// Virtual time passes while a test waits for a socket that stands still.
     ages: bool,
+    /// The node is ending, and clients hear this.
+    ends: Option<Refusal>,
 }
 
 const RULES: Rules = Rules {
@@ -106,7 +108,8 @@ impl Bench {
             describe: Box::new(describe),
         };
         let clients = Clients::new(0, listener, Arc::new(door), rules, &poller).unwrap();
-        Bench { clients, poller, engine: Engine::default(), now: SECOND, address, most_held: 0, ages: false }
+        let engine = Engine::default();
+        Bench { clients, poller, engine, now: SECOND, address, most_held: 0, ages: false, ends: None }
     }
 
     /// A client whose end does not block.
@@ -135,7 +138,10 @@ impl Bench {
     fn turn(&mut self) -> bool {
         self.look();
         self.clients.turn(self.now, &self.poller);
-        self.clients.submit(self.now, &mut self.engine);
+        match self.ends {
+            Some(refusal) => self.clients.part(self.now, refusal, &self.poller),
+            None => self.clients.submit(self.now, &mut self.engine),
+        }
         self.most_held = self.most_held.max(self.clients.held().held);
         for (token, len) in std::mem::take(&mut self.engine.unreleased) {
             let (_, slot, number) = unpack(token);
@@ -451,4 +457,72 @@ fn incomplete_commands_together_are_bounded_and_one_at_a_time_goes_on() {
         served += usize::from(bench.send(client, &command[at..]) && bench.receive(client, 5) == 5);
     }
     assert!(served > 0 && served == bench.clients.count() - 1, "{served} of {alive}");
+}
+
+/// Reads replies until `count` lines came, with turns in between.
+fn lines(bench: &mut Bench, mut stream: &TcpStream, count: usize) -> String {
+    let (mut text, mut buffer, since) = (String::new(), vec![0; 1 << 16], Instant::now());
+    while text.lines().count() < count && bench.stands_still(since) {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => text.push_str(std::str::from_utf8(&buffer[..n]).unwrap()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => panic!("{error} after {text}"),
+        }
+        bench.turn();
+    }
+    text
+}
+
+/// Closed at once, connections broke while requests were on their way: in doubt, though they were never run.
+#[test]
+fn who_asks_of_a_node_that_ends_is_told_to_ask_elsewhere() {
+    let elsewhere = Refusal::NotServing { ask: Some(NodeId(2)) };
+    let mut bench = Bench::new(RULES);
+    let [silent, gone, late] = [(); 3].map(|()| bench.connect());
+    bench.wait(3);
+    let [busy, waiting] = [(); 2].map(|()| bench.connect());
+    assert!(bench.send(&busy, &gets(5, 1)) && bench.receive(&busy, 5) == 5);
+    bench.engine.busy = true;
+    assert!(bench.send(&waiting, &gets(5, 3)));
+    bench.settle();
+    let mut at_the_door = TcpStream::connect(bench.address).unwrap();
+    at_the_door.set_nonblocking(true).unwrap();
+    at_the_door.write_all(&gets(5, 1)).unwrap();
+
+    bench.ends = Some(elsewhere);
+    bench.settle();
+    assert!(TcpStream::connect(bench.address).is_err(), "nobody stands behind the door any more");
+    for (client, count) in [(&waiting, 3), (&at_the_door, 1)] {
+        let text = lines(&mut bench, client, count);
+        assert_eq!(text.matches("-NOTLEADER leader is node 2").count(), count, "{text}");
+    }
+    assert!(bench.clients.owes(), "one that asked a moment ago has not been told");
+    assert!(bench.send(&busy, &gets(5, 1)));
+    assert!(lines(&mut bench, &busy, 1).starts_with("-NOTLEADER"));
+    assert!(!bench.clients.owes(), "who was silent for long is not waited for");
+    // It is told all the same, while the node is there, and if it asks at the last moment.
+    assert!(bench.send(&silent, &gets(5, 1)));
+    assert!(lines(&mut bench, &silent, 1).starts_with("-NOTLEADER"));
+    drop(gone);
+    (&late).write_all(&gets(5, 2)).unwrap();
+    bench.clients.say_goodbye(bench.now, elsewhere);
+    drop(bench);
+    let mut text = String::new();
+    late.set_nonblocking(false).unwrap();
+    (&late).read_to_string(&mut text).unwrap();
+    assert_eq!(text.matches("-NOTLEADER").count(), 2, "{text}");
+}
+
+#[test]
+fn a_node_that_ends_answers_what_was_asked_before() {
+    let mut bench = Bench::new(RULES);
+    let client = bench.connect();
+    assert!(bench.send(&client, &gets(5, 1)));
+    bench.ends = Some(Refusal::NotServing { ask: None });
+    assert_eq!(bench.receive(&client, 5), 5);
+    assert!(bench.send(&client, &gets(5, 1)));
+    let text = lines(&mut bench, &client, 1);
+    assert!(text.starts_with("-NOTLEADER no leader is known"), "{text}");
+    assert!(!bench.clients.owes());
 }

@@ -68,7 +68,7 @@ impl RolisController {
             }
         };
         let inherits = self.handing.inherits_until(now);
-        let holds = self.handing.holds_requests() || inherits.is_some();
+        let holds = self.handing.holds_requests(now) || inherits.is_some();
         if holds != self.desk.shared.holds_requests.swap(holds, Ordering::Relaxed) {
             self.desk.wake_workers();
         }
@@ -111,7 +111,19 @@ impl RolisController {
 
     /// The lead is lost; `elected`: to somebody who stands.
     pub(super) fn hand_over_ends(&mut self, now: Nanos, elected: bool) {
+        let was_under_way = self.handing.is_under_way();
         self.handing.deposed(now, elected, self.desk.timeouts(1));
+        self.note_its_end(now, was_under_way);
+    }
+
+    /// Says it in the log, if a hand-over that was under way has succeeded.
+    fn note_its_end(&mut self, now: Nanos, was_under_way: bool) {
+        if was_under_way
+            && !self.handing.is_under_way()
+            && let Handover::Done { to, pause } = self.handing.status(now, false)
+        {
+            self.desk.note(format!("{to} leads now: requests waited for {:.1} ms", pause as f64 / 1e6));
+        }
     }
 
     // ---- a node that is about to end ----
@@ -155,10 +167,7 @@ impl RolisController {
             Word::ICould { .. } | Word::ICannot(_) => self.handing.answered(now, from.node, message),
             Word::IServe if self.handing.is_under_way() => {
                 self.handing.answered(now, from.node, message);
-                if let Handover::Done { to, pause } = self.handing.status(now, false) {
-                    let ms = pause as f64 / 1e6;
-                    self.desk.note(format!("{to} leads now: requests waited for {ms:.1} ms"));
-                }
+                self.note_its_end(now, true);
             }
             Word::IServe => {}
         }

@@ -8,7 +8,7 @@
 //! | asking | serves on; asks who could lead | all have answered, or time is up |
 //! | quieting | takes no requests; they wait | everything executed is released |
 //! | standing | has told one to stand | it promises that one's ballot; or hears that it cannot, or nothing: then the next one |
-//! | moving | follows; requests still wait | the new leader says that it serves: clients are referred to it |
+//! | moving | follows; requests still wait, for a while | the new leader says that it serves: clients are referred to it |
 //!
 //! Each stage has an end in time. Who gives up before it follows resumes in its own epoch, as if nothing had been; the one that
 //! was told to stand may still do so, and win: then replies may end as unknown, as in any election against a leader at work.
@@ -24,8 +24,10 @@ use highwater_core::{Epoch, NodeId, StreamId};
 use crate::seam::{Handover, Nanos};
 pub use message::{HandOverMessage, Reason, Word};
 
-/// A stage may take so many election timeouts.
+/// A stage may take so many election timeouts, and requests wait for a new leader as long.
 const STAGE: u64 = 2;
+/// A new leader may take so many to say that it serves. Who asked for the hand-over waits for its word; requests do not.
+const MOVE: u64 = 20;
 /// A node that is about to end looks for a successor for so many.
 const RETIREMENT: u64 = 10;
 
@@ -49,6 +51,7 @@ pub struct HandOver {
 struct Heir {
     of: NodeId,
     epoch: Epoch,
+    /// Requests wait here until then. Whenever it leads, it says so.
     until: Nanos,
 }
 
@@ -72,12 +75,15 @@ enum Stage {
         epoch: Epoch,
         target: NodeId,
         able: Vec<NodeId>,
+        /// Who says already that it serves: a majority without this node elected it.
+        serves: Option<NodeId>,
         since: Nanos,
         until: Nanos,
     },
     Moving {
         epoch: Epoch,
         since: Nanos,
+        holds_until: Nanos,
         until: Nanos,
     },
 }
@@ -131,9 +137,12 @@ impl HandOver {
             {
                 *until = now;
             }
+            (Some(Stage::Standing { epoch: ended, serves, .. }), Word::IServe) if *ended == epoch => {
+                *serves = Some(from);
+            }
             (Some(Stage::Moving { epoch: ended, since, .. }), Word::IServe) if *ended == epoch => {
-                self.last = Handover::Done { to: from, pause: now.saturating_sub(*since) };
-                self.stage = None;
+                let pause = now.saturating_sub(*since);
+                self.end(Handover::Done { to: from, pause });
             }
             _ => {}
         }
@@ -176,22 +185,22 @@ impl HandOver {
                 self.stage = Some(Stage::Quieting { epoch, able, quiet, since, until });
                 Step::Wait(until)
             }
-            Stage::Standing { epoch, target, able, since, until } => {
+            Stage::Standing { epoch, target, able, serves, since, until } => {
                 if now >= until {
                     return Some(self.next(now, epoch, able, since, timeout));
                 }
-                self.stage = Some(Stage::Standing { epoch, target, able, since, until });
+                self.stage = Some(Stage::Standing { epoch, target, able, serves, since, until });
                 Step::Wait(until)
             }
-            Stage::Moving { epoch, since, until } => {
+            Stage::Moving { epoch, since, holds_until, until } => {
                 if now >= until {
                     self.last = Handover::Failed(
                         "the lead went to another node, which does not say that it serves".into(),
                     );
                     return Some(Step::Refer);
                 }
-                self.stage = Some(Stage::Moving { epoch, since, until });
-                Step::Wait(until)
+                self.stage = Some(Stage::Moving { epoch, since, holds_until, until });
+                Step::Wait(if now < holds_until { holds_until } else { until })
             }
         })
     }
@@ -208,8 +217,14 @@ impl HandOver {
         let Some(target) = able.pop() else {
             return self.resume("none of those who could lead stands".into());
         };
-        self.stage = Some(Stage::Standing { epoch, target, able, since, until: now + timeout });
+        self.stage =
+            Some(Stage::Standing { epoch, target, able, serves: None, since, until: now + timeout });
         Step::Stand(target)
+    }
+
+    fn end(&mut self, outcome: Handover) {
+        self.last = outcome;
+        self.stage = None;
     }
 
     fn resume(&mut self, why: String) -> Step {
@@ -219,25 +234,30 @@ impl HandOver {
 
     /// This node does not lead any more, or goes on in an epoch of its own. `elected`: because another one stands.
     pub fn deposed(&mut self, now: Nanos, elected: bool, timeout: Nanos) {
-        self.stage = match self.stage.take() {
+        match self.stage.take() {
+            Some(Stage::Standing { serves: Some(to), since, .. }) if elected => {
+                self.end(Handover::Done { to, pause: now.saturating_sub(since) });
+            }
             Some(Stage::Standing { epoch, since, .. }) if elected => {
-                Some(Stage::Moving { epoch, since, until: now + STAGE * timeout })
+                let (holds_until, until) = (now + STAGE * timeout, now + MOVE * timeout);
+                self.stage = Some(Stage::Moving { epoch, since, holds_until, until });
             }
-            moving @ Some(Stage::Moving { .. }) if elected => moving,
-            Some(_) => {
-                self.last = Handover::Failed("this node lost the lead meanwhile".into());
-                None
-            }
-            None => None,
-        };
+            moving @ Some(Stage::Moving { .. }) if elected => self.stage = moving,
+            Some(_) => self.end(Handover::Failed("this node lost the lead meanwhile".into())),
+            None => {}
+        }
         if elected {
             self.heir = None;
         }
     }
 
     /// Whether requests wait for the new leader.
-    pub fn holds_requests(&self) -> bool {
-        matches!(self.stage, Some(Stage::Standing { .. } | Stage::Moving { .. }))
+    pub fn holds_requests(&self, now: Nanos) -> bool {
+        match self.stage {
+            Some(Stage::Standing { .. }) => true,
+            Some(Stage::Moving { holds_until, .. }) => now < holds_until,
+            _ => false,
+        }
     }
 
     // ---- the node is about to end ----
@@ -284,15 +304,17 @@ impl HandOver {
         self.heir = Some(Heir { of, epoch, until: now + STAGE * timeout });
     }
 
-    /// It leads: to whom it is to be told, and of which epoch that was.
+    /// It leads: to whom it is to be told, and of which epoch that was. If it had handed the lead over, it got it back.
     pub fn inherited(&mut self) -> Option<(NodeId, Epoch)> {
+        if matches!(self.stage, Some(Stage::Moving { .. })) {
+            self.end(Handover::Failed("the lead came back to this node".into()));
+        }
         self.heir.take().map(|heir| (heir.of, heir.epoch))
     }
 
     /// Until when this node keeps requests waiting because it was told to stand; `None` if it was not, or time is up.
-    pub fn inherits_until(&mut self, now: Nanos) -> Option<Nanos> {
-        self.heir = self.heir.filter(|heir| now < heir.until);
-        self.heir.map(|heir| heir.until)
+    pub fn inherits_until(&self, now: Nanos) -> Option<Nanos> {
+        self.heir.filter(|heir| now < heir.until).map(|heir| heir.until)
     }
 }
 

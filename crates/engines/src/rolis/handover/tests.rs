@@ -29,13 +29,68 @@ fn whoever_holds_most_is_told_to_stand_and_the_others_after_it() {
     handing.answered(2, NodeId(3), says(Word::ICannot(Reason::Copies)));
     quiet(&mut handing, 2);
     assert_eq!(handing.step(3, 2, TIMEOUT), Some(Step::Stand(NodeId(2))));
-    assert!(handing.holds_requests());
+    assert!(handing.holds_requests(3));
     handing.answered(4, NodeId(2), says(Word::ICannot(Reason::Stuck)));
     assert_eq!(handing.step(4, 2, TIMEOUT), Some(Step::Stand(NodeId(1))));
     handing.deposed(5, true, TIMEOUT);
     handing.answered(12, NodeId(1), says(Word::IServe));
     assert_eq!(handing.status(12, false), Handover::Done { to: NodeId(1), pause: 10 });
-    assert!(!handing.holds_requests() && !handing.is_under_way());
+    assert!(!handing.holds_requests(12) && !handing.is_under_way());
+}
+
+/// A node that has handed the lead to node 1.
+fn moved() -> HandOver {
+    let mut handing = asked(&[1]);
+    handing.answered(1, NodeId(1), says(Word::ICould { held: 9 }));
+    quiet(&mut handing, 1);
+    assert_eq!(handing.step(2, 2, TIMEOUT), Some(Step::Stand(NodeId(1))));
+    handing.deposed(3, true, TIMEOUT);
+    handing
+}
+
+#[test]
+fn requests_wait_for_a_new_leader_for_a_while_and_who_asked_for_it_longer() {
+    let mut handing = moved();
+    let released = 3 + STAGE * TIMEOUT;
+    assert_eq!(handing.step(3, 2, TIMEOUT), Some(Step::Wait(released)));
+    assert!(handing.holds_requests(released - 1) && !handing.holds_requests(released));
+    assert_eq!(handing.step(released, 2, TIMEOUT), Some(Step::Wait(3 + MOVE * TIMEOUT)));
+    handing.answered(released + 1, NodeId(1), says(Word::IServe));
+    assert!(matches!(handing.status(released + 1, false), Handover::Done { to: NodeId(1), .. }));
+    let mut silent = moved();
+    assert_eq!(silent.step(3 + MOVE * TIMEOUT, 2, TIMEOUT), Some(Step::Refer));
+    assert!(matches!(silent.status(3 + MOVE * TIMEOUT, false), Handover::Failed(_)));
+}
+
+#[test]
+fn a_successor_says_that_it_serves_however_late_it_comes_to_it() {
+    let mut heir = HandOver::default();
+    heir.inherit(0, NodeId(2), LED, TIMEOUT);
+    assert_eq!(heir.inherits_until(1), Some(STAGE * TIMEOUT));
+    assert_eq!(heir.inherits_until(STAGE * TIMEOUT), None, "requests wait no longer");
+    assert_eq!(heir.inherited(), Some((NodeId(2), LED)));
+    assert_eq!(heir.inherited(), None, "once");
+}
+
+/// Its word was lost, and whoever had asked for the hand-over heard that it had failed.
+#[test]
+fn a_successor_may_serve_before_its_predecessor_knows_that_it_was_elected() {
+    let mut handing = asked(&[1]);
+    handing.answered(1, NodeId(1), says(Word::ICould { held: 9 }));
+    quiet(&mut handing, 1);
+    assert_eq!(handing.step(2, 2, TIMEOUT), Some(Step::Stand(NodeId(1))));
+    handing.answered(3, NodeId(1), says(Word::IServe));
+    assert!(handing.is_under_way() && handing.holds_requests(3), "it still leads, as far as it knows");
+    handing.deposed(7, true, TIMEOUT);
+    assert_eq!(handing.status(7, false), Handover::Done { to: NodeId(1), pause: 6 });
+}
+
+#[test]
+fn who_gets_the_lead_back_has_not_handed_it_over() {
+    let mut handing = moved();
+    assert_eq!(handing.inherited(), None);
+    assert!(!handing.is_under_way() && !handing.holds_requests(4));
+    assert!(matches!(handing.status(4, true), Handover::Failed(why) if why.contains("came back")));
 }
 
 #[test]

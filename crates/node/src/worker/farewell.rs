@@ -1,0 +1,56 @@
+//! A node that ends, as its clients see it: the port is closed, what they asked before is answered, and whatever they ask now is
+//! refused with the name of whoever serves. A request that meets a connection which breaks is in doubt; one that is refused is not.
+//! So connections stay open until those who were asking things of late have been told, or have gone.
+
+use highwater_engines::{Nanos, Refusal};
+
+use super::clients::{Clients, mark, recount};
+use crate::poll::Poller;
+
+/// Who has sent nothing for as long when the node begins to end is not waited for: it may as well go on to send nothing.
+const OF_LATE: Nanos = 1_000_000_000;
+
+impl Clients {
+    /// Lets nobody in any more; those who stand at the door already are in. Refuses all that is asked.
+    pub fn part(&mut self, now: Nanos, refusal: Refusal, poller: &Poller) {
+        if self.closed_at.is_none() {
+            while self.let_some_in(now, poller) {}
+            // Callers find nobody at the port.
+            self.acceptor = None;
+            self.closed_at = Some(now);
+        }
+        for at in std::mem::take(&mut self.ready) {
+            let Some(client) = &mut self.slots[at].client else { continue };
+            client.ready = false;
+            client.refuse(refusal);
+            recount(client, &mut self.crowd);
+            mark(&mut client.dirty, &mut self.dirty, at);
+        }
+    }
+
+    /// Whether a client waits for a reply, for the rest of one, or has not been told yet to ask elsewhere.
+    pub fn owes(&self) -> bool {
+        let of_late = self.closed_at.map_or(0, |at| at.saturating_sub(OF_LATE));
+        self.slots.iter().any(|slot| {
+            let client = slot.client.as_ref().filter(|client| !client.gone);
+            client.is_some_and(|client| {
+                let connection = &client.connection;
+                slot.unreleased > 0
+                    || !connection.output().is_empty()
+                    || connection.has_more()
+                    || !client.referred && client.active >= of_late
+            })
+        })
+    }
+
+    /// Before the process ends: what has come is refused, and what is ready is written. Nothing is waited for.
+    pub fn say_goodbye(&mut self, now: Nanos, refusal: Refusal) {
+        for client in self.slots.iter_mut().filter_map(|slot| slot.client.as_mut()) {
+            if self.closed_at.is_some() {
+                client.read(&mut self.buffer, now);
+                client.refuse(refusal);
+            }
+            client.write(now);
+        }
+    }
+}
