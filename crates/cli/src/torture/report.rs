@@ -139,14 +139,18 @@ impl fmt::Display for Report {
             "torture      seed {seed}, {seconds:.0} s, {replicas} replicas, {workers} worker(s), {clients} clients"
         )?;
         writeln!(f, "links        {links}")?;
-        let Outcomes { ok, fail, info } = self.transactions;
-        writeln!(f, "transactions {ok} ok, {fail} fail, {info} unknown; {:.0} ok/s", ok as f64 / seconds)?;
+        let Outcomes { ok, fail, info, broken } = self.transactions;
+        let rate = ok as f64 / seconds;
+        writeln!(
+            f,
+            "transactions {ok} ok, {fail} fail, {info} unknown ({broken} by broken connections); {rate:.0} ok/s"
+        )?;
         let Counts { counters, increments, repeated, asked } = self.counts;
         writeln!(
             f,
             "counters     {counters} with {increments} increments under sessions; {repeated} requests repeated, {asked} outcomes asked for"
         )?;
-        let Outcomes { ok, fail, info } = self.snapshots;
+        let Outcomes { ok, fail, info, .. } = self.snapshots;
         let by_followers = self.by_followers;
         writeln!(
             f,

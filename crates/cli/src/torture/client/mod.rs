@@ -82,12 +82,20 @@ pub struct Outcomes {
     pub fail: u64,
     /// Unknown.
     pub info: u64,
+    /// Of these, because the replica closed the connection before it had answered.
+    #[serde(default)]
+    pub broken: u64,
 }
 
 impl Outcomes {
     /// All of both.
     pub fn plus(self, more: Outcomes) -> Outcomes {
-        Outcomes { ok: self.ok + more.ok, fail: self.fail + more.fail, info: self.info + more.info }
+        Outcomes {
+            ok: self.ok + more.ok,
+            fail: self.fail + more.fail,
+            info: self.info + more.info,
+            broken: self.broken + more.broken,
+        }
     }
 }
 
@@ -122,21 +130,25 @@ struct Common {
 }
 
 #[derive(Debug, Default)]
-struct Counts([AtomicU64; 3]);
+struct Counts {
+    by_status: [AtomicU64; 3],
+    broken: AtomicU64,
+}
 
 impl Counts {
-    fn add(&self, status: Status) {
+    fn add(&self, status: Status, broken: u64) {
         let at = match status {
             Status::Ok => 0,
             Status::Fail => 1,
             Status::Info => 2,
         };
-        self.0[at].fetch_add(1, Ordering::Relaxed);
+        self.by_status[at].fetch_add(1, Ordering::Relaxed);
+        self.broken.fetch_add(broken, Ordering::Relaxed);
     }
 
     fn outcomes(&self) -> Outcomes {
-        let [ok, fail, info] = self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
-        Outcomes { ok, fail, info }
+        let [ok, fail, info] = self.by_status.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Outcomes { ok, fail, info, broken: self.broken.load(Ordering::Relaxed) }
     }
 }
 
@@ -152,11 +164,11 @@ impl Common {
         }
     }
 
-    fn count(&self, reader: bool, status: Status) {
+    fn count(&self, reader: bool, status: Status, broken: u64) {
         if reader {
-            return self.snapshots.add(status);
+            return self.snapshots.add(status, broken);
         }
-        self.transactions.add(status);
+        self.transactions.add(status, broken);
         if status == Status::Ok {
             self.last_ok_ns.fetch_max(monotonic_ns(), Ordering::Relaxed);
         }
@@ -249,7 +261,7 @@ fn client(args: &ClientArgs, number: u64, common: &Common) -> Result<()> {
                 false => work::draw(session.rng(), &common.lists, &mut values),
             };
             let status = session.run(&task, &common.lists).map_err(cannot)?;
-            common.count(reader, status);
+            common.count(reader, status, std::mem::take(&mut session.broken));
             if status == Status::Fail {
                 next += NOBODY_LEADS;
             }

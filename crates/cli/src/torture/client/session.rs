@@ -83,6 +83,8 @@ pub struct Session<W: Write> {
     keys: History,
     /// What must not happen, in words.
     pub trouble: Vec<String>,
+    /// Transactions whose connection broke before the reply.
+    pub broken: u64,
 }
 
 impl<W: Write> Session<W> {
@@ -96,6 +98,7 @@ impl<W: Write> Session<W> {
             history: Writer::new(history),
             keys: History::new(),
             trouble: Vec::new(),
+            broken: 0,
             setup,
         }
     }
@@ -266,7 +269,7 @@ impl<W: Write> Session<W> {
             return self.block(commands);
         }
         match self.exchange(commands) {
-            Err(_) => self.lost(),
+            Err(error) => self.unanswered(&error),
             Ok(mut replies) => match replies.pop().expect("as many replies as commands") {
                 Reply::Error(text) => self.refused(&text),
                 reply => Ending::Ok(vec![reply]),
@@ -279,7 +282,10 @@ impl<W: Write> Session<W> {
         let mut all = vec![vec!["MULTI"]];
         all.extend_from_slice(commands);
         all.push(vec!["EXEC"]);
-        let Ok(mut replies) = self.exchange(&all) else { return self.lost() };
+        let mut replies = match self.exchange(&all) {
+            Ok(replies) => replies,
+            Err(error) => return self.unanswered(&error),
+        };
         let exec = replies.pop().expect("as many replies as commands");
         if replies[0] != Reply::Simple("OK".into()) {
             // What follows a MULTI that failed is not in a block: each command may have been done or not.
@@ -325,6 +331,14 @@ impl<W: Write> Session<W> {
         commands.iter().for_each(|words| wire.command(words));
         wire.send()?;
         commands.iter().map(|_| wire.reply()).collect()
+    }
+
+    /// No reply: the other side closed the connection, or this one's patience has ended.
+    fn unanswered(&mut self, error: &io::Error) -> Ending {
+        if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
+            self.broken += 1;
+        }
+        self.lost()
     }
 
     /// The connection is of no use any more.

@@ -217,8 +217,7 @@ impl HandOver {
         let Some(target) = able.pop() else {
             return self.resume("none of those who could lead stands".into());
         };
-        self.stage =
-            Some(Stage::Standing { epoch, target, able, serves: None, since, until: now + timeout });
+        self.stage = Some(Stage::Standing { epoch, target, able, serves: None, since, until: now + timeout });
         Step::Stand(target)
     }
 
