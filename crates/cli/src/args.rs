@@ -10,6 +10,7 @@ use crate::flags::concat_help;
 use crate::hand_over::HandOverArgs;
 use crate::log::LogAction;
 use crate::member::MemberAction;
+use crate::recover::RecoverArgs;
 use crate::serve::{ConfigAction, ServeArgs};
 use crate::sim::SimArgs;
 use crate::status::StatusArgs;
@@ -97,6 +98,10 @@ pub enum Command {
         #[command(subcommand)]
         action: LogAction,
     },
+    /// When a majority of the voters is lost for good: show what the disks that are left hold, and what would be lost; begin a new cluster
+    /// from it only with --accept-loss.
+    #[command(after_help = concat_help("highwater recover --from highwater-data/node-0\n  highwater recover --from node-0 node-3 --accept-loss --to recovered --cluster north-2\n  highwater recover --from node-0 --accept-loss --to recovered --cluster north-2 --nodes 0,1,2"))]
+    Recover(RecoverArgs),
 }
 
 #[cfg(test)]

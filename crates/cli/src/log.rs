@@ -161,7 +161,7 @@ fn line_of(record: &Record<'_>, args: &DumpArgs) -> String {
 }
 
 fn page(summary: &Summary, running: bool) -> String {
-    let Summary { segments, groups, records, positions, unproved, cut } = summary;
+    let Summary { segments, groups, records, positions, unproved, cut, .. } = summary;
     let (Some(first), Some(last)) = (segments.first(), segments.last()) else { return String::new() };
     let written: u64 = positions.iter().zip(&first.positions).map(|(now, before)| now - before).sum();
     let mut text = format!(
@@ -195,7 +195,7 @@ fn page(summary: &Summary, running: bool) -> String {
 }
 
 fn report(summary: &Summary, running: bool) -> Value {
-    let Summary { segments, groups, records, positions, unproved, cut } = summary;
+    let Summary { segments, groups, records, positions, unproved, cut, .. } = summary;
     let segments: Vec<Value> = segments
         .iter()
         .map(|segment| {

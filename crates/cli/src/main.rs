@@ -5,10 +5,10 @@
 //! | layer | files |
 //! |---|---|
 //! | the command line | [`args`] |
-//! | commands, each with its flags | [`serve`], [`status`], [`hand_over`], [`member`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`], [`log`](mod@log) |
+//! | commands, each with its flags | [`serve`], [`status`], [`hand_over`], [`member`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`], [`log`](mod@log), [`recover`] |
 //! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
 //! | one replica asked, and several together | [`admin`], [`answers`] |
-//! | words and numbers | [`failure`], [`flags`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`] |
+//! | words and numbers | [`failure`], [`flags`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`], [`wall_clock`] |
 
 mod admin;
 mod answers;
@@ -35,12 +35,14 @@ mod member;
 mod numbers;
 mod planted;
 mod progress;
+mod recover;
 mod report_file;
 mod serve;
 mod sim;
 mod status;
 mod torture;
 mod verify;
+mod wall_clock;
 mod workload;
 
 use std::process::ExitCode;
@@ -112,6 +114,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Check(args) => check::run(&args),
         Command::Checkpoint { action } => checkpoint::run(&action),
         Command::Log { action } => log::run(&action),
+        Command::Recover(args) => recover::run(&args),
         Command::Member { action } => member::run(&action),
     }
 }

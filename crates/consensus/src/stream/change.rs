@@ -272,6 +272,39 @@ impl Recovered {
         self.promised
     }
 
+    /// Under which ballot the log was accepted.
+    pub fn accepted(&self) -> Ballot {
+        self.accepted
+    }
+
+    /// How far it is known to be decided.
+    pub fn decided(&self) -> EntryIndex {
+        self.decided
+    }
+
+    /// The entries that are held.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Takes the place of its own log behind what is known to be decided: what another voter accepted under a later ballot, or
+    /// longer. Whether it is better and fits.
+    pub fn take_better(&mut self, other: &Recovered) -> bool {
+        let better = (other.accepted, other.log.last()) > (self.accepted, self.log.last());
+        let keep = self.decided.max(self.base);
+        if !better || other.log.first() > keep.next() || other.log.last() < keep {
+            return false;
+        }
+        self.log.truncate(keep);
+        for index in keep.next().0..=other.log.last().0 {
+            self.log.append(other.log.get(EntryIndex(index)).expect("it is held").clone());
+        }
+        (self.accepted, self.last) = (other.accepted, other.log.last());
+        self.promised = self.promised.max(other.promised);
+        self.decided = self.decided.max(other.decided);
+        true
+    }
+
     /// Where a later recovery could begin: behind the changes so far. Not in the middle of an adoption.
     pub fn recovery_point(&self) -> Option<RecoveryPoint> {
         let point = RecoveryPoint { promised: self.promised, accepted: self.accepted, last: self.last };

@@ -48,11 +48,10 @@ impl Stream {
 
     /// The changes made since the last call, in order: to be written, in this order.
     ///
-    /// A leader writes along with them what it knows to be decided. After a crash it would have to be sent anew, as what may have been
-    /// overruled, all that it does not know to be decided.
+    /// What is known to be decided is written along with them. After a crash a leader would have to be sent anew, as what may have been
+    /// overruled, all that it does not know to be decided; and a backup of anybody's disk holds what that disk says is decided.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        let writes = self.durable.as_ref().is_some_and(|durable| !durable.changes.is_empty());
-        if writes && matches!(self.role, Role::Leading(_)) {
+        if self.durable.as_ref().is_some_and(|durable| !durable.changes.is_empty()) {
             self.record_decided();
         }
         self.durable.as_mut().map(|durable| std::mem::take(&mut durable.changes)).unwrap_or_default()

@@ -43,6 +43,11 @@ impl Loader {
         Ok(Loader { untried: published(disk)?.into_iter().collect(), skipped: Vec::new() })
     }
 
+    /// Only this one.
+    pub fn only(number: u64) -> Loader {
+        Loader { untried: vec![number], skipped: Vec::new() }
+    }
+
     /// The newest checkpoint that was not tried and looks whole, to be loaded into `store`, which is empty and may take
     /// `limit_bytes` ([`Store::used`]). `None`: there is none, or no more; [`skipped`](Loader::skipped) tells which.
     ///

@@ -32,6 +32,8 @@ pub struct Record<'a> {
 /// What a journal holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
+    /// The journal's number; `None` if there is none.
+    pub journal: Option<u64>,
     /// Files, in order.
     pub segments: Vec<SegmentSummary>,
     /// Groups with records.
@@ -92,7 +94,7 @@ pub(super) struct Scan {
 /// [`Damaged`](JournalError::Damaged), [`Unreadable`](JournalError::Unreadable), [`Format`](JournalError::Format). Records that
 /// come before the damage may have been handed out.
 pub fn read<D: Disk>(disk: &D, each: &mut dyn FnMut(Record<'_>)) -> Result<Summary, JournalError> {
-    scan(disk, each).map(|scan| scan.summary)
+    scan(disk, each).map(|scan| Summary { journal: scan.journal, ..scan.summary })
 }
 
 pub(super) fn scan<D: Disk>(disk: &D, each: &mut dyn FnMut(Record<'_>)) -> Result<Scan, JournalError> {

@@ -78,6 +78,7 @@ pub mod planted;
 mod points;
 mod pulse;
 mod reads;
+pub mod remains;
 mod rules;
 mod seal;
 pub mod shared;

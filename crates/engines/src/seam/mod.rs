@@ -196,6 +196,12 @@ pub trait Controller: Send {
         let _ = disk;
     }
 
+    /// How late it is by the host's wall clock, in milliseconds since 1970: told before every turn. For whoever wants to know later
+    /// what was committed when; nothing may depend on it.
+    fn set_wall_clock(&mut self, unix_ms: u64) {
+        let _ = unix_ms;
+    }
+
     /// An operator wants another membership. Only who serves decides.
     fn change_members(&mut self, now: Nanos, change: MemberChange) -> MemberAnswer {
         let _ = (now, change);

@@ -157,6 +157,7 @@ impl ControlThread {
         }
         if let Some(journal) = self.shared.journal() {
             self.controller.set_disk(journal.disk_state());
+            self.controller.set_wall_clock(unix_ms());
         }
         let next = self.controller.turn(now, &mut self.out);
         let news = !self.out.events.is_empty();
@@ -427,4 +428,10 @@ fn watch_lifeline(poller: &Poller) -> io::Result<()> {
         }
         other => other,
     }
+}
+
+/// Milliseconds since 1970; 0 if the system's clock is not set.
+fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
 }

@@ -32,7 +32,8 @@ pub struct Preamble {
 }
 
 impl Preamble {
-    fn encode(&self) -> Vec<u8> {
+    /// In front of an engine's words.
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = self.incarnation.to_le_bytes().to_vec();
         out.extend_from_slice(&(self.positions.len() as u16).to_le_bytes());
         self.positions.iter().for_each(|position| out.extend_from_slice(&position.0.to_le_bytes()));

@@ -8,6 +8,7 @@ pub mod directory;
 pub mod journal;
 pub mod queue;
 pub mod recovery;
+pub mod remains;
 
 pub use checkpoint::{CheckpointDesk, CheckpointRules, CheckpointThread, Preamble};
 pub use directory::{DataDirectory, DirectoryError};

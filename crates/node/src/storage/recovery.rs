@@ -277,7 +277,7 @@ fn preamble_of(manifest: &Manifest) -> Result<(Preamble, &[u8]), String> {
 const SAY_EVERY: Duration = Duration::from_secs(2);
 
 /// Loads all parts, on as many threads as there are cores, or parts.
-fn load_parts<F: DiskFile>(loading: Loading<F>) -> Result<Manifest, Error> {
+pub(super) fn load_parts<F: DiskFile>(loading: Loading<F>) -> Result<Manifest, Error> {
     let Loading { manifest, parts } = loading;
     let (begun, all, done) = (Instant::now(), manifest.len_bytes(), AtomicU64::new(0));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

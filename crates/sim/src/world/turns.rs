@@ -70,6 +70,7 @@ impl<L: Library> World<L> {
             Channel::Control => {
                 let controller = &mut *replica.controller;
                 controller.set_disk(disk);
+                controller.set_wall_clock(wall_clock(local));
                 inputs.into_iter().for_each(|input| input.hand_to_controller(controller, local));
                 let mut out = ControlOutbox::default();
                 let next = controller.turn(local, &mut out);
@@ -111,6 +112,7 @@ impl<L: Library> World<L> {
                     }
                     Channel::Control => {
                         replica.controller.set_disk(disk);
+                        replica.controller.set_wall_clock(wall_clock(local));
                         let controller = &replica.controller;
                         let away = AwayController {
                             status: controller.status(local),
@@ -314,4 +316,9 @@ impl<L: Library> World<L> {
         let at = self.now + 1 + self.random.below(TURN);
         self.schedule(id, who, at);
     }
+}
+
+/// Milliseconds of a wall clock that goes as the node's own.
+fn wall_clock(local: Nanos) -> u64 {
+    1_000_000 + local / 1_000_000
 }

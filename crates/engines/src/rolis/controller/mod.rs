@@ -36,6 +36,7 @@ use super::health::{Health, hear_streams, watch_service};
 use super::hooks;
 use super::ledger::Ledger;
 use super::messages::{Command, Report};
+use super::remains::{Moment, Timekeeper};
 use super::shared::{Past, Shared};
 use super::stores::Stores;
 use super::takeover::{Fenced, Leadership};
@@ -87,6 +88,7 @@ pub struct RolisController {
     /// Where what this controller writes began to be written once more, for a checkpoint.
     written_anew: LogPosition,
     disk_room: DiskRoom,
+    timekeeper: Timekeeper,
     /// This node's.
     disk: DiskState,
     /// What it knows of the others'.
@@ -133,6 +135,7 @@ impl RolisController {
             has_checkpoint: false,
             written_anew: LogPosition::default(),
             disk_room: DiskRoom::default(),
+            timekeeper: Timekeeper::default(),
             disk: DiskState::default(),
             witness: Witness::default(),
             stale: false,
@@ -291,7 +294,9 @@ impl Controller for RolisController {
 
     fn recover(&mut self, record: Bytes) -> Result<(), String> {
         self.desk.recover(&record);
-        if self.witness.recover(&record).map_err(|why| why.0)? {
+        if self.witness.recover(&record).map_err(|why| why.0)?
+            || Moment::decode(&record).map_err(|why| why.0)?.is_some()
+        {
             return Ok(());
         }
         let mut reader = Reader::new(&record);
@@ -343,6 +348,10 @@ impl Controller for RolisController {
         self.disk = disk;
     }
 
+    fn set_wall_clock(&mut self, unix_ms: u64) {
+        self.timekeeper.set(unix_ms);
+    }
+
     fn turn(&mut self, now: Nanos, out: &mut ControlOutbox) -> Next {
         for report in self.desk.shared.clone().reports.take() {
             hooks::controls();
@@ -375,6 +384,12 @@ impl Controller for RolisController {
             next[1] = Some(next[1].unwrap_or(Nanos::MAX).min(soon));
         }
         self.remember_members();
+        if self.desk.shared.options.durable
+            && self.receiver.store_is_complete()
+            && let Some(moment) = self.timekeeper.moment(self.desk.shared.watermark.mark())
+        {
+            self.desk.write(|| moment.record());
+        }
         self.stores.turn(now, self.receiver.store_is_complete(), &mut self.desk);
         out.roster = self.new_roster(now).or(out.roster.take());
         self.desk.hand_out(out);

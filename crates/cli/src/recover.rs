@@ -1,0 +1,309 @@
+//! `highwater recover`: when a majority of the voters is lost for good. Shows what the disks that are left hold, and what would be lost; and,
+//! only if an operator accepts that, begins a new cluster from the best of it. Nothing does this by itself.
+
+use std::io::{self, Write};
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use highwater_core::{NodeId, Timestamp};
+use highwater_disk::Identity;
+use highwater_engines::rolis::remains::{Trust, Voter};
+use highwater_node::storage::DataDirectory;
+use highwater_node::storage::remains::{Folder, Founding};
+use serde::Serialize;
+
+use crate::failure::{Failure, Result};
+use crate::wall_clock;
+
+/// `highwater recover`.
+#[derive(Clone, Debug, Args)]
+pub struct RecoverArgs {
+    /// The folders of the voters that are left (`storage.dir/node-N`). All of them have stopped; nothing in them is changed.
+    #[arg(long, value_name = "DIR", required = true, num_args = 1..)]
+    pub from: Vec<PathBuf>,
+    /// Begin a new cluster, though what was acknowledged may be missing from it.
+    #[arg(long, requires = "to", requires = "cluster")]
+    pub accept_loss: bool,
+    /// Where the new cluster's folders are written (its `storage.dir`).
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+    /// The new cluster's id (its `cluster.id`): not the old one's.
+    #[arg(long, value_name = "ID")]
+    pub cluster: Option<String>,
+    /// The new cluster's nodes; each gets a folder.
+    #[arg(long, value_name = "ID,..", value_delimiter = ',', default_value = "0")]
+    pub nodes: Vec<u8>,
+    /// The new cluster's `cluster.workers`; as many as the old one had if absent.
+    #[arg(long, value_name = "N")]
+    pub workers: Option<NonZeroU16>,
+    /// Print one line of JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a folder holds.
+#[derive(Debug, Serialize)]
+struct Survivor {
+    folder: String,
+    cluster: String,
+    node: u8,
+    life: String,
+    /// Whether this life of the node votes by the newest membership that any of the folders knows.
+    votes: bool,
+    checkpoint: Option<u64>,
+    /// By stream: the last entry, and the last one known to be decided.
+    entries: Vec<(u64, u64)>,
+    /// Everything up to here is known to be decided.
+    decided: Option<u64>,
+    /// Everything up to here is held.
+    held: u64,
+    /// When that was, about.
+    about: Option<String>,
+}
+
+/// What all of them come to.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    survivors: Vec<Survivor>,
+    /// Folders of which nothing can be said, and why.
+    unreadable: Vec<(String, String)>,
+    voters: Vec<u8>,
+    lost: Vec<u8>,
+    majority: bool,
+    /// Everything up to here is certainly there.
+    certain: Option<u64>,
+    certain_about: Option<String>,
+    /// Everything up to here is what a new cluster begins with.
+    held: u64,
+    held_about: Option<String>,
+    /// The folder that it begins from, and how many streams another one has more of.
+    best: String,
+    better_streams: usize,
+    written: Vec<String>,
+    digest: Option<String>,
+}
+
+/// A folder that was read.
+struct Read {
+    identity: Identity,
+    folder: Folder,
+    decided: Option<Timestamp>,
+    held: Timestamp,
+}
+
+/// Runs the command.
+pub fn run(args: &RecoverArgs) -> Result<()> {
+    let mut unreadable = Vec::new();
+    let mut disks = Vec::new();
+    for path in &args.from {
+        let directory = DataDirectory::read_only(path).map_err(Failure::unreadable)?;
+        if directory.is_locked().map_err(Failure::unreadable)? {
+            return Err(Failure::unreadable(format!("{} is in use", path.display())).hint(
+                "stop every node of the cluster first: while one runs the cluster may still go on by itself",
+            ));
+        }
+        match read(path, &directory) {
+            Ok(disk) => disks.push(disk),
+            Err(why) => unreadable.push((path.display().to_string(), why)),
+        }
+    }
+    if let (Some((_, why)), true) = (unreadable.first(), disks.is_empty()) {
+        return Err(Failure::unreadable(why).hint("none of the folders can be read"));
+    }
+    same_cluster(&disks)?;
+    if let Some(cluster) = args.cluster.as_ref().filter(|id| **id == disks[0].identity.cluster) {
+        return Err(Failure::usage(format!("\"{cluster}\" is the lost cluster's id"))
+            .hint("a new cluster needs another --cluster: nodes of the old one may come back"));
+    }
+    let mut outcome = judge(&mut disks, unreadable)?;
+    if args.accept_loss {
+        found(args, &disks, &mut outcome)?;
+    }
+    let text = match args.json {
+        true => serde_json::to_string(&outcome).map_err(Failure::negative)? + "\n",
+        false => page(&outcome, args),
+    };
+    io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)
+}
+
+fn read(path: &Path, directory: &DataDirectory) -> std::result::Result<Read, String> {
+    let at = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let identity = Identity::read(directory).map_err(|error| at(&error))?;
+    let identity = identity.ok_or_else(|| at(&"no node was ever started on it"))?;
+    let folder = Folder::read(path, |_| true)?;
+    if folder.summary.journal != Some(identity.incarnation.0) {
+        return Err(at(
+            &"its journal is of another life than its identity: files of different folders are mixed",
+        ));
+    }
+    let decided = folder.remains.read(Trust::Decided).ok().map(|reading| reading.latest());
+    let held = folder.remains.read(Trust::Accepted).map_err(|why| at(&why))?.latest();
+    Ok(Read { identity, folder, decided, held })
+}
+
+fn same_cluster(disks: &[Read]) -> Result<()> {
+    let first = &disks[0].identity;
+    for other in disks[1..].iter().map(|disk| &disk.identity) {
+        if other.cluster != first.cluster {
+            let why =
+                format!("folders of different clusters: \"{}\" and \"{}\"", first.cluster, other.cluster);
+            return Err(Failure::usage(why));
+        }
+    }
+    let workers = |disk: &Read| disk.folder.summary.positions.len();
+    match disks.iter().any(|disk| workers(disk) != workers(&disks[0])) {
+        true => Err(Failure::usage("folders of nodes with different numbers of workers")),
+        false => Ok(()),
+    }
+}
+
+/// What all of them come to. The best comes first, with what others have more of.
+fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcome> {
+    let members = disks.iter().filter_map(|disk| disk.folder.remains.members());
+    let members = members.max_by_key(|members| members.epoch);
+    let members = members.ok_or_else(|| {
+        Failure::negative(
+            "none of these nodes knows of a cluster: it never began, and nothing was acknowledged",
+        )
+    })?;
+    let voter = |disk: &Read| Voter { node: disk.identity.node, incarnation: disk.identity.incarnation };
+    let here = |node: &Voter| disks.iter().any(|disk| voter(disk) == *node);
+    let lost: Vec<u8> =
+        members.voters().iter().filter(|voter| !here(voter)).map(|voter| voter.node.0).collect();
+    let majority = members.voters().len() - lost.len() >= members.majority();
+    let survivor = |disk: &Read| Survivor {
+        folder: disk.folder.path.display().to_string(),
+        cluster: disk.identity.cluster.clone(),
+        node: disk.identity.node.0,
+        life: disk.identity.incarnation.to_string(),
+        votes: members.contains(voter(disk)),
+        checkpoint: disk.folder.checkpoint.as_ref().map(|manifest| manifest.number),
+        entries: disk.folder.remains.entries().iter().map(|(last, decided)| (last.0, decided.0)).collect(),
+        decided: disk.decided.map(|mark| mark.0),
+        held: disk.held.0,
+        about: wall_clock::about(disk.folder.remains.moments(), disk.held),
+    };
+    let survivors: Vec<Survivor> = disks.iter().map(survivor).collect();
+    let all_moments: Vec<_> = disks.iter().flat_map(|disk| disk.folder.remains.moments().to_vec()).collect();
+    let certain = disks.iter().filter_map(|disk| disk.decided).max();
+    disks.sort_by_key(|disk| std::cmp::Reverse(disk.held));
+    let (best, others) = disks.split_first_mut().expect("one was read at least");
+    let better_streams =
+        others.iter().map(|other| best.folder.remains.take_better(&other.folder.remains)).sum();
+    best.held = best.folder.remains.read(Trust::Accepted).map_err(Failure::negative)?.latest();
+    Ok(Outcome {
+        survivors,
+        unreadable,
+        voters: members.voters().iter().map(|voter| voter.node.0).collect(),
+        lost,
+        majority,
+        certain: certain.map(|mark| mark.0),
+        certain_about: certain.and_then(|mark| wall_clock::about(&all_moments, mark)),
+        held: best.held.0,
+        held_about: wall_clock::about(&all_moments, best.held),
+        best: best.folder.path.display().to_string(),
+        better_streams,
+        written: Vec::new(),
+        digest: None,
+    })
+}
+
+fn found(args: &RecoverArgs, disks: &[Read], outcome: &mut Outcome) -> Result<()> {
+    let (Some(to), Some(cluster)) = (&args.to, &args.cluster) else {
+        return Err(Failure::usage("--accept-loss needs --to and --cluster"));
+    };
+    let best = &disks[0].folder;
+    let reading = best.remains.read(Trust::Accepted).map_err(Failure::negative)?;
+    let moment = reading.latest();
+    let (store, _) = best.state_at(&reading, moment).map_err(Failure::negative)?;
+    let had = NonZeroU16::new(best.summary.positions.len() as u16 - 1).unwrap_or(NonZeroU16::MIN);
+    let founding = founding(cluster, &args.nodes, args.workers.unwrap_or(had))?;
+    for voter in &founding.voters {
+        let path = founding.write(to, *voter, &store, moment).map_err(Failure::cannot_start)?;
+        outcome.written.push(path.display().to_string());
+    }
+    outcome.digest = Some(store.digest().to_string());
+    Ok(())
+}
+
+/// A new cluster, as the command line has it.
+pub fn founding(cluster: &str, nodes: &[u8], workers: NonZeroU16) -> Result<Founding> {
+    let mut sorted = nodes.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if sorted.len() != nodes.len() || nodes.is_empty() {
+        return Err(Failure::usage("--nodes names each node once"));
+    }
+    if cluster.is_empty() || cluster.len() > highwater_disk::identity::MAX_CLUSTER_BYTES {
+        return Err(Failure::usage("--cluster has 1 to 255 bytes"));
+    }
+    let nodes: Vec<NodeId> = sorted.into_iter().map(NodeId).collect();
+    Founding::new(cluster.into(), &nodes, workers).map_err(Failure::cannot_start)
+}
+
+fn page(outcome: &Outcome, args: &RecoverArgs) -> String {
+    let mut text = String::new();
+    let about =
+        |about: &Option<String>| about.as_ref().map_or(String::new(), |about| format!(", about {about}"));
+    for survivor in &outcome.survivors {
+        let Survivor { folder, cluster, node, life, votes, checkpoint, entries, decided, held, about: when } =
+            survivor;
+        let votes = if *votes { "votes" } else { "does not vote in this life" };
+        let checkpoint = checkpoint.map_or("no checkpoint".into(), |number| format!("checkpoint {number}"));
+        let entries: Vec<String> =
+            entries.iter().map(|(last, decided)| format!("{last} ({decided})")).collect();
+        let decided = decided.map_or("nothing that is known to be decided".into(), |mark| {
+            format!("known to be decided up to {mark}")
+        });
+        text.push_str(&format!(
+            "{folder}\n  node {node} {life} of cluster \"{cluster}\", {votes}\n  {checkpoint}; last entries (decided) by stream: {}\n  {decided}, held up to {held}{}\n",
+            entries.join(", "),
+            about(when)
+        ));
+    }
+    for (_, why) in &outcome.unreadable {
+        text.push_str(&format!("LEFT OUT  {why}\n"));
+    }
+    let list = |nodes: &[u8]| nodes.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+    text.push_str(&format!(
+        "\nvoters    {}; not here: {}\n",
+        list(&outcome.voters),
+        if outcome.lost.is_empty() { "none".into() } else { list(&outcome.lost) }
+    ));
+    match outcome.certain {
+        Some(mark) => {
+            text.push_str(&format!("certain   everything up to {mark}{}\n", about(&outcome.certain_about)))
+        }
+        None => text.push_str("certain   nothing\n"),
+    }
+    text.push_str(&format!(
+        "held      everything up to {}{} (from {}; {} stream(s) have more elsewhere)\n",
+        outcome.held,
+        about(&outcome.held_about),
+        outcome.best,
+        outcome.better_streams
+    ));
+    if outcome.majority {
+        text.push_str(
+            "verdict   a majority is here: start these nodes, and the cluster goes on without any loss\n",
+        );
+    } else {
+        text.push_str(
+            "verdict   the majority is lost. What was acknowledged after what is certain, and is on none of these disks, is lost\n",
+        );
+    }
+    if !outcome.written.is_empty() {
+        text.push_str(&format!(
+            "written   {}\ndigest    {}\nnext      serve them with cluster.id = \"{}\", and storage.dir where their folders are\n",
+            outcome.written.join(", "),
+            outcome.digest.as_deref().unwrap_or_default(),
+            args.cluster.as_deref().unwrap_or_default()
+        ));
+    } else if !outcome.majority {
+        text.push_str(
+            "next      `--accept-loss --to DIR --cluster NEW-ID` begins a new cluster from it; these folders stay as they are\n",
+        );
+    }
+    text
+}

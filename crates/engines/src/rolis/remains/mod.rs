@@ -1,0 +1,161 @@
+//! What a replica's disk holds, read without a replica: to see what survives when a majority is lost, and to restore a backup.
+//!
+//! The records lead to the logs that a replica would go on with ([`Recovered`]). A [`Reading`] follows them as any replica does: the
+//! [watermark](super::watermark) says, epoch by epoch, below which timestamp nothing is missing. What is at or below that, and at or
+//! below the moment that is wanted, is installed in a store; everything else never happened there. So a moment is a state that existed.
+//!
+//! How much of the logs counts is a matter of [`Trust`]. What the disk knows to be decided is the past of every replica. What it only
+//! accepted may be overruled by a majority, if there is one; if there is none any more, it is the best that is left.
+
+mod moment;
+mod reading;
+
+use bytes::Bytes;
+pub use highwater_consensus::Voter;
+use highwater_consensus::{Change, Members, Recovered};
+use highwater_core::codec::Reader;
+use highwater_core::{EntryIndex, Epoch, Timestamp};
+
+use super::checkpoint::{Contents, StreamStart};
+use super::witness::Witness;
+use crate::seam::Resume;
+pub(super) use moment::Timekeeper;
+pub use moment::{Moment, timestamp_at};
+pub use reading::Reading;
+
+/// How much of a disk's logs counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// What it knows to be decided.
+    Decided,
+    /// Everything that it accepted: what a new leader would begin with, if nobody knows better.
+    Accepted,
+}
+
+/// A checkpoint and the records behind it.
+#[derive(Debug)]
+pub struct Remains {
+    start: Option<Start>,
+    streams: Vec<Recovered>,
+    members: Option<Members>,
+    moments: Vec<Moment>,
+}
+
+/// The checkpoint.
+#[derive(Debug)]
+struct Start {
+    contents: Contents,
+    floor: Timestamp,
+    complete_at: Timestamp,
+}
+
+impl Remains {
+    /// Of a replica with so many workers; `checkpoint`: the one that records follow from, if there is one.
+    ///
+    /// # Errors
+    /// If the checkpoint is none of this engine's.
+    pub fn new(workers: usize, checkpoint: Option<Resume<'_>>) -> Result<Remains, String> {
+        let start = checkpoint.map(|resume| {
+            let contents = Contents::decode(resume.engine).map_err(|why| why.0)?;
+            if contents.streams.len() != workers {
+                return Err("a checkpoint of another number of workers than the journal");
+            }
+            Ok(Start { contents, floor: resume.floor, complete_at: resume.complete_at })
+        });
+        let start = start.transpose()?;
+        let stream = |at: usize| {
+            let point = start.as_ref().map(|start: &Start| start.contents.streams[at].point);
+            Recovered::begin(point.unwrap_or_default())
+        };
+        let streams = (0..workers).map(stream).collect();
+        let members = start.as_ref().map(|start| start.contents.members.clone());
+        Ok(Remains { start, streams, members, moments: Vec::new() })
+    }
+
+    /// The next record of a writer: a worker, or behind them the controller.
+    ///
+    /// # Errors
+    /// If it does not fit: the records are not this engine's.
+    pub fn take(&mut self, writer: usize, record: Bytes) -> Result<(), String> {
+        let Some(stream) = self.streams.get_mut(writer) else {
+            return self.take_controllers(&record).map_err(|why| why.to_string());
+        };
+        let applied = Change::decode(&record).and_then(|change| stream.apply(change));
+        applied.map_err(|why| format!("stream {writer}: a record that does not fit: {}", why.0))
+    }
+
+    fn take_controllers(&mut self, record: &Bytes) -> Result<(), &'static str> {
+        if let Some(moment) = Moment::decode(record).map_err(|why| why.0)? {
+            self.moments.push(moment);
+            return Ok(());
+        }
+        if Witness::default().recover(record).map_err(|why| why.0)? {
+            return Ok(());
+        }
+        let mut reader = Reader::new(record);
+        let members = Members::decode(&mut reader).ok().filter(|_| reader.is_empty());
+        self.know(members.ok_or("a record of the controller's that is no membership")?);
+        Ok(())
+    }
+
+    fn know(&mut self, members: Members) {
+        if self.members.as_ref().is_none_or(|known| known.epoch < members.epoch) {
+            self.members = Some(members);
+        }
+    }
+
+    /// All records are taken.
+    ///
+    /// # Errors
+    /// If a log lacks what its checkpoint needs.
+    pub fn finish(&mut self) -> Result<(), String> {
+        for (at, stream) in self.streams.iter_mut().enumerate() {
+            let start = self.start.as_ref().map(|start| start.contents.streams[at]);
+            if let Some(StreamStart { decided, .. }) = start {
+                stream.know_decided(decided).map_err(|why| format!("stream {at}: {}", why.0))?;
+            }
+            let first = start.map_or(EntryIndex(1), |start| start.start);
+            if stream.log().first() > first {
+                return Err(format!("stream {at}: the log begins behind the state that is there"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes of another disk's logs those that are better: accepted under a later ballot, or longer under the same. How many.
+    pub fn take_better(&mut self, other: &Remains) -> usize {
+        other.members.iter().for_each(|members| self.know(members.clone()));
+        let pairs = self.streams.iter_mut().zip(&other.streams);
+        pairs.map(|(own, other)| usize::from(own.take_better(other))).sum()
+    }
+
+    /// The newest membership that is known, of changes in the logs too.
+    pub fn members(&self) -> Option<Members> {
+        let known = self.members.clone().into_iter();
+        known.chain(reading::memberships(self)).max_by_key(|members| members.epoch)
+    }
+
+    /// When it was what time, as far as it was written down; in order.
+    pub fn moments(&self) -> &[Moment] {
+        &self.moments
+    }
+
+    /// How many entries are held, and how many of them are known to be decided, by stream.
+    pub fn entries(&self) -> Vec<(EntryIndex, EntryIndex)> {
+        self.streams.iter().map(|stream| (stream.log().last(), stream.decided())).collect()
+    }
+}
+
+/// The engine's words in the checkpoint from which a new cluster of these voters begins, each with so many workers: its streams are
+/// empty, and its first epoch is yet to come.
+pub fn founding(workers: u16, voters: Vec<Voter>) -> (Vec<u8>, Bytes) {
+    let members = Members::new(Epoch(0), voters);
+    let empty = StreamStart { start: EntryIndex(1), point: Default::default(), decided: EntryIndex(0) };
+    let mut record = Vec::new();
+    members.encode(&mut record);
+    let streams = vec![empty; workers.into()];
+    (Contents { epoch: Epoch(0), members, streams }.encode(), record.into())
+}
+
+#[cfg(test)]
+mod tests;
