@@ -3,12 +3,15 @@
 use std::fmt::Write as _;
 
 use highwater_checker::{Options, check};
-use highwater_core::NodeId;
+use highwater_core::{NodeId, Timestamp};
+use highwater_engines::rolis::remains::Trust;
+use highwater_store::Digest;
 
 use super::failure::{FailureKind, Verdict};
 use super::stages::Run;
 use crate::library::{self, ACCOUNTS, OPENING};
 use crate::units::MS;
+use crate::world::DiskRemains;
 
 /// Controllers' last words that are kept per node for a report.
 const LAST_WORDS: usize = 14;
@@ -16,6 +19,7 @@ const LAST_WORDS: usize = 14;
 impl Run {
     pub(super) fn judge(&self) -> Result<(), Verdict> {
         self.judge_replicas()?;
+        self.judge_disks()?;
         let verdict = check(&self.clients.journal.history(), &Options::strict());
         if let Some(first) = verdict.anomalies.first() {
             let kinds: Vec<String> =
@@ -64,6 +68,23 @@ impl Run {
         }
     }
 
+    /// What `highwater recover` and backups would find: the present, and before it nothing but moments that there were.
+    fn judge_disks(&self) -> Result<(), Verdict> {
+        let first = self.world.belonging().next().expect("somebody votes");
+        let present = self.world.replica(first).expect("all are up").controller.store().digest();
+        let wrong = |id: NodeId, what: String| {
+            self.fail(FailureKind::Promise("a disk holds the past"), format!("the disk of {id}: {what}"))
+        };
+        for id in self.world.belonging() {
+            for disk in self.world.disk_remains(id) {
+                if let Err(why) = is_the_past(&disk, &present) {
+                    return wrong(id, why);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The faults, the last words of every node, and how each stands.
     pub(super) fn story(&self) -> String {
         let mut text = String::from("faults:\n");
@@ -89,4 +110,23 @@ impl Run {
         }
         text
     }
+}
+
+/// Moments that are looked at, beside the last one.
+const MOMENTS: u64 = 3;
+
+fn is_the_past(disk: &DiskRemains, present: &Digest) -> Result<(), String> {
+    let (_, latest) = disk.moments(Trust::Accepted)?;
+    if disk.state_at(Trust::Accepted, latest)?.digest() != *present {
+        return Err(format!("what it holds at {latest} is not the present"));
+    }
+    let (earliest, latest) = disk.moments(Trust::Decided)?;
+    for at in 0..=MOMENTS {
+        let moment = Timestamp(earliest.0 + (latest.0 - earliest.0) / MOMENTS * at);
+        let total = library::total(&*disk.state_at(Trust::Decided, moment)?);
+        if total != u64::from(ACCOUNTS * OPENING) {
+            return Err(format!("its accounts hold {total} at {moment}, not {}", ACCOUNTS * OPENING));
+        }
+    }
+    Ok(())
 }

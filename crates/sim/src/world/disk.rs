@@ -25,7 +25,7 @@ const COPIES: usize = 4;
 #[derive(Default)]
 pub(super) struct Disk {
     /// In the order of writing; with the position of its writer that it brought.
-    records: VecDeque<(Channel, LogPosition, Bytes)>,
+    pub(super) records: VecDeque<(Channel, LogPosition, Bytes)>,
     /// How many of them survive a crash.
     pub synced: usize,
     /// How many were released, and are gone: records are counted from the disk's first on.
@@ -36,7 +36,7 @@ pub(super) struct Disk {
     synced_to: Vec<LogPosition>,
     written_to: Vec<LogPosition>,
     /// Published, oldest first.
-    checkpoints: Vec<Checkpoint>,
+    pub(super) checkpoints: Vec<Checkpoint>,
     /// Being written.
     pub scan: Option<Scan>,
     /// It is about to be published.

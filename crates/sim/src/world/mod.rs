@@ -18,6 +18,7 @@ mod faults;
 mod links;
 mod node;
 mod queue;
+mod remains;
 mod syncing;
 mod turns;
 
@@ -41,6 +42,7 @@ use event::Event;
 use highwater_core::Random;
 use node::Node;
 use queue::Queue;
+pub use remains::DiskRemains;
 
 /// How a request is to run.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,94 @@
+//! What a machine's disk holds, read as `highwater recover` and a restored backup read it: without its replica.
+
+use std::sync::Arc;
+
+use highwater_core::{Library, NodeId, Schema, StreamId, Timestamp};
+use highwater_engines::Resume;
+use highwater_engines::rolis::remains::{Remains, Trust};
+use highwater_store::{Applier, Importer, Store};
+
+use super::World;
+use super::disk::{Checkpoint, Disk};
+use crate::network::Channel;
+
+/// A disk's files, from one of its checkpoints on.
+pub struct DiskRemains {
+    checkpoint: Option<Checkpoint>,
+    remains: Remains,
+    schema: Schema,
+}
+
+impl Disk {
+    /// How many checkpoints there are.
+    fn checkpoints(&self) -> usize {
+        self.checkpoints.len()
+    }
+
+    /// From one of them, or from the beginning.
+    fn read(&self, workers: u16, checkpoint: Option<usize>) -> Result<(Option<Checkpoint>, Remains), String> {
+        let checkpoint = checkpoint.map(|at| self.checkpoints[at].clone());
+        let resume = checkpoint.as_ref().map(|checkpoint| Resume {
+            floor: checkpoint.floor,
+            complete_at: checkpoint.complete_at,
+            engine: &checkpoint.engine,
+            positions: &checkpoint.released,
+        });
+        let mut remains = Remains::new(workers.into(), resume)?;
+        for (who, position, record) in &self.records {
+            let writer = match who {
+                Channel::Worker(at) => usize::from(*at),
+                Channel::Control => usize::from(workers),
+            };
+            if checkpoint.as_ref().is_none_or(|checkpoint| *position > checkpoint.released[writer]) {
+                remains.take(writer, record.clone())?;
+            }
+        }
+        remains.finish()?;
+        Ok((checkpoint, remains))
+    }
+}
+
+impl DiskRemains {
+    /// The first and the last moment that can be had of what is trusted.
+    pub fn moments(&self, trust: Trust) -> Result<(Timestamp, Timestamp), String> {
+        let reading = self.remains.read(trust)?;
+        Ok((reading.earliest(), reading.latest()))
+    }
+
+    /// The state of a moment.
+    pub fn state_at(&self, trust: Trust, moment: Timestamp) -> Result<Arc<Store>, String> {
+        let reading = self.remains.read(trust)?;
+        let store = Store::new(self.schema.clone());
+        if let Some(checkpoint) = &self.checkpoint {
+            let mut importer = Importer::new(store.clone());
+            for chunk in checkpoint.chunks.iter() {
+                importer.import(chunk).expect("a checkpoint of its own");
+            }
+        }
+        let mut applier = Applier::new(store.clone());
+        for stream in 0..self.remains.entries().len() {
+            reading.install(StreamId(stream as u16), &mut applier, moment)?;
+        }
+        drop(applier);
+        Ok(store)
+    }
+}
+
+impl<L: Library> World<L> {
+    /// A disk's files, from each of its checkpoints on; from the beginning if there are none. Without those that lead nowhere: after
+    /// them the replica copied a state.
+    pub fn disk_remains(&self, id: NodeId) -> Vec<DiskRemains> {
+        let node = &self.nodes[id.0 as usize];
+        if !self.durable || node.disk.is_empty() {
+            return Vec::new();
+        }
+        let read = |checkpoint| {
+            let (checkpoint, remains) = node.disk.read(self.options.workers, checkpoint).ok()?;
+            Some(DiskRemains { checkpoint, remains, schema: Schema::new(self.library.tables()) })
+        };
+        match node.disk.checkpoints() {
+            0 => read(None).into_iter().collect(),
+            count => (0..count).filter_map(|at| read(Some(at))).collect(),
+        }
+    }
+}
