@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::backup::BackupAction;
 use crate::bench::args::BenchArgs;
 use crate::check::CheckArgs;
 use crate::checkpoint::CheckpointAction;
@@ -44,7 +45,7 @@ pub enum Command {
         action: ConfigAction,
     },
     /// Show a replica's role, epoch, mark, streams, lag and members; exit code 4 if it cannot serve.
-    #[command(after_help = concat_help("highwater status --admin 127.0.0.1:7300\n  highwater status --config highwater.toml --cluster\n  highwater status --admin localhost:7300 --cluster --watch\n  highwater status --json | jq .mark"))]
+    #[command(after_help = concat_help("highwater status --admin 127.0.0.1:7300\n  highwater status --config highwater.toml --cluster\n  highwater status --admin localhost:7300 --cluster --watch\n  highwater status --json | jq .role"))]
     Status(StatusArgs),
     /// Have another node lead, without a request of unknown outcome; says for how long service paused.
     #[command(after_help = concat_help("highwater hand-over --admin 127.0.0.1:7300\n  highwater hand-over --config highwater.toml --to 2"))]
@@ -102,6 +103,13 @@ pub enum Command {
     /// from it only with --accept-loss.
     #[command(after_help = concat_help("highwater recover --from highwater-data/node-0\n  highwater recover --from node-0 node-3 --accept-loss --to recovered --cluster north-2\n  highwater recover --from node-0 --accept-loss --to recovered --cluster north-2 --nodes 0,1,2"))]
     Recover(RecoverArgs),
+    /// Archive what a running node writes to its disk, and begin new clusters from any moment of it.
+    #[command(after_help = concat_help("highwater backup create --from highwater-data/node-0 --to backups --follow\n  highwater backup list backups\n  highwater backup verify backups\n  highwater backup restore backups --to restored --cluster north-2\n  highwater backup restore backups --at 2026-11-22T10:00:00Z --to restored --cluster north-2 --nodes 0,1,2"))]
+    Backup {
+        /// What to do with backups.
+        #[command(subcommand)]
+        action: BackupAction,
+    },
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! | layer | files |
 //! |---|---|
 //! | the command line | [`args`] |
-//! | commands, each with its flags | [`serve`], [`status`], [`hand_over`], [`member`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`], [`log`](mod@log), [`recover`] |
+//! | commands, each with its flags | [`serve`], [`status`], [`hand_over`], [`member`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`], [`log`](mod@log), [`recover`], [`backup`] |
 //! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
 //! | one replica asked, and several together | [`admin`], [`answers`] |
 //! | words and numbers | [`failure`], [`flags`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`], [`wall_clock`] |
@@ -14,6 +14,7 @@ mod admin;
 mod answers;
 mod args;
 mod audit;
+mod backup;
 mod bench;
 mod check;
 mod checkpoint;
@@ -115,6 +116,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Checkpoint { action } => checkpoint::run(&action),
         Command::Log { action } => log::run(&action),
         Command::Recover(args) => recover::run(&args),
+        Command::Backup { action } => backup::run(&action),
         Command::Member { action } => member::run(&action),
     }
 }

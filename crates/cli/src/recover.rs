@@ -214,11 +214,12 @@ fn found(args: &RecoverArgs, disks: &[Read], outcome: &mut Outcome) -> Result<()
         return Err(Failure::usage("--accept-loss needs --to and --cluster"));
     };
     let best = &disks[0].folder;
+    let had = NonZeroU16::new(best.summary.positions.len() as u16 - 1).unwrap_or(NonZeroU16::MIN);
+    let founding = founding(cluster, &args.nodes, args.workers.unwrap_or(had))?;
+    founding.check(to).map_err(Failure::cannot_start)?;
     let reading = best.remains.read(Trust::Accepted).map_err(Failure::negative)?;
     let moment = reading.latest();
     let (store, _) = best.state_at(&reading, moment).map_err(Failure::negative)?;
-    let had = NonZeroU16::new(best.summary.positions.len() as u16 - 1).unwrap_or(NonZeroU16::MIN);
-    let founding = founding(cluster, &args.nodes, args.workers.unwrap_or(had))?;
     for voter in &founding.voters {
         let path = founding.write(to, *voter, &store, moment).map_err(Failure::cannot_start)?;
         outcome.written.push(path.display().to_string());

@@ -7,6 +7,7 @@ mod verify;
 use clap::Subcommand;
 
 use args::{DumpArgs, VerifyArgs};
+pub use verify::damage_of;
 
 use crate::failure::{EXIT_CODES, Result};
 

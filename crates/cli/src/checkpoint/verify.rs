@@ -53,6 +53,16 @@ pub(super) fn run(args: &VerifyArgs) -> Result<()> {
     verdict(damaged, all.len())
 }
 
+/// What is wrong with a folder's checkpoints, in words; nothing if all of them are whole.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn damage_of(folder: &DataDirectory, progress: &mut Progress) -> std::result::Result<Vec<String>, Error> {
+    let numbers = published(folder)?;
+    let errors = numbers.into_iter().flat_map(|number| verify(folder, number, progress).errors);
+    Ok(errors.map(|error| error.to_string()).collect())
+}
+
 fn verify(folder: &DataDirectory, number: u64, progress: &mut Progress) -> Verified {
     let began = Instant::now();
     let mut verified = Verified { number, bytes: 0, records: 0, seconds: 0.0, errors: Vec::new() };

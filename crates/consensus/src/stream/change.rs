@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Ballot, EntryIndex, planted};
+use highwater_core::{Ballot, EntryIndex, Nanos, planted};
 
 use crate::Log;
 use crate::codec::{ballot, index, put_ballot, put_index};
@@ -97,6 +97,8 @@ pub struct Durable {
     pub vote: EntryIndex,
     /// What was last written to be decided, after which change; and what is on disk of it.
     pub decided: ((u64, EntryIndex), EntryIndex),
+    /// Since when more is.
+    pub unwritten_since: Option<Nanos>,
 }
 
 impl Durable {

@@ -23,12 +23,15 @@
 //! change names how many entries belong to it, and without all of them it never happened.
 
 use bytes::Bytes;
-use highwater_core::{EntryIndex, planted};
+use highwater_core::{EntryIndex, Nanos, planted};
 
 use super::change::{Change, Recovered, RecoveryPoint};
 use super::role::Role;
 use super::state::{Stream, StreamOptions};
 use crate::Voter;
+
+/// What is decided is written down so long after, if nothing else is written.
+const DECIDED_AFTER: Nanos = 100_000_000;
 
 impl Stream {
     /// The stream as a crash left it, on the same disk: the same voter. It follows; `options` must be durable.
@@ -135,7 +138,22 @@ impl Stream {
         {
             durable.record(Change::Decided(decided));
             durable.decided.0 = (durable.made, decided);
+            durable.unwritten_since = None;
         }
+    }
+
+    /// Has what is decided written down though nothing else is: a backup of this disk reaches as far as the disk knows.
+    pub(super) fn tick_durable(&mut self, now: Nanos) -> Option<Nanos> {
+        let (decided, durable) = (self.decided, self.durable.as_mut()?);
+        if durable.decided.0.1 >= decided {
+            return None;
+        }
+        let at = *durable.unwritten_since.get_or_insert(now) + DECIDED_AFTER;
+        if now < at {
+            return Some(at);
+        }
+        self.record_decided();
+        None
     }
 
     /// A copied state takes the place of everything up to `base`.

@@ -158,11 +158,12 @@ impl Stream {
     /// Lets time pass: repeats questions that went unanswered. Returns when it wants to be called again; `None` if this
     /// stream waits for nothing.
     pub fn tick(&mut self, now: Nanos) -> Option<Nanos> {
-        match self.role {
+        let next = match self.role {
             Role::Following(_) => self.tick_following(now),
             Role::Fetching(_) => self.tick_fetching(now),
             Role::Leading(_) => self.tick_leading(now),
-        }
+        };
+        [next, self.tick_durable(now)].into_iter().flatten().min()
     }
 
     /// Drops decided entries up to `upto`, oldest first, while more than `keep_bytes` are held: a replica that lags may

@@ -58,7 +58,7 @@ pub use error::JournalError;
 use error::{failed, unreadable};
 pub use format::MAX_WRITERS;
 use format::{BLOCK_BYTES, GroupHead, SegmentHead, segment_name};
-pub use scan::{Cut, Record, SegmentSummary, Summary, read};
+pub use scan::{Cut, Record, SegmentSummary, Summary, read, read_from, segments};
 
 use crate::{Disk, DiskFile};
 

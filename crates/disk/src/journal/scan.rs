@@ -97,10 +97,36 @@ pub fn read<D: Disk>(disk: &D, each: &mut dyn FnMut(Record<'_>)) -> Result<Summa
     scan(disk, each).map(|scan| Summary { journal: scan.journal, ..scan.summary })
 }
 
-pub(super) fn scan<D: Disk>(disk: &D, each: &mut dyn FnMut(Record<'_>)) -> Result<Scan, JournalError> {
+/// The same, from a segment on: as if the files before it had been removed.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_from<D: Disk>(
+    disk: &D,
+    segment: u64,
+    each: &mut dyn FnMut(Record<'_>),
+) -> Result<Summary, JournalError> {
+    scan_from(disk, segment, each).map(|scan| Summary { journal: scan.journal, ..scan.summary })
+}
+
+/// Numbers of a journal's segments, in order.
+///
+/// # Errors
+/// [`Unreadable`](JournalError::Unreadable).
+pub fn segments(disk: &impl Disk) -> Result<Vec<u64>, JournalError> {
     let names = disk.names().map_err(unreadable("the directory"))?;
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment_number(name)).collect();
     numbers.sort_unstable();
+    Ok(numbers)
+}
+
+pub(super) fn scan<D: Disk>(disk: &D, each: &mut dyn FnMut(Record<'_>)) -> Result<Scan, JournalError> {
+    scan_from(disk, 0, each)
+}
+
+fn scan_from<D: Disk>(disk: &D, first: u64, each: &mut dyn FnMut(Record<'_>)) -> Result<Scan, JournalError> {
+    let mut numbers = segments(disk)?;
+    numbers.retain(|number| *number >= first);
     if let Some(gap) = numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
         return Err(damaged(gap[0] + 1, 0, "the file is missing, and later ones are there"));
     }

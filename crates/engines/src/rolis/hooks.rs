@@ -282,6 +282,12 @@ pub fn install_bound(bound: Timestamp, last: Timestamp, ended: bool) -> Timestam
     }
 }
 
+/// Up to where an entry of a disk belongs to a moment that is restored.
+#[inline(always)]
+pub fn restored_bound(mark: Timestamp, moment: Timestamp) -> Timestamp {
+    if planted!(rolis::RestoredAboveMark) { Timestamp::MAX } else { mark.min(moment) }
+}
+
 /// Up to where a follower unlinks tombstones: what every stream has applied. (Not the mark.)
 #[inline(always)]
 pub fn tombstone_floor(applied: impl FnOnce() -> Timestamp, mark: impl FnOnce() -> Timestamp) -> Timestamp {

@@ -145,4 +145,10 @@ highwater_core::bugs! {
         shows: Restored,
         within: 2000,
     }
+    RestoredAboveMark = "restored-above-mark" {
+        mistake: "a state that is restored from a disk holds all of its log up to the wanted moment, whatever became of it",
+        breaks: "what was rolled back is there, and half of what is later than the moment",
+        shows: Unpowered,
+        within: 2000,
+    }
 }

@@ -3,6 +3,7 @@
 //! Formats and recovery are in `highwater-disk`, which opens no file; here are the files. Workers never wait for a disk: they put
 //! what is to be written into a queue and are woken when it is synced.
 
+pub mod archive;
 pub mod checkpoint;
 pub mod directory;
 pub mod journal;

@@ -150,6 +150,23 @@ impl Founding {
         Ok(Founding { cluster, voters, workers })
     }
 
+    /// Whether the folders can be written there: nothing is in them.
+    ///
+    /// # Errors
+    /// In words, if something is.
+    pub fn check(&self, dir: &Path) -> Result<(), String> {
+        for voter in &self.voters {
+            let path = dir.join(format!("node-{}", voter.node.0));
+            if std::fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some()) {
+                return Err(format!(
+                    "{}: there is something in it already; nothing was written",
+                    path.display()
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a voter's folder, `dir/node-N`: a checkpoint of `store`, which is the state of `moment`, and a journal with nothing but the
     /// membership. Its identity comes last: before that it is no node's.
     ///

@@ -6,6 +6,7 @@ use highwater_core::log::{ENTRY_HEADER_BYTES, Entry, EntryHeader, EntryKind};
 use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
 use highwater_store::{Applied, Applier};
 
+use super::super::hooks;
 use super::super::watermark::{Arrival, OpenClaim, Start, Watermark};
 use super::{Remains, Trust};
 
@@ -93,7 +94,8 @@ impl Reading<'_> {
             let mark =
                 self.watermark.mark_in(header.epoch).or_else(|| self.watermark.final_mark(header.epoch));
             let mark = mark.ok_or("an entry of an epoch that never was")?;
-            let applied: Applied = applier.apply(body, floor, mark.min(upto)).map_err(|why| why.0)?;
+            let applied: Applied =
+                applier.apply(body, floor, hooks::restored_bound(mark, upto)).map_err(|why| why.0)?;
             transactions += applied.transactions;
         }
         Ok(transactions)

@@ -1,0 +1,76 @@
+//! `highwater backup create`.
+
+use std::io::{self, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use highwater_disk::Identity;
+use highwater_node::storage::DataDirectory;
+use highwater_node::storage::archive::{Archive, Copied};
+use serde_json::json;
+
+use super::args::CreateArgs;
+use crate::failure::{Failure, Result};
+use crate::numbers;
+use crate::progress::Progress;
+
+/// Runs the command.
+pub fn run(args: &CreateArgs) -> Result<()> {
+    if !(args.every >= 0.1 && args.every <= 86_400.0) {
+        return Err(Failure::usage("--every is 0.1 to 86400 seconds"));
+    }
+    let to = super::folder(&args.to)?;
+    let source = DataDirectory::read_only(&args.from).map_err(Failure::unreadable)?;
+    let identity = Identity::read(&source).map_err(|error| unreadable(args, &error))?;
+    let identity = identity.ok_or_else(|| unreadable(args, &"no node was ever started on it"))?;
+    let archive = Archive::begin(&to, &identity.cluster).map_err(Failure::negative)?;
+    loop {
+        let began = Instant::now();
+        copy(args, &archive)?;
+        if !args.follow {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_secs_f64(args.every).saturating_sub(began.elapsed()));
+    }
+}
+
+fn unreadable(args: &CreateArgs, why: &dyn std::fmt::Display) -> Failure {
+    Failure::unreadable(format!("{}: {why}", args.from.display())).hint(
+        "--from is a node's own folder, storage.dir/node-N, of a cluster with cluster.durability = \"sync\"",
+    )
+}
+
+fn copy(args: &CreateArgs, archive: &Archive) -> Result<()> {
+    let (mut progress, began) = (Progress::new(), Instant::now());
+    let told = |bytes| progress.count("copied", bytes, None);
+    let copied = archive.copy(&args.from, told).map_err(Failure::negative)?;
+    progress.clear();
+    drop(progress);
+    let text = match args.json {
+        true => report(&copied).to_string() + "\n",
+        false => words(&copied, began.elapsed()),
+    };
+    io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)
+}
+
+fn words(copied: &Copied, took: Duration) -> String {
+    let Copied { chain, began, checkpoints, checkpoint_bytes, journal_bytes } = copied;
+    let began = began.map_or(String::new(), |why| format!(" (begun: {why})"));
+    let numbers = checkpoints.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let checkpoints = match checkpoints.len() {
+        0 => "no new checkpoint".into(),
+        _ => format!("checkpoint {numbers}, {}", numbers::bytes(*checkpoint_bytes)),
+    };
+    format!(
+        "chain {chain}{began}: {checkpoints}; {} of journal; {:.1} s\n",
+        numbers::bytes(*journal_bytes),
+        took.as_secs_f64()
+    )
+}
+
+fn report(copied: &Copied) -> serde_json::Value {
+    json!({
+        "chain": copied.chain, "began": copied.began, "checkpoints": copied.checkpoints,
+        "checkpoint_bytes": copied.checkpoint_bytes, "journal_bytes": copied.journal_bytes,
+    })
+}

@@ -1,0 +1,34 @@
+//! `highwater backup`: an archive of what a node writes to its disk, and new clusters from any moment of it.
+
+mod args;
+mod create;
+mod list;
+mod moment;
+mod restore;
+mod verify;
+
+use std::path::{Path, PathBuf};
+
+pub use args::BackupAction;
+
+use crate::failure::{Failure, Result};
+
+/// Runs the command.
+pub fn run(action: &BackupAction) -> Result<()> {
+    match action {
+        BackupAction::Create(args) => create::run(args),
+        BackupAction::List(args) => list::run(args),
+        BackupAction::Verify(args) => verify::run(args),
+        BackupAction::Restore(args) => restore::run(args),
+    }
+}
+
+/// A folder, or a `file://` URL.
+fn folder(place: &str) -> Result<PathBuf> {
+    match place.split_once("://") {
+        Some(("file", path)) if path.starts_with('/') => Ok(Path::new(path).to_path_buf()),
+        Some((scheme, _)) => Err(Failure::usage(format!("{scheme}:// is not supported"))
+            .hint("a folder or file:///path; what is in an archive never changes but at the end of its newest file, so any tool can copy it to an object store")),
+        None => Ok(Path::new(place).to_path_buf()),
+    }
+}

@@ -1,0 +1,66 @@
+//! `highwater backup restore`.
+
+use std::io::{self, Write};
+use std::num::NonZeroU16;
+use std::time::Instant;
+
+use highwater_node::storage::archive::Archive;
+use serde_json::json;
+
+use super::args::RestoreArgs;
+use super::moment::{find, state};
+use crate::failure::{Failure, Result};
+use crate::progress::Progress;
+use crate::recover::founding;
+use crate::wall_clock;
+
+/// Runs the command.
+pub fn run(args: &RestoreArgs) -> Result<()> {
+    let (began, mut progress) = (Instant::now(), Progress::new());
+    let archive = Archive::open(&super::folder(&args.archive)?).map_err(Failure::unreadable)?;
+    if args.cluster == archive.cluster {
+        return Err(Failure::usage(format!(
+            "\"{}\" is the id of the cluster that was backed up",
+            args.cluster
+        ))
+        .hint(
+            "a restored cluster needs another --cluster: nodes of the old one may be there, or come back",
+        ));
+    }
+    progress.step("looking for the moment");
+    let found = find(&archive, &args.moment)?;
+    let had = NonZeroU16::new(found.span.workers).unwrap_or(NonZeroU16::MIN);
+    let founding = founding(&args.cluster, &args.nodes, args.workers.unwrap_or(had))?;
+    founding.check(&args.to).map_err(Failure::cannot_start)?;
+    progress.step("reading the state of the moment");
+    let (store, transactions) = state(&found).map_err(Failure::negative)?;
+    let mut written = Vec::new();
+    for voter in &founding.voters {
+        progress.step(&format!("writing the folder of node {}", voter.node.0));
+        let path = founding.write(&args.to, *voter, &store, found.moment).map_err(Failure::cannot_start)?;
+        written.push(path.display().to_string());
+    }
+    progress.clear();
+    drop(progress);
+    let digest = store.digest();
+    let about = wall_clock::about(&found.span.times, found.moment);
+    let (rows, seconds) = (digest.rows.iter().sum::<u64>(), began.elapsed().as_secs_f64());
+    let digest = format!("{:032x}", digest.hash);
+    let text = if args.json {
+        let report = json!({
+            "moment": found.moment.0, "about": about, "chain": found.chain.number, "transactions": transactions,
+            "rows": rows, "digest": digest, "written": written, "seconds": seconds,
+        });
+        report.to_string() + "\n"
+    } else {
+        let about = about.map_or(String::new(), |about| format!(" (about {about})"));
+        format!(
+            "moment    {}{about}, of chain {}\nstate     {rows} rows; {transactions} transactions of the log behind the checkpoint; {seconds:.1} s\ndigest    {digest}\nwritten   {}\nnext      serve them with cluster.id = \"{}\", and storage.dir where their folders are\n",
+            found.moment.0,
+            found.chain.number,
+            written.join(", "),
+            args.cluster
+        )
+    };
+    io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)
+}

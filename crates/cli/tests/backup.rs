@@ -1,0 +1,238 @@
+//! A restore drill: a cluster under load is archived, and new clusters begin from moments of it.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+mod processes;
+
+use processes::{Client, Cluster, PATIENCE};
+
+const KEYS: usize = 200;
+/// How long a counter counts, so that there are some seconds to choose from.
+const LOAD: Duration = Duration::from_millis(3500);
+/// A time of the wall clock is known that well: two nodes' clocks are one here, a follower lags a little, and the machine is busy.
+const SLACK_MS: u64 = 500;
+
+fn highwater(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_highwater")).args(args).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    (output.status.code(), text)
+}
+
+fn done(args: &[&str]) -> Value {
+    let (code, text) = highwater(args);
+    assert_eq!(code, Some(0), "{args:?}: {text}");
+    let line = text.lines().rev().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{text}"));
+    serde_json::from_str(line).unwrap()
+}
+
+fn refused(args: &[&str], code: i32, words: &str) {
+    let (found, text) = highwater(args);
+    assert!(found == Some(code) && text.contains(words), "{args:?}: {found:?} {text}");
+}
+
+fn value(round: usize, at: usize) -> Vec<u8> {
+    vec![b'a' + ((round * 7 + at) % 26) as u8; (at * at * (round + 1)) % 4000]
+}
+
+/// Every key is written; every fifth is deleted again, others in each round.
+fn write(client: &mut Client, round: usize) {
+    for at in 0..KEYS {
+        let key = format!("key:{at}");
+        assert_eq!(client.call(&[b"SET", key.as_bytes(), &value(round, at)]).unwrap().0, "+OK");
+        if at % 5 == round {
+            assert_eq!(client.call(&[b"DEL", key.as_bytes()]).unwrap().0, ":1");
+        }
+    }
+}
+
+fn check(client: &mut Client, round: usize) {
+    for at in 0..KEYS {
+        let (line, found) = client.call(&[b"GET", format!("key:{at}").as_bytes()]).unwrap();
+        match at % 5 == round {
+            true => assert!(line == "$-1" || line == "_", "key {at} is deleted: {line}"),
+            false => assert_eq!(found, value(round, at), "key {at} of round {round}"),
+        }
+    }
+}
+
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+fn mark(cluster: &Cluster, id: usize) -> u64 {
+    let admin = format!("127.0.0.1:{}", cluster.admin_port(id));
+    let status = done(&["status", "--json", "--admin", &admin]);
+    let figures = status["figures"].as_array().unwrap();
+    let mark = figures.iter().find(|figure| figure["name"] == "mark").unwrap();
+    mark["values"][0].as_u64().unwrap()
+}
+
+/// Has the cluster's nodes serve from restored folders, under another id.
+fn move_to(cluster: &mut Cluster, from: &Path, to: &Path, (old, new): (&str, &str)) {
+    cluster.kill_all();
+    for id in 0..3 {
+        let path = cluster.directory().join(format!("{id}.toml"));
+        let config = std::fs::read_to_string(&path).unwrap();
+        let config =
+            config.replace(&format!("dir = \"{}\"", from.display()), &format!("dir = \"{}\"", to.display()));
+        std::fs::write(&path, config.replace(&format!("id = \"{old}\""), &format!("id = \"{new}\"")))
+            .unwrap();
+        cluster.run(id);
+    }
+}
+
+#[test]
+fn a_cluster_under_load_is_archived_and_restored_to_any_moment() {
+    let mut cluster = Cluster::start("backup", "id = \"north\"\ndurability = \"sync\"", None);
+    let (leader, mut client) = cluster.leader();
+    let directory = cluster.directory().to_path_buf();
+    let text = |path: &Path| path.display().to_string();
+    let (folder, archive) =
+        (text(&directory.join(format!("node-{leader}"))), text(&directory.join("archive")));
+    let create = ["backup", "create", "--json", "--from", &folder, "--to", &archive];
+    write(&mut client, 0);
+    let first = mark(&cluster, leader).to_string();
+    let copied = done(&create);
+    assert!(copied["chain"] == 1 && copied["journal_bytes"].as_u64() > Some(0), "{copied}");
+
+    // Somebody counts while the archive is brought up to date again and again.
+    let (began, mut counted, mut copies) = (unix_ms(), Vec::new(), 0);
+    while u128::from(unix_ms() - began) < LOAD.as_millis() {
+        let (line, _) = client.call(&[b"INCR", b"counter"]).unwrap();
+        let count: u64 = line[1..].parse().unwrap();
+        counted.push((unix_ms(), count));
+        if count.is_multiple_of(500) {
+            copies += 1;
+            done(&create);
+        }
+    }
+    write(&mut client, 1);
+    let reached = mark(&cluster, leader);
+    // A disk knows a tenth of a second later what is decided.
+    let began = Instant::now();
+    loop {
+        copies += 1;
+        done(&create);
+        let listed = done(&["backup", "list", "--json", &archive]);
+        assert_eq!((&listed["cluster"], listed["chains"].as_array().unwrap().len()), (&"north".into(), 1));
+        if listed["chains"][0]["latest"].as_u64().unwrap() >= reached {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{reached} {listed}");
+    }
+    assert!(copies > 2, "{copies}");
+    let verified = done(&["backup", "verify", "--json", &archive]);
+    assert_eq!((&verified["whole"], &verified["chains"]), (&true.into(), &1.into()));
+
+    // The last moment, as a whole new cluster.
+    let last = directory.join("last");
+    let restore = |to: &Path, cluster: &str, more: &[&str]| {
+        let to = text(to);
+        let mut args = vec!["backup", "restore", "--json", &archive, "--to", &to, "--cluster", cluster];
+        args.extend(["--nodes", "0,1,2"].iter().chain(more));
+        done(&args)
+    };
+    let restored = restore(&last, "second", &[]);
+    assert_eq!((&restored["digest"], &restored["rows"]), (&verified["digest"], &verified["rows"]));
+    move_to(&mut cluster, &directory, &last, ("north", "second"));
+    let (leader, mut client) = cluster.leader();
+    check(&mut client, 1);
+    let count = counted.last().unwrap().1;
+    assert_eq!(client.call(&[b"GET", b"counter"]).unwrap().1, count.to_string().into_bytes());
+    // What it holds on its own disks is the same.
+    let (own, second) = (text(&last.join(format!("node-{leader}"))), text(&directory.join("second-archive")));
+    done(&["backup", "create", "--json", "--from", &own, "--to", &second]);
+    assert_eq!(done(&["backup", "verify", "--json", &second])["digest"], verified["digest"]);
+    refused(&["backup", "create", "--from", &own, "--to", &archive], 1, "is an archive of cluster \"north\"");
+
+    // A timestamp in the past, exactly; with other numbers of workers.
+    let early = directory.join("early");
+    restore(&early, "third", &["--timestamp", &first, "--workers", "2"]);
+    move_to(&mut cluster, &last, &early, ("second", "third"));
+    let (_, mut client) = cluster.leader();
+    check(&mut client, 0);
+    assert!(client.call(&[b"GET", b"counter"]).unwrap().1.is_empty());
+
+    // A time of the wall clock.
+    let (at, _) = counted[counted.len() / 2];
+    let then =
+        format!("{}", time::OffsetDateTime::from_unix_timestamp_nanos(i128::from(at) * 1_000_000).unwrap());
+    let then = then.replace(" +00:00:00", "");
+    let middle = directory.join("middle");
+    restore(&middle, "fourth", &["--at", &then]);
+    move_to(&mut cluster, &early, &middle, ("third", "fourth"));
+    let (_, mut client) = cluster.leader();
+    check(&mut client, 0);
+    let found: u64 =
+        String::from_utf8(client.call(&[b"GET", b"counter"]).unwrap().1).unwrap().parse().unwrap();
+    let within = |(when, _): &&(u64, u64)| when.abs_diff(at) <= SLACK_MS;
+    let near: Vec<u64> = counted.iter().filter(within).map(|(_, count)| *count).collect();
+    assert!((near[0]..=*near.last().unwrap()).contains(&found), "{found} at {then}, {near:?}");
+
+    cluster.kill_all();
+    refused(
+        &["backup", "restore", &archive, "--to", &text(&middle), "--cluster", "fifth"],
+        3,
+        "something in it already",
+    );
+    let to = text(&directory.join("never"));
+    refused(&["backup", "restore", &archive, "--to", &to, "--cluster", "north"], 2, "that was backed up");
+    let restore = ["backup", "restore", &archive, "--to", &to, "--cluster", "fifth"];
+    refused(&[&restore[..], &["--timestamp", "4611686018427387903"]].concat(), 1, "no chain has this moment");
+    refused(&[&restore[..], &["--at", "2020-01-01T00:00:00Z"]].concat(), 1, "chain 1 has");
+    refused(&[&restore[..], &["--at", "yesterday"]].concat(), 2, "2026-11-22T10:00:00Z");
+    refused(&[&restore[..], &["--chain", "9"]].concat(), 5, "no chain 9");
+    refused(&["backup", "list", &folder], 5, "it is no archive");
+    refused(&["backup", "list", "s3://bucket/archive"], 2, "s3:// is not supported");
+    refused(&["backup", "create", "--from", &archive, "--to", &to], 5, "no node was ever started");
+    assert!(!Path::new(&to).exists(), "nothing was written");
+
+    // A byte that changes is noticed, wherever it is.
+    let chain = Path::new(&archive).join("chain-0001");
+    for prefix in ["journal-", "checkpoint-"] {
+        let names = std::fs::read_dir(&chain).unwrap().map(|entry| entry.unwrap().path());
+        let named =
+            |path: &std::path::PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(prefix);
+        let Some(path) = names.filter(named).min() else { continue };
+        let whole = std::fs::read(&path).unwrap();
+        let mut spoiled = whole.clone();
+        spoiled[4096.min(whole.len() - 1)] ^= 4;
+        std::fs::write(&path, spoiled).unwrap();
+        refused(&["backup", "verify", &archive], 1, prefix);
+        std::fs::write(&path, whole).unwrap();
+    }
+    done(&["backup", "verify", "--json", &archive]);
+}
+
+/// A node that begins another life, or another node: another chain of the same archive. A follower's disk will do.
+#[test]
+fn another_nodes_files_begin_another_chain() {
+    let mut cluster = Cluster::start("chains", "id = \"north\"\ndurability = \"sync\"", None);
+    let (leader, mut client) = cluster.leader();
+    let directory = cluster.directory().to_path_buf();
+    let archive = format!("file://{}", directory.join("archive").display());
+    let folder = |id: usize| directory.join(format!("node-{id}")).display().to_string();
+    let follower = (leader + 1) % 3;
+    write(&mut client, 0);
+    let copied = done(&["backup", "create", "--json", "--from", &folder(leader), "--to", &archive]);
+    assert_eq!(copied["chain"], 1);
+    write(&mut client, 1);
+    cluster.kill_all();
+    let copied = done(&["backup", "create", "--json", "--from", &folder(follower), "--to", &archive]);
+    assert_eq!(
+        (&copied["chain"], &copied["began"]),
+        (&2.into(), &"another node, or another life of it".into())
+    );
+    let listed = done(&["backup", "list", "--json", &archive]);
+    let chains = listed["chains"].as_array().unwrap();
+    assert!(chains.len() == 2 && chains.iter().all(|chain| chain["latest"].as_u64() > Some(0)), "{listed}");
+    let first = done(&["backup", "verify", "--json", "--chain", "1", &archive]);
+    let second = done(&["backup", "verify", "--json", &archive]);
+    assert!(first["moment"].as_u64() < second["moment"].as_u64(), "{first} {second}");
+}

@@ -1,0 +1,360 @@
+//! An archive: what nodes of a cluster wrote to their disks, kept for as long as somebody wants it. A backup is restored from it.
+//!
+//! It is a folder of *chains*. A chain holds checkpoints of one node in one life, and its journal without a gap from the first of them on:
+//! the same files as the node has, but none is ever removed. So whatever reads a node's folder reads a chain.
+//!
+//! ```text
+//! archive.json                 {"format": 1, "cluster": "north"}
+//! chain-0001/chain.json        {"node": 0, "incarnation": "4f36b94f34c1d956"}
+//! chain-0001/checkpoint-0007.manifest, .part-0, ..
+//! chain-0001/journal-..
+//! ```
+//!
+//! Copying goes on where it ended: checkpoints that are not there, and of the journal what came since. It needs nothing of the node but its
+//! files, which do not change once they are written. Where the node removed something before it was copied, or begins another life, a new
+//! chain begins.
+//!
+//! Invariant: in a chain, a checkpoint whose manifest is there is whole, and every group of the journal before the last is.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use highwater_disk::checkpoint::{Error, Manifest, published};
+use highwater_disk::journal::{Summary, read_from, segments};
+use highwater_disk::{Disk, DiskFile, Identity, JournalError};
+use serde::{Deserialize, Serialize};
+
+use super::checkpoint::Preamble;
+use super::directory::DataDirectory;
+
+/// Version of the layout.
+const FORMAT: u32 = 1;
+const ARCHIVE: &str = "archive.json";
+const CHAIN: &str = "chain.json";
+const PREFIX: &str = "chain-";
+/// Bytes copied at once.
+const PIECE: usize = 1 << 20;
+/// A node writes while its files are read: what looks damaged is looked at so often.
+const LOOKS: u32 = 5;
+
+/// A folder of chains.
+#[derive(Clone, Debug)]
+pub struct Archive {
+    path: PathBuf,
+    /// Whose.
+    pub cluster: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ArchiveFile {
+    format: u32,
+    cluster: String,
+}
+
+/// Whose files a chain has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainFile {
+    /// The node.
+    pub node: u8,
+    /// Its life, in hexadecimal digits.
+    pub incarnation: String,
+}
+
+/// A chain of an archive.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    /// Chains are counted from 1.
+    pub number: u32,
+    /// Where.
+    pub path: PathBuf,
+    /// Whose.
+    pub of: ChainFile,
+}
+
+/// What a copy brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// To which chain.
+    pub chain: u32,
+    /// It is a new one; why, if there was one before.
+    pub began: Option<&'static str>,
+    /// Checkpoints that were not there.
+    pub checkpoints: Vec<u64>,
+    /// Bytes of them.
+    pub checkpoint_bytes: u64,
+    /// Bytes of the journal that were not there.
+    pub journal_bytes: u64,
+}
+
+impl Archive {
+    /// The archive that is there, or a new one of this cluster's.
+    ///
+    /// # Errors
+    /// In words, if it is another cluster's, or something else.
+    pub fn begin(path: &Path, cluster: &str) -> Result<Archive, String> {
+        if path.join(ARCHIVE).exists() {
+            let archive = Archive::open(path)?;
+            if archive.cluster != cluster {
+                return Err(format!(
+                    "{} is an archive of cluster \"{}\", not \"{cluster}\"",
+                    path.display(),
+                    archive.cluster
+                ));
+            }
+            return Ok(archive);
+        }
+        let at = |error: io::Error| format!("cannot begin an archive in {}: {error}", path.display());
+        fs::create_dir_all(path).map_err(at)?;
+        if fs::read_dir(path).map_err(at)?.next().is_some() {
+            return Err(format!("{} is not empty, and no archive", path.display()));
+        }
+        let file = ArchiveFile { format: FORMAT, cluster: cluster.into() };
+        write_json(&path.join(ARCHIVE), &file)?;
+        Ok(Archive { path: path.into(), cluster: cluster.into() })
+    }
+
+    /// The archive that is there.
+    ///
+    /// # Errors
+    /// In words, if there is none, or a later version's.
+    pub fn open(path: &Path) -> Result<Archive, String> {
+        let file: ArchiveFile = read_json(&path.join(ARCHIVE))
+            .map_err(|why| format!("{}: {why}: it is no archive", path.display()))?;
+        if file.format != FORMAT {
+            let found = file.format;
+            return Err(format!("{}: format {found}, and this binary knows {FORMAT}", path.display()));
+        }
+        Ok(Archive { path: path.into(), cluster: file.cluster })
+    }
+
+    /// Its chains, oldest first.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn chains(&self) -> Result<Vec<Chain>, String> {
+        let at = |error: io::Error| format!("{}: {error}", self.path.display());
+        let mut chains = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(at)? {
+            let path = entry.map_err(at)?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let number = name.strip_prefix(PREFIX).and_then(|digits| digits.parse().ok());
+            // One without its file was being begun.
+            if let Some(number) = number
+                && let Ok(of) = read_json(&path.join(CHAIN))
+            {
+                chains.push(Chain { number, path, of });
+            }
+        }
+        chains.sort_by_key(|chain| chain.number);
+        Ok(chains)
+    }
+
+    /// Copies what is new in a node's folder; the node may run. `told`: how many bytes have been copied so far.
+    ///
+    /// # Errors
+    /// In words. What was copied stays, and the next copy goes on from there.
+    pub fn copy(&self, from: &Path, mut told: impl FnMut(u64)) -> Result<Copied, String> {
+        let words = |error: &dyn std::fmt::Display| format!("{}: {error}", from.display());
+        let source = DataDirectory::read_only(from).map_err(|error| error.to_string())?;
+        let identity = Identity::read(&source).map_err(|error| words(&error))?;
+        let identity = identity.ok_or_else(|| words(&"no node was ever started on it"))?;
+        if identity.cluster != self.cluster {
+            return Err(words(&format!(
+                "it belongs to cluster \"{}\", the archive to \"{}\"",
+                identity.cluster, self.cluster
+            )));
+        }
+        let of = ChainFile { node: identity.node.0, incarnation: format!("{:x}", identity.incarnation.0) };
+        let chains = self.chains()?;
+        let last = chains.last();
+        let (chain, mut began) = match last.filter(|chain| chain.of == of) {
+            Some(chain) => (chain.clone(), None),
+            None => {
+                (self.begin_chain(last, of.clone())?, last.map(|_| "another node, or another life of it"))
+            }
+        };
+        let mut copied = match copy_into(&chain, &source, &mut told) {
+            Err(CopyError::Gap) => {
+                let chain = self.begin_chain(Some(&chain), of)?;
+                began = Some("the node has removed files that had not been copied");
+                copy_into(&chain, &source, &mut told)
+            }
+            copied => copied,
+        }
+        .map_err(|error| match error {
+            CopyError::Gap => words(&"its files change faster than they are copied; try again"),
+            CopyError::Words(why) => why,
+        })?;
+        copied.began = began;
+        Ok(copied)
+    }
+
+    fn begin_chain(&self, last: Option<&Chain>, of: ChainFile) -> Result<Chain, String> {
+        let number = last.map_or(1, |last| last.number + 1);
+        let path = self.path.join(format!("{PREFIX}{number:04}"));
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        write_json(&path.join(CHAIN), &of)?;
+        Ok(Chain { number, path, of })
+    }
+}
+
+enum CopyError {
+    /// What the chain goes on with is not there any more.
+    Gap,
+    Words(String),
+}
+
+impl From<String> for CopyError {
+    fn from(why: String) -> CopyError {
+        CopyError::Words(why)
+    }
+}
+
+fn copy_into(chain: &Chain, source: &DataDirectory, told: &mut impl FnMut(u64)) -> Result<Copied, CopyError> {
+    let target = DataDirectory::open(&chain.path).map_err(|error| error.to_string())?;
+    let mut bytes = 0;
+    let (checkpoints, checkpoint_bytes) = copy_checkpoints(source, &target, &mut bytes, told)?;
+    let begins = segments(&target).map_err(|error| error.to_string())?.is_empty();
+    let journal_bytes = copy_journal(source, &target, &mut bytes, told)?;
+    if begins && !goes_back_far_enough(&target)? {
+        return Err(CopyError::Gap);
+    }
+    Ok(Copied { chain: chain.number, began: None, checkpoints, checkpoint_bytes, journal_bytes })
+}
+
+/// Whether the journal holds what the oldest checkpoint needs: the node may have removed it between the one copy and the other.
+fn goes_back_far_enough(chain: &DataDirectory) -> Result<bool, CopyError> {
+    let words = |error: Error| error.to_string();
+    let Some(oldest) = published(chain).map_err(words)?.first().copied() else { return Ok(true) };
+    let manifest = Manifest::read(chain, oldest).map_err(words)?;
+    let (preamble, _) = Preamble::decode(&manifest.engine).map_err(|why| why.0.to_string())?;
+    let first = segments(chain).map_err(|error| error.to_string())?.first().copied().unwrap_or(0);
+    let summary = read_from(chain, first, &mut |_| {}).map_err(|error| error.to_string())?;
+    let begins = summary.segments.first().map(|first| first.positions.clone()).unwrap_or_default();
+    Ok(begins.iter().zip(&preamble.positions).all(|(begins, needed)| *begins <= needed.0))
+}
+
+/// Those that are not there; their numbers and bytes.
+fn copy_checkpoints(
+    source: &DataDirectory,
+    target: &DataDirectory,
+    bytes: &mut u64,
+    told: &mut impl FnMut(u64),
+) -> Result<(Vec<u64>, u64), CopyError> {
+    let words = |error: Error| error.to_string();
+    let (there, known) = (published(source).map_err(words)?, published(target).map_err(words)?);
+    let (mut copied, before) = (Vec::new(), *bytes);
+    for number in there.difference(&known) {
+        let Ok(manifest) = Manifest::read(source, *number) else {
+            // The node removes old ones.
+            continue;
+        };
+        let parts = (0..manifest.parts.len()).map(|part| manifest.part_file(part));
+        let mut all = parts.chain([manifest.file()]);
+        let whole = all.try_for_each(|name| {
+            let end = source.open(&name)?.len()?;
+            copy_file(source, target, &name, (0, end), bytes, told)
+        });
+        match whole {
+            Ok(()) => copied.push(*number),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(CopyError::Words(format!("cannot copy checkpoint {number}: {error}"))),
+        }
+    }
+    target.sync_names().map_err(|error| error.to_string())?;
+    Ok((copied, *bytes - before))
+}
+
+/// What came since; how many bytes.
+fn copy_journal(
+    source: &DataDirectory,
+    target: &DataDirectory,
+    bytes: &mut u64,
+    told: &mut impl FnMut(u64),
+) -> Result<u64, CopyError> {
+    let before = *bytes;
+    let last = segments(target).map_err(|error| error.to_string())?.last().copied();
+    let has = match last {
+        None => Summary::default(),
+        // What an interruption left half is copied again as a whole.
+        Some(last) => read_from(target, last, &mut |_| {}).unwrap_or_default(),
+    };
+    let first = last.unwrap_or(0);
+    let there = look(source, first)?;
+    if last.is_some_and(|last| there.segments.first().is_none_or(|first| first.number != last)) {
+        return Err(CopyError::Gap);
+    }
+    for segment in &there.segments {
+        let known = has.segments.iter().find(|known| known.number == segment.number);
+        let from = known.map_or(0, |known| known.end);
+        if from >= segment.end {
+            continue;
+        }
+        match copy_file(source, target, &segment.file, (from, segment.end), bytes, told) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(CopyError::Gap),
+            Err(error) => return Err(CopyError::Words(format!("cannot copy {}: {error}", segment.file))),
+        }
+    }
+    target.sync_names().map_err(|error| error.to_string())?;
+    Ok(*bytes - before)
+}
+
+/// What a node's journal holds from a segment on. It may be written meanwhile.
+fn look(source: &DataDirectory, first: u64) -> Result<Summary, CopyError> {
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        match read_from(source, first, &mut |_| {}) {
+            Ok(summary) => return Ok(summary),
+            Err(error @ JournalError::Format { .. }) => return Err(CopyError::Words(error.to_string())),
+            Err(error) if looks == LOOKS => return Err(CopyError::Words(error.to_string())),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Copies a piece of a file to its place, and syncs it.
+fn copy_file(
+    source: &DataDirectory,
+    target: &DataDirectory,
+    name: &str,
+    (from, to): (u64, u64),
+    bytes: &mut u64,
+    told: &mut impl FnMut(u64),
+) -> io::Result<()> {
+    let reads = source.open(name)?;
+    let mut writes = match target.open(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => target.create(name, 0)?,
+        opened => opened?,
+    };
+    let (mut at, mut piece) = (from, vec![0; PIECE]);
+    while at < to {
+        let wanted = (to - at).min(PIECE as u64) as usize;
+        let read = reads.read_at(at, &mut piece[..wanted])?;
+        if read < wanted {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        writes.write_at(at, &piece[..read])?;
+        at += read as u64;
+        *bytes += read as u64;
+        told(*bytes);
+    }
+    writes.set_len(to)?;
+    writes.sync()
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), String> {
+    let at = |error: &dyn std::fmt::Display| format!("cannot write {}: {error}", path.display());
+    let text = serde_json::to_string(value).map_err(|error| at(&error))? + "\n";
+    let new = path.with_extension("new");
+    let written = fs::write(&new, text).and_then(|()| fs::File::open(&new)?.sync_all());
+    written.and_then(|()| fs::rename(&new, path)).map_err(|error| at(&error))
+}
+
+fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, String> {
+    let text =
+        fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
