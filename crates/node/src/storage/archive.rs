@@ -358,3 +358,136 @@ fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, String> {
         fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::{Incarnation, NodeId};
+    use highwater_disk::journal::{MIN_SEGMENT_BYTES, read};
+    use highwater_disk::{Journal, JournalOptions};
+
+    use super::*;
+
+    /// A node's folder with a journal in small segments.
+    struct Node {
+        path: PathBuf,
+        journal: Journal<DataDirectory>,
+    }
+
+    impl Node {
+        fn new(path: PathBuf, incarnation: u64) -> Node {
+            let disk = DataDirectory::open(&path).unwrap();
+            let identity = Identity {
+                cluster: "north".into(),
+                node: NodeId(1),
+                incarnation: Incarnation(incarnation),
+                generation: 1,
+            };
+            identity.write(&disk).unwrap();
+            let options =
+                JournalOptions { journal: incarnation, writers: 2, segment_bytes: 2 * MIN_SEGMENT_BYTES };
+            let (journal, _) = Journal::open(disk, options, &mut |_| {}).unwrap();
+            Node { path, journal }
+        }
+
+        fn write(&mut self, records: u64) {
+            for at in 0..records {
+                self.journal.append(0, &[at as u8; 1000]).unwrap();
+                self.journal.sync().unwrap();
+            }
+        }
+    }
+
+    fn records(chain: &Chain) -> u64 {
+        read(&DataDirectory::read_only(&chain.path).unwrap(), &mut |_| {}).unwrap().records
+    }
+
+    fn copy(archive: &Archive, node: &Node) -> Copied {
+        archive.copy(&node.path, |_| {}).unwrap()
+    }
+
+    #[test]
+    fn each_copy_brings_what_is_new_and_nothing_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut node = Node::new(folder.path().join("node"), 5);
+        let archive = Archive::begin(&folder.path().join("archive"), "north").unwrap();
+        assert!(archive.chains().unwrap().is_empty());
+        let mut all = 0;
+        for more in [1, 0, 2, 40, 1, 0, 7] {
+            node.write(more);
+            all += more;
+            let copied = copy(&archive, &node);
+            let chains = archive.chains().unwrap();
+            assert_eq!((chains.len(), records(&chains[0])), (1, all));
+            assert_eq!(copied.journal_bytes == 0, more == 0 && all > 0, "{copied:?}");
+            assert_eq!((copied.chain, copied.began), (1, None));
+        }
+        let again = Archive::begin(&folder.path().join("archive"), "north").unwrap();
+        assert_eq!(copy(&again, &node).journal_bytes, 0);
+    }
+
+    #[test]
+    fn a_copy_that_was_interrupted_or_spoiled_at_its_end_is_made_good() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut node = Node::new(folder.path().join("node"), 5);
+        let archive = Archive::begin(&folder.path().join("archive"), "north").unwrap();
+        node.write(3);
+        copy(&archive, &node);
+        node.write(1);
+        let chain = archive.chains().unwrap().remove(0);
+        let file = chain.path.join("journal-0000000000000001");
+        let whole = fs::read(&file).unwrap();
+        for (cut, spoil) in
+            [(0, None), (100, None), (4096, None), (5000, None), (9000, Some(4100)), (9000, Some(8192))]
+        {
+            let mut bytes = whole[..cut.min(whole.len())].to_vec();
+            if let Some(at) = spoil {
+                bytes[at] ^= 1;
+            }
+            fs::write(&file, bytes).unwrap();
+            copy(&archive, &node);
+            assert_eq!(records(&chain), 4, "cut at {cut}, spoiled at {spoil:?}");
+        }
+    }
+
+    #[test]
+    fn a_gap_or_another_life_begins_another_chain() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut node = Node::new(folder.path().join("node"), 5);
+        let archive = Archive::begin(&folder.path().join("archive"), "north").unwrap();
+        node.write(3);
+        copy(&archive, &node);
+        node.write(40);
+        // The node needs nothing of that any more.
+        let upto = node.journal.synced()[0];
+        node.journal.release(0, upto).unwrap();
+        node.journal.release(1, 0).unwrap();
+        let copied = copy(&archive, &node);
+        assert_eq!((copied.chain, copied.began.is_some()), (2, true));
+        drop(node);
+        fs::remove_dir_all(folder.path().join("node")).unwrap();
+        let mut node = Node::new(folder.path().join("node"), 6);
+        node.write(1);
+        let copied = copy(&archive, &node);
+        assert_eq!((copied.chain, copied.began), (3, Some("another node, or another life of it")));
+        let lives: Vec<String> =
+            archive.chains().unwrap().into_iter().map(|chain| chain.of.incarnation).collect();
+        assert_eq!(lives, ["5", "5", "6"]);
+    }
+
+    #[test]
+    fn what_is_no_archive_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("archive");
+        assert!(Archive::open(&path).unwrap_err().contains("it is no archive"));
+        Archive::begin(&path, "north").unwrap();
+        assert!(Archive::begin(&path, "south").unwrap_err().contains("of cluster \"north\", not \"south\""));
+        fs::write(path.join(ARCHIVE), "{\"format\": 2, \"cluster\": \"north\"}").unwrap();
+        assert!(Archive::open(&path).unwrap_err().contains("format 2, and this binary knows 1"));
+        let other = folder.path().join("other");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("letter"), "dear").unwrap();
+        assert!(Archive::begin(&other, "north").unwrap_err().contains("is not empty, and no archive"));
+        let archive = Archive { path: folder.path().into(), cluster: "north".into() };
+        assert!(archive.copy(&other, |_| {}).unwrap_err().contains("no node was ever started"));
+    }
+}

@@ -122,8 +122,9 @@ impl Run {
         for reads in self.clients.last_reads() {
             self.serve("the last reads are answered", |_| vec![reads.clone()])?;
         }
-        self.converge("all replicas converge at the end")?;
-        self.show()
+        self.show()?;
+        // Last: a request that a client gave up and sent again may still have been on its way.
+        self.converge("all replicas converge at the end")
     }
 
     /// Some replicas are cut off; the others must serve alone.
