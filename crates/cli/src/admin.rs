@@ -33,6 +33,8 @@ pub enum AdminError {
     Silent(Duration),
     /// Its name has no address.
     Unknown(String),
+    /// It is on its way from its files to a replica, so far.
+    Starting(String),
     /// It answered no, and why.
     Refused(String),
     /// It answered something else.
@@ -45,6 +47,7 @@ impl fmt::Display for AdminError {
             AdminError::Gone(error) => f.write_str(&in_words(error)),
             AdminError::Silent(patience) => write!(f, "no answer within {}", seconds(*patience)),
             AdminError::Unknown(host) => write!(f, "the name {host:?} has no address"),
+            AdminError::Starting(doing) => write!(f, "it is starting: {doing}"),
             AdminError::Refused(message) => f.write_str(message),
             AdminError::Confused(answer) => {
                 write!(f, "does not speak this version's admin protocol: {answer}")
@@ -265,6 +268,7 @@ impl AdminClient {
         }
         match serde_json::from_str(&line) {
             Ok(AdminResponse::Error { message }) => Err(AdminError::Refused(message)),
+            Ok(AdminResponse::Starting { doing }) => Err(AdminError::Starting(doing)),
             Ok(response) => Ok(response),
             Err(error) => Err(AdminError::Confused(error.to_string())),
         }
@@ -302,6 +306,7 @@ pub fn failure_at(address: impl fmt::Display, error: AdminError) -> Failure {
         AdminError::Gone(_) | AdminError::Unknown(_) => {
             Failure::unavailable(format!("no replica answers at {address}: {error}"))
         }
+        AdminError::Starting(_) => Failure::unavailable(format!("the replica at {address}: {error}")),
         other => Failure::negative(format!("the replica at {address}: {other}")),
     }
 }

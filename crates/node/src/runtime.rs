@@ -1,7 +1,7 @@
 //! Builds a replica and runs its threads until it is asked to end.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use highwater_disk::Disk;
 use highwater_engines::{Controller, Replica, Service};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
+use crate::admin::starting::Starting;
 use crate::admin::thread::AdminThread;
 use crate::clock::monotonic;
 use crate::config::{self, Config, ConfigError, Durability, Pin, PinPolicy};
@@ -27,7 +28,8 @@ use crate::resp::{Description, Door, Procedures};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
 use crate::storage::{
-    CheckpointRules, CheckpointThread, DataDirectory, JournalQueues, JournalThread, Storage, recovery,
+    CheckpointRules, CheckpointThread, DataDirectory, JournalQueues, JournalThread, StartProgress, Storage,
+    recovery,
 };
 use crate::transport::directory::Directory;
 use crate::transport::frame::MAX_RETIRED_BYTES;
@@ -63,10 +65,12 @@ pub fn run(config: Config) -> Result<(), NodeError> {
 /// One life: from what is on the disk, if there is one.
 fn run_once(config: &Config) -> Result<Node, NodeError> {
     let fresh = fresh_incarnation()?;
+    let progress = Arc::new(StartProgress::default());
     let files = match config.cluster.durability {
         Durability::Memory => None,
-        Durability::Sync => Some(recovery::open(config, fresh)?),
+        Durability::Sync => Some(recovery::open(config, fresh, progress.clone())?),
     };
+    let starting = files.as_ref().map(|_| answer_while_starting(config, &progress)).transpose()?;
     // Who comes back with its disk is who it was.
     let incarnation = files.as_ref().map_or(fresh, |files| files.identity.incarnation);
     let options = config.options(incarnation);
@@ -87,9 +91,18 @@ fn run_once(config: &Config) -> Result<Node, NodeError> {
         None => Node::start(config, incarnation, build(), Signals::Take),
         Some(files) => {
             let (replica, storage) = files.recover(build)?;
-            Node::start_with(config, incarnation, replica, Some(storage), Signals::Take)
+            let admin = starting.map(Starting::end).transpose();
+            let admin = admin.map_err(|error| NodeError::System { what: "keep the admin port", error })?;
+            Node::begin(config, incarnation, replica, (Some(storage), admin), Signals::Take)
         }
     }
+}
+
+/// Has the admin port say how far the start is.
+fn answer_while_starting(config: &Config, progress: &Arc<StartProgress>) -> Result<Starting, NodeError> {
+    let listener = listen("admin", &config.this_node().admin, socket::listen)?;
+    Starting::answer(listener, progress.clone())
+        .map_err(|error| NodeError::System { what: "set up the admin port", error })
 }
 
 /// Says how the memory is divided.
@@ -143,6 +156,17 @@ impl Node {
         storage: Option<Storage<D>>,
         signals: Signals,
     ) -> Result<Node, NodeError> {
+        Node::begin(config, incarnation, replica, (storage, None), signals)
+    }
+
+    /// The same; `admin`: listens at the admin port already.
+    fn begin<D: Disk<File: Send> + Send + 'static>(
+        config: &Config,
+        incarnation: Incarnation,
+        replica: Replica,
+        (storage, admin): (Option<Storage<D>>, Option<TcpListener>),
+        signals: Signals,
+    ) -> Result<Node, NodeError> {
         if storage.is_none() && config.cluster.durability == Durability::Sync {
             let why =
                 "cluster.durability is \"sync\", and this node was given no files; use \"memory\", or `run`"
@@ -163,7 +187,10 @@ impl Node {
             durable: storage.is_some(),
         };
         let peer_listener = listen("peer", &config.this_node().peer, socket::listen)?;
-        let admin_listener = listen("admin", &config.this_node().admin, socket::listen)?;
+        let admin_listener = match admin {
+            Some(listener) => listener,
+            None => listen("admin", &config.this_node().admin, socket::listen)?,
+        };
         let resp_listeners = listen("resp", &config.this_node().resp, |address| {
             socket::listen_shared(address, workers.len())
         })?;

@@ -96,6 +96,11 @@ pub enum AdminResponse {
         /// One line.
         message: String,
     },
+    /// The node is on its way from its files to a replica, and can answer nothing else.
+    Starting {
+        /// How far.
+        doing: String,
+    },
     /// Loading goes on.
     Progress {
         /// Requests released.

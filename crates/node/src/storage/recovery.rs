@@ -1,8 +1,7 @@
 //! From a node's files to a replica that goes on: whose they are, the newest checkpoint that is whole, and what was written behind it.
 
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use highwater_core::{Incarnation, NodeId};
@@ -11,6 +10,7 @@ use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalOptions, journal}
 use highwater_engines::{LogPosition, Replica, Resume};
 
 use super::checkpoint::Preamble;
+use super::progress::{StartProgress, Step};
 use super::{DataDirectory, DirectoryError};
 use crate::clock::monotonic;
 use crate::config::Config;
@@ -21,13 +21,14 @@ pub struct Files {
     directory: DataDirectory,
     /// Who the node is, by its disk.
     pub identity: Identity,
+    progress: Arc<StartProgress>,
 }
 
 /// Opens this node's folder, or makes it. `fresh`: the incarnation of a node that has none.
 ///
 /// # Errors
 /// If another process uses it, it is another node's, or the disk refuses.
-pub fn open(config: &Config, fresh: Incarnation) -> Result<Files, NodeError> {
+pub fn open(config: &Config, fresh: Incarnation, progress: Arc<StartProgress>) -> Result<Files, NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
     let failed = |why: String| NodeError::Storage { path: path.clone(), why };
     let directory = take(&path).map_err(|error| failed(error.to_string()))?;
@@ -41,7 +42,7 @@ pub fn open(config: &Config, fresh: Incarnation) -> Result<Files, NodeError> {
         identity.write(&directory).map_err(|error| failed(error.to_string()))?;
         tracing::warn!("{} has an identity and no journal: this node begins another life", path.display());
     }
-    Ok(Files { directory, identity })
+    Ok(Files { directory, identity, progress })
 }
 
 /// How long a folder may be another process's. One that was killed has it until its memory is given back.
@@ -64,6 +65,12 @@ fn take(path: &Path) -> Result<DataDirectory, DirectoryError> {
             taken => return taken,
         }
     }
+}
+
+/// Bytes of its files.
+fn journal_bytes(directory: &DataDirectory) -> std::io::Result<u64> {
+    let names = directory.names()?.into_iter().filter(|name| name.starts_with("journal-"));
+    names.map(|name| directory.open(&name)?.len()).sum()
 }
 
 fn has_journal(directory: &DataDirectory) -> std::io::Result<bool> {
@@ -147,8 +154,11 @@ impl Files {
             segment_bytes: journal::DEFAULT_SEGMENT_BYTES,
         };
         let (begun, mut bytes, mut refused) = (Instant::now(), 0, None);
+        let at_most = journal_bytes(&self.directory).map_err(|error| failed(error.to_string()))?;
+        self.progress.begin(Step::Reads { at_most });
         let opened = Journal::open(self.directory.clone(), options, &mut |record| {
             let writer = usize::from(record.writer);
+            self.progress.add(record.bytes.len() as u64);
             if positions.get(writer).is_none_or(|from| record.position <= from.0) {
                 return;
             }
@@ -190,6 +200,7 @@ impl Files {
         if let Some(why) = refused {
             return Err(failed(format!("the journal is not this engine's: {why}")));
         }
+        self.progress.begin(Step::Begins);
         if bytes > 0 || loaded.is_some() {
             for worker in &mut replica.workers {
                 worker.recovered().map_err(&failed)?;
@@ -240,7 +251,7 @@ impl Files {
                 return Ok((replica, None));
             }
             let number = loading.manifest.number;
-            match load_parts(loading) {
+            match load_parts(loading, &self.progress) {
                 Ok(manifest) => {
                     for skipped in loader.skipped() {
                         tracing::warn!("checkpoint {} is skipped: {}", skipped.number, skipped.error);
@@ -277,9 +288,13 @@ fn preamble_of(manifest: &Manifest) -> Result<(Preamble, &[u8]), String> {
 const SAY_EVERY: Duration = Duration::from_secs(2);
 
 /// Loads all parts, on as many threads as there are cores, or parts.
-pub(super) fn load_parts<F: DiskFile>(loading: Loading<F>) -> Result<Manifest, Error> {
+pub(super) fn load_parts<F: DiskFile>(
+    loading: Loading<F>,
+    progress: &StartProgress,
+) -> Result<Manifest, Error> {
     let Loading { manifest, parts } = loading;
-    let (begun, all, done) = (Instant::now(), manifest.len_bytes(), AtomicU64::new(0));
+    let (begun, all) = (Instant::now(), manifest.len_bytes());
+    progress.begin(Step::Loads { number: manifest.number, bytes: all });
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = cores.min(parts.len());
     let parts = Mutex::new(parts);
@@ -289,15 +304,10 @@ pub(super) fn load_parts<F: DiskFile>(loading: Loading<F>) -> Result<Manifest, E
             loop {
                 let next = parts.lock().expect("nobody panics here").pop();
                 let Some(part) = next else { return Ok(()) };
-                load_part(part, &done, || {
+                load_part(part, progress, || {
                     if said.elapsed() >= SAY_EVERY {
                         said = Instant::now();
-                        let loaded = done.load(Ordering::Relaxed) >> 20;
-                        tracing::info!(
-                            "loading checkpoint {}: {loaded} of {} MiB",
-                            manifest.number,
-                            all >> 20
-                        );
+                        tracing::info!("{}", progress.words());
                     }
                 })?;
             }
@@ -321,14 +331,14 @@ pub(super) fn load_parts<F: DiskFile>(loading: Loading<F>) -> Result<Manifest, E
 
 fn load_part<F: DiskFile>(
     mut part: PartLoader<F>,
-    done: &AtomicU64,
+    progress: &StartProgress,
     mut say: impl FnMut(),
 ) -> Result<(), Error> {
     let mut before = 0;
     loop {
         let more = part.step()?;
         let (loaded, _) = part.progress();
-        done.fetch_add(loaded - before, Ordering::Relaxed);
+        progress.add(loaded - before);
         before = loaded;
         say();
         if !more {

@@ -15,6 +15,7 @@ use highwater_store::{Applier, Store};
 
 use super::checkpoint::Preamble;
 use super::directory::DataDirectory;
+use super::progress::StartProgress;
 use super::recovery::load_parts;
 use crate::library::NodeLibrary;
 
@@ -91,7 +92,7 @@ impl Folder {
                 let why = loader.skipped().first().map(|skipped| skipped.error.to_string());
                 return Err(at(why.unwrap_or_else(|| "the checkpoint is gone".into())));
             };
-            load_parts(loading).map_err(words)?;
+            load_parts(loading, &StartProgress::default()).map_err(words)?;
         }
         let workers = self.summary.positions.len().saturating_sub(1);
         let installed: Result<Vec<u64>, String> = std::thread::scope(|scope| {
