@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::network::Means;
 use super::schedule::FaultKind;
+use crate::failure::{self, Failure};
 use crate::flags::key_value;
 use crate::serve::ServeArgs;
 
@@ -15,7 +16,7 @@ pub struct TortureArgs {
     /// Seconds of load and faults.
     #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
-    /// Kinds of faults; all if absent.
+    /// Kinds of faults; all if absent (`kill-all` only with disks: `--set cluster.durability=sync`).
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub faults: Vec<FaultKind>,
     /// Seed of the schedule and the clients; a fresh one if absent. Processes have their own time: a seed repeats what
@@ -59,8 +60,24 @@ pub struct TortureArgs {
 
 impl TortureArgs {
     /// The kinds asked for.
-    pub fn kinds(&self) -> Vec<FaultKind> {
-        if self.faults.is_empty() { FaultKind::value_variants().to_vec() } else { self.faults.clone() }
+    ///
+    /// # Errors
+    /// If one of them needs disks, and there are none.
+    pub fn kinds(&self) -> failure::Result<Vec<FaultKind>> {
+        let disks = self.set.iter().rev().find(|(key, _)| key == "cluster.durability");
+        let disks = disks.is_some_and(|(_, value)| value.trim_matches('"') == "sync");
+        let impossible = |fault: &FaultKind| fault.needs_disks() && !disks;
+        if self.faults.is_empty() {
+            let all = FaultKind::value_variants().iter().copied();
+            return Ok(all.filter(|fault| !impossible(fault)).collect());
+        }
+        match self.faults.iter().find(|fault| impossible(fault)) {
+            None => Ok(self.faults.clone()),
+            Some(fault) => {
+                Err(Failure::usage(format!("--faults {} would lose all data in memory", fault.name()))
+                    .hint("add --set cluster.durability=sync"))
+            }
+        }
     }
 }
 

@@ -46,6 +46,7 @@ struct Active {
 /// What has to be taken back.
 enum Hold {
     Down { node: usize, again: Option<Duration> },
+    AllDown,
     Returning { node: usize },
     Stopped { node: usize },
     Cut(Vec<(usize, usize)>),
@@ -131,6 +132,13 @@ impl<'a> Faults<'a> {
                 self.fleet.kill(node)?;
                 let again = rng.percent(25).then(|| millis(&mut rng, 30, 500));
                 (format!("kill -9 of replica {node}"), Hold::Down { node, again })
+            }
+            FaultKind::KillAll => {
+                let up: Vec<usize> = (0..replicas).filter(|node| self.down.insert(*node)).collect();
+                // First all of them die, then each is waited for.
+                up.iter().try_for_each(|node| self.fleet.signal(*node, Signal::KILL))?;
+                up.iter().try_for_each(|node| self.fleet.kill(*node))?;
+                ("kill -9 of all replicas".into(), Hold::AllDown)
             }
             FaultKind::Rolling => {
                 if !self.down.insert(node) {
@@ -323,6 +331,12 @@ impl<'a> Faults<'a> {
                         return Ok(());
                     }
                 }
+            }
+            Hold::AllDown => {
+                for node in 0..self.fleet.len() {
+                    self.fleet.start_again(node)?;
+                }
+                self.down.clear();
             }
             Hold::Returning { node } => {
                 self.say(&format!("            kill -9 of replica {node} again, while it comes back"));

@@ -61,7 +61,7 @@ const LAST_REST: Duration = Duration::from_secs(1);
 pub fn run(args: &TortureArgs) -> Result<()> {
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let mut rng = Rng::new(mix(seed));
-    let faults = args.kinds();
+    let faults = args.kinds()?;
     look_ahead(args)?;
     let proxied = faults.iter().any(|fault| fault.needs_proxy());
     let mut network = Network::set_up(args.means, usize::from(args.replicas), proxied, &mut rng)?;

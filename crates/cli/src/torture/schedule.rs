@@ -17,6 +17,8 @@ pub enum FaultKind {
     Kill,
     /// The same, of the leader.
     KillLeader,
+    /// SIGKILL of all replicas at once, and a new start of all. Needs `--set cluster.durability=sync`.
+    KillAll,
     /// SIGTERM, which hands the lead over, and a new start; the leader half of the time.
     Rolling,
     /// SIGSTOP and SIGCONT; the leader half of the time.
@@ -59,6 +61,7 @@ impl FaultKind {
         match self {
             FaultKind::Kill => "kill",
             FaultKind::KillLeader => "kill-leader",
+            FaultKind::KillAll => "kill-all",
             FaultKind::Rolling => "rolling",
             FaultKind::Pause => "pause",
             FaultKind::Partition => "partition",
@@ -84,6 +87,7 @@ impl FaultKind {
         match self {
             FaultKind::Kill
             | FaultKind::KillLeader
+            | FaultKind::KillAll
             | FaultKind::Rolling
             | FaultKind::Pause
             | FaultKind::Partition
@@ -114,6 +118,11 @@ impl FaultKind {
                 | FaultKind::Sizes
                 | FaultKind::Memory
         )
+    }
+
+    /// Whether the data would be gone without disks. It strikes alone.
+    pub fn needs_disks(self) -> bool {
+        self == FaultKind::KillAll
     }
 
     /// Whether links must go through the proxy.
@@ -198,6 +207,13 @@ impl Schedule {
         let mut strikes = Vec::new();
         for _ in 0..count {
             let strike = self.strike(if strikes.is_empty() { 0 } else { 1500 });
+            if strike.kind.needs_disks() {
+                match strikes.is_empty() {
+                    true => strikes.push(strike),
+                    false => self.deck.push(strike.kind),
+                }
+                break;
+            }
             if strike.kind.takes_memory() {
                 if memories == 0 {
                     continue;
@@ -314,6 +330,8 @@ mod tests {
                 let episode = schedule.next_episode();
                 let memories = episode.strikes.iter().filter(|strike| strike.kind.takes_memory()).count();
                 assert!(memories <= (replicas - 1) / 2);
+                let all = episode.strikes.iter().any(|strike| strike.kind == FaultKind::KillAll);
+                assert!(!all || episode.strikes.len() == 1, "it strikes alone");
                 seen.extend(episode.strikes.iter().map(|strike| strike.kind));
             }
             assert_eq!(seen.len(), FaultKind::value_variants().len());
