@@ -30,11 +30,16 @@ struct Nodes {
 }
 
 impl Nodes {
-    fn new(durability: &str) -> Nodes {
-        let listeners: Vec<_> = (0..3 * NODES).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    /// With ports for so many, and no config yet.
+    fn with_room(count: usize) -> Nodes {
+        let listeners: Vec<_> = (0..3 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let ports = listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
         let directory = tempfile::Builder::new().prefix("highwater-members-").tempdir().unwrap();
-        let nodes = Nodes { directory, ports, running: BTreeMap::new() };
+        Nodes { directory, ports, running: BTreeMap::new() }
+    }
+
+    fn new(durability: &str) -> Nodes {
+        let nodes = Nodes::with_room(NODES);
         for id in 0..NODES {
             let known = [0..1, 0..1, 0..1, 0..1, 0..2, 0..5][id].clone();
             nodes.configure(id, durability, known.filter(|other| *other < id).chain([id]));
@@ -85,7 +90,7 @@ impl Nodes {
 
     /// Who says that it leads, if anybody does.
     fn leader(&self) -> Option<usize> {
-        (0..NODES).find(|id| {
+        self.running.keys().copied().find(|id| {
             let client = Client::connect(self.ports[3 * id + 1]);
             let info = client.and_then(|mut client| client.call(&[b"INFO", b"replication"]));
             info.is_some_and(|(_, text)| String::from_utf8_lossy(&text).contains("role:master"))
@@ -98,8 +103,9 @@ impl Nodes {
 
     fn must(&self, args: &[&str]) -> String {
         let output = self.member(&[args, &["--timeout", "60"]].concat());
-        let logs: String =
-            (0..NODES).filter_map(|id| std::fs::read_to_string(self.path(id, "log")).ok()).collect();
+        let logs: String = (0..self.ports.len() / 3)
+            .filter_map(|id| std::fs::read_to_string(self.path(id, "log")).ok())
+            .collect();
         assert!(output.status.success(), "{args:?}: {}\n{logs}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
@@ -163,7 +169,7 @@ fn count(ports: &[u16], name: &str, counted: &Counted, over: &AtomicBool) {
     let mut client: Option<Client> = None;
     while !over.load(Ordering::Relaxed) {
         let Some(connected) = &mut client else {
-            at = (at + 1) % NODES;
+            at = (at + 1) % (ports.len() / 3);
             client = Client::connect(ports[3 * at + 1]);
             thread::sleep(Duration::from_millis(1));
             continue;
@@ -184,12 +190,8 @@ fn count(ports: &[u16], name: &str, counted: &Counted, over: &AtomicBool) {
     }
 }
 
-/// The whole story; `more` runs while the load does, and `after` when it is over.
-fn grow_and_shrink(durability: &str) {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut nodes = Nodes::new(durability);
-    nodes.run(0);
-    nodes.eventually("nobody leads", |nodes| nodes.leader().is_some());
+/// Clients count while the story is told; what was acknowledged is there in the end.
+fn under_load(nodes: &mut Nodes, story: impl FnOnce(&mut Nodes, &dyn Fn(&Nodes))) {
     let counted: Vec<Counted> = (0..CLIENTS).map(|_| Counted::default()).collect();
     let over = AtomicBool::new(false);
     let ports = nodes.ports.clone();
@@ -208,58 +210,7 @@ fn grow_and_shrink(durability: &str) {
                     before.iter().zip(acknowledged()).all(|(before, now)| now > before + 20)
                 });
             };
-            goes_on(&nodes);
-            (1..5).for_each(|id| nodes.add(id));
-            goes_on(&nodes);
-            assert_eq!(nodes.members(3), [0, 1, 2, 3, 4]);
-            let config = nodes.path(3, "toml");
-            nodes.must(&["add", "3", "--config", config.to_str().unwrap()]);
-
-            // The leader goes, then another one, which does not run.
-            let first = nodes.leader().expect("somebody leads");
-            let ask = nodes.admin((first + 1) % 5);
-            nodes.must(&["remove", &first.to_string(), "--admin", &ask]);
-            goes_on(&nodes);
-            nodes.eventually("the removed one is not told", |nodes| nodes.log_has(first, "was removed"));
-            let second = (0..5).find(|id| *id != first && Some(*id) != nodes.leader()).unwrap();
-            nodes.kill(second);
-            let ask = nodes.admin((0..5).find(|id| ![first, second].contains(id)).unwrap());
-            nodes.must(&["remove", &second.to_string(), "--admin", &ask]);
-            nodes.must(&["remove", &second.to_string(), "--admin", &ask]);
-            goes_on(&nodes);
-            let again = nodes.path(first, "toml");
-            let why = nodes.refused(&[
-                "add",
-                &first.to_string(),
-                "--config",
-                again.to_str().unwrap(),
-                "--admin",
-                &ask,
-            ]);
-            assert!(why.contains("its id is not used again"), "{why}");
-
-            // Who was removed comes back, and is told.
-            nodes.run(second);
-            nodes.eventually("who comes back is not told", |nodes| nodes.log_has(second, "was removed"));
-            goes_on(&nodes);
-
-            // Three are left: one may die, and with two more may not go.
-            let leader = nodes.leader().expect("somebody leads");
-            nodes.kill(leader);
-            nodes.eventually("nobody takes over", |nodes| nodes.leader().is_some());
-            goes_on(&nodes);
-            let left: Vec<usize> = (0..5).filter(|id| ![first, second, leader].contains(id)).collect();
-            let why = nodes.refused(&["remove", &left[0].to_string(), "--admin", &nodes.admin(left[1])]);
-            assert!(why.contains("no majority"), "{why}");
-            // A new one takes the dead one's place.
-            nodes.run(5);
-            let config = nodes.path(5, "toml");
-            let (config, by) = (config.to_str().unwrap(), nodes.admin(left[0]));
-            nodes.must(&["replace", &leader.to_string(), "--by", "5", "--config", config, "--admin", &by]);
-            goes_on(&nodes);
-            let mut expected: Vec<u64> = left.iter().map(|id| *id as u64).chain([5]).collect();
-            expected.sort_unstable();
-            assert_eq!(nodes.members(5), expected);
+            story(nodes, &goes_on);
         }));
         over.store(true, Ordering::Relaxed);
         told.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -276,6 +227,62 @@ fn grow_and_shrink(durability: &str) {
             "counter {at} is {value}: {least} acknowledged, {unknown} unknown"
         );
     }
+}
+
+/// The whole story.
+fn grow_and_shrink(durability: &str) {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut nodes = Nodes::new(durability);
+    nodes.run(0);
+    nodes.eventually("nobody leads", |nodes| nodes.leader().is_some());
+    under_load(&mut nodes, |nodes, goes_on| {
+        goes_on(nodes);
+        (1..5).for_each(|id| nodes.add(id));
+        goes_on(nodes);
+        assert_eq!(nodes.members(3), [0, 1, 2, 3, 4]);
+        let config = nodes.path(3, "toml");
+        nodes.must(&["add", "3", "--config", config.to_str().unwrap()]);
+
+        // The leader goes, then another one, which does not run.
+        let first = nodes.leader().expect("somebody leads");
+        let ask = nodes.admin((first + 1) % 5);
+        nodes.must(&["remove", &first.to_string(), "--admin", &ask]);
+        goes_on(nodes);
+        nodes.eventually("the removed one is not told", |nodes| nodes.log_has(first, "was removed"));
+        let second = (0..5).find(|id| *id != first && Some(*id) != nodes.leader()).unwrap();
+        nodes.kill(second);
+        let ask = nodes.admin((0..5).find(|id| ![first, second].contains(id)).unwrap());
+        nodes.must(&["remove", &second.to_string(), "--admin", &ask]);
+        nodes.must(&["remove", &second.to_string(), "--admin", &ask]);
+        goes_on(nodes);
+        let again = nodes.path(first, "toml");
+        let why =
+            nodes.refused(&["add", &first.to_string(), "--config", again.to_str().unwrap(), "--admin", &ask]);
+        assert!(why.contains("its id is not used again"), "{why}");
+
+        // Who was removed comes back, and is told.
+        nodes.run(second);
+        nodes.eventually("who comes back is not told", |nodes| nodes.log_has(second, "was removed"));
+        goes_on(nodes);
+
+        // Three are left: one may die, and with two more may not go.
+        let leader = nodes.leader().expect("somebody leads");
+        nodes.kill(leader);
+        nodes.eventually("nobody takes over", |nodes| nodes.leader().is_some());
+        goes_on(nodes);
+        let left: Vec<usize> = (0..5).filter(|id| ![first, second, leader].contains(id)).collect();
+        let why = nodes.refused(&["remove", &left[0].to_string(), "--admin", &nodes.admin(left[1])]);
+        assert!(why.contains("no majority"), "{why}");
+        // A new one takes the dead one's place.
+        nodes.run(5);
+        let config = nodes.path(5, "toml");
+        let (config, by) = (config.to_str().unwrap(), nodes.admin(left[0]));
+        nodes.must(&["replace", &leader.to_string(), "--by", "5", "--config", config, "--admin", &by]);
+        goes_on(nodes);
+        let mut expected: Vec<u64> = left.iter().map(|id| *id as u64).chain([5]).collect();
+        expected.sort_unstable();
+        assert_eq!(nodes.members(5), expected);
+    });
 }
 
 #[test]
@@ -334,4 +341,38 @@ fn nodes_move_in_memory() {
 #[test]
 fn nodes_move_with_their_disks() {
     move_nodes("sync");
+}
+
+/// How often, as `REPLACEMENTS` says: a soak is `REPLACEMENTS=50 cargo test -p highwater --test members replaced`.
+fn replacements() -> usize {
+    std::env::var("REPLACEMENTS").map_or(3, |count| count.parse().unwrap())
+}
+
+/// Three nodes, one after the other of which gives way to a new one, until none of the first is there, and on.
+#[test]
+fn nodes_are_replaced_one_after_the_other_under_load() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut nodes = Nodes::with_room(3 + replacements());
+    for id in 0..3 {
+        nodes.configure(id, "sync", 0..3);
+        nodes.run(id);
+    }
+    nodes.eventually("nobody leads", |nodes| nodes.leader().is_some());
+    under_load(&mut nodes, |nodes, goes_on| {
+        goes_on(nodes);
+        for new in 3..3 + replacements() {
+            let members: Vec<usize> = nodes.running.keys().copied().collect();
+            nodes.configure(new, "sync", members.iter().copied().chain([new]));
+            nodes.run(new);
+            let (goes, config) = (members[0].to_string(), nodes.path(new, "toml"));
+            let admin = nodes.admin(members[1]);
+            let config = config.to_str().unwrap();
+            nodes.must(&["replace", &goes, "--by", &new.to_string(), "--config", config, "--admin", &admin]);
+            goes_on(nodes);
+            nodes.kill(members[0]);
+            goes_on(nodes);
+        }
+        let expected: Vec<u64> = nodes.running.keys().map(|id| *id as u64).collect();
+        assert_eq!(nodes.members(*nodes.running.keys().next().unwrap()), expected);
+    });
 }
