@@ -10,7 +10,7 @@ use highwater_core::{NodeId, Timestamp};
 use highwater_disk::Identity;
 use highwater_engines::rolis::remains::{Trust, Voter};
 use highwater_node::storage::DataDirectory;
-use highwater_node::storage::remains::{Folder, Founding};
+use highwater_node::storage::remains::{Base, Folder, Founding};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
@@ -118,6 +118,10 @@ pub fn run(args: &RecoverArgs) -> Result<()> {
     }
     let mut outcome = judge(&mut disks, unreadable)?;
     if args.accept_loss {
+        if outcome.majority {
+            return Err(Failure::usage("a majority of the voters is here: nothing is lost")
+                .hint("start these nodes, and the cluster goes on; a copy of it comes from `backup`"));
+        }
         found(args, &disks, &mut outcome)?;
     }
     let text = match args.json {
@@ -131,7 +135,7 @@ fn read(path: &Path, directory: &DataDirectory) -> std::result::Result<Read, Str
     let at = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let identity = Identity::read(directory).map_err(|error| at(&error))?;
     let identity = identity.ok_or_else(|| at(&"no node was ever started on it"))?;
-    let folder = Folder::read(path, |_| true)?;
+    let folder = Folder::read(path, Base::Newest, None)?;
     if folder.summary.journal != Some(identity.incarnation.0) {
         return Err(at(
             &"its journal is of another life than its identity: files of different folders are mixed",
@@ -143,6 +147,16 @@ fn read(path: &Path, directory: &DataDirectory) -> std::result::Result<Read, Str
 }
 
 fn same_cluster(disks: &[Read]) -> Result<()> {
+    for (at, disk) in disks.iter().enumerate() {
+        let (node, life) = (disk.identity.node, disk.identity.incarnation);
+        if let Some(other) =
+            disks[..at].iter().find(|other| (other.identity.node, other.identity.incarnation) == (node, life))
+        {
+            let [one, two] = [other, disk].map(|disk| disk.folder.path.display().to_string());
+            return Err(Failure::usage(format!("{one} and {two} are the same life of node {}", node.0))
+                .hint("give each disk once; of a folder and its copy the newer one"));
+        }
+    }
     let first = &disks[0].identity;
     for other in disks[1..].iter().map(|disk| &disk.identity) {
         if other.cluster != first.cluster {
@@ -224,7 +238,7 @@ fn found(args: &RecoverArgs, disks: &[Read], outcome: &mut Outcome) -> Result<()
         let path = founding.write(to, *voter, &store, moment).map_err(Failure::cannot_start)?;
         outcome.written.push(path.display().to_string());
     }
-    outcome.digest = Some(store.digest().to_string());
+    outcome.digest = Some(format!("{:032x}", store.digest().hash));
     Ok(())
 }
 
@@ -236,11 +250,12 @@ pub fn founding(cluster: &str, nodes: &[u8], workers: NonZeroU16) -> Result<Foun
     if sorted.len() != nodes.len() || nodes.is_empty() {
         return Err(Failure::usage("--nodes names each node once"));
     }
-    if cluster.is_empty() || cluster.len() > highwater_disk::identity::MAX_CLUSTER_BYTES {
-        return Err(Failure::usage("--cluster has 1 to 255 bytes"));
+    let plain = !cluster.trim().is_empty() && !cluster.contains(char::is_control);
+    if !plain || cluster.len() > highwater_disk::identity::MAX_CLUSTER_BYTES {
+        return Err(Failure::usage("--cluster is a name of 1 to 255 bytes on one line"));
     }
     let nodes: Vec<NodeId> = sorted.into_iter().map(NodeId).collect();
-    Founding::new(cluster.into(), &nodes, workers).map_err(Failure::cannot_start)
+    Founding::new(cluster.into(), &nodes, workers).map_err(Failure::usage)
 }
 
 fn page(outcome: &Outcome, args: &RecoverArgs) -> String {

@@ -188,6 +188,10 @@ fn a_cluster_under_load_is_archived_and_restored_to_any_moment() {
     refused(&[&restore[..], &["--at", "2020-01-01T00:00:00Z"]].concat(), 1, "chain 1 has");
     refused(&[&restore[..], &["--at", "yesterday"]].concat(), 2, "2026-11-22T10:00:00Z");
     refused(&[&restore[..], &["--chain", "9"]].concat(), 5, "no chain 9");
+    refused(&[&restore[..], &["--timestamp", "0"]].concat(), 1, "no chain has this moment");
+    refused(&[&restore[..], &["--workers", "256"]].concat(), 2, "up to 255 workers");
+    refused(&[&restore[..], &["--nodes", "1,1"]].concat(), 2, "names each node once");
+    refused(&["backup", "list", "file://backups"], 2, "a whole path");
     refused(&["backup", "list", &folder], 5, "it is no archive");
     refused(&["backup", "list", "s3://bucket/archive"], 2, "s3:// is not supported");
     refused(&["backup", "create", "--from", &archive, "--to", &to], 5, "no node was ever started");
@@ -208,6 +212,44 @@ fn a_cluster_under_load_is_archived_and_restored_to_any_moment() {
         std::fs::write(&path, whole).unwrap();
     }
     done(&["backup", "verify", "--json", &archive]);
+}
+
+/// Without the state that they stand on the journals of a restored cluster look whole, and are not.
+#[test]
+fn a_restored_cluster_is_nothing_without_its_first_checkpoint() {
+    let mut cluster = Cluster::start("founded", "id = \"north\"\ndurability = \"sync\"", None);
+    let (leader, mut client) = cluster.leader();
+    write(&mut client, 0);
+    cluster.kill_all();
+    let directory = cluster.directory().to_path_buf();
+    let text = |path: &Path| path.display().to_string();
+    let (folder, archive) =
+        (text(&directory.join(format!("node-{leader}"))), text(&directory.join("archive")));
+    done(&["backup", "create", "--json", "--from", &folder, "--to", &archive]);
+    let again = directory.join("again");
+    // What is only accepted on the disk of a node that was killed is the last acknowledged transaction, or one that was not.
+    let args =
+        ["backup", "restore", "--json", &archive, "--to", &text(&again), "--cluster", "second", "--accepted"];
+    done(&[&args[..], &["--nodes", "0,1,2"]].concat());
+    move_to(&mut cluster, &directory, &again, ("north", "second"));
+    let (_, mut client) = cluster.leader();
+    check(&mut client, 0);
+    cluster.kill_all();
+    // Before its own beginning it has no moments.
+    let (own, second) = (text(&again.join("node-0")), text(&directory.join("second-archive")));
+    done(&["backup", "create", "--json", "--from", &own, "--to", &second]);
+    refused(&["backup", "verify", "--timestamp", "1", &second], 1, "no chain has this moment");
+    for place in [again.join("node-0"), Path::new(&second).join("chain-0001")] {
+        let names = std::fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
+        let is_checkpoint = |path: &std::path::PathBuf| {
+            path.file_name().unwrap().to_str().unwrap().starts_with("checkpoint-")
+        };
+        names.filter(is_checkpoint).for_each(|path| std::fs::remove_file(path).unwrap());
+    }
+    refused(&["backup", "verify", &second], 1, "the checkpoint that holds that is missing");
+    refused(&["recover", "--from", &own], 5, "the checkpoint that holds that is missing");
+    let config = text(&directory.join("0.toml"));
+    refused(&["serve", "--config", &config], 3, "the checkpoint that holds that is missing");
 }
 
 /// A node that begins another life, or another node: another chain of the same archive. A follower's disk will do.
@@ -235,4 +277,12 @@ fn another_nodes_files_begin_another_chain() {
     let first = done(&["backup", "verify", "--json", "--chain", "1", &archive]);
     let second = done(&["backup", "verify", "--json", &archive]);
     assert!(first["moment"].as_u64() < second["moment"].as_u64(), "{first} {second}");
+    // Each goes on in its own.
+    let again = done(&["backup", "create", "--json", "--from", &folder(leader), "--to", &archive]);
+    assert_eq!((&again["chain"], &again["began"]), (&1.into(), &Value::Null));
+    let path = directory.join("archive/chain-0001/chain.json");
+    std::fs::write(path, "{").unwrap();
+    refused(&["backup", "verify", &archive], 1, "chain-0001");
+    let (_, text) = highwater(&["backup", "list", &archive]);
+    assert!(text.contains("UNUSABLE"), "{text}");
 }

@@ -79,6 +79,10 @@ pub struct MomentArgs {
     /// Up to this commit timestamp, as `status` and `list` show them.
     #[arg(long, value_name = "N")]
     pub timestamp: Option<u64>,
+    /// Count what the node had only accepted, too: for what a stopped cluster left that will not go on. Some of it may never have been
+    /// acknowledged.
+    #[arg(long)]
+    pub accepted: bool,
     /// Of this chain; the newest that has the moment if absent.
     #[arg(long, value_name = "N")]
     pub chain: Option<u32>,

@@ -24,13 +24,16 @@ pub fn run(args: &CreateArgs) -> Result<()> {
     let identity = Identity::read(&source).map_err(|error| unreadable(args, &error))?;
     let identity = identity.ok_or_else(|| unreadable(args, &"no node was ever started on it"))?;
     let archive = Archive::begin(&to, &identity.cluster).map_err(Failure::negative)?;
+    copy(args, &archive)?;
+    if !args.follow {
+        return Ok(());
+    }
     loop {
-        let began = Instant::now();
-        copy(args, &archive)?;
-        if !args.follow {
-            return Ok(());
+        thread::sleep(Duration::from_secs_f64(args.every));
+        // The node may be gone for a while, or begin another life; the disk may be full for a while.
+        if let Err(failure) = copy(args, &archive) {
+            eprintln!("highwater: {failure}; trying again in {} s", args.every);
         }
-        thread::sleep(Duration::from_secs_f64(args.every).saturating_sub(began.elapsed()));
     }
 }
 

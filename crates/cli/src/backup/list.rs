@@ -34,15 +34,16 @@ fn page(archive: &Archive, spans: &[(Chain, std::result::Result<Span, String>)])
         text.push_str("  nothing yet\n");
     }
     for (chain, span) in spans {
-        text.push_str(&format!(
-            "chain {}   node {}, life #{}\n",
-            chain.number, chain.of.node, chain.of.incarnation
-        ));
+        text.push_str(&format!("chain {}   {}\n", chain.number, whose(chain)));
         match span {
             Ok(span) => {
-                let numbers: Vec<String> = span.checkpoints.iter().map(u64::to_string).collect();
+                let numbers: Vec<String> =
+                    span.checkpoints.iter().map(|(number, _)| number.to_string()).collect();
                 let checkpoints = if numbers.is_empty() { "none".into() } else { numbers.join(", ") };
                 text.push_str(&format!("  checkpoints  {checkpoints}\n  moments      {}\n", words(span)));
+                if span.held > span.moments.1 {
+                    text.push_str(&format!("  besides      up to {} not known to be decided\n", span.held.0));
+                }
             }
             Err(why) => text.push_str(&format!("  UNUSABLE     {why}\n")),
         }
@@ -50,15 +51,20 @@ fn page(archive: &Archive, spans: &[(Chain, std::result::Result<Span, String>)])
     text
 }
 
+fn whose(chain: &Chain) -> String {
+    chain.of.as_ref().map_or_else(Clone::clone, |of| format!("node {}, life #{}", of.node, of.incarnation))
+}
+
 fn report(archive: &Archive, spans: &[(Chain, std::result::Result<Span, String>)]) -> Value {
     let chain = |(chain, span): &(Chain, std::result::Result<Span, String>)| match span {
         Ok(span) => json!({
-            "chain": chain.number, "node": chain.of.node, "incarnation": chain.of.incarnation,
-            "checkpoints": span.checkpoints, "earliest": span.moments.0.0, "latest": span.moments.1.0,
-            "latest_about": wall_clock::about(&span.times, span.moments.1), "workers": span.workers,
+            "chain": chain.number, "of": chain.of.as_ref().ok(), "earliest": span.moments.0.0,
+            "checkpoints": span.checkpoints.iter().map(|(number, _)| number).collect::<Vec<_>>(),
+            "latest": span.moments.1.0, "latest_about": wall_clock::about(&span.times, span.moments.1),
+            "held": span.held.0, "workers": span.workers,
             "times": span.times.iter().map(|moment| (moment.unix_ms, moment.mark.0)).collect::<Vec<_>>(),
         }),
-        Err(why) => json!({"chain": chain.number, "node": chain.of.node, "error": why}),
+        Err(why) => json!({"chain": chain.number, "of": chain.of.as_ref().ok(), "error": why}),
     };
     json!({"cluster": archive.cluster, "chains": spans.iter().map(chain).collect::<Vec<_>>()})
 }

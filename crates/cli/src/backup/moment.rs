@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use highwater_core::Timestamp;
-use highwater_disk::checkpoint::{Manifest, published};
-use highwater_disk::journal::read;
+use highwater_disk::journal::{Summary, read};
 use highwater_engines::rolis::remains::{Moment, Trust, timestamp_at};
 use highwater_node::storage::DataDirectory;
 use highwater_node::storage::archive::{Archive, Chain};
-use highwater_node::storage::remains::Folder;
+use highwater_node::storage::remains::{Base, Folder, checkpoints};
 use highwater_store::Store;
 
 use super::args::MomentArgs;
@@ -17,10 +16,12 @@ use crate::wall_clock;
 
 /// What can be restored of a chain.
 pub struct Span {
-    /// Its checkpoints.
-    pub checkpoints: Vec<u64>,
+    /// Its checkpoints, each with the first moment that it can be brought to; oldest first.
+    pub checkpoints: Vec<(u64, Timestamp)>,
     /// The first moment and the last.
     pub moments: (Timestamp, Timestamp),
+    /// What it holds besides, and does not know to be decided, goes up to here.
+    pub held: Timestamp,
     /// When it was what time.
     pub times: Vec<Moment>,
     /// How many workers wrote it.
@@ -32,30 +33,66 @@ pub struct Span {
 /// # Errors
 /// In words, if it is damaged, or nothing can be restored of it.
 pub fn span(chain: &Chain) -> std::result::Result<Span, String> {
+    let of = chain.of.as_ref().map_err(Clone::clone)?;
     let directory = DataDirectory::read_only(&chain.path).map_err(|error| error.to_string())?;
-    let checkpoints = published(&directory).map_err(|error| error.to_string())?;
-    let newest = Folder::read(&chain.path, |_| true)?;
-    let latest = newest.remains.read(Trust::Decided)?.latest();
-    let from_birth =
-        newest.summary.segments.first().is_some_and(|first| first.positions.iter().all(|at| *at == 0));
-    let mut earliest = Timestamp::ZERO;
-    if !from_birth {
-        let oldest =
-            checkpoints.first().ok_or("there is neither a checkpoint nor the journal's beginning")?;
-        earliest = Manifest::read(&directory, *oldest).map_err(|error| error.to_string())?.complete_at;
+    let (summary, times) = times(&directory)?;
+    let life = summary.journal.ok_or("there is no journal in it")?;
+    if format!("{life:x}") != of.incarnation {
+        return Err(format!("its journal is of life #{life:x}, and it is said to be of #{}", of.incarnation));
     }
-    let controller = newest.summary.positions.len() - 1;
+    let all = checkpoints(&directory, life)?;
+    let numbers: Vec<(u64, Timestamp)> =
+        all.iter().map(|(manifest, _)| (manifest.number, manifest.complete_at)).collect();
+    let newest_first = numbers.iter().rev().map(|(number, _)| Base::Checkpoint(*number)).chain([Base::Birth]);
+    let (folder, latest, held) = newest(&chain.path, newest_first)?;
+    let oldest_first = [(Base::Birth, Timestamp::ZERO)]
+        .into_iter()
+        .chain(numbers.iter().map(|(number, complete_at)| (Base::Checkpoint(*number), *complete_at)));
+    let earliest = oldest_first.into_iter().find_map(|(base, needed)| {
+        let folder = Folder::read(&chain.path, base, Some(needed)).ok()?;
+        folder.remains.read(Trust::Decided).ok().map(|reading| reading.earliest())
+    });
+    let earliest = earliest.ok_or("no checkpoint leads to any moment")?;
+    if latest == Timestamp::ZERO {
+        return Err("nothing was ever committed in it".into());
+    }
+    let workers = folder.summary.positions.len().saturating_sub(1) as u16;
+    Ok(Span { checkpoints: numbers, moments: (earliest, latest), held, times, workers })
+}
+
+/// The last moment, from the first of these that leads to one; and up to where more is held.
+fn newest(
+    path: &std::path::Path,
+    bases: impl Iterator<Item = Base>,
+) -> std::result::Result<(Folder, Timestamp, Timestamp), String> {
+    let mut why = None;
+    for base in bases {
+        let read = Folder::read(path, base, None).and_then(|folder| {
+            let latest = folder.remains.read(Trust::Decided)?.latest();
+            let held = folder.remains.read(Trust::Accepted)?.latest();
+            Ok((folder, latest, held))
+        });
+        match read {
+            Ok(found) => return Ok(found),
+            Err(error) => drop(why.get_or_insert(error)),
+        }
+    }
+    Err(why.unwrap_or_else(|| "there is nothing in it".into()))
+}
+
+/// What a chain's journal is, and the times that its node noted.
+fn times(directory: &DataDirectory) -> std::result::Result<(Summary, Vec<Moment>), String> {
     let mut times = Vec::new();
-    let taken = read(&directory, &mut |record| {
-        if usize::from(record.writer) == controller
-            && let Ok(Some(moment)) = Moment::decode(&bytes::Bytes::copy_from_slice(record.bytes))
+    let mut note = |bytes: &[u8]| {
+        // Of other writers' records none begins like this.
+        if let Ok(Some(moment)) =
+            Moment::decode(&bytes::Bytes::copy_from_slice(&bytes[..bytes.len().min(25)]))
         {
             times.push(moment);
         }
-    });
-    taken.map_err(|error| error.to_string())?;
-    let checkpoints = checkpoints.into_iter().collect();
-    Ok(Span { checkpoints, moments: (earliest, latest), times, workers: controller as u16 })
+    };
+    let summary = read(directory, &mut |record| note(record.bytes)).map_err(|error| error.to_string())?;
+    Ok((summary, times))
 }
 
 /// A moment that was found.
@@ -66,6 +103,8 @@ pub struct Found {
     pub span: Span,
     /// The moment.
     pub moment: Timestamp,
+    /// Whether what is only accepted counts.
+    pub trust: Trust,
 }
 
 /// The moment that is wanted, in the newest chain that has it.
@@ -82,6 +121,7 @@ pub fn find(archive: &Archive, wanted: &MomentArgs) -> Result<Found> {
             .map_or("the archive is empty".into(), |number| format!("there is no chain {number}"));
         return Err(Failure::unreadable(none));
     }
+    let trust = if wanted.accepted { Trust::Accepted } else { Trust::Decided };
     let mut said = Vec::new();
     for chain in chains.into_iter().rev() {
         let span = match span(&chain) {
@@ -91,14 +131,15 @@ pub fn find(archive: &Archive, wanted: &MomentArgs) -> Result<Found> {
                 continue;
             }
         };
-        let (earliest, latest) = span.moments;
+        let (earliest, decided) = span.moments;
+        let latest = if wanted.accepted { span.held } else { decided };
         let moment = match (at, wanted.timestamp) {
             (Some(at), _) => timestamp_at(&span.times, at),
             (None, Some(timestamp)) => Some(Timestamp(timestamp)),
             (None, None) => Some(latest),
         };
         if let Some(moment) = moment.filter(|moment| (earliest..=latest).contains(moment)) {
-            return Ok(Found { chain, span, moment });
+            return Ok(Found { chain, span, moment, trust });
         }
         said.push(format!("chain {} has {}", chain.number, words(&span)));
     }
@@ -108,41 +149,31 @@ pub fn find(archive: &Archive, wanted: &MomentArgs) -> Result<Found> {
 /// From when to when.
 pub fn words(span: &Span) -> String {
     let (earliest, latest) = span.moments;
-    let about = |mark| {
-        wall_clock::about(&span.times, mark).map_or(String::new(), |about| format!(" (about {about})"))
-    };
-    format!("{} to {}{}", first_words(span, earliest), latest.0, about(latest))
-}
-
-fn first_words(span: &Span, earliest: Timestamp) -> String {
     let first = span.times.iter().find(|moment| moment.mark >= earliest);
-    let about =
+    let first =
         first.map_or(String::new(), |moment| format!(" (about {})", wall_clock::text_of(moment.unix_ms)));
-    format!("{}{about}", earliest.0)
+    let last =
+        wall_clock::about(&span.times, latest).map_or(String::new(), |about| format!(" (about {about})"));
+    format!("{}{first} to {}{last}", earliest.0, latest.0)
 }
 
-/// The state of a moment, from the newest checkpoint that leads to it.
+/// The state of a moment, from the newest checkpoint that leads to it; and how many transactions of the log that took.
 pub fn state(found: &Found) -> std::result::Result<(Arc<Store>, u64), String> {
-    let mut said = String::from("nothing leads to this moment");
-    let from = found.span.checkpoints.iter().rev().copied().map(Some).chain([None]);
-    for number in from {
-        let wanted =
-            |manifest: &Manifest| Some(manifest.number) == number && manifest.complete_at <= found.moment;
-        let folder = match Folder::read(&found.chain.path, wanted) {
-            Ok(folder) if folder.checkpoint.is_some() == number.is_some() => folder,
-            Ok(_) => continue,
-            Err(why) => {
-                said = why;
-                continue;
+    let mut said = None;
+    let before = found.span.checkpoints.iter().rev().filter(|(_, complete_at)| *complete_at <= found.moment);
+    let bases = before.map(|(number, _)| Base::Checkpoint(*number)).chain([Base::Birth]);
+    for base in bases {
+        let state = Folder::read(&found.chain.path, base, Some(found.moment)).and_then(|folder| {
+            let reading = folder.remains.read(found.trust)?;
+            match (reading.earliest()..=reading.latest()).contains(&found.moment) {
+                true => folder.state_at(&reading, found.moment),
+                false => Err("the journal behind a checkpoint does not reach the moment".into()),
             }
-        };
-        match folder.remains.read(Trust::Decided) {
-            Ok(reading) if (reading.earliest()..=reading.latest()).contains(&found.moment) => {
-                return folder.state_at(&reading, found.moment);
-            }
-            Ok(_) => {}
-            Err(why) => said = why,
+        });
+        match state {
+            Ok(state) => return Ok(state),
+            Err(why) => drop(said.get_or_insert(why)),
         }
     }
-    Err(said)
+    Err(said.unwrap_or_else(|| "nothing leads to this moment".into()))
 }

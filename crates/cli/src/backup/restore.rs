@@ -27,11 +27,14 @@ pub fn run(args: &RestoreArgs) -> Result<()> {
             "a restored cluster needs another --cluster: nodes of the old one may be there, or come back",
         ));
     }
+    // What is wrong with the command line shows before anything is read.
+    founding(&args.cluster, &args.nodes, args.workers.unwrap_or(NonZeroU16::MIN))?
+        .check(&args.to)
+        .map_err(Failure::cannot_start)?;
     progress.step("looking for the moment");
     let found = find(&archive, &args.moment)?;
     let had = NonZeroU16::new(found.span.workers).unwrap_or(NonZeroU16::MIN);
     let founding = founding(&args.cluster, &args.nodes, args.workers.unwrap_or(had))?;
-    founding.check(&args.to).map_err(Failure::cannot_start)?;
     progress.step("reading the state of the moment");
     let (store, transactions) = state(&found).map_err(Failure::negative)?;
     let mut written = Vec::new();

@@ -8,7 +8,7 @@ use highwater_node::storage::archive::{Archive, Chain};
 use serde_json::json;
 
 use super::args::VerifyArgs;
-use super::moment::{find, state};
+use super::moment::{find, span, state};
 use crate::checkpoint;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
@@ -18,6 +18,9 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     let mut progress = Progress::new();
     let archive = Archive::open(&super::folder(&args.archive)?).map_err(Failure::unreadable)?;
     let chains = archive.chains().map_err(Failure::unreadable)?;
+    if chains.is_empty() {
+        return Err(Failure::unreadable("the archive is empty"));
+    }
     let mut damage = Vec::new();
     for chain in &chains {
         progress.step(&format!("chain {}", chain.number));
@@ -46,7 +49,7 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
         if let (Some(moment), Some(digest)) = (moment, &digest) {
             text.push_str(&format!("moment    {moment}: {rows} rows\ndigest    {digest}\n"));
         }
-        if damage.is_empty() {
+        if damage.is_empty() && state.is_ok() {
             text.push_str(&format!("verdict   {} chain(s), whole\n", chains.len()));
         }
         text
@@ -61,9 +64,13 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
 /// What is wrong with a chain's files.
 fn damage_of(chain: &Chain, progress: &mut Progress) -> Result<Vec<String>> {
     let directory = DataDirectory::read_only(&chain.path).map_err(Failure::unreadable)?;
+    let unusable = span(chain).err();
     let mut damage = checkpoint::damage_of(&directory, progress).map_err(Failure::unreadable)?;
     if let Err(error) = read(&directory, &mut |_| {}) {
         damage.push(error.to_string());
+    }
+    if damage.is_empty() {
+        damage.extend(unusable);
     }
     Ok(damage.into_iter().map(|why| format!("{}: {why}", chain.path.display())).collect())
 }

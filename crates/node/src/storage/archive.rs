@@ -16,23 +16,28 @@
 //!
 //! Invariant: in a chain, a checkpoint whose manifest is there is whole, and every group of the journal before the last is.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use highwater_disk::checkpoint::{Error, Manifest, published};
-use highwater_disk::journal::{Summary, read_from, segments};
+use highwater_disk::checkpoint::{Error, Manifest, published, remove_leftovers};
+use highwater_disk::journal::{SegmentSummary, Summary, read_from, segments};
 use highwater_disk::{Disk, DiskFile, Identity, JournalError};
 use serde::{Deserialize, Serialize};
 
 use super::checkpoint::Preamble;
-use super::directory::DataDirectory;
+use super::directory::{DataDirectory, DirectoryError};
 
 /// Version of the layout.
 const FORMAT: u32 = 1;
 const ARCHIVE: &str = "archive.json";
 const CHAIN: &str = "chain.json";
 const PREFIX: &str = "chain-";
+/// An archive and a chain that are being begun.
+const NEW_ARCHIVE: &str = "archive.new";
+const NEW_CHAIN: &str = "new-chain";
+const LOCK: &str = "lock";
 /// Bytes copied at once.
 const PIECE: usize = 1 << 20;
 /// A node writes while its files are read: what looks damaged is looked at so often.
@@ -44,6 +49,8 @@ pub struct Archive {
     path: PathBuf,
     /// Whose.
     pub cluster: String,
+    /// Of whoever writes to it.
+    lock: Option<DataDirectory>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -68,8 +75,8 @@ pub struct Chain {
     pub number: u32,
     /// Where.
     pub path: PathBuf,
-    /// Whose.
-    pub of: ChainFile,
+    /// Whose; or why nobody knows.
+    pub of: Result<ChainFile, String>,
 }
 
 /// What a copy brought.
@@ -88,30 +95,39 @@ pub struct Copied {
 }
 
 impl Archive {
-    /// The archive that is there, or a new one of this cluster's.
+    /// The archive that is there, or a new one of this cluster's; for this process alone to write to.
     ///
     /// # Errors
-    /// In words, if it is another cluster's, or something else.
+    /// In words, if it is another cluster's, or something else, or another process writes to it.
     pub fn begin(path: &Path, cluster: &str) -> Result<Archive, String> {
-        if path.join(ARCHIVE).exists() {
-            let archive = Archive::open(path)?;
-            if archive.cluster != cluster {
-                return Err(format!(
-                    "{} is an archive of cluster \"{}\", not \"{cluster}\"",
-                    path.display(),
-                    archive.cluster
-                ));
-            }
-            return Ok(archive);
-        }
         let at = |error: io::Error| format!("cannot begin an archive in {}: {error}", path.display());
-        fs::create_dir_all(path).map_err(at)?;
-        if fs::read_dir(path).map_err(at)?.next().is_some() {
-            return Err(format!("{} is not empty, and no archive", path.display()));
+        // What an interrupted beginning left is nobody's.
+        let ours = [ARCHIVE, NEW_ARCHIVE, LOCK].map(OsString::from);
+        if !path.join(ARCHIVE).exists() && path.exists() {
+            for entry in fs::read_dir(path).map_err(at)? {
+                if !ours.contains(&entry.map_err(at)?.file_name()) {
+                    return Err(format!("{} is not empty, and no archive", path.display()));
+                }
+            }
         }
-        let file = ArchiveFile { format: FORMAT, cluster: cluster.into() };
-        write_json(&path.join(ARCHIVE), &file)?;
-        Ok(Archive { path: path.into(), cluster: cluster.into() })
+        let lock = DataDirectory::open(path).map_err(|error| match error {
+            DirectoryError::Locked { .. } => {
+                format!("{} is being written to by another process: one at a time", path.display())
+            }
+            error => error.to_string(),
+        })?;
+        if !path.join(ARCHIVE).exists() {
+            write_json(&path.join(ARCHIVE), &ArchiveFile { format: FORMAT, cluster: cluster.into() })?;
+        }
+        let archive = Archive { lock: Some(lock), ..Archive::open(path)? };
+        if archive.cluster != cluster {
+            return Err(format!(
+                "{} is an archive of cluster \"{}\", not \"{cluster}\"",
+                path.display(),
+                archive.cluster
+            ));
+        }
+        Ok(archive)
     }
 
     /// The archive that is there.
@@ -125,7 +141,7 @@ impl Archive {
             let found = file.format;
             return Err(format!("{}: format {found}, and this binary knows {FORMAT}", path.display()));
         }
-        Ok(Archive { path: path.into(), cluster: file.cluster })
+        Ok(Archive { path: path.into(), cluster: file.cluster, lock: None })
     }
 
     /// Its chains, oldest first.
@@ -139,10 +155,8 @@ impl Archive {
             let path = entry.map_err(at)?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let number = name.strip_prefix(PREFIX).and_then(|digits| digits.parse().ok());
-            // One without its file was being begun.
-            if let Some(number) = number
-                && let Ok(of) = read_json(&path.join(CHAIN))
-            {
+            if let Some(number) = number.filter(|number| chain_name(*number) == name) {
+                let of = read_json(&path.join(CHAIN));
                 chains.push(Chain { number, path, of });
             }
         }
@@ -167,41 +181,56 @@ impl Archive {
         }
         let of = ChainFile { node: identity.node.0, incarnation: format!("{:x}", identity.incarnation.0) };
         let chains = self.chains()?;
-        let last = chains.last();
-        let (chain, mut began) = match last.filter(|chain| chain.of == of) {
+        let life = identity.incarnation.0;
+        let (last, own) = (chains.last(), chains.iter().rev().find(|chain| chain.of.as_ref() == Ok(&of)));
+        let (chain, mut began) = match own {
             Some(chain) => (chain.clone(), None),
             None => {
                 (self.begin_chain(last, of.clone())?, last.map(|_| "another node, or another life of it"))
             }
         };
-        let mut copied = match copy_into(&chain, &source, &mut told) {
-            Err(CopyError::Gap) => {
-                let chain = self.begin_chain(Some(&chain), of)?;
-                began = Some("the node has removed files that had not been copied");
-                copy_into(&chain, &source, &mut told)
+        let mut copied = match copy_into(&chain, &source, life, &mut told) {
+            Err(CopyError::Gap(why)) => {
+                let chain = self.begin_chain(self.chains()?.last(), of)?;
+                began = Some(why);
+                copy_into(&chain, &source, life, &mut told)
             }
             copied => copied,
         }
         .map_err(|error| match error {
-            CopyError::Gap => words(&"its files change faster than they are copied; try again"),
+            CopyError::Gap(_) => words(&"its files change faster than they are copied; try again"),
             CopyError::Words(why) => why,
         })?;
         copied.began = began;
         Ok(copied)
     }
 
+    /// Made under another name first: a chain without its file would be nobody's.
     fn begin_chain(&self, last: Option<&Chain>, of: ChainFile) -> Result<Chain, String> {
-        let number = last.map_or(1, |last| last.number + 1);
-        let path = self.path.join(format!("{PREFIX}{number:04}"));
-        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        write_json(&path.join(CHAIN), &of)?;
-        Ok(Chain { number, path, of })
+        assert!(self.lock.is_some(), "only who has it for itself writes to an archive");
+        let number = last.map_or(Some(1), |last| last.number.checked_add(1));
+        let number = number.ok_or("the archive has no number left for another chain")?;
+        let path = self.path.join(chain_name(number));
+        let new = self.path.join(NEW_CHAIN);
+        let at = |error: io::Error| format!("{}: {error}", new.display());
+        if new.exists() {
+            fs::remove_dir_all(&new).map_err(at)?;
+        }
+        fs::create_dir_all(&new).map_err(at)?;
+        write_json(&new.join(CHAIN), &of)?;
+        let named = fs::rename(&new, &path).and_then(|()| fs::File::open(&self.path)?.sync_all());
+        named.map_err(at)?;
+        Ok(Chain { number, path, of: Ok(of) })
     }
 }
 
+fn chain_name(number: u32) -> String {
+    format!("{PREFIX}{number:04}")
+}
+
 enum CopyError {
-    /// What the chain goes on with is not there any more.
-    Gap,
+    /// The chain cannot go on with what is there; why.
+    Gap(&'static str),
     Words(String),
 }
 
@@ -211,14 +240,19 @@ impl From<String> for CopyError {
     }
 }
 
-fn copy_into(chain: &Chain, source: &DataDirectory, told: &mut impl FnMut(u64)) -> Result<Copied, CopyError> {
+fn copy_into(
+    chain: &Chain,
+    source: &DataDirectory,
+    life: u64,
+    told: &mut impl FnMut(u64),
+) -> Result<Copied, CopyError> {
     let target = DataDirectory::open(&chain.path).map_err(|error| error.to_string())?;
     let mut bytes = 0;
-    let (checkpoints, checkpoint_bytes) = copy_checkpoints(source, &target, &mut bytes, told)?;
     let begins = segments(&target).map_err(|error| error.to_string())?.is_empty();
-    let journal_bytes = copy_journal(source, &target, &mut bytes, told)?;
+    let (checkpoints, checkpoint_bytes) = copy_checkpoints(source, &target, &mut bytes, told)?;
+    let journal_bytes = copy_journal(source, &target, life, &mut bytes, told)?;
     if begins && !goes_back_far_enough(&target)? {
-        return Err(CopyError::Gap);
+        return Err(CopyError::Gap("the node removed files while they were copied"));
     }
     Ok(Copied { chain: chain.number, began: None, checkpoints, checkpoint_bytes, journal_bytes })
 }
@@ -243,19 +277,28 @@ fn copy_checkpoints(
     told: &mut impl FnMut(u64),
 ) -> Result<(Vec<u64>, u64), CopyError> {
     let words = |error: Error| error.to_string();
-    let (there, known) = (published(source).map_err(words)?, published(target).map_err(words)?);
+    let there = published(source).map_err(words)?;
+    let mut known = published(target).map_err(words)?;
+    // One that an interruption left half is copied again.
+    known.retain(|number| Manifest::read(target, *number).is_ok());
+    remove_leftovers(target).map_err(words)?;
     let (mut copied, before) = (Vec::new(), *bytes);
     for number in there.difference(&known) {
         let Ok(manifest) = Manifest::read(source, *number) else {
             // The node removes old ones.
             continue;
         };
-        let parts = (0..manifest.parts.len()).map(|part| manifest.part_file(part));
-        let mut all = parts.chain([manifest.file()]);
-        let whole = all.try_for_each(|name| {
-            let end = source.open(&name)?.len()?;
-            copy_file(source, target, &name, (0, end), bytes, told)
-        });
+        let mut parts = (0..manifest.parts.len()).map(|part| manifest.part_file(part));
+        let mut copy = |name: &str, to: &str| {
+            let end = source.open(name)?.len()?;
+            copy_file(source, target, (name, to), (0, end), bytes, told)
+        };
+        let new = manifest.file() + "-new";
+        let whole = parts
+            .try_for_each(|name| copy(&name, &name))
+            .and_then(|()| copy(&manifest.file(), &new))
+            .and_then(|()| target.sync_names())
+            .and_then(|()| target.rename(&new, &manifest.file()));
         match whole {
             Ok(()) => copied.push(*number),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -270,6 +313,7 @@ fn copy_checkpoints(
 fn copy_journal(
     source: &DataDirectory,
     target: &DataDirectory,
+    life: u64,
     bytes: &mut u64,
     told: &mut impl FnMut(u64),
 ) -> Result<u64, CopyError> {
@@ -282,8 +326,20 @@ fn copy_journal(
     };
     let first = last.unwrap_or(0);
     let there = look(source, first)?;
+    if there.journal.is_some_and(|journal| journal != life)
+        || has.journal.is_some_and(|journal| journal != life)
+    {
+        return Err(CopyError::Words(
+            "the journal is of another life than the identity, or the chain: files of different folders are mixed".into(),
+        ));
+    }
     if last.is_some_and(|last| there.segments.first().is_none_or(|first| first.number != last)) {
-        return Err(CopyError::Gap);
+        return Err(CopyError::Gap("the node has removed files that had not been copied"));
+    }
+    for known in &has.segments {
+        if !ends_alike(source, target, known).map_err(|error| error.to_string())? {
+            return Err(CopyError::Gap("the node went on from an older copy of its disk"));
+        }
     }
     for segment in &there.segments {
         let known = has.segments.iter().find(|known| known.number == segment.number);
@@ -291,14 +347,31 @@ fn copy_journal(
         if from >= segment.end {
             continue;
         }
-        match copy_file(source, target, &segment.file, (from, segment.end), bytes, told) {
+        match copy_file(source, target, (&segment.file, &segment.file), (from, segment.end), bytes, told) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(CopyError::Gap),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(CopyError::Gap("the node removed files while they were copied"));
+            }
             Err(error) => return Err(CopyError::Words(format!("cannot copy {}: {error}", segment.file))),
         }
     }
     target.sync_names().map_err(|error| error.to_string())?;
     Ok(*bytes - before)
+}
+
+/// So much of a segment's end is compared, in bytes: some groups, with their numbers and checksums.
+const COMPARED: u64 = 64 << 10;
+
+/// Whether what was copied of a segment is still there: else the chain and the node tell different stories.
+fn ends_alike(source: &DataDirectory, target: &DataDirectory, segment: &SegmentSummary) -> io::Result<bool> {
+    let from = segment.end.saturating_sub(COMPARED);
+    let read = |disk: &DataDirectory| {
+        let mut bytes = vec![0; (segment.end - from) as usize];
+        let read = disk.open(&segment.file)?.read_at(from, &mut bytes)?;
+        bytes.truncate(read);
+        io::Result::Ok(bytes)
+    };
+    Ok(read(source)? == read(target)?)
 }
 
 /// What a node's journal holds from a segment on. It may be written meanwhile.
@@ -319,14 +392,14 @@ fn look(source: &DataDirectory, first: u64) -> Result<Summary, CopyError> {
 fn copy_file(
     source: &DataDirectory,
     target: &DataDirectory,
-    name: &str,
+    (name, to_name): (&str, &str),
     (from, to): (u64, u64),
     bytes: &mut u64,
     told: &mut impl FnMut(u64),
 ) -> io::Result<()> {
     let reads = source.open(name)?;
-    let mut writes = match target.open(name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => target.create(name, 0)?,
+    let mut writes = match target.open(to_name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => target.create(to_name, 0)?,
         opened => opened?,
     };
     let (mut at, mut piece) = (from, vec![0; PIECE]);
@@ -350,7 +423,9 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), String> {
     let text = serde_json::to_string(value).map_err(|error| at(&error))? + "\n";
     let new = path.with_extension("new");
     let written = fs::write(&new, text).and_then(|()| fs::File::open(&new)?.sync_all());
-    written.and_then(|()| fs::rename(&new, path)).map_err(|error| at(&error))
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let named = written.and_then(|()| fs::rename(&new, path));
+    named.and_then(|()| fs::File::open(folder)?.sync_all()).map_err(|error| at(&error))
 }
 
 fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, String> {
@@ -421,6 +496,9 @@ mod tests {
             assert_eq!(copied.journal_bytes == 0, more == 0 && all > 0, "{copied:?}");
             assert_eq!((copied.chain, copied.began), (1, None));
         }
+        let second = Archive::begin(&folder.path().join("archive"), "north").unwrap_err();
+        assert!(second.contains("another process: one at a time"), "{second}");
+        drop(archive);
         let again = Archive::begin(&folder.path().join("archive"), "north").unwrap();
         assert_eq!(copy(&again, &node).journal_bytes, 0);
     }
@@ -470,7 +548,7 @@ mod tests {
         let copied = copy(&archive, &node);
         assert_eq!((copied.chain, copied.began), (3, Some("another node, or another life of it")));
         let lives: Vec<String> =
-            archive.chains().unwrap().into_iter().map(|chain| chain.of.incarnation).collect();
+            archive.chains().unwrap().into_iter().map(|chain| chain.of.unwrap().incarnation).collect();
         assert_eq!(lives, ["5", "5", "6"]);
     }
 
@@ -487,7 +565,57 @@ mod tests {
         fs::create_dir(&other).unwrap();
         fs::write(other.join("letter"), "dear").unwrap();
         assert!(Archive::begin(&other, "north").unwrap_err().contains("is not empty, and no archive"));
-        let archive = Archive { path: folder.path().into(), cluster: "north".into() };
+        let archive = Archive { path: folder.path().into(), cluster: "north".into(), lock: None };
         assert!(archive.copy(&other, |_| {}).unwrap_err().contains("no node was ever started"));
+    }
+
+    #[test]
+    fn a_disk_that_went_back_begins_another_chain() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node");
+        let mut node = Node::new(path.clone(), 5);
+        let archive = Archive::begin(&folder.path().join("archive"), "north").unwrap();
+        node.write(2);
+        let file = path.join("journal-0000000000000001");
+        let earlier = fs::read(&file).unwrap();
+        node.write(2);
+        copy(&archive, &node);
+        drop(node);
+        fs::write(&file, earlier).unwrap();
+        let mut node = Node::new(path, 5);
+        let record = [7; 3000];
+        node.journal.append(1, &record).unwrap();
+        node.journal.sync().unwrap();
+        let copied = copy(&archive, &node);
+        assert_eq!(
+            (copied.chain, copied.began),
+            (2, Some("the node went on from an older copy of its disk"))
+        );
+        let chains = archive.chains().unwrap();
+        assert_eq!([records(&chains[0]), records(&chains[1])], [4, 3]);
+    }
+
+    /// Two nodes by turns: each has its chain, and nothing is copied twice.
+    #[test]
+    fn each_node_goes_on_in_its_own_chain_and_a_chain_without_its_file_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut nodes = [5, 6].map(|life| Node::new(folder.path().join(format!("node-{life}")), life));
+        let path = folder.path().join("archive");
+        let archive = Archive::begin(&path, "north").unwrap();
+        for round in 0..3 {
+            for (at, node) in nodes.iter_mut().enumerate() {
+                node.write(1);
+                let copied = copy(&archive, node);
+                assert_eq!(copied.chain as usize, at + 1);
+                assert_eq!(copied.began.is_some(), round == 0 && at == 1);
+            }
+        }
+        fs::write(path.join("chain-0002").join(CHAIN), "{").unwrap();
+        let before = records(&archive.chains().unwrap()[1]);
+        nodes[1].write(1);
+        assert_eq!(copy(&archive, &nodes[1]).chain, 3);
+        let chains = archive.chains().unwrap();
+        assert!(chains[1].of.is_err() && chains.len() == 3);
+        assert_eq!((records(&chains[1]), records(&chains[2])), (before, before + 1));
     }
 }

@@ -1,5 +1,6 @@
 //! A node's files without a node: what is in a folder, the state of a moment of it, and a folder from which a new cluster begins.
 
+use std::fs;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,10 +8,10 @@ use std::sync::Arc;
 use highwater_core::limits::CHUNK_BYTES;
 use highwater_core::{Incarnation, Library, NodeId, Schema, StreamId, Timestamp};
 use highwater_disk::checkpoint::{Error, Loader, Manifest, Scan, WriteStep, Writer, published};
-use highwater_disk::journal::{DEFAULT_SEGMENT_BYTES, Summary, read};
+use highwater_disk::journal::{DEFAULT_SEGMENT_BYTES, MAX_WRITERS, Summary, read};
 use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalOptions};
-use highwater_engines::Resume;
 use highwater_engines::rolis::remains::{Reading, Remains, Voter, founding};
+use highwater_engines::{LogPosition, Resume};
 use highwater_store::{Applier, Store};
 
 use super::checkpoint::Preamble;
@@ -32,20 +33,33 @@ pub struct Folder {
     directory: DataDirectory,
 }
 
+/// Where the reading of a folder begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// At the newest checkpoint of the journal's life that can be read; at the journal's birth if there is none.
+    Newest,
+    /// At this one.
+    Checkpoint(u64),
+    /// At the journal's birth.
+    Birth,
+}
+
+/// When a moment is wanted it is looked for after so many bytes of records, then after twice as many, and so on.
+const LOOK_AFTER: u64 = 64 << 20;
+
 impl Folder {
-    /// Reads the journal of a folder, from the newest checkpoint of this life that is `wanted`. None is needed where the journal goes
-    /// back to its birth.
+    /// Reads the journal of a folder; no further than needed, if the state `until` a moment is all that is wanted.
     ///
     /// # Errors
     /// In words, if the files are damaged, none of ours, or not enough for a state.
-    pub fn read(path: &Path, wanted: impl Fn(&Manifest) -> bool) -> Result<Folder, String> {
+    pub fn read(path: &Path, base: Base, until: Option<Timestamp>) -> Result<Folder, String> {
         let at = |why: String| format!("{}: {why}", path.display());
         let directory = DataDirectory::read_only(path).map_err(|error| error.to_string())?;
         // Twice: how many writers there are stands in the journal, and whose checkpoints count.
         let summary = read(&directory, &mut |_| {}).map_err(|error| at(error.to_string()))?;
         let Some(life) = summary.journal else { return Err(at("there is no journal in it".into())) };
         let workers = summary.positions.len().saturating_sub(1);
-        let (checkpoint, positions) = newest(&directory, life, wanted).map_err(at)?;
+        let (checkpoint, positions) = checkpoint_at(&directory, life, base).map_err(at)?;
         let resume = checkpoint.as_ref().map(|manifest| {
             let (_, engine) = Preamble::decode(&manifest.engine).expect("it was decoded");
             Resume { floor: manifest.floor, complete_at: manifest.complete_at, engine, positions: &positions }
@@ -59,14 +73,19 @@ impl Folder {
             return Err(at(what.into()));
         }
         let mut remains = Remains::new(workers, resume).map_err(at)?;
-        let mut refused = None;
+        let (mut refused, mut enough, mut held, mut look_at) = (None, false, 0, LOOK_AFTER);
         let taken = read(&directory, &mut |record| {
             let writer = usize::from(record.writer);
-            if record.position > begin(writer) {
-                let bytes = bytes::Bytes::copy_from_slice(record.bytes);
-                if let Err(why) = remains.take(writer, bytes) {
-                    refused.get_or_insert(why);
-                }
+            if enough || record.position <= begin(writer) {
+                return;
+            }
+            if let Err(why) = remains.take(writer, bytes::Bytes::copy_from_slice(record.bytes)) {
+                refused.get_or_insert(why);
+            }
+            held += record.bytes.len() as u64;
+            if held >= look_at {
+                look_at *= 2;
+                enough = until.is_some_and(|moment| remains.reaches(moment));
             }
         });
         taken.map_err(|error| at(error.to_string()))?;
@@ -108,22 +127,50 @@ impl Folder {
     }
 }
 
-/// The newest wanted checkpoint of this life, and where its journal goes on.
-fn newest(
+/// The checkpoint to begin at, and where its journal goes on. One that cannot be read gives way to an older one.
+fn checkpoint_at(
     directory: &DataDirectory,
     life: u64,
-    wanted: impl Fn(&Manifest) -> bool,
-) -> Result<(Option<Manifest>, Vec<highwater_engines::LogPosition>), String> {
-    let numbers = published(directory).map_err(|error| error.to_string())?;
-    for number in numbers.into_iter().rev() {
-        let manifest = Manifest::read(directory, number).map_err(|error| error.to_string())?;
-        let decoded = Preamble::decode(&manifest.engine);
-        let (preamble, _) = decoded.map_err(|why| format!("checkpoint {number}: {}", why.0))?;
-        if preamble.incarnation == life && wanted(&manifest) {
-            return Ok((Some(manifest), preamble.positions));
+    base: Base,
+) -> Result<(Option<Manifest>, Vec<LogPosition>), String> {
+    let wanted = |number: u64| match base {
+        Base::Newest => true,
+        Base::Checkpoint(wanted) => number == wanted,
+        Base::Birth => false,
+    };
+    for (manifest, positions) in checkpoints(directory, life)?.into_iter().rev() {
+        if wanted(manifest.number) {
+            return Ok((Some(manifest), positions));
         }
     }
-    Ok((None, Vec::new()))
+    match base {
+        Base::Checkpoint(number) => {
+            Err(format!("there is no checkpoint {number} of this life that can be read"))
+        }
+        Base::Newest | Base::Birth => Ok((None, Vec::new())),
+    }
+}
+
+/// The checkpoints of a life whose manifests can be read, oldest first, each with where the journal goes on behind it.
+///
+/// # Errors
+/// In words: those that are not damage.
+pub fn checkpoints(disk: &impl Disk, life: u64) -> Result<Vec<(Manifest, Vec<LogPosition>)>, String> {
+    let mut found = Vec::new();
+    for number in published(disk).map_err(|error| error.to_string())? {
+        match Manifest::read(disk, number) {
+            Ok(manifest) => {
+                let decoded = Preamble::decode(&manifest.engine);
+                let (preamble, _) = decoded.map_err(|why| format!("checkpoint {number}: {}", why.0))?;
+                if preamble.incarnation == life {
+                    found.push((manifest, preamble.positions));
+                }
+            }
+            Err(error) if error.is_damage() => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(found)
 }
 
 /// A cluster that is about to begin from a state.
@@ -141,8 +188,11 @@ impl Founding {
     /// Of these nodes, in new lives.
     ///
     /// # Errors
-    /// If the system has no random numbers.
+    /// If a journal takes fewer workers, or the system has no random numbers.
     pub fn new(cluster: String, nodes: &[NodeId], workers: NonZeroU16) -> Result<Founding, String> {
+        if workers.get() >= MAX_WRITERS {
+            return Err(format!("a node has up to {} workers, not {workers}", MAX_WRITERS - 1));
+        }
         let voter = |node: &NodeId| {
             let bits = getrandom::u64().map_err(|error| format!("no random numbers: {error}"))?;
             Ok(Voter { node: *node, incarnation: Incarnation(bits.max(1)) })
@@ -158,7 +208,7 @@ impl Founding {
     pub fn check(&self, dir: &Path) -> Result<(), String> {
         for voter in &self.voters {
             let path = dir.join(format!("node-{}", voter.node.0));
-            if std::fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some()) {
+            if fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some()) {
                 return Err(format!(
                     "{}: there is something in it already; nothing was written",
                     path.display()
@@ -168,11 +218,11 @@ impl Founding {
         Ok(())
     }
 
-    /// Writes a voter's folder, `dir/node-N`: a checkpoint of `store`, which is the state of `moment`, and a journal with nothing but the
-    /// membership. Its identity comes last: before that it is no node's.
+    /// Writes a voter's folder, `dir/node-N`: a checkpoint of `store`, which is the state of `moment`, and a journal that says so and has
+    /// the membership. It gets its name once it is whole; a rest of another try is removed.
     ///
     /// # Errors
-    /// In words: something is there already, the disk is full.
+    /// In words: something is there already, the disk is full. Nothing is there then.
     pub fn write(
         &self,
         dir: &Path,
@@ -181,34 +231,61 @@ impl Founding {
         moment: Timestamp,
     ) -> Result<PathBuf, String> {
         let path = dir.join(format!("node-{}", voter.node.0));
+        vacant(&path)?;
+        let new = dir.join(format!("node-{}.new", voter.node.0));
         let at = |why: String| format!("{}: {why}", path.display());
-        let directory = DataDirectory::open(&path).map_err(|error| error.to_string())?;
-        if !directory.names().map_err(|error| at(error.to_string()))?.is_empty() {
-            return Err(at("there is something in it already; nothing was written".into()));
-        }
+        let remove = || if new.exists() { fs::remove_dir_all(&new) } else { Ok(()) };
+        remove().map_err(|error| at(error.to_string()))?;
+        let written = self.write_to(&new, voter, store, moment).and_then(|()| {
+            let named = fs::rename(&new, &path).and_then(|()| fs::File::open(dir)?.sync_all());
+            named.map_err(|error| error.to_string())
+        });
+        written.map_err(|why| {
+            // What could not be written is of no use; if it cannot be removed either, the next try does.
+            let _ = remove();
+            at(why)
+        })?;
+        Ok(path)
+    }
+
+    fn write_to(
+        &self,
+        path: &Path,
+        voter: Voter,
+        store: &Arc<Store>,
+        moment: Timestamp,
+    ) -> Result<(), String> {
+        let directory = DataDirectory::open(path).map_err(|error| error.to_string())?;
         let workers = self.workers.get();
-        let (engine, record) = founding(workers, self.voters.clone());
+        let (engine, records) = founding(workers, self.voters.clone(), moment);
         let options = JournalOptions {
             journal: voter.incarnation.0,
             writers: workers + 1,
             segment_bytes: DEFAULT_SEGMENT_BYTES,
         };
         let journal = Journal::open(directory.clone(), options, &mut |_| {});
-        let (mut journal, _) = journal.map_err(|error| at(error.to_string()))?;
-        let written = journal.append(workers, &record).and_then(|_| journal.sync().map(drop));
-        written.map_err(|error| at(error.to_string()))?;
-        let none = vec![highwater_engines::LogPosition(0); usize::from(workers) + 1];
+        let (mut journal, _) = journal.map_err(|error| error.to_string())?;
+        let mut appended = records.iter().try_for_each(|record| journal.append(workers, record).map(drop));
+        appended = appended.and_then(|()| journal.sync().map(drop));
+        appended.map_err(|error| error.to_string())?;
+        let none = vec![LogPosition(0); usize::from(workers) + 1];
         let preamble = Preamble { incarnation: voter.incarnation.0, positions: none };
         write_checkpoint(&directory, store, moment, workers, [preamble.encode(), engine].concat())
-            .map_err(|error| at(error.to_string()))?;
+            .map_err(|error| error.to_string())?;
         let identity = Identity {
             cluster: self.cluster.clone(),
             node: voter.node,
             incarnation: voter.incarnation,
             generation: 0,
         };
-        identity.write(&directory).map_err(|error| at(error.to_string()))?;
-        Ok(path)
+        identity.write(&directory).map_err(|error| error.to_string())
+    }
+}
+
+fn vacant(path: &Path) -> Result<(), String> {
+    match fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
+        true => Err(format!("{}: there is something in it already; nothing was written", path.display())),
+        false => Ok(()),
     }
 }
 

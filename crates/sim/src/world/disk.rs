@@ -255,13 +255,14 @@ impl Disk {
         }
     }
 
-    /// Hands a new process what it wrote. `skip`: so many of the newest checkpoints are damaged.
+    /// Hands a new process what it wrote. `skip`: so many of the newest checkpoints are damaged; nobody counts on them any more.
     ///
     /// # Panics
     /// If it does not know its own records.
-    pub fn recover(&self, replica: &mut Replica, workers: u16, skip: usize, now: Nanos) {
+    pub fn recover(&mut self, replica: &mut Replica, workers: u16, skip: usize, now: Nanos) {
         let usable = self.checkpoints.len().saturating_sub(skip).max(self.checkpoints.len().min(1));
-        let newest = self.checkpoints[..usable].last();
+        self.checkpoints.truncate(usable);
+        let newest = self.checkpoints.last();
         let positions = newest.map(|newest| newest.released.clone());
         if let Some(newest) = newest {
             let mut importer = Importer::new(replica.controller.store());

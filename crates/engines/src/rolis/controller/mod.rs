@@ -36,7 +36,7 @@ use super::health::{Health, hear_streams, watch_service};
 use super::hooks;
 use super::ledger::Ledger;
 use super::messages::{Command, Report};
-use super::remains::{Moment, Timekeeper};
+use super::remains::{Founded, Moment, Timekeeper};
 use super::shared::{Past, Shared};
 use super::stores::Stores;
 use super::takeover::{Fenced, Leadership};
@@ -294,6 +294,10 @@ impl Controller for RolisController {
 
     fn recover(&mut self, record: Bytes) -> Result<(), String> {
         self.desk.recover(&record);
+        if let Some(founded) = Founded::decode(&record).map_err(|why| why.0)? {
+            let resumed = self.desk.shared.resumed();
+            return founded.check(resumed.map(|resumed| resumed.complete_at));
+        }
         if self.witness.recover(&record).map_err(|why| why.0)?
             || Moment::decode(&record).map_err(|why| why.0)?.is_some()
         {

@@ -7,6 +7,7 @@
 //! How much of the logs counts is a matter of [`Trust`]. What the disk knows to be decided is the past of every replica. What it only
 //! accepted may be overruled by a majority, if there is one; if there is none any more, it is the best that is left.
 
+mod founded;
 mod moment;
 mod reading;
 
@@ -19,6 +20,7 @@ use highwater_core::{EntryIndex, Epoch, Timestamp};
 use super::checkpoint::{Contents, StreamStart};
 use super::witness::Witness;
 use crate::seam::Resume;
+pub use founded::Founded;
 pub(super) use moment::Timekeeper;
 pub use moment::{Moment, timestamp_at};
 pub use reading::Reading;
@@ -78,13 +80,16 @@ impl Remains {
     /// If it does not fit: the records are not this engine's.
     pub fn take(&mut self, writer: usize, record: Bytes) -> Result<(), String> {
         let Some(stream) = self.streams.get_mut(writer) else {
-            return self.take_controllers(&record).map_err(|why| why.to_string());
+            return self.take_controllers(&record);
         };
         let applied = Change::decode(&record).and_then(|change| stream.apply(change));
         applied.map_err(|why| format!("stream {writer}: a record that does not fit: {}", why.0))
     }
 
-    fn take_controllers(&mut self, record: &Bytes) -> Result<(), &'static str> {
+    fn take_controllers(&mut self, record: &Bytes) -> Result<(), String> {
+        if let Some(founded) = Founded::decode(record).map_err(|why| why.0)? {
+            return founded.check(self.start.as_ref().map(|start| start.complete_at));
+        }
         if let Some(moment) = Moment::decode(record).map_err(|why| why.0)? {
             self.moments.push(moment);
             return Ok(());
@@ -122,6 +127,16 @@ impl Remains {
         Ok(())
     }
 
+    /// Whether the records so far lead to the state of a moment, whatever follows.
+    pub fn reaches(&self, moment: Timestamp) -> bool {
+        let settled = |(at, stream): (usize, &Recovered)| {
+            let start = self.start.as_ref().map(|start| start.contents.streams[at]);
+            start.is_none_or(|start| stream.decided() >= start.decided)
+        };
+        self.streams.iter().enumerate().all(settled)
+            && self.read(Trust::Decided).is_ok_and(|reading| reading.latest() >= moment)
+    }
+
     /// Takes of another disk's logs those that are better: accepted under a later ballot, or longer under the same. How many.
     pub fn take_better(&mut self, other: &Remains) -> usize {
         other.members.iter().for_each(|members| self.know(members.clone()));
@@ -148,13 +163,15 @@ impl Remains {
 
 /// The engine's words in the checkpoint from which a new cluster of these voters begins, each with so many workers: its streams are
 /// empty, and its first epoch is yet to come.
-pub fn founding(workers: u16, voters: Vec<Voter>) -> (Vec<u8>, Bytes) {
+///
+/// With them the records that its journals begin with.
+pub fn founding(workers: u16, voters: Vec<Voter>, moment: Timestamp) -> (Vec<u8>, [Bytes; 2]) {
     let members = Members::new(Epoch(0), voters);
     let empty = StreamStart { start: EntryIndex(1), point: Default::default(), decided: EntryIndex(0) };
     let mut record = Vec::new();
     members.encode(&mut record);
     let streams = vec![empty; workers.into()];
-    (Contents { epoch: Epoch(0), members, streams }.encode(), record.into())
+    (Contents { epoch: Epoch(0), members, streams }.encode(), [Founded { moment }.record(), record.into()])
 }
 
 #[cfg(test)]

@@ -67,9 +67,16 @@ impl Reading<'_> {
         self.watermark.mark()
     }
 
-    /// The first moment that the checkpoint can be brought to.
+    /// The first moment that the checkpoint can be brought to; without one, when the cluster was born.
     pub fn earliest(&self) -> Timestamp {
-        self.remains.start.as_ref().map_or(Timestamp::ZERO, |start| start.complete_at)
+        match &self.remains.start {
+            Some(start) => start.complete_at,
+            None if self.streams[0].scan > EntryIndex(1) => {
+                let first = self.entry(StreamId(0), EntryIndex(1));
+                first.map_or(Timestamp::ZERO, |entry| entry.header.closed_ts)
+            }
+            None => Timestamp::ZERO,
+        }
     }
 
     /// The epoch of the latest moment.

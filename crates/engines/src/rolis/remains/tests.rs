@@ -137,7 +137,7 @@ fn two_epochs() -> [Vec<Bytes>; 2] {
 fn a_moment_holds_what_was_at_or_below_it_and_nothing_that_was_rolled_back() {
     let remains = disk(2, two_epochs(), [5, 4]);
     let reading = remains.read(Trust::Decided).unwrap();
-    assert_eq!((reading.earliest(), reading.latest()), (Timestamp::ZERO, Timestamp(65)), "by a claim");
+    assert_eq!((reading.earliest(), reading.latest()), (Timestamp(1), Timestamp(65)), "by a claim");
     assert_eq!(rows(&remains, Trust::Decided, 65), [20, 28, 60, 15], "35 is above the final mark");
     assert_eq!(rows(&remains, Trust::Decided, 59), [20, 28, 15]);
     assert_eq!(rows(&remains, Trust::Decided, 28), [20, 28, 15]);
@@ -192,12 +192,31 @@ fn records_that_are_none_are_refused() {
 
 #[test]
 fn a_new_cluster_begins_with_a_membership_that_is_known_to_all_its_voters() {
-    let (words, record) = founding(2, vec![voter(0), voter(2)]);
+    let (words, records) = founding(2, vec![voter(0), voter(2)], Timestamp(9));
     let contents = Contents::decode(&words).unwrap();
     assert_eq!((contents.epoch, contents.streams.len()), (Epoch(0), 2));
-    let mut remains = Remains::new(2, None).unwrap();
-    remains.take(2, record).unwrap();
-    assert_eq!(remains.members(), Some(contents.members));
+    let positions = [crate::seam::LogPosition(0); 3];
+    let with = |complete_at| {
+        let complete_at = Timestamp(complete_at);
+        let resume = Resume { floor: complete_at, complete_at, engine: &words, positions: &positions };
+        Remains::new(2, Some(resume)).unwrap()
+    };
+    let mut remains = with(9);
+    records.iter().for_each(|record| remains.take(2, record.clone()).unwrap());
+    remains.finish().unwrap();
+    assert_eq!(remains.members(), Some(contents.members.clone()));
+    assert_eq!(remains.read(Trust::Decided).unwrap().latest(), Timestamp(9));
+    // Without the state that it stands on it is nothing.
+    for mut lacking in [with(8), Remains::new(2, None).unwrap()] {
+        assert!(lacking.take(2, records[0].clone()).unwrap_err().contains("that holds that is missing"));
+    }
+}
+
+#[test]
+fn reading_may_end_once_a_moment_is_reached() {
+    let remains = disk(2, two_epochs(), [5, 4]);
+    assert!(remains.reaches(Timestamp(65)) && !remains.reaches(Timestamp(66)));
+    assert!(!disk(2, two_epochs(), [3, 2]).reaches(Timestamp(30)));
 }
 
 #[test]
