@@ -31,7 +31,7 @@ pub struct Files {
 pub fn open(config: &Config, fresh: Incarnation, progress: Arc<StartProgress>) -> Result<Files, NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
     let failed = |why: String| NodeError::Storage { path: path.clone(), why };
-    let directory = take(&path).map_err(|error| failed(error.to_string()))?;
+    let directory = take(&path).map_err(|error| failed(why_not(&error)))?;
     let identity = Identity::start(&directory, &config.cluster.id, NodeId(config.node), fresh);
     let identity =
         identity.map_err(|error| failed(format!("{error}; set storage.dir to this node's own folder")))?;
@@ -43,6 +43,14 @@ pub fn open(config: &Config, fresh: Incarnation, progress: Arc<StartProgress>) -
         tracing::warn!("{} has an identity and no journal: this node begins another life", path.display());
     }
     Ok(Files { directory, identity, progress })
+}
+
+/// Without the path, which is said anyway.
+fn why_not(error: &DirectoryError) -> String {
+    match error {
+        DirectoryError::Locked { .. } => "in use: another process has locked it".into(),
+        DirectoryError::Unusable { what, error, .. } => format!("cannot {what} it: {error}"),
+    }
 }
 
 /// How long a folder may be another process's. One that was killed has it until its memory is given back.
@@ -98,7 +106,7 @@ pub struct Storage<D: Disk> {
 pub fn set_aside(config: &Config) -> Result<(), NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
     let failed = |why: String| NodeError::Storage { path: path.clone(), why };
-    let directory = take(&path).map_err(|error| failed(error.to_string()))?;
+    let directory = take(&path).map_err(|error| failed(why_not(&error)))?;
     set_journal_aside(&directory)
         .map_err(|error| failed(format!("cannot set the journal aside: {error}")))?;
     tracing::warn!("the older copy of the journal in {} is kept as {STALE}journal-*", path.display());
