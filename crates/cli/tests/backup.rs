@@ -14,9 +14,9 @@ use processes::{Client, Cluster, PATIENCE};
 
 const KEYS: usize = 200;
 /// How long a counter counts, so that there are some seconds to choose from.
-const LOAD: Duration = Duration::from_millis(3500);
+const LOAD: Duration = Duration::from_millis(5000);
 /// A time of the wall clock is known that well: two nodes' clocks are one here, a follower lags a little, and the machine is busy.
-const SLACK_MS: u64 = 500;
+const SLACK_MS: u64 = 1000;
 
 fn highwater(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_highwater")).args(args).output().unwrap();
