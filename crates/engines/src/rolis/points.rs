@@ -157,8 +157,7 @@ mod tests {
     /// A few hundred bytes of an idle stream held gigabytes of the others'.
     #[test]
     fn each_checkpoint_leaves_behind_what_a_quiet_stream_said_before_it() {
-        let mut points = Points::default();
-        points.latest = (300, point(3));
+        let mut points = Points { latest: (300, point(3)), ..Points::default() };
         assert_eq!(points.before(EntryIndex(4)), Some((LogPosition(300), point(3))), "nothing since");
         points.published(LogPosition(300));
         points.latest = (500, point(5));
