@@ -107,6 +107,16 @@ impl Lead {
         self.sealer.close_up_to(position);
     }
 
+    /// Somebody needs to know that this node still leads: an entry is to be decided that is proposed from now on. Whether it will be;
+    /// not while requests wait for another leader.
+    pub fn prove_lead(&mut self) -> bool {
+        let may = self.quiescing.is_none();
+        if may {
+            self.sealer.close_up_to(self.sealer.sealed().next());
+        }
+        may
+    }
+
     /// Bytes of the replies that wait.
     pub fn pending_bytes(&self) -> usize {
         self.pending.bytes()
