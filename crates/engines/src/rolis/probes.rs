@@ -31,6 +31,7 @@ use highwater_consensus::{Stream, Voter};
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Ballot, EntryIndex, NodeId, Timestamp};
 
+use super::hooks;
 use crate::seam::Nanos;
 
 /// What workers say to each other about freshness. Its tags are 4 and 5: those of copies come before.
@@ -95,7 +96,7 @@ pub struct Probes {
 impl Probes {
     /// A snapshot at or above this holds everything that was acknowledged before `needed`; `None`: nobody vouched for that yet.
     pub fn proof(&self, needed: Nanos) -> Option<Timestamp> {
-        let serves = |(asked, _): &(Nanos, Timestamp)| *asked >= needed;
+        let serves = |(asked, _): &(Nanos, Timestamp)| *asked >= needed || hooks::believes_old_proofs();
         self.proof.filter(serves).map(|(_, upto)| upto)
     }
 
@@ -176,7 +177,8 @@ impl Vouching {
         let leads = leads.filter(|ballot| stream.is_leading(*ballot));
         self.waiting.retain(|asked| Some(asked.ballot) == leads);
         let decided = stream.decided();
-        let ready = self.waiting.iter().take_while(|asked| asked.behind < decided);
+        let ready =
+            self.waiting.iter().take_while(|asked| asked.behind < decided || hooks::vouches_unasked());
         let ready = ready.count();
         self.waiting.drain(..ready).map(|asked| (asked.by.node, Vouch { asked: asked.at, upto: asked.mark }))
     }

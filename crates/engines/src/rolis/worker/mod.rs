@@ -216,7 +216,7 @@ impl RolisWorker {
             ProbeMessage::Probe { asked } => {
                 let Mode::Leading(ballot) = self.mode else { return };
                 let Some(mark) = self.context.shared.watermark.mark_in(ballot.epoch) else { return };
-                if self.lead.prove_lead() {
+                if self.lead.prove_lead(&self.context) {
                     self.vouching.take(sender, asked, ballot, mark, &self.stream);
                 }
             }
