@@ -42,7 +42,11 @@ pub(crate) fn txn(history: &History, id: u32) -> String {
         Status::Fail => "aborted",
         Status::Info => "outcome unknown",
     };
-    let snap = if txn.snap { ", snapshot read" } else { "" };
+    let snap = match txn.since {
+        Some(since) => format!(", snapshot read, holds what ended before {}", time(since)),
+        None if txn.snap => ", snapshot read".into(),
+        None => String::new(),
+    };
     let mut text = format!("T{id} (client {}, {} {end}, {outcome}{snap}):", txn.process, time(txn.t0));
     for (at, op) in txn.ops.iter().take(LONG_TXN).enumerate() {
         let _ = write!(text, "{} {}", if at == 0 { "" } else { ";" }, operation(history, txn, op));

@@ -33,6 +33,7 @@ fn a_streaming_writer_writes_what_the_history_writes() {
         status: Status::Info,
         ops: vec![Op::Append { key, value: -3 }, Op::ReadList { key, value: Some(vec![1]) }],
         snap: false,
+        since: None,
     };
     let mut writer = Writer::new(Vec::new());
     writer.write(&keys, &txn).unwrap();
@@ -85,6 +86,7 @@ fn a_bad_line_is_refused_with_its_place_and_the_reason() {
         (line(r#""st":"ok","ops":[]"#), r#"run.jsonl:2: an "ok" transaction needs "t1""#),
         (line(r#""t1":4,"st":"ok","ops":[]"#), r#"run.jsonl:2: "t1" (4) is before "t0" (5)"#),
         (line(r#""t1":6,"st":"info","ops":[]"#), r#"run.jsonl:2: an "info" transaction has no "t1""#),
+        (line(r#""t1":6,"st":"ok","since":3,"ops":[]"#), r#"run.jsonl:2: "since" is for lines with "snap""#),
         (line(r#""t1":6,"st":"done","ops":[]"#), r#"run.jsonl:2: "st" is "done"; it must be"#),
         (line(r#""t1":6,"st":"ok","ops":[["x","k",1]]"#), "run.jsonl:2: unknown variant `x`"),
         (

@@ -79,3 +79,15 @@ fn at_level_session_snapshots_are_in_their_clients_order() {
     assert!(verdict.passed());
     assert_eq!(verdict.counts.snap, 1);
 }
+
+#[test]
+fn a_snapshot_that_asked_for_freshness_holds_what_ended_before() {
+    expect(Strict, "0 0-10 x+1\n 1 20-30 snap>15 x=[]", &[GSingleRealtime]);
+    expect(Serializable, "0 0-10 x+1\n 1 20-30 snap>15 x=[]", &[]);
+    fine("0 0-10 x+1\n 1 20-30 snap>15 x=[1]");
+    fine("0 0-10 x+1\n 1 20-30 snap>10 x=[]");
+    // More than it asked for binds nobody: a later reader elsewhere may see less.
+    fine("0 0-90 x+1\n 1 20-30 snap>15 x=[1]\n 2 40-50 snap>35 x=[]");
+    let run = "0 0-10 x+1\n 0 12-14 y+1\n 1 20-30 snap>11 x=[1] y=[]\n 1 40-50 snap>13 x=[] y=[]";
+    expect(Strict, run, &[GSingleRealtime]);
+}

@@ -173,6 +173,12 @@ const TAGS: &[(&str, &str, &str, &str)] = &[
         "crates/engines/src/copy/message.rs",
         "CopyMessage",
     ),
+    (
+        "docs/internals/log-format.md",
+        "| tag | head about freshness |",
+        "crates/engines/src/rolis/probes.rs",
+        "ProbeMessage",
+    ),
 ];
 
 #[test]

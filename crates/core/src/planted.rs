@@ -70,6 +70,8 @@ mod bug {
         Halved,
         /// Replicas show their snapshots all the time.
         Shown,
+        /// Shown to readers who ask for freshness, while pairs of five are cut off from the others, now and then the leader among them.
+        Misled,
         /// Shown, while workers meet and are interrupted for so long that others seal meanwhile.
         Observed,
         /// Shown, on followers that are interrupted while they take them.

@@ -80,6 +80,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     consider(&|plan| plan.load.counters /= 2);
     consider(&|plan| plan.load.astray = 0);
     consider(&|plan| plan.load.snapshot_percent = 0);
+    consider(&|plan| plan.load.fresh_percent = 0);
     consider(&|plan| plan.workers = plan.workers.div_ceil(2));
     consider(&|plan| plan.workers = (plan.workers - 1).max(1));
     consider(&|plan| keep_replicas(plan, plan.replicas.min(3)));

@@ -15,6 +15,8 @@ fn sweep(engine: EngineKind, seeds: u64) -> Vec<Summary> {
 fn a_short_sweep() {
     let runs = sweep(EngineKind::Rolis, 60);
     let sum = |count: fn(&Summary) -> u64| runs.iter().map(count).sum::<u64>();
+    let fresh = sum(|run| run.fresh_reads);
+    assert!(fresh > 60 * 5, "only {fresh} reads of the asked freshness");
     let (acknowledged, snapshots) = (sum(|run| run.acknowledged), sum(|run| run.snapshot_reads));
     assert!(acknowledged > 60 * 100, "only {acknowledged} acknowledged: the faults leave no room for work");
     assert!(snapshots > 60 * 10, "only {snapshots} reads on snapshots");

@@ -11,6 +11,7 @@ mod clock;
 mod copies;
 mod crosswise;
 mod disks;
+mod freshness;
 mod handover;
 mod limits;
 mod lists;

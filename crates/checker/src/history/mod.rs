@@ -154,6 +154,8 @@ pub struct Txn {
     pub ops: Vec<Op>,
     /// Served by a follower from a snapshot: serializable, not necessarily the latest.
     pub snap: bool,
+    /// Of a snapshot read that asked for freshness: all that ended before this moment has to be in it.
+    pub since: Option<u64>,
 }
 
 /// A recorded run: transactions in any order, and the names of their keys.

@@ -118,7 +118,11 @@ impl Reader {
         for raw in line.ops {
             ops.push(self.op(raw, status, name, number)?);
         }
-        self.history.push(Txn { process: line.p, t0: line.t0, t1: line.t1, status, ops, snap: line.snap });
+        if line.since.is_some() && !line.snap {
+            return Err("\"since\" is for lines with \"snap\": others are of the latest state".into());
+        }
+        let Line { p: process, t0, t1, snap, since, .. } = line;
+        self.history.push(Txn { process, t0, t1, status, ops, snap, since });
         Ok(())
     }
 
@@ -202,6 +206,8 @@ struct Line<'a> {
     ops: Vec<RawOp<'a>>,
     #[serde(default)]
     snap: bool,
+    #[serde(default)]
+    since: Option<u64>,
 }
 
 #[derive(Clone, Copy)]

@@ -64,6 +64,9 @@ fn encode(line: &mut Vec<u8>, keys: &Keys, txn: &Txn) -> io::Result<()> {
     if txn.snap {
         line.extend_from_slice(br#","snap":true"#);
     }
+    if let Some(since) = txn.since {
+        write!(line, r#","since":{since}"#)?;
+    }
     line.extend_from_slice(br#","ops":["#);
     for (at, op) in txn.ops.iter().enumerate() {
         let (tag, comma) = (tag(op), if at == 0 { "" } else { "," });

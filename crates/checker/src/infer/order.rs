@@ -127,13 +127,17 @@ impl Order<'_> {
         }
     }
 
-    /// Everything that ended comes before everything that began later, by way of one helper for each moment between.
+    /// Everything that ended comes before everything that began later, by way of one helper for each moment between. A snapshot read comes
+    /// after what ended before the moment up to which it asked for everything, and before nothing.
     fn link_real_time(&self, edges: &mut Edges) {
         let primary = |id: &u32| self.happened[*id as usize] && !self.snap(*id);
         let ids: Vec<u32> = (0..self.history.txns.len() as u32).filter(primary).collect();
         let txn = |id: u32| &self.history.txns[id as usize];
         let end = |id: u32| txn(id).t1.filter(|_| txn(id).status == Status::Ok);
-        let mut begins: Vec<(u64, u32)> = ids.iter().map(|id| (txn(*id).t0, *id)).collect();
+        let fresh =
+            (0..self.history.txns.len() as u32).filter(|id| self.happened[*id as usize] && self.snap(*id));
+        let fresh = fresh.filter_map(|id| Some((txn(id).since?, id)));
+        let mut begins: Vec<(u64, u32)> = ids.iter().map(|id| (txn(*id).t0, *id)).chain(fresh).collect();
         let mut ends: Vec<(u64, u32)> = ids.iter().filter_map(|id| Some((end(*id)?, *id))).collect();
         drop(ids);
         begins.sort_unstable();

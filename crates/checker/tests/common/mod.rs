@@ -1,7 +1,7 @@
 //! Histories as short as they can be told, one transaction a line:
 //!
 //! `3 10-20 x+1 x=[1 2] r:5 r=5 r=nil`: client 3, from 10 to 20, appends 1 to x, reads x, sets r to 5, reads it, reads nothing.
-//! The times may be followed by `fail` or `snap`; `10-?` is an unknown outcome; `x?` reads without an answer.
+//! The times may be followed by `fail` or `snap`, or `snap>15`, a snapshot that holds what ended before 15; `10-?` is an unknown outcome; `x?` reads without an answer.
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
 use highwater_checker::{AnomalyKind, History, Keys, Level, Op, Options, Status, Txn, Verdict, check};
@@ -21,11 +21,15 @@ pub fn history(lines: &str) -> History {
             status: if t1.is_some() { Status::Ok } else { Status::Info },
             ops: vec![],
             snap: false,
+            since: None,
         };
         for word in words {
             match word.as_str() {
                 "fail" => txn.status = Status::Fail,
                 "snap" => txn.snap = true,
+                word if word.starts_with("snap>") => {
+                    (txn.snap, txn.since) = (true, word[5..].parse().ok());
+                }
                 word => txn.ops.push(op(&mut history.keys, word)),
             }
         }

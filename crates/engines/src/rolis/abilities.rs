@@ -11,5 +11,5 @@ pub(super) const ABILITIES: Abilities = Abilities {
     interruptible: true,
     durable: true,
     sessions: true,
-    ..Abilities::NONE
+    freshness: true,
 };

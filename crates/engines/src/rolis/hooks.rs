@@ -325,6 +325,16 @@ pub fn shows_incomplete() -> bool {
     planted!(rolis::SnapshotIncomplete)
 }
 
+/// Whether a follower takes an old answer of its leader for a proof of today: never.
+pub fn believes_old_proofs() -> bool {
+    planted!(rolis::BoundUnproved)
+}
+
+/// Whether a leader vouches before anybody has confirmed that it leads: never.
+pub fn vouches_unasked() -> bool {
+    planted!(rolis::VouchUnasked)
+}
+
 /// Whether a stream that has said nothing in this epoch does not hold the mark: it does.
 #[inline(always)]
 pub fn ignores_silent_streams() -> bool {

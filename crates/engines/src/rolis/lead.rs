@@ -107,6 +107,19 @@ impl Lead {
         self.sealer.close_up_to(position);
     }
 
+    /// Somebody needs to know that this node still leads: an entry is to be decided that is proposed from now on. Whether one will be:
+    /// not while requests wait for another leader. While so much is above the mark that no request is taken none is sealed for this:
+    /// any later one will do, and what a follower may be unable to install stays bounded.
+    pub fn prove_lead(&mut self, context: &Context) -> bool {
+        if self.quiescing.is_some() {
+            return false;
+        }
+        if self.sealer.unreleased_bytes() < context.options().max_in_flight_bytes as u64 {
+            self.sealer.close_up_to(self.sealer.sealed().next());
+        }
+        true
+    }
+
     /// Bytes of the replies that wait.
     pub fn pending_bytes(&self) -> usize {
         self.pending.bytes()

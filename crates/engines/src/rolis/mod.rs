@@ -15,6 +15,7 @@
 //! | `opening`, `speculation` | how a stream's epoch begins; what may have to be rolled back when it ends |
 //! | `apply` | look at decided entries, install what is safe |
 //! | `snapshots`, `horizon`, `reads` | followers serve reads |
+//! | `bounded`, `probes` | and wait until they can prove that they are fresh enough |
 //! | `locate` | a replica as a donor of state; [`crate::copy`] has the rest |
 //! | `controller` | joins its parts: what one's news means for the others |
 //! | `birth`, `takeover`, `admission`, `handover`, `health`, `ledger` | first meeting; from a won election to an open epoch; change of membership; a lead handed over; whether the workers do their duty; what the nodes' stores use |
@@ -50,6 +51,7 @@ mod abilities;
 mod admission;
 mod apply;
 mod birth;
+mod bounded;
 mod checked;
 mod checkpoint;
 mod context;
@@ -76,6 +78,7 @@ mod pending;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod points;
+pub mod probes;
 mod pulse;
 mod reads;
 pub mod remains;
@@ -168,7 +171,8 @@ impl Engine for Strawman {
     const CODE: u8 = 2;
     const ABOUT: &'static str = "the same with one stream for all workers";
     /// Of its workers only the first knows a store, and all commit under one lock: while one that holds it stands still, so do all.
-    /// It is there to be compared in memory, and nobody has looked at what its shared stream owes to a disk.
+    /// It is there to be compared in memory, and nobody has looked at what its shared stream owes to a disk. Every bound on the age of
+    /// what is read it keeps without doing anything for it: only its leader reads, in transactions.
     const ABILITIES: Abilities =
         Abilities { snapshots: false, interruptible: false, durable: false, ..Rolis::ABILITIES };
     const SITES: &'static [Site] = Rolis::SITES;

@@ -95,7 +95,7 @@ impl Pending {
                 Outcome::Committed => counts.committed += 1,
                 _ => counts.other += 1,
             }
-            self.hand_out(waiting, waiting.outcome, out);
+            self.hand_out(waiting, waiting.outcome, waiting.ts, out);
         }
         if self.queue.is_empty() {
             self.bytes.clear();
@@ -111,15 +111,15 @@ impl Pending {
     /// Leadership is lost: nobody can say yet whether these survive.
     pub fn fail(&mut self, out: &mut Outbox) {
         while let Some(waiting) = self.queue.pop_front() {
-            self.hand_out(Waiting { len: 0, ..waiting }, Outcome::Unknown, out);
+            self.hand_out(Waiting { len: 0, ..waiting }, Outcome::Unknown, Timestamp::ZERO, out);
         }
         self.bytes.clear();
         self.head = 0;
     }
 
-    fn hand_out(&mut self, waiting: Waiting, outcome: Outcome, out: &mut Outbox) {
+    fn hand_out(&mut self, waiting: Waiting, outcome: Outcome, at: Timestamp, out: &mut Outbox) {
         let content = &self.bytes[self.head..][..waiting.len as usize];
-        out.reply(waiting.token, outcome, content);
+        out.reply_at(waiting.token, outcome, at, content);
         self.head += waiting.len as usize;
     }
 }
@@ -146,9 +146,12 @@ mod tests {
         );
         let expected = [(1, Outcome::Committed, b"one".to_vec()), (2, Outcome::RolledBack, b"two".to_vec())];
         assert_eq!(contents(&out), expected);
+        let at: Vec<u64> = out.replies.iter().map(|reply| reply.at.0).collect();
+        assert_eq!(at, [10, 20], "each carries its timestamp");
         out.clear();
         pending.fail(&mut out);
         assert_eq!(contents(&out), [(3, Outcome::Unknown, Vec::new())]);
+        assert_eq!(out.replies[0].at, Timestamp::ZERO, "it may never have been");
         assert_eq!(pending.len(), 0);
     }
 

@@ -109,6 +109,18 @@ highwater_core::bugs! {
         shows: Shown,
         within: 2000,
     }
+    BoundUnproved = "bound-unproved" {
+        mistake: "a follower takes its leader's last answer for a proof, however old it is",
+        breaks: "reads that must be fresh miss what was acknowledged long before",
+        shows: Misled,
+        within: 2000,
+    }
+    VouchUnasked = "vouch-unasked" {
+        mistake: "a leader vouches for followers without a word from a majority",
+        breaks: "a deposed leader, cut off with a follower, lets it miss what the next one acknowledged",
+        shows: Misled,
+        within: 2000,
+    }
     StuckIsSound = "stuck-is-sound" {
         mistake: "a worker that takes no turns any more is in order",
         breaks: "its leader goes on leading and acknowledges nothing",

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use highwater_core::limits::MAX_REPLY_BYTES;
-use highwater_core::{Abort, Outcome, ProcedureId, Registry};
+use highwater_core::{Abort, Outcome, ProcedureId, Registry, Timestamp};
 use highwater_store::{Snapshot, SnapshotTx, Store};
 
 use super::context::{Context, Turn, recheck};
@@ -23,6 +23,8 @@ pub struct Reads {
     args: Vec<u8>,
     /// When the first of them came.
     since: Nanos,
+    /// The snapshot is at or above this, or one of them asks for a later one.
+    least: Timestamp,
     /// This worker has read, and will look whether the snapshots may go.
     tends: bool,
     /// Reads; between turns it holds no snapshot, or that would stay pinned.
@@ -53,6 +55,7 @@ impl Reads {
             waiting: Vec::new(),
             args: Vec::new(),
             since: 0,
+            least: Timestamp::ZERO,
             tends: false,
             reader: None,
             reply: Vec::new(),
@@ -66,15 +69,23 @@ impl Reads {
 
     fn clear(&mut self) {
         self.waiting.clear();
+        self.least = Timestamp::ZERO;
         self.args.clear();
         self.args.shrink_to(MOST_BYTES);
     }
 
-    /// Takes a read; see [`Worker::submit_snapshot`](crate::seam::Worker::submit_snapshot).
-    pub fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
-        if self.waiting.len() >= MOST || self.args.len() >= MOST_BYTES {
+    /// Whether another one may wait.
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < MOST && self.args.len() < MOST_BYTES
+    }
+
+    /// Takes a read; see [`Worker::submit_snapshot`](crate::seam::Worker::submit_snapshot). Its snapshot has to be at or above `least`, which
+    /// the mark has reached.
+    pub fn submit(&mut self, now: Nanos, request: Request<'_>, least: Timestamp) -> Result<(), Refusal> {
+        if !self.has_room() {
             return Err(Refusal::Busy);
         }
+        self.least = self.least.max(least);
         if self.waiting.is_empty() {
             self.since = now;
         }
@@ -97,7 +108,7 @@ impl Reads {
             self.refuse(turn.out);
             return Next::Idle;
         };
-        match shared.snapshot(turn.now, self.since, store) {
+        match shared.snapshot((turn.now, self.since), self.least, store) {
             Offer::Read(snapshot, life) => {
                 self.read(store, (snapshot, life), context, turn.out);
                 self.tends = true;
@@ -120,6 +131,7 @@ impl Reads {
         out: &mut Outbox,
     ) {
         let before = (out.replies.len(), out.reply_bytes.len());
+        let at = snapshot.ts();
         let Reads { registry, waiting, args, reader, reply, .. } = self;
         let tx = match reader.as_mut().filter(|tx| Arc::ptr_eq(tx.store(), store)) {
             Some(tx) => {
@@ -151,7 +163,7 @@ impl Reads {
             if outcome == Outcome::TooLarge {
                 explain(reply, context.options().max_transaction_bytes);
             }
-            out.reply(read.token, outcome, reply);
+            out.reply_at(read.token, outcome, at, reply);
             start = read.end;
         }
         tx.rest();

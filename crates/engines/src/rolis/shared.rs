@@ -154,10 +154,10 @@ impl Shared {
         self.watermark.epoch() > Epoch(0) && !self.rounds.store_is_incomplete() && self.is_certain()
     }
 
-    /// A snapshot of `store` for reads of which the first was asked for at `since`; see [`Rounds::offer`].
-    pub fn snapshot(&self, now: Nanos, since: Nanos, store: &Arc<Store>) -> Offer {
+    /// A snapshot of `store` at or above `least`, for reads of which the first was asked for at `since`; see [`Rounds::offer`].
+    pub fn snapshot(&self, (now, since): (Nanos, Nanos), least: Timestamp, store: &Arc<Store>) -> Offer {
         let times = (now, since, self.options.snapshot_age);
-        self.rounds.offer(times, store, &self.watermark, || self.has_snapshots())
+        self.rounds.offer(times, least, store, &self.watermark, || self.has_snapshots())
     }
 
     /// A worker's stream comes from a disk.

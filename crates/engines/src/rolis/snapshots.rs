@@ -138,11 +138,12 @@ impl Rounds {
     }
 
     /// A snapshot of `store`, for reads of which the first was asked for at `since`: one that is not older than that, or not
-    /// older than `most` nanoseconds. Begins a round if there is none. `fit`: whether the store is one that snapshots can be
+    /// older than `most` nanoseconds; and in any case at or above `least`. Begins a round if there is none. `fit`: whether the store is one that snapshots can be
     /// taken of, at the moment of asking.
     pub fn offer(
         &self,
         (now, since, most): (Nanos, Nanos, Nanos),
+        least: Timestamp,
         store: &Arc<Store>,
         watermark: &Watermark,
         fit: impl FnOnce() -> bool,
@@ -155,8 +156,12 @@ impl Rounds {
         let mut taken = self.lock();
         taken.bury(life);
         self.expires.store(now + LINGER.max(most), Ordering::Relaxed);
-        let fits = |round: &Round| round.at >= since || now.saturating_sub(round.at) <= most;
-        if taken.pending.is_none() && !taken.published.as_ref().is_some_and(fits) {
+        let fits = |round: &Round| {
+            (round.at >= since || now.saturating_sub(round.at) <= most) && round.snapshot.ts() >= least
+        };
+        // A round begins at the mark or above.
+        let reached = watermark.mark() >= least;
+        if reached && taken.pending.is_none() && !taken.published.as_ref().is_some_and(fits) {
             taken.pending = Some(self.pin(now, life, store, watermark));
         }
         taken.publish(watermark.applied_floor());

@@ -5,6 +5,7 @@ use highwater_consensus::Message;
 use highwater_core::EntryIndex;
 use highwater_core::codec::{Malformed, Reader};
 
+use super::probes::ProbeMessage;
 use crate::copy::CopyMessage;
 
 /// Index of the entry that must travel with `message`, if one must.
@@ -23,9 +24,11 @@ pub enum Head {
     Stream(Message),
     /// A message of a state copy; the frame's body is its chunk.
     Copy(CopyMessage),
+    /// A message about freshness; no body.
+    Probe(ProbeMessage),
 }
 
-/// Tag of a stream's message; the others are [`CopyMessage`]'s.
+/// Tag of a stream's message; the others are [`CopyMessage`]'s and [`ProbeMessage`]'s.
 const STREAM: u8 = 0;
 
 impl Head {
@@ -38,6 +41,7 @@ impl Head {
                 message.encode(&mut out);
             }
             Head::Copy(message) => message.encode(&mut out),
+            Head::Probe(message) => message.encode(&mut out),
         }
         out.into()
     }
@@ -47,6 +51,7 @@ impl Head {
         let mut reader = Reader::new(bytes);
         let head = match reader.u8()? {
             STREAM => Head::Stream(Message::decode(&mut reader)?),
+            tag if ProbeMessage::has_tag(tag) => Head::Probe(ProbeMessage::decode(tag, &mut reader)?),
             tag => Head::Copy(CopyMessage::decode(tag, &mut reader)?),
         };
         if reader.is_empty() { Ok(head) } else { Err(Malformed("frame head length")) }
@@ -62,12 +67,13 @@ mod tests {
     #[test]
     fn heads_round_trip() {
         for head in [
-            CopyMessage::CopyStart { copy: 7 },
-            CopyMessage::CopyChunk { copy: 7, seq: 3, complete_at: None },
-            CopyMessage::CopyChunk { copy: 7, seq: 4, complete_at: Some(Timestamp(99)) },
-            CopyMessage::CopyAck { copy: 7, seq: 4 },
+            Head::Copy(CopyMessage::CopyStart { copy: 7 }),
+            Head::Copy(CopyMessage::CopyChunk { copy: 7, seq: 3, complete_at: None }),
+            Head::Copy(CopyMessage::CopyChunk { copy: 7, seq: 4, complete_at: Some(Timestamp(99)) }),
+            Head::Copy(CopyMessage::CopyAck { copy: 7, seq: 4 }),
+            Head::Probe(ProbeMessage::Probe { asked: 5 }),
+            Head::Probe(ProbeMessage::Vouch { asked: 5, upto: Timestamp(99) }),
         ] {
-            let head = Head::Copy(head);
             let bytes = head.encode();
             assert_eq!(Head::decode(&bytes), Ok(head));
             for len in 0..bytes.len() {

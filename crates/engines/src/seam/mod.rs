@@ -67,7 +67,8 @@ pub trait Worker: Send {
     /// Serializable: the reads of one request are of one moment, which may be past; moments never go back on one replica.
     /// A write ends it with [`BadRequest`](highwater_core::Outcome::BadRequest). The reply comes out of a later turn, or
     /// [`Conflict`](highwater_core::Outcome::Conflict) if the replica's role or store changes before: nothing was done, ask
-    /// again.
+    /// again. With a [`freshness`](Request::freshness) it waits until the replica can prove that it is so fresh, or ends as
+    /// [`Denied`](highwater_core::Outcome::Denied).
     ///
     /// A leader, and an engine without snapshots, runs it as any other transaction, which may write.
     fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use highwater_core::{NodeId, Outcome};
+use highwater_core::{NodeId, Outcome, Timestamp};
 
 use super::request::Token;
 
@@ -55,6 +55,10 @@ pub struct Released {
     pub token: Token,
     /// How it ended.
     pub outcome: Outcome,
+    /// When in the one order of transactions: its timestamp, or its snapshot's. Whoever reads with
+    /// [`Since`](super::Freshness::Since) this sees all that it saw, and what it wrote. [`Timestamp::ZERO`]: nothing was done, nobody
+    /// knows, or the engine keeps no [`freshness`](crate::Abilities::freshness).
+    pub at: Timestamp,
     /// Where its reply stands in [`Outbox::reply_bytes`].
     pub start: usize,
     /// Length of its reply in bytes.
@@ -85,12 +89,18 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Adds a reply.
+    /// Adds a reply that speaks of no moment.
     #[inline]
     pub fn reply(&mut self, token: Token, outcome: Outcome, bytes: &[u8]) {
+        self.reply_at(token, outcome, Timestamp::ZERO, bytes);
+    }
+
+    /// Adds a reply about what was at [`at`](Released::at).
+    #[inline]
+    pub fn reply_at(&mut self, token: Token, outcome: Outcome, at: Timestamp, bytes: &[u8]) {
         let start = self.reply_bytes.len();
         self.reply_bytes.extend_from_slice(bytes);
-        self.replies.push(Released { token, outcome, start, len: bytes.len() });
+        self.replies.push(Released { token, outcome, at, start, len: bytes.len() });
     }
 
     /// The content of a reply.

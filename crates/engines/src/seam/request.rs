@@ -19,7 +19,8 @@ pub struct Request<'a> {
     /// with [`Outcome::Denied`](highwater_core::Outcome::Denied). An engine without
     /// [`sessions`](crate::Abilities::sessions) refuses it.
     pub session: Option<Session>,
-    /// How fresh what it reads has to be, beyond what the engine gives anyway. An engine without
+    /// How fresh what it reads has to be, beyond what the engine gives anyway. A replica that cannot prove in time that it is so fresh
+    /// ends it with [`Outcome::Denied`](highwater_core::Outcome::Denied): it waits two election timeouts at most. An engine without
     /// [`freshness`](crate::Abilities::freshness) refuses it.
     pub freshness: Option<Freshness>,
     /// Nobody waits for the reply after this. A hint: an engine may end a request that has not begun by then with
@@ -47,9 +48,11 @@ pub struct Session {
 /// How old the state may be that a transaction reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// Everything committed at least so many nanoseconds ago is in it.
+    /// Everything that was acknowledged at least so many nanoseconds before the request came is in it, by the clock of the replica that
+    /// reads. No clocks are compared.
     Within(Nanos),
-    /// Everything committed up to this timestamp is in it: a client's own last write, so that it reads what it wrote.
+    /// Everything committed up to this timestamp is in it, which a reply of this cluster carried ([`Released::at`](crate::Released::at)): a
+    /// client's own last write, so that it reads what it wrote.
     Since(Timestamp),
 }
 

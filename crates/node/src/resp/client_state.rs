@@ -1,5 +1,8 @@
 //! What a client has told about itself.
 
+use highwater_core::Timestamp;
+use highwater_engines::Freshness;
+
 use super::reply::Protocol;
 
 /// The part of a connection that local commands read and change.
@@ -13,11 +16,22 @@ pub struct ClientState {
     pub name: Vec<u8>,
     /// `READONLY`: what only reads may run on a snapshot.
     pub snapshots: bool,
+    /// `HW.FRESHNESS`: what those reads ask of a snapshot.
+    pub freshness: Option<Freshness>,
+    /// `HW.TOKEN`: the latest moment that an answer spoke of.
+    pub seen: Timestamp,
 }
 
 impl ClientState {
     /// A client that has said nothing yet.
     pub fn new(id: u64) -> ClientState {
-        ClientState { id, protocol: Protocol::default(), name: Vec::new(), snapshots: false }
+        ClientState {
+            id,
+            protocol: Protocol::default(),
+            name: Vec::new(),
+            snapshots: false,
+            freshness: None,
+            seen: Timestamp::ZERO,
+        }
     }
 }

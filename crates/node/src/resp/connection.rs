@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_core::{Outcome, ProcedureId};
+use highwater_core::{Outcome, ProcedureId, Timestamp};
 use highwater_engines::seam::{Refusal, Session};
 
 use super::Door;
@@ -42,6 +42,8 @@ enum Stage {
     Offering { seq: u64, procedure: ProcedureId, watch: bool, snapshot: bool, session: Option<Session> },
     /// Waits for the versions of a `WATCH`; [`Connection::args`] still holds its keys.
     Watching { seq: u64 },
+    /// Waits for all requests before an `HW.TOKEN`, which tells what they have seen.
+    Recalling { seq: u64 },
     /// Takes no more commands: the client quit, or broke the protocol.
     Finished,
 }
@@ -124,12 +126,12 @@ impl Connection {
         match self.stage {
             Stage::Offering { .. } => true,
             Stage::Open => !self.starved && self.order.in_flight() < MAX_IN_FLIGHT,
-            Stage::Watching { .. } | Stage::Finished => false,
+            Stage::Watching { .. } | Stage::Recalling { .. } | Stage::Finished => false,
         }
     }
 
     /// The next engine request, if there is one; the same one until it is [`submitted`](Self::submitted) or
-    /// [`refused`](Self::refused). Answers local commands on the way. `None`: needs input, waits for a `WATCH`, has
+    /// [`refused`](Self::refused). Answers local commands on the way. `None`: needs input, waits for a `WATCH` or for what an `HW.TOKEN` tells of, has
     /// too much in flight, waits for the client to read, has used its allowance up, or takes no more commands.
     #[allow(clippy::should_implement_trait, reason = "what it gives borrows from the connection")]
     pub fn next(&mut self, allowance: &mut Allowance) -> Option<EngineRequest<'_>> {
@@ -145,7 +147,8 @@ impl Connection {
         }
         match self.stage {
             Stage::Offering { seq, procedure, snapshot, session, .. } if self.held_bytes() < max_held => {
-                Some(EngineRequest { seq, snapshot, session, procedure, args: &self.args })
+                let freshness = self.client.freshness.filter(|_| snapshot);
+                Some(EngineRequest { seq, snapshot, freshness, session, procedure, args: &self.args })
             }
             _ => None,
         }
@@ -195,11 +198,17 @@ impl Connection {
         }
     }
 
-    /// The engine released a reply.
+    /// The engine released a reply, about what was [`at`](highwater_engines::Released::at) that moment.
     ///
     /// # Panics
     /// If no such request is in flight.
-    pub fn released(&mut self, seq: u64, outcome: Outcome, bytes: &[u8]) {
+    pub fn released(&mut self, seq: u64, outcome: Outcome, at: Timestamp, bytes: &[u8]) {
+        self.client.seen = self.client.seen.max(at);
+        self.answer_released(seq, outcome, bytes);
+        self.recall();
+    }
+
+    fn answer_released(&mut self, seq: u64, outcome: Outcome, bytes: &[u8]) {
         assert!(!matches!(self.stage, Stage::Offering { seq: offered, .. } if offered == seq));
         if self.stage == (Stage::Watching { seq }) {
             return self.watch_released(seq, outcome, bytes);
@@ -215,10 +224,7 @@ impl Connection {
             }
             Outcome::OutOfMemory => self.fail(seq, |_| RequestError::OutOfMemory),
             Outcome::DiskFull => self.fail(seq, |_| RequestError::DiskFull),
-            Outcome::Denied => {
-                let why = std::str::from_utf8(bytes).unwrap_or("ERR denied");
-                self.fail(seq, |_| RequestError::Denied { why });
-            }
+            Outcome::Denied => self.deny(seq, bytes),
             Outcome::Unknown => self.fail(seq, |_| RequestError::Unknown),
         }
     }
@@ -233,8 +239,14 @@ impl Connection {
         self.transactions.watch_failed();
         match outcome {
             Outcome::Unknown => self.fail(seq, |_| RequestError::Unknown),
+            Outcome::Denied => self.deny(seq, versions),
             _ => self.fail(seq, |_| RequestError::Conflict),
         }
+    }
+
+    fn deny(&mut self, seq: u64, why: &[u8]) {
+        let why = std::str::from_utf8(why).unwrap_or("ERR denied");
+        self.fail(seq, |_| RequestError::Denied { why });
     }
 
     fn fail<'a>(&'a mut self, seq: u64, error: impl FnOnce(&'a Door) -> RequestError<'a>) {
@@ -391,10 +403,31 @@ impl Connection {
             Control::Unwatch => self.transactions.unwatch(),
             // Only a block does without a command behind the number.
             Control::Once => return Err(CommandError::WrongArity("hw.once")),
+            Control::Token => return self.token(),
             Control::Quit => self.finish(),
         }
         self.reply(|reply| reply.ok());
         Ok(())
+    }
+
+    /// `HW.TOKEN`: of everything that was asked before it.
+    fn token(&mut self) -> Result<(), CommandError> {
+        if self.transactions.in_block() {
+            return Err(CommandError::NotInsideMulti);
+        }
+        self.stage = Stage::Recalling { seq: self.order.open() };
+        self.recall();
+        Ok(())
+    }
+
+    /// Answers an `HW.TOKEN`, once all before it are answered.
+    fn recall(&mut self) {
+        let Stage::Recalling { seq } = self.stage else { return };
+        if self.order.in_flight() == 1 {
+            self.stage = Stage::Open;
+            let (seen, protocol) = (self.client.seen, self.client.protocol);
+            self.order.answer(seq, |out| Reply::new(out, protocol).integer(seen.0 as i64));
+        }
     }
 
     fn exec(&mut self) -> Result<(), CommandError> {

@@ -12,7 +12,8 @@
 //! are released: a version that was never released must not decide a transaction.
 //!
 //! `HW.ONCE` gives a request a client's session and number, for the engine to run it once; `HW.SESSION` and `HW.OUTCOME` are data
-//! commands like others, on the table of sessions.
+//! commands like others, on the table of sessions. `HW.FRESHNESS` says what a replica's snapshot must hold that is read after `READONLY`,
+//! `HW.TOKEN` what this connection has seen.
 //!
 //! Commands that touch no data (`PING`, `HELLO`, ..) are answered here, but keep their place in the order.
 //!
@@ -38,7 +39,7 @@
 //!                       }
 //!                   }
 //!               }
-//! on release:   conn.released(seq, outcome, bytes); then next() again: a WATCH may have been in the way
+//! on release:   conn.released(seq, outcome, at, bytes); then next() again: a WATCH may have been in the way
 //! on writable:  write(socket, conn.output()); conn.wrote(n)
 //! after each:   if conn.has_more(), give it another turn: it may stop for its allowance or its output, not for want
 //!               of input, and then nothing more arrives

@@ -13,7 +13,7 @@
 
 use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use highwater_core::{ProcedureId, Timestamp};
-use highwater_engines::Session;
+use highwater_engines::{Freshness, Session};
 
 use super::command::Opcode;
 use super::errors::CommandError;
@@ -30,6 +30,8 @@ pub struct EngineRequest<'a> {
     pub seq: u64,
     /// Whether it only reads, and may do so on a snapshot of this replica.
     pub snapshot: bool,
+    /// What it asks of that snapshot.
+    pub freshness: Option<Freshness>,
     /// Whose request it is, if it is to run once.
     pub session: Option<Session>,
     /// The code to run.

@@ -116,10 +116,11 @@ impl Client {
         while !self.gone
             && let Some(request) = self.connection.next(&mut allowance)
         {
-            let (seq, snapshot, session, len) =
-                (request.seq, request.snapshot, request.session, request.args.len());
+            let (seq, snapshot, len) = (request.seq, request.snapshot, request.args.len());
+            let (session, freshness) = (request.session, request.freshness);
             let token = pack(Owner::Client, at, seq);
-            let request = Request { session, ..Request::new(token, request.procedure, request.args) };
+            let request =
+                Request { session, freshness, ..Request::new(token, request.procedure, request.args) };
             let before = engine.unreleased_reply_bytes();
             let taken =
                 if snapshot { engine.submit_snapshot(now, request) } else { engine.submit(now, request) };

@@ -13,8 +13,7 @@ use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
-use highwater_core::Outcome;
-use highwater_engines::{Nanos, Worker};
+use highwater_engines::{Nanos, Released, Worker};
 
 use super::client::{Client, Counted};
 use super::crowd::{Crowd, Limits, Pressure, SMALL_INPUT};
@@ -288,12 +287,12 @@ impl Clients {
     }
 
     /// Hands a reply to its client, if it is still there.
-    pub fn released(&mut self, at: usize, seq: u64, outcome: Outcome, reply: &[u8]) {
+    pub fn released(&mut self, at: usize, seq: u64, released: &Released, reply: &[u8]) {
         let slot = &mut self.slots[at];
         slot.unreleased -= 1;
         match &mut slot.client {
             Some(client) => {
-                client.connection.released(seq, outcome, reply);
+                client.connection.released(seq, released.outcome, released.at, reply);
                 client.rested = false;
                 mark(&mut client.dirty, &mut self.dirty, at);
             }

@@ -227,9 +227,7 @@ impl WorkerThread {
             for released in &out.replies {
                 let (owner, slot, number) = unpack(released.token);
                 match owner {
-                    Owner::Client => {
-                        self.clients.released(slot, number, released.outcome, out.content(released))
-                    }
+                    Owner::Client => self.clients.released(slot, number, released, out.content(released)),
                     Owner::Load => {
                         load_goes_on = true;
                         if let Some(load) = &mut self.load {

@@ -5,8 +5,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use highwater_core::{Epoch, Incarnation, NodeId, Outcome, ProcedureId};
-use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
+use highwater_core::{Epoch, Incarnation, NodeId, Outcome, ProcedureId, Timestamp};
+use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Released, Request, Token, Worker};
 
 use super::clients::{Clients, Rules};
 use super::crowd::Limits;
@@ -145,7 +145,9 @@ impl Bench {
         self.most_held = self.most_held.max(self.clients.held().held);
         for (token, len) in std::mem::take(&mut self.engine.unreleased) {
             let (_, slot, number) = unpack(token);
-            self.clients.released(slot, number, Outcome::Committed, &vec![b'x'; len]);
+            let at = Timestamp::ZERO;
+            let released = Released { token, outcome: Outcome::Committed, at, start: 0, len };
+            self.clients.released(slot, number, &released, &vec![b'x'; len]);
         }
         self.clients.flush(self.now, &self.poller);
         self.clients.has_more() || self.clients.is_dirty()

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use highwater_checker::{History, Op as CheckedOp, Status, Txn};
 use highwater_engines::Nanos;
 
+use super::fresh::Wanted;
 use super::work::Kind;
 use crate::library::blobs::NUMBERED;
 use crate::library::{ACCOUNTS, OPENING, Observed, Op, TOGGLE_LISTS};
@@ -17,6 +18,8 @@ pub(super) struct Asked {
     pub(super) ops: Vec<Op>,
     /// It reads what a replica's snapshot holds.
     pub(super) snap: bool,
+    /// What it asks of that snapshot.
+    pub(super) wanted: Wanted,
     pub(super) invoked: Nanos,
     /// How it ended, when, and what it saw; `None` while open, or forever.
     pub(super) ended: Option<(Status, Nanos, Vec<Observed>)>,
@@ -35,7 +38,8 @@ pub struct Journal(pub(super) BTreeMap<u64, Asked>);
 impl Journal {
     /// A process asks for a transaction, or for a read on a replica's snapshot (`snap`).
     pub fn ask(&mut self, token: u64, process: u64, ops: Vec<Op>, snap: bool, invoked: Nanos) {
-        self.0.insert(token, Asked { client: 0, process, ops, snap, invoked, ended: None });
+        let wanted = Wanted::default();
+        self.0.insert(token, Asked { client: 0, process, ops, snap, wanted, invoked, ended: None });
     }
 
     /// It has ended so, and seen this.
@@ -66,6 +70,11 @@ impl Journal {
     /// Those of them that read a snapshot.
     pub fn snapshot_reads(&self) -> u64 {
         self.ok().filter(|(asked, _)| asked.snap).count() as u64
+    }
+
+    /// Those of them that asked for freshness.
+    pub fn fresh_reads(&self) -> u64 {
+        self.ok().filter(|(asked, _)| asked.wanted.freshness.is_some()).count() as u64
     }
 
     fn ok(&self) -> impl Iterator<Item = (&Asked, &Vec<Observed>)> {
@@ -129,7 +138,8 @@ impl Journal {
             }
             if !ops.is_empty() {
                 let Asked { process, invoked: t0, snap, .. } = *asked;
-                history.push(Txn { process, t0, t1, status, ops, snap });
+                let since = asked.wanted.since.filter(|_| snap);
+                history.push(Txn { process, t0, t1, status, ops, snap, since });
             }
         }
         history

@@ -1,6 +1,7 @@
 //! Simulated clients: each has one open transaction at most, is impatient, and writes down what it saw.
 
 mod counters;
+mod fresh;
 mod journal;
 mod waits;
 mod work;
@@ -16,6 +17,7 @@ use crate::library::{self, Op, STEPS, SimLibrary};
 use crate::plan::Load;
 use crate::world::{Refused, Reply, World};
 use counters::Counters;
+use fresh::{Answers, Wanted};
 use highwater_core::Random;
 use journal::Asked;
 pub use journal::Journal;
@@ -53,6 +55,7 @@ pub struct Clients {
     processes: u64,
     work: Work,
     left: u32,
+    answers: Answers,
     /// What they saw.
     pub journal: Journal,
     /// Those who count.
@@ -62,6 +65,8 @@ pub struct Clients {
     pub wrong: Option<String>,
     /// Mixes what clients saw: equal for equal runs.
     pub trace: u64,
+    /// What a read that asked for freshness did not see.
+    pub missed: Option<String>,
     /// When a transaction was acknowledged last, snapshot reads aside.
     pub served_at: Nanos,
     /// How often a request ended so.
@@ -93,10 +98,12 @@ impl Clients {
             seq: 0,
             work: Work::new(load, workers, now),
             left: load.transactions,
+            answers: Answers::default(),
             journal: Journal::default(),
             counters: Counters::new(&load, (replicas, workers), seed, now, length),
             procedure: None,
             wrong: None,
+            missed: None,
             trace: 0,
             served_at: 0,
             outcomes: BTreeMap::new(),
@@ -176,7 +183,8 @@ impl Clients {
         if percent > 0 && self.random.below(100) < percent {
             let (ops, aim) = (self.work.reads(&mut self.random), self.any_node());
             let worker = self.work.worker(&mut self.random, world.now, self.clients[client].home);
-            self.invoke(world.now, client, ops, true, aim, worker);
+            let wanted = self.answers.draw(&mut self.random, self.load.fresh_percent, world.now);
+            self.invoke(world.now, client, ops, Some(wanted), aim, worker);
             return;
         }
         let ops = self.work.ops(&mut self.random);
@@ -186,19 +194,20 @@ impl Clients {
         }
         let Client { home, aim, .. } = self.clients[client];
         let worker = self.work.worker(&mut self.random, world.now, home);
-        self.invoke(world.now, client, ops, false, aim, worker);
+        self.invoke(world.now, client, ops, None, aim, worker);
     }
 
     fn any_node(&mut self) -> NodeId {
         NodeId(self.random.below(self.replicas.into()) as u8)
     }
 
+    /// `reads`: on a replica's snapshot, and what it asks of that.
     fn invoke(
         &mut self,
         now: Nanos,
         client: usize,
         ops: Vec<Op>,
-        snap: bool,
+        reads: Option<Wanted>,
         aim: NodeId,
         worker: u16,
     ) -> u64 {
@@ -206,7 +215,8 @@ impl Clients {
         let token = self.seq;
         let process = self.clients[client].process;
         self.clients[client].open = Some(token);
-        self.journal.0.insert(token, Asked { client, process, ops, snap, invoked: now, ended: None });
+        let (snap, wanted) = (reads.is_some(), reads.unwrap_or_default());
+        self.journal.0.insert(token, Asked { client, process, ops, snap, wanted, invoked: now, ended: None });
         let hop = self.hop();
         self.plan_step(now + hop, client, Step::Arrive(token, aim, worker));
         self.plan_step(now + self.load.patience_ns, client, Step::GiveUp(token));
@@ -226,7 +236,7 @@ impl Clients {
         let asked = &self.journal.0[&token];
         let (args, token_) = (library::encode(&asked.ops), Token(token));
         let taken = if asked.snap {
-            world.submit_snapshot(node, worker, token_, procedure, &args)
+            world.submit_fresh(node, worker, (token_, asked.wanted.freshness), procedure, &args)
         } else {
             world.submit(node, worker, token_, procedure, &args)
         };
@@ -246,7 +256,7 @@ impl Clients {
             Refusal::NotServing { ask: Some(leader) } => leader,
             Refusal::Busy => node,
             Refusal::NotServing { ask: None } | Refusal::NoQuorum => self.any_node(),
-            Refusal::Unsupported => unreachable!("these clients ask for no session and no freshness"),
+            Refusal::Unsupported => unreachable!("of an engine that cannot do it nothing is asked"),
         };
         if self.clients[client].open == Some(token) {
             // Of the lead nothing was learnt by a replica that has no snapshot to show.
@@ -279,6 +289,9 @@ impl Clients {
             Outcome::TooLarge => (Status::Fail, "too large"),
             Outcome::OutOfMemory => (Status::Fail, "out of memory"),
             Outcome::DiskFull => (Status::Fail, "disk full"),
+            Outcome::Denied if asked.wanted.freshness.is_some() && reply.bytes.starts_with(b"NOTFRESH ") => {
+                (Status::Fail, "not fresh")
+            }
             Outcome::Denied => unreachable!("these clients ask for no session"),
             Outcome::RolledBack | Outcome::BadRequest => (Status::Fail, "rolled back"),
         };
@@ -287,6 +300,11 @@ impl Clients {
             self.wrong = Some(format!("a reply tells of {} operations: {asked:?}", seen.len()));
             return;
         }
+        if let Some(missed) = self.answers.missed(reply, asked).filter(|_| status == Status::Ok) {
+            self.missed = Some(missed);
+            return;
+        }
+        self.answers.hear(reply, asked);
         if status == Status::Ok && !asked.snap {
             self.served_at = self.served_at.max(reply.at);
         }
@@ -349,18 +367,29 @@ impl Clients {
 
     /// Asks `node` for these, each from a client of its own and through the next worker. Returns the requests.
     pub fn request(&mut self, now: Nanos, node: NodeId, requests: &[Vec<Op>]) -> Vec<u64> {
-        self.request_as(now, node, requests, false)
+        self.request_as(now, node, requests, None)
     }
 
     /// The same, of the replica's snapshot.
     pub fn request_snapshot(&mut self, now: Nanos, node: NodeId, requests: &[Vec<Op>]) -> Vec<u64> {
-        self.request_as(now, node, requests, true)
+        self.request_as(now, node, requests, Some(Wanted::default()))
     }
 
-    fn request_as(&mut self, now: Nanos, node: NodeId, requests: &[Vec<Op>], snap: bool) -> Vec<u64> {
+    /// The same, of a snapshot that holds all that was acknowledged by now.
+    pub fn request_fresh(&mut self, now: Nanos, node: NodeId, requests: &[Vec<Op>]) -> Vec<u64> {
+        self.request_as(now, node, requests, Some(Wanted::within(0, now)))
+    }
+
+    fn request_as(
+        &mut self,
+        now: Nanos,
+        node: NodeId,
+        requests: &[Vec<Op>],
+        reads: Option<Wanted>,
+    ) -> Vec<u64> {
         let ask = |(at, ops): (usize, &Vec<Op>)| {
             let client = self.fresh_client(node);
-            self.invoke(now, client, ops.clone(), snap, node, at as u16 % self.workers)
+            self.invoke(now, client, ops.clone(), reads, node, at as u16 % self.workers)
         };
         requests.iter().enumerate().map(ask).collect()
     }

@@ -81,6 +81,8 @@ impl Plan {
         // Who is refused for want of memory would repeat it for ever.
         let counters = random.pick(&[0, 0, 4, 12]);
         plan.load.counters = if plan.load.sizes.memory == 0 { counters } else { 0 };
+        let fresh = random.pick(&[0, 50, 100]);
+        plan.load.fresh_percent = if plan.load.snapshot_percent > 0 { fresh } else { 0 };
         plan
     }
 }
@@ -120,6 +122,7 @@ impl Load {
             workers: random.pick(&[Busy::Any, Busy::Any, Busy::Home, Busy::Few]),
             astray: random.pick(&[0, 20, 100]),
             snapshot_percent: 0,
+            fresh_percent: 0,
             sizes: Sizes::default(),
             counters: 0,
         }

@@ -33,6 +33,9 @@ pub struct Load {
     /// Of a hundred requests, how many only read, on the snapshot of any replica.
     #[serde(default)]
     pub snapshot_percent: u8,
+    /// Of a hundred of those, how many ask for freshness: by a bound or a token.
+    #[serde(default)]
+    pub fresh_percent: u8,
     /// How large blobs are.
     #[serde(default)]
     pub sizes: Sizes,

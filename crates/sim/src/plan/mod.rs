@@ -170,6 +170,7 @@ impl Plan {
         let limit = highwater_core::limits::MAX_VALUE_BYTES;
         check(plan.load.sizes.largest as usize <= limit, "blobs must be no larger than values may be")?;
         check(plan.load.snapshot_percent <= 100, "the percentage of snapshot reads must be at most 100")?;
+        check(plan.load.fresh_percent <= 100, "the percentage of fresh reads must be at most 100")?;
         let shown = plan.load.snapshot_percent == 0 || shows_snapshots(plan.engine()?);
         check(shown, "this engine's followers show no snapshots: their percentage must be 0")?;
         let mut options = Options::new(NodeId(0), plan.replicas, plan.workers, Incarnation(1));

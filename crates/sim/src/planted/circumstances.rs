@@ -17,6 +17,7 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Torn => torn(plan),
         Circumstance::Halved => halved(plan),
         Circumstance::Shown => shown(plan),
+        Circumstance::Misled => misled(plan),
         Circumstance::Observed => observed(plan),
         Circumstance::Pinned => pinned(plan),
         Circumstance::Mortal => mortal(plan),
@@ -93,6 +94,21 @@ fn pinned(plan: &mut Plan) {
 fn shown(plan: &mut Plan) {
     plan.load.snapshot_percent = 40;
     plan.settings.snapshot_age = 0;
+}
+
+/// Readers ask for freshness, and pairs are cut off: a deposed leader and one who still follows it, now and then.
+fn misled(plan: &mut Plan) {
+    shown(plan);
+    plan.load = Load { clients: 32, transactions: 2400, fresh_percent: 100, ..plan.load };
+    plan.replicas = 5;
+    plan.faults.retain(|fault| fault.fault.fits(5));
+    plan.clocks.resize(5, (1_000_000, None));
+    plan.absent = 0;
+    let timeout = plan.settings.election_timeout;
+    every(plan, 8 * timeout, |round| {
+        let (one, other) = (round % 5, (round + 1 + round / 5 % 2) % 5);
+        vec![(0, 5 * timeout, Fault::Split(1 << one | 1 << other))]
+    });
 }
 
 /// Leaders die as soon as their epochs open, over slow links, in small clusters whose members change with each death.

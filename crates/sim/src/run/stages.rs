@@ -169,6 +169,13 @@ impl Run {
                 let reads = run.clients.last_reads();
                 run.clients.request_snapshot(run.world.now, id, &reads[..1])
             })?;
+            if self.plan.load.fresh_percent == 0 {
+                continue;
+            }
+            self.insist("every replica proves that it is fresh", |run| {
+                let reads = run.clients.last_reads();
+                run.clients.request_fresh(run.world.now, id, &reads[..1])
+            })?;
         }
         Ok(())
     }
@@ -212,6 +219,9 @@ impl Run {
             self.watch_service()?;
             if let Some(wrong) = self.clients.wrong.take() {
                 return self.fail(FailureKind::Promise("one answer to one request"), wrong);
+            }
+            if let Some(missed) = self.clients.missed.take() {
+                return self.fail(FailureKind::Promise("a replica is as fresh as it says"), missed);
             }
         }
         Ok(())
@@ -279,6 +289,7 @@ impl Run {
             asked: self.clients.journal.asked(),
             acknowledged: self.clients.journal.acknowledged(),
             snapshot_reads: self.clients.journal.snapshot_reads(),
+            fresh_reads: self.clients.journal.fresh_reads(),
             failovers: self.world.seen().count(EPOCHS).saturating_sub(1),
             faults: self.hand.done.clone(),
             marks: self.marks(),

@@ -16,6 +16,8 @@ pub struct Summary {
     pub acknowledged: u64,
     /// Those of them that only read, on a replica's snapshot.
     pub snapshot_reads: u64,
+    /// Those of them that asked for freshness.
+    pub fresh_reads: u64,
     /// Epochs that were opened after the first.
     pub failovers: u64,
     /// Faults by kind.

@@ -8,8 +8,8 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 use highwater_core::{Incarnation, NodeId, ProcedureId};
 use highwater_engines::{
-    CheckpointNews, ControlOutbox, Controller, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal,
-    Request, Session, Token, Worker,
+    CheckpointNews, ControlOutbox, Controller, Endpoint, Frame, Freshness, LogPosition, Nanos, Next, Outbox,
+    Refusal, Request, Session, Token, Worker,
 };
 
 use super::actor::Why;
@@ -21,7 +21,7 @@ pub(crate) enum Input {
     Frame(Endpoint, Frame),
     Message(NodeId, Bytes),
     Request(Token, ProcedureId, Vec<u8>, Option<Session>),
-    Read(Token, ProcedureId, Vec<u8>),
+    Read(Token, ProcedureId, Vec<u8>, Option<Freshness>),
     /// The disk has brought down what the worker wrote up to here.
     Synced(LogPosition),
     /// What became of a checkpoint: for controllers.
@@ -37,7 +37,7 @@ impl Input {
         let len = match self {
             Input::Frame(_, frame) => frame.head.len() + frame.body.len(),
             Input::Message(_, message) => message.len(),
-            Input::Request(_, _, args, _) | Input::Read(_, _, args) => args.len(),
+            Input::Request(_, _, args, _) | Input::Read(_, _, args, _) => args.len(),
             Input::Synced(_) | Input::Checkpoint(_) | Input::Up(..) | Input::Down(..) => 0,
         };
         len as u64
@@ -55,8 +55,9 @@ impl Input {
                 let taken = worker.submit(now, request);
                 return taken.err().map(|why| (token, why));
             }
-            Input::Read(token, procedure, args) => {
-                let taken = worker.submit_snapshot(now, Request::new(token, procedure, &args));
+            Input::Read(token, procedure, args, freshness) => {
+                let request = Request { freshness, ..Request::new(token, procedure, &args) };
+                let taken = worker.submit_snapshot(now, request);
                 return taken.err().map(|why| (token, why));
             }
             Input::Message(..) | Input::Checkpoint(_) => unreachable!("what is for controllers goes to them"),

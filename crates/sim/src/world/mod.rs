@@ -27,10 +27,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use highwater_core::hooks::{self, Site};
-use highwater_core::{Incarnation, Library, NodeId, Outcome, ProcedureId};
+use highwater_core::{Incarnation, Library, NodeId, Outcome, ProcedureId, Timestamp};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{
-    EngineKind, Nanos, Options, Refusal, Replica, Request, Service, Session, Status, Token,
+    EngineKind, Freshness, Nanos, Options, Refusal, Replica, Request, Service, Session, Status, Token,
 };
 
 use crate::network::{Channel, Network};
@@ -100,6 +100,8 @@ pub struct Reply {
     pub token: Token,
     /// How it ended.
     pub outcome: Outcome,
+    /// The moment of which it speaks: see [`Released::at`](highwater_engines::Released::at).
+    pub moment: Timestamp,
     /// The reply.
     pub bytes: Vec<u8>,
     /// When.
@@ -360,6 +362,19 @@ impl<L: Library> World<L> {
         self.submit_as(Submission::Read, to, worker, Request::new(token, procedure, args))
     }
 
+    /// The same, of a snapshot that is as fresh as asked.
+    pub fn submit_fresh(
+        &mut self,
+        to: NodeId,
+        worker: u16,
+        (token, freshness): (Token, Option<Freshness>),
+        procedure: ProcedureId,
+        args: &[u8],
+    ) -> Result<(), Refusal> {
+        let request = Request { freshness, ..Request::new(token, procedure, args) };
+        self.submit_as(Submission::Read, to, worker, request)
+    }
+
     fn submit_as(
         &mut self,
         submission: Submission,
@@ -367,7 +382,7 @@ impl<L: Library> World<L> {
         worker: u16,
         request: Request<'_>,
     ) -> Result<(), Refusal> {
-        let Request { token, procedure, args, session, .. } = request;
+        let Request { token, procedure, args, session, freshness, .. } = request;
         let _entered = hooks::enter(self.stage.clone());
         let now = self.now;
         let who = Channel::Worker(worker);
@@ -386,7 +401,7 @@ impl<L: Library> World<L> {
             }
             slot.inbox.push(match submission {
                 Submission::Transaction => Input::Request(token, procedure, args.to_vec(), session),
-                Submission::Read => Input::Read(token, procedure, args.to_vec()),
+                Submission::Read => Input::Read(token, procedure, args.to_vec(), freshness),
             });
         } else {
             node.clock.tick(now);

@@ -270,10 +270,10 @@ impl<L: Library> World<L> {
         }
         for reply in &out.replies {
             let bytes = out.content(reply).to_vec();
-            let (token, outcome) = (reply.token, reply.outcome);
+            let (token, outcome, moment) = (reply.token, reply.outcome, reply.at);
             self.trace.mix(token.0 ^ (outcome as u64) << 56);
             self.trace.mix(hash(&bytes));
-            self.replies.push(Reply { from: (id, worker), token, outcome, bytes, at: now + length });
+            self.replies.push(Reply { from: (id, worker), token, outcome, moment, bytes, at: now + length });
         }
         if self.durable() {
             self.nodes[id.0 as usize].disk.append(who, self.options.workers, out.writes);

@@ -160,7 +160,7 @@ impl<W: Write> Session<W> {
         let status = ending.status();
         let t1 = (status != Status::Info).then(monotonic_ns);
         let snap = self.setup.asks == Asks::Snapshots;
-        let txn = Txn { process: self.process, t0: began, t1, status, ops, snap };
+        let txn = Txn { process: self.process, t0: began, t1, status, ops, snap, since: None };
         self.history.write(&self.keys.keys, &txn)?;
         if status == Status::Info {
             self.process += self.setup.of;

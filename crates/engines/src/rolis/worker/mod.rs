@@ -19,6 +19,7 @@ use crate::copy::{CopyMessage, Installer, Sender};
 use crate::options::Options;
 use crate::rolis::abilities::ABILITIES;
 use crate::rolis::apply::Replay;
+use crate::rolis::bounded::Bounded;
 use crate::rolis::checked::{CheckedEntry, is_sound};
 use crate::rolis::context::{Context, Turn};
 use crate::rolis::feed::Feed;
@@ -30,6 +31,7 @@ use crate::rolis::lead::Lead;
 use crate::rolis::messages::{Command, Report};
 use crate::rolis::opening::Opening;
 use crate::rolis::points::Points;
+use crate::rolis::probes::{ProbeMessage, Probes, Vouching};
 use crate::rolis::reads::Reads;
 use crate::rolis::shared::{Past, Shared};
 use crate::rolis::speculation::Speculation;
@@ -58,6 +60,9 @@ pub struct RolisWorker {
     speculation: Speculation,
     replay: Replay,
     reads: Reads,
+    bounded: Bounded,
+    probes: Probes,
+    vouching: Vouching,
     sender: Sender,
     installer: Installer,
     figures: Figures,
@@ -116,6 +121,9 @@ impl RolisWorker {
             speculation: Speculation::default(),
             replay: Replay::default(),
             reads: Reads::new(readers),
+            bounded: Bounded::default(),
+            probes: Probes::default(),
+            vouching: Vouching::default(),
             sender: Sender::default(),
             installer: Installer::default(),
             figures: Figures::default(),
@@ -202,6 +210,19 @@ impl RolisWorker {
         }
     }
 
+    fn deliver_probe(&mut self, sender: Voter, message: ProbeMessage) {
+        match message {
+            ProbeMessage::Vouch { asked, upto } => self.probes.answered(asked, upto),
+            ProbeMessage::Probe { asked } => {
+                let Mode::Leading(ballot) = self.mode else { return };
+                let Some(mark) = self.context.shared.watermark.mark_in(ballot.epoch) else { return };
+                if self.lead.prove_lead(&self.context) {
+                    self.vouching.take(sender, asked, ballot, mark, &self.stream);
+                }
+            }
+        }
+    }
+
     fn hand_out_frames(&mut self, out: &mut Outbox) {
         for envelope in self.stream.drain() {
             let head = Head::Stream(envelope.message).encode();
@@ -257,7 +278,10 @@ impl Worker for RolisWorker {
             _ if request.session.is_some() => Err(self.context.refer()),
             _ if self.feed.is_shared() || !self.context.shared.has_snapshots() => Err(self.context.refer()),
             _ if self.context.shared.retires.load(Ordering::Relaxed) => Err(self.context.refer()),
-            _ => self.reads.submit(now, request),
+            _ => match request.freshness {
+                Some(freshness) => self.bounded.submit(now, request, freshness),
+                None => self.reads.submit(now, request, Timestamp::ZERO),
+            },
         }
     }
 
@@ -265,6 +289,8 @@ impl Worker for RolisWorker {
         self.peers.insert(peer, incarnation);
         self.sender.peer_changed(peer);
         self.installer.peer_changed(peer);
+        self.probes.peer_changed(peer);
+        self.vouching.peer_changed(peer);
         self.stream.peer_up(now, Voter { node: peer, incarnation });
     }
 
@@ -272,6 +298,8 @@ impl Worker for RolisWorker {
         self.peers.remove(&peer);
         self.sender.peer_changed(peer);
         self.installer.peer_changed(peer);
+        self.probes.peer_changed(peer);
+        self.vouching.peer_changed(peer);
         self.gate.peer_down(peer);
         self.stream.peer_down(peer);
     }
@@ -287,6 +315,7 @@ impl Worker for RolisWorker {
         match Head::decode(&frame.head) {
             Ok(Head::Stream(message)) => self.deliver_to_stream(now, sender, (message, frame.body)),
             Ok(Head::Copy(message)) => self.deliver_to_copy(now, sender, message, &frame.body),
+            Ok(Head::Probe(message)) => self.deliver_probe(sender, message),
             // A peer of the same format version sends what we can read; anything else is noise on the wire.
             Err(_) => {}
         }
@@ -373,6 +402,7 @@ impl Worker for RolisWorker {
             Mode::Parked => Next::Idle,
         };
         let reading = self.turn_reading(&mut turn);
+        self.turn_vouching(&mut turn);
         let copying = self.turn_copying(&mut turn);
         let parts = (&mut self.lead, &mut self.gate);
         let settling = self.points.turn(&self.context, &mut self.stream, parts, &mut turn);

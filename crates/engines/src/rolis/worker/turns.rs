@@ -3,13 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use highwater_core::Ballot;
+use highwater_core::{Ballot, NodeId};
 
 use crate::rolis::apply::Applying;
 use crate::rolis::context::Turn;
 use crate::rolis::hooks;
 use crate::rolis::locate::Donor;
 use crate::rolis::messages::Report;
+use crate::rolis::probes::ProbeMessage;
 use crate::rolis::wire::Head;
 use crate::seam::{Endpoint, Frame, Next};
 
@@ -134,7 +135,42 @@ impl RolisWorker {
 
     pub(super) fn turn_reading(&mut self, turn: &mut Turn<'_>) -> Next {
         let only_appliers_write = matches!(self.mode, Mode::Following | Mode::TakingOver(_));
+        let bounded =
+            if self.bounded.is_empty() { Next::Idle } else { self.turn_bounded(only_appliers_write, turn) };
         let store = only_appliers_write.then_some(&self.store);
-        self.reads.turn(store, &self.context, turn)
+        self.reads.turn(store, &self.context, turn).sooner(bounded)
+    }
+
+    /// Reads with a bound: asks the leader for what they lack, and hands over those that may run. `shows`: there are snapshots.
+    fn turn_bounded(&mut self, shows: bool, turn: &mut Turn<'_>) -> Next {
+        let (context, shared) = (&self.context, &self.context.shared);
+        if !shows || !shared.has_snapshots() {
+            self.bounded.refuse(turn.out);
+            return Next::Idle;
+        }
+        let next = self.bounded.turn(turn.now, context, &self.probes, &mut self.reads, turn.out);
+        let leader = shared.leader().filter(|leader| self.peers.contains_key(leader));
+        let again_after = context.options().election_timeout / 2;
+        if self.bounded.wants_proof()
+            && let Some((node, probe)) = self.probes.ask(turn.now, leader, again_after)
+        {
+            turn.out.frames.push(self.probe_frame(node, probe));
+        }
+        next
+    }
+
+    /// Tells who asked what was acknowledged before, once that is sure.
+    pub(super) fn turn_vouching(&mut self, turn: &mut Turn<'_>) {
+        if self.vouching.is_empty() {
+            return;
+        }
+        let leads = if let Mode::Leading(ballot) = self.mode { Some(ballot) } else { None };
+        let answers: Vec<_> = self.vouching.answers(leads, &self.stream).collect();
+        turn.out.frames.extend(answers.into_iter().map(|(node, answer)| self.probe_frame(node, answer)));
+    }
+
+    fn probe_frame(&self, node: NodeId, message: ProbeMessage) -> (Endpoint, Frame) {
+        let head = Head::Probe(message).encode();
+        (Endpoint { node, worker: self.context.id.0 }, Frame { head, body: Bytes::new() })
     }
 }

@@ -1,4 +1,7 @@
-//! Commands about the connection: PING ECHO HELLO SELECT AUTH CLIENT READONLY READWRITE.
+//! Commands about the connection: PING ECHO HELLO SELECT AUTH CLIENT READONLY READWRITE HW.FRESHNESS.
+
+use highwater_core::Timestamp;
+use highwater_engines::Freshness;
 
 use super::{help, server};
 use crate::resp::Door;
@@ -24,6 +27,7 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         Local::Info => server::info(args, door, &mut reply),
         Local::Readonly => reads_snapshots(client, true, &mut reply),
         Local::Readwrite => reads_snapshots(client, false, &mut reply),
+        Local::Freshness => freshness(args, client, &mut reply),
     };
     if let Err(error) = result {
         reply.out.truncate(start);
@@ -121,6 +125,32 @@ fn reads_snapshots(client: &mut ClientState, yes: bool, reply: &mut Reply<'_>) -
     reply.ok();
     Ok(())
 }
+
+/// `HW.FRESHNESS WITHIN milliseconds | SINCE token | ANY`: counts while the connection reads snapshots.
+fn freshness(
+    mut args: Args<'_>,
+    client: &mut ClientState,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    let subcommand = args.promised()?.to_ascii_lowercase();
+    let mut number = |most: u64| -> Result<u64, CommandError> {
+        let number = parse_integer(args.promised()?).and_then(|number| u64::try_from(number).ok());
+        number.filter(|number| *number <= most).ok_or(CommandError::NotAnInteger)
+    };
+    client.freshness = match &subcommand[..] {
+        b"within" => Some(Freshness::Within(number(u64::MAX / NS_PER_MS)? * NS_PER_MS)),
+        b"since" => Some(Freshness::Since(Timestamp(number(Timestamp::MAX.0)?))),
+        b"any" => None,
+        _ => {
+            help::help("HW.FRESHNESS", &["WITHIN <milliseconds>", "SINCE <token>", "ANY"], reply);
+            return Ok(());
+        }
+    };
+    reply.ok();
+    Ok(())
+}
+
+const NS_PER_MS: u64 = 1_000_000;
 
 /// `CLIENT ID | GETNAME | SETNAME name | SETINFO attribute value`
 fn client_command(

@@ -10,7 +10,7 @@ use highwater_core::transaction::KeyRange;
 use highwater_core::{
     Abort, Direction, Epoch, NodeId, Outcome, ProcedureId, Registry, TableId, Timestamp, Transaction,
 };
-use highwater_engines::seam::Refusal;
+use highwater_engines::seam::{Freshness, Refusal};
 
 use crate::resp::{Allowance, Connection, Description, Door, Procedures, frame, register};
 
@@ -74,6 +74,10 @@ pub struct Held {
     pub reply: Vec<u8>,
     /// Whether it might have run on a snapshot.
     pub snapshot: bool,
+    /// What it asks of the snapshot.
+    pub freshness: Option<Freshness>,
+    /// When it ran.
+    pub at: Timestamp,
 }
 
 /// A node with one map.
@@ -181,10 +185,11 @@ impl Client {
     pub fn submit(&mut self) -> usize {
         let before = self.held.len();
         while let Some(request) = self.connection.next(&mut { Allowance::WHOLE }) {
-            let (seq, snapshot) = (request.seq, request.snapshot);
+            let (seq, snapshot, freshness) = (request.seq, request.snapshot, request.freshness);
             let (outcome, reply) = self.node.run(request.procedure, request.args);
             self.connection.submitted(seq, reply.len());
-            self.held.push_back(Held { seq, outcome, reply, snapshot });
+            let at = self.node.map.borrow().now;
+            self.held.push_back(Held { seq, outcome, reply, snapshot, freshness, at });
         }
         self.held.len() - before
     }
@@ -201,13 +206,13 @@ impl Client {
     /// Releases the held reply at this place.
     pub fn release(&mut self, at: usize) {
         let held = self.held.remove(at).unwrap();
-        self.connection.released(held.seq, held.outcome, &held.reply);
+        self.connection.released(held.seq, held.outcome, held.at, &held.reply);
     }
 
     /// Ends the held request at this place otherwise.
     pub fn lose(&mut self, at: usize, outcome: Outcome) {
         let held = self.held.remove(at).unwrap();
-        self.connection.released(held.seq, outcome, &[]);
+        self.connection.released(held.seq, outcome, Timestamp::ZERO, &[]);
     }
 
     pub fn release_all(&mut self) {

@@ -55,7 +55,8 @@ impl Alone {
                 connection.submitted(seq, 0);
                 let mut out = Outbox::default();
                 self.replica.workers[0].turn(1, &mut out);
-                connection.released(seq, out.replies[0].outcome, out.content(&out.replies[0]));
+                let reply = &out.replies[0];
+                connection.released(seq, reply.outcome, reply.at, out.content(reply));
             }
         }
         let bytes = connection.output().to_vec();
