@@ -45,6 +45,10 @@ regressions! {
     /// it: it waited for the first membership for ever. Whoever learns of it tells all now.
     fn the_first_leader_dies_before_all_know_of_the_cluster() passes "leader_dies_at_birth";
 
+    /// A voter's streams had promised the first leader before it had heard that the cluster existed. It waited for them for ever: for
+    /// as long it neither stood nor said yes to anybody, and with the first leader gone there was no majority.
+    fn a_promise_from_before_the_members_were_known_is_waited_for_no_more() passes "promise_before_members";
+
     /// Three workers of a deposed leader roll back one after the other. One that had rolled back collected its tombstone, whose
     /// timestamp the new epoch's marks had passed, while another still held the before-image of that record: it was
     /// restored into a record that no index knew. Acknowledged data was gone on that node, and on all that copied from it.

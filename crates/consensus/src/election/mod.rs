@@ -153,6 +153,13 @@ impl Election {
         }
     }
 
+    /// The same of a node that knows no members, and so has nothing that a candidate could count: it waits for its streams no more.
+    pub fn fenced_for_nobody(&mut self, ballot: Ballot) {
+        if ballot == self.promised {
+            self.fencing = false;
+        }
+    }
+
     /// The connection to `peer` is lost. If it is `gone`, its process is surely dead, and if it leads, nobody has to
     /// wait for a timeout. If only the connection is lost, silence will tell.
     pub fn peer_down(&mut self, now: Nanos, peer: NodeId, gone: bool) {

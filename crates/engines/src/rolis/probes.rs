@@ -23,7 +23,7 @@
 //!
 //! A worker asks when a read waits that no earlier answer serves, and one question at a time: what comes meanwhile shares the
 //! next one. Nobody reads with such a bound: nothing is sent. A question or an answer may be lost with its connection, a leader may be none
-//! any more: then the worker asks again, and its reads end in an error that says so ([`bounded`](super::bounded)).
+//! any more: then the worker asks again, and its reads end in an error that says so (`bounded`).
 
 use std::collections::VecDeque;
 

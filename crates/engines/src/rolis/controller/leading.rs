@@ -55,7 +55,9 @@ impl RolisController {
         if let Some(members) = self.desk.shared.watermark.members() {
             self.learn_members(now, members);
         }
-        let Some(members) = self.election.members().cloned() else { return };
+        let Some(members) = self.election.members().cloned() else {
+            return self.election.fenced_for_nobody(ballot);
+        };
         self.election.fenced(now, promise(ballot, members, answers));
     }
 
