@@ -198,7 +198,7 @@ fn a_snapshot_shows_the_state_at_its_timestamp() {
             .collect();
         let mut last = Timestamp::ZERO;
         for time in 1..12 {
-            if let Offer::Read(snapshot, life) = shared.snapshot(time, time, &store) {
+            if let Offer::Read(snapshot, life) = shared.snapshot((time, time), Timestamp::ZERO, &store) {
                 let ts = snapshot.ts();
                 assert!(ts >= last, "snapshots never go back");
                 last = ts;
