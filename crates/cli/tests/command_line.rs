@@ -127,7 +127,7 @@ fn a_command_alone_is_answered_with_help() {
 #[test]
 fn a_torture_that_cannot_be_says_what_could_before_anything_starts() {
     let bad: [(&[&str], &str); 8] = [
-        (&["--faults", "kill,earthquake"], "possible values: kill, kill-leader, rolling, pause"),
+        (&["--faults", "kill,earthquake"], "possible values: kill, kill-leader, kill-all, rolling, pause"),
         (&["--faults", "clients", "--means", "proxy"], "name others, or be root"),
         (&["--seconds", "0"], "1..=86400"),
         (&["--replicas", "2"], "3..=9"),
