@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use highwater_workloads::random::Rng;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::failure::{Failure, Result};
 
@@ -28,6 +28,8 @@ use crate::failure::{Failure, Result};
 const PIECE: usize = 16 << 10;
 /// Pieces on their way in one direction of one connection, at most.
 const PIECES: usize = 64;
+/// After so much silence a side is asked whether it is there, three times.
+const KEEPALIVE: Duration = Duration::from_secs(2);
 /// How long an upstream may take to accept.
 const DIAL: Duration = Duration::from_secs(1);
 
@@ -144,8 +146,12 @@ fn join(near: TcpStream, link: &Arc<Link>) -> io::Result<()> {
     socket.bind(&link.source.into())?;
     socket.connect_timeout(&link.upstream.into(), DIAL)?;
     let far = TcpStream::from(socket);
-    near.set_nodelay(true)?;
-    far.set_nodelay(true)?;
+    for socket in [&near, &far] {
+        socket.set_nodelay(true)?;
+        // Else a side whose end was lost in a cut is never found out: the other side says nothing, and believes itself connected.
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(3);
+        SockRef::from(socket).set_tcp_keepalive(&keepalive)?;
+    }
     let (near, far) = (Arc::new(near), Arc::new(far));
     link.lock().open.extend([near.clone(), far.clone()]);
     thread::scope(|scope| {
