@@ -140,6 +140,8 @@ impl<'a> Faults<'a> {
                 up.iter().try_for_each(|node| self.fleet.kill(*node))?;
                 ("kill -9 of all replicas".into(), Hold::AllDown)
             }
+            // Who is stopped hears no signal, and is waited for.
+            FaultKind::Rolling if self.is_stopped(node) => return Ok(()),
             FaultKind::Rolling => {
                 if !self.down.insert(node) {
                     return Ok(());
@@ -204,6 +206,10 @@ impl<'a> Faults<'a> {
         });
         self.active.push(Active { event: self.events.len() - 1, ends: Instant::now() + strike.lasts, hold });
         Ok(())
+    }
+
+    fn is_stopped(&self, replica: usize) -> bool {
+        self.active.iter().any(|active| matches!(active.hold, Hold::Stopped { node } if node == replica))
     }
 
     fn cut(&mut self, links: Vec<(usize, usize)>) -> Result<Hold> {
