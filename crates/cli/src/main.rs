@@ -8,7 +8,7 @@
 //! | commands, each with its flags | [`serve`], [`status`], [`hand_over`], [`member`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`], [`log`](mod@log), [`recover`], [`backup`] |
 //! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
 //! | one replica asked, and several together | [`admin`], [`answers`] |
-//! | words and numbers | [`failure`], [`flags`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`], [`wall_clock`] |
+//! | words and numbers | [`failure`], [`flags`], [`founders`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`], [`wall_clock`] |
 
 mod admin;
 mod answers;
@@ -26,6 +26,7 @@ mod failover;
 mod failure;
 mod flags;
 mod fleet;
+mod founders;
 mod hand_over;
 mod interrupt;
 mod layout;

@@ -6,14 +6,15 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use highwater_core::{NodeId, Timestamp};
+use highwater_core::Timestamp;
 use highwater_disk::Identity;
 use highwater_engines::rolis::remains::{Trust, Voter};
 use highwater_node::storage::DataDirectory;
-use highwater_node::storage::remains::{Base, Folder, Founding};
+use highwater_node::storage::remains::{Base, Folder};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
+use crate::founders::Founders;
 use crate::wall_clock;
 
 /// `highwater recover`.
@@ -31,12 +32,9 @@ pub struct RecoverArgs {
     /// The new cluster's id (its `cluster.id`): not the old one's.
     #[arg(long, value_name = "ID")]
     pub cluster: Option<String>,
-    /// The new cluster's nodes; each gets a folder.
-    #[arg(long, value_name = "ID,..", value_delimiter = ',', default_value = "0")]
-    pub nodes: Vec<u8>,
-    /// The new cluster's `cluster.workers`; as many as the old one had if absent.
-    #[arg(long, value_name = "N")]
-    pub workers: Option<NonZeroU16>,
+    /// Its nodes.
+    #[command(flatten)]
+    pub founders: Founders,
     /// Print one line of JSON.
     #[arg(long)]
     pub json: bool,
@@ -229,7 +227,7 @@ fn found(args: &RecoverArgs, disks: &[Read], outcome: &mut Outcome) -> Result<()
     };
     let best = &disks[0].folder;
     let had = NonZeroU16::new(best.summary.positions.len() as u16 - 1).unwrap_or(NonZeroU16::MIN);
-    let founding = founding(cluster, &args.nodes, args.workers.unwrap_or(had))?;
+    let founding = args.founders.founding(cluster, had)?;
     founding.check(to).map_err(Failure::cannot_start)?;
     let reading = best.remains.read(Trust::Accepted).map_err(Failure::negative)?;
     let moment = reading.latest();
@@ -240,22 +238,6 @@ fn found(args: &RecoverArgs, disks: &[Read], outcome: &mut Outcome) -> Result<()
     }
     outcome.digest = Some(format!("{:032x}", store.digest().hash));
     Ok(())
-}
-
-/// A new cluster, as the command line has it.
-pub fn founding(cluster: &str, nodes: &[u8], workers: NonZeroU16) -> Result<Founding> {
-    let mut sorted = nodes.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
-    if sorted.len() != nodes.len() || nodes.is_empty() {
-        return Err(Failure::usage("--nodes names each node once"));
-    }
-    let plain = !cluster.trim().is_empty() && !cluster.contains(char::is_control);
-    if !plain || cluster.len() > highwater_disk::identity::MAX_CLUSTER_BYTES {
-        return Err(Failure::usage("--cluster is a name of 1 to 255 bytes on one line"));
-    }
-    let nodes: Vec<NodeId> = sorted.into_iter().map(NodeId).collect();
-    Founding::new(cluster.into(), &nodes, workers).map_err(Failure::usage)
 }
 
 fn page(outcome: &Outcome, args: &RecoverArgs) -> String {

@@ -1,11 +1,11 @@
 //! The flags of `highwater backup`.
 
-use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 use crate::failure::EXIT_CODES;
+use crate::founders::Founders;
 
 /// `highwater backup`.
 #[derive(Debug, Subcommand)]
@@ -103,12 +103,9 @@ pub struct RestoreArgs {
     /// The new cluster's id (its `cluster.id`): not the one of the archive.
     #[arg(long, value_name = "ID")]
     pub cluster: String,
-    /// The new cluster's nodes; each gets a folder.
-    #[arg(long, value_name = "ID,..", value_delimiter = ',', default_value = "0")]
-    pub nodes: Vec<u8>,
-    /// The new cluster's `cluster.workers`; as many as the old one had if absent.
-    #[arg(long, value_name = "N")]
-    pub workers: Option<NonZeroU16>,
+    /// Its nodes.
+    #[command(flatten)]
+    pub founders: Founders,
     /// Print one line of JSON.
     #[arg(long)]
     pub json: bool,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use highwater_disk::Identity;
 use highwater_node::storage::DataDirectory;
-use highwater_node::storage::archive::{Archive, Copied};
+use highwater_node::storage::archive::{Archive, Brought, Copied};
 use serde_json::json;
 
 use super::args::CreateArgs;
@@ -57,7 +57,8 @@ fn copy(args: &CreateArgs, archive: &Archive) -> Result<()> {
 }
 
 fn words(copied: &Copied, took: Duration) -> String {
-    let Copied { chain, began, checkpoints, checkpoint_bytes, journal_bytes } = copied;
+    let Copied { chain, began, brought } = copied;
+    let Brought { checkpoints, checkpoint_bytes, journal_bytes } = brought;
     let began = began.map_or(String::new(), |why| format!(" (begun: {why})"));
     let numbers = checkpoints.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     let checkpoints = match checkpoints.len() {
@@ -73,7 +74,7 @@ fn words(copied: &Copied, took: Duration) -> String {
 
 fn report(copied: &Copied) -> serde_json::Value {
     json!({
-        "chain": copied.chain, "began": copied.began, "checkpoints": copied.checkpoints,
-        "checkpoint_bytes": copied.checkpoint_bytes, "journal_bytes": copied.journal_bytes,
+        "chain": copied.chain, "began": copied.began, "checkpoints": copied.brought.checkpoints,
+        "checkpoint_bytes": copied.brought.checkpoint_bytes, "journal_bytes": copied.brought.journal_bytes,
     })
 }

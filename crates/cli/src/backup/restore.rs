@@ -11,7 +11,6 @@ use super::args::RestoreArgs;
 use super::moment::{find, state};
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
-use crate::recover::founding;
 use crate::wall_clock;
 
 /// Runs the command.
@@ -28,13 +27,12 @@ pub fn run(args: &RestoreArgs) -> Result<()> {
         ));
     }
     // What is wrong with the command line shows before anything is read.
-    founding(&args.cluster, &args.nodes, args.workers.unwrap_or(NonZeroU16::MIN))?
-        .check(&args.to)
-        .map_err(Failure::cannot_start)?;
+    let any = args.founders.founding(&args.cluster, NonZeroU16::MIN)?;
+    any.check(&args.to).map_err(Failure::cannot_start)?;
     progress.step("looking for the moment");
     let found = find(&archive, &args.moment)?;
     let had = NonZeroU16::new(found.span.workers).unwrap_or(NonZeroU16::MIN);
-    let founding = founding(&args.cluster, &args.nodes, args.workers.unwrap_or(had))?;
+    let founding = args.founders.founding(&args.cluster, had)?;
     progress.step("reading the state of the moment");
     let (store, transactions) = state(&found).map_err(Failure::negative)?;
     let mut written = Vec::new();

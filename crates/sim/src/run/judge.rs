@@ -11,7 +11,7 @@ use super::failure::{FailureKind, Verdict};
 use super::stages::Run;
 use crate::library::{self, ACCOUNTS, OPENING};
 use crate::units::MS;
-use crate::world::DiskRemains;
+use crate::world::remains::DiskRemains;
 
 /// Controllers' last words that are kept per node for a report.
 const LAST_WORDS: usize = 14;

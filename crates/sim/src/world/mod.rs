@@ -18,7 +18,7 @@ mod faults;
 mod links;
 mod node;
 mod queue;
-mod remains;
+pub mod remains;
 mod syncing;
 mod turns;
 
@@ -42,7 +42,6 @@ use event::Event;
 use highwater_core::Random;
 use node::Node;
 use queue::Queue;
-pub use remains::DiskRemains;
 
 /// How a request is to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
