@@ -10,6 +10,7 @@ use highwater_node::storage::archive::{Archive, Brought, Copied};
 use serde_json::json;
 
 use super::args::CreateArgs;
+use super::place::folder;
 use crate::failure::{Failure, Result};
 use crate::numbers;
 use crate::progress::Progress;
@@ -19,7 +20,7 @@ pub fn run(args: &CreateArgs) -> Result<()> {
     if !(args.every >= 0.1 && args.every <= 86_400.0) {
         return Err(Failure::usage("--every is 0.1 to 86400 seconds"));
     }
-    let to = super::folder(&args.to)?;
+    let to = folder(&args.to)?;
     let source = DataDirectory::read_only(&args.from).map_err(Failure::unreadable)?;
     let identity = Identity::read(&source).map_err(|error| unreadable(args, &error))?;
     let identity = identity.ok_or_else(|| unreadable(args, &"no node was ever started on it"))?;

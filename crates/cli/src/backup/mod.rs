@@ -4,14 +4,13 @@ mod args;
 mod create;
 mod list;
 mod moment;
+mod place;
 mod restore;
 mod verify;
 
-use std::path::{Path, PathBuf};
-
 pub use args::BackupAction;
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 
 /// Runs the command.
 pub fn run(action: &BackupAction) -> Result<()> {
@@ -20,17 +19,5 @@ pub fn run(action: &BackupAction) -> Result<()> {
         BackupAction::List(args) => list::run(args),
         BackupAction::Verify(args) => verify::run(args),
         BackupAction::Restore(args) => restore::run(args),
-    }
-}
-
-/// A folder, or a `file://` URL.
-fn folder(place: &str) -> Result<PathBuf> {
-    match place.split_once("://") {
-        Some(("file", path)) if path.starts_with('/') => Ok(Path::new(path).to_path_buf()),
-        Some(("file", path)) => Err(Failure::usage(format!("file://{path} names no place"))
-            .hint("a file:// URL has a whole path: file:///var/backups")),
-        Some((scheme, _)) => Err(Failure::usage(format!("{scheme}:// is not supported"))
-            .hint("a folder or file:///path; what is in an archive never changes but at the end of its newest file, so any tool can copy it to an object store")),
-        None => Ok(Path::new(place).to_path_buf()),
     }
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::args::VerifyArgs;
 use super::moment::{find, span, state};
+use super::place::folder;
 use crate::checkpoint;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
@@ -16,7 +17,7 @@ use crate::progress::Progress;
 /// Runs the command.
 pub fn run(args: &VerifyArgs) -> Result<()> {
     let mut progress = Progress::new();
-    let archive = Archive::open(&super::folder(&args.archive)?).map_err(Failure::unreadable)?;
+    let archive = Archive::open(&folder(&args.archive)?).map_err(Failure::unreadable)?;
     let chains = archive.chains().map_err(Failure::unreadable)?;
     if chains.is_empty() {
         return Err(Failure::unreadable("the archive is empty"));

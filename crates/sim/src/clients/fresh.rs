@@ -1,7 +1,4 @@
-//! What simulated readers ask of a snapshot's freshness, and what must then be in it.
-//!
-//! Bounds are measured by the clocks of the replicas that read, which run fast or slow; what a bound promises is written down in the
-//! world's time, with some room for that. Tokens go from client to client, as in a house that keeps them in one place.
+//! What must be in a snapshot that a simulated reader asked to be fresh. Tokens go from client to client, as in a house that keeps them in one place.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,31 +6,12 @@ use highwater_core::{Random, Timestamp};
 use highwater_engines::{Freshness, Nanos};
 
 use super::journal::Asked;
+use super::wanted::Wanted;
 use crate::units::MS;
 use crate::world::Reply;
 
-/// What a snapshot read asks for; by default nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wanted {
-    pub(super) freshness: Option<Freshness>,
-    /// What ended before this moment has to be in it.
-    pub(super) since: Option<Nanos>,
-    /// Its snapshot has to be at or above this.
-    pub(super) least: Timestamp,
-}
-
-/// A clock that is slower than the world's takes so much longer, in percent.
-const SLOWEST: u64 = 150;
 /// Tokens that are remembered.
 const TOKENS: usize = 8;
-
-impl Wanted {
-    /// Of a read that begins at `now`.
-    pub(super) fn within(age: Nanos, now: Nanos) -> Wanted {
-        let since = now.saturating_sub(age * SLOWEST / 100);
-        Wanted { freshness: Some(Freshness::Within(age)), since: Some(since), least: Timestamp::ZERO }
-    }
-}
 
 /// What replies told.
 #[derive(Default)]

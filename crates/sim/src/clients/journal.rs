@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use highwater_checker::{History, Op as CheckedOp, Status, Txn};
 use highwater_engines::Nanos;
 
-use super::fresh::Wanted;
+use super::wanted::Wanted;
 use super::work::Kind;
 use crate::library::blobs::NUMBERED;
 use crate::library::{ACCOUNTS, OPENING, Observed, Op, TOGGLE_LISTS};

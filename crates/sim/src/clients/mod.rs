@@ -4,6 +4,7 @@ mod counters;
 mod fresh;
 mod journal;
 mod waits;
+mod wanted;
 mod work;
 
 use std::collections::BTreeMap;
@@ -17,11 +18,12 @@ use crate::library::{self, Op, STEPS, SimLibrary};
 use crate::plan::Load;
 use crate::world::{Refused, Reply, World};
 use counters::Counters;
-use fresh::{Answers, Wanted};
+use fresh::Answers;
 use highwater_core::Random;
 use journal::Asked;
 pub use journal::Journal;
 use waits::{HOP, REFUSED_WAIT};
+use wanted::Wanted;
 pub use work::Work;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

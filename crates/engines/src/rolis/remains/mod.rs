@@ -144,12 +144,6 @@ impl Remains {
         pairs.map(|(own, other)| usize::from(own.take_better(other))).sum()
     }
 
-    /// The newest membership that is known, of changes in the logs too.
-    pub fn members(&self) -> Option<Members> {
-        let known = self.members.clone().into_iter();
-        known.chain(reading::memberships(self)).max_by_key(|members| members.epoch)
-    }
-
     /// When it was what time, as far as it was written down; in order.
     pub fn moments(&self) -> &[Moment] {
         &self.moments

@@ -30,6 +30,12 @@ struct Cursor {
 }
 
 impl Remains {
+    /// The newest membership that is known, of changes in the logs too.
+    pub fn members(&self) -> Option<Members> {
+        let known = self.members.clone().into_iter();
+        known.chain(memberships(self)).max_by_key(|members| members.epoch)
+    }
+
     /// Follows the logs, as far as they are trusted.
     ///
     /// # Errors
@@ -195,7 +201,7 @@ fn members_of(entry: &Entry<'_>) -> Option<Members> {
 }
 
 /// Those that stand in the logs.
-pub(super) fn memberships(remains: &Remains) -> Vec<Members> {
+fn memberships(remains: &Remains) -> Vec<Members> {
     let of_stream = |stream: &Recovered| -> Vec<Members> {
         let log = stream.log();
         let change = |at: u64| {
