@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use highwater_core::Durability;
 use highwater_engines::EngineKind;
 use highwater_sim::shrink::shrink;
 use highwater_sim::{Failure as Broken, Plan, Summary, report, run, run_tracing};
@@ -61,6 +62,9 @@ pub struct SimArgs {
     /// Give the replicas disks: who comes back is who it was, nobody is spared, and the power may fail everywhere.
     #[arg(long, conflicts_with = "plan")]
     pub disks: bool,
+    /// The same, and what is accepted does not wait for the disks (durability `async`).
+    #[arg(long, conflicts_with_all = ["plan", "disks"])]
+    pub disks_behind: bool,
     /// Print every event of the run; with --seed or --plan.
     #[arg(long, conflicts_with_all = ["runs", "minutes"])]
     pub trace: bool,
@@ -97,12 +101,23 @@ fn some_minutes(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
+impl SimArgs {
+    /// What the replicas keep.
+    fn level(&self) -> Durability {
+        match (self.disks, self.disks_behind) {
+            (_, true) => Durability::Async,
+            (true, _) => Durability::Sync,
+            _ => Durability::Memory,
+        }
+    }
+}
+
 /// Runs what was asked for.
 pub fn run_sim(args: &SimArgs) -> Result<()> {
     if let Some(SimAction::Planted(args)) = &args.action {
         return planted::run(args);
     }
-    if args.disks && !args.engine.abilities().durable {
+    if args.level() != Durability::Memory && !args.engine.abilities().durable {
         return Err(Failure::usage(format!("--disks: the engine {} keeps nothing on disks", args.engine)));
     }
     let plan = match (&args.plan, args.seed) {
@@ -115,7 +130,7 @@ pub fn run_sim(args: &SimArgs) -> Result<()> {
             };
             Some(Plan::parse(&text).map_err(bad)?)
         }
-        (None, Some(seed)) => Some(draw(args.engine, seed, args.disks)),
+        (None, Some(seed)) => Some(draw(args.engine, seed, args.level())),
         (None, None) => None,
     };
     match plan {
@@ -125,9 +140,13 @@ pub fn run_sim(args: &SimArgs) -> Result<()> {
 }
 
 /// The plan of a seed.
-fn draw(engine: EngineKind, seed: u64, disks: bool) -> Plan {
+fn draw(engine: EngineKind, seed: u64, level: Durability) -> Plan {
     let plan = Plan::draw_for(engine, seed);
-    if disks { plan.with_disks() } else { plan }
+    match level {
+        Durability::Memory => plan,
+        Durability::Async => plan.with_disks_behind(),
+        Durability::Sync => plan.with_disks(),
+    }
 }
 
 /// One plan, twice.
@@ -160,7 +179,7 @@ fn many(args: &SimArgs) -> Result<()> {
     let over = minutes.map(|length| started + length);
     let (mut total, mut progress, mut cpu) = (Total::default(), Progress::new(), Duration::ZERO);
     let mut failed: Vec<(u64, String)> = Vec::new();
-    for (seed, ended) in sweep(seeds, jobs, (args.engine, args.disks), args.twice, over) {
+    for (seed, ended) in sweep(seeds, jobs, (args.engine, args.level()), args.twice, over) {
         match ended {
             Ok(summary) => total.add(&summary),
             Err(broken) => {
@@ -196,7 +215,7 @@ type Ended = (u64, std::result::Result<Summary, Box<Broken>>);
 fn sweep(
     seeds: Range<u64>,
     jobs: usize,
-    (engine, disks): (EngineKind, bool),
+    (engine, level): (EngineKind, Durability),
     twice: bool,
     over: Option<Instant>,
 ) -> Receiver<Ended> {
@@ -210,7 +229,7 @@ fn sweep(
                 if seed >= end {
                     break;
                 }
-                let plan = draw(engine, seed, disks);
+                let plan = draw(engine, seed, level);
                 let mut ended = run(&plan);
                 if let (true, Ok(first)) = (twice, &ended)
                     && run(&plan).is_ok_and(|second| second.trace != first.trace)

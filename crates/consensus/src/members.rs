@@ -46,7 +46,11 @@ pub struct Members {
     voters: Vec<Voter>,
     contacts: BTreeMap<NodeId, Bytes>,
     removed: Vec<Voter>,
+    after_loss: Epoch,
 }
+
+/// In the count of voters, of which there are never so many: `after_loss` follows.
+const LOSS: u8 = 1 << 7;
 
 /// A change of who votes; all of it happens in one epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,7 +79,7 @@ impl Members {
         voters.sort();
         assert!(!voters.is_empty(), "a membership has voters");
         assert!(voters.windows(2).all(|pair| pair[0].node != pair[1].node), "a node votes once: {voters:?}");
-        Members { epoch, voters, contacts: BTreeMap::new(), removed: Vec::new() }
+        Members { epoch, voters, contacts: BTreeMap::new(), removed: Vec::new(), after_loss: Epoch(0) }
     }
 
     /// The voters, by node.
@@ -151,20 +155,37 @@ impl Members {
         Members { epoch, ..self.clone() }
     }
 
+    /// The last epoch that was won though too few voters remembered all that they had accepted (`Won::lossy`); 0: there was none.
+    /// Whatever was decided before it and stood in no voter's log is lost to the cluster. A node that was none of its voters may hold
+    /// such things, and has to copy the state anew.
+    pub fn after_loss(&self) -> Epoch {
+        self.after_loss
+    }
+
+    /// These, in an epoch that was won so.
+    pub fn in_epoch_after_loss(&self, epoch: Epoch) -> Members {
+        Members { after_loss: epoch, ..self.in_epoch(epoch) }
+    }
+
     /// Whether the two differ in nothing but their epochs.
     pub fn is_like(&self, other: &Members) -> bool {
-        self.voters == other.voters && self.removed == other.removed && self.contacts == other.contacts
+        self.in_epoch(other.epoch) == *other
     }
 
     /// Appends `epoch u64 | count u8 | (node u8 | incarnation u64 | length u16 | contact)* | count u8 | (node u8 | incarnation
-    /// u64)*`: the voters, then who was removed.
+    /// u64)*`: the voters, then who was removed. [`LOSS`] is added to the first count if something was lost, and `after_loss u64` follows
+    /// it then.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let put = |out: &mut Vec<u8>, voter: &Voter| {
             out.push(voter.node.0);
             out.extend_from_slice(&voter.incarnation.0.to_le_bytes());
         };
         out.extend_from_slice(&self.epoch.0.to_le_bytes());
-        out.push(self.voters.len() as u8);
+        let lost = self.after_loss > Epoch(0);
+        out.push(self.voters.len() as u8 | if lost { LOSS } else { 0 });
+        if lost {
+            out.extend_from_slice(&self.after_loss.0.to_le_bytes());
+        }
         for voter in &self.voters {
             put(out, voter);
             let contact = self.contact(voter.node);
@@ -182,7 +203,9 @@ impl Members {
         };
         let epoch = Epoch(reader.u64()?);
         let (mut voters, mut contacts) = (Vec::new(), BTreeMap::new());
-        for _ in 0..reader.u8()? {
+        let count = reader.u8()?;
+        let after_loss = Epoch(if count & LOSS == 0 { 0 } else { reader.u64()? });
+        for _ in 0..count & !LOSS {
             let voter = take(reader)?;
             let length = usize::from(reader.u16()?);
             let contact = Bytes::copy_from_slice(reader.take(length)?);
@@ -197,7 +220,10 @@ impl Members {
         if voters.is_empty() || !ascend(&voters) || !ascend(&removed) || !apart {
             return Err(Malformed("membership"));
         }
-        Ok(Members { epoch, voters, contacts, removed })
+        if after_loss > epoch || count & LOSS != 0 && after_loss == Epoch(0) {
+            return Err(Malformed("epoch after a loss"));
+        }
+        Ok(Members { epoch, voters, contacts, removed, after_loss })
     }
 
     /// Whose word counts: the voters'.

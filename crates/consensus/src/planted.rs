@@ -61,6 +61,12 @@ highwater_core::bugs! {
         shows: Unpowered,
         within: 2000,
     }
+    ForgetfulCounted = "forgetful-counted" {
+        mistake: "the promise of a voter counts that may have forgotten what it accepted before its crash",
+        breaks: "acknowledged transactions are lost though no majority crashed",
+        shows: Forgetful,
+        within: 2000,
+    }
     HalfRecovered = "half-recovered" {
         mistake: "of an adoption that is on disk in part, that part counts as the whole",
         breaks: "entries that an earlier vote was for are gone, and the rest outranks those who have them",

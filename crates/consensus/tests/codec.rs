@@ -78,20 +78,24 @@ fn pending() -> impl Strategy<Value = PendingChange> {
 
 fn election_message() -> impl Strategy<Value = ElectionMessage> {
     let list = prop::collection::vec(tail(), 0..20);
-    let promise = (ballot(), members(), prop::collection::vec(pending(), 0..3), list, any::<u64>());
+    let promise =
+        (ballot(), members(), prop::collection::vec(pending(), 0..3), list, any::<u64>(), any::<bool>());
     prop_oneof![
         ballot().prop_map(|ballot| ElectionMessage::PreVote { ballot }),
-        (ballot(), any::<bool>(), ballot()).prop_map(|(ballot, granted, promised)| {
-            ElectionMessage::PreVoteReply { ballot, granted, promised }
-        }),
+        (ballot(), any::<bool>(), any::<bool>(), ballot()).prop_map(
+            |(ballot, granted, forgets, promised)| {
+                ElectionMessage::PreVoteReply { ballot, granted, forgets, promised }
+            }
+        ),
         ballot().prop_map(|ballot| ElectionMessage::Prepare { ballot }),
-        promise.prop_map(|(ballot, members, pending, tails, above_all)| {
+        promise.prop_map(|(ballot, members, pending, tails, above_all, forgets)| {
             ElectionMessage::Promise(Promise {
                 ballot,
                 members,
                 pending,
                 tails,
                 above_all: Timestamp(above_all),
+                forgets,
             })
         }),
         (ballot(), any::<bool>(), members()).prop_map(|(ballot, vouches, members)| {

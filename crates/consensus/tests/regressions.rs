@@ -6,11 +6,15 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use highwater_consensus::*;
-use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, Timestamp};
+use highwater_core::{Ballot, Durability, EntryIndex, Epoch, Incarnation, NodeId, Timestamp};
 
 const MS: Nanos = 1_000_000;
-const OPTIONS: StreamOptions =
-    StreamOptions { window_bytes: 1 << 20, backlog_bytes: 256 << 20, durable: false, retry: 10 * MS };
+const OPTIONS: StreamOptions = StreamOptions {
+    window_bytes: 1 << 20,
+    backlog_bytes: 256 << 20,
+    durability: Durability::Memory,
+    retry: 10 * MS,
+};
 
 fn voter(node: u8) -> Voter {
     Voter { node: NodeId(node), incarnation: Incarnation(1) }
@@ -314,6 +318,7 @@ fn promises_of_two_ballots_are_never_counted_together() {
         pending: Vec::new(),
         tails: Vec::new(),
         above_all: Timestamp(1),
+        forgets: false,
     };
     let (own, earlier) = (election.promised(), ballot(8, 0));
     election.fenced(0, promise(own));
@@ -342,6 +347,7 @@ fn a_candidate_does_not_win_before_its_own_streams_promised() {
         pending: Vec::new(),
         tails: Vec::new(),
         above_all: Timestamp(1),
+        forgets: false,
     };
     for node in [1, 2] {
         election.deliver(0, voter(node), ElectionMessage::Promise(promise.clone()));
@@ -382,7 +388,7 @@ fn a_follower_that_answers_need_not_ask() {
 /// Two entries come before the host has sent anything: the one acknowledgement that covers both waits for both to be on disk.
 #[test]
 fn an_acknowledgement_that_covers_more_waits_for_more() {
-    let options = StreamOptions { durable: true, ..OPTIONS };
+    let options = StreamOptions { durability: Durability::Sync, ..OPTIONS };
     let voter = |node| Voter { node: NodeId(node), incarnation: Incarnation(1) };
     let (me, leader) = (voter(1), voter(0));
     let mut stream = Stream::new(me, EntryIndex::NONE, options);

@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use common::{Node, Wire, as_change, founder, founders};
 use highwater_consensus::*;
-use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId};
+use highwater_core::{Ballot, Durability, EntryIndex, Incarnation, NodeId};
 
 const MS: Nanos = 1_000_000;
 
@@ -110,8 +110,12 @@ fn election(nodes: u8) -> ElectionOptions {
     ElectionOptions { nodes, heartbeat: 10 * MS, timeout: 50 * MS }
 }
 
-const STREAM: StreamOptions =
-    StreamOptions { window_bytes: 1 << 20, backlog_bytes: 256 << 20, durable: false, retry: 20 * MS };
+const STREAM: StreamOptions = StreamOptions {
+    window_bytes: 1 << 20,
+    backlog_bytes: 256 << 20,
+    durability: Durability::Memory,
+    retry: 20 * MS,
+};
 
 impl Stage {
     /// Runs one command; what came of it ends up in `log`.
@@ -399,6 +403,7 @@ fn kind(wire: &Wire) -> String {
     let debug = match wire {
         Wire::Stream(_, message, _) => format!("{message:?}"),
         Wire::Election(message) => format!("{message:?}"),
+        Wire::Probe(..) | Wire::Vouch(..) => format!("{wire:?}"),
     };
     debug.split([' ', '(']).next().unwrap().to_owned()
 }
@@ -419,6 +424,7 @@ fn describe(flight: &Flight) -> String {
             format!("{from}>{to} Promise {} {}", promise.ballot, tails.collect::<Vec<_>>().join(", "))
         }
         Wire::Election(message) => format!("{from}>{to} {message:?}"),
+        wire => format!("{from}>{to} {wire:?}"),
     }
 }
 

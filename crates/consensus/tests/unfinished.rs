@@ -126,8 +126,14 @@ fn changes_to_the_same_voters_count_together() {
     election.campaign(0);
     let ballot = election.promised();
     let tails = vec![Tail::default(); STREAMS];
-    let promise =
-        Promise { ballot, members: founders(3), pending, tails, above_all: highwater_core::Timestamp(1) };
+    let promise = Promise {
+        ballot,
+        members: founders(3),
+        pending,
+        tails,
+        above_all: highwater_core::Timestamp(1),
+        forgets: false,
+    };
     // The own promise, and the newcomer's: no majority of the founders, but one of the new voters.
     election.fenced(0, promise.clone());
     assert_eq!(election.standing(), Standing::Preparing);

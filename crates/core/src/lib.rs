@@ -3,6 +3,7 @@
 //! - [`ids`]: nodes, streams, epochs, ballots, entry indexes, timestamps; newtypes with only their legal operations.
 //! - [`clock`]: where commit timestamps come from.
 //! - [`limits`]: how large everything may be, in one place.
+//! - [`durability`]: what a reply promises.
 //! - [`schema`]: tables, their key kinds and their indexes.
 //! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
 //! - [`footprint`]: what a transaction will touch, said beforehand.
@@ -18,6 +19,7 @@
 pub mod clock;
 pub mod codec;
 pub mod contain;
+pub mod durability;
 pub mod footprint;
 pub mod hooks;
 pub mod ids;
@@ -31,6 +33,7 @@ pub mod sync;
 pub mod transaction;
 
 pub use clock::{Clock, ClockChoice};
+pub use durability::Durability;
 pub use footprint::{Access, Footprint};
 pub use ids::{
     Ballot, EntryIndex, Epoch, Incarnation, Nanos, NodeId, ProcedureId, StreamId, TableId, Timestamp,

@@ -94,6 +94,8 @@ mod bug {
         Unpowered,
         /// Replicas have disks, and older copies of them are put in their place while one node does not hear another.
         Restored,
+        /// What is accepted does not wait for disks, and whoever hears a leader crashes, just before that one is cut off.
+        Forgetful,
         /// Unpowered, and now and then a sync fails.
         Failing,
         /// Torn, and clients ask again and again for the same under sessions.

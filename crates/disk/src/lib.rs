@@ -3,6 +3,7 @@
 //! Nothing here opens a file. A [`Disk`] is handed in: the node's is a directory, the simulator's loses, tears and spoils what
 //! was not synced, as the faults of a run ask.
 
+pub mod behind;
 pub mod checkpoint;
 mod disk;
 pub mod identity;

@@ -153,6 +153,9 @@ pub(crate) fn whole(
         if status.copying_bytes.is_some() {
             return Err(format!("replica {node} copies the state"));
         }
+        if status.forgets {
+            return Err(format!("replica {node} catches up with what it may have forgotten in a crash"));
+        }
         if !status.votes_by(serving) {
             return Err(format!("replica {node} is a {role}, and no voter yet"));
         }

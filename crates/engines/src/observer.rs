@@ -30,6 +30,8 @@ pub trait Rules: Debug {
 
 /// Changes of who serves, the first one included.
 pub const EPOCHS: &str = "epochs opened";
+/// Changes of who serves after which what was acknowledged last may be lost.
+pub const LOSSES: &str = "epochs won after a loss";
 /// Changes of who serves that were begun.
 pub const TAKEOVERS: &str = "takeovers begun";
 

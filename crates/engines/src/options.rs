@@ -5,7 +5,7 @@ use highwater_core::limits::{
     COPY_WINDOW_BYTES, MAX_CHUNK_BYTES, MAX_NODES, MAX_SEAL_BYTES, MAX_TRANSACTION_BYTES, MAX_WORKERS,
 };
 use highwater_core::log::{CLAIM_BYTES, ENTRY_HEADER_BYTES};
-use highwater_core::{Incarnation, Nanos, NodeId, planted};
+use highwater_core::{Durability, Incarnation, Nanos, NodeId, planted};
 
 use crate::shares::Shares;
 
@@ -47,9 +47,13 @@ pub struct Options {
     pub log_retain_bytes: usize,
     /// Most bytes of one transaction in the log; see [`MAX_TRANSACTION_BYTES`].
     pub max_transaction_bytes: usize,
-    /// Cluster-wide: whether replicas have disks. Then whatever vouches for a replica's state waits until that is on its disk, and one
-    /// that comes back with its disk is the voter that it was.
-    pub durable: bool,
+    /// Cluster-wide: what a reply promises. A replica that has a disk, and comes back with it, is the voter that it was.
+    pub durability: Durability,
+    /// With [`Durability::Async`]: how far the disk may be behind what is accepted. Where it is further behind, what is accepted waits
+    /// for it.
+    pub disk_window: Nanos,
+    /// With [`Durability::Async`]: this process comes back from a crash, and an earlier one may have accepted more than is on the disk.
+    pub forgets: bool,
     /// Memory that this node may use, in bytes; `u64::MAX`: no limit. See [`Shares`].
     pub memory_bytes: u64,
     /// Attempts of one transaction before its client is told of the conflict.
@@ -82,7 +86,9 @@ impl Options {
             max_in_flight_requests: 20_000,
             log_retain_bytes: 64 << 20,
             max_transaction_bytes: MAX_TRANSACTION_BYTES,
-            durable: false,
+            durability: Durability::Memory,
+            disk_window: 100_000_000,
+            forgets: false,
             memory_bytes: u64::MAX,
             max_attempts: 100,
             long_request_bytes: 1 << 20,
@@ -183,6 +189,10 @@ impl Options {
             "max transaction bytes must be 64 KiB to 64 MiB",
         )?;
         check(self.max_attempts > 0, "max attempts must be above 0")?;
+        check(
+            (1_000_000..=10_000_000_000).contains(&self.disk_window),
+            "the window of disks must be 1 ms to 10 s",
+        )?;
         check(self.snapshot_age <= 60_000_000_000, "snapshot age must be at most one minute")?;
         self.shares().map(drop)
     }

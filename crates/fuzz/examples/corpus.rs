@@ -69,6 +69,7 @@ fn heads() -> Vec<Vec<u8>> {
         pending: vec![pending],
         tails: vec![tail, tail],
         above_all: Timestamp(99),
+        forgets: false,
     };
     let stream = [
         Message::Adopt { ballot, start: index(4), upto: index(6), index: index(5), decided: index(3) },
@@ -79,7 +80,12 @@ fn heads() -> Vec<Vec<u8>> {
         Message::Fetched { ballot, index: index(5), paused: false },
     ];
     let controls = [
-        ControlMessage::Election(ElectionMessage::PreVoteReply { ballot, granted: true, promised: ballot }),
+        ControlMessage::Election(ElectionMessage::PreVoteReply {
+            ballot,
+            granted: true,
+            forgets: false,
+            promised: ballot,
+        }),
         ControlMessage::Election(ElectionMessage::Promise(promise)),
         ControlMessage::Election(ElectionMessage::Heartbeat {
             ballot,

@@ -48,15 +48,20 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     descriptors::raise_limit();
     let config = match config.cluster.durability {
         Durability::Memory => roster::recall(config)?,
-        Durability::Sync => config,
+        Durability::Async | Durability::Sync => config,
     };
     let ignored = Arc::new(AtomicBool::new(false));
     // A file that reaches the process's limit is a full disk (EFBIG), and no reason to be killed.
     let handler = signal_hook::flag::register(SIGXFSZ, ignored);
     handler.map_err(|error| NodeError::System { what: "take a signal", error })?;
     loop {
-        match run_once(&config)?.wait() {
+        let node = run_once(&config)?;
+        let shared = node.shared.clone();
+        match node.wait() {
             Err(NodeError::StaleDisk) => recovery::set_aside(&config)?,
+            Ok(()) if config.cluster.durability.level().has_disk() && shared.all_is_on_disk() => {
+                return recovery::end_in_order(&config);
+            }
             ended => return ended,
         }
     }
@@ -68,12 +73,13 @@ fn run_once(config: &Config) -> Result<Node, NodeError> {
     let progress = Arc::new(StartProgress::default());
     let files = match config.cluster.durability {
         Durability::Memory => None,
-        Durability::Sync => Some(recovery::open(config, fresh, progress.clone())?),
+        Durability::Async | Durability::Sync => Some(recovery::open(config, fresh, progress.clone())?),
     };
     let starting = files.as_ref().map(|_| answer_while_starting(config, &progress)).transpose()?;
     // Who comes back with its disk is who it was.
     let incarnation = files.as_ref().map_or(fresh, |files| files.identity.incarnation);
-    let options = config.options(incarnation);
+    let mut options = config.options(incarnation);
+    options.forgets = files.as_ref().is_some_and(|files| files.forgets);
     announce_memory(&options);
     let (clock, why) = Clock::chosen(config.clock())
         .map_err(|why| ConfigError(format!("store.clock is \"tsc\", but {why}")))?;
@@ -167,10 +173,11 @@ impl Node {
         (storage, admin): (Option<Storage<D>>, Option<TcpListener>),
         signals: Signals,
     ) -> Result<Node, NodeError> {
-        if storage.is_none() && config.cluster.durability == Durability::Sync {
-            let why =
-                "cluster.durability is \"sync\", and this node was given no files; use \"memory\", or `run`"
-                    .into();
+        let durability = config.cluster.durability.level();
+        if storage.is_none() && durability.has_disk() {
+            let why = format!(
+                "cluster.durability is \"{durability}\", and this node was given no files; use \"memory\", or `run`"
+            );
             return Err(NodeError::Storage { path: config.storage.dir.clone(), why });
         }
         let system = |what| move |error| NodeError::System { what, error };
@@ -184,7 +191,7 @@ impl Node {
             engine: config.engine()?,
             tables: Fingerprint::of_tables(controller.store().schema()),
             procedures: Fingerprint::of_procedures(&procedures, &versions),
-            durable: storage.is_some(),
+            durability,
         };
         let peer_listener = listen("peer", &config.this_node().peer, socket::listen)?;
         let admin_listener = match admin {

@@ -54,6 +54,7 @@ pub struct Shared {
     /// The process was asked to end.
     leaving: AtomicBool,
     disk_is_stale: AtomicBool,
+    left_behind: AtomicBool,
     ending: AtomicBool,
     /// Workers that owe no client a reply any more, once it is ending.
     drained: AtomicUsize,
@@ -112,6 +113,7 @@ impl Shared {
             journal: OnceLock::new(),
             leaving: AtomicBool::new(false),
             disk_is_stale: AtomicBool::new(false),
+            left_behind: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
@@ -152,6 +154,17 @@ impl Shared {
     /// Whether it stopped for that.
     pub fn disk_is_stale(&self) -> bool {
         self.disk_is_stale.load(Ordering::Relaxed)
+    }
+
+    /// The disk does not hold all that this node ever accepted, though it ends in order.
+    pub fn leave_behind(&self) {
+        self.left_behind.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the disk holds all that this node ever accepted, once all threads have ended.
+    pub fn all_is_on_disk(&self) -> bool {
+        let held = self.journal().is_some_and(|journal| journal.held_bytes() > 0);
+        !held && !self.left_behind.load(Ordering::Relaxed)
     }
 
     /// Asks the process to end: what it leads is handed over first; then [`Shared::end`].

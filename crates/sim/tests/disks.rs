@@ -30,7 +30,7 @@ fn a_short_sweep_with_disks() {
 
 fn durable(options: &mut Options) {
     small(options);
-    options.durable = true;
+    options.durability = highwater_core::Durability::Sync;
 }
 
 /// A cluster with disks, with a little written.

@@ -10,7 +10,7 @@ const LONGEST: Nanos = 10 * MS;
 /// Simulated disks need 60 ms for one sync in a hundred, so heartbeats are those of a configuration for disks.
 fn with_disks(options: &mut Options) {
     small(options);
-    options.durable = true;
+    options.durability = highwater_core::Durability::Sync;
     options.heartbeat = 20 * MS;
     options.election_timeout = 240 * MS;
 }

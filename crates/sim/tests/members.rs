@@ -18,7 +18,7 @@ fn founders_are_three(options: &mut Options) {
 
 fn founders_are_three_with_disks(options: &mut Options) {
     founders_are_three(options);
-    options.durable = true;
+    options.durability = highwater_core::Durability::Sync;
     options.heartbeat = 20 * MS;
     options.election_timeout = 240 * MS;
 }

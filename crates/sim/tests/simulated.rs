@@ -10,6 +10,7 @@ mod backup;
 mod clock;
 mod copies;
 mod crosswise;
+mod behind;
 mod disks;
 mod freshness;
 mod handover;

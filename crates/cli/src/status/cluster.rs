@@ -199,6 +199,9 @@ impl Cluster {
                 Some(status) if status.copying_bytes.is_some() => {
                     Some(format!("node {node} copies the state"))
                 }
+                Some(status) if status.forgets => {
+                    Some(format!("node {node} catches up with what it may have forgotten in a crash"))
+                }
                 None if !view.elsewhere => Some(format!("node {node} does not answer")),
                 _ => None,
             }

@@ -169,6 +169,7 @@ pub mod tests {
             }],
             copying_bytes: Some(1 << 20),
             copying_from: Some(0),
+            forgets: false,
             trouble: Some("no quorum".into()),
             cpu_ns: 0,
             resident_bytes: 0,

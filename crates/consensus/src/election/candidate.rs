@@ -10,6 +10,29 @@ use super::signs::Heard;
 use super::state::{Election, ElectionEvent, Standing};
 use crate::{Members, Nanos, Quorums, Voter};
 
+/// What a voter said.
+struct Word {
+    forgets: bool,
+}
+
+/// What so many words are enough for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// Nothing that was decided is missing.
+    Whole,
+    /// Something may be, and nobody has it.
+    Lossy,
+}
+
+/// A majority of each membership that forgets nothing; or all of each.
+fn count(quorums: &Quorums, said: impl Fn(Voter) -> Option<Word>) -> Option<Outcome> {
+    if quorums.reached(|voter| said(voter).is_some_and(|word| !word.forgets)) {
+        return Some(Outcome::Whole);
+    }
+    let all = quorums.voters().into_iter().all(|voter| said(voter).is_some());
+    all.then_some(Outcome::Lossy)
+}
+
 impl Election {
     /// Asks everybody who else misses the leader. A node that may not stand, or does not vote, only waits on.
     pub(super) fn ask(&mut self, now: Nanos) {
@@ -19,7 +42,7 @@ impl Election {
             return;
         }
         self.standing = Standing::Asking;
-        self.granted = vec![self.me];
+        self.granted = vec![(self.me, self.forgets)];
         self.asked = self.next_ballot();
         self.broadcast(ElectionMessage::PreVote { ballot: self.asked });
         self.count_pre_votes(now);
@@ -30,12 +53,15 @@ impl Election {
         Ballot { epoch: self.highest.max(self.promised.epoch).next(), node: self.me.node }
     }
 
-    /// Prepares as soon as a majority misses the leader.
+    /// Prepares as soon as so many miss the leader that their promises would do.
     pub(super) fn count_pre_votes(&mut self, now: Nanos) {
         let Some(members) = &self.members else { return };
         // By node, whatever its life: this node may not know yet which life was admitted last.
-        let granted = |voter: Voter| self.granted.iter().any(|known| known.node == voter.node);
-        if Quorums::of(members.clone()).reached(granted) {
+        let granted = |voter: Voter| {
+            let of_node = self.granted.iter().find(|(known, _)| known.node == voter.node);
+            of_node.map(|(_, forgets)| Word { forgets: *forgets })
+        };
+        if count(&Quorums::of(members.clone()), granted).is_some() {
             self.prepare(now);
         }
     }
@@ -51,7 +77,7 @@ impl Election {
     }
 
     /// A promise has come, perhaps this node's own. Leads if a majority of every membership that may be in force has
-    /// promised.
+    /// promised, or all of it if too few remember everything.
     pub(super) fn on_promise(&mut self, now: Nanos, from: Voter, promise: Promise) {
         if self.prepared != Some(promise.ballot) || promise.ballot != self.promised {
             return;
@@ -77,14 +103,17 @@ impl Election {
         if !still_votes {
             return self.abandon(now);
         }
-        let same_node = |voter: Voter| self.promises.keys().any(|promised| promised.node == voter.node);
-        let promised =
-            |voter| self.promises.contains_key(&voter) || planted!(PromiseByNode) && same_node(voter);
+        let same_node = |voter: Voter| self.promises.iter().find(|(promised, _)| promised.node == voter.node);
+        let promised = |voter: Voter| {
+            let own = self.promises.get_key_value(&voter);
+            let counted = own.or_else(|| same_node(voter).filter(|_| planted!(PromiseByNode)));
+            counted.map(|(_, promise)| Word { forgets: promise.forgets && !planted!(ForgetfulCounted) })
+        };
         // A takeover compares the own log with the others' (see `Stream::take_over`), so it needs the own promise, even
         // if a quorum of others was faster.
-        if !self.promises.contains_key(&self.me) || !quorums.reached(promised) {
+        let Some(outcome) = count(&quorums, promised).filter(|_| self.promises.contains_key(&self.me)) else {
             return;
-        }
+        };
         if self.outbid {
             return self.prepare(now);
         }
@@ -95,7 +124,8 @@ impl Election {
         let heard = Heard::at(now);
         self.heard_from = self.promises.keys().map(|voter| (*voter, heard)).collect();
         let promises = std::mem::take(&mut self.promises);
-        self.events.push(ElectionEvent::Won { ballot: self.promised, promises, quorums, members: latest });
+        let (ballot, lossy) = (self.promised, outcome == Outcome::Lossy);
+        self.events.push(ElectionEvent::Won { ballot, promises, quorums, members: latest, lossy });
         self.send_heartbeats(now);
     }
 

@@ -63,6 +63,8 @@ pub struct Promise {
     pub tails: Vec<Tail>,
     /// Above every timestamp in its logs: the new leader's clock starts above it.
     pub above_all: Timestamp,
+    /// The voter may have accepted more than it knows of: see [`Election::set_forgets`](super::Election::set_forgets).
+    pub forgets: bool,
 }
 
 /// What the controllers of two replicas say to each other about who leads.
@@ -79,6 +81,8 @@ pub enum ElectionMessage {
         ballot: Ballot,
         /// Whether the voter would.
         granted: bool,
+        /// As in [`Promise::forgets`].
+        forgets: bool,
         /// What it promised already: a loser learns how high to aim.
         promised: Ballot,
     },
@@ -116,9 +120,9 @@ impl ElectionMessage {
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             ElectionMessage::PreVote { ballot } => head(out, 1, *ballot),
-            ElectionMessage::PreVoteReply { ballot, granted, promised } => {
+            ElectionMessage::PreVoteReply { ballot, granted, forgets, promised } => {
                 head(out, 2, *ballot);
-                out.push((*granted).into());
+                out.push(u8::from(*granted) | u8::from(*forgets) << 1);
                 put_ballot(out, *promised);
             }
             ElectionMessage::Prepare { ballot } => head(out, 3, *ballot),
@@ -127,7 +131,8 @@ impl ElectionMessage {
                 promise.members.encode(out);
                 out.extend_from_slice(&(promise.pending.len() as u32).to_le_bytes());
                 promise.pending.iter().for_each(|pending| pending.encode(out));
-                out.extend_from_slice(&(promise.tails.len() as u16).to_le_bytes());
+                let flag = if promise.forgets { FORGETS } else { 0 };
+                out.extend_from_slice(&(promise.tails.len() as u16 | flag).to_le_bytes());
                 promise.tails.iter().for_each(|tail| tail.encode(out));
                 out.extend_from_slice(&promise.above_all.0.to_le_bytes());
             }
@@ -147,19 +152,28 @@ impl ElectionMessage {
         let first = ballot(reader)?;
         Ok(match tag {
             1 => ElectionMessage::PreVote { ballot: first },
-            2 => ElectionMessage::PreVoteReply {
-                ballot: first,
-                granted: reader.u8()? != 0,
-                promised: ballot(reader)?,
-            },
+            2 => {
+                let flags = reader.u8()?;
+                let (granted, forgets) = (flags & 1 != 0, flags & 2 != 0);
+                ElectionMessage::PreVoteReply { ballot: first, granted, forgets, promised: ballot(reader)? }
+            }
             3 => ElectionMessage::Prepare { ballot: first },
             4 => {
                 let members = Members::decode(reader)?;
                 let pending =
                     (0..reader.u32()?).map(|_| PendingChange::decode(reader)).collect::<Result<_, _>>()?;
-                let tails = (0..reader.u16()?).map(|_| Tail::decode(reader)).collect::<Result<_, _>>()?;
+                let count = reader.u16()?;
+                let (count, forgets) = (count & !FORGETS, count & FORGETS != 0);
+                let tails = (0..count).map(|_| Tail::decode(reader)).collect::<Result<_, _>>()?;
                 let above_all = Timestamp(reader.u64()?);
-                ElectionMessage::Promise(Promise { ballot: first, members, pending, tails, above_all })
+                ElectionMessage::Promise(Promise {
+                    ballot: first,
+                    members,
+                    pending,
+                    tails,
+                    above_all,
+                    forgets,
+                })
             }
             5 => {
                 let vouches = reader.u8()? != 0;
@@ -171,6 +185,9 @@ impl ElectionMessage {
         })
     }
 }
+
+/// In the count of tails, of which there are never so many.
+const FORGETS: u16 = 1 << 15;
 
 fn head(out: &mut Vec<u8>, tag: u8, ballot: Ballot) {
     out.push(tag);

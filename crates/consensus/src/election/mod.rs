@@ -53,6 +53,21 @@
 //! neither stands nor says yes: so no second ballot overtakes the first on its way to the disks. And promises that come late count, as
 //! long as their candidate has promised nothing higher and has not given up.
 //!
+//! # Voters that forget
+//!
+//! With [`Durability::Async`](highwater_core::Durability::Async) a voter that comes back from a crash may have forgotten what it accepted
+//! last (what it *promised* was on disk before it said so). Two majorities still have a voter in common, but that one may know nothing of
+//! what the first one decided. So a candidate needs promises of a majority of voters *that forget nothing*.
+//!
+//! Where there is none, because a majority crashed at once, the data of the last moments may be gone; and the best that can be had is the
+//! best of all disks. So the promises of *all* voters count, too: whatever anybody still has is in one of them. One voter less, and
+//! that one might come back with more. Nobody waits for who comes too late: an operator decides (`highwater recover`).
+//!
+//! A voter has caught up, and forgets nothing any more, when it holds all that its leader held at a moment after it came back, and that
+//! leader had something decided after that moment. For what it had accepted before the crash is then in that leader's log, or was never
+//! decided: had it accepted anything under a later ballot, that ballot's majority would have promised it before, and could have
+//! decided nothing for this leader since.
+//!
 //! # Which memberships may be in force?
 //!
 //! The newest that any promise knows to be decided, and every newer one that stands undecided in somebody's log. A
@@ -179,11 +194,11 @@ impl Election {
     pub fn deliver(&mut self, now: Nanos, from: Voter, message: ElectionMessage) {
         match message {
             ElectionMessage::PreVote { ballot } => self.on_pre_vote(now, from, ballot),
-            ElectionMessage::PreVoteReply { ballot, granted, promised } => {
+            ElectionMessage::PreVoteReply { ballot, granted, forgets, promised } => {
                 self.highest = self.highest.max(promised.epoch);
                 let asked = self.standing == Standing::Asking && ballot == self.asked;
-                if asked && granted && !self.granted.contains(&from) {
-                    self.granted.push(from);
+                if asked && granted && self.granted.iter().all(|(known, _)| *known != from) {
+                    self.granted.push((from, forgets));
                     self.count_pre_votes(now);
                 }
             }

@@ -36,6 +36,9 @@ pub enum ElectionEvent {
         quorums: Quorums,
         /// The newest membership that any promise knows, decided or not: the one to go on with.
         members: Members,
+        /// Too few remember all that they accepted, and all voters promised instead: what was decided last may be lost. Who did not
+        /// promise may hold it still ([`Members::after_loss`]).
+        lossy: bool,
     },
     /// Somebody leads under this ballot: follow.
     Follow(Ballot),
@@ -85,8 +88,10 @@ pub struct Election {
     pub(super) standing: Standing,
     /// The ballot of the current (or last) pre-vote.
     pub(super) asked: Ballot,
-    /// Who said yes to it.
-    pub(super) granted: Vec<Voter>,
+    /// Who said yes to it, and whether that one forgets.
+    pub(super) granted: Vec<(Voter, bool)>,
+    /// See [`Election::set_forgets`].
+    pub(super) forgets: bool,
     /// The promises of `promised`, while this node prepares it.
     pub(super) promises: BTreeMap<Voter, Promise>,
     /// Somebody promised a rival's higher ballot of the epoch that this node prepares: if it wins, it takes the next
@@ -129,6 +134,7 @@ impl Election {
             standing: Standing::Follower,
             asked: Ballot::default(),
             granted: Vec::new(),
+            forgets: false,
             promises: BTreeMap::new(),
             outbid: false,
             following: None,
@@ -167,6 +173,21 @@ impl Election {
     /// The newest membership known to be decided.
     pub fn members(&self) -> Option<&Members> {
         self.members.as_ref()
+    }
+
+    /// Whether this voter may have accepted more than it knows of. Its host says so when it comes back from a crash with
+    /// [`Durability::Async`](highwater_core::Durability::Async), and takes it back once this node has caught up with what was accepted
+    /// before that.
+    ///
+    /// Invariant: an election is won with the promises of a majority that forget nothing, or of *all* voters. The former lose nothing:
+    /// what was decided, one of them holds. The latter keep what any disk holds; what none of them does is lost.
+    pub fn set_forgets(&mut self, forgets: bool) {
+        self.forgets = forgets;
+    }
+
+    /// See [`set_forgets`](Election::set_forgets).
+    pub fn forgets(&self) -> bool {
+        self.forgets
     }
 
     /// Whether this life of this node votes, as far as it knows.

@@ -30,7 +30,8 @@ impl Election {
             // The sender misses the leader now, but may have refused this node before it did. Asked again, it says yes.
             self.out.push((from.node, ElectionMessage::PreVote { ballot: self.asked }));
         }
-        let reply = ElectionMessage::PreVoteReply { ballot, granted, promised: self.promised };
+        let (forgets, promised) = (self.forgets, self.promised);
+        let reply = ElectionMessage::PreVoteReply { ballot, granted, forgets, promised };
         self.out.push((from.node, reply));
     }
 

@@ -99,6 +99,8 @@ pub struct Durable {
     pub decided: ((u64, EntryIndex), EntryIndex),
     /// Since when more is.
     pub unwritten_since: Option<Nanos>,
+    /// More was known to be decided when this was last told than was told.
+    pub owes_word: bool,
 }
 
 impl Durable {

@@ -12,6 +12,12 @@
 //! | the vote that a leader has itself | [`Stream::synced`]: until then its own log counts for nothing |
 //! | that a leader itself knows what is decided, on which the next candidate relies | the same |
 //!
+//! With [`Durability::Async`] the first and the third wait for nothing, as a rule: what is accepted counts at once, and is on disk a little
+//! later. A voter that comes back from a crash may have *forgotten* what it accepted last, and is no help to a candidate before it has
+//! caught up ([`Election`](crate::Election)). The host keeps that short: while the disk is further behind than it should be, what is
+//! accepted waits for it ([`Stream::wait_for_disk`]). All the rest is as in the table: a promise, and what is known to be decided, is said
+//! when it is on disk.
+//!
 //! What a leader sends to its followers waits for nothing, so that its disk and theirs work at the same time. It vouches for no
 //! more than the leader's ballot, and the promise of that was on disk before the candidate could win. If the leader crashes, its
 //! followers may hold entries that its own disk does not: it comes back as a follower whose log is too short, and is sent them.
@@ -23,7 +29,7 @@
 //! change names how many entries belong to it, and without all of them it never happened.
 
 use bytes::Bytes;
-use highwater_core::{EntryIndex, Nanos, planted};
+use highwater_core::{Durability, EntryIndex, Nanos, planted};
 
 use super::change::{Change, Recovered, RecoveryPoint};
 use super::role::Role;
@@ -36,7 +42,7 @@ const DECIDED_AFTER: Nanos = 100_000_000;
 impl Stream {
     /// The stream as a crash left it, on the same disk: the same voter. It follows; `options` must be durable.
     pub fn recover(me: Voter, recovered: Recovered, options: StreamOptions) -> Stream {
-        assert!(options.durable, "what comes from a disk goes on to one");
+        assert!(options.durability.has_disk(), "what comes from a disk goes on to one");
         let base = EntryIndex(recovered.log.first().0 - 1);
         let mut stream = Stream::new(me, base, options);
         stream.promised = recovered.promised;
@@ -82,14 +88,52 @@ impl Stream {
         if durable.decided.0.0 <= synced {
             durable.decided.1 = durable.decided.0.1;
         }
-        if matches!(self.role, Role::Leading(_)) {
+        match &self.role {
+            Role::Leading(_) => self.count_acks(),
+            Role::Following(_) => self.tell_what_is_known_by_now(),
+            Role::Fetching(_) => {}
+        }
+    }
+
+    /// The disk is too far behind, with [`Durability::Async`]: until it is not, what is accepted counts once it is on disk.
+    pub fn wait_for_disk(&mut self, waits: bool) {
+        if self.options.durability != Durability::Async {
+            return;
+        }
+        // What a follower has not said yet leaves when it is on disk.
+        let waited = std::mem::replace(&mut self.waits, waits);
+        if waited && !waits && matches!(self.role, Role::Leading(_)) {
             self.count_acks();
+        }
+    }
+
+    /// A leader that opens an epoch waits until a quorum knows that all is decided. If nothing more comes, what was acknowledged before
+    /// that was on disk is said once more.
+    fn tell_what_is_known_by_now(&mut self) {
+        let (all, ballot) = (self.log.last(), self.promised);
+        let leader_known = matches!(&self.role, Role::Following(following) if following.leader_seen);
+        let Some(durable) = &mut self.durable else { return };
+        if durable.owes_word && durable.decided.1 == all && leader_known && self.accepted == ballot {
+            durable.owes_word = false;
+            self.acknowledge(ballot);
+        }
+    }
+
+    /// What this node tells others to know to be decided: what it will know after a crash, if it does not wait until it does.
+    pub(super) fn told_decided(&mut self) -> EntryIndex {
+        let (decided, surely, waits) = (self.decided, self.surely_known_decided(), self.waits);
+        match &mut self.durable {
+            Some(durable) if !waits => {
+                durable.owes_word = surely < decided;
+                surely
+            }
+            _ => decided,
         }
     }
 
     /// How far this node's own log counts as its vote, while it leads.
     pub(super) fn own_vote(&self) -> EntryIndex {
-        let on_disk = self.durable.as_ref().filter(|_| !planted!(VoteUnsynced));
+        let on_disk = self.durable.as_ref().filter(|_| self.waits && !planted!(VoteUnsynced));
         on_disk.map_or(self.log.last(), |durable| durable.vote)
     }
 

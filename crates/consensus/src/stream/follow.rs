@@ -114,7 +114,7 @@ impl Stream {
     /// for nothing yet, and neither does the log, which was not accepted under this ballot.
     fn acknowledge_part(&mut self, ballot: Ballot, received: EntryIndex) {
         self.record_decided();
-        let (index, decided) = (EntryIndex::NONE, self.decided);
+        let (index, decided) = (EntryIndex::NONE, self.told_decided());
         self.send(ballot.node, Message::Accepted { ballot, index, received, decided }, Bytes::new());
     }
 
@@ -242,24 +242,22 @@ impl Stream {
     }
 
     /// Tells the leader how far this log equals its own. That answers every question, so none is repeated.
-    fn acknowledge(&mut self, ballot: Ballot) {
+    pub(super) fn acknowledge(&mut self, ballot: Ballot) {
         debug_assert_eq!(self.accepted, ballot);
         self.record_decided();
-        let (index, after) = (self.log.last(), self.changes_made());
+        let index = self.log.last();
         if let Role::Following(following) = &mut self.role {
             following.questioning = false;
         }
         // One acknowledgement covers all before it: if the last message that waits to be sent is one, replace it.
-        let message = Message::Accepted { ballot, index, received: index, decided: self.decided };
-        if let Some(waiting) = self.out.last_mut()
+        let message = Message::Accepted { ballot, index, received: index, decided: self.told_decided() };
+        if let Some(waiting) = self.out.last()
             && waiting.to == ballot.node
             && matches!(waiting.message, Message::Accepted { ballot: b, .. } if b == ballot)
         {
-            waiting.message = message;
-            waiting.after = if planted!(AcknowledgedUnsynced) { 0 } else { after };
-        } else {
-            self.send(ballot.node, message, Bytes::new());
+            self.out.pop();
         }
+        self.send(ballot.node, message, Bytes::new());
     }
 
     /// Asks the leader for what is missing: tells it where this log stands. At most once per retry interval, for what is

@@ -1,7 +1,7 @@
 //! The state of one log on one replica, and what every role does with it: promise, adopt, learn what is decided.
 
 use bytes::Bytes;
-use highwater_core::{Ballot, EntryIndex, NodeId, planted};
+use highwater_core::{Ballot, Durability, EntryIndex, NodeId, planted};
 
 use super::change::Durable;
 use super::role::{Following, Role};
@@ -19,15 +19,20 @@ pub struct StreamOptions {
     /// Must exceed what a leader holds above the mark. A follower installs an entry when the mark has passed it, and the
     /// mark rises with later entries: if those were refused for lack of room, nothing could ever be installed.
     pub backlog_bytes: u64,
-    /// Whether the node has a disk and a voter must remember across a crash: see `durable`.
-    pub durable: bool,
+    /// Whether the node has a disk, and what waits for it: see `durable`.
+    pub durability: Durability,
     /// How long a question (`Pull`, `Fetch`, `Decide { ask }`) goes unanswered before it is repeated.
     pub retry: Nanos,
 }
 
 impl Default for StreamOptions {
     fn default() -> Self {
-        StreamOptions { window_bytes: 8 << 20, backlog_bytes: 256 << 20, durable: false, retry: 40_000_000 }
+        StreamOptions {
+            window_bytes: 8 << 20,
+            backlog_bytes: 256 << 20,
+            durability: Durability::Memory,
+            retry: 40_000_000,
+        }
     }
 }
 
@@ -77,6 +82,9 @@ pub struct Stream {
     pub(super) out: Vec<Envelope>,
     /// If the node has a disk.
     pub(super) durable: Option<Durable>,
+    /// What is accepted counts once it is on that disk: always with [`Durability::Sync`], and with [`Durability::Async`] while the disk
+    /// is too far behind.
+    pub(super) waits: bool,
 }
 
 impl Stream {
@@ -95,7 +103,8 @@ impl Stream {
             installed: base,
             role: Role::Following(Following::default()),
             out: Vec::new(),
-            durable: options.durable.then(Durable::begin),
+            durable: options.durability.has_disk().then(Durable::begin),
+            waits: options.durability != Durability::Async,
         }
     }
 
@@ -231,7 +240,8 @@ impl Stream {
 
     pub(super) fn send(&mut self, to: NodeId, message: Message, entry: Bytes) {
         debug_assert_ne!(to, self.me.node, "a stream does not talk to itself");
-        let waits = message.vouches() && !planted!(AcknowledgedUnsynced);
+        let early = !self.waits && matches!(message, Message::Accepted { .. });
+        let waits = message.vouches() && !early && !planted!(AcknowledgedUnsynced);
         let after = if waits { self.changes_made() } else { 0 };
         self.out.push(Envelope { to, message, entry, after });
     }

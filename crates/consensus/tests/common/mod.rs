@@ -6,13 +6,27 @@
 use bytes::Bytes;
 use highwater_consensus::*;
 use highwater_core::codec::Reader;
-use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, Timestamp};
+use highwater_core::{Ballot, Durability, EntryIndex, Epoch, Incarnation, NodeId, Timestamp};
 
 /// What travels between two nodes.
 #[derive(Clone, Debug)]
 pub enum Wire {
     Stream(usize, Message, Bytes),
     Election(ElectionMessage),
+    /// From a node that forgets, in this life of its process: how far is this stream's log?
+    Probe(usize, u64),
+    /// So far it was when that was asked, and something was decided since.
+    Vouch(usize, u64, EntryIndex),
+}
+
+/// How a node catches up with what it has forgotten.
+#[derive(Default)]
+pub struct Recall {
+    /// Of each stream: caught up.
+    done: Vec<bool>,
+    ask_at: Nanos,
+    /// Leader: who asked of which stream in which life, under which ballot, and how far the log was.
+    asked: Vec<(NodeId, usize, u64, Ballot, EntryIndex)>,
 }
 
 /// The life that formed the cluster.
@@ -68,6 +82,11 @@ pub struct Node {
     pub won: Vec<Ballot>,
     /// If it has one.
     pub disk: Option<Disk>,
+    /// Which life of the process.
+    pub life: u64,
+    pub recall: Recall,
+    /// The last lossy victory: what everybody who promised holds; the checker takes it.
+    pub lost: Option<(Ballot, Vec<Voter>)>,
 }
 
 /// A disk, and what waits for it.
@@ -116,7 +135,10 @@ impl Node {
             out: Vec::new(),
             timeout: election.timeout,
             won: Vec::new(),
-            disk: stream.durable.then(|| Disk::with(Vec::new(), bases_len)),
+            disk: stream.durability.has_disk().then(|| Disk::with(Vec::new(), bases_len)),
+            life: 0,
+            recall: Recall::default(),
+            lost: None,
         };
         node.election.set_eligible(true);
         node.scan(0);
@@ -130,6 +152,7 @@ impl Node {
         members: impl Fn(usize, u64) -> Members,
         (election, stream): (ElectionOptions, StreamOptions),
         (streams, seed): (usize, u64),
+        life: u64,
     ) -> Node {
         let mut recovered: Vec<Recovered> = (0..streams).map(|_| Recovered::default()).collect();
         for (at, change) in &written {
@@ -152,9 +175,13 @@ impl Node {
             timeout: election.timeout,
             won: Vec::new(),
             disk: Some(Disk::with(written, streams.len())),
+            life,
+            recall: Recall { done: vec![false; streams.len()], ..Recall::default() },
+            lost: None,
             streams,
         };
         node.election.set_eligible(true);
+        node.election.set_forgets(stream.durability == Durability::Async);
         node.scan(0);
         node
     }
@@ -167,22 +194,39 @@ impl Node {
         }
         disk.synced = upto;
         let counts: Vec<u64> = disk.counts.iter().map(|(_, synced)| *synced).collect();
-        if let Some((promise, _)) = disk
-            .promise
-            .take_if(|(_, after)| after.iter().zip(&counts).all(|(after, synced)| synced >= after))
-        {
-            self.election.fenced(now, promise);
-        }
+        self.give_promise(now);
         for (stream, synced) in self.streams.iter_mut().zip(counts) {
             stream.synced(synced);
         }
         self.poll(now);
     }
 
+    /// Gives the promise that waits, if all that it says is on disk.
+    fn give_promise(&mut self, now: Nanos) {
+        let Some(disk) = &mut self.disk else { return };
+        let counts = &disk.counts;
+        let ready = |after: &[u64]| after.iter().zip(counts).all(|(after, (_, synced))| synced >= after);
+        if let Some((promise, _)) = disk.promise.take_if(|(_, after)| ready(after)) {
+            self.election.fenced(now, promise);
+        }
+    }
+
     pub fn deliver(&mut self, now: Nanos, from: Voter, wire: Wire) {
         match wire {
             Wire::Stream(stream, message, entry) => self.streams[stream].deliver(now, from, message, entry),
             Wire::Election(message) => self.election.deliver(now, from, message),
+            Wire::Probe(at, life) => {
+                let (ballot, behind) = (self.election.promised(), self.streams[at].last());
+                if self.is_open() && self.lead.as_ref().is_some_and(|lead| lead.settled) {
+                    self.recall.asked.push((from.node, at, life, ballot, behind));
+                    self.streams[at].propose(Bytes::from("Eprobe"));
+                }
+            }
+            Wire::Vouch(at, life, behind) => {
+                if life == self.life && self.streams[at].decided() >= behind {
+                    self.recall.done[at] = true;
+                }
+            }
         }
         self.poll(now);
     }
@@ -202,11 +246,43 @@ impl Node {
     pub fn tick(&mut self, now: Nanos) -> Option<Nanos> {
         self.election.tick(now);
         self.watch_lead(now);
+        self.catch_up(now);
         self.poll(now);
         let streams = self.streams.iter_mut().filter_map(|stream| stream.tick(now)).min();
         let election = self.election.tick(now);
         self.collect();
-        streams.into_iter().chain(election).min()
+        let recall = self.election.forgets().then_some(self.recall.ask_at);
+        streams.into_iter().chain(election).chain(recall).min()
+    }
+
+    /// A node that forgets asks its leader how far it has to come; one that leads answers.
+    fn catch_up(&mut self, now: Nanos) {
+        let (streams, asked) = (&self.streams, std::mem::take(&mut self.recall.asked));
+        for (who, at, life, ballot, behind) in asked {
+            if !streams[at].is_leading(ballot) {
+            } else if streams[at].decided() > behind {
+                self.out.push((who, Wire::Vouch(at, life, behind)));
+            } else {
+                self.recall.asked.push((who, at, life, ballot, behind));
+            }
+        }
+        if !self.election.forgets() {
+            return;
+        }
+        let leads = self.is_open() && self.lead.as_ref().is_some_and(|lead| lead.settled);
+        if leads || self.recall.done.iter().all(|done| *done) {
+            return self.election.set_forgets(false);
+        }
+        let leader = self.election.promised().node;
+        let due = now >= self.recall.ask_at;
+        if due {
+            self.recall.ask_at = now + self.timeout / 4;
+        }
+        if due && leader != self.me.node {
+            for (at, _) in self.recall.done.iter().enumerate().filter(|(_, done)| !**done) {
+                self.out.push((leader, Wire::Probe(at, self.life)));
+            }
+        }
     }
 
     /// A lead that doesn't get going is given up.
@@ -254,17 +330,23 @@ impl Node {
                 if self.streams.iter().all(|stream| stream.promised() <= ballot) {
                     let tails = self.streams.iter_mut().map(|stream| stream.promise(ballot)).collect();
                     let (members, pending) = (self.members(), self.pending_by_stream());
-                    let promise = Promise { ballot, members, pending, tails, above_all: Timestamp(1) };
+                    let (above_all, forgets) = (Timestamp(1), self.election.forgets());
+                    let promise = Promise { ballot, members, pending, tails, above_all, forgets };
                     let after = self.streams.iter().map(Stream::changes_made).collect();
                     match &mut self.disk {
                         Some(disk) => disk.promise = Some((promise, after)),
                         None => self.election.fenced(now, promise),
                     }
+                    self.give_promise(now);
                 }
             }
-            ElectionEvent::Won { ballot, promises, mut quorums, members } => {
+            ElectionEvent::Won { ballot, promises, mut quorums, members, lossy } => {
                 self.won.push(ballot);
-                let mut members = members.in_epoch(ballot.epoch);
+                self.lost = lossy.then(|| (ballot, promises.keys().copied().collect()));
+                let mut members = match lossy {
+                    true => members.in_epoch_after_loss(ballot.epoch),
+                    false => members.in_epoch(ballot.epoch),
+                };
                 // Only a life that is here now: one chosen long ago may have ended.
                 let present =
                     std::mem::take(&mut self.admit).into_iter().filter(|v| promises.contains_key(v));

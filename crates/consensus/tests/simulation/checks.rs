@@ -1,11 +1,35 @@
 //! What must hold at every step, and in the end.
 
+use highwater_consensus::Voter;
 use highwater_core::{Ballot, EntryIndex};
 
 use crate::cluster::{MS, Simulation};
 
 impl Simulation {
+    /// All voters promised, for too few remembered everything: what none of them holds is lost.
+    fn lose(&mut self, ballot: Ballot, promised: &[Voter]) {
+        for stream in 0..self.streams {
+            let of = |voter: &Voter| &self.nodes[voter.node.0 as usize].streams[stream];
+            let best =
+                promised.iter().map(of).max_by_key(|stream| (stream.tail().accepted, stream.last())).unwrap();
+            let first = best.tail().first.0;
+            let known = self.history[stream]
+                .iter()
+                .zip(1..)
+                .take_while(|(entry, index)| *index < first || best.entry(EntryIndex(*index)) == Some(entry));
+            let known = known.count();
+            for voter in promised {
+                assert!(of(voter).decided().0 <= known as u64, "{voter:?} knows what {ballot} loses");
+            }
+            self.history[stream].truncate(known);
+        }
+    }
+
     pub fn check(&mut self, node: usize) {
+        if let Some((ballot, promised)) = self.nodes[node].lost.take() {
+            assert!(self.powerless, "{ballot} was won by all voters, though a majority forgot nothing");
+            self.lose(ballot, &promised);
+        }
         let (life, seen) = (&mut self.nodes[node], &mut self.seen[node]);
         seen.promised.resize(self.streams, Ballot::default());
         seen.decided.resize(self.streams, EntryIndex::NONE);

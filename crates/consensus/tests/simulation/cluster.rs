@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use bytes::Bytes;
 use highwater_consensus::*;
 use highwater_core::codec::Reader;
-use highwater_core::{Ballot, EntryIndex, Epoch, NodeId, Random};
+use highwater_core::{Ballot, Durability, EntryIndex, Epoch, NodeId, Random};
 
 use crate::common::{Node, Wire, as_change, founder, founders};
 
@@ -95,19 +95,22 @@ pub struct Simulation {
     pub disks: Option<Rng>,
     /// A sync takes so much longer, for ever: longer than the timeout of elections.
     pub slow: Nanos,
+    /// A majority may crash at once though it forgets.
+    pub powerless: bool,
     /// Which life of each process it is.
     pub lives: Vec<u64>,
     pub syncing: Vec<bool>,
 }
 
 impl Simulation {
-    pub fn new(seed: u64, durable: bool) -> Simulation {
+    pub fn new(seed: u64, durability: Durability) -> Simulation {
+        let durable = durability.has_disk();
         let mut rng = Rng::new(seed);
         let count = [3, 3, 5, 5, 7][rng.below(5) as usize];
         let streams = 1 + rng.below(3) as usize;
         let election = ElectionOptions { nodes: count, heartbeat: 3 * MS, timeout: 12 * MS };
         let window_bytes = [30, 100, 10_000][rng.below(3) as usize];
-        let stream = StreamOptions { window_bytes, durable, retry: 5 * MS, ..StreamOptions::default() };
+        let stream = StreamOptions { window_bytes, durability, retry: 5 * MS, ..StreamOptions::default() };
         let bases = || vec![(EntryIndex::NONE, founders(count)); streams];
         let nodes: Vec<Node> =
             (0..count).map(|n| Node::new(founder(n), bases(), election, stream, rng.bits())).collect();
@@ -138,6 +141,7 @@ impl Simulation {
             steps: 0,
             options: (election, stream),
             slow: if durable && seed % 10 == 3 { (2 + seed / 10 % 7) * election.timeout } else { 0 },
+            powerless: seed % 3 == 1,
             disks: durable.then_some(Rng::new(seed ^ 0xd15c)),
             lives: vec![0; n],
             syncing: vec![false; n],
@@ -353,5 +357,6 @@ fn reread(wire: Wire) -> Wire {
             message.encode(&mut bytes);
             Wire::Election(ElectionMessage::decode(&mut Reader::new(&bytes)).unwrap())
         }
+        Wire::Probe(..) | Wire::Vouch(..) => wire,
     }
 }

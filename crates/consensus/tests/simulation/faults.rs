@@ -1,7 +1,7 @@
 //! What goes wrong: pauses, crashes, cuts; and how it heals.
 
 use highwater_consensus::*;
-use highwater_core::{EntryIndex, Incarnation, NodeId};
+use highwater_core::{Durability, EntryIndex, Incarnation, NodeId};
 
 use crate::cluster::{MS, Seen, Simulation};
 use crate::common::Node;
@@ -64,10 +64,11 @@ impl Simulation {
     pub fn may_crash(&self, node: usize) -> bool {
         let alive = |voter: Voter| {
             let at = voter.node.0 as usize;
-            at != node && !self.down[at] && self.nodes[at].me == voter
+            at != node && !self.down[at] && self.nodes[at].me == voter && !self.nodes[at].election.forgets()
         };
         let live = (0..self.nodes.len()).filter(|at| !self.down[*at] && *at != node);
-        if self.disks.is_some() {
+        let lossless = self.options.1.durability == Durability::Sync || self.powerless;
+        if self.disks.is_some() && lossless {
             return !self.down[node];
         }
         !self.down[node]
@@ -125,7 +126,8 @@ impl Simulation {
         }));
         let (me, seed) = (self.nodes[node].me, rng.bits());
         let members = |stream, base| self.members_at(stream, base);
-        let node_again = Node::recover(me, written, members, self.options, (self.streams, seed));
+        let life = self.lives[node] + 1;
+        let node_again = Node::recover(me, written, members, self.options, (self.streams, seed), life);
         self.nodes[node] = node_again;
         self.seen[node] = Seen::default();
         self.lives[node] += 1;

@@ -15,11 +15,11 @@ mod faults;
 use cluster::{MS, Simulation};
 use common::Node;
 use highwater_consensus::*;
-use highwater_core::Epoch;
+use highwater_core::{Durability, Epoch};
 
 /// One cluster's story; returns how many steps it took.
-fn run(seed: u64, durable: bool) -> u64 {
-    let mut simulation = Simulation::new(seed, durable);
+fn run(seed: u64, durability: Durability) -> u64 {
+    let mut simulation = Simulation::new(seed, durability);
     // Many short stories and a few long ones.
     let most = simulation.rng.below(500 * MS);
     let time = simulation.rng.below(most);
@@ -57,21 +57,27 @@ fn seeds() -> (std::ops::Range<u64>, bool) {
 
 #[test]
 fn every_seed_stays_safe_and_converges() {
-    run_all(false);
+    run_all(Durability::Memory);
 }
 
 /// With disks that lose what was not synced: nodes come back as the voters that they were, and all may crash at once. In one of ten a
 /// sync takes two to eight election timeouts.
 #[test]
 fn every_seed_with_disks_stays_safe_and_converges() {
-    run_all(true);
+    run_all(Durability::Sync);
 }
 
-fn run_all(durable: bool) {
+/// With disks that what is accepted does not wait for. In one of three a majority may crash at once, and forget.
+#[test]
+fn every_seed_with_disks_behind_stays_safe_and_converges() {
+    run_all(Durability::Async);
+}
+
+fn run_all(durability: Durability) {
     let (range, asked) = seeds();
     let mut steps = 0;
     for seed in range.clone() {
-        let run = std::panic::catch_unwind(|| run(seed, durable));
+        let run = std::panic::catch_unwind(|| run(seed, durability));
         steps += run.unwrap_or_else(|_| panic!("seed {seed} failed: HIGHWATER_SEEDS={seed}..{}", seed + 1));
     }
     if asked {

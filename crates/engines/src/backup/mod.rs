@@ -165,6 +165,7 @@ impl Controller for BackupController {
                 .collect(),
             copying_bytes: None,
             copying_from: None,
+            forgets: false,
             trouble: self.trouble(),
         }
     }

@@ -161,6 +161,7 @@ impl Controller for SiloController {
             }],
             copying_bytes: None,
             copying_from: None,
+            forgets: false,
             trouble: None,
         }
     }

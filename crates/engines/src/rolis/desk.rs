@@ -107,7 +107,7 @@ impl Desk {
 
     /// To be remembered across the end of this process, if there is a disk.
     pub fn write(&mut self, record: impl FnOnce() -> Bytes) {
-        if self.shared.options.durable {
+        if self.shared.options.durability.has_disk() {
             let record = record();
             self.written += record.len() as u64;
             self.writes.push(record);

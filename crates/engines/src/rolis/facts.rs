@@ -17,6 +17,8 @@ pub enum RolisFact {
     },
     /// This node was elected, and begins to take over.
     TakesOver(Epoch),
+    /// It was elected by all voters, because too few of them remember everything: what was decided last may be lost.
+    Loses(Epoch),
     /// This node opens the epoch.
     Leads(Epoch),
     /// The mark of an epoch that has not ended here.

@@ -4,6 +4,9 @@
 //! how many changes ([`highwater_consensus::Stream`] has the rule); this part turns changes into records, and records that are
 //! synced back into changes.
 //!
+//! With [`Durability::Async`](highwater_core::Durability::Async) the stream says so of fewer messages. How far the disk is behind is known
+//! here: while that is more than [`Options::disk_window`](crate::options::Options::disk_window), they wait as they do with `Sync`.
+//!
 //! Invariants: a frame or report leaves when the changes made before it are synced, in the order in which they came. No more than
 //! [`MOST_FRAMES`] frames wait to one node, and one report, however long the disk takes: each of them says where the log stands, so a
 //! later one says all that an earlier one did.
@@ -16,7 +19,7 @@ use highwater_consensus::Stream;
 use super::context::{Context, Turn};
 use super::hooks;
 use super::messages::Report;
-use crate::seam::{Endpoint, Frame, LogPosition, Outbox};
+use crate::seam::{Endpoint, Frame, LogPosition, Nanos, Outbox};
 
 /// So many frames wait to one node. Enough that acknowledgements leave one by one as syncs return.
 const MOST_FRAMES: usize = 64;
@@ -28,8 +31,8 @@ pub struct Gate {
     written: u64,
     /// How many of them are synced.
     synced_bytes: u64,
-    /// At which of them which number of changes is complete.
-    ends: VecDeque<(u64, u64)>,
+    /// At which of them which number of changes is complete, and when they were handed out.
+    ends: VecDeque<(u64, u64, Nanos)>,
     /// How many changes are synced.
     synced: u64,
     frames: VecDeque<(u64, (Endpoint, Frame))>,
@@ -48,7 +51,7 @@ impl Gate {
     }
 
     /// Hands out what the stream has to have written; whether there was anything.
-    pub fn write(&mut self, stream: &mut Stream, out: &mut Outbox) -> bool {
+    pub fn write(&mut self, now: Nanos, stream: &mut Stream, out: &mut Outbox) -> bool {
         let changes = stream.take_changes();
         if changes.is_empty() {
             return false;
@@ -59,17 +62,23 @@ impl Gate {
             self.written += record.len() as u64;
             out.writes.push(record);
         }
-        self.ends.push_back((self.written, stream.changes_made()));
+        self.ends.push_back((self.written, stream.changes_made(), now));
         true
     }
 
     /// Everything written up to `position` is on disk: how many changes that are.
     pub fn synced(&mut self, position: LogPosition) -> u64 {
         self.synced_bytes = position.0;
-        while let Some((_, changes)) = self.ends.pop_front_if(|(end, _)| *end <= position.0) {
+        while let Some((_, changes, _)) = self.ends.pop_front_if(|(end, ..)| *end <= position.0) {
             self.synced = changes;
         }
         self.synced
+    }
+
+    /// Whether something was handed out to be written more than `window` ago, and is not on disk.
+    #[inline]
+    pub fn is_behind(&self, now: Nanos, window: Nanos) -> bool {
+        self.ends.front().is_some_and(|(_, _, at)| now.saturating_sub(*at) > window)
     }
 
     /// Bytes that were handed out to be written and are not on disk.
@@ -147,8 +156,9 @@ mod tests {
     fn while_a_disk_hangs_what_waits_for_it_stays_bounded_and_leaves_in_order() {
         let (mut gate, mut out) = (Gate::default(), Outbox::default());
         let to = |node| Endpoint { node: NodeId(node), worker: 0 };
-        gate.ends.extend((1..=200).map(|change| (change, change)));
+        gate.ends.extend((1..=200).map(|change| (change, change, 10)));
         gate.written = 200;
+        assert!(gate.is_behind(111, 100) && !gate.is_behind(110, 100));
         for change in 1..=200 {
             gate.send(change, to(1), frame(change as u8), &mut out);
             gate.send(change, to(2), frame(change as u8), &mut out);

@@ -170,6 +170,11 @@ pub fn takes_over(epoch: Epoch) {
     hooks::tell_own(|| RolisFact::TakesOver(epoch));
 }
 
+/// This node was elected by all voters, because too few remember everything.
+pub fn loses(epoch: Epoch) {
+    hooks::tell_own(|| RolisFact::Loses(epoch));
+}
+
 /// This node opens the epoch.
 pub fn leads(epoch: Epoch) {
     hooks::tell_own(|| RolisFact::Leads(epoch));

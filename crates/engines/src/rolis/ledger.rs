@@ -104,7 +104,7 @@ impl Ledger {
 
 /// Whether anything of this node can be used up.
 fn has_limits(desk: &Desk) -> bool {
-    desk.shared.account.store < u64::MAX || desk.shared.options.durable
+    desk.shared.account.store < u64::MAX || desk.shared.options.durability.has_disk()
 }
 
 /// What this node's store may use: a learner without a store limits nobody.

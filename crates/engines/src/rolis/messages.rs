@@ -162,6 +162,8 @@ pub enum Report {
     },
     /// This worker cannot go on sending its part.
     CopyRefused(CopyName),
+    /// This stream has caught up with what an earlier process may have accepted: see [`recall`](super::recall).
+    Recalled(StreamId),
     /// Nothing came from the donor for too long, or the connection is lost.
     CopyStalled {
         /// Names the copy.

@@ -19,7 +19,7 @@
 //! | `locate` | a replica as a donor of state; [`crate::copy`] has the rest |
 //! | `controller` | joins its parts: what one's news means for the others |
 //! | `birth`, `takeover`, `admission`, `handover`, `health`, `ledger` | first meeting; from a won election to an open epoch; change of membership; a lead handed over; whether the workers do their duty; what the nodes' stores use |
-//! | `gate` | what waits for the disk |
+//! | `gate`, `recall` | what waits for the disk; catching up with what did not, after a crash |
 //! | `checkpoint`, `points` | a checkpoint under way; where recovery may begin, stream by stream |
 //! | `feed`, `funnel` | where transactions go; the strawman: all workers into one stream |
 //! | `shared`, `messages`, `pulse` | what workers and controller share, and say to each other |
@@ -81,6 +81,7 @@ mod points;
 pub mod probes;
 mod pulse;
 mod reads;
+mod recall;
 pub mod remains;
 mod rules;
 mod seal;

@@ -19,6 +19,11 @@
 //!
 //! t0 is a number that only the node that asks understands; the leader sends it back.
 //!
+//! # A voter that forgets
+//!
+//! With `async` a voter comes back from a crash without what it accepted last. Whether it has caught up it finds out with the same
+//! question: [`recall`](super::recall).
+//!
 //! # On demand
 //!
 //! A worker asks when a read waits that no earlier answer serves, and one question at a time: what comes meanwhile shares the
@@ -48,6 +53,8 @@ pub enum ProbeMessage {
         asked: Nanos,
         /// It is at or below this.
         upto: Timestamp,
+        /// How far the leader's log of this stream was then.
+        log: EntryIndex,
     },
 }
 
@@ -61,10 +68,11 @@ impl ProbeMessage {
                 out.push(4);
                 out.extend_from_slice(&asked.to_le_bytes());
             }
-            Vouch { asked, upto } => {
+            Vouch { asked, upto, log } => {
                 out.push(5);
                 out.extend_from_slice(&asked.to_le_bytes());
                 out.extend_from_slice(&upto.0.to_le_bytes());
+                out.extend_from_slice(&log.0.to_le_bytes());
             }
         }
     }
@@ -78,7 +86,10 @@ impl ProbeMessage {
     pub fn decode(tag: u8, reader: &mut Reader<'_>) -> Result<ProbeMessage, Malformed> {
         Ok(match tag {
             4 => ProbeMessage::Probe { asked: reader.u64()? },
-            5 => ProbeMessage::Vouch { asked: reader.u64()?, upto: Timestamp(reader.u64()?) },
+            5 => {
+                let (asked, upto) = (reader.u64()?, Timestamp(reader.u64()?));
+                Vouch { asked, upto, log: EntryIndex(reader.u64()?) }
+            }
             _ => return Err(Malformed("frame tag")),
         })
     }
@@ -87,8 +98,8 @@ impl ProbeMessage {
 /// A follower's side.
 #[derive(Debug, Default)]
 pub struct Probes {
-    /// The latest answer: to what was sent then, and what was acknowledged before is at or below.
-    proof: Option<(Nanos, Timestamp)>,
+    /// The latest answer: to what was sent then; what was acknowledged before is at or below, and so far the leader's log was.
+    proof: Option<(Nanos, Timestamp, EntryIndex)>,
     /// The question that awaits an answer: when it was sent, and to whom.
     open: Option<(Nanos, NodeId)>,
 }
@@ -96,8 +107,14 @@ pub struct Probes {
 impl Probes {
     /// A snapshot at or above this holds everything that was acknowledged before `needed`; `None`: nobody vouched for that yet.
     pub fn proof(&self, needed: Nanos) -> Option<Timestamp> {
-        let serves = |(asked, _): &(Nanos, Timestamp)| *asked >= needed || hooks::believes_old_proofs();
-        self.proof.filter(serves).map(|(_, upto)| upto)
+        let serves =
+            |(asked, ..): &(Nanos, Timestamp, EntryIndex)| *asked >= needed || hooks::believes_old_proofs();
+        self.proof.filter(serves).map(|(_, upto, _)| upto)
+    }
+
+    /// How far the log of this stream's leader was at some moment after `since`; `None`: nobody vouched for that yet.
+    pub fn log(&self, since: Nanos) -> Option<EntryIndex> {
+        self.proof.filter(|(asked, ..)| *asked >= since).map(|(.., log)| log)
     }
 
     /// Whom to send a probe now, if to anybody: a read waits for it. `again_after`: a question that has waited for so long is asked anew.
@@ -116,12 +133,12 @@ impl Probes {
     }
 
     /// An answer came.
-    pub fn answered(&mut self, asked: Nanos, upto: Timestamp) {
+    pub fn answered(&mut self, asked: Nanos, upto: Timestamp, log: EntryIndex) {
         if self.open.is_some_and(|(open, _)| asked >= open) {
             self.open = None;
         }
-        if self.proof.is_none_or(|(known, _)| known < asked) {
-            self.proof = Some((asked, upto));
+        if self.proof.is_none_or(|(known, ..)| known < asked) {
+            self.proof = Some((asked, upto, log));
         }
     }
 
@@ -180,7 +197,8 @@ impl Vouching {
         let ready =
             self.waiting.iter().take_while(|asked| asked.behind < decided || hooks::vouches_unasked());
         let ready = ready.count();
-        self.waiting.drain(..ready).map(|asked| (asked.by.node, Vouch { asked: asked.at, upto: asked.mark }))
+        let vouch = |asked: &Asked| Vouch { asked: asked.at, upto: asked.mark, log: asked.behind };
+        self.waiting.drain(..ready).map(move |asked| (asked.by.node, vouch(&asked)))
     }
 
     /// The connection to `peer` is another one, or none: nobody awaits an answer there.
@@ -222,10 +240,11 @@ mod tests {
         let mut probes = Probes::default();
         assert_eq!(probes.proof(0), None);
         probes.ask(10, Some(LEADER), 100);
-        probes.answered(10, Timestamp(7));
+        probes.answered(10, Timestamp(7), EntryIndex(3));
+        assert_eq!((probes.log(10), probes.log(11)), (Some(EntryIndex(3)), None));
         assert_eq!((probes.proof(10), probes.proof(11)), (Some(Timestamp(7)), None));
         assert!(probes.ask(11, Some(LEADER), 100).is_some(), "nothing is open any more");
-        probes.answered(5, Timestamp(6));
+        probes.answered(5, Timestamp(6), EntryIndex(2));
         assert_eq!(probes.proof(10), Some(Timestamp(7)), "a late answer takes nothing back");
         assert_eq!(probes.ask(12, Some(LEADER), 100), None, "and the question of 11 still waits");
     }

@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use highwater_core::{EntryIndex, Epoch, Incarnation, NodeId, StreamId, Timestamp};
 
 use super::facts::RolisFact;
-use crate::observer::{EPOCHS, Rules, TAKEOVERS, Teller, unknown};
+use crate::observer::{EPOCHS, LOSSES, Rules, TAKEOVERS, Teller, unknown};
 
 /// What came how far in an epoch.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +62,7 @@ pub struct RolisRules {
     entries: u64,
     takeovers: u64,
     handovers: u64,
+    losses: u64,
 }
 
 impl Rules for RolisRules {
@@ -74,6 +75,11 @@ impl Rules for RolisRules {
             }
             RolisFact::TakesOver(_) => {
                 self.takeovers += 1;
+                Vec::new()
+            }
+            RolisFact::Loses(_) => {
+                self.losses += 1;
+                self.forget();
                 Vec::new()
             }
             RolisFact::Leads(epoch) => {
@@ -119,6 +125,7 @@ impl Rules for RolisRules {
             (TAKEOVERS, self.takeovers),
             (EPOCHS, opened),
             (HANDOVERS, self.handovers),
+            (LOSSES, self.losses),
         ]
     }
 }
@@ -137,6 +144,14 @@ fn hash(entry: &[u8]) -> u64 {
 }
 
 impl RolisRules {
+    /// What was decided last may be lost, and decided otherwise: the ends of logs, and what was reached in epochs that had not ended.
+    fn forget(&mut self) {
+        self.decided.clear();
+        for epoch in self.epochs.values_mut() {
+            (epoch.last, epoch.reached) = (None, Default::default());
+        }
+    }
+
     fn decide(&mut self, node: NodeId, stream: StreamId, index: EntryIndex, value: u64) -> Option<String> {
         let (stream, index) = (stream.0 as usize, index.0 as usize);
         if self.decided.len() <= stream {
@@ -246,7 +261,7 @@ mod tests {
         for fact in [RolisFact::TakesOver(Epoch(1)), RolisFact::Leads(Epoch(1))] {
             assert!(rules.tell(who, &fact).is_empty());
         }
-        assert_eq!(rules.counts(), [(ENTRIES, 0), (TAKEOVERS, 1), (EPOCHS, 1), (HANDOVERS, 0)]);
+        assert_eq!(rules.counts(), [(ENTRIES, 0), (TAKEOVERS, 1), (EPOCHS, 1), (HANDOVERS, 0), (LOSSES, 0)]);
         assert_eq!(rules.tell(who, &"something else").len(), 1);
     }
 }

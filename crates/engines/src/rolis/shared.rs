@@ -44,6 +44,8 @@ pub struct Shared {
     pub disk_full: AtomicBool,
     /// This process came back with its disk, and nobody has said yet that the disk is as new as it should be: streams take nothing in.
     pub uncleared: AtomicBool,
+    /// This node's voter may have accepted more than it knows of: see [`recall`](super::recall).
+    pub forgets: AtomicBool,
     /// Node id of the known leader plus 1; 0 if none is known.
     leader: AtomicU32,
     /// State copies that this replica serves now. While there are any, tombstones stay: the receiver may yet apply older
@@ -113,6 +115,7 @@ impl Shared {
             retires: AtomicBool::new(false),
             disk_full: AtomicBool::new(false),
             uncleared: AtomicBool::new(false),
+            forgets: AtomicBool::new(options.forgets),
             leader: AtomicU32::new(0),
             serving_copies: AtomicU32::new(0),
             receiving_copy: AtomicBool::new(false),

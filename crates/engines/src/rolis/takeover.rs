@@ -155,8 +155,14 @@ impl Leadership {
     }
 }
 
-/// What this node promises a candidate, for all its streams. `members`: the newest membership that it knows to be decided.
-pub fn promise(ballot: Ballot, members: Members, answers: BTreeMap<StreamId, Fenced>) -> Promise {
+/// What this node promises a candidate, for all its streams. `members`: the newest membership that it knows to be decided; `forgets`: as
+/// the election says.
+pub fn promise(
+    ballot: Ballot,
+    members: Members,
+    answers: BTreeMap<StreamId, Fenced>,
+    forgets: bool,
+) -> Promise {
     let streams = answers.len();
     let mut pending: Vec<PendingChange> = Vec::new();
     for (stream, answer) in &answers {
@@ -166,7 +172,7 @@ pub fn promise(ballot: Ballot, members: Members, answers: BTreeMap<StreamId, Fen
     }
     let above_all = answers.values().map(|answer| answer.high).max().unwrap_or_default();
     let tails = answers.into_values().map(|answer| answer.tail).collect();
-    Promise { ballot, members, pending, tails, above_all }
+    Promise { ballot, members, pending, tails, above_all, forgets }
 }
 
 /// What a worker needs to take its stream over.

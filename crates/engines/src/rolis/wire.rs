@@ -72,7 +72,7 @@ mod tests {
             Head::Copy(CopyMessage::CopyChunk { copy: 7, seq: 4, complete_at: Some(Timestamp(99)) }),
             Head::Copy(CopyMessage::CopyAck { copy: 7, seq: 4 }),
             Head::Probe(ProbeMessage::Probe { asked: 5 }),
-            Head::Probe(ProbeMessage::Vouch { asked: 5, upto: Timestamp(99) }),
+            Head::Probe(ProbeMessage::Vouch { asked: 5, upto: Timestamp(99), log: EntryIndex(7) }),
         ] {
             let bytes = head.encode();
             assert_eq!(Head::decode(&bytes), Ok(head));

@@ -68,6 +68,8 @@ pub struct Status {
     pub copying_bytes: Option<u64>,
     /// Whom it asked for the copy, once it has asked.
     pub copying_from: Option<NodeId>,
+    /// It crashed before everything that it had accepted was on its disk, and has not caught up with that: no other node should be restarted.
+    pub forgets: bool,
     /// Why it cannot serve, in words, if it cannot.
     pub trouble: Option<String>,
 }

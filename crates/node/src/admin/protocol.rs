@@ -244,6 +244,9 @@ pub struct StatusReport {
     /// Whom it asked for the copy, once it has asked.
     #[serde(default)]
     pub copying_from: Option<u8>,
+    /// It has not caught up with what it may have forgotten in a crash.
+    #[serde(default)]
+    pub forgets: bool,
     /// Why it cannot serve, if it cannot.
     pub trouble: Option<String>,
     /// CPU time of the process, user and system, in nanoseconds.

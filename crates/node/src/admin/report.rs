@@ -42,6 +42,7 @@ impl StatusReport {
                 .collect(),
             copying_bytes: status.copying_bytes,
             copying_from: status.copying_from.map(|node| node.0),
+            forgets: status.forgets,
             trouble: status.trouble,
             cpu_ns: 0,
             resident_bytes: 0,
@@ -96,6 +97,7 @@ impl StatusReport {
                 .collect(),
             copying_bytes: self.copying_bytes,
             copying_from: self.copying_from.map(NodeId),
+            forgets: self.forgets,
             trouble: self.trouble.clone(),
         }
     }
@@ -143,6 +145,7 @@ mod tests {
             }],
             copying_bytes: Some(8),
             copying_from: Some(NodeId(0)),
+            forgets: true,
             trouble: Some("waits".into()),
         };
         assert_eq!(StatusReport::of(status.clone()).status(), status);

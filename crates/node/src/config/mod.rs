@@ -66,10 +66,23 @@ pub struct ClusterConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// In the memory of a majority.
+    /// In the memories of a majority.
     Memory,
+    /// In the memories of a majority; on their disks `storage.async_window_ms` later.
+    Async,
     /// On the disks of a majority.
     Sync,
+}
+
+impl Durability {
+    /// As the engine calls it.
+    pub fn level(self) -> highwater_core::Durability {
+        match self {
+            Durability::Memory => highwater_core::Durability::Memory,
+            Durability::Async => highwater_core::Durability::Async,
+            Durability::Sync => highwater_core::Durability::Sync,
+        }
+    }
 }
 
 /// Where a node with a disk keeps its files.
@@ -84,6 +97,8 @@ pub struct StorageConfig {
     pub checkpoints_kept: usize,
     /// Threads that write one.
     pub checkpoint_threads: usize,
+    /// With `async`: how many milliseconds the disk may be behind what is accepted.
+    pub async_window_ms: u64,
 }
 
 /// When silence counts as death.
@@ -314,7 +329,8 @@ impl Config {
             max_attempts: self.limits.max_attempts,
             snapshot_age: self.limits.snapshot_age_us.saturating_mul(1_000),
             founders: founders.collect(),
-            durable: self.cluster.durability == Durability::Sync,
+            durability: self.cluster.durability.level(),
+            disk_window: nanos(self.storage.async_window_ms),
             ..Options::new(NodeId(self.node), nodes, self.cluster.workers, incarnation)
         }
     }

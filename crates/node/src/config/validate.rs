@@ -63,7 +63,8 @@ impl Config {
         let engine = self.engine()?;
         check(self.cluster.durability == Durability::Memory || engine.abilities().durable, || {
             format!(
-                "cluster.durability is \"sync\", but engine {engine} keeps nothing on disks; use \"memory\""
+                "cluster.durability is \"{}\", but engine {engine} keeps nothing on disks; use \"memory\"",
+                self.cluster.durability.level()
             )
         })?;
         check(!self.storage.dir.as_os_str().is_empty(), || "storage.dir must not be empty".into())?;
@@ -76,6 +77,9 @@ impl Config {
         })?;
         check((1..=256).contains(&storage.checkpoint_threads), || {
             format!("storage.checkpoint_threads must be 1 to 256, not {}", storage.checkpoint_threads)
+        })?;
+        check((1..=10_000).contains(&storage.async_window_ms), || {
+            format!("storage.async_window_ms must be 1 to 10000, not {}", storage.async_window_ms)
         })?;
         let ids: Vec<String> = self.cluster.nodes.iter().map(|node| node.id.to_string()).collect();
         check(self.cluster.nodes.iter().any(|node| node.id == self.node), || {

@@ -142,6 +142,9 @@ impl ControlThread {
             let next = self.turn(now)?;
             self.wait(next)?;
         }
+        if self.controller.status(monotonic()).forgets {
+            shared.leave_behind();
+        }
         Ok(())
     }
 

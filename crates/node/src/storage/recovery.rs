@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use highwater_core::{Incarnation, NodeId};
 use highwater_disk::checkpoint::{Error, Loader, Loading, Manifest, PartLoader, published, remove_leftovers};
-use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalOptions, journal};
+use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalOptions, behind, journal};
 use highwater_engines::{LogPosition, Replica, Resume};
 
 use super::checkpoint::Preamble;
 use super::progress::{StartProgress, Step};
 use super::{DataDirectory, DirectoryError};
 use crate::clock::monotonic;
-use crate::config::Config;
+use crate::config::{Config, Durability};
 use crate::error::NodeError;
 
 /// A node's files, before its replica is built.
@@ -21,6 +21,8 @@ pub struct Files {
     directory: DataDirectory,
     /// Who the node is, by its disk.
     pub identity: Identity,
+    /// An earlier process of this life may have accepted more than is in the journal.
+    pub forgets: bool,
     progress: Arc<StartProgress>,
 }
 
@@ -42,7 +44,30 @@ pub fn open(config: &Config, fresh: Incarnation, progress: Arc<StartProgress>) -
         identity.write(&directory).map_err(|error| failed(error.to_string()))?;
         tracing::warn!("{} has an identity and no journal: this node begins another life", path.display());
     }
-    Ok(Files { directory, identity, progress })
+    let behind = behind::is_marked(&directory).map_err(|error| failed(error.to_string()))?;
+    if config.cluster.durability == Durability::Async {
+        behind::mark(&directory).map_err(|error| failed(format!("cannot mark it: {error}")))?;
+    }
+    let forgets = behind && identity.incarnation != fresh;
+    if forgets {
+        tracing::warn!(
+            "{}: the last process here did not end in order, and what it had accepted last may be missing: this node catches up with it \
+             before its vote counts",
+            path.display()
+        );
+    }
+    Ok(Files { directory, identity, forgets, progress })
+}
+
+/// The node has ended, and its disk holds all that it ever accepted.
+///
+/// # Errors
+/// If the disk refuses.
+pub fn end_in_order(config: &Config) -> Result<(), NodeError> {
+    let path = config.storage.dir.join(format!("node-{}", config.node));
+    let failed = |why: String| NodeError::Storage { path: path.clone(), why };
+    let directory = take(&path).map_err(|error| failed(why_not(&error)))?;
+    behind::clear(&directory).map_err(|error| failed(format!("cannot say that it ended in order: {error}")))
 }
 
 /// Without the path, which is said anyway.

@@ -138,6 +138,9 @@ impl WorkerThread {
             }
         }
         self.clients.say_goodbye(monotonic(), self.referral());
+        if self.writing.as_ref().is_some_and(Writing::waits) {
+            shared.leave_behind();
+        }
         Ok(())
     }
 

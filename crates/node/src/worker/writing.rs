@@ -32,6 +32,11 @@ impl Writing {
         }
     }
 
+    /// Whether something found no room in the queue.
+    pub fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Takes what a turn wants written.
     pub fn take(&mut self, out: &mut Outbox) {
         self.waiting.append(&mut out.writes);

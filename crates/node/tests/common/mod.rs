@@ -169,6 +169,7 @@ impl Controller for StubController {
             members: Vec::new(),
             copying_bytes: None,
             copying_from: None,
+            forgets: false,
             trouble: None,
         }
     }
@@ -324,7 +325,7 @@ pub fn identity(node: u8, workers: u16) -> Identity {
         engine: EngineKind::Rolis,
         tables: Fingerprint::of_tables(&Schema::new(NodeLibrary.tables())),
         procedures: Fingerprint::of_procedures(&registry.names(), &registry.versions()),
-        durable: false,
+        durability: highwater_core::Durability::Memory,
     }
 }
 

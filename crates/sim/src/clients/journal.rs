@@ -31,6 +31,9 @@ impl Asked {
     }
 }
 
+/// Processes from here on were told something that may be lost.
+const LOST: u64 = 1 << 62;
+
 /// All transactions of a run, by their tokens.
 #[derive(Default)]
 pub struct Journal(pub(super) BTreeMap<u64, Asked>);
@@ -50,6 +53,19 @@ impl Journal {
         let asked = self.0.get_mut(&token).expect("somebody asked for what is answered");
         assert!(asked.ended.is_none(), "request {token} was answered twice: {asked:?}");
         asked.ended = Some((status, at, seen));
+    }
+
+    /// What was acknowledged since may be lost: nobody knows any more what became of it.
+    pub fn lose_since(&mut self, since: Nanos) {
+        for (token, asked) in &mut self.0 {
+            if let Some((status @ Status::Ok, at, _)) = &mut asked.ended
+                && *at >= since
+            {
+                *status = Status::Info;
+                // Who does not know what became of something is not heard of again.
+                asked.process = LOST | *token;
+            }
+        }
     }
 
     /// Whether it was acknowledged.

@@ -12,12 +12,16 @@ pub(super) fn newest_open<L: Library>(world: &World<L>) -> Option<Epoch> {
 
 /// Whether a node's process may end: if it may lose its memory, or if it has a disk, and on it all that it is relied on for.
 pub fn may_end<L: Library>(world: &World<L>, victim: NodeId) -> bool {
-    world.durable() && keeps(world, victim) || spare(world, victim)
+    let remembers = !world.is_behind() || world.may_lose;
+    world.durable() && remembers && keeps(world, victim) || spare(world, victim)
 }
 
 /// Whether all may end at once: what most of them hold is on their disks.
 pub fn may_all_end<L: Library>(world: &World<L>) -> bool {
-    world.durable() && world.ids().filter(|id| keeps(world, *id)).count() > world.ids().count() / 2
+    let remembers = !world.is_behind() || world.may_lose;
+    world.durable()
+        && remembers
+        && world.ids().filter(|id| keeps(world, *id)).count() > world.ids().count() / 2
 }
 
 /// Whether a node's disk leads to the state that it has: not while it copies one, or has copied one that is not on its disk.
@@ -35,7 +39,7 @@ pub fn spare<L: Library>(world: &World<L>, victim: NodeId) -> bool {
         || sound(world).filter(|id| *id != victim).count() > world.ids().count() / 2
 }
 
-/// Voters with complete stores.
+/// Voters with complete stores, that forget nothing.
 ///
 /// Who votes depends on whom one asks while a membership changes; only those count who vote by every account, but for
 /// accounts of epochs that are over: the membership with which an epoch opened is in force from then on. While nobody
@@ -47,7 +51,7 @@ pub fn sound<L: Library>(world: &World<L>) -> impl Iterator<Item = NodeId> + use
         statuses.iter().filter(|status| status.service >= Service::Standby && status.epoch >= open).collect();
     let sound = statuses.iter().filter(|status| {
         let votes = accounts.iter().all(|account| status.votes_by(account));
-        votes && !accounts.is_empty() && status.copying_bytes.is_none()
+        votes && !accounts.is_empty() && status.copying_bytes.is_none() && !status.forgets
     });
     sound.map(|status| status.node).collect::<Vec<_>>().into_iter()
 }

@@ -66,6 +66,7 @@ impl Plan {
             length_ns,
             absent,
             disks: false,
+            behind: false,
             from_birth: false,
             faults,
         };

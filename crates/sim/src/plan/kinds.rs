@@ -94,6 +94,23 @@ pub(crate) fn fill_up(plan: &mut Plan, random: &mut Random) {
 }
 
 impl Plan {
+    /// As [`with_disks`](Plan::with_disks), and what is accepted does not wait for them.
+    ///
+    /// In half of the plans nobody who is needed crashes, and nothing may be lost. In the other half the power may fail everywhere, and
+    /// what was acknowledged last may be lost; there no disk is, for it may be the only one that has something, and no client counts on
+    /// what it was told.
+    pub fn with_disks_behind(self) -> Plan {
+        let mut plan = Plan { behind: true, ..self.with_disks() };
+        let cuts = plan.faults.iter().any(|at| at.fault == Fault::PowerCut);
+        if !cuts || plan.seed.is_multiple_of(2) {
+            plan.faults.retain(|at| !matches!(at.fault, Fault::PowerCut | Fault::FailSync(_)));
+        } else {
+            plan.faults.retain(|at| !matches!(at.fault, Fault::Wipe(_) | Fault::RestoreDisk(_)));
+            (plan.load.counters, plan.load.fresh_percent) = (0, 0);
+        }
+        plan
+    }
+
     /// The same with disks: nobody loses what it wrote, and so the power may fail everywhere, now and then. Disks are lost, are full,
     /// slow, and fail.
     pub fn with_disks(mut self) -> Plan {

@@ -20,14 +20,15 @@ mod machines;
 use std::collections::BTreeMap;
 
 use highwater_core::hooks::Site;
-use highwater_core::{Incarnation, NodeId};
+use highwater_core::{Durability, Incarnation, NodeId};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{EngineKind, Nanos, Options};
 use serde::{Deserialize, Serialize};
 
-use crate::faults::Scheduled;
+use crate::faults::{Fault, Scheduled};
 use crate::network::{self, Datagrams, Network, Wire};
 use crate::stage::{Buggify, Interleaving};
+use crate::units::MS;
 #[cfg(feature = "planted")]
 pub(crate) use kinds::fill_up;
 pub use load::{Busy, Load, Mix};
@@ -72,6 +73,9 @@ pub struct Plan {
     /// Replicas have disks: who comes back is who it was, and power may fail everywhere.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disks: bool,
+    /// What is accepted does not wait for them (`async`): who comes back from a crash may have forgotten the last of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub behind: bool,
     /// Times count from the start, not from the first leader on.
     #[serde(default)]
     pub from_birth: bool,
@@ -155,6 +159,9 @@ impl Plan {
         if plan.disks && !engine.abilities().durable {
             return Err(format!("{engine} keeps nothing on disks"));
         }
+        if plan.behind && !plan.disks {
+            return Err("without disks none can be behind: disks must be true".into());
+        }
         let check = |good: bool, what: &str| if good { Ok(()) } else { Err(what.to_string()) };
         check((1..=7).contains(&plan.replicas), "replicas must be 1 to 7")?;
         check((1..=16).contains(&plan.workers), "workers must be 1 to 16")?;
@@ -190,7 +197,12 @@ impl Plan {
     /// Puts what it wants into an engine's options.
     pub(crate) fn tune(&self, options: &mut Options) {
         self.settings.apply(options);
-        options.durable = self.disks;
+        options.durability = match (self.disks, self.behind) {
+            (false, _) => Durability::Memory,
+            (true, false) => Durability::Sync,
+            (true, true) => Durability::Async,
+        };
+        options.disk_window = DISK_WINDOW;
         options.max_transaction_bytes = options.max_transaction_bytes.max(self.load.largest_transaction());
         if self.load.sizes.memory > 0 {
             options.memory_bytes = options.memory_for(self.load.sizes.memory);
@@ -233,6 +245,11 @@ impl Plan {
         self.engine().ok()?.sites().iter().copied().find(|site| site.name() == name)
     }
 
+    /// Whether a majority may crash at once, and what was acknowledged last may be lost.
+    pub(crate) fn may_lose(&self) -> bool {
+        self.behind && self.faults.iter().any(|at| at.fault == Fault::PowerCut)
+    }
+
     /// As [`parse`](Plan::parse) reads it.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plans have nothing that JSON lacks")
@@ -257,6 +274,9 @@ impl Settings {
         }
     }
 }
+
+/// With `async`: most syncs are faster, and some are not.
+const DISK_WINDOW: Nanos = 10 * MS;
 
 /// Whether an engine's followers show snapshots.
 fn shows_snapshots(engine: EngineKind) -> bool {

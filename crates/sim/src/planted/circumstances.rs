@@ -29,6 +29,7 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Full => full(plan),
         Circumstance::Unpowered => unpowered(plan),
         Circumstance::Restored => restored(plan),
+        Circumstance::Forgetful => forgetful(plan),
         Circumstance::Failing => failing(plan),
         Circumstance::Retried => retried(plan),
         Circumstance::Moving => moving(plan),
@@ -264,6 +265,27 @@ fn restored(plan: &mut Plan) {
             (met + timeout, 2 * timeout, Fault::Strand(Victim::Leader, 1)),
             (met + 2 * timeout, timeout / 8, Fault::RestoreDisk(node)),
             (met + 2 * timeout + timeout / 16, 4 * timeout, Fault::Isolate(Victim::Leader)),
+        ]
+    });
+}
+
+/// Replicas have disks, which are behind. A leader is left with one that hears it; one of the three crashes, comes back at once, and the
+/// leader is cut off.
+fn forgetful(plan: &mut Plan) {
+    torn(plan);
+    (plan.disks, plan.behind) = (true, true);
+    (plan.replicas, plan.absent) = (3, plan.absent.min(1));
+    plan.clocks.truncate(3);
+    plan.faults.clear();
+    plan.length_ns = plan.length_ns.max(2500 * MS);
+    let timeout = plan.settings.election_timeout;
+    every(plan, 8 * timeout, |round| {
+        let node = (round % 3) as u8;
+        vec![
+            (0, 3 * timeout, Fault::SlowDisk(Victim::Node(node), 8 * MS)),
+            (timeout / 2, 2 * timeout, Fault::Strand(Victim::Leader, 1)),
+            (timeout, timeout / 16, Fault::Kill(Victim::Node(node))),
+            (timeout + timeout / 16, 4 * timeout, Fault::Isolate(Victim::Leader)),
         ]
     });
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use highwater_core::NodeId;
 use highwater_engines::Nanos;
-use highwater_engines::observer::{EPOCHS, TAKEOVERS};
+use highwater_engines::observer::{EPOCHS, LOSSES, TAKEOVERS};
 
 use super::duty::Duty;
 use super::failure::{FailureKind, Verdict};
@@ -36,6 +36,8 @@ pub(super) struct Run {
     /// Stops here.
     pub end: Nanos,
     steps: u64,
+    /// Epochs that were won after a loss.
+    losses: u64,
     /// Since when a majority owes service.
     pub duty: Duty,
 }
@@ -53,6 +55,7 @@ impl Run {
         };
         let mut world = World::new(options, SimLibrary);
         world.lenient = true;
+        world.may_lose = plan.may_lose();
         plan.network(&mut world.network);
         world.buggify(plan.buggify());
         plan.interleaving().into_iter().for_each(|how| world.interleave(how));
@@ -73,6 +76,7 @@ impl Run {
             clock,
             end,
             steps: 0,
+            losses: 0,
             duty: Duty::default(),
         }
     }
@@ -214,6 +218,7 @@ impl Run {
             if let Some(wrong) = self.world.violations().into_iter().next() {
                 return self.fail(FailureKind::Invariant, wrong);
             }
+            self.watch_losses()?;
             self.hand.act(&mut self.world);
             self.clients.act(&mut self.world, &self.hand);
             self.watch_service()?;
@@ -223,6 +228,26 @@ impl Run {
             if let Some(missed) = self.clients.missed.take() {
                 return self.fail(FailureKind::Promise("a replica is as fresh as it says"), missed);
             }
+        }
+        Ok(())
+    }
+
+    /// A cluster that went on from the best of all its disks may have lost what was not on any; whatever was acknowledged since the oldest
+    /// record that a crash took is in doubt.
+    fn watch_losses(&mut self) -> Result<(), Verdict> {
+        let losses = self.world.seen().count(LOSSES);
+        if std::mem::replace(&mut self.losses, losses) == losses {
+            self.world.forget_losses();
+            return Ok(());
+        }
+        if !self.plan.may_lose() {
+            return self.fail(
+                FailureKind::Promise("who is spared forgets nothing"),
+                "all voters had to promise".into(),
+            );
+        }
+        if let Some(since) = self.world.lost_since() {
+            self.clients.journal.lose_since(since);
         }
         Ok(())
     }
@@ -268,6 +293,7 @@ impl Run {
             }
         };
         add(TAKEOVERS, self.world.seen().count(TAKEOVERS));
+        add(LOSSES, self.world.seen().count(LOSSES));
         for (what, count) in &self.clients.counters.marks {
             add(what, *count);
         }

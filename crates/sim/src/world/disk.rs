@@ -28,6 +28,10 @@ pub(super) struct Disk {
     pub(super) records: VecDeque<(Channel, LogPosition, Bytes)>,
     /// How many of them survive a crash.
     pub synced: usize,
+    /// How many records there were when, as far as not all of these are synced.
+    unsynced: VecDeque<(usize, Nanos)>,
+    /// Since when records were lost in crashes that the replica has not caught up with.
+    pub lost_since: Option<Nanos>,
     /// How many were released, and are gone: records are counted from the disk's first on.
     gone: usize,
     /// It is at work.
@@ -101,13 +105,20 @@ impl Disk {
         }
     }
 
-    pub fn append(&mut self, who: Channel, workers: u16, records: impl IntoIterator<Item = Bytes>) {
+    pub fn append(
+        &mut self,
+        now: Nanos,
+        who: Channel,
+        workers: u16,
+        records: impl IntoIterator<Item = Bytes>,
+    ) {
         let writer = self.writer(who, workers);
         self.written_to.resize(usize::from(workers) + 1, LogPosition(0));
         for record in records {
             self.written_to[writer].0 += record.len() as u64;
             self.records.push_back((who, self.written_to[writer], record));
         }
+        self.unsynced.push_back((self.written(), now));
     }
 
     /// How many records were written in all.
@@ -117,6 +128,9 @@ impl Disk {
 
     /// The power is gone.
     pub fn crash(&mut self, workers: u16, random: &mut Random) {
+        let lost = self.unsynced.front().map(|(_, at)| *at);
+        self.unsynced.clear();
+        self.lost_since = self.lost_since.into_iter().chain(lost).min();
         let unsynced = self.records.split_off(self.synced - self.gone);
         let mut kept: BTreeMap<Channel, u64> = BTreeMap::new();
         for (who, ..) in &unsynced {
@@ -302,6 +316,7 @@ impl Disk {
         }
         self.synced = upto;
         self.syncing = false;
+        self.unsynced.retain(|(end, _)| *end > upto);
         let moved = before.into_iter().zip(&self.synced_to).take(usize::from(workers));
         moved.map(|(before, now)| (*now > before).then_some(*now)).collect()
     }

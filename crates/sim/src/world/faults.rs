@@ -43,6 +43,7 @@ impl<L: Library> World<L> {
         let now = self.now;
         let node = &mut self.nodes[id.0 as usize];
         assert!(node.replica.is_none(), "{id} is running");
+        options.forgets = self.behind && incarnation != fresh;
         node.clock.tick(now);
         if self.durable {
             node.disk.begin(&mut self.disks);

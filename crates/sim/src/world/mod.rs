@@ -27,7 +27,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use highwater_core::hooks::{self, Site};
-use highwater_core::{Incarnation, Library, NodeId, Outcome, ProcedureId, Timestamp};
+use highwater_core::{Durability, Incarnation, Library, NodeId, Outcome, ProcedureId, Timestamp};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{
     EngineKind, Freshness, Nanos, Options, Refusal, Replica, Request, Service, Session, Status, Token,
@@ -142,7 +142,10 @@ pub struct World<L: Library> {
     pub lenient: bool,
     /// What disks do: apart from the rest, so that a world without them is the same.
     disks: Random,
+    /// A majority may crash though it forgets: what was acknowledged last may be lost.
+    pub may_lose: bool,
     durable: bool,
+    behind: bool,
     options: WorldOptions,
     library: L,
     nodes: Vec<Node>,
@@ -165,7 +168,8 @@ impl<L: Library> World<L> {
             now: 0,
             random: Random::new(options.seed),
             disks: Random::new(options.seed ^ 0xd15c_d15c),
-            durable: engine.durable,
+            durable: engine.durability.has_disk(),
+            behind: engine.durability == Durability::Async,
             network: Network::with_delay(20_000, 100_000),
             replies: Vec::new(),
             refused: Vec::new(),
@@ -174,6 +178,7 @@ impl<L: Library> World<L> {
             costs: Costs::default(),
             marks: BTreeMap::new(),
             lenient: false,
+            may_lose: false,
             nodes: (0..options.nodes).map(|_| Node::new(options.workers)).collect(),
             queue: Queue::new(),
             stage,

@@ -60,6 +60,30 @@ impl<L: Library> World<L> {
         self.sync(id);
     }
 
+    /// Since when something was lost by replicas that may have forgotten it.
+    pub fn lost_since(&self) -> Option<Nanos> {
+        self.nodes.iter().filter_map(|node| node.disk.lost_since).min()
+    }
+
+    /// Replicas that have caught up miss nothing any more. To be called now and then.
+    pub fn forget_losses(&mut self) {
+        let caught_up = |world: &World<L>, id: NodeId| world.status(id).is_some_and(|status| !status.forgets);
+        for id in self
+            .ids()
+            .filter(|id| self.nodes[usize::from(id.0)].disk.lost_since.is_some())
+            .collect::<Vec<_>>()
+        {
+            if caught_up(self, id) {
+                self.nodes[usize::from(id.0)].disk.lost_since = None;
+            }
+        }
+    }
+
+    /// Whether disks are behind what replicas accept.
+    pub fn is_behind(&self) -> bool {
+        self.behind
+    }
+
     /// Whether the replicas have disks.
     pub fn durable(&self) -> bool {
         self.durable

@@ -242,7 +242,12 @@ impl<L: Library> World<L> {
         }
         if !out.writes.is_empty() {
             assert!(self.durable(), "the engine writes to a disk, and this host has none");
-            self.nodes[id.0 as usize].disk.append(Channel::Control, self.options.workers, out.writes);
+            self.nodes[id.0 as usize].disk.append(
+                self.now,
+                Channel::Control,
+                self.options.workers,
+                out.writes,
+            );
             self.sync(id);
         }
         self.take_orders(id, out.checkpoint);
@@ -276,7 +281,7 @@ impl<L: Library> World<L> {
             self.replies.push(Reply { from: (id, worker), token, outcome, moment, bytes, at: now + length });
         }
         if self.durable() {
-            self.nodes[id.0 as usize].disk.append(who, self.options.workers, out.writes);
+            self.nodes[id.0 as usize].disk.append(self.now, who, self.options.workers, out.writes);
             self.sync(id);
         } else {
             out.expect_no_writes();

@@ -34,7 +34,7 @@ impl RolisController {
 
     /// Begins a checkpoint, unless there is one, or the store is no state that one can be made of.
     pub(super) fn begin_checkpoint(&mut self, now: Nanos) {
-        let fit = self.desk.shared.options.durable
+        let fit = self.desk.shared.options.durability.has_disk()
             && self.receiver.store_is_complete()
             && self.election.members().is_some();
         if !fit || self.checkpointing.is_under_way() || now < self.checkpointing.not_before {
@@ -160,7 +160,7 @@ impl RolisController {
 
     /// Whether what this process has copied is lost with it: there is no checkpoint of it yet.
     pub(super) fn lacks_checkpoint(&self) -> bool {
-        self.desk.shared.options.durable && self.receiver.has_copied() && !self.has_checkpoint
+        self.desk.shared.options.durability.has_disk() && self.receiver.has_copied() && !self.has_checkpoint
     }
 
     /// Begins one at once if it does. Until it is there nobody may rely on this replica's disk: a learner does not vote.

@@ -67,7 +67,10 @@ impl RolisController {
         let missing = self.receiver.what_is_missing(copied).or_else(|| {
             self.lacks_checkpoint().then(|| "has copied the state, and writes it to its disk".into())
         });
-        let missing = missing.or_else(|| self.what_is_full());
+        let forgets = self.election.forgets() && self.election.votes();
+        let recalling =
+            || forgets.then(|| "catches up with what it may have forgotten in a crash".to_string());
+        let missing = missing.or_else(recalling).or_else(|| self.what_is_full());
         let me = self.desk.me.node;
         let stranger = self.election.members().is_some_and(|members| members.voter(me).is_none());
         missing.or_else(|| {
@@ -130,6 +133,10 @@ impl RolisController {
         if !away.is_empty() {
             why += &format!("; not reachable: {}", list(&away));
         }
+        if self.election.forgets() {
+            why += "; this node crashed before everything was on its disk: if a majority did, all voters have to be here (or use \
+                    `highwater recover`)";
+        }
         let members = self.election.members();
         if members
             .is_some_and(|members| !Quorums::of(members.clone()).reached(|voter| self.desk.is_here(voter)))
@@ -171,6 +178,7 @@ impl RolisController {
             copying_bytes: (self.receiver.copies() || self.lacks_checkpoint())
                 .then(|| shared.copied_bytes.load(Ordering::Relaxed)),
             copying_from: self.receiver.donor(),
+            forgets: self.election.forgets(),
             trouble: self.trouble(now),
         }
     }

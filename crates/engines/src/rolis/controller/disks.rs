@@ -6,13 +6,18 @@
 //! Invariant: while a voter without whom there is no majority says that its disk is low, nothing new is executed that writes.
 //!
 //! *Stale.* [`Witness`](super::super::witness::Witness) has the reasons.
+//!
+//! *Behind.* With [`Durability::Async`](highwater_core::Durability::Async) a voter forgets with a crash, and its promises count only with
+//! those of all voters until it has caught up ([`recall`](super::super::recall)). An epoch that was won so may have lost what was decided
+//! last; what a node holds that was none of its voters is worth nothing then.
 
 use std::sync::atomic::Ordering;
 
-use highwater_consensus::{Quorums, Voter};
-use highwater_core::NodeId;
+use highwater_consensus::{Members, Quorums, Voter};
+use highwater_core::{NodeId, StreamId};
 
 use super::super::control::ControlMessage;
+use super::super::hooks;
 use super::super::witness::{DiskWord, Heard, Witness};
 use super::RolisController;
 use crate::seam::Nanos;
@@ -131,6 +136,47 @@ impl RolisController {
         }
         if !stale {
             self.witness.clear(self.desk.me, Some(from), self.election.members());
+        }
+    }
+
+    // ---- disks that are behind ----
+
+    /// A stream has caught up with what it may have forgotten.
+    pub(super) fn on_recalled(&mut self, stream: StreamId) {
+        self.recalled.insert(stream);
+        if self.recalled.len() >= self.desk.workers() && self.election.forgets() {
+            self.desk.note("caught up with all that this node may have forgotten in its crash");
+            self.remember_all();
+        }
+    }
+
+    /// This voter knows of all that it accepted.
+    pub(super) fn remember_all(&mut self) {
+        self.election.set_forgets(false);
+        self.desk.shared.forgets.store(false, Ordering::Relaxed);
+    }
+
+    /// This node won with the promises of all voters, for a majority forgets.
+    pub(super) fn after_loss(&mut self, members: &Members) -> Members {
+        hooks::loses(members.epoch);
+        let window = self.desk.shared.options.disk_window / 1_000_000;
+        self.desk.note(format!(
+            "a majority crashed before everything was on disk: the cluster goes on from the best of all its disks. What was acknowledged \
+             in the last {window} ms before that may be lost"
+        ));
+        members.in_epoch_after_loss(members.epoch)
+    }
+
+    /// The cluster lost something, if `members` say so and that is news. A node that had no vote then may have it still.
+    pub(super) fn watch_loss(&mut self, members: &Members) {
+        let Some(known) = self.election.members() else { return };
+        if members.after_loss() > known.after_loss() && !members.contains(self.desk.me) && !self.stale {
+            self.stale = true;
+            self.desk.note(format!(
+                "the cluster lost what was acknowledged last before {}, and this node, which had no vote, may have it still. It begins \
+                 another life",
+                members.after_loss()
+            ));
         }
     }
 

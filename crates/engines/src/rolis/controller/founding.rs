@@ -63,6 +63,7 @@ impl RolisController {
     /// A membership is decided.
     pub(super) fn learn_members(&mut self, now: Nanos, members: Members) {
         let (newborn, removed) = (self.election.members().is_none(), self.was_removed());
+        self.watch_loss(&members);
         self.election.set_members(now, members);
         if self.was_removed() && !removed {
             self.note_removal();

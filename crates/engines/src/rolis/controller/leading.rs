@@ -24,8 +24,8 @@ impl RolisController {
             match event {
                 ElectionEvent::Fence(ballot) => self.start_fence(now, ballot),
                 ElectionEvent::Follow(ballot) => self.follow(now, ballot),
-                ElectionEvent::Won { ballot, promises, quorums, members } => {
-                    self.take_over(now, ballot, promises, quorums, members);
+                ElectionEvent::Won { ballot, promises, quorums, members, lossy } => {
+                    self.take_over(now, (ballot, lossy), promises, quorums, members);
                 }
             }
         }
@@ -58,7 +58,8 @@ impl RolisController {
         let Some(members) = self.election.members().cloned() else {
             return self.election.fenced_for_nobody(ballot);
         };
-        self.election.fenced(now, promise(ballot, members, answers));
+        let forgets = self.election.forgets();
+        self.election.fenced(now, promise(ballot, members, answers, forgets));
     }
 
     pub(super) fn follow(&mut self, now: Nanos, ballot: Ballot) {
@@ -79,7 +80,7 @@ impl RolisController {
     pub(super) fn take_over(
         &mut self,
         now: Nanos,
-        ballot: Ballot,
+        (ballot, lossy): (Ballot, bool),
         promises: BTreeMap<Voter, Promise>,
         mut quorums: Quorums,
         latest: Members,
@@ -96,6 +97,7 @@ impl RolisController {
             Some(change) => latest.changed(ballot.epoch, change),
             None => latest.in_epoch(ballot.epoch),
         };
+        let members = if lossy { self.after_loss(&members) } else { members };
         quorums.and(members.clone());
         self.desk.note(format!("won {ballot}: taking over with {members:?}"));
         hooks::takes_over(ballot.epoch);
@@ -116,6 +118,8 @@ impl RolisController {
         let members = self.leadership.open(ballot);
         self.learn_members(now, members.clone());
         self.admission.end();
+        // Who leads holds all that it ever accepted, if it was decided.
+        self.remember_all();
         self.desk.shared.no_quorum.store(false, Ordering::Relaxed);
         self.desk.note(format!("leading {} with {members:?}", ballot.epoch));
         self.desk.command_all(|_| Command::Open { ballot, members: members.clone() });

@@ -16,13 +16,14 @@
 //! [`HandOver`], [`Stores`], [`Receiver`] and [`Donor`]. What one part's news means for the others stands here, in `membership`,
 //! `copies`, `checkpoints`, `disks`, `handing` and, in words, in `describe`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use highwater_consensus::{Election, ElectionOptions, Members};
 use highwater_core::codec::Reader;
-use highwater_core::{Epoch, Incarnation, NodeId, Schema, Timestamp};
+use highwater_core::{Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp};
 use highwater_store::Store;
 
 use super::admission::Admission;
@@ -93,8 +94,10 @@ pub struct RolisController {
     disk: DiskState,
     /// What it knows of the others'.
     witness: Witness,
-    /// Its disk is older than what it told.
+    /// Its disk is older than what it told, or holds what the cluster lost.
     stale: bool,
+    /// Streams that have caught up with what an earlier process may have accepted.
+    recalled: BTreeSet<StreamId>,
     stores: Stores,
     /// The membership that the host was told of last, and whether that is all it has to know.
     enrolled: (Option<Members>, bool),
@@ -114,8 +117,10 @@ impl RolisController {
         let election_options = election_options(options);
         let (seed, workers) = (options.seed, options.workers as usize);
         let desk = Desk::new(shared);
+        let mut election = Election::new(desk.me, election_options, seed);
+        election.set_forgets(desk.shared.options.forgets);
         RolisController {
-            election: Election::new(desk.me, election_options, seed),
+            election,
             schema,
             store,
             birth: Birth::default(),
@@ -139,6 +144,7 @@ impl RolisController {
             disk: DiskState::default(),
             witness: Witness::default(),
             stale: false,
+            recalled: BTreeSet::new(),
             stores: Stores::default(),
             enrolled: (None, false),
             told_removed: false,
@@ -229,6 +235,7 @@ impl RolisController {
             Report::TooFar(stream) => self.on_too_far(now, stream),
             Report::Located { copy, stream, start } => self.on_located(copy, stream, start),
             Report::Copied { copy, stream, complete_at } => self.on_copied(copy, stream, complete_at),
+            Report::Recalled(stream) => self.on_recalled(stream),
             Report::CopyRefused(copy) => self.refuse_copy(copy),
             Report::CopyStalled { copy } => self.on_copy_stalled(now, copy),
             Report::CheckpointFrom { number, stream, located } => {
@@ -321,6 +328,7 @@ impl Controller for RolisController {
         let Past { promised, members, holds, lost_store } = self.desk.shared.past();
         let options = &self.desk.shared.options;
         self.election = Election::recover(self.desk.me, election_options(options), options.seed, promised);
+        self.election.set_forgets(options.forgets);
         self.witness.come_back();
         self.desk.shared.uncleared.store(true, Ordering::Relaxed);
         // What the controller wrote may have been lost with the power, and be in the log.
@@ -388,7 +396,7 @@ impl Controller for RolisController {
             next[1] = Some(next[1].unwrap_or(Nanos::MAX).min(soon));
         }
         self.remember_members();
-        if self.desk.shared.options.durable
+        if self.desk.shared.options.durability.has_disk()
             && self.receiver.store_is_complete()
             && let Some(moment) = self.timekeeper.moment(self.desk.shared.watermark.mark())
         {

@@ -33,6 +33,7 @@ use crate::rolis::opening::Opening;
 use crate::rolis::points::Points;
 use crate::rolis::probes::{ProbeMessage, Probes, Vouching};
 use crate::rolis::reads::Reads;
+use crate::rolis::recall::Recall;
 use crate::rolis::shared::{Past, Shared};
 use crate::rolis::speculation::Speculation;
 use crate::rolis::wire::{Head, carried_entry};
@@ -63,6 +64,7 @@ pub struct RolisWorker {
     bounded: Bounded,
     probes: Probes,
     vouching: Vouching,
+    recall: Recall,
     sender: Sender,
     installer: Installer,
     figures: Figures,
@@ -124,6 +126,7 @@ impl RolisWorker {
             bounded: Bounded::default(),
             probes: Probes::default(),
             vouching: Vouching::default(),
+            recall: Recall::default(),
             sender: Sender::default(),
             installer: Installer::default(),
             figures: Figures::default(),
@@ -212,7 +215,7 @@ impl RolisWorker {
 
     fn deliver_probe(&mut self, sender: Voter, message: ProbeMessage) {
         match message {
-            ProbeMessage::Vouch { asked, upto } => self.probes.answered(asked, upto),
+            ProbeMessage::Vouch { asked, upto, log } => self.probes.answered(asked, upto, log),
             ProbeMessage::Probe { asked } => {
                 let Mode::Leading(ballot) = self.mode else { return };
                 let Some(mark) = self.context.shared.watermark.mark_in(ballot.epoch) else { return };
@@ -375,6 +378,7 @@ impl Worker for RolisWorker {
 
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
         let mut turn = Turn { now, out, again: false };
+        self.stream.wait_for_disk(self.gate.is_behind(now, self.context.options().disk_window));
         self.gate.open(&self.context, &mut turn);
         // Taken out first: the workers count their references to what they share on one line.
         let commands = self.context.shared.commands[self.context.id.0 as usize].take();
@@ -403,10 +407,12 @@ impl Worker for RolisWorker {
         };
         let reading = self.turn_reading(&mut turn);
         self.turn_vouching(&mut turn);
+        let recalling =
+            if Recall::is_due(&self.context) { self.turn_recalling(&mut turn) } else { Next::Idle };
         let copying = self.turn_copying(&mut turn);
         let parts = (&mut self.lead, &mut self.gate);
         let settling = self.points.turn(&self.context, &mut self.stream, parts, &mut turn);
-        if self.gate.write(&mut self.stream, turn.out) {
+        if self.gate.write(now, &mut self.stream, turn.out) {
             self.points.note(self.gate.written(), &self.stream);
         }
         if hooks::sends_later() {
@@ -416,7 +422,7 @@ impl Worker for RolisWorker {
         }
         let next = if turn.again { Next::Now } else { next };
         let figures = self.figures.refresh(now, &self.context, &self.stream, self.replay.applied());
-        let next = next.sooner(copying).sooner(settling).sooner(reading).sooner(figures);
+        let next = next.sooner(copying).sooner(settling).sooner(reading).sooner(recalling).sooner(figures);
         let next = stream_at.map_or(next, |at| next.sooner(Next::At(at)));
         self.show_pulse(now, next);
         next
@@ -443,7 +449,7 @@ fn stream_options(options: &Options) -> StreamOptions {
     StreamOptions {
         window_bytes: options.max_in_flight_bytes as u64,
         backlog_bytes: options.backlog_bytes(),
-        durable: options.durable,
+        durability: options.durability,
         ..StreamOptions::default()
     }
 }

@@ -169,6 +169,15 @@ impl RolisWorker {
         turn.out.frames.extend(answers.into_iter().map(|(node, answer)| self.probe_frame(node, answer)));
     }
 
+    /// Finds out whether this stream has caught up with what an earlier process accepted.
+    pub(super) fn turn_recalling(&mut self, turn: &mut Turn<'_>) -> Next {
+        let leader = self.context.shared.leader().filter(|leader| self.peers.contains_key(leader));
+        let asked = (&mut self.probes, leader);
+        let (probe, next) = self.recall.turn(&self.context, &self.stream, asked, turn);
+        turn.out.frames.extend(probe.map(|(node, probe)| self.probe_frame(node, probe)));
+        next
+    }
+
     fn probe_frame(&self, node: NodeId, message: ProbeMessage) -> (Endpoint, Frame) {
         let head = Head::Probe(message).encode();
         (Endpoint { node, worker: self.context.id.0 }, Frame { head, body: Bytes::new() })

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use highwater_core::schema::{IndexKind, KeyKind};
-use highwater_core::{Incarnation, NodeId, Schema};
+use highwater_core::{Durability, Incarnation, NodeId, Schema};
 use highwater_engines::EngineKind;
 
 /// What must be the same on all nodes, and who this one is.
@@ -25,8 +25,8 @@ pub struct Identity {
     pub tables: Fingerprint,
     /// The procedures; their ids are their positions.
     pub procedures: Fingerprint,
-    /// Whether its vote is on a disk.
-    pub durable: bool,
+    /// What its vote is worth.
+    pub durability: Durability,
 }
 
 /// A list of names that two builds must have alike, in the same order: how many there are, and a hash of all.

@@ -3,7 +3,7 @@
 //! ```text
 //! hello    "HWTR" | handshake version u16 | format version u16 | cluster u64 | incarnation u64 | from u8 | to u8 |
 //!          nodes u8 | engine u8 | streams u16 | channel u16 (65535: control) | tables u16 | procedures u16 |
-//!          hash of the tables u64 | hash of the procedures u64 | durable u8 | zeros | crc u32               64 bytes
+//!          hash of the tables u64 | hash of the procedures u64 | durability u8 | zeros | crc u32               64 bytes
 //! welcome  "HWTW" | verdict u16 (0: welcome, 1: refused, 2: the caller was removed from the cluster) | node u8 | 0 u8 | incarnation u64 | reason (240, zero-filled) | crc u32
 //! ```
 //!
@@ -17,6 +17,7 @@
 mod identity;
 mod mismatch;
 
+use highwater_core::Durability;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::log::FORMAT_VERSION;
 use highwater_core::{Incarnation, NodeId};
@@ -67,8 +68,17 @@ pub struct Hello {
     pub tables: Fingerprint,
     /// The dialer's procedures.
     pub procedures: Fingerprint,
-    /// Whether its vote is on a disk.
-    pub durable: bool,
+    /// What its vote is worth.
+    pub durability: u8,
+}
+
+/// As it travels: `sync` was there first.
+fn level(durability: Durability) -> u8 {
+    match durability {
+        Durability::Memory => 0,
+        Durability::Sync => 1,
+        Durability::Async => 2,
+    }
 }
 
 impl Hello {
@@ -87,7 +97,7 @@ impl Hello {
             channel,
             tables: me.tables,
             procedures: me.procedures,
-            durable: me.durable,
+            durability: level(me.durability),
         }
     }
 
@@ -106,7 +116,7 @@ impl Hello {
         out.extend_from_slice(&self.procedures.count.to_le_bytes());
         out.extend_from_slice(&self.tables.hash.to_le_bytes());
         out.extend_from_slice(&self.procedures.hash.to_le_bytes());
-        out.push(self.durable.into());
+        out.push(self.durability);
         out.resize(HELLO_BYTES - 4, 0);
         seal(out)
     }
@@ -127,11 +137,11 @@ impl Hello {
             channel: Channel::of(reader.u16()?),
             tables: Fingerprint { count: reader.u16()?, hash: 0 },
             procedures: Fingerprint { count: reader.u16()?, hash: 0 },
-            durable: false,
+            durability: 0,
         };
         hello.tables.hash = reader.u64()?;
         hello.procedures.hash = reader.u64()?;
-        hello.durable = reader.u8()? != 0;
+        hello.durability = reader.u8()?;
         Ok(hello)
     }
 
@@ -160,7 +170,11 @@ impl Hello {
         };
         builds("tables", self.tables, me.tables)?;
         builds("procedures", self.procedures, me.procedures)?;
-        theirs("durability (0: memory, 1: sync)", self.durable.into(), me.durable.into())?;
+        theirs(
+            "durability (0: memory, 1: sync, 2: async)",
+            self.durability.into(),
+            level(me.durability).into(),
+        )?;
         theirs("number of nodes", self.nodes.into(), me.nodes.into())?;
         theirs("number of workers", self.streams.into(), me.streams.into())?;
         theirs("id of the node that was called", self.to.0.into(), me.node.0.into())?;
@@ -256,7 +270,7 @@ mod tests {
             engine: EngineKind::Rolis,
             tables: Fingerprint { count: 14, hash: 5 },
             procedures: Fingerprint::of_procedures(&["bank.pay", "bank.read"], &[1, 1]),
-            durable: false,
+            durability: Durability::Memory,
         }
     }
 
