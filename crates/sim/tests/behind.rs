@@ -52,14 +52,14 @@ fn cut_off(lists: &mut Lists, away: NodeId) {
 fn a_reply_does_not_wait_for_disks_unless_they_are_further_behind_than_they_may_be() {
     let mut lists = start();
     let leader = lists.world.leader().expect("somebody leads");
-    lists.world.ids().for_each(|id| lists.world.slow_disk(id, 2000 * MS));
+    lists.world.ids().for_each(|id| lists.world.slow_disk(id, 120 * MS));
     let soon = lists.ask(leader, 0, &[], &[2]).expect("it is taken");
     lists.wait_for(20 * MS, "a reply without any disk", |lists| lists.acknowledged(soon));
-    lists.run(100 * MS);
+    lists.run(60 * MS);
     let late = lists.ask(leader, 0, &[], &[2]).expect("it is taken");
-    lists.run(1000 * MS);
-    assert!(!lists.acknowledged(late), "the disks are 1.1 s behind\n{}", lists.story());
-    lists.wait_for(6000 * MS, "their syncs", |lists| lists.acknowledged(late));
+    lists.run(40 * MS);
+    assert!(!lists.acknowledged(late), "the disks are 0.1 s behind\n{}", lists.story());
+    lists.wait_for(400 * MS, "their syncs", |lists| lists.acknowledged(late));
 }
 
 #[test]

@@ -191,11 +191,17 @@ impl RolisWorker {
             return;
         }
         let leads = message.of_leader();
+        self.watch_disk(now);
         self.stream.deliver(now, sender, message, own_entry(body));
         // Under the ballot that this stream follows: a leader of the past is no leader.
         if let Some(ballot) = leads.filter(|ballot| *ballot == self.stream.promised()) {
             self.context.pulse().hear_leader(ballot.epoch, now);
         }
+    }
+
+    /// What is accepted waits for the disk if that is too far behind.
+    fn watch_disk(&mut self, now: Nanos) {
+        self.stream.wait_for_disk(self.gate.is_behind(now, self.context.options().disk_window));
     }
 
     fn deliver_to_copy(&mut self, now: Nanos, sender: Voter, message: CopyMessage, body: &Bytes) {
@@ -378,7 +384,7 @@ impl Worker for RolisWorker {
 
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
         let mut turn = Turn { now, out, again: false };
-        self.stream.wait_for_disk(self.gate.is_behind(now, self.context.options().disk_window));
+        self.watch_disk(now);
         self.gate.open(&self.context, &mut turn);
         // Taken out first: the workers count their references to what they share on one line.
         let commands = self.context.shared.commands[self.context.id.0 as usize].take();
