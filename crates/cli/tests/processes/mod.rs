@@ -164,6 +164,13 @@ impl Cluster {
         }
     }
 
+    /// Ends one.
+    pub fn kill(&mut self, id: usize) {
+        let mut replica = self.replicas[id].take().expect("it runs");
+        replica.kill().unwrap();
+        replica.wait().unwrap();
+    }
+
     /// The port where a replica's clients connect.
     pub fn port(&self, id: usize) -> u16 {
         self.ports[3 * id + 1]

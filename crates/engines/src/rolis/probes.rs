@@ -86,10 +86,11 @@ impl ProbeMessage {
     pub fn decode(tag: u8, reader: &mut Reader<'_>) -> Result<ProbeMessage, Malformed> {
         Ok(match tag {
             4 => ProbeMessage::Probe { asked: reader.u64()? },
-            5 => {
-                let (asked, upto) = (reader.u64()?, Timestamp(reader.u64()?));
-                Vouch { asked, upto, log: EntryIndex(reader.u64()?) }
-            }
+            5 => ProbeMessage::Vouch {
+                asked: reader.u64()?,
+                upto: Timestamp(reader.u64()?),
+                log: EntryIndex(reader.u64()?),
+            },
             _ => return Err(Malformed("frame tag")),
         })
     }
