@@ -66,7 +66,10 @@ fn after_a_crash_of_all_everybody_has_to_be_back_and_what_is_lost_is_within_the_
     });
     cluster.run(2);
     let found = counter(&cluster);
-    assert!((surely..=most).contains(&found), "{found} of {most}, of which {surely} were acknowledged before");
+    assert!(
+        (surely..=most).contains(&found),
+        "{found} of {most}, of which {surely} were acknowledged before"
+    );
     cluster.none_died();
     let logs = (0..3).map(|id| cluster.log(id)).collect::<String>();
     assert!(logs.contains("goes on from the best of all its disks"), "{logs}");

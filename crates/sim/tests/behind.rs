@@ -87,7 +87,11 @@ fn who_may_have_forgotten_helps_nobody_to_lead_before_it_has_caught_up() {
     assert!(!leads(away) && !leads(voter), "neither knows what was acknowledged\n{}", lists.story());
     lists.world.network.heal();
     lists.wait_for(3000 * MS, "all are back", |lists| lists.world.converged().is_ok());
-    assert!(lists.world.ids().all(|id| !forgets(&lists, id) && lists.list(id, 7).len() == 1), "{}", lists.story());
+    assert!(
+        lists.world.ids().all(|id| !forgets(&lists, id) && lists.list(id, 7).len() == 1),
+        "{}",
+        lists.story()
+    );
 }
 
 #[test]

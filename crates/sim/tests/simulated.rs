@@ -7,10 +7,10 @@
 mod common;
 
 mod backup;
+mod behind;
 mod clock;
 mod copies;
 mod crosswise;
-mod behind;
 mod disks;
 mod freshness;
 mod handover;

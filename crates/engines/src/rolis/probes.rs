@@ -22,7 +22,7 @@
 //! # A voter that forgets
 //!
 //! With `async` a voter comes back from a crash without what it accepted last. Whether it has caught up it finds out with the same
-//! question: [`recall`](super::recall).
+//! question: `recall`.
 //!
 //! # On demand
 //!

@@ -44,7 +44,7 @@ pub struct Shared {
     pub disk_full: AtomicBool,
     /// This process came back with its disk, and nobody has said yet that the disk is as new as it should be: streams take nothing in.
     pub uncleared: AtomicBool,
-    /// This node's voter may have accepted more than it knows of: see [`recall`](super::recall).
+    /// This node's voter may have accepted more than it knows of: see `recall`.
     pub forgets: AtomicBool,
     /// Node id of the known leader plus 1; 0 if none is known.
     leader: AtomicU32,

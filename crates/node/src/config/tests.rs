@@ -34,8 +34,11 @@ fn the_defaults_are_those_of_the_engines() {
     let options = config.options(Incarnation(7));
     // How much memory there is depends on the machine.
     let memory_bytes = config.memory_bytes();
-    let mut expected =
-        Options { memory_bytes, durability: highwater_core::Durability::Sync, ..Options::new(NodeId(0), 1, 2, Incarnation(7)) };
+    let mut expected = Options {
+        memory_bytes,
+        durability: highwater_core::Durability::Sync,
+        ..Options::new(NodeId(0), 1, 2, Incarnation(7))
+    };
     expected.founders = options.founders.clone();
     expected.fit_memory();
     assert_eq!(options, expected);
