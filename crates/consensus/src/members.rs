@@ -173,7 +173,7 @@ impl Members {
     }
 
     /// Appends `epoch u64 | count u8 | (node u8 | incarnation u64 | length u16 | contact)* | count u8 | (node u8 | incarnation
-    /// u64)*`: the voters, then who was removed. [`LOSS`] is added to the first count if something was lost, and `after_loss u64` follows
+    /// u64)*`: the voters, then who was removed. Bit 7 is set in the first count if something was lost, and `after_loss u64` follows
     /// it then.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let put = |out: &mut Vec<u8>, voter: &Voter| {
