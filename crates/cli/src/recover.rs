@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use highwater_core::Timestamp;
-use highwater_disk::Identity;
+use highwater_disk::{Identity, behind};
 use highwater_engines::rolis::remains::{Trust, Voter};
 use highwater_node::storage::DataDirectory;
 use highwater_node::storage::remains::{Base, Folder};
@@ -56,6 +56,8 @@ struct Survivor {
     decided: Option<u64>,
     /// Everything up to here is held.
     held: u64,
+    /// The node did not end in order with durability `async`: it may have accepted more.
+    behind: bool,
     /// When that was, about.
     about: Option<String>,
 }
@@ -68,7 +70,10 @@ struct Outcome {
     unreadable: Vec<(String, String)>,
     voters: Vec<u8>,
     lost: Vec<u8>,
+    /// Enough of the voters are here, with all that they accepted.
     majority: bool,
+    /// Of disks that may be behind, all are.
+    all_behind: bool,
     /// Everything up to here is certainly there.
     certain: Option<u64>,
     certain_about: Option<String>,
@@ -88,6 +93,8 @@ struct Read {
     folder: Folder,
     decided: Option<Timestamp>,
     held: Timestamp,
+    /// It may lack what its node accepted last.
+    behind: bool,
 }
 
 /// Runs the command.
@@ -120,6 +127,10 @@ pub fn run(args: &RecoverArgs) -> Result<()> {
             return Err(Failure::usage("a majority of the voters is here: nothing is lost")
                 .hint("start these nodes, and the cluster goes on; a copy of it comes from `backup`"));
         }
+        if outcome.all_behind {
+            return Err(Failure::usage("all voters are here: nobody has more than they do")
+                .hint("start these nodes, and the cluster goes on from the best of their disks"));
+        }
         found(args, &disks, &mut outcome)?;
     }
     let text = match args.json {
@@ -141,7 +152,8 @@ fn read(path: &Path, directory: &DataDirectory) -> std::result::Result<Read, Str
     }
     let decided = folder.remains.read(Trust::Decided).ok().map(|reading| reading.latest());
     let held = folder.remains.read(Trust::Accepted).map_err(|why| at(&why))?.latest();
-    Ok(Read { identity, folder, decided, held })
+    let behind = behind::is_marked(directory).map_err(|error| at(&error))?;
+    Ok(Read { identity, folder, decided, held, behind })
 }
 
 fn same_cluster(disks: &[Read]) -> Result<()> {
@@ -183,7 +195,9 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
     let here = |node: &Voter| disks.iter().any(|disk| voter(disk) == *node);
     let lost: Vec<u8> =
         members.voters().iter().filter(|voter| !here(voter)).map(|voter| voter.node.0).collect();
-    let majority = members.voters().len() - lost.len() >= members.majority();
+    let whole = |node: &&Voter| disks.iter().any(|disk| voter(disk) == **node && !disk.behind);
+    let majority = members.voters().iter().filter(whole).count() >= members.majority();
+    let all_behind = !majority && lost.is_empty();
     let survivor = |disk: &Read| Survivor {
         folder: disk.folder.path.display().to_string(),
         cluster: disk.identity.cluster.clone(),
@@ -194,6 +208,7 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
         entries: disk.folder.remains.entries().iter().map(|(last, decided)| (last.0, decided.0)).collect(),
         decided: disk.decided.map(|mark| mark.0),
         held: disk.held.0,
+        behind: disk.behind,
         about: wall_clock::about(disk.folder.remains.moments(), disk.held),
     };
     let survivors: Vec<Survivor> = disks.iter().map(survivor).collect();
@@ -210,6 +225,7 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
         voters: members.voters().iter().map(|voter| voter.node.0).collect(),
         lost,
         majority,
+        all_behind,
         certain: certain.map(|mark| mark.0),
         certain_about: certain.and_then(|mark| wall_clock::about(&all_moments, mark)),
         held: best.held.0,
@@ -245,8 +261,8 @@ fn page(outcome: &Outcome, args: &RecoverArgs) -> String {
     let about =
         |about: &Option<String>| about.as_ref().map_or(String::new(), |about| format!(", about {about}"));
     for survivor in &outcome.survivors {
-        let Survivor { folder, cluster, node, life, votes, checkpoint, entries, decided, held, about: when } =
-            survivor;
+        let Survivor { folder, cluster, node, life, votes, checkpoint, entries, .. } = survivor;
+        let Survivor { decided, held, behind, about: when, .. } = survivor;
         let votes = if *votes { "votes" } else { "does not vote in this life" };
         let checkpoint = checkpoint.map_or("no checkpoint".into(), |number| format!("checkpoint {number}"));
         let entries: Vec<String> =
@@ -255,7 +271,8 @@ fn page(outcome: &Outcome, args: &RecoverArgs) -> String {
             format!("known to be decided up to {mark}")
         });
         text.push_str(&format!(
-            "{folder}\n  node {node} {life} of cluster \"{cluster}\", {votes}\n  {checkpoint}; last entries (decided) by stream: {}\n  {decided}, held up to {held}{}\n",
+            "{folder}\n  node {node} {life} of cluster \"{cluster}\", {votes}{}\n  {checkpoint}; last entries (decided) by stream: {}\n  {decided}, held up to {held}{}\n",
+            if *behind { "; it did not end in order, and may have accepted more" } else { "" },
             entries.join(", "),
             about(when)
         ));
@@ -285,6 +302,11 @@ fn page(outcome: &Outcome, args: &RecoverArgs) -> String {
     if outcome.majority {
         text.push_str(
             "verdict   a majority is here: start these nodes, and the cluster goes on without any loss\n",
+        );
+    } else if outcome.all_behind {
+        text.push_str(
+            "verdict   all voters are here, and too many of them did not end in order: start these nodes, and the cluster goes on from the best of \
+             their disks. What was acknowledged last, and is on none of them, is lost\n",
         );
     } else {
         text.push_str(

@@ -64,7 +64,16 @@ fn after_a_crash_of_all_everybody_has_to_be_back_and_what_is_lost_is_within_the_
             .unwrap();
         String::from_utf8_lossy(&status.stdout).contains("all voters have to be here")
     });
-    cluster.run(2);
+    (0..2).for_each(|id| cluster.kill(id));
+    let shown = |folders: &[usize]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_highwater"));
+        command.args(["recover", "--from"]);
+        command.args(folders.iter().map(|id| cluster.directory().join(format!("node-{id}"))));
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert!(shown(&[0, 1]).contains("the majority is lost"), "{}", shown(&[0, 1]));
+    assert!(shown(&[0, 1, 2]).contains("all voters are here"), "{}", shown(&[0, 1, 2]));
+    (0..3).for_each(|id| cluster.run(id));
     let found = counter(&cluster);
     assert!(
         (surely..=most).contains(&found),
