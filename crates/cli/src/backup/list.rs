@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::args::ListArgs;
 use super::moment::{Span, span, words};
-use super::place::folder;
+use super::place::place;
 use crate::failure::{Failure, Result};
 use crate::wall_clock;
 
 /// Runs the command.
 pub fn run(args: &ListArgs) -> Result<()> {
-    let archive = Archive::open(&folder(&args.archive)?).map_err(Failure::unreadable)?;
+    let archive = Archive::open(place(&args.archive)?).map_err(Failure::unreadable)?;
     let chains = archive.chains().map_err(Failure::unreadable)?;
     let spans: Vec<(Chain, std::result::Result<Span, String>)> = chains
         .into_iter()

@@ -1,11 +1,19 @@
 //! Where an archive is.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use highwater_node::storage::archive::{FolderPlace, Place};
 
 use crate::failure::{Failure, Result};
 
+/// The place that this is.
+pub fn place(place: &str) -> Result<Arc<dyn Place>> {
+    Ok(Arc::new(FolderPlace::new(folder(place)?)))
+}
+
 /// A folder, or a `file://` URL.
-pub fn folder(place: &str) -> Result<PathBuf> {
+fn folder(place: &str) -> Result<PathBuf> {
     match place.split_once("://") {
         Some(("file", path)) if path.starts_with('/') => Ok(Path::new(path).to_path_buf()),
         Some(("file", path)) => Err(Failure::usage(format!("file://{path} names no place"))

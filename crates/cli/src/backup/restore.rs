@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::args::RestoreArgs;
 use super::moment::{find, state};
-use super::place::folder;
+use super::place::place;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::wall_clock;
@@ -17,7 +17,7 @@ use crate::wall_clock;
 /// Runs the command.
 pub fn run(args: &RestoreArgs) -> Result<()> {
     let (began, mut progress) = (Instant::now(), Progress::new());
-    let archive = Archive::open(&folder(&args.archive)?).map_err(Failure::unreadable)?;
+    let archive = Archive::open(place(&args.archive)?).map_err(Failure::unreadable)?;
     if args.cluster == archive.cluster {
         return Err(Failure::usage(format!(
             "\"{}\" is the id of the cluster that was backed up",
