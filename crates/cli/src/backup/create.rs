@@ -20,7 +20,7 @@ pub fn run(args: &CreateArgs) -> Result<()> {
     if !(args.every >= 0.1 && args.every <= 86_400.0) {
         return Err(Failure::usage("--every is 0.1 to 86400 seconds"));
     }
-    let to = place(&args.to)?;
+    let to = place(&args.to, args.store.patience)?;
     let source = DataDirectory::read_only(&args.from).map_err(Failure::unreadable)?;
     let identity = Identity::read(&source).map_err(|error| unreadable(args, &error))?;
     let identity = identity.ok_or_else(|| unreadable(args, &"no node was ever started on it"))?;

@@ -11,6 +11,7 @@ use highwater_store::Store;
 
 use super::args::MomentArgs;
 use crate::failure::{Failure, Result};
+use crate::progress::Progress;
 use crate::wall_clock;
 
 /// What can be restored of a chain.
@@ -36,9 +37,10 @@ pub type Spanned = std::result::Result<Span, String>;
 ///
 /// # Errors
 /// In words, if it is damaged, or nothing can be restored of it.
-pub fn span(chain: &Chain) -> Spanned {
+pub fn span(chain: &Chain, progress: &mut Progress) -> Spanned {
     let of = chain.of.as_ref().map_err(Clone::clone)?;
-    let (summary, times) = times(&chain.disk)?;
+    let mut tell = |bytes| progress.count(&format!("journal of chain {}", chain.number), bytes, None);
+    let (summary, times) = times(&chain.disk, &mut tell)?;
     let life = summary.journal.ok_or("there is no journal in it")?;
     if format!("{life:x}") != of.incarnation {
         return Err(format!("its journal is of life #{life:x}, and it is said to be of #{}", of.incarnation));
@@ -94,9 +96,12 @@ fn behind(
     Folder::behind(disk.clone(), disk.to_string(), summary.clone(), base, until)
 }
 
+/// Bytes of records between two words about progress.
+const TELL_EVERY: u64 = 4 << 20;
+
 /// What a chain's journal is, and the times that its node noted.
-fn times(disk: &ChainDisk) -> std::result::Result<(Summary, Vec<Moment>), String> {
-    let mut times = Vec::new();
+fn times(disk: &ChainDisk, told: &mut dyn FnMut(u64)) -> std::result::Result<(Summary, Vec<Moment>), String> {
+    let (mut times, mut bytes, mut tell_at) = (Vec::new(), 0, TELL_EVERY);
     let mut note = |bytes: &[u8]| {
         // Of other writers' records none begins like this.
         if let Ok(Some(moment)) =
@@ -105,7 +110,15 @@ fn times(disk: &ChainDisk) -> std::result::Result<(Summary, Vec<Moment>), String
             times.push(moment);
         }
     };
-    let summary = read(disk, &mut |record| note(record.bytes)).map_err(|error| error.to_string())?;
+    let summary = read(disk, &mut |record| {
+        note(record.bytes);
+        bytes += record.bytes.len() as u64;
+        if bytes >= tell_at {
+            tell_at = bytes + TELL_EVERY;
+            told(bytes);
+        }
+    })
+    .map_err(|error| error.to_string())?;
     Ok((summary, times))
 }
 
@@ -122,13 +135,17 @@ pub struct Found {
 }
 
 /// The moment that is wanted, in the newest chain that has it.
-pub fn find(archive: &Archive, wanted: &MomentArgs) -> Result<Found> {
+pub fn find(archive: &Archive, wanted: &MomentArgs, progress: &mut Progress) -> Result<Found> {
     let chains = archive.chains().map_err(Failure::unreadable)?;
-    find_among(chains.into_iter().map(|chain| (chain, None)).collect(), wanted)
+    find_among(chains.into_iter().map(|chain| (chain, None)).collect(), wanted, progress)
 }
 
 /// The same, of chains that may have been looked through.
-pub fn find_among(mut chains: Vec<(Chain, Option<Spanned>)>, wanted: &MomentArgs) -> Result<Found> {
+pub fn find_among(
+    mut chains: Vec<(Chain, Option<Spanned>)>,
+    wanted: &MomentArgs,
+    progress: &mut Progress,
+) -> Result<Found> {
     let at = wanted.at.as_ref().map(|text| wall_clock::parse(text)).transpose();
     let at = at.map_err(|why| Failure::usage(format!("--at: {why}")))?;
     if let Some(number) = wanted.chain {
@@ -143,7 +160,7 @@ pub fn find_among(mut chains: Vec<(Chain, Option<Spanned>)>, wanted: &MomentArgs
     let trust = if wanted.accepted { Trust::Accepted } else { Trust::Decided };
     let mut said = Vec::new();
     for (chain, known) in chains.into_iter().rev() {
-        let span = match known.unwrap_or_else(|| span(&chain)) {
+        let span = match known.unwrap_or_else(|| span(&chain, progress)) {
             Ok(span) => span,
             Err(why) => {
                 said.push(format!("chain {}: {why}", chain.number));

@@ -15,7 +15,7 @@ use crate::progress::Progress;
 /// Runs the command.
 pub fn run(args: &VerifyArgs) -> Result<()> {
     let mut progress = Progress::new();
-    let archive = Archive::open(place(&args.archive)?).map_err(Failure::unreadable)?;
+    let archive = Archive::open(place(&args.archive, args.store.patience)?).map_err(Failure::unreadable)?;
     let chains = archive.chains().map_err(Failure::unreadable)?;
     if chains.is_empty() {
         return Err(Failure::unreadable("the archive is empty"));
@@ -29,7 +29,7 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
         spanned.push((chain, Some(span)));
     }
     progress.step("computing the state of the moment");
-    let found = find_among(spanned, &args.moment);
+    let found = find_among(spanned, &args.moment, &mut progress);
     let state = found.and_then(|found| Ok((found.moment, state(&found).map_err(Failure::negative)?)));
     progress.clear();
     drop(progress);
@@ -68,7 +68,7 @@ fn damage_of(chain: &Chain, progress: &mut Progress) -> Result<(Vec<String>, Spa
     let mut damage = checkpoint::damage_of(&chain.disk, progress).map_err(Failure::unreadable)?;
     progress.step(&format!("journal of chain {}", chain.number));
     // That reads the whole journal. Without a checkpoint that is damaged nothing may lead to a moment.
-    let span = span(chain);
+    let span = span(chain, progress);
     match &span {
         Err(why) if !damage.iter().any(|said| why.contains(said)) => damage.push(why.clone()),
         _ => {}

@@ -15,6 +15,8 @@ use crate::storage::directory::{DataDirectory, DirectoryError, DirectoryFile};
 const LOCK: &str = "lock";
 /// A file, or a folder, that has no name yet.
 const NEW: &str = "new";
+/// What a store of objects has in the names of a file's later pieces.
+const PIECE_OF_AN_OBJECT: &str = ".at-";
 /// Bytes copied at once.
 const PIECE: usize = 1 << 20;
 
@@ -100,7 +102,13 @@ impl Place for FolderPlace {
         if !path.exists() {
             return Ok(Vec::new());
         }
-        DataDirectory::read_only(path).map_err(io::Error::other)?.names()
+        let names = DataDirectory::read_only(path).map_err(io::Error::other)?.names()?;
+        match names.iter().find(|name| name.contains(PIECE_OF_AN_OBJECT)) {
+            Some(name) => Err(io::Error::other(format!(
+                "{name} is a piece of a file: this was copied from a store of objects, and is read by its URL there"
+            ))),
+            None => Ok(names),
+        }
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn PlaceFile>> {
