@@ -186,3 +186,17 @@ fn each_node_goes_on_in_its_own_chain_and_a_chain_without_its_file_stays_as_it_i
     assert!(chains[1].of.is_err() && chains.len() == 3);
     assert_eq!((records(&chains[1]), records(&chains[2])), (before, before + 1));
 }
+
+/// A store of objects keeps a journal file in pieces, and a folder does not read them: their first would look like the whole.
+#[test]
+fn pieces_of_a_store_s_files_are_refused_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = Node::new(folder.path().join("node"), 5);
+    let path = folder.path().join("archive");
+    let mut archive = Archive::begin(place(&path), "north").unwrap();
+    node.write(1);
+    copy(&mut archive, &node);
+    fs::write(path.join("chain-0001/journal-0000000000000001.at-0000000000001000"), "piece").unwrap();
+    let why = read(&archive.chains().unwrap()[0].disk, &mut |_| {}).unwrap_err().to_string();
+    assert!(why.contains("is read by its URL there"), "{why}");
+}
