@@ -144,7 +144,7 @@ fn read(path: &Path, directory: &DataDirectory) -> std::result::Result<Read, Str
     let at = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let identity = Identity::read(directory).map_err(|error| at(&error))?;
     let identity = identity.ok_or_else(|| at(&"no node was ever started on it"))?;
-    let folder = Folder::read(path, Base::Newest, None)?;
+    let folder = Folder::read(path, Base::Newest)?;
     if folder.summary.journal != Some(identity.incarnation.0) {
         return Err(at(
             &"its journal is of another life than its identity: files of different folders are mixed",
@@ -162,7 +162,7 @@ fn same_cluster(disks: &[Read]) -> Result<()> {
         if let Some(other) =
             disks[..at].iter().find(|other| (other.identity.node, other.identity.incarnation) == (node, life))
         {
-            let [one, two] = [other, disk].map(|disk| disk.folder.path.display().to_string());
+            let [one, two] = [other, disk].map(|disk| &disk.folder.name);
             return Err(Failure::usage(format!("{one} and {two} are the same life of node {}", node.0))
                 .hint("give each disk once; of a folder and its copy the newer one"));
         }
@@ -199,7 +199,7 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
     let majority = members.voters().iter().filter(whole).count() >= members.majority();
     let all_behind = !majority && lost.is_empty();
     let survivor = |disk: &Read| Survivor {
-        folder: disk.folder.path.display().to_string(),
+        folder: disk.folder.name.clone(),
         cluster: disk.identity.cluster.clone(),
         node: disk.identity.node.0,
         life: disk.identity.incarnation.to_string(),
@@ -230,7 +230,7 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
         certain_about: certain.and_then(|mark| wall_clock::about(&all_moments, mark)),
         held: best.held.0,
         held_about: wall_clock::about(&all_moments, best.held),
-        best: best.folder.path.display().to_string(),
+        best: best.folder.name.clone(),
         better_streams,
         written: Vec::new(),
         digest: None,

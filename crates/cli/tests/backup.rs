@@ -3,89 +3,20 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+mod drill;
 mod processes;
 
-use processes::{Client, Cluster, PATIENCE};
+use drill::{check, done, highwater, mark, move_to, refused, unix_ms, write};
+use processes::{Cluster, PATIENCE};
 
-const KEYS: usize = 200;
 /// How long a counter counts, so that there are some seconds to choose from.
 const LOAD: Duration = Duration::from_millis(5000);
 /// A time of the wall clock is known that well: two nodes' clocks are one here, a follower lags a little, and the machine is busy.
 const SLACK_MS: u64 = 1000;
-
-fn highwater(args: &[&str]) -> (Option<i32>, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_highwater")).args(args).output().unwrap();
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
-    (output.status.code(), text)
-}
-
-fn done(args: &[&str]) -> Value {
-    let (code, text) = highwater(args);
-    assert_eq!(code, Some(0), "{args:?}: {text}");
-    let line = text.lines().rev().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{text}"));
-    serde_json::from_str(line).unwrap()
-}
-
-fn refused(args: &[&str], code: i32, words: &str) {
-    let (found, text) = highwater(args);
-    assert!(found == Some(code) && text.contains(words), "{args:?}: {found:?} {text}");
-}
-
-fn value(round: usize, at: usize) -> Vec<u8> {
-    vec![b'a' + ((round * 7 + at) % 26) as u8; (at * at * (round + 1)) % 4000]
-}
-
-/// Every key is written; every fifth is deleted again, others in each round.
-fn write(client: &mut Client, round: usize) {
-    for at in 0..KEYS {
-        let key = format!("key:{at}");
-        assert_eq!(client.call(&[b"SET", key.as_bytes(), &value(round, at)]).unwrap().0, "+OK");
-        if at % 5 == round {
-            assert_eq!(client.call(&[b"DEL", key.as_bytes()]).unwrap().0, ":1");
-        }
-    }
-}
-
-fn check(client: &mut Client, round: usize) {
-    for at in 0..KEYS {
-        let (line, found) = client.call(&[b"GET", format!("key:{at}").as_bytes()]).unwrap();
-        match at % 5 == round {
-            true => assert!(line == "$-1" || line == "_", "key {at} is deleted: {line}"),
-            false => assert_eq!(found, value(round, at), "key {at} of round {round}"),
-        }
-    }
-}
-
-fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
-}
-
-fn mark(cluster: &Cluster, id: usize) -> u64 {
-    let admin = format!("127.0.0.1:{}", cluster.admin_port(id));
-    let status = done(&["status", "--json", "--admin", &admin]);
-    let figures = status["figures"].as_array().unwrap();
-    let mark = figures.iter().find(|figure| figure["name"] == "mark").unwrap();
-    mark["values"][0].as_u64().unwrap()
-}
-
-/// Has the cluster's nodes serve from restored folders, under another id.
-fn move_to(cluster: &mut Cluster, from: &Path, to: &Path, (old, new): (&str, &str)) {
-    cluster.kill_all();
-    for id in 0..3 {
-        let path = cluster.directory().join(format!("{id}.toml"));
-        let config = std::fs::read_to_string(&path).unwrap();
-        let config =
-            config.replace(&format!("dir = \"{}\"", from.display()), &format!("dir = \"{}\"", to.display()));
-        std::fs::write(&path, config.replace(&format!("id = \"{old}\""), &format!("id = \"{new}\"")))
-            .unwrap();
-        cluster.run(id);
-    }
-}
 
 #[test]
 fn a_cluster_under_load_is_archived_and_restored_to_any_moment() {
@@ -193,7 +124,7 @@ fn a_cluster_under_load_is_archived_and_restored_to_any_moment() {
     refused(&[&restore[..], &["--nodes", "1,1"]].concat(), 2, "names each node once");
     refused(&["backup", "list", "file://backups"], 2, "a whole path");
     refused(&["backup", "list", &folder], 5, "it is no archive");
-    refused(&["backup", "list", "s3://bucket/archive"], 2, "s3:// is not supported");
+    refused(&["backup", "list", "ftp://host/archive"], 2, "ftp:// is not supported");
     refused(&["backup", "create", "--from", &archive, "--to", &to], 5, "no node was ever started");
     assert!(!Path::new(&to).exists(), "nothing was written");
 

@@ -30,7 +30,7 @@ pub struct CreateArgs {
     /// The node's folder (`storage.dir/node-N`).
     #[arg(long, value_name = "DIR")]
     pub from: PathBuf,
-    /// The archive: a folder or a file:// URL; made if it is not there.
+    /// The archive: a folder, or a URL like s3://bucket/prefix; made if it is not there.
     #[arg(long, value_name = "DIR|URL")]
     pub to: String,
     /// Go on until interrupted.
@@ -39,6 +39,9 @@ pub struct CreateArgs {
     /// With --follow: seconds between two copies.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     pub every: f64,
+    /// If it is in a store.
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// Print one line of JSON for each copy.
     #[arg(long)]
     pub json: bool,
@@ -47,9 +50,12 @@ pub struct CreateArgs {
 /// `highwater backup list`.
 #[derive(Clone, Debug, Args)]
 pub struct ListArgs {
-    /// The archive: a folder or a file:// URL.
+    /// The archive: a folder, or a URL like s3://bucket/prefix.
     #[arg(value_name = "DIR|URL")]
     pub archive: String,
+    /// If it is in a store.
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// Print one line of JSON.
     #[arg(long)]
     pub json: bool,
@@ -58,15 +64,26 @@ pub struct ListArgs {
 /// `highwater backup verify`.
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArgs {
-    /// The archive: a folder or a file:// URL.
+    /// The archive: a folder, or a URL like s3://bucket/prefix.
     #[arg(value_name = "DIR|URL")]
     pub archive: String,
     /// The moment whose state is computed.
     #[command(flatten)]
     pub moment: MomentArgs,
+    /// If it is in a store.
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// Print one line of JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// How to treat a store of objects. Its address and credentials are in the environment: AWS_.., GOOGLE_.., AZURE_..
+#[derive(Clone, Debug, Args)]
+pub struct StoreArgs {
+    /// With a URL: seconds for which a request that fails is tried again.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    pub patience: f64,
 }
 
 /// Which moment.
@@ -91,7 +108,7 @@ pub struct MomentArgs {
 /// `highwater backup restore`.
 #[derive(Clone, Debug, Args)]
 pub struct RestoreArgs {
-    /// The archive: a folder or a file:// URL.
+    /// The archive: a folder, or a URL like s3://bucket/prefix.
     #[arg(value_name = "DIR|URL")]
     pub archive: String,
     /// Which moment; the last one if absent.
@@ -106,6 +123,9 @@ pub struct RestoreArgs {
     /// Its nodes.
     #[command(flatten)]
     pub founders: Founders,
+    /// If it is in a store.
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// Print one line of JSON.
     #[arg(long)]
     pub json: bool,

@@ -10,7 +10,7 @@ use highwater_node::storage::archive::{Archive, Brought, Copied};
 use serde_json::json;
 
 use super::args::CreateArgs;
-use super::place::folder;
+use super::place::place;
 use crate::failure::{Failure, Result};
 use crate::numbers;
 use crate::progress::Progress;
@@ -20,19 +20,19 @@ pub fn run(args: &CreateArgs) -> Result<()> {
     if !(args.every >= 0.1 && args.every <= 86_400.0) {
         return Err(Failure::usage("--every is 0.1 to 86400 seconds"));
     }
-    let to = folder(&args.to)?;
+    let to = place(&args.to, args.store.patience)?;
     let source = DataDirectory::read_only(&args.from).map_err(Failure::unreadable)?;
     let identity = Identity::read(&source).map_err(|error| unreadable(args, &error))?;
     let identity = identity.ok_or_else(|| unreadable(args, &"no node was ever started on it"))?;
-    let archive = Archive::begin(&to, &identity.cluster).map_err(Failure::negative)?;
-    copy(args, &archive)?;
+    let mut archive = Archive::begin(to, &identity.cluster).map_err(Failure::negative)?;
+    copy(args, &mut archive)?;
     if !args.follow {
         return Ok(());
     }
     loop {
         thread::sleep(Duration::from_secs_f64(args.every));
         // The node may be gone for a while, or begin another life; the disk may be full for a while.
-        if let Err(failure) = copy(args, &archive) {
+        if let Err(failure) = copy(args, &mut archive) {
             eprintln!("highwater: {failure}; trying again in {} s", args.every);
         }
     }
@@ -44,7 +44,7 @@ fn unreadable(args: &CreateArgs, why: &dyn std::fmt::Display) -> Failure {
     )
 }
 
-fn copy(args: &CreateArgs, archive: &Archive) -> Result<()> {
+fn copy(args: &CreateArgs, archive: &mut Archive) -> Result<()> {
     let (mut progress, began) = (Progress::new(), Instant::now());
     let told = |bytes| progress.count("copied", bytes, None);
     let copied = archive.copy(&args.from, told).map_err(Failure::negative)?;

@@ -7,21 +7,25 @@ use serde_json::{Value, json};
 
 use super::args::ListArgs;
 use super::moment::{Span, span, words};
-use super::place::folder;
+use super::place::place;
 use crate::failure::{Failure, Result};
+use crate::progress::Progress;
 use crate::wall_clock;
 
 /// Runs the command.
 pub fn run(args: &ListArgs) -> Result<()> {
-    let archive = Archive::open(&folder(&args.archive)?).map_err(Failure::unreadable)?;
+    let archive = Archive::open(place(&args.archive, args.store.patience)?).map_err(Failure::unreadable)?;
+    let mut progress = Progress::new();
     let chains = archive.chains().map_err(Failure::unreadable)?;
     let spans: Vec<(Chain, std::result::Result<Span, String>)> = chains
         .into_iter()
         .map(|chain| {
-            let span = span(&chain);
+            let span = span(&chain, &mut progress);
             (chain, span)
         })
         .collect();
+    progress.clear();
+    drop(progress);
     let text = match args.json {
         true => report(&archive, &spans).to_string() + "\n",
         false => page(&archive, &spans),

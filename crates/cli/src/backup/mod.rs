@@ -4,6 +4,7 @@ mod args;
 mod create;
 mod list;
 mod moment;
+mod objects;
 mod place;
 mod restore;
 mod verify;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use highwater_core::Timestamp;
 use highwater_disk::journal::{Summary, read};
 use highwater_engines::rolis::remains::{Moment, Trust, timestamp_at};
-use highwater_node::storage::DataDirectory;
-use highwater_node::storage::archive::{Archive, Chain};
+use highwater_node::storage::archive::{Archive, Chain, ChainDisk};
 use highwater_node::storage::remains::{Base, Folder, checkpoints};
 use highwater_store::Store;
 
 use super::args::MomentArgs;
 use crate::failure::{Failure, Result};
+use crate::progress::Progress;
 use crate::wall_clock;
 
 /// What can be restored of a chain.
@@ -26,30 +26,35 @@ pub struct Span {
     pub times: Vec<Moment>,
     /// How many workers wrote it.
     pub workers: u16,
+    /// What its journal is.
+    summary: Summary,
 }
+
+/// What came of looking through a chain.
+pub type Spanned = std::result::Result<Span, String>;
 
 /// Looks through a chain.
 ///
 /// # Errors
 /// In words, if it is damaged, or nothing can be restored of it.
-pub fn span(chain: &Chain) -> std::result::Result<Span, String> {
+pub fn span(chain: &Chain, progress: &mut Progress) -> Spanned {
     let of = chain.of.as_ref().map_err(Clone::clone)?;
-    let directory = DataDirectory::read_only(&chain.path).map_err(|error| error.to_string())?;
-    let (summary, times) = times(&directory)?;
+    let mut tell = |bytes| progress.count(&format!("journal of chain {}", chain.number), bytes, None);
+    let (summary, times) = times(&chain.disk, &mut tell)?;
     let life = summary.journal.ok_or("there is no journal in it")?;
     if format!("{life:x}") != of.incarnation {
         return Err(format!("its journal is of life #{life:x}, and it is said to be of #{}", of.incarnation));
     }
-    let all = checkpoints(&directory, life)?;
+    let all = checkpoints(&chain.disk, life)?;
     let numbers: Vec<(u64, Timestamp)> =
         all.iter().map(|(manifest, _)| (manifest.number, manifest.complete_at)).collect();
     let newest_first = numbers.iter().rev().map(|(number, _)| Base::Checkpoint(*number)).chain([Base::Birth]);
-    let (folder, latest, held) = newest(&chain.path, newest_first)?;
+    let (folder, latest, held) = newest(&chain.disk, &summary, newest_first)?;
     let oldest_first = [(Base::Birth, Timestamp::ZERO)]
         .into_iter()
         .chain(numbers.iter().map(|(number, complete_at)| (Base::Checkpoint(*number), *complete_at)));
     let earliest = oldest_first.into_iter().find_map(|(base, needed)| {
-        let folder = Folder::read(&chain.path, base, Some(needed)).ok()?;
+        let folder = behind(&chain.disk, &summary, base, Some(needed)).ok()?;
         folder.remains.read(Trust::Decided).ok().map(|reading| reading.earliest())
     });
     let earliest = earliest.ok_or("no checkpoint leads to any moment")?;
@@ -57,17 +62,18 @@ pub fn span(chain: &Chain) -> std::result::Result<Span, String> {
         return Err("nothing was ever committed in it".into());
     }
     let workers = folder.summary.positions.len().saturating_sub(1) as u16;
-    Ok(Span { checkpoints: numbers, moments: (earliest, latest), held, times, workers })
+    Ok(Span { checkpoints: numbers, moments: (earliest, latest), held, times, workers, summary })
 }
 
 /// The last moment, from the first of these that leads to one; and up to where more is held.
 fn newest(
-    path: &std::path::Path,
+    disk: &ChainDisk,
+    summary: &Summary,
     bases: impl Iterator<Item = Base>,
-) -> std::result::Result<(Folder, Timestamp, Timestamp), String> {
+) -> std::result::Result<(Folder<ChainDisk>, Timestamp, Timestamp), String> {
     let mut why = None;
     for base in bases {
-        let read = Folder::read(path, base, None).and_then(|folder| {
+        let read = behind(disk, summary, base, None).and_then(|folder| {
             let latest = folder.remains.read(Trust::Decided)?.latest();
             let held = folder.remains.read(Trust::Accepted)?.latest();
             Ok((folder, latest, held))
@@ -80,9 +86,22 @@ fn newest(
     Err(why.unwrap_or_else(|| "there is nothing in it".into()))
 }
 
+/// What a chain has behind a checkpoint.
+fn behind(
+    disk: &ChainDisk,
+    summary: &Summary,
+    base: Base,
+    until: Option<Timestamp>,
+) -> std::result::Result<Folder<ChainDisk>, String> {
+    Folder::behind(disk.clone(), disk.to_string(), summary.clone(), base, until)
+}
+
+/// Bytes of records between two words about progress.
+const TELL_EVERY: u64 = 4 << 20;
+
 /// What a chain's journal is, and the times that its node noted.
-fn times(directory: &DataDirectory) -> std::result::Result<(Summary, Vec<Moment>), String> {
-    let mut times = Vec::new();
+fn times(disk: &ChainDisk, told: &mut dyn FnMut(u64)) -> std::result::Result<(Summary, Vec<Moment>), String> {
+    let (mut times, mut bytes, mut tell_at) = (Vec::new(), 0, TELL_EVERY);
     let mut note = |bytes: &[u8]| {
         // Of other writers' records none begins like this.
         if let Ok(Some(moment)) =
@@ -91,7 +110,15 @@ fn times(directory: &DataDirectory) -> std::result::Result<(Summary, Vec<Moment>
             times.push(moment);
         }
     };
-    let summary = read(directory, &mut |record| note(record.bytes)).map_err(|error| error.to_string())?;
+    let summary = read(disk, &mut |record| {
+        note(record.bytes);
+        bytes += record.bytes.len() as u64;
+        if bytes >= tell_at {
+            tell_at = bytes + TELL_EVERY;
+            told(bytes);
+        }
+    })
+    .map_err(|error| error.to_string())?;
     Ok((summary, times))
 }
 
@@ -108,12 +135,21 @@ pub struct Found {
 }
 
 /// The moment that is wanted, in the newest chain that has it.
-pub fn find(archive: &Archive, wanted: &MomentArgs) -> Result<Found> {
+pub fn find(archive: &Archive, wanted: &MomentArgs, progress: &mut Progress) -> Result<Found> {
+    let chains = archive.chains().map_err(Failure::unreadable)?;
+    find_among(chains.into_iter().map(|chain| (chain, None)).collect(), wanted, progress)
+}
+
+/// The same, of chains that may have been looked through.
+pub fn find_among(
+    mut chains: Vec<(Chain, Option<Spanned>)>,
+    wanted: &MomentArgs,
+    progress: &mut Progress,
+) -> Result<Found> {
     let at = wanted.at.as_ref().map(|text| wall_clock::parse(text)).transpose();
     let at = at.map_err(|why| Failure::usage(format!("--at: {why}")))?;
-    let mut chains = archive.chains().map_err(Failure::unreadable)?;
     if let Some(number) = wanted.chain {
-        chains.retain(|chain| chain.number == number);
+        chains.retain(|(chain, _)| chain.number == number);
     }
     if chains.is_empty() {
         let none = wanted
@@ -123,8 +159,8 @@ pub fn find(archive: &Archive, wanted: &MomentArgs) -> Result<Found> {
     }
     let trust = if wanted.accepted { Trust::Accepted } else { Trust::Decided };
     let mut said = Vec::new();
-    for chain in chains.into_iter().rev() {
-        let span = match span(&chain) {
+    for (chain, known) in chains.into_iter().rev() {
+        let span = match known.unwrap_or_else(|| span(&chain, progress)) {
             Ok(span) => span,
             Err(why) => {
                 said.push(format!("chain {}: {why}", chain.number));
@@ -163,13 +199,14 @@ pub fn state(found: &Found) -> std::result::Result<(Arc<Store>, u64), String> {
     let before = found.span.checkpoints.iter().rev().filter(|(_, complete_at)| *complete_at <= found.moment);
     let bases = before.map(|(number, _)| Base::Checkpoint(*number)).chain([Base::Birth]);
     for base in bases {
-        let state = Folder::read(&found.chain.path, base, Some(found.moment)).and_then(|folder| {
-            let reading = folder.remains.read(found.trust)?;
-            match (reading.earliest()..=reading.latest()).contains(&found.moment) {
-                true => folder.state_at(&reading, found.moment),
-                false => Err("the journal behind a checkpoint does not reach the moment".into()),
-            }
-        });
+        let state =
+            behind(&found.chain.disk, &found.span.summary, base, Some(found.moment)).and_then(|folder| {
+                let reading = folder.remains.read(found.trust)?;
+                match (reading.earliest()..=reading.latest()).contains(&found.moment) {
+                    true => folder.state_at(&reading, found.moment),
+                    false => Err("the journal behind a checkpoint does not reach the moment".into()),
+                }
+            });
         match state {
             Ok(state) => return Ok(state),
             Err(why) => drop(said.get_or_insert(why)),

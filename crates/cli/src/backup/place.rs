@@ -1,17 +1,36 @@
-//! Where an archive is.
+//! Where an archive is: a folder, or a store of objects.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
+use highwater_node::storage::archive::{FolderPlace, Place};
+use url::Url;
+
+use super::objects::Objects;
 use crate::failure::{Failure, Result};
 
-/// A folder, or a `file://` URL.
-pub fn folder(place: &str) -> Result<PathBuf> {
-    match place.split_once("://") {
-        Some(("file", path)) if path.starts_with('/') => Ok(Path::new(path).to_path_buf()),
-        Some(("file", path)) => Err(Failure::usage(format!("file://{path} names no place"))
-            .hint("a file:// URL has a whole path: file:///var/backups")),
-        Some((scheme, _)) => Err(Failure::usage(format!("{scheme}:// is not supported"))
-            .hint("a folder or file:///path; what is in an archive never changes but at the end of its newest file, so any tool can copy it to an object store")),
-        None => Ok(Path::new(place).to_path_buf()),
+/// The place that this is: a path, or a URL. `patience` in seconds: how long a store's failing requests are tried again.
+///
+/// # Errors
+/// [`Usage`](crate::failure::Kind::Usage) if it names no place.
+pub fn place(place: &str, patience: f64) -> Result<Arc<dyn Place>> {
+    if !(0.0..=86_400.0).contains(&patience) {
+        return Err(Failure::usage("--patience is 0 to 86400 seconds"));
     }
+    let Some((scheme, rest)) = place.split_once("://") else { return Ok(Arc::new(FolderPlace::new(place))) };
+    if scheme == "file" && !rest.starts_with('/') {
+        return Err(Failure::usage(format!("file://{rest} names no place"))
+            .hint("a file:// URL has a whole path: file:///var/backups"));
+    }
+    let url = Url::parse(place).map_err(|error| Failure::usage(format!("{place}: {error}")))?;
+    if scheme == "file" {
+        return Ok(Arc::new(FolderPlace::new(path(&url)?)));
+    }
+    let objects = Objects::open(&url, Duration::from_secs_f64(patience)).map_err(Failure::usage)?;
+    Ok(Arc::new(objects))
+}
+
+fn path(url: &Url) -> Result<PathBuf> {
+    url.to_file_path().map_err(|()| Failure::usage(format!("{url} names no place")))
 }

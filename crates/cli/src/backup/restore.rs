@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::args::RestoreArgs;
 use super::moment::{find, state};
-use super::place::folder;
+use super::place::place;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::wall_clock;
@@ -17,7 +17,7 @@ use crate::wall_clock;
 /// Runs the command.
 pub fn run(args: &RestoreArgs) -> Result<()> {
     let (began, mut progress) = (Instant::now(), Progress::new());
-    let archive = Archive::open(&folder(&args.archive)?).map_err(Failure::unreadable)?;
+    let archive = Archive::open(place(&args.archive, args.store.patience)?).map_err(Failure::unreadable)?;
     if args.cluster == archive.cluster {
         return Err(Failure::usage(format!(
             "\"{}\" is the id of the cluster that was backed up",
@@ -31,7 +31,7 @@ pub fn run(args: &RestoreArgs) -> Result<()> {
     let any = args.founders.founding(&args.cluster, NonZeroU16::MIN)?;
     any.check(&args.to).map_err(Failure::cannot_start)?;
     progress.step("looking for the moment");
-    let found = find(&archive, &args.moment)?;
+    let found = find(&archive, &args.moment, &mut progress)?;
     let had = NonZeroU16::new(found.span.workers).unwrap_or(NonZeroU16::MIN);
     let founding = args.founders.founding(&args.cluster, had)?;
     progress.step("reading the state of the moment");

@@ -2,14 +2,12 @@
 
 use std::io::{self, Write};
 
-use highwater_disk::journal::read;
-use highwater_node::storage::DataDirectory;
 use highwater_node::storage::archive::{Archive, Chain};
 use serde_json::json;
 
 use super::args::VerifyArgs;
-use super::moment::{find, span, state};
-use super::place::folder;
+use super::moment::{Spanned, find_among, span, state};
+use super::place::place;
 use crate::checkpoint;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
@@ -17,18 +15,21 @@ use crate::progress::Progress;
 /// Runs the command.
 pub fn run(args: &VerifyArgs) -> Result<()> {
     let mut progress = Progress::new();
-    let archive = Archive::open(&folder(&args.archive)?).map_err(Failure::unreadable)?;
+    let archive = Archive::open(place(&args.archive, args.store.patience)?).map_err(Failure::unreadable)?;
     let chains = archive.chains().map_err(Failure::unreadable)?;
     if chains.is_empty() {
         return Err(Failure::unreadable("the archive is empty"));
     }
-    let mut damage = Vec::new();
-    for chain in &chains {
+    let (mut damage, number) = (Vec::new(), chains.len());
+    let mut spanned = Vec::new();
+    for chain in chains {
         progress.step(&format!("chain {}", chain.number));
-        damage.extend(damage_of(chain, &mut progress)?);
+        let (damaged, span) = damage_of(&chain, &mut progress)?;
+        damage.extend(damaged);
+        spanned.push((chain, Some(span)));
     }
     progress.step("computing the state of the moment");
-    let found = find(&archive, &args.moment);
+    let found = find_among(spanned, &args.moment, &mut progress);
     let state = found.and_then(|found| Ok((found.moment, state(&found).map_err(Failure::negative)?)));
     progress.clear();
     drop(progress);
@@ -41,7 +42,7 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     };
     let text = if args.json {
         let report = json!({
-            "whole": damage.is_empty(), "chains": chains.len(), "damage": damage, "moment": moment, "digest": digest,
+            "whole": damage.is_empty(), "chains": number, "damage": damage, "moment": moment, "digest": digest,
             "rows": rows,
         });
         report.to_string() + "\n"
@@ -51,7 +52,7 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
             text.push_str(&format!("moment    {moment}: {rows} rows\ndigest    {digest}\n"));
         }
         if damage.is_empty() && state.is_ok() {
-            text.push_str(&format!("verdict   {} chain(s), whole\n", chains.len()));
+            text.push_str(&format!("verdict   {number} chain(s), whole\n"));
         }
         text
     };
@@ -62,16 +63,15 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     state.map(drop)
 }
 
-/// What is wrong with a chain's files.
-fn damage_of(chain: &Chain, progress: &mut Progress) -> Result<Vec<String>> {
-    let directory = DataDirectory::read_only(&chain.path).map_err(Failure::unreadable)?;
-    let unusable = span(chain).err();
-    let mut damage = checkpoint::damage_of(&directory, progress).map_err(Failure::unreadable)?;
-    if let Err(error) = read(&directory, &mut |_| {}) {
-        damage.push(error.to_string());
+/// What is wrong with a chain's files, and what can be restored of it.
+fn damage_of(chain: &Chain, progress: &mut Progress) -> Result<(Vec<String>, Spanned)> {
+    let mut damage = checkpoint::damage_of(&chain.disk, progress).map_err(Failure::unreadable)?;
+    progress.step(&format!("journal of chain {}", chain.number));
+    // That reads the whole journal. Without a checkpoint that is damaged nothing may lead to a moment.
+    let span = span(chain, progress);
+    match &span {
+        Err(why) if !damage.iter().any(|said| why.contains(said)) => damage.push(why.clone()),
+        _ => {}
     }
-    if damage.is_empty() {
-        damage.extend(unusable);
-    }
-    Ok(damage.into_iter().map(|why| format!("{}: {why}", chain.path.display())).collect())
+    Ok((damage.into_iter().map(|why| format!("{}: {why}", chain.disk)).collect(), span))
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use highwater_core::KeyKind;
 use highwater_core::codec::Malformed;
+use highwater_disk::Disk;
 use highwater_disk::checkpoint::{Error, Manifest, PartReader, published};
-use highwater_node::storage::DataDirectory;
 use highwater_store::{ExportedRecord, ExportedRecords};
 use serde_json::{Value, json};
 
@@ -57,13 +57,13 @@ pub(super) fn run(args: &VerifyArgs) -> Result<()> {
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn damage_of(folder: &DataDirectory, progress: &mut Progress) -> std::result::Result<Vec<String>, Error> {
+pub fn damage_of(folder: &impl Disk, progress: &mut Progress) -> std::result::Result<Vec<String>, Error> {
     let numbers = published(folder)?;
     let errors = numbers.into_iter().flat_map(|number| verify(folder, number, progress).errors);
     Ok(errors.map(|error| error.to_string()).collect())
 }
 
-fn verify(folder: &DataDirectory, number: u64, progress: &mut Progress) -> Verified {
+fn verify(folder: &impl Disk, number: u64, progress: &mut Progress) -> Verified {
     let began = Instant::now();
     let mut verified = Verified { number, bytes: 0, records: 0, seconds: 0.0, errors: Vec::new() };
     match Manifest::read(folder, number) {
@@ -80,7 +80,7 @@ fn verify(folder: &DataDirectory, number: u64, progress: &mut Progress) -> Verif
 }
 
 fn verify_part(
-    folder: &DataDirectory,
+    folder: &impl Disk,
     manifest: &Manifest,
     part: usize,
     verified: &mut Verified,

@@ -206,7 +206,8 @@ fn checksum(bytes: &[u8]) -> u32 {
     continued(0, &[&bytes[..COVERED_FROM - 4], &bytes[COVERED_FROM..]])
 }
 
-fn manifest_name(number: u64) -> String {
+/// The name of a checkpoint's manifest.
+pub fn manifest_name(number: u64) -> String {
     Name { number, kind: Kind::Manifest }.to_string()
 }
 

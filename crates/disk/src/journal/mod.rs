@@ -58,7 +58,7 @@ pub use error::JournalError;
 use error::{failed, unreadable};
 pub use format::MAX_WRITERS;
 use format::{BLOCK_BYTES, GroupHead, SegmentHead, segment_name};
-pub use scan::{Cut, Record, SegmentSummary, Summary, read, read_from, segments};
+pub use scan::{Cut, Record, SegmentSummary, Summary, read, read_from, read_while, segments};
 
 use crate::{Disk, DiskFile};
 

@@ -1,6 +1,7 @@
 //! Reads a whole journal and judges it, without changing anything.
 
 use std::io;
+use std::ops::ControlFlow;
 
 use highwater_core::codec::Reader;
 
@@ -85,6 +86,8 @@ pub(super) struct Scan {
     pub last_group: Option<GroupHead>,
     /// A segment's file that nothing was ever written to but perhaps its head.
     pub unfinished: Option<u64>,
+    /// No more was wanted.
+    stopped: bool,
 }
 
 /// Reads a journal and hands out its records, in the order of their groups. Changes nothing, so it may be used on one that a
@@ -106,7 +109,27 @@ pub fn read_from<D: Disk>(
     segment: u64,
     each: &mut dyn FnMut(Record<'_>),
 ) -> Result<Summary, JournalError> {
-    scan_from(disk, segment, each).map(|scan| Summary { journal: scan.journal, ..scan.summary })
+    scan_from(disk, segment, &mut on(each)).map(|scan| Summary { journal: scan.journal, ..scan.summary })
+}
+
+/// The same, for as long as more is wanted. Of what comes behind nothing is known then, nor whether it is whole.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_while<D: Disk>(
+    disk: &D,
+    segment: u64,
+    each: &mut dyn FnMut(Record<'_>) -> ControlFlow<()>,
+) -> Result<(), JournalError> {
+    scan_from(disk, segment, each).map(drop)
+}
+
+/// To the end.
+fn on(each: &mut dyn FnMut(Record<'_>)) -> impl FnMut(Record<'_>) -> ControlFlow<()> {
+    |record| {
+        each(record);
+        ControlFlow::Continue(())
+    }
 }
 
 /// Numbers of a journal's segments, in order.
@@ -121,10 +144,14 @@ pub fn segments(disk: &impl Disk) -> Result<Vec<u64>, JournalError> {
 }
 
 pub(super) fn scan<D: Disk>(disk: &D, each: &mut dyn FnMut(Record<'_>)) -> Result<Scan, JournalError> {
-    scan_from(disk, 0, each)
+    scan_from(disk, 0, &mut on(each))
 }
 
-fn scan_from<D: Disk>(disk: &D, first: u64, each: &mut dyn FnMut(Record<'_>)) -> Result<Scan, JournalError> {
+fn scan_from<D: Disk>(
+    disk: &D,
+    first: u64,
+    each: &mut dyn FnMut(Record<'_>) -> ControlFlow<()>,
+) -> Result<Scan, JournalError> {
     let mut numbers = segments(disk)?;
     numbers.retain(|number| *number >= first);
     if let Some(gap) = numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
@@ -136,6 +163,7 @@ fn scan_from<D: Disk>(disk: &D, first: u64, each: &mut dyn FnMut(Record<'_>)) ->
         next_group: 1,
         last_group: None,
         unfinished: None,
+        stopped: false,
     };
     let mut heads = Vec::new();
     for (index, &number) in numbers.iter().enumerate() {
@@ -153,6 +181,9 @@ fn scan_from<D: Disk>(disk: &D, first: u64, each: &mut dyn FnMut(Record<'_>)) ->
         // A segment's groups end where the next one says; the last one's where there is no group any more.
         let sealed = heads.get(index + 1).map(|next| next.previous_end);
         scan.read_groups(&mut Segment::new(head.segment, &file)?, sealed, each)?;
+        if scan.stopped {
+            break;
+        }
     }
     Ok(scan)
 }
@@ -210,10 +241,10 @@ impl Scan {
         &mut self,
         segment: &mut Segment<'_, F>,
         sealed: Option<u64>,
-        each: &mut dyn FnMut(Record<'_>),
+        each: &mut dyn FnMut(Record<'_>) -> ControlFlow<()>,
     ) -> Result<(), JournalError> {
         let journal = self.journal.expect("a segment's head was read");
-        while sealed != Some(self.end()) {
+        while sealed != Some(self.end()) && !self.stopped {
             let offset = self.end();
             let group = match segment.group(offset, self.next_group, journal)? {
                 Ok((head, _)) if head.records == 0 => Err("the segment ends here, too early"),
@@ -233,7 +264,7 @@ impl Scan {
         &mut self,
         head: GroupHead,
         content: &[u8],
-        each: &mut dyn FnMut(Record<'_>),
+        each: &mut dyn FnMut(Record<'_>) -> ControlFlow<()>,
     ) -> Result<(), JournalError> {
         let mut reader = Reader::new(content);
         let nonsense = || damaged(head.segment, head.offset, "the group's records make no sense");
@@ -243,7 +274,10 @@ impl Scan {
             let position = self.summary.positions.get_mut(usize::from(writer)).ok_or_else(nonsense)?;
             *position += bytes.len() as u64;
             let (group, segment) = (head.number, head.segment);
-            each(Record { writer, position: *position, bytes, group, segment, offset });
+            if each(Record { writer, position: *position, bytes, group, segment, offset }).is_break() {
+                self.stopped = true;
+                return Ok(());
+            }
         }
         if !reader.is_empty() {
             return Err(nonsense());

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::num::NonZeroU16;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_core::limits::CHUNK_BYTES;
 use highwater_core::{Incarnation, Library, NodeId, Schema, StreamId, Timestamp};
 use highwater_disk::checkpoint::{Error, Loader, Manifest, Scan, WriteStep, Writer, published};
-use highwater_disk::journal::{DEFAULT_SEGMENT_BYTES, MAX_WRITERS, Summary, read};
+use highwater_disk::journal::{DEFAULT_SEGMENT_BYTES, MAX_WRITERS, Summary, read, read_while};
 use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalOptions};
 use highwater_engines::rolis::remains::{Reading, Remains, Voter, founding};
 use highwater_engines::{LogPosition, Resume};
@@ -21,16 +22,16 @@ use super::recovery::load_parts;
 use crate::library::NodeLibrary;
 
 /// What is in a folder: a checkpoint, if one was wanted and is there, and the records behind it.
-pub struct Folder {
-    /// Where.
-    pub path: PathBuf,
+pub struct Folder<D = DataDirectory> {
+    /// Where, for people.
+    pub name: String,
     /// The checkpoint that everything else stands on.
     pub checkpoint: Option<Manifest>,
     /// What the journal's files hold.
     pub summary: Summary,
     /// What both lead to.
     pub remains: Remains,
-    directory: DataDirectory,
+    disk: D,
 }
 
 /// Where the reading of a folder begins.
@@ -48,52 +49,78 @@ pub enum Base {
 const LOOK_AFTER: u64 = 64 << 20;
 
 impl Folder {
-    /// Reads the journal of a folder; no further than needed, if the state `until` a moment is all that is wanted.
+    /// Reads all of a node's folder.
     ///
     /// # Errors
     /// In words, if the files are damaged, none of ours, or not enough for a state.
-    pub fn read(path: &Path, base: Base, until: Option<Timestamp>) -> Result<Folder, String> {
-        let at = |why: String| format!("{}: {why}", path.display());
+    pub fn read(path: &Path, base: Base) -> Result<Folder, String> {
         let directory = DataDirectory::read_only(path).map_err(|error| error.to_string())?;
+        let name = path.display().to_string();
         // Twice: how many writers there are stands in the journal, and whose checkpoints count.
-        let summary = read(&directory, &mut |_| {}).map_err(|error| at(error.to_string()))?;
+        let summary = read(&directory, &mut |_| {}).map_err(|error| format!("{name}: {error}"))?;
+        Folder::behind(directory, name, summary, base, None)
+    }
+}
+
+impl<D: Disk> Folder<D>
+where
+    D::File: Send,
+{
+    /// Reads the journal behind a checkpoint; no further than needed, if the state `until` a moment is all that is wanted. `summary`: of
+    /// the whole journal, which was read before.
+    ///
+    /// # Errors
+    /// As [`read`](Folder::read).
+    pub fn behind(
+        disk: D,
+        name: String,
+        summary: Summary,
+        base: Base,
+        until: Option<Timestamp>,
+    ) -> Result<Folder<D>, String> {
+        let at = |why: String| format!("{name}: {why}");
         let Some(life) = summary.journal else { return Err(at("there is no journal in it".into())) };
         let workers = summary.positions.len().saturating_sub(1);
-        let (checkpoint, positions) = checkpoint_at(&directory, life, base).map_err(at)?;
+        let (checkpoint, positions) = checkpoint_at(&disk, life, base).map_err(at)?;
         let resume = checkpoint.as_ref().map(|manifest| {
             let (_, engine) = Preamble::decode(&manifest.engine).expect("it was decoded");
             Resume { floor: manifest.floor, complete_at: manifest.complete_at, engine, positions: &positions }
         });
         let begin = |writer: usize| positions.get(writer).map_or(0, |position| position.0);
-        let missing = summary.segments.first().is_some_and(|first| {
-            first.positions.iter().enumerate().any(|(writer, position)| *position > begin(writer))
-        });
-        if missing {
+        // Segments in front of the last that begins early enough have nothing that is wanted.
+        let early = |positions: &[u64]| positions.iter().enumerate().all(|(writer, at)| *at <= begin(writer));
+        let first = summary.segments.iter().rev().find(|segment| early(&segment.positions));
+        if first.is_none() && !summary.segments.is_empty() {
             let what = "the journal's beginning is missing, and there is no checkpoint that goes so far";
             return Err(at(what.into()));
         }
+        let first = first.map_or(0, |segment| segment.number);
         let mut remains = Remains::new(workers, resume).map_err(at)?;
-        let (mut refused, mut enough, mut held, mut look_at) = (None, false, 0, LOOK_AFTER);
-        let taken = read(&directory, &mut |record| {
+        let (mut refused, mut held, mut look_at) = (None, 0, LOOK_AFTER);
+        let taken = read_while(&disk, first, &mut |record| {
             let writer = usize::from(record.writer);
-            if enough || record.position <= begin(writer) {
-                return;
+            if record.position <= begin(writer) {
+                return ControlFlow::Continue(());
             }
             if let Err(why) = remains.take(writer, bytes::Bytes::copy_from_slice(record.bytes)) {
-                refused.get_or_insert(why);
+                refused = Some(why);
+                return ControlFlow::Break(());
             }
             held += record.bytes.len() as u64;
             if held >= look_at {
                 look_at *= 2;
-                enough = until.is_some_and(|moment| remains.reaches(moment));
+                if until.is_some_and(|moment| remains.reaches(moment)) {
+                    return ControlFlow::Break(());
+                }
             }
+            ControlFlow::Continue(())
         });
         taken.map_err(|error| at(error.to_string()))?;
         if let Some(why) = refused {
             return Err(at(why));
         }
         remains.finish().map_err(at)?;
-        Ok(Folder { path: path.into(), checkpoint, summary, remains, directory })
+        Ok(Folder { name, checkpoint, summary, remains, disk })
     }
 
     /// The state of a moment, in a store of its own; and how many transactions of the log were installed. `reading` is of this folder.
@@ -101,12 +128,12 @@ impl Folder {
     /// # Errors
     /// In words.
     pub fn state_at(&self, reading: &Reading<'_>, moment: Timestamp) -> Result<(Arc<Store>, u64), String> {
-        let at = |why: String| format!("{}: {why}", self.path.display());
+        let at = |why: String| format!("{}: {why}", self.name);
         let store = Store::new(Schema::new(NodeLibrary.tables()));
         if let Some(manifest) = &self.checkpoint {
             let words = |error: Error| at(error.to_string());
             let mut loader = Loader::only(manifest.number);
-            let loading = loader.next(&self.directory, &store, u64::MAX).map_err(words)?;
+            let loading = loader.next(&self.disk, &store, u64::MAX).map_err(words)?;
             let Some(loading) = loading else {
                 let why = loader.skipped().first().map(|skipped| skipped.error.to_string());
                 return Err(at(why.unwrap_or_else(|| "the checkpoint is gone".into())));
@@ -129,7 +156,7 @@ impl Folder {
 
 /// The checkpoint to begin at, and where its journal goes on. One that cannot be read gives way to an older one.
 fn checkpoint_at(
-    directory: &DataDirectory,
+    disk: &impl Disk,
     life: u64,
     base: Base,
 ) -> Result<(Option<Manifest>, Vec<LogPosition>), String> {
@@ -138,7 +165,7 @@ fn checkpoint_at(
         Base::Checkpoint(wanted) => number == wanted,
         Base::Birth => false,
     };
-    for (manifest, positions) in checkpoints(directory, life)?.into_iter().rev() {
+    for (manifest, positions) in checkpoints(disk, life)?.into_iter().rev() {
         if wanted(manifest.number) {
             return Ok((Some(manifest), positions));
         }

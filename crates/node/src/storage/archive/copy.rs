@@ -1,17 +1,16 @@
 //! From a node's folder, which the node may be writing to, to a chain: checkpoints that are not there, and what came of the journal.
 
 use std::io;
-use std::path::Path;
 
-use highwater_disk::checkpoint::{Error, Manifest, published, remove_leftovers};
+use highwater_disk::checkpoint::{Error, Manifest, manifest_name, published, remove_leftovers};
 use highwater_disk::journal::{SegmentSummary, Summary, read_from, segments};
 use highwater_disk::{Disk, DiskFile, JournalError};
 
 use super::super::checkpoint::Preamble;
-use super::super::directory::DataDirectory;
+use super::super::directory::{DataDirectory, DirectoryFile};
+use super::chain_disk::ChainDisk;
+use super::place::{Place, Source};
 
-/// Bytes copied at once.
-const PIECE: usize = 1 << 20;
 /// A node writes while its files are read: what looks damaged is looked at so often.
 const LOOKS: u32 = 5;
 
@@ -40,139 +39,200 @@ pub struct Brought {
     pub journal_bytes: u64,
 }
 
-/// Brings what is new in a node's folder to the chain in `to`, of the same life.
+/// Brings what is new in a node's folder to a chain of the same life, which ends as `known` says; and where it ends after that.
 pub(super) fn copy_into(
-    to: &Path,
+    place: &dyn Place,
+    chain: &ChainDisk,
+    known: Option<Summary>,
     source: &DataDirectory,
     life: u64,
     told: &mut impl FnMut(u64),
-) -> Result<Brought, CopyError> {
-    let target = DataDirectory::open(to).map_err(|error| error.to_string())?;
+) -> Result<(Brought, Summary), CopyError> {
     let mut bytes = 0;
-    let begins = segments(&target).map_err(|error| error.to_string())?.is_empty();
-    let (checkpoints, checkpoint_bytes) = copy_checkpoints(source, &target, &mut bytes, told)?;
-    let journal_bytes = copy_journal(source, &target, life, &mut bytes, told)?;
-    if begins && !goes_back_far_enough(&target)? {
+    let mut copy = Copy {
+        place,
+        chain,
+        source,
+        told: &mut |more| {
+            bytes += more;
+            told(bytes);
+        },
+    };
+    let (checkpoints, checkpoint_bytes) = copy.checkpoints(known.is_none())?;
+    let begins = segments(chain).map_err(|error| error.to_string())?.is_empty();
+    let (journal, journal_bytes) = copy.journal(known, life)?;
+    if begins && !goes_back_far_enough(chain, &journal)? {
         return Err(CopyError::Gap("the node removed files while they were copied"));
     }
-    Ok(Brought { checkpoints, checkpoint_bytes, journal_bytes })
+    let end = Summary {
+        journal: journal.journal,
+        segments: journal.segments.last().cloned().into_iter().collect(),
+        ..Summary::default()
+    };
+    Ok((Brought { checkpoints, checkpoint_bytes, journal_bytes }, end))
 }
 
 /// Whether the journal holds what the oldest checkpoint needs: the node may have removed it between the one copy and the other.
-fn goes_back_far_enough(chain: &DataDirectory) -> Result<bool, CopyError> {
+fn goes_back_far_enough(chain: &ChainDisk, journal: &Summary) -> Result<bool, CopyError> {
     let words = |error: Error| error.to_string();
     let Some(oldest) = published(chain).map_err(words)?.first().copied() else { return Ok(true) };
     let manifest = Manifest::read(chain, oldest).map_err(words)?;
     let (preamble, _) = Preamble::decode(&manifest.engine).map_err(|why| why.0.to_string())?;
-    let first = segments(chain).map_err(|error| error.to_string())?.first().copied().unwrap_or(0);
-    let summary = read_from(chain, first, &mut |_| {}).map_err(|error| error.to_string())?;
-    let begins = summary.segments.first().map(|first| first.positions.clone()).unwrap_or_default();
+    let begins = journal.segments.first().map(|first| first.positions.clone()).unwrap_or_default();
     Ok(begins.iter().zip(&preamble.positions).all(|(begins, needed)| *begins <= needed.0))
 }
 
-/// Those that are not there; their numbers and bytes.
-fn copy_checkpoints(
-    source: &DataDirectory,
-    target: &DataDirectory,
-    bytes: &mut u64,
-    told: &mut impl FnMut(u64),
-) -> Result<(Vec<u64>, u64), CopyError> {
-    let words = |error: Error| error.to_string();
-    let there = published(source).map_err(words)?;
-    let mut known = published(target).map_err(words)?;
-    // One that an interruption left half is copied again.
-    known.retain(|number| Manifest::read(target, *number).is_ok());
-    remove_leftovers(target).map_err(words)?;
-    let (mut copied, before) = (Vec::new(), *bytes);
-    for number in there.difference(&known) {
-        let Ok(manifest) = Manifest::read(source, *number) else {
-            // The node removes old ones.
-            continue;
-        };
-        let mut parts = (0..manifest.parts.len()).map(|part| manifest.part_file(part));
-        let mut copy = |name: &str, to: &str| {
-            let end = source.open(name)?.len()?;
-            copy_file(source, target, (name, to), (0, end), bytes, told)
-        };
-        let new = manifest.file() + "-new";
-        let whole = parts
-            .try_for_each(|name| copy(&name, &name))
-            .and_then(|()| copy(&manifest.file(), &new))
-            .and_then(|()| target.sync_names())
-            .and_then(|()| target.rename(&new, &manifest.file()));
-        match whole {
-            Ok(()) => copied.push(*number),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(CopyError::Words(format!("cannot copy checkpoint {number}: {error}"))),
-        }
-    }
-    target.sync_names().map_err(|error| error.to_string())?;
-    Ok((copied, *bytes - before))
+/// From where to where.
+struct Copy<'a> {
+    place: &'a dyn Place,
+    chain: &'a ChainDisk,
+    source: &'a DataDirectory,
+    /// Told how many bytes more were copied.
+    told: &'a mut dyn FnMut(u64),
 }
 
-/// What came since; how many bytes.
-fn copy_journal(
-    source: &DataDirectory,
-    target: &DataDirectory,
-    life: u64,
-    bytes: &mut u64,
-    told: &mut impl FnMut(u64),
-) -> Result<u64, CopyError> {
-    let before = *bytes;
-    let last = segments(target).map_err(|error| error.to_string())?.last().copied();
-    let has = match last {
-        None => Summary::default(),
-        // What an interruption left half is copied again as a whole.
-        Some(last) => read_from(target, last, &mut |_| {}).unwrap_or_default(),
-    };
-    let first = last.unwrap_or(0);
-    let there = look(source, first)?;
-    if there.journal.is_some_and(|journal| journal != life)
-        || has.journal.is_some_and(|journal| journal != life)
-    {
-        return Err(CopyError::Words(
-            "the journal is of another life than the identity, or the chain: files of different folders are mixed".into(),
-        ));
+impl Copy<'_> {
+    /// Brings the checkpoints that are not there; their numbers and bytes. `afresh`: those that are there may be damaged, too.
+    fn checkpoints(&mut self, afresh: bool) -> Result<(Vec<u64>, u64), CopyError> {
+        let words = |error: Error| error.to_string();
+        let there = published(self.source).map_err(words)?;
+        let mut known = published(self.chain).map_err(words)?;
+        // One that is damaged is copied again, and ceases to be one first.
+        for number in known.clone().into_iter().filter(|_| afresh) {
+            match Manifest::read(self.chain, number) {
+                Err(error) if error.is_damage() => {
+                    if there.contains(&number) {
+                        let name = manifest_name(number);
+                        self.chain.remove(&name).map_err(|error| format!("cannot remove {name}: {error}"))?;
+                        known.remove(&number);
+                    }
+                }
+                read => drop(read.map_err(words)?),
+            }
+        }
+        remove_leftovers(self.chain).map_err(words)?;
+        let (mut copied, mut bytes) = (Vec::new(), 0);
+        for number in there.difference(&known) {
+            let Ok(manifest) = Manifest::read(self.source, *number) else {
+                // The node removes old ones.
+                continue;
+            };
+            if self.checkpoint(&manifest)? {
+                copied.push(*number);
+                bytes += manifest.len_bytes();
+            }
+        }
+        Ok((copied, bytes))
     }
-    if last.is_some_and(|last| there.segments.first().is_none_or(|first| first.number != last)) {
-        return Err(CopyError::Gap("the node has removed files that had not been copied"));
+
+    /// First its parts, then what says that it is there. `false` if the node has removed it.
+    fn checkpoint(&mut self, manifest: &Manifest) -> Result<bool, CopyError> {
+        for part in 0..manifest.parts.len() {
+            let name = manifest.part_file(part);
+            let Some((file, len)) = self.opened(&name)? else { return Ok(false) };
+            let source = Source::new(&file, (0, len), self.told);
+            let stored = self.place.store(&self.chain.path(&name), source);
+            stored.map_err(|error| format!("cannot copy {name}: {error}"))?;
+        }
+        let name = manifest.file();
+        let Some((file, len)) = self.opened(&name)? else { return Ok(false) };
+        let bytes = Source::new(&file, (0, len), self.told).next(usize::MAX);
+        let published = bytes.and_then(|bytes| self.place.publish(&self.chain.path(&name), &bytes));
+        published.map_err(|error| format!("cannot copy {name}: {error}"))?;
+        Ok(true)
     }
-    for known in &has.segments {
-        if !ends_alike(source, target, known).map_err(|error| error.to_string())? {
+
+    /// A file of the node's, and its length; `None` if it has removed it.
+    fn opened(&self, name: &str) -> Result<Option<(DirectoryFile, u64)>, CopyError> {
+        let opened = self.source.open(name).and_then(|file| {
+            let len = file.len()?;
+            Ok((file, len))
+        });
+        match opened {
+            Ok(opened) => Ok(Some(opened)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(CopyError::Words(format!("cannot read {name}: {error}"))),
+        }
+    }
+
+    /// Brings what came since; what the node's journal holds from the chain's last segment on, and how many bytes were brought.
+    fn journal(&mut self, known: Option<Summary>, life: u64) -> Result<(Summary, u64), CopyError> {
+        let last = segments(self.chain).map_err(|error| error.to_string())?.last().copied();
+        let first = last.unwrap_or(0);
+        let known = known.filter(|known| known.segments.first().map(|segment| segment.number) == last);
+        let known = match known {
+            Some(known) if self.all_end_alike(&known)? => Some(known),
+            _ => None,
+        };
+        let has = match (known, last) {
+            (Some(known), _) => known,
+            (None, None) => Summary::default(),
+            // What an interruption left half is copied again as a whole.
+            (None, Some(last)) => match read_from(self.chain, last, &mut |_| {}) {
+                Err(JournalError::Damaged { .. }) => Summary::default(),
+                read => read.map_err(|error| error.to_string())?,
+            },
+        };
+        let there = look(self.source, first)?;
+        if there.journal.is_some_and(|journal| journal != life)
+            || has.journal.is_some_and(|journal| journal != life)
+        {
+            return Err(CopyError::Words(
+                "the journal is of another life than the identity, or the chain: files of different folders are mixed".into(),
+            ));
+        }
+        if last.is_some_and(|last| there.segments.first().is_none_or(|first| first.number != last)) {
+            return Err(CopyError::Gap("the node has removed files that had not been copied"));
+        }
+        if !self.all_end_alike(&has)? {
             return Err(CopyError::Gap("the node went on from an older copy of its disk"));
         }
-    }
-    for segment in &there.segments {
-        let known = has.segments.iter().find(|known| known.number == segment.number);
-        let from = known.map_or(0, |known| known.end);
-        if from >= segment.end {
-            continue;
-        }
-        match copy_file(source, target, (&segment.file, &segment.file), (from, segment.end), bytes, told) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(CopyError::Gap("the node removed files while they were copied"));
+        let mut bytes = 0;
+        for segment in &there.segments {
+            let known = has.segments.iter().find(|known| known.number == segment.number);
+            let from = known.map_or(0, |known| known.end);
+            if from >= segment.end {
+                continue;
             }
-            Err(error) => return Err(CopyError::Words(format!("cannot copy {}: {error}", segment.file))),
+            let Some((file, _)) = self.opened(&segment.file)? else {
+                return Err(CopyError::Gap("the node removed files while they were copied"));
+            };
+            let source = Source::new(&file, (from, segment.end), self.told);
+            let extended = self.place.extend(&self.chain.path(&segment.file), source);
+            extended.map_err(|error| format!("cannot copy {}: {error}", segment.file))?;
+            bytes += segment.end - from;
         }
+        Ok((there, bytes))
     }
-    target.sync_names().map_err(|error| error.to_string())?;
-    Ok(*bytes - before)
+
+    /// Whether what was copied is still there: else the chain and the node tell different stories.
+    fn all_end_alike(&self, has: &Summary) -> Result<bool, CopyError> {
+        for segment in &has.segments {
+            if !ends_alike(self.source, self.chain, segment).map_err(|error| error.to_string())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// So much of a segment's end is compared, in bytes: some groups, with their numbers and checksums.
 const COMPARED: u64 = 64 << 10;
 
-/// Whether what was copied of a segment is still there: else the chain and the node tell different stories.
-fn ends_alike(source: &DataDirectory, target: &DataDirectory, segment: &SegmentSummary) -> io::Result<bool> {
+fn ends_alike(source: &DataDirectory, chain: &ChainDisk, segment: &SegmentSummary) -> io::Result<bool> {
+    Ok(end_of(source, segment)? == end_of(chain, segment)?)
+}
+
+/// Of a file that is not there nothing.
+fn end_of(disk: &impl Disk, segment: &SegmentSummary) -> io::Result<Vec<u8>> {
     let from = segment.end.saturating_sub(COMPARED);
-    let read = |disk: &DataDirectory| {
-        let mut bytes = vec![0; (segment.end - from) as usize];
-        let read = disk.open(&segment.file)?.read_at(from, &mut bytes)?;
-        bytes.truncate(read);
-        io::Result::Ok(bytes)
+    let mut bytes = vec![0; (segment.end - from) as usize];
+    let read = match disk.open(&segment.file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        opened => opened?.read_at(from, &mut bytes)?,
     };
-    Ok(read(source)? == read(target)?)
+    bytes.truncate(read);
+    Ok(bytes)
 }
 
 /// What a node's journal holds from a segment on. It may be written meanwhile.
@@ -187,34 +247,4 @@ fn look(source: &DataDirectory, first: u64) -> Result<Summary, CopyError> {
             Err(_) => {}
         }
     }
-}
-
-/// Copies a piece of a file to its place, and syncs it.
-fn copy_file(
-    source: &DataDirectory,
-    target: &DataDirectory,
-    (name, to_name): (&str, &str),
-    (from, to): (u64, u64),
-    bytes: &mut u64,
-    told: &mut impl FnMut(u64),
-) -> io::Result<()> {
-    let reads = source.open(name)?;
-    let mut writes = match target.open(to_name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => target.create(to_name, 0)?,
-        opened => opened?,
-    };
-    let (mut at, mut piece) = (from, vec![0; PIECE]);
-    while at < to {
-        let wanted = (to - at).min(PIECE as u64) as usize;
-        let read = reads.read_at(at, &mut piece[..wanted])?;
-        if read < wanted {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        writes.write_at(at, &piece[..read])?;
-        at += read as u64;
-        *bytes += read as u64;
-        told(*bytes);
-    }
-    writes.set_len(to)?;
-    writes.sync()
 }

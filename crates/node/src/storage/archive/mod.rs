@@ -1,6 +1,6 @@
 //! An archive: what nodes of a cluster wrote to their disks, kept for as long as somebody wants it. A backup is restored from it.
 //!
-//! It is a folder of *chains*. A chain holds checkpoints of one node in one life, and its journal without a gap from the first of them on:
+//! It is a [place](Place), a folder say, of *chains*. A chain holds checkpoints of one node in one life, and its journal without a gap from the first of them on:
 //! the same files as the node has, but none is ever removed. So whatever reads a node's folder reads a chain.
 //!
 //! ```text
@@ -16,38 +16,43 @@
 //!
 //! Invariant: in a chain, a checkpoint whose manifest is there is whole, and every group of the journal before the last is.
 
+mod chain_disk;
 mod copy;
+mod folder;
+mod place;
 
-use std::ffi::OsString;
-use std::fs;
+use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use highwater_disk::Identity;
+use highwater_disk::journal::Summary;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::directory::{DataDirectory, DirectoryError};
+use super::directory::DataDirectory;
+pub use chain_disk::{ChainDisk, OpenFile};
 pub use copy::Brought;
 use copy::{CopyError, copy_into};
+pub use folder::FolderPlace;
+use place::read_small;
+pub use place::{Place, PlaceFile, Source};
 
 /// Version of the layout.
 const FORMAT: u32 = 1;
 const ARCHIVE: &str = "archive.json";
 const CHAIN: &str = "chain.json";
 const PREFIX: &str = "chain-";
-/// An archive and a chain that are being begun.
-const NEW_ARCHIVE: &str = "archive.new";
-const NEW_CHAIN: &str = "new-chain";
-const LOCK: &str = "lock";
 
-/// A folder of chains.
+/// A place of chains.
 #[derive(Clone, Debug)]
 pub struct Archive {
-    path: PathBuf,
+    place: Arc<dyn Place>,
     /// Whose.
     pub cluster: String,
-    /// Of whoever writes to it.
-    lock: Option<DataDirectory>,
+    /// Where each chain that was copied to ends, as far as this process knows.
+    ends: BTreeMap<u32, Summary>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,8 +75,8 @@ pub struct ChainFile {
 pub struct Chain {
     /// Chains are counted from 1.
     pub number: u32,
-    /// Where.
-    pub path: PathBuf,
+    /// What is in it.
+    pub disk: ChainDisk,
     /// Whose; or why nobody knows.
     pub of: Result<ChainFile, String>,
 }
@@ -92,31 +97,22 @@ impl Archive {
     ///
     /// # Errors
     /// In words, if it is another cluster's, or something else, or another process writes to it.
-    pub fn begin(path: &Path, cluster: &str) -> Result<Archive, String> {
-        let at = |error: io::Error| format!("cannot begin an archive in {}: {error}", path.display());
-        // What an interrupted beginning left is nobody's.
-        let ours = [ARCHIVE, NEW_ARCHIVE, LOCK].map(OsString::from);
-        if !path.join(ARCHIVE).exists() && path.exists() {
-            for entry in fs::read_dir(path).map_err(at)? {
-                if !ours.contains(&entry.map_err(at)?.file_name()) {
-                    return Err(format!("{} is not empty, and no archive", path.display()));
-                }
-            }
+    pub fn begin(place: Arc<dyn Place>, cluster: &str) -> Result<Archive, String> {
+        let name = place.name();
+        let at = |error: io::Error| format!("cannot begin an archive in {name}: {error}");
+        let names = place.names().map_err(at)?;
+        if !names.is_empty() && !names.iter().any(|name| name == ARCHIVE) {
+            return Err(format!("{name} is not empty, and no archive"));
         }
-        let lock = DataDirectory::open(path).map_err(|error| match error {
-            DirectoryError::Locked { .. } => {
-                format!("{} is being written to by another process: one at a time", path.display())
-            }
-            error => error.to_string(),
-        })?;
-        if !path.join(ARCHIVE).exists() {
-            write_json(&path.join(ARCHIVE), &ArchiveFile { format: FORMAT, cluster: cluster.into() })?;
+        place.claim()?;
+        // Somebody may have begun it in between.
+        if read_small(&*place, ARCHIVE).map_err(at)?.is_none() {
+            publish(&*place, ARCHIVE, &ArchiveFile { format: FORMAT, cluster: cluster.into() })?;
         }
-        let archive = Archive { lock: Some(lock), ..Archive::open(path)? };
+        let archive = Archive::open(place)?;
         if archive.cluster != cluster {
             return Err(format!(
-                "{} is an archive of cluster \"{}\", not \"{cluster}\"",
-                path.display(),
+                "{name} is an archive of cluster \"{}\", not \"{cluster}\"",
                 archive.cluster
             ));
         }
@@ -127,14 +123,15 @@ impl Archive {
     ///
     /// # Errors
     /// In words, if there is none, or a later version's.
-    pub fn open(path: &Path) -> Result<Archive, String> {
-        let file: ArchiveFile = read_json(&path.join(ARCHIVE))
-            .map_err(|why| format!("{}: {why}: it is no archive", path.display()))?;
+    pub fn open(place: Arc<dyn Place>) -> Result<Archive, String> {
+        let name = place.name();
+        let bytes = read_small(&*place, ARCHIVE).map_err(|error| format!("cannot read {name}: {error}"))?;
+        let file: ArchiveFile =
+            decode(ARCHIVE, bytes).map_err(|why| format!("{name}: {why}: it is no archive"))?;
         if file.format != FORMAT {
-            let found = file.format;
-            return Err(format!("{}: format {found}, and this binary knows {FORMAT}", path.display()));
+            return Err(format!("{name}: format {}, and this binary knows {FORMAT}", file.format));
         }
-        Ok(Archive { path: path.into(), cluster: file.cluster, lock: None })
+        Ok(Archive { place, cluster: file.cluster, ends: BTreeMap::new() })
     }
 
     /// Its chains, oldest first.
@@ -142,15 +139,15 @@ impl Archive {
     /// # Errors
     /// In words.
     pub fn chains(&self) -> Result<Vec<Chain>, String> {
-        let at = |error: io::Error| format!("{}: {error}", self.path.display());
+        let at = |error: io::Error| format!("cannot read {}: {error}", self.place.name());
         let mut chains = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(at)? {
-            let path = entry.map_err(at)?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        for name in self.place.names().map_err(at)? {
             let number = name.strip_prefix(PREFIX).and_then(|digits| digits.parse().ok());
             if let Some(number) = number.filter(|number| chain_name(*number) == name) {
-                let of = read_json(&path.join(CHAIN));
-                chains.push(Chain { number, path, of });
+                let disk = ChainDisk::new(self.place.clone(), name);
+                let file = read_small(&*self.place, &disk.path(CHAIN)).map_err(at)?;
+                let of = decode(CHAIN, file).map_err(|why| format!("{disk}: {why}"));
+                chains.push(Chain { number, disk, of });
             }
         }
         chains.sort_by_key(|chain| chain.number);
@@ -161,7 +158,7 @@ impl Archive {
     ///
     /// # Errors
     /// In words. What was copied stays, and the next copy goes on from there.
-    pub fn copy(&self, from: &Path, mut told: impl FnMut(u64)) -> Result<Copied, String> {
+    pub fn copy(&mut self, from: &Path, mut told: impl FnMut(u64)) -> Result<Copied, String> {
         let words = |error: &dyn std::fmt::Display| format!("{}: {error}", from.display());
         let source = DataDirectory::read_only(from).map_err(|error| error.to_string())?;
         let identity = Identity::read(&source).map_err(|error| words(&error))?;
@@ -182,11 +179,11 @@ impl Archive {
                 (self.begin_chain(last, of.clone())?, last.map(|_| "another node, or another life of it"))
             }
         };
-        let mut copied = copy_into(&chain.path, &source, life, &mut told);
+        let mut copied = self.copy_to(&chain, &source, life, &mut told);
         if let Err(CopyError::Gap(why)) = copied {
             chain = self.begin_chain(self.chains()?.last(), of)?;
             began = Some(why);
-            copied = copy_into(&chain.path, &source, life, &mut told);
+            copied = self.copy_to(&chain, &source, life, &mut told);
         }
         let brought = copied.map_err(|error| match error {
             CopyError::Gap(_) => words(&"its files change faster than they are copied; try again"),
@@ -195,22 +192,26 @@ impl Archive {
         Ok(Copied { chain: chain.number, began, brought })
     }
 
-    /// Made under another name first: a chain without its file would be nobody's.
+    /// What is known of the chain's end is forgotten if this fails.
+    fn copy_to(
+        &mut self,
+        chain: &Chain,
+        source: &DataDirectory,
+        life: u64,
+        told: &mut impl FnMut(u64),
+    ) -> Result<Brought, CopyError> {
+        let known = self.ends.remove(&chain.number);
+        let (brought, end) = copy_into(&*self.place, &chain.disk, known, source, life, told)?;
+        self.ends.insert(chain.number, end);
+        Ok(brought)
+    }
+
     fn begin_chain(&self, last: Option<&Chain>, of: ChainFile) -> Result<Chain, String> {
-        assert!(self.lock.is_some(), "only who has it for itself writes to an archive");
         let number = last.map_or(Some(1), |last| last.number.checked_add(1));
         let number = number.ok_or("the archive has no number left for another chain")?;
-        let path = self.path.join(chain_name(number));
-        let new = self.path.join(NEW_CHAIN);
-        let at = |error: io::Error| format!("{}: {error}", new.display());
-        if new.exists() {
-            fs::remove_dir_all(&new).map_err(at)?;
-        }
-        fs::create_dir_all(&new).map_err(at)?;
-        write_json(&new.join(CHAIN), &of)?;
-        let named = fs::rename(&new, &path).and_then(|()| fs::File::open(&self.path)?.sync_all());
-        named.map_err(at)?;
-        Ok(Chain { number, path, of: Ok(of) })
+        let disk = ChainDisk::new(self.place.clone(), chain_name(number));
+        publish(&*self.place, &disk.path(CHAIN), &of)?;
+        Ok(Chain { number, disk, of: Ok(of) })
     }
 }
 
@@ -218,20 +219,15 @@ fn chain_name(number: u32) -> String {
     format!("{PREFIX}{number:04}")
 }
 
-fn write_json(path: &Path, value: &impl Serialize) -> Result<(), String> {
-    let at = |error: &dyn std::fmt::Display| format!("cannot write {}: {error}", path.display());
+fn publish(place: &dyn Place, path: &str, value: &impl Serialize) -> Result<(), String> {
+    let at = |error: &dyn std::fmt::Display| format!("cannot write {}/{path}: {error}", place.name());
     let text = serde_json::to_string(value).map_err(|error| at(&error))? + "\n";
-    let new = path.with_extension("new");
-    let written = fs::write(&new, text).and_then(|()| fs::File::open(&new)?.sync_all());
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let named = written.and_then(|()| fs::rename(&new, path));
-    named.and_then(|()| fs::File::open(folder)?.sync_all()).map_err(|error| at(&error))
+    place.publish(path, text.as_bytes()).map_err(|error| at(&error))
 }
 
-fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, String> {
-    let text =
-        fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+fn decode<T: DeserializeOwned>(name: &str, bytes: Option<Vec<u8>>) -> Result<T, String> {
+    let bytes = bytes.ok_or_else(|| format!("there is no {name}"))?;
+    serde_json::from_slice(&bytes).map_err(|error| format!("{name}: {error}"))
 }
 
 #[cfg(test)]

@@ -1,3 +1,6 @@
+use std::fs;
+use std::path::PathBuf;
+
 use highwater_core::{Incarnation, NodeId};
 use highwater_disk::journal::{MIN_SEGMENT_BYTES, read};
 use highwater_disk::{Journal, JournalOptions};
@@ -35,10 +38,14 @@ impl Node {
 }
 
 fn records(chain: &Chain) -> u64 {
-    read(&DataDirectory::read_only(&chain.path).unwrap(), &mut |_| {}).unwrap().records
+    read(&chain.disk, &mut |_| {}).unwrap().records
 }
 
-fn copy(archive: &Archive, node: &Node) -> Copied {
+fn place(path: &Path) -> Arc<dyn Place> {
+    Arc::new(FolderPlace::new(path))
+}
+
+fn copy(archive: &mut Archive, node: &Node) -> Copied {
     archive.copy(&node.path, |_| {}).unwrap()
 }
 
@@ -46,35 +53,35 @@ fn copy(archive: &Archive, node: &Node) -> Copied {
 fn each_copy_brings_what_is_new_and_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
     let mut node = Node::new(folder.path().join("node"), 5);
-    let archive = Archive::begin(&folder.path().join("archive"), "north").unwrap();
+    let mut archive = Archive::begin(place(&folder.path().join("archive")), "north").unwrap();
     assert!(archive.chains().unwrap().is_empty());
     let mut all = 0;
     for more in [1, 0, 2, 40, 1, 0, 7] {
         node.write(more);
         all += more;
-        let copied = copy(&archive, &node);
+        let copied = copy(&mut archive, &node);
         let chains = archive.chains().unwrap();
         assert_eq!((chains.len(), records(&chains[0])), (1, all));
         assert_eq!(copied.brought.journal_bytes == 0, more == 0 && all > 0, "{copied:?}");
         assert_eq!((copied.chain, copied.began), (1, None));
     }
-    let second = Archive::begin(&folder.path().join("archive"), "north").unwrap_err();
+    let second = Archive::begin(place(&folder.path().join("archive")), "north").unwrap_err();
     assert!(second.contains("another process: one at a time"), "{second}");
     drop(archive);
-    let again = Archive::begin(&folder.path().join("archive"), "north").unwrap();
-    assert_eq!(copy(&again, &node).brought.journal_bytes, 0);
+    let mut again = Archive::begin(place(&folder.path().join("archive")), "north").unwrap();
+    assert_eq!(copy(&mut again, &node).brought.journal_bytes, 0);
 }
 
 #[test]
 fn a_copy_that_was_interrupted_or_spoiled_at_its_end_is_made_good() {
     let folder = tempfile::tempdir().unwrap();
     let mut node = Node::new(folder.path().join("node"), 5);
-    let archive = Archive::begin(&folder.path().join("archive"), "north").unwrap();
+    let mut archive = Archive::begin(place(&folder.path().join("archive")), "north").unwrap();
     node.write(3);
-    copy(&archive, &node);
+    copy(&mut archive, &node);
     node.write(1);
     let chain = archive.chains().unwrap().remove(0);
-    let file = chain.path.join("journal-0000000000000001");
+    let file = folder.path().join("archive/chain-0001/journal-0000000000000001");
     let whole = fs::read(&file).unwrap();
     for (cut, spoil) in
         [(0, None), (100, None), (4096, None), (5000, None), (9000, Some(4100)), (9000, Some(8192))]
@@ -84,7 +91,7 @@ fn a_copy_that_was_interrupted_or_spoiled_at_its_end_is_made_good() {
             bytes[at] ^= 1;
         }
         fs::write(&file, bytes).unwrap();
-        copy(&archive, &node);
+        copy(&mut archive, &node);
         assert_eq!(records(&chain), 4, "cut at {cut}, spoiled at {spoil:?}");
     }
 }
@@ -93,21 +100,21 @@ fn a_copy_that_was_interrupted_or_spoiled_at_its_end_is_made_good() {
 fn a_gap_or_another_life_begins_another_chain() {
     let folder = tempfile::tempdir().unwrap();
     let mut node = Node::new(folder.path().join("node"), 5);
-    let archive = Archive::begin(&folder.path().join("archive"), "north").unwrap();
+    let mut archive = Archive::begin(place(&folder.path().join("archive")), "north").unwrap();
     node.write(3);
-    copy(&archive, &node);
+    copy(&mut archive, &node);
     node.write(40);
     // The node needs nothing of that any more.
     let upto = node.journal.synced()[0];
     node.journal.release(0, upto).unwrap();
     node.journal.release(1, 0).unwrap();
-    let copied = copy(&archive, &node);
+    let copied = copy(&mut archive, &node);
     assert_eq!((copied.chain, copied.began.is_some()), (2, true));
     drop(node);
     fs::remove_dir_all(folder.path().join("node")).unwrap();
     let mut node = Node::new(folder.path().join("node"), 6);
     node.write(1);
-    let copied = copy(&archive, &node);
+    let copied = copy(&mut archive, &node);
     assert_eq!((copied.chain, copied.began), (3, Some("another node, or another life of it")));
     let lives: Vec<String> =
         archive.chains().unwrap().into_iter().map(|chain| chain.of.unwrap().incarnation).collect();
@@ -118,16 +125,18 @@ fn a_gap_or_another_life_begins_another_chain() {
 fn what_is_no_archive_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("archive");
-    assert!(Archive::open(&path).unwrap_err().contains("it is no archive"));
-    Archive::begin(&path, "north").unwrap();
-    assert!(Archive::begin(&path, "south").unwrap_err().contains("of cluster \"north\", not \"south\""));
+    assert!(Archive::open(place(&path)).unwrap_err().contains("it is no archive"));
+    Archive::begin(place(&path), "north").unwrap();
+    assert!(
+        Archive::begin(place(&path), "south").unwrap_err().contains("of cluster \"north\", not \"south\"")
+    );
     fs::write(path.join(ARCHIVE), "{\"format\": 2, \"cluster\": \"north\"}").unwrap();
-    assert!(Archive::open(&path).unwrap_err().contains("format 2, and this binary knows 1"));
+    assert!(Archive::open(place(&path)).unwrap_err().contains("format 2, and this binary knows 1"));
     let other = folder.path().join("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("letter"), "dear").unwrap();
-    assert!(Archive::begin(&other, "north").unwrap_err().contains("is not empty, and no archive"));
-    let archive = Archive { path: folder.path().into(), cluster: "north".into(), lock: None };
+    assert!(Archive::begin(place(&other), "north").unwrap_err().contains("is not empty, and no archive"));
+    let mut archive = Archive { place: place(folder.path()), cluster: "north".into(), ends: BTreeMap::new() };
     assert!(archive.copy(&other, |_| {}).unwrap_err().contains("no node was ever started"));
 }
 
@@ -136,19 +145,19 @@ fn a_disk_that_went_back_begins_another_chain() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("node");
     let mut node = Node::new(path.clone(), 5);
-    let archive = Archive::begin(&folder.path().join("archive"), "north").unwrap();
+    let mut archive = Archive::begin(place(&folder.path().join("archive")), "north").unwrap();
     node.write(2);
     let file = path.join("journal-0000000000000001");
     let earlier = fs::read(&file).unwrap();
     node.write(2);
-    copy(&archive, &node);
+    copy(&mut archive, &node);
     drop(node);
     fs::write(&file, earlier).unwrap();
     let mut node = Node::new(path, 5);
     let record = [7; 3000];
     node.journal.append(1, &record).unwrap();
     node.journal.sync().unwrap();
-    let copied = copy(&archive, &node);
+    let copied = copy(&mut archive, &node);
     assert_eq!((copied.chain, copied.began), (2, Some("the node went on from an older copy of its disk")));
     let chains = archive.chains().unwrap();
     assert_eq!([records(&chains[0]), records(&chains[1])], [4, 3]);
@@ -160,11 +169,11 @@ fn each_node_goes_on_in_its_own_chain_and_a_chain_without_its_file_stays_as_it_i
     let folder = tempfile::tempdir().unwrap();
     let mut nodes = [5, 6].map(|life| Node::new(folder.path().join(format!("node-{life}")), life));
     let path = folder.path().join("archive");
-    let archive = Archive::begin(&path, "north").unwrap();
+    let mut archive = Archive::begin(place(&path), "north").unwrap();
     for round in 0..3 {
         for (at, node) in nodes.iter_mut().enumerate() {
             node.write(1);
-            let copied = copy(&archive, node);
+            let copied = copy(&mut archive, node);
             assert_eq!(copied.chain as usize, at + 1);
             assert_eq!(copied.began.is_some(), round == 0 && at == 1);
         }
@@ -172,8 +181,22 @@ fn each_node_goes_on_in_its_own_chain_and_a_chain_without_its_file_stays_as_it_i
     fs::write(path.join("chain-0002").join(CHAIN), "{").unwrap();
     let before = records(&archive.chains().unwrap()[1]);
     nodes[1].write(1);
-    assert_eq!(copy(&archive, &nodes[1]).chain, 3);
+    assert_eq!(copy(&mut archive, &nodes[1]).chain, 3);
     let chains = archive.chains().unwrap();
     assert!(chains[1].of.is_err() && chains.len() == 3);
     assert_eq!((records(&chains[1]), records(&chains[2])), (before, before + 1));
+}
+
+/// A store of objects keeps a journal file in pieces, and a folder does not read them: their first would look like the whole.
+#[test]
+fn pieces_of_a_store_s_files_are_refused_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = Node::new(folder.path().join("node"), 5);
+    let path = folder.path().join("archive");
+    let mut archive = Archive::begin(place(&path), "north").unwrap();
+    node.write(1);
+    copy(&mut archive, &node);
+    fs::write(path.join("chain-0001/journal-0000000000000001.at-0000000000001000"), "piece").unwrap();
+    let why = read(&archive.chains().unwrap()[0].disk, &mut |_| {}).unwrap_err().to_string();
+    assert!(why.contains("is read by its URL there"), "{why}");
 }
