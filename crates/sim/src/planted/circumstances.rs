@@ -11,6 +11,12 @@ use highwater_core::Random;
 
 /// Turns a plan there.
 pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
+    if to != Circumstance::Any {
+        // Who belongs is the circumstance's own business.
+        plan.newcomers = 0;
+        let replicas = plan.replicas;
+        plan.faults.retain(|fault| !fault.fault.is_order() && fault.fault.fits(replicas));
+    }
     match to {
         Circumstance::Any => {}
         Circumstance::Contended => contended(plan),

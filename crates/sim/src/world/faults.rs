@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use highwater_core::{Clock, Incarnation, Library, NodeId, hooks};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{Controller, Handover, MemberAnswer, MemberChange, Nanos, Options, Replica, build};
@@ -17,7 +18,7 @@ use crate::trace::What;
 const LONG_TURN: Nanos = 500_000_000;
 
 impl<L: Library> World<L> {
-    /// Starts a node with empty memory.
+    /// Starts a node with empty memory; a stranger, which founds nothing, if it is none of those that the world was made of.
     ///
     /// # Panics
     /// If it runs.
@@ -32,11 +33,16 @@ impl<L: Library> World<L> {
     /// If it runs.
     pub fn start_with(&mut self, id: NodeId, build: impl FnOnce(Options, &L, Arc<Clock>) -> Replica) {
         let _entered = hooks::enter(self.stage.clone());
+        self.machine(id);
+        self.known |= 1 << id.0;
         let fresh = Incarnation(self.random.bits());
         let old = &self.nodes[id.0 as usize];
         // Who comes back with its disk is who it was.
         let incarnation = if old.disk.is_empty() { fresh } else { old.incarnation };
         let mut options = Options::new(id, self.options.nodes, self.options.workers, incarnation);
+        if id.0 >= self.options.nodes {
+            options.founders.push((id, Bytes::new()));
+        }
         // The simulator's own workloads need no more, and what is held is bounded by it.
         options.max_transaction_bytes = MIN_TRANSACTION_BYTES;
         (self.options.tune.0)(&mut options);

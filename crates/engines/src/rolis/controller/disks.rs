@@ -114,6 +114,10 @@ impl RolisController {
         if heard == Heard::Stale || self.election.votes() {
             let (start, stale) = (word.start, heard == Heard::Stale);
             self.desk.send(from.node, ControlMessage::DiskJudged { start, stale });
+            // It may ask those who were removed meanwhile, and wait for them for ever.
+            if let Some(members) = self.election.members().cloned() {
+                self.desk.send(from.node, ControlMessage::Membership(members));
+            }
         }
     }
 

@@ -270,7 +270,9 @@ impl RolisController {
     }
 
     pub(super) fn on_membership(&mut self, now: Nanos, members: Members) {
-        if members.has_removed(self.desk.me.node) || self.election.members().is_none() {
+        // Who is not cleared hears no leader: it learns from those whom it asks who they all are.
+        let ignorant = self.election.members().is_none() || !self.may_vote();
+        if members.has_removed(self.desk.me.node) || ignorant {
             if self.leads() || self.leadership.takes_over() {
                 self.abandon(now, "this node was removed");
             }
