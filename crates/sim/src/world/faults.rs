@@ -57,7 +57,9 @@ impl<L: Library> World<L> {
         replica.controller.set_disk(node.disk.state());
         if !node.disk.is_empty() {
             self.stage.enter(Actor { node: id, life: incarnation, who: Channel::Control });
-            let damaged = usize::from(self.disks.one_in(4));
+            // A disk that leads nowhere without its newest checkpoint is as good as lost: that is another fault.
+            let workers = self.options.workers;
+            let damaged = usize::from(self.disks.one_in(4) && node.disk.can_spare_newest(workers));
             node.disk.recover(&mut replica, self.options.workers, damaged, node.clock.local(now));
         }
         node.replica = Some(replica);
