@@ -94,6 +94,8 @@ mod bug {
         Unpowered,
         /// Replicas have disks, and older copies of them are put in their place while one node does not hear another.
         Restored,
+        /// Replicas have disks, from which a new cluster is founded while a node of the old one comes back.
+        Founded,
         /// Unpowered, and now and then a sync fails.
         Failing,
         /// Torn, and clients ask again and again for the same under sessions.

@@ -278,6 +278,17 @@ impl Hand {
             Fault::Add(node) => who = self.order(world, Some(*node), None),
             Fault::Remove(node) => who = self.order(world, None, Some(*node)),
             Fault::Replace(node, by) => who = self.order(world, Some(*by), Some(*node)),
+            Fault::FoundAnew(founders) => {
+                // An operator who stops all of them has all the time there is.
+                if !world.durable() || !world.finish_control_turns() || !may_all_end(world) {
+                    return !world.durable();
+                }
+                if let Err(why) = world.found_anew(*founders) {
+                    self.said.push((now, why));
+                }
+                self.active.extend(ids.iter().skip(1).map(|id| (until, Effect::Down(*id))));
+                effect = Some(Effect::Down(ids[0]));
+            }
             Fault::PowerCut if may_all_end(world) => {
                 world.cut_power();
                 self.active.extend(ids.iter().skip(1).map(|id| (until, Effect::Down(*id))));

@@ -60,6 +60,9 @@ pub enum Fault {
     Vanish(Victim, Nanos),
     /// Power fails everywhere: all processes end, and come back with their disks. Without disks it does not happen.
     PowerCut,
+    /// Power fails everywhere, and so many of the nodes begin a new cluster from what the disks hold; after the time all come back, the
+    /// others as nodes of the old one.
+    FoundAnew(u8),
     /// The process ends, and its disk is gone: after the time it comes back as somebody new.
     Wipe(u8),
     /// The process ends, and its disk becomes an older copy of itself; after the time it comes back, and is recognised.
@@ -174,6 +177,7 @@ impl Fault {
             Fault::Kill(Victim::Opener) => "kill_opener",
             Fault::Kill(_) => "kill",
             Fault::PowerCut => "power_cut",
+            Fault::FoundAnew(_) => "found_anew",
             Fault::Wipe(_) => "wipe",
             Fault::RestoreDisk(_) => "restore_disk",
             Fault::FillDisk(..) => "fill_disk",
@@ -252,6 +256,8 @@ impl Fault {
             | Fault::Add(node)
             | Fault::Remove(node)
             | Fault::StallCommits(node) => known(*node),
+            // The others are too few to serve.
+            Fault::FoundAnew(founders) => *founders <= nodes && *founders > nodes / 2,
             Fault::Rate(node, rate) => known(*node) && *rate > 0,
             Fault::PowerCut | Fault::Split(_) | Fault::Web(_) | Fault::Lag(_) | Fault::Hold(_) => true,
         }

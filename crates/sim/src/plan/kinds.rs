@@ -122,6 +122,20 @@ pub(crate) fn fill_up(plan: &mut Plan, random: &mut Random) {
     plan.length_ns = plan.length_ns.max(1000 * MS);
 }
 
+/// In the middle a new cluster is founded from the disks by a majority of the nodes, and the others come back. Who belongs changes in no
+/// other way, and nobody has more than disks.
+#[cfg(feature = "planted")]
+pub(crate) fn found_anew(plan: &mut Plan) {
+    let replicas = plan.replicas;
+    plan.newcomers = 0;
+    plan.faults.retain(|fault| !fault.fault.is_order() && fault.fault.fits(replicas));
+    plan.disks = true;
+    plan.load.sizes.memory = 0;
+    let (at_ns, for_ns) = (plan.length_ns / 2, plan.settings.election_timeout / 4);
+    plan.faults.push(Scheduled { at_ns, for_ns, fault: Fault::FoundAnew(replicas / 2 + 1) });
+    plan.faults.sort_by_key(|fault| fault.at_ns);
+}
+
 impl Plan {
     /// The same with disks: nobody loses what it wrote, and so the power may fail everywhere, now and then. Disks are lost, are full,
     /// slow, and fail.

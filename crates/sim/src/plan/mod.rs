@@ -29,7 +29,7 @@ use crate::faults::Scheduled;
 use crate::network::{self, Datagrams, Network, Wire};
 use crate::stage::{Buggify, Interleaving};
 #[cfg(feature = "planted")]
-pub(crate) use kinds::fill_up;
+pub(crate) use kinds::{fill_up, found_anew};
 pub use load::{Busy, Load, Mix};
 pub use machines::{Machines, Sizes};
 

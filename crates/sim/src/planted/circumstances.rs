@@ -35,6 +35,7 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Full => full(plan),
         Circumstance::Unpowered => unpowered(plan),
         Circumstance::Restored => restored(plan),
+        Circumstance::Founded => founded(plan),
         Circumstance::Failing => failing(plan),
         Circumstance::Retried => retried(plan),
         Circumstance::Moving => moving(plan),
@@ -272,6 +273,11 @@ fn restored(plan: &mut Plan) {
             (met + 2 * timeout + timeout / 16, 4 * timeout, Fault::Isolate(Victim::Leader)),
         ]
     });
+}
+
+/// Replicas have disks; in the middle a new cluster is founded from them by a majority of the nodes, and the others come back.
+fn founded(plan: &mut Plan) {
+    crate::plan::found_anew(plan);
 }
 
 /// Unpowered, and a sync of a disk fails in between.

@@ -110,6 +110,12 @@ impl Disk {
         }
     }
 
+    /// All that was written is there for good.
+    pub fn bring_down(&mut self, workers: u16) {
+        self.synced = self.written();
+        self.count(workers);
+    }
+
     /// How many records were written in all.
     pub fn written(&self) -> usize {
         self.gone + self.records.len()

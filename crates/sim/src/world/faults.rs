@@ -34,7 +34,14 @@ impl<L: Library> World<L> {
     pub fn start_with(&mut self, id: NodeId, build: impl FnOnce(Options, &L, Arc<Clock>) -> Replica) {
         let _entered = hooks::enter(self.stage.clone());
         self.machine(id);
-        self.known |= 1 << id.0;
+        match self.known >> id.0 & 1 == 0 && self.nodes[id.0 as usize].life > 0 {
+            // It was there before this cluster was.
+            true => {}
+            false => {
+                self.known |= 1 << id.0;
+                self.nodes[id.0 as usize].cluster = self.cluster;
+            }
+        }
         let fresh = Incarnation(self.random.bits());
         let old = &self.nodes[id.0 as usize];
         // Who comes back with its disk is who it was.
@@ -69,7 +76,7 @@ impl<L: Library> World<L> {
         self.trace.note(now, id, What::Started);
         for channel in self.channels() {
             self.schedule(id, channel, now);
-            for other in self.ids().filter(|other| *other != id) {
+            for other in self.machines().filter(|other| *other != id) {
                 let at = now + self.random.below(self.network.retry);
                 self.queue.push(at, Event::Connect { link: Link::new(id, other, channel) });
             }
@@ -96,7 +103,7 @@ impl<L: Library> World<L> {
     pub fn kill(&mut self, id: NodeId) {
         if self.end(id) {
             for channel in self.channels() {
-                for other in self.ids().filter(|other| *other != id) {
+                for other in self.machines().filter(|other| *other != id) {
                     self.break_link(Link::new(id, other, channel));
                 }
             }
@@ -107,7 +114,7 @@ impl<L: Library> World<L> {
     pub fn vanish(&mut self, id: NodeId, silence: Nanos) {
         if self.end(id) {
             for channel in self.channels() {
-                for other in self.ids().filter(|other| *other != id) {
+                for other in self.machines().filter(|other| *other != id) {
                     self.abandon_link(Link::new(id, other, channel), id, silence);
                 }
             }
@@ -206,7 +213,7 @@ impl<L: Library> World<L> {
         let interleaving = self.stage.interleaving.take();
         let who = Channel::Control;
         let mut all = true;
-        for id in self.ids() {
+        for id in self.machines() {
             let Some(mut fiber) = self.nodes[id.0 as usize].slot(who).fiber.take() else { continue };
             self.act(id, who);
             let before = self.stage.steps.get();
@@ -280,7 +287,7 @@ impl<L: Library> World<L> {
         self.buggify(Buggify::default());
         self.network.heal();
         self.network.faults = Faults::default();
-        for id in self.ids() {
+        for id in self.machines() {
             self.slow_down(id, 1);
             self.channels().for_each(|who| self.stick(id, who, false));
         }
@@ -311,7 +318,7 @@ impl<L: Library> Drop for World<L> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             let _entered = hooks::enter(self.stage.clone());
-            self.ids().for_each(|id| self.drain(id));
+            self.machines().for_each(|id| self.drain(id));
         }
     }
 }

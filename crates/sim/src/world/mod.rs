@@ -8,9 +8,11 @@
 //! | `links` | connections are made and lost, frames travel |
 //! | [`clock`] | each machine's own clocks |
 //! | `disk`, `syncing`, `checkpoints` | each machine's disk, and its work |
+//! | `anew` | a new cluster begins from what the disks hold |
 //! | `orders` | operators' orders: who shall come, who shall go |
 //! | `node`, `event`, `queue` | a process and its machine; what will happen; when |
 
+mod anew;
 mod checkpoints;
 pub mod clock;
 mod disk;
@@ -146,8 +148,10 @@ pub struct World<L: Library> {
     /// What disks do: apart from the rest, so that a world without them is the same.
     disks: Random,
     durable: bool,
-    /// Who there is: a bit each.
+    /// Who there is, of this cluster: a bit each.
     known: u32,
+    /// Which of the clusters that there were this one is.
+    cluster: u64,
     /// What operators wait for, or what not everybody knows yet.
     orders: Vec<Order>,
     options: WorldOptions,
@@ -174,6 +178,7 @@ impl<L: Library> World<L> {
             disks: Random::new(options.seed ^ 0xd15c_d15c),
             durable: engine.durable,
             orders: Vec::new(),
+            cluster: 0,
             known: ((1u64 << options.nodes) - 1) as u32,
             network: Network::with_delay(20_000, 100_000),
             replies: Vec::new(),

@@ -61,6 +61,11 @@ impl DiskRemains {
         Ok((reading.earliest(), reading.latest()))
     }
 
+    /// Takes of another disk's logs those that are better.
+    pub fn take_better(&mut self, other: &DiskRemains) {
+        self.remains.take_better(&other.remains);
+    }
+
     /// The state of a moment.
     pub fn state_at(&self, trust: Trust, moment: Timestamp) -> Result<Arc<Store>, String> {
         let reading = self.remains.read(trust)?;
