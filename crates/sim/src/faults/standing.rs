@@ -4,7 +4,7 @@ use highwater_core::{Epoch, Library, NodeId};
 use highwater_engines::{Service, Status};
 
 use crate::world::World;
-use crate::world::orders::Voters;
+use crate::world::order::Voters;
 
 /// The newest epoch that somebody leads.
 pub(super) fn newest_open<L: Library>(world: &World<L>) -> Option<Epoch> {

@@ -9,7 +9,7 @@
 //! | [`clock`] | each machine's own clocks |
 //! | `disk`, `syncing`, `checkpoints` | each machine's disk, and its work |
 //! | `anew` | a new cluster begins from what the disks hold |
-//! | `orders` | operators' orders: who shall come, who shall go |
+//! | `order`, `orders` | operators' orders: who shall come, who shall go |
 //! | `node`, `event`, `queue` | a process and its machine; what will happen; when |
 
 mod anew;
@@ -20,7 +20,8 @@ mod event;
 mod faults;
 mod links;
 mod node;
-pub(crate) mod orders;
+pub(crate) mod order;
+mod orders;
 mod queue;
 pub mod remains;
 mod syncing;
@@ -45,7 +46,7 @@ use clock::NodeClock;
 use event::Event;
 use highwater_core::Random;
 use node::Node;
-use orders::Order;
+use order::Order;
 use queue::Queue;
 
 /// How a request is to run.

@@ -1,39 +1,10 @@
 //! Operators' orders: who shall come, who shall go. Whoever gave one asks until it is done, as `highwater member` does.
 
-use bytes::Bytes;
 use highwater_core::{Library, NodeId};
-use highwater_engines::{MemberAnswer, MemberChange};
+use highwater_engines::MemberAnswer;
 
 use super::World;
-
-/// An order, until everybody knows what became of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Order {
-    /// Votes from then on.
-    pub comes: Option<NodeId>,
-    /// Votes no more.
-    pub goes: Option<NodeId>,
-    /// Whether it is done, or refused: nobody asks any more.
-    pub answered: bool,
-}
-
-impl Order {
-    fn change(&self) -> MemberChange {
-        let contact = Bytes::new();
-        match (self.comes, self.goes) {
-            (Some(node), None) => MemberChange::Add { node, contact },
-            (None, Some(node)) => MemberChange::Remove { node },
-            (Some(by), Some(node)) => MemberChange::Replace { node, by, contact },
-            (None, None) => unreachable!("somebody comes or goes"),
-        }
-    }
-
-    /// Of these nodes (a bit each) those that vote once it is done.
-    fn apply(&self, members: u32) -> u32 {
-        let bit = |node: Option<NodeId>| node.map_or(0, |node| 1 << node.0);
-        (members | bit(self.comes)) & !bit(self.goes)
-    }
-}
+use super::order::{Order, Voters};
 
 impl<L: Library> World<L> {
     /// An operator wants one to come, another to go, or both in one step. Who is to come is started, if it never was.
@@ -95,17 +66,5 @@ impl<L: Library> World<L> {
         let members = leader.voters();
         let others = self.ids().filter(|id| members >> id.0 & 1 == 1).filter_map(|id| self.status(id));
         others.into_iter().all(|status| status.voters() == members)
-    }
-}
-
-/// Who votes, by an account.
-pub(crate) trait Voters {
-    /// A bit for each.
-    fn voters(&self) -> u32;
-}
-
-impl Voters for highwater_engines::Status {
-    fn voters(&self) -> u32 {
-        self.members.iter().filter(|member| member.voter).fold(0, |all, member| all | 1 << member.node.0)
     }
 }

@@ -64,8 +64,11 @@ fn caught(mistake: Mistake, bounds: Bounds) {
     println!("{mistake:?}: {what}, after {} states: {:?}", checker.unique_state_count(), path.into_actions());
 }
 
+/// A leader's node, its logs, what it decided, and its members.
+type Won = (usize, [Vec<Entry>; STREAMS], [u8; STREAMS], Members);
+
 /// What is judged: of each ballot that won its log, its members, and what it decided. Ballots are numbered without those that did not win.
-fn view(bounds: &Bounds, state: &State) -> Vec<(usize, [Vec<Entry>; STREAMS], [u8; STREAMS], Members)> {
+fn view(bounds: &Bounds, state: &State) -> Vec<Won> {
     let won = |lead: &&Lead| lead.phase >= Phase::Leads;
     let number = |of: Ballot| state.leads[..of as usize].iter().filter(won).count() as Ballot;
     let numbered = |members: Members| Members { epoch: number(members.epoch), ..members };
