@@ -96,6 +96,8 @@ mod bug {
         Restored,
         /// What is accepted does not wait for disks, and whoever hears a leader crashes, just before that one is cut off.
         Forgetful,
+        /// Replicas have disks, from which a new cluster is founded while a node of the old one comes back.
+        Founded,
         /// Unpowered, and now and then a sync fails.
         Failing,
         /// Torn, and clients ask again and again for the same under sessions.

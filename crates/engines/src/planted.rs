@@ -19,6 +19,12 @@ highwater_core::bugs! {
         shows: Unpowered,
         within: 2000,
     }
+    ClusterIdKept = "cluster-id-kept" {
+        mistake: "a cluster that begins from the disks of another one keeps its id",
+        breaks: "nodes of the old one that come back take part in the new one",
+        shows: Founded,
+        within: 2000,
+    }
     SessionApart = "session-apart" {
         mistake: "what a session keeps of a request is written by a transaction of its own, behind the request's",
         breaks: "a crash between the two forgets that the request happened, and a retry does it twice",

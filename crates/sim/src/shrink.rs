@@ -85,6 +85,10 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     consider(&|plan| plan.workers = (plan.workers - 1).max(1));
     consider(&|plan| keep_replicas(plan, plan.replicas.min(3)));
     consider(&|plan| keep_replicas(plan, (plan.replicas - 1).max(3)));
+    consider(&|plan| {
+        plan.newcomers = plan.newcomers.saturating_sub(1);
+        keep_replicas(plan, plan.replicas);
+    });
     for kind in 0..7 {
         consider(&|plan| plan.load.mix = without_kind(plan.load.mix, kind));
     }
@@ -112,7 +116,8 @@ fn without_faults(plan: &Plan) -> Vec<Plan> {
 
 fn keep_replicas(plan: &mut Plan, replicas: u8) {
     plan.replicas = replicas;
-    plan.faults.retain(|fault| fault.fault.fits(replicas));
+    let nodes = plan.nodes();
+    plan.faults.retain(|fault| fault.fault.fits(nodes));
     plan.clocks.truncate(replicas.into());
     plan.absent = plan.absent.min(replicas.div_ceil(2) - 1);
 }

@@ -160,3 +160,84 @@ fn what_would_end_the_cluster_is_refused() {
     let why = refused(lists.world.change_members(leader, again).expect("it is up"));
     assert!(why.contains("not used again"), "{why}");
 }
+
+/// A voter is down while two of four are replaced. It comes back with its disk, knows none but the old members, and waited for the word
+/// of a majority of them that nothing is known against its disk: those who were removed do not answer. (Seeds 100042 and 100411 with disks.)
+#[test]
+fn who_slept_through_removals_comes_back_with_its_disk() {
+    let four = |options: &mut Options| {
+        founders_are_three_with_disks(options);
+        let own = options.node;
+        let founders = (0..4).map(NodeId).chain((own.0 >= 4).then_some(own));
+        options.founders = founders.map(|id| (id, Bytes::new())).collect();
+    };
+    let mut random = Random::new(1);
+    let mut lists = Lists::start(5, NODES, 1, four);
+    work(&mut lists, 20);
+    let leader = lists.world.leader().expect("somebody leads");
+    let sleeper = (0..4).map(NodeId).find(|id| *id != leader).expect("there are four");
+    lists.world.kill(sleeper);
+    let others = (0..4).map(NodeId).filter(|id| *id != sleeper && *id != leader).collect::<Vec<_>>();
+    for (node, by) in others.iter().zip([NodeId(4), NodeId(5)]) {
+        let replace = MemberChange::Replace { node: *node, by, contact: Bytes::new() };
+        change(&mut lists, &mut random, &replace, 30_000 * MS);
+        lists.world.kill(*node);
+    }
+    lists.world.start(sleeper);
+    let votes = |lists: &Lists| {
+        let status = |id| lists.world.status(id);
+        let leader = lists.world.leader().and_then(status);
+        leader.is_some_and(|leader| status(sleeper).is_some_and(|own| own.epoch == leader.epoch))
+    };
+    lists.wait_for(6000 * MS, "it follows", votes);
+    lists.world.kill(leader);
+    lists.wait_for(6000 * MS, "its vote counts", |lists| {
+        lists.world.leader().is_some_and(|now| now != leader)
+    });
+    work(&mut lists, 20);
+    // Who was replaced is started again, too, and told.
+    others.into_iter().chain([leader]).for_each(|id| lists.world.start(id));
+    settle(&mut lists);
+    lists.verify();
+}
+
+/// A cluster of one lets a second node in, and the first one's process ends when its epoch has opened and before the second one has heard
+/// that it votes. Back with its disk the first one needs the second one's word, which gave none: by its own account it did not vote. (Seed
+/// 100836 with disks: a fourth of six.)
+#[test]
+fn a_newcomer_that_does_not_know_that_it_votes_speaks_for_who_let_it_in() {
+    let alone = |options: &mut Options| {
+        founders_are_three_with_disks(options);
+        let own = options.node;
+        options.founders =
+            [NodeId(0)].into_iter().chain((own.0 > 0).then_some(own)).map(|id| (id, Bytes::new())).collect();
+    };
+    let (first, second) = (NodeId(0), NodeId(1));
+    let mut caught = 0;
+    for seed in 0..4 {
+        let mut lists = Lists::start(seed, 2, 1, alone);
+        work(&mut lists, 20);
+        let add = MemberChange::Add { node: second, contact: Bytes::new() };
+        let voters = |lists: &Lists, id| {
+            let status = lists.world.status(id).expect("it is up");
+            status.members.iter().filter(|member| member.voter).count()
+        };
+        let deadline = lists.world.now + 30_000 * MS;
+        while voters(&lists, first) < 2 {
+            assert!(lists.world.now < deadline, "it is let in\n{}", lists.story());
+            lists.world.change_members(first, add.clone());
+            for _ in 0..200 {
+                if voters(&lists, first) < 2 {
+                    lists.run(MS / 200);
+                }
+            }
+        }
+        caught += u32::from(voters(&lists, second) < 2);
+        lists.world.kill(first);
+        lists.world.start(first);
+        lists.wait_for(6000 * MS, "both go on", |lists| lists.world.leader().is_some());
+        settle(&mut lists);
+        lists.verify();
+    }
+    assert!(caught > 0, "the second one had always heard of it");
+}

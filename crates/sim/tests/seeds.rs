@@ -32,6 +32,7 @@ fn a_short_sweep() {
         "majorities that served beside faults that last",
         "runs with blobs of 64 KiB",
         "runs with faults from birth on",
+        "changes of membership",
     ] {
         assert!(marks.contains_key(what), "none of the {what}: {marks:#?}");
     }

@@ -6,6 +6,7 @@
 
 mod common;
 
+mod anew;
 mod backup;
 mod behind;
 mod clock;

@@ -10,7 +10,9 @@
 //! | since the node's last start | heard how far the disk was synced later than that, and whose process has run since |
 //!
 //! Invariant: a node that comes back with a disk takes part in nothing before a majority of the voters, itself among them, has said that
-//! it knows nothing against that disk.
+//! it knows nothing against that disk. The voters are those of the newest membership that it was told of: who was removed while it was
+//! away need not be there to speak for it. Who came meanwhile never met it, and may speak: the epoch that let it in was opened without
+//! this node, by a majority of its members, and they hold what was decided before and have promised as much.
 
 use std::collections::{BTreeMap, BTreeSet};
 

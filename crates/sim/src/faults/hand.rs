@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use highwater_core::{Epoch, Library, NodeId};
-use highwater_engines::{MemberAnswer, MemberChange, Nanos};
+use highwater_engines::Nanos;
 
 use super::cuts::{between, both_ways, strand, web};
 use super::standing::{may_all_end, may_end, newest_open, spare};
@@ -22,6 +22,9 @@ const FLAP_EVERY: Nanos = 4 * MS;
 pub struct Hand {
     /// From here on times count.
     start: Nanos,
+    /// How often operators ask, and when next: not at all while they wait for nothing.
+    ask_every: Nanos,
+    ask_at: Option<Nanos>,
     /// How often it looks for somebody whom it waits for.
     look_every: Nanos,
     /// Who has been connected for so long has heard who the other is, and has it on disk.
@@ -63,6 +66,8 @@ impl Hand {
         let waiting = faults.to_vec();
         Hand {
             start: now,
+            ask_every: timeout / 8,
+            ask_at: None,
             // Where everything takes long, so do those whom it waits for.
             look_every: LOOK_EVERY.max(timeout / 1000),
             meeting: 2 * timeout + 100 * MS,
@@ -78,7 +83,8 @@ impl Hand {
     /// When it wants to act next, after `now`. Whom it waits for may come at any time.
     pub fn next(&self, now: Nanos) -> Option<Nanos> {
         let waiting = self.waiting.iter().map(|fault| (self.start + fault.at_ns).max(now + self.look_every));
-        waiting.chain(self.active.iter().map(|(until, _)| *until)).min()
+        let asking = self.ask_at.map(|at| at.max(now + 1));
+        waiting.chain(self.active.iter().map(|(until, _)| *until)).chain(asking).min()
     }
 
     /// Whether clients cannot reach a node.
@@ -126,13 +132,42 @@ impl Hand {
                 self.waiting.remove(at);
             }
         }
+        self.ask(world);
         let waits =
             |fault: &Scheduled| fault.fault == Fault::Kill(Victim::Opener) && self.start + fault.at_ns <= now;
         let newest = || newest_open(world).max(self.opened).unwrap_or_default();
         self.opened = self.waiting.iter().any(waits).then(newest);
     }
 
-    /// Undoes everything and does nothing more.
+    /// An operator wants somebody to come, or to go.
+    fn order<L: Library>(
+        &mut self,
+        world: &mut World<L>,
+        comes: Option<u8>,
+        goes: Option<u8>,
+    ) -> Option<NodeId> {
+        let (comes, goes) = (comes.map(NodeId), goes.map(NodeId));
+        world.order(comes, goes);
+        self.ask_at.get_or_insert(world.now);
+        comes.or(goes)
+    }
+
+    /// Operators ask for what they wait for.
+    fn ask<L: Library>(&mut self, world: &mut World<L>) {
+        if self.ask_at.is_none_or(|at| at > world.now) {
+            return;
+        }
+        let before = world.has_orders();
+        for order in world.ask_for_orders() {
+            self.changes += 1;
+            self.said.push((world.now, format!("done: {order:?}")));
+            world.mark("changes of membership");
+        }
+        self.changes += u64::from(before != world.has_orders());
+        self.ask_at = world.expects_news().then_some(world.now + self.ask_every);
+    }
+
+    /// Undoes everything and does nothing more; operators go on asking.
     pub fn rest<L: Library>(&mut self, world: &mut World<L>) {
         self.waiting.clear();
         let over = std::mem::take(&mut self.active);
@@ -240,13 +275,19 @@ impl Hand {
                     who = Some(node);
                 }
             }
-            Fault::Remove(node) => {
-                let change = MemberChange::Remove { node: NodeId(*node) };
-                let answer = world.leader().and_then(|leader| world.change_members(leader, change));
-                if answer != Some(MemberAnswer::Done) {
-                    return false;
+            Fault::Add(node) => who = self.order(world, Some(*node), None),
+            Fault::Remove(node) => who = self.order(world, None, Some(*node)),
+            Fault::Replace(node, by) => who = self.order(world, Some(*by), Some(*node)),
+            Fault::FoundAnew(founders) => {
+                // An operator who stops all of them has all the time there is.
+                if !world.durable() || !world.finish_control_turns() || !may_all_end(world) {
+                    return !world.durable();
                 }
-                who = Some(NodeId(*node));
+                if let Err(why) = world.found_anew(*founders) {
+                    self.said.push((now, why));
+                }
+                self.active.extend(ids.iter().skip(1).map(|id| (until, Effect::Down(*id))));
+                effect = Some(Effect::Down(ids[0]));
             }
             Fault::PowerCut if may_all_end(world) => {
                 world.cut_power();

@@ -17,7 +17,7 @@ mod standing;
 mod victims;
 
 pub use hand::Hand;
-pub use standing::{sound, spare};
+pub use standing::{memberships, outvotes, sound, spare};
 
 /// As long as the run is under faults.
 pub const LASTING: Nanos = 1 << 60;
@@ -60,6 +60,9 @@ pub enum Fault {
     Vanish(Victim, Nanos),
     /// Power fails everywhere: all processes end, and come back with their disks. Without disks it does not happen.
     PowerCut,
+    /// Power fails everywhere, and so many of the nodes begin a new cluster from what the disks hold; after the time all come back, the
+    /// others as nodes of the old one.
+    FoundAnew(u8),
     /// The process ends, and its disk is gone: after the time it comes back as somebody new.
     Wipe(u8),
     /// The process ends, and its disk becomes an older copy of itself; after the time it comes back, and is recognised.
@@ -70,8 +73,12 @@ pub enum Fault {
     SlowDisk(Victim, Nanos),
     /// A disk's next sync fails, and the process ends with it; after the time it comes back.
     FailSync(Victim),
+    /// An operator has the node join the cluster: starts it, if nobody has, and asks until that is done.
+    Add(u8),
     /// An operator has the node removed from the cluster: asks until that is done.
     Remove(u8),
+    /// An operator has the second node take the place of the first.
+    Replace(u8, u8),
     /// The process stands still.
     Pause(Victim),
     /// All connections between two nodes break; what was on its way is lost. They reconnect.
@@ -170,12 +177,15 @@ impl Fault {
             Fault::Kill(Victim::Opener) => "kill_opener",
             Fault::Kill(_) => "kill",
             Fault::PowerCut => "power_cut",
+            Fault::FoundAnew(_) => "found_anew",
             Fault::Wipe(_) => "wipe",
             Fault::RestoreDisk(_) => "restore_disk",
             Fault::FillDisk(..) => "fill_disk",
             Fault::SlowDisk(..) => "slow_disk",
             Fault::FailSync(_) => "fail_sync",
+            Fault::Add(_) => "add",
             Fault::Remove(_) => "remove",
+            Fault::Replace(..) => "replace",
             Fault::Pause(_) => "pause",
             Fault::Break(..) => "break",
             Fault::Isolate(_) => "isolate",
@@ -206,9 +216,14 @@ impl Fault {
         }
     }
 
-    /// Whether the nodes that it names exist.
-    pub fn fits(&self, replicas: u8) -> bool {
-        let known = |node: u8| node < replicas;
+    /// Whether an operator orders it.
+    pub fn is_order(&self) -> bool {
+        matches!(self, Fault::Add(_) | Fault::Remove(_) | Fault::Replace(..))
+    }
+
+    /// Whether the nodes that it names exist, of so many.
+    pub fn fits(&self, nodes: u8) -> bool {
+        let known = |node: u8| node < nodes;
         match self {
             Fault::Kill(victim)
             | Fault::Vanish(victim, _)
@@ -227,6 +242,7 @@ impl Fault {
             | Fault::StickControl(victim)
             | Fault::Shun(victim) => !matches!(victim, Victim::Node(node) if !known(*node)),
             Fault::Break(a, b)
+            | Fault::Replace(a, b)
             | Fault::OneWay(a, b)
             | Fault::Part(a, b)
             | Fault::Flap(a, b)
@@ -237,8 +253,11 @@ impl Fault {
             | Fault::SetBack(node, _)
             | Fault::Wipe(node)
             | Fault::RestoreDisk(node)
+            | Fault::Add(node)
             | Fault::Remove(node)
             | Fault::StallCommits(node) => known(*node),
+            // The others are too few to serve.
+            Fault::FoundAnew(founders) => *founders <= nodes && *founders > nodes / 2,
             Fault::Rate(node, rate) => known(*node) && *rate > 0,
             Fault::PowerCut | Fault::Split(_) | Fault::Web(_) | Fault::Lag(_) | Fault::Hold(_) => true,
         }

@@ -1,9 +1,10 @@
 //! How replicas stand, by what they say of each other: who votes with a complete store, who may lose its memory.
 
 use highwater_core::{Epoch, Library, NodeId};
-use highwater_engines::Service;
+use highwater_engines::{Service, Status};
 
 use crate::world::World;
+use crate::world::order::Voters;
 
 /// The newest epoch that somebody leads.
 pub(super) fn newest_open<L: Library>(world: &World<L>) -> Option<Epoch> {
@@ -19,9 +20,8 @@ pub fn may_end<L: Library>(world: &World<L>, victim: NodeId) -> bool {
 /// Whether all may end at once: what most of them hold is on their disks.
 pub fn may_all_end<L: Library>(world: &World<L>) -> bool {
     let remembers = !world.is_behind() || world.may_lose;
-    world.durable()
-        && remembers
-        && world.ids().filter(|id| keeps(world, *id)).count() > world.ids().count() / 2
+    let kept = world.ids().filter(|id| keeps(world, *id)).fold(0, |kept, id| kept | 1 << id.0);
+    world.durable() && remembers && outvotes(kept, &memberships(world))
 }
 
 /// Whether a node's disk leads to the state that it has: not while it copies one, or has copied one that is not on its disk.
@@ -35,8 +35,33 @@ pub fn spare<L: Library>(world: &World<L>, victim: NodeId) -> bool {
     let unborn =
         world.ids().filter_map(|id| world.status(id)).all(|status| status.service == Service::Starting);
     let lost = world.ids().filter(|id| *id == victim || world.was_killed(*id)).count();
-    (unborn && lost < world.ids().count().div_ceil(2))
-        || sound(world).filter(|id| *id != victim).count() > world.ids().count() / 2
+    let left = sound(world).filter(|id| *id != victim).fold(0, |left, id| left | 1 << id.0);
+    (unborn && lost < world.founders().count_ones().div_ceil(2) as usize)
+        || outvotes(left, &memberships(world))
+}
+
+/// Every membership that may be in force, or be so before anybody has told: those of all accounts that count, with any of the
+/// orders done that operators have given lately.
+pub fn memberships<L: Library>(world: &World<L>) -> Vec<u32> {
+    let accounts: Vec<u32> =
+        accounts(world).iter().map(Status::voters).filter(|voters| *voters != 0).collect();
+    let accounts = if accounts.is_empty() { vec![world.founders()] } else { accounts };
+    let mut all: Vec<u32> = accounts.into_iter().flat_map(|voters| world.after_orders(voters)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Whether a set of nodes (a bit each) has more than half of each membership.
+pub fn outvotes(set: u32, memberships: &[u32]) -> bool {
+    memberships.iter().all(|members| (set & members).count_ones() > members.count_ones() / 2)
+}
+
+/// What those say who have their say, but for accounts of epochs that are over.
+fn accounts<L: Library>(world: &World<L>) -> Vec<Status> {
+    let open = newest_open(world).unwrap_or_default();
+    let counts = |status: &Status| status.service >= Service::Standby && status.epoch >= open;
+    world.ids().filter_map(|id| world.status(id)).filter(counts).collect()
 }
 
 /// Voters with complete stores, that forget nothing.
@@ -46,9 +71,7 @@ pub fn spare<L: Library>(world: &World<L>, victim: NodeId) -> bool {
 /// leads this is stricter than the guarantee asks for, never laxer.
 pub fn sound<L: Library>(world: &World<L>) -> impl Iterator<Item = NodeId> + use<L> {
     let statuses: Vec<_> = world.ids().filter_map(|id| world.status(id)).collect();
-    let open = newest_open(world).unwrap_or_default();
-    let accounts: Vec<_> =
-        statuses.iter().filter(|status| status.service >= Service::Standby && status.epoch >= open).collect();
+    let accounts = accounts(world);
     let sound = statuses.iter().filter(|status| {
         let votes = accounts.iter().all(|account| status.votes_by(account));
         votes && !accounts.is_empty() && status.copying_bytes.is_none() && !status.forgets

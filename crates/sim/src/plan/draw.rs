@@ -53,6 +53,7 @@ impl Plan {
             seed,
             engine,
             replicas,
+            newcomers: 0,
             workers,
             settings,
             load,
@@ -84,6 +85,9 @@ impl Plan {
         plan.load.counters = if plan.load.sizes.memory == 0 { counters } else { 0 };
         let fresh = random.pick(&[0, 50, 100]);
         plan.load.fresh_percent = if plan.load.snapshot_percent > 0 { fresh } else { 0 };
+        if random.one_in(4) && plan.engine().is_ok_and(|engine| engine.abilities().members) {
+            kinds::move_members(&mut plan, random);
+        }
         plan
     }
 }

@@ -3,7 +3,7 @@
 
 use highwater_engines::Nanos;
 
-use super::{Machines, Plan, Sizes};
+use super::{MOST_NODES, Machines, Plan, Sizes};
 use crate::faults::{Fault, Scheduled, Victim};
 use crate::units::MS;
 use highwater_core::Random;
@@ -78,6 +78,35 @@ pub(super) fn lengthen(plan: &mut Plan, random: &mut Random) {
     plan.faults.sort_by_key(|fault| fault.at_ns);
 }
 
+/// One to three orders of operators: nodes come, go, and take the places of others, at any time, two at once perhaps. No node is named
+/// twice, and two are left whatever is done. Soon after an order a leader or a newcomer may have an accident.
+pub(super) fn move_members(plan: &mut Plan, random: &mut Random) {
+    let mut founders: Vec<u8> = (0..plan.replicas).collect();
+    for _ in 0..random.pick(&[1, 1, 2, 3]) {
+        let (at_ns, comes) = (random.below(plan.length_ns), plan.nodes());
+        let at = random.below(founders.len() as u64) as usize;
+        let (may_come, may_go) = (comes < MOST_NODES, founders.len() > 2);
+        let fault = match random.below(3) {
+            0 if may_come => Fault::Add(comes),
+            1 if may_come && may_go => Fault::Replace(founders.remove(at), comes),
+            _ if may_go => Fault::Remove(founders.remove(at)),
+            _ => continue,
+        };
+        plan.newcomers += u8::from(!matches!(fault, Fault::Remove(_)));
+        plan.faults.push(Scheduled { at_ns, for_ns: 0, fault });
+        let timeout = plan.settings.election_timeout;
+        for victim in [Victim::Leader, Victim::Node(comes)] {
+            if matches!(victim, Victim::Node(node) if node >= plan.nodes()) || random.one_in(2) {
+                continue;
+            }
+            let accident = random.pick(&[Fault::Kill, Fault::Isolate, Fault::Pause, Fault::Mute])(victim);
+            let (at_ns, for_ns) = (at_ns + random.below(4 * timeout), random.between(MS, 4 * timeout));
+            plan.faults.push(Scheduled { at_ns, for_ns, fault: accident });
+        }
+    }
+    plan.faults.sort_by_key(|fault| fault.at_ns);
+}
+
 /// So many blobs that the stores may not hold them all: what adds to them is refused, whatever else befalls the replicas.
 pub(crate) fn fill_up(plan: &mut Plan, random: &mut Random) {
     let memory = random.between(16 << 20, 20 << 20);
@@ -91,6 +120,20 @@ pub(crate) fn fill_up(plan: &mut Plan, random: &mut Random) {
     // Links and turns without a price for bytes: with one, few of them would come so far.
     plan.machines = Machines::default();
     plan.length_ns = plan.length_ns.max(1000 * MS);
+}
+
+/// In the middle a new cluster is founded from the disks by a majority of the nodes, and the others come back. Who belongs changes in no
+/// other way, and nobody has more than disks.
+#[cfg(feature = "planted")]
+pub(crate) fn found_anew(plan: &mut Plan) {
+    let replicas = plan.replicas;
+    plan.newcomers = 0;
+    plan.faults.retain(|fault| !fault.fault.is_order() && fault.fault.fits(replicas));
+    plan.disks = true;
+    plan.load.sizes.memory = 0;
+    let (at_ns, for_ns) = (plan.length_ns / 2, plan.settings.election_timeout / 4);
+    plan.faults.push(Scheduled { at_ns, for_ns, fault: Fault::FoundAnew(replicas / 2 + 1) });
+    plan.faults.sort_by_key(|fault| fault.at_ns);
 }
 
 impl Plan {
@@ -124,7 +167,8 @@ impl Plan {
             self.faults.push(Scheduled { at_ns, for_ns, fault: Fault::PowerCut });
         }
         // Whoever could tell that a disk is old must not have lost its own.
-        let restores = random.one_in(2);
+        // And who has just come could not tell.
+        let restores = random.one_in(2) && !self.faults.iter().any(|fault| fault.fault.is_order());
         for _ in 0..random.below(3) {
             let at_ns = random.below(self.length_ns);
             let node = random.below(u64::from(self.replicas)) as u8;

@@ -30,9 +30,12 @@ use crate::network::{self, Datagrams, Network, Wire};
 use crate::stage::{Buggify, Interleaving};
 use crate::units::MS;
 #[cfg(feature = "planted")]
-pub(crate) use kinds::fill_up;
+pub(crate) use kinds::{fill_up, found_anew};
 pub use load::{Busy, Load, Mix};
 pub use machines::{Machines, Sizes};
+
+/// A set of them is a byte.
+const MOST_NODES: u8 = 8;
 
 /// A run, before it is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +47,9 @@ pub struct Plan {
     pub engine: String,
     /// How many replicas.
     pub replicas: u8,
+    /// How many nodes may be added, beside them: numbers go on behind theirs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub newcomers: u8,
     /// How many workers each.
     pub workers: u16,
     /// The engine's settings.
@@ -81,6 +87,10 @@ pub struct Plan {
     pub from_birth: bool,
     /// What goes wrong, and when.
     pub faults: Vec<Scheduled>,
+}
+
+fn is_zero(number: &u8) -> bool {
+    *number == 0
 }
 
 /// The part of the engine's options that a plan draws.
@@ -141,6 +151,11 @@ impl Plan {
         Plan::draw_for(EngineKind::Rolis, seed)
     }
 
+    /// How many nodes there may be.
+    pub fn nodes(&self) -> u8 {
+        self.replicas.saturating_add(self.newcomers)
+    }
+
     /// Its engine.
     ///
     /// # Errors
@@ -166,7 +181,8 @@ impl Plan {
         check((1..=7).contains(&plan.replicas), "replicas must be 1 to 7")?;
         check((1..=16).contains(&plan.workers), "workers must be 1 to 16")?;
         check(plan.absent < plan.replicas.div_ceil(2), "absent must be less than half of the replicas")?;
-        let fits = plan.faults.iter().all(|fault| fault.fault.fits(plan.replicas));
+        check(plan.nodes() <= MOST_NODES, "replicas and newcomers must be 8 at most")?;
+        let fits = plan.faults.iter().all(|fault| fault.fault.fits(plan.nodes()));
         check(fits, "faults name nodes that do not exist, or a node and itself")?;
         check(plan.choices.keys().all(|name| plan.site(name).is_some()), "choices name unknown sites")?;
         check(plan.clocks.iter().all(|(rate, _)| *rate > 0), "clocks must move")?;
@@ -328,6 +344,8 @@ mod tests {
         some("faults that last", count(&lasts), 25..100);
         let controllers = |plan: &Plan| plan.interleaving.is_some_and(|how| how.controllers);
         some("interrupted controllers", count(&controllers), 30..120);
+        let moves = |plan: &Plan| plan.faults.iter().any(|fault| fault.fault.is_order());
+        some("orders of operators", count(&moves), 25..100);
         some("an even number", count(&|plan| plan.replicas.is_multiple_of(2)), 30..100);
         let limits = (0..2000).map(Plan::draw).filter(|plan| plan.load.sizes.largest >= 16 << 20);
         some("values at the limit (of 2000)", limits.count(), 2..40);

@@ -11,6 +11,12 @@ use highwater_core::Random;
 
 /// Turns a plan there.
 pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
+    if to != Circumstance::Any {
+        // Who belongs is the circumstance's own business.
+        plan.newcomers = 0;
+        let replicas = plan.replicas;
+        plan.faults.retain(|fault| !fault.fault.is_order() && fault.fault.fits(replicas));
+    }
     match to {
         Circumstance::Any => {}
         Circumstance::Contended => contended(plan),
@@ -30,6 +36,7 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Unpowered => unpowered(plan),
         Circumstance::Restored => restored(plan),
         Circumstance::Forgetful => forgetful(plan),
+        Circumstance::Founded => founded(plan),
         Circumstance::Failing => failing(plan),
         Circumstance::Retried => retried(plan),
         Circumstance::Moving => moving(plan),
@@ -288,6 +295,11 @@ fn forgetful(plan: &mut Plan) {
             (timeout + timeout / 16, 4 * timeout, Fault::Isolate(Victim::Leader)),
         ]
     });
+}
+
+/// Replicas have disks; in the middle a new cluster is founded from them by a majority of the nodes, and the others come back.
+fn founded(plan: &mut Plan) {
+    crate::plan::found_anew(plan);
 }
 
 /// Unpowered, and a sync of a disk fails in between.

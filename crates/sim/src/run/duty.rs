@@ -1,7 +1,7 @@
 //! Whether a majority that could serve does, whatever befalls the others.
 //!
 //! A set of replicas *owes service* since a moment if from then on, all the time:
-//! - they are more than half of all, each votes with a complete store by every account that counts ([`sound`]);
+//! - they are more than half of every membership that may be in force ([`memberships`]), each votes with a complete store by every account that counts ([`sound`]);
 //! - each has been told of the cluster's birth;
 //! - each is up, not paused, and every thread of it gets its turns at its usual pace;
 //! - frames flow between each two of them, in both directions and on every connection;
@@ -18,7 +18,7 @@
 use highwater_core::NodeId;
 use highwater_engines::Nanos;
 
-use crate::faults::{Hand, sound};
+use crate::faults::{Hand, memberships, outvotes, sound};
 use crate::library::SimLibrary;
 use crate::network::Channel;
 use crate::world::World;
@@ -30,7 +30,7 @@ pub(super) struct Duty {
     changes: u64,
     since: Nanos,
     /// Who was sound and well at every look since: a bit each.
-    fit: u8,
+    fit: u32,
     pub next_look: Nanos,
 }
 
@@ -51,16 +51,14 @@ impl Duty {
     }
 }
 
-/// More than half of all replicas, from among `fit`, that hear each other.
-fn majority(world: &World<SimLibrary>, fit: u8) -> Option<u8> {
-    let ids: Vec<NodeId> = world.ids().collect();
+/// A majority from among `fit` whose members hear each other.
+fn majority(world: &World<SimLibrary>, fit: u32) -> Option<u32> {
+    let memberships = memberships(world);
     let hears = |a: NodeId, b: NodeId| a == b || world.hear_each_other(a, b);
-    let has = |set: u8, id: NodeId| set >> id.0 & 1 == 1;
-    (1..1u16 << ids.len()).map(|set| set as u8).find(|set| {
-        let inside = || ids.iter().copied().filter(|id| has(*set, *id));
-        set & !fit == 0
-            && set.count_ones() as usize > ids.len() / 2
-            && inside().all(|a| inside().all(|b| hears(a, b)))
+    let subsets = std::iter::successors(Some(fit), |set| set.checked_sub(1).map(|less| less & fit));
+    subsets.take_while(|set| *set != 0).find(|set| {
+        let inside = || world.ids().filter(|id| set >> id.0 & 1 == 1);
+        outvotes(*set, &memberships) && inside().all(|a| inside().all(|b| hears(a, b)))
     })
 }
 

@@ -19,6 +19,7 @@ const LAST_WORDS: usize = 14;
 impl Run {
     pub(super) fn judge(&self) -> Result<(), Verdict> {
         self.judge_replicas()?;
+        self.judge_clusters()?;
         self.judge_disks()?;
         let verdict = check(&self.clients.journal.history(), &Options::strict());
         if let Some(first) = verdict.anomalies.first() {
@@ -66,6 +67,21 @@ impl Run {
             }
             None => Ok(()),
         }
+    }
+
+    /// Nodes of a cluster that is over have no part in the one that was founded from it.
+    fn judge_clusters(&self) -> Result<(), Verdict> {
+        let status = |id| self.world.status(id);
+        let old: Vec<_> = self.world.old_nodes().filter_map(status).collect();
+        let new: Vec<_> = self.world.ids().filter_map(status).collect();
+        for (one, other) in old.iter().flat_map(|old| new.iter().map(move |new| (old, new))) {
+            if one.votes_by(other) || other.votes_by(one) || one.ask == Some(other.node) {
+                let what =
+                    format!("{}, of a cluster that is over, and {} know each other", one.node, other.node);
+                return self.fail(FailureKind::Promise("clusters do not mix"), what);
+            }
+        }
+        Ok(())
     }
 
     /// What `highwater recover` and backups would find: the present, and before it nothing but moments that there were.

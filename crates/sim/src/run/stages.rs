@@ -67,7 +67,7 @@ impl Run {
         }
         world.ids().collect::<Vec<_>>().into_iter().for_each(|id| world.start(id));
         let idle = Load { transactions: 0, ..plan.load };
-        let clients = Clients::new(idle, plan.replicas, plan.workers, plan.seed, 0, plan.length_ns);
+        let clients = Clients::new(idle, plan.nodes(), plan.workers, plan.seed, 0, plan.length_ns);
         Run {
             plan: plan.clone(),
             world,
@@ -94,8 +94,8 @@ impl Run {
         if !self.plan.from_birth {
             self.wait("a first leader", |run| run.world.leader().is_some())?;
         }
-        let Plan { load, replicas, workers, seed, length_ns, .. } = self.plan;
-        self.clients = Clients::new(load, replicas, workers, seed, self.world.now, length_ns);
+        let Plan { load, workers, seed, length_ns, .. } = self.plan;
+        self.clients = Clients::new(load, self.plan.nodes(), workers, seed, self.world.now, length_ns);
         self.hand = Hand::new(&self.plan.faults, self.world.now, self.plan.settings.election_timeout);
         self.advance(self.world.now + length_ns)?;
         self.endure()?;
@@ -119,6 +119,7 @@ impl Run {
             self.advance(end)?;
         }
         self.wait("open transactions end", |run| run.clients.quiet())?;
+        self.wait("what operators ordered is done", |run| !run.world.has_orders())?;
         self.converge("replicas that were left alone converge")?;
         self.leave_out()?;
         self.serve("all replicas together serve", Clients::probes)?;
@@ -133,8 +134,9 @@ impl Run {
 
     /// Some replicas are cut off; the others must serve alone.
     fn leave_out(&mut self) -> Result<(), Verdict> {
-        let absent: Vec<NodeId> = (0..self.plan.absent)
-            .map(|at| NodeId(((self.plan.seed + u64::from(at)) % u64::from(self.plan.replicas)) as u8))
+        let members: Vec<NodeId> = self.world.belonging().collect();
+        let absent: Vec<NodeId> = (0..usize::from(self.plan.absent).min((members.len() - 1) / 2))
+            .map(|at| members[(self.plan.seed as usize + at) % members.len()])
             .collect();
         if absent.is_empty() {
             return Ok(());

@@ -104,6 +104,11 @@ impl Trace {
         Trace { hash: 0, engine, last: vec![VecDeque::with_capacity(KEPT); nodes as usize], listener: None }
     }
 
+    /// There is one node more.
+    pub fn meet(&mut self) {
+        self.last.push(VecDeque::with_capacity(KEPT));
+    }
+
     pub fn mix(&mut self, value: u64) {
         self.hash = mix(self.hash, value);
     }

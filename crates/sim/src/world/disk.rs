@@ -121,6 +121,13 @@ impl Disk {
         self.unsynced.push_back((self.written(), now));
     }
 
+    /// All that was written is there for good.
+    pub fn bring_down(&mut self, workers: u16) {
+        self.synced = self.written();
+        self.unsynced.clear();
+        self.count(workers);
+    }
+
     /// How many records were written in all.
     pub fn written(&self) -> usize {
         self.gone + self.records.len()

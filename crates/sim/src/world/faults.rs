@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use highwater_core::{Clock, Incarnation, Library, NodeId, hooks};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{Controller, Handover, MemberAnswer, MemberChange, Nanos, Options, Replica, build};
@@ -17,7 +18,7 @@ use crate::trace::What;
 const LONG_TURN: Nanos = 500_000_000;
 
 impl<L: Library> World<L> {
-    /// Starts a node with empty memory.
+    /// Starts a node with empty memory; a stranger, which founds nothing, if it is none of those that the world was made of.
     ///
     /// # Panics
     /// If it runs.
@@ -32,11 +33,23 @@ impl<L: Library> World<L> {
     /// If it runs.
     pub fn start_with(&mut self, id: NodeId, build: impl FnOnce(Options, &L, Arc<Clock>) -> Replica) {
         let _entered = hooks::enter(self.stage.clone());
+        self.machine(id);
+        match self.known >> id.0 & 1 == 0 && self.nodes[id.0 as usize].life > 0 {
+            // It was there before this cluster was.
+            true => {}
+            false => {
+                self.known |= 1 << id.0;
+                self.nodes[id.0 as usize].cluster = self.cluster;
+            }
+        }
         let fresh = Incarnation(self.random.bits());
         let old = &self.nodes[id.0 as usize];
         // Who comes back with its disk is who it was.
         let incarnation = if old.disk.is_empty() { fresh } else { old.incarnation };
         let mut options = Options::new(id, self.options.nodes, self.options.workers, incarnation);
+        if id.0 >= self.options.nodes {
+            options.founders.push((id, Bytes::new()));
+        }
         // The simulator's own workloads need no more, and what is held is bounded by it.
         options.max_transaction_bytes = MIN_TRANSACTION_BYTES;
         (self.options.tune.0)(&mut options);
@@ -52,7 +65,9 @@ impl<L: Library> World<L> {
         replica.controller.set_disk(node.disk.state());
         if !node.disk.is_empty() {
             self.stage.enter(Actor { node: id, life: incarnation, who: Channel::Control });
-            let damaged = usize::from(self.disks.one_in(4));
+            // A disk that leads nowhere without its newest checkpoint is as good as lost: that is another fault.
+            let workers = self.options.workers;
+            let damaged = usize::from(self.disks.one_in(4) && node.disk.can_spare_newest(workers));
             node.disk.recover(&mut replica, self.options.workers, damaged, node.clock.local(now));
         }
         node.replica = Some(replica);
@@ -62,7 +77,7 @@ impl<L: Library> World<L> {
         self.trace.note(now, id, What::Started);
         for channel in self.channels() {
             self.schedule(id, channel, now);
-            for other in self.ids().filter(|other| *other != id) {
+            for other in self.machines().filter(|other| *other != id) {
                 let at = now + self.random.below(self.network.retry);
                 self.queue.push(at, Event::Connect { link: Link::new(id, other, channel) });
             }
@@ -89,7 +104,7 @@ impl<L: Library> World<L> {
     pub fn kill(&mut self, id: NodeId) {
         if self.end(id) {
             for channel in self.channels() {
-                for other in self.ids().filter(|other| *other != id) {
+                for other in self.machines().filter(|other| *other != id) {
                     self.break_link(Link::new(id, other, channel));
                 }
             }
@@ -100,7 +115,7 @@ impl<L: Library> World<L> {
     pub fn vanish(&mut self, id: NodeId, silence: Nanos) {
         if self.end(id) {
             for channel in self.channels() {
-                for other in self.ids().filter(|other| *other != id) {
+                for other in self.machines().filter(|other| *other != id) {
                     self.abandon_link(Link::new(id, other, channel), id, silence);
                 }
             }
@@ -199,7 +214,7 @@ impl<L: Library> World<L> {
         let interleaving = self.stage.interleaving.take();
         let who = Channel::Control;
         let mut all = true;
-        for id in self.ids() {
+        for id in self.machines() {
             let Some(mut fiber) = self.nodes[id.0 as usize].slot(who).fiber.take() else { continue };
             self.act(id, who);
             let before = self.stage.steps.get();
@@ -273,7 +288,7 @@ impl<L: Library> World<L> {
         self.buggify(Buggify::default());
         self.network.heal();
         self.network.faults = Faults::default();
-        for id in self.ids() {
+        for id in self.machines() {
             self.slow_down(id, 1);
             self.channels().for_each(|who| self.stick(id, who, false));
         }
@@ -304,7 +319,7 @@ impl<L: Library> Drop for World<L> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             let _entered = hooks::enter(self.stage.clone());
-            self.ids().for_each(|id| self.drain(id));
+            self.machines().for_each(|id| self.drain(id));
         }
     }
 }

@@ -76,6 +76,9 @@ impl<L: Library> World<L> {
         }
         let flows = |from, to| self.network.flows(from, to, link.channel);
         let flows = flows(link.low, link.high) && flows(link.high, link.low);
+        // As the handshake does.
+        let [one, other] = link.ends().map(|end| self.nodes[end.0 as usize].cluster);
+        let flows = flows && one == other;
         let awake = link.ends().into_iter().all(|end| !self.nodes[end.0 as usize].paused);
         if !flows || !awake {
             return self.queue.push(self.now + self.network.retry, Event::Connect { link });

@@ -8,8 +8,11 @@
 //! | `links` | connections are made and lost, frames travel |
 //! | [`clock`] | each machine's own clocks |
 //! | `disk`, `syncing`, `checkpoints` | each machine's disk, and its work |
+//! | `anew` | a new cluster begins from what the disks hold |
+//! | `order`, `orders` | operators' orders: who shall come, who shall go |
 //! | `node`, `event`, `queue` | a process and its machine; what will happen; when |
 
+mod anew;
 mod checkpoints;
 pub mod clock;
 mod disk;
@@ -17,6 +20,8 @@ mod event;
 mod faults;
 mod links;
 mod node;
+pub(crate) mod order;
+mod orders;
 mod queue;
 pub mod remains;
 mod syncing;
@@ -41,6 +46,7 @@ use clock::NodeClock;
 use event::Event;
 use highwater_core::Random;
 use node::Node;
+use order::Order;
 use queue::Queue;
 
 /// How a request is to run.
@@ -146,6 +152,12 @@ pub struct World<L: Library> {
     pub may_lose: bool,
     durable: bool,
     behind: bool,
+    /// Who there is, of this cluster: a bit each.
+    known: u32,
+    /// Which of the clusters that there were this one is.
+    cluster: u64,
+    /// What operators wait for, or what not everybody knows yet.
+    orders: Vec<Order>,
     options: WorldOptions,
     library: L,
     nodes: Vec<Node>,
@@ -170,6 +182,9 @@ impl<L: Library> World<L> {
             disks: Random::new(options.seed ^ 0xd15c_d15c),
             durable: engine.durability.has_disk(),
             behind: engine.durability == Durability::Async,
+            orders: Vec::new(),
+            cluster: 0,
+            known: ((1u64 << options.nodes) - 1) as u32,
             network: Network::with_delay(20_000, 100_000),
             replies: Vec::new(),
             refused: Vec::new(),
@@ -227,12 +242,22 @@ impl<L: Library> World<L> {
 
     /// A machine's clocks.
     pub fn clock(&mut self, id: NodeId) -> &mut NodeClock {
-        &mut self.nodes[id.0 as usize].clock
+        &mut self.machine(id).clock
     }
 
-    /// Every node's id.
+    /// Every node's id: the founders', and those of strangers that were [started](World::start).
     pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<L> {
-        (0..self.options.nodes).map(NodeId)
+        let known = self.known;
+        (0..u32::BITS as u8).filter(move |at| known >> at & 1 == 1).map(NodeId)
+    }
+
+    /// A machine, be there a process on it or not.
+    fn machine(&mut self, id: NodeId) -> &mut Node {
+        while self.nodes.len() <= usize::from(id.0) {
+            self.nodes.push(Node::new(self.options.workers));
+            self.trace.meet();
+        }
+        &mut self.nodes[id.0 as usize]
     }
 
     /// Those that were not removed from the cluster, as far as they know.
@@ -285,7 +310,7 @@ impl<L: Library> World<L> {
 
     /// Whether a node is up.
     pub fn is_up(&self, id: NodeId) -> bool {
-        self.nodes[id.0 as usize].replica.is_some()
+        self.nodes.get(id.0 as usize).is_some_and(|node| node.replica.is_some())
     }
 
     /// The state of a node, if it is up.
@@ -390,10 +415,10 @@ impl<L: Library> World<L> {
         let _entered = hooks::enter(self.stage.clone());
         let now = self.now;
         let who = Channel::Worker(worker);
-        let node = &mut self.nodes[to.0 as usize];
-        let Some(replica) = node.replica.as_mut().filter(|_| !node.paused) else {
-            return Err(Refusal::NotServing { ask: None });
-        };
+        // Clients may know of a node before it is there.
+        let nobody = Refusal::NotServing { ask: None };
+        let node = self.nodes.get_mut(to.0 as usize).filter(|node| !node.paused).ok_or(nobody)?;
+        let replica = node.replica.as_mut().ok_or(nobody)?;
         let slot = &mut node.slots[worker as usize];
         let engine = &mut replica.workers[worker as usize];
         self.stage.enter(Actor { node: to, life: node.incarnation, who });

@@ -22,6 +22,8 @@ pub(super) struct Node {
     /// Counts starts and kills: what was planned for an earlier life is void.
     pub life: u64,
     pub incarnation: Incarnation,
+    /// Of which cluster its disk is.
+    pub cluster: u64,
     pub replica: Option<Replica>,
     pub clock: NodeClock,
     pub disk: Disk,
@@ -87,6 +89,7 @@ impl Node {
         Node {
             life: 0,
             incarnation: Incarnation(0),
+            cluster: 0,
             replica: None,
             clock: NodeClock::default(),
             disk: Disk::default(),

@@ -24,6 +24,12 @@ impl Disk {
         self.checkpoints.len()
     }
 
+    /// Whether the last but one of them and the records behind it are enough.
+    pub(super) fn can_spare_newest(&self, workers: u16) -> bool {
+        let older = self.checkpoints().checked_sub(2);
+        older.is_some_and(|older| self.read(workers, Some(older)).is_ok())
+    }
+
     /// From one of them, or from the beginning.
     fn read(&self, workers: u16, checkpoint: Option<usize>) -> Result<(Option<Checkpoint>, Remains), String> {
         let checkpoint = checkpoint.map(|at| self.checkpoints[at].clone());
@@ -53,6 +59,11 @@ impl DiskRemains {
     pub fn moments(&self, trust: Trust) -> Result<(Timestamp, Timestamp), String> {
         let reading = self.remains.read(trust)?;
         Ok((reading.earliest(), reading.latest()))
+    }
+
+    /// Takes of another disk's logs those that are better.
+    pub fn take_better(&mut self, other: &DiskRemains) {
+        self.remains.take_better(&other.remains);
     }
 
     /// The state of a moment.

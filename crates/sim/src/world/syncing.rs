@@ -131,7 +131,7 @@ impl<L: Library> World<L> {
     /// them has been connected to the node, in its present life, for so long.
     pub fn has_older_disk(&mut self, id: NodeId, met_for: Nanos) -> bool {
         let since = self.now.saturating_sub(met_for);
-        let mut others = (0..self.options.nodes).map(NodeId).filter(|other| *other != id);
+        let mut others = self.ids().filter(|other| *other != id);
         let met = others.all(|other| {
             let connection = self.network.get(Link::new(id, other, Channel::Control));
             connection.is_some_and(|connection| connection.alive && connection.since <= since)

@@ -206,7 +206,7 @@ impl<L: Library> World<L> {
         let interleaving = self.stage.interleaving.take();
         loop {
             let mut under_way = 0;
-            for id in self.ids() {
+            for id in self.machines() {
                 for who in self.channels() {
                     let Some(mut fiber) = self.nodes[id.0 as usize].slot(who).fiber.take() else { continue };
                     self.act(id, who);

@@ -5,11 +5,14 @@
 //! loss for a while), crashes, takeovers that interrupt one another. The marks are computed by the product's own
 //! [`Watermark`](highwater_engines::rolis::watermark::Watermark).
 //!
-//! Not in the model: changes of membership, copies, and values (timestamps stand for them).
+//! Changes of membership have a model of their own ([`members`]), where marks have no part.
+//!
+//! Not in the models: lives of one node, and values (timestamps stand for them).
 //!
 //! docs/testing.md tells the two searches, their spaces and the commands.
 
 mod judge;
+mod members;
 mod normal;
 mod protocol;
 mod state;
@@ -181,7 +184,10 @@ fn chosen(default: &str) -> Vec<usize> {
 }
 
 /// All that can be judged.
-fn views<M: Model<State: Hash>>(model: &M, view: impl Fn(&M::State) -> Option<State>) -> HashSet<State> {
+fn views<M: Model<State: Hash>, V: Hash + Eq>(
+    model: &M,
+    view: impl Fn(&M::State) -> Option<V>,
+) -> HashSet<V> {
     let hash = |state: &M::State| BuildHasherDefault::<DefaultHasher>::default().hash_one(state);
     let (mut views, mut seen, mut actions) = (HashSet::new(), HashSet::new(), Vec::new());
     let mut open = model.init_states();

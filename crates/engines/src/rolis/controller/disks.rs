@@ -101,6 +101,16 @@ impl RolisController {
     pub(super) fn tell_disk(&mut self, peer: NodeId) {
         if let Some(word) = DiskWord::of(self.disk) {
             self.desk.send(peer, ControlMessage::Disk(word));
+            // Whose word is wanted may have been let in without having heard of it.
+            if !self.witness.is_cleared() {
+                self.tell_members(peer);
+            }
+        }
+    }
+
+    fn tell_members(&mut self, peer: NodeId) {
+        if let Some(members) = self.election.members().cloned() {
+            self.desk.send(peer, ControlMessage::Membership(members));
         }
     }
 
@@ -119,6 +129,8 @@ impl RolisController {
         if heard == Heard::Stale || self.election.votes() {
             let (start, stale) = (word.start, heard == Heard::Stale);
             self.desk.send(from.node, ControlMessage::DiskJudged { start, stale });
+            // It may ask those who were removed meanwhile, and wait for them for ever.
+            self.tell_members(from.node);
         }
     }
 

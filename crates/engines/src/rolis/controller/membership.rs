@@ -269,11 +269,14 @@ impl RolisController {
         );
     }
 
+    /// Decided is decided, whoever tells. Who is not cleared hears no leader, and whom it asks may not know yet that it votes.
     pub(super) fn on_membership(&mut self, now: Nanos, members: Members) {
-        if members.has_removed(self.desk.me.node) || self.election.members().is_none() {
-            if self.leads() || self.leadership.takes_over() {
-                self.abandon(now, "this node was removed");
-            }
+        let at_work = self.leads() || self.leadership.takes_over();
+        let removed = members.has_removed(self.desk.me.node);
+        if at_work && removed {
+            self.abandon(now, "this node was removed");
+        }
+        if removed || !at_work {
             self.learn_members(now, members);
         }
     }
