@@ -45,6 +45,10 @@ regressions! {
     /// it: it waited for the first membership for ever. Whoever learns of it tells all now.
     fn the_first_leader_dies_before_all_know_of_the_cluster() passes "leader_dies_at_birth";
 
+    /// A replica copied the state, and wrote a checkpoint of it before one of its streams had heard how much of the log was decided. The
+    /// checkpoint said that what it lacked began there, among entries of epochs that it had left behind: nobody could go on from it.
+    fn a_checkpoint_goes_on_behind_the_state_that_was_copied() passes "checkpoint_of_a_copy";
+
     /// A voter's streams had promised the first leader before it had heard that the cluster existed. It waited for them for ever: for
     /// as long it neither stood nor said yes to anybody, and with the first leader gone there was no majority.
     fn a_promise_from_before_the_members_were_known_is_waited_for_no_more() passes "promise_before_members";

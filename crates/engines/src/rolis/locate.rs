@@ -55,5 +55,7 @@ pub fn locate(stream: &Stream, begun: (EntryIndex, Timestamp), floor: Timestamp)
     // If even the first entry held is above the floor, so may be what was trimmed before it; not what this replica never had.
     let whole = tail.first == begun.0 && begun.1 <= floor;
     let reaches_back = low > tail.first.0 || whole;
-    reaches_back.then_some(EntryIndex(low))
+    // Of what a copied state holds the stream need not know yet that it is decided.
+    let copied = if begun.1 <= floor { begun.0 } else { EntryIndex::NONE };
+    reaches_back.then_some(EntryIndex(low).max(copied))
 }
