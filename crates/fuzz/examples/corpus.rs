@@ -13,6 +13,7 @@ use highwater_engines::rolis::handover::{HandOverMessage, Word};
 use highwater_engines::rolis::wire::Head;
 use highwater_node::Config;
 use highwater_node::transport::Channel;
+use highwater_node::transport::accounts::{Account, encode};
 use highwater_node::transport::frame::prefix;
 
 fn write(target: &str, name: &str, bytes: &[u8]) {
@@ -148,7 +149,8 @@ fn main() {
         }
     }
     write("chunk", "records", &chunk);
-    for (at, head) in heads().into_iter().enumerate() {
+    let told = [Account { number: 3, up: true, sent: 1 << 33 }, Account::default()];
+    for (at, head) in heads().into_iter().chain([encode(&told).to_vec()]).enumerate() {
         let mut sized = vec![head.len() as u8, (batch.len() / 4) as u8];
         sized.extend_from_slice(&head);
         sized.extend_from_slice(&batch);

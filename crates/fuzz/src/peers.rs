@@ -6,6 +6,7 @@ use highwater_engines::Frame;
 use highwater_engines::rolis::control::ControlMessage;
 use highwater_engines::rolis::wire::{Head, carried_entry};
 use highwater_node::transport::Channel;
+use highwater_node::transport::accounts;
 use highwater_node::transport::frame::{Decoder, FrameError, prefix};
 use highwater_node::transport::handshake::{HELLO_BYTES, Hello, WELCOME_BYTES, Welcome};
 
@@ -104,5 +105,9 @@ fn message(head: &[u8], body: &[u8]) -> bool {
     if let Ok(decoded) = &control {
         assert_eq!(ControlMessage::decode(&decoded.encode()).as_ref(), Ok(decoded));
     }
-    worker.is_ok() || control.is_ok()
+    let told = accounts::decode(head);
+    if let Ok(told) = &told {
+        assert_eq!(accounts::decode(&accounts::encode(told)).as_ref(), Ok(told));
+    }
+    worker.is_ok() || control.is_ok() || told.is_ok()
 }

@@ -31,6 +31,7 @@ use crate::storage::{
     CheckpointRules, CheckpointThread, DataDirectory, JournalQueues, JournalThread, StartProgress, Storage,
     recovery,
 };
+use crate::transport::accounts::TIMEOUTS_PER_LOOK;
 use crate::transport::directory::Directory;
 use crate::transport::frame::MAX_RETIRED_BYTES;
 use crate::transport::handshake::{Fingerprint, Identity};
@@ -236,6 +237,7 @@ impl Node {
             signals: signalled,
             lifeline: config.threads.lifeline,
             links,
+            looks_every: TIMEOUTS_PER_LOOK * options.election_timeout,
             checkpoints,
         };
         let control =

@@ -312,6 +312,22 @@ pub enum WorkerLetter {
     Adopt(Established),
     /// That node was removed from the cluster.
     HangUp(NodeId),
+    /// That node does not hold this connection any more.
+    GiveUp {
+        /// The other side.
+        peer: NodeId,
+        /// Which connection.
+        generation: u64,
+    },
+    /// That node says that it has sent so many bytes over this connection: see whether they came.
+    Look {
+        /// The other side.
+        peer: NodeId,
+        /// Which connection.
+        generation: u64,
+        /// Since the handshake.
+        bytes: u64,
+    },
     /// For its load driver; to be answered under this ticket.
     Load(u64, LoadCommand),
 }

@@ -184,6 +184,15 @@ impl<'a> Faults<'a> {
                 }
                 (format!("{} between {pairs:?}", weather), Hold::Weather(pairs))
             }
+            FaultKind::HalfOpen => {
+                let (pairs, near) = (self.pairs_of(node, &mut rng), rng.percent(50));
+                for pair in &pairs {
+                    self.network.forget(*pair, near)?;
+                }
+                let end = if near { "who dials" } else { "who is dialed" };
+                // Nothing is ever taken back: the ends that are held stay so.
+                (format!("connections of {pairs:?} lost to {end} alone"), Hold::Cut(Vec::new()))
+            }
             kind if kind.by_guests() => {
                 let (what, guests) = self.guestbook.invite(&self.house, kind, strike.draw, strike.lasts)?;
                 (what, Hold::Guests { guests, victim: node, restart: Restart::NotYet })

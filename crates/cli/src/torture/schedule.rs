@@ -33,6 +33,8 @@ pub enum FaultKind {
     Slow,
     /// Connections between replicas broken, again and again.
     Reset,
+    /// One end of connections between replicas lost, and the other one held as if nothing were wrong.
+    HalfOpen,
     /// A replica whose replies to clients are lost; half of the time the leader. Needs namespaces.
     Clients,
     /// Keys and values from one byte to the limit, transactions of thousands of operations; a restart while they are there.
@@ -69,6 +71,7 @@ impl FaultKind {
             FaultKind::Flapping => "flapping",
             FaultKind::Slow => "slow",
             FaultKind::Reset => "reset",
+            FaultKind::HalfOpen => "half-open",
             FaultKind::Clients => "clients",
             FaultKind::Sizes => "sizes",
             FaultKind::Memory => "memory",
@@ -95,6 +98,7 @@ impl FaultKind {
             | FaultKind::Flapping
             | FaultKind::Slow
             | FaultKind::Reset
+            | FaultKind::HalfOpen
             | FaultKind::Clients => false,
             FaultKind::Sizes
             | FaultKind::Memory
@@ -127,7 +131,7 @@ impl FaultKind {
 
     /// Whether links must go through the proxy.
     pub fn needs_proxy(self) -> bool {
-        matches!(self, FaultKind::Slow | FaultKind::Reset)
+        matches!(self, FaultKind::Slow | FaultKind::Reset | FaultKind::HalfOpen)
     }
 }
 

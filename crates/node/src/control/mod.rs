@@ -25,11 +25,12 @@ use crate::clock::monotonic;
 use crate::held::HeldBytes;
 use crate::poll::{Event, Interest, Poller};
 use crate::shared::{ControlLetter, Shared, Summary, WorkerLetter};
+use crate::transport::accounts::{Accounts, Order};
 use crate::transport::directory::Directory;
 use crate::transport::handshake::Identity;
 use crate::transport::incoming::Incoming;
 use crate::transport::incoming::Living;
-use crate::transport::link::LinkLimits;
+use crate::transport::link::{Closed, LinkLimits};
 use crate::transport::outgoing::{Dialed, Outgoing};
 use crate::transport::peers::{Lost, Peers};
 use crate::transport::{Channel, Established};
@@ -72,6 +73,8 @@ pub struct Setup {
     pub lifeline: bool,
     /// What a connection to another node may hold.
     pub links: LinkLimits,
+    /// How often connections are looked at: see [`accounts`](crate::transport::accounts).
+    pub looks_every: Nanos,
     /// If there is a disk.
     pub checkpoints: Option<Checkpoints>,
 }
@@ -87,6 +90,7 @@ pub struct ControlThread {
     incoming: Incoming,
     links: Peers,
     outgoing: Outgoing,
+    accounts: Accounts,
     directory: Arc<Directory>,
     /// Who is connected, and when each was heard last.
     living: Living,
@@ -113,6 +117,7 @@ impl ControlThread {
             links: Peers::new(setup.links, KEY_LINK),
             incoming: Incoming::new(setup.identity.clone(), setup.peer_listener, &poller, KEY_INCOMING)?,
             outgoing: Outgoing::new(setup.identity, setup.directory.clone(), KEY_OUTGOING),
+            accounts: Accounts::new(setup.looks_every),
             directory: setup.directory,
             living: Living::default(),
             loads: Loads::default(),
@@ -153,6 +158,7 @@ impl ControlThread {
         self.outgoing.turn(now, &self.poller, &mut dialed);
         self.take_dialed(now, dialed);
         self.incoming.turn(now, &self.poller);
+        self.keep_accounts(now);
         self.end_if_drained(now);
         self.loads.turn(now, &self.shared);
         if let Some(checkpoints) = &mut self.checkpoints {
@@ -183,6 +189,7 @@ impl ControlThread {
             leaving,
             self.outgoing.deadline(),
             self.incoming.deadline(),
+            self.accounts.deadline(),
             self.loads.deadline(),
             self.ends_by,
         ];
@@ -243,7 +250,7 @@ impl ControlThread {
                 continue;
             }
             self.shared.tell_workers(|| WorkerLetter::HangUp(*peer));
-            if let Some(lost) = self.links.hang_up(*peer) {
+            if let Some(lost) = self.links.hang_up(*peer, Closed::Ended) {
                 self.link_lost(now, lost);
             }
         }
@@ -296,12 +303,17 @@ impl ControlThread {
             KEY_LIFELINE => self.pull_lifeline(),
             KEY_LINK => {
                 let (controller, node) = (&mut *self.controller, (event.key & !KIND_MASK) as usize);
-                let living = &mut self.living;
+                let (living, accounts) = (&mut self.living, &mut self.accounts);
+                let mut orders = Vec::new();
                 let taken = self.links.event(node, event, &self.poller, |arrival| {
                     living.heard(now, arrival.from);
-                    controller.deliver(now, arrival.from, arrival.frame.head);
+                    match arrival.to {
+                        Channel::Accounts => accounts.heard(arrival.from, &arrival.frame.head, &mut orders),
+                        _ => controller.deliver(now, arrival.from, arrival.frame.head),
+                    }
                     Ok(())
                 });
+                self.carry_out(now, orders);
                 if let Err(lost) = taken {
                     self.link_lost(now, lost);
                 }
@@ -364,10 +376,13 @@ impl ControlThread {
     fn adopt(&mut self, now: Nanos, connection: Established) {
         let Established { peer, incarnation, channel, .. } = connection;
         tracing::debug!(%peer, %incarnation, %channel, "connected");
+        let mut orders = Vec::new();
+        self.accounts.adopted(now, &connection, &mut orders);
         match channel {
             Channel::Worker(index) => {
                 self.shared.workers[index as usize].post(WorkerLetter::Adopt(connection))
             }
+            Channel::Accounts => unreachable!("no connection is made for accounts alone"),
             Channel::Control => match self.links.adopt(connection, &self.poller) {
                 Ok(replaces) => {
                     if replaces {
@@ -380,10 +395,43 @@ impl ControlThread {
                 Err(lost) => self.link_lost(now, lost),
             },
         }
+        self.carry_out(now, orders);
+    }
+
+    /// Compares with the other nodes which connections there are.
+    fn keep_accounts(&mut self, now: Nanos) {
+        let mut orders = Vec::new();
+        self.accounts.turn(now, &mut orders);
+        self.carry_out(now, orders);
+    }
+
+    fn carry_out(&mut self, now: Nanos, orders: Vec<Order>) {
+        for order in orders {
+            match order {
+                Order::Tell(peer, head) => {
+                    let frame = Frame { head, body: Bytes::new() };
+                    let told = std::iter::once((peer, Channel::Accounts, frame));
+                    let lost = self.links.send(told, &self.poller);
+                    lost.into_iter().for_each(|lost| self.link_lost(now, lost));
+                }
+                Order::HangUp(peer) => {
+                    let lost = self.links.hang_up(peer, Closed::Silent);
+                    lost.into_iter().for_each(|lost| self.link_lost(now, lost));
+                }
+                Order::GiveUp { peer, worker, generation } => {
+                    self.shared.workers[usize::from(worker)].post(WorkerLetter::GiveUp { peer, generation });
+                }
+                Order::Look { peer, worker, generation, bytes } => {
+                    let letter = WorkerLetter::Look { peer, generation, bytes };
+                    self.shared.workers[usize::from(worker)].post(letter);
+                }
+            }
+        }
     }
 
     fn link_lost(&mut self, now: Nanos, lost: Lost) {
         tracing::info!(peer = %lost.peer, "control connection lost: {}", lost.why);
+        self.accounts.lost(lost.peer, Channel::Control, lost.generation);
         self.outgoing.lost(now, lost.peer, Channel::Control, lost.generation);
         self.living.lost(lost.peer);
         self.controller.peer_down(now, lost.peer, false);
@@ -392,6 +440,7 @@ impl ControlThread {
     fn read_letter(&mut self, now: Nanos, letter: ControlLetter) {
         match letter {
             ControlLetter::Lost { peer, channel, generation } => {
+                self.accounts.lost(peer, channel, generation);
                 self.outgoing.lost(now, peer, channel, generation)
             }
             ControlLetter::Load { ticket, answer } => {

@@ -7,18 +7,23 @@ use std::fmt;
 pub enum Channel {
     /// Controller to controller.
     Control,
+    /// Control thread to control thread, over the controllers' connection: the [`accounts`](super::accounts) of all others.
+    Accounts,
     /// Between workers of this number.
     Worker(u16),
 }
 
 /// The controllers' number on the wire: no worker has it.
 const CONTROL: u16 = u16::MAX;
+/// And that of the accounts.
+const ACCOUNTS: u16 = u16::MAX - 1;
 
 impl Channel {
     /// As it travels.
     pub fn code(self) -> u16 {
         match self {
             Channel::Control => CONTROL,
+            Channel::Accounts => ACCOUNTS,
             Channel::Worker(index) => index,
         }
     }
@@ -27,6 +32,7 @@ impl Channel {
     pub fn of(code: u16) -> Channel {
         match code {
             CONTROL => Channel::Control,
+            ACCOUNTS => Channel::Accounts,
             index => Channel::Worker(index),
         }
     }
@@ -36,6 +42,7 @@ impl fmt::Display for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Channel::Control => f.write_str("control"),
+            Channel::Accounts => f.write_str("accounts"),
             Channel::Worker(index) => write!(f, "worker {index}"),
         }
     }

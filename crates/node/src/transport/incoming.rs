@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 
 use highwater_core::{Incarnation, NodeId};
 use highwater_engines::Nanos;
@@ -177,7 +178,8 @@ impl Incoming {
         // Who has a lower id only asks whether it still belongs: it waits to be called.
         let asks = hello.from < self.me.node && !removed;
         let refusal = checked.err().map(|mismatch| mismatch.to_string());
-        let welcome = Welcome { node: self.me.node, incarnation: self.me.incarnation, refusal, removed };
+        let Identity { node, incarnation, .. } = self.me;
+        let welcome = Welcome { node, incarnation, refusal, removed, accounts: true };
         // A fresh socket takes these few bytes in one piece; if not, it is broken.
         stream.write_all(&welcome.encode()).ok()?;
         if let Some(reason) = welcome.refusal {
@@ -195,6 +197,8 @@ impl Incoming {
             incarnation: hello.incarnation,
             channel: hello.channel,
             generation: self.generation,
+            number: hello.number,
+            gauge: Arc::default(),
             stream,
         })
     }

@@ -4,11 +4,14 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 
 use highwater_core::{Incarnation, NodeId};
 use highwater_engines::Frame;
 
+use super::accounts::LOOKS;
 use super::frame::{Decoder, FrameError, PREFIX_BYTES, prefix, wire_bytes};
+use super::gauge::Gauge;
 use super::{Arrival, Channel, Established};
 use crate::poll::{Interest, Poller};
 
@@ -26,6 +29,15 @@ pub enum Closed {
         /// Whom it named.
         to: Channel,
     },
+    /// The other side says that it has given it up, whatever our end looks like.
+    GivenUp,
+    /// What the other side sent does not come.
+    Missing {
+        /// How much of it.
+        bytes: u64,
+    },
+    /// Nothing comes, not even that nothing happened.
+    Silent,
     /// It takes less than we have to say.
     Overflow {
         /// Bytes that waited.
@@ -40,6 +52,9 @@ impl fmt::Display for Closed {
             Closed::Broken(error) => write!(f, "{error}"),
             Closed::Nonsense(error) => write!(f, "{error}"),
             Closed::NoSuchReceiver { to } => write!(f, "a frame came for {to}, which it cannot reach here"),
+            Closed::GivenUp => f.write_str("the peer has given it up"),
+            Closed::Missing { bytes } => write!(f, "{bytes} bytes that the peer sent do not come"),
+            Closed::Silent => f.write_str("the peer says nothing"),
             Closed::Overflow { queued } => write!(f, "the peer does not keep up: {queued} bytes wait"),
         }
     }
@@ -66,6 +81,9 @@ pub struct Link {
     stuck: Option<Arrival>,
     /// Since the last call of [`Link::rest`].
     received: bool,
+    gauge: Arc<Gauge>,
+    /// Bytes that have come when some were missed first, and looks since then that found no more.
+    missed: Option<(u64, u32)>,
 }
 
 /// What a connection may hold, and whom it may reach.
@@ -82,7 +100,7 @@ pub struct LinkLimits {
 impl Link {
     /// Takes over a connection and watches it under `key`.
     pub fn new(connection: Established, poller: &Poller, key: u64, limits: LinkLimits) -> io::Result<Link> {
-        let Established { peer, incarnation, channel, generation, stream } = connection;
+        let Established { peer, incarnation, channel, generation, stream, gauge, .. } = connection;
         poller.add(&stream, key, Interest::READ)?;
         let queue = SendQueue { max_bytes: limits.queued, ..SendQueue::default() };
         Ok(Link {
@@ -98,6 +116,8 @@ impl Link {
             waits_to_write: false,
             stuck: None,
             received: false,
+            gauge,
+            missed: None,
         })
     }
 
@@ -107,7 +127,8 @@ impl Link {
         let read = self.decoder.fill(|room| rustix::io::read(stream, room).map(|(filled, _)| filled.len()));
         match read {
             Ok(0) => Err(Closed::Ended),
-            Ok(_) => {
+            Ok(count) => {
+                self.gauge.receives(count);
                 self.received = true;
                 Ok(())
             }
@@ -171,7 +192,7 @@ impl Link {
     /// Whether frames for `to` may come this way. Controllers and workers do not talk to each other.
     fn reaches(&self, to: Channel) -> bool {
         match (self.channel, to) {
-            (Channel::Control, Channel::Control) => true,
+            (Channel::Control, Channel::Control | Channel::Accounts) => true,
             (Channel::Worker(_), Channel::Worker(index)) => index < self.workers,
             _ => false,
         }
@@ -204,12 +225,33 @@ impl Link {
 
     /// Writes what the socket takes; asks the poller to tell when it takes more.
     pub fn flush(&mut self, poller: &Poller) -> Result<(), Closed> {
+        let before = self.queue.bytes;
         let drained = self.queue.write_to(&mut self.stream).map_err(Closed::Broken)?;
+        self.gauge.sends(before - self.queue.bytes);
         if drained == self.waits_to_write {
             self.waits_to_write = !drained;
             self.watch(poller)?;
         }
         Ok(())
+    }
+
+    /// The other side says that it has sent so many bytes. Looks whether they are here; if they are not, and looks do not find a
+    /// single one more, they never come.
+    pub fn look(&mut self, expected: u64) -> Result<(), Closed> {
+        self.gauge.looks();
+        let received = self.gauge.received();
+        // Who does not read, or has not read yet, knows nothing of what is missing.
+        let unread = || rustix::io::ioctl_fionread(&self.stream).unwrap_or(0) > 0;
+        if received >= expected || self.is_stuck() || unread() {
+            self.missed = None;
+            return Ok(());
+        }
+        let looks = match self.missed {
+            Some((before, looks)) if before == received => looks + 1,
+            _ => 0,
+        };
+        self.missed = Some((received, looks));
+        if looks >= LOOKS { Err(Closed::Missing { bytes: expected - received }) } else { Ok(()) }
     }
 
     /// Says what to be told of.
@@ -343,6 +385,64 @@ mod tests {
         while !queue.write_to(&mut socket).unwrap() {}
         assert!(socket.taken == expected);
         assert_eq!((queue.bytes, queue.written), (0, 0));
+    }
+
+    /// Both ends of a connection: a link, and who speaks to it.
+    fn linked(poller: &Poller) -> (Link, TcpStream) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let (peer, incarnation, channel) = (NodeId(1), Incarnation(7), Channel::Worker(0));
+        let gauge = Arc::default();
+        let connection = Established { peer, incarnation, channel, generation: 1, number: 1, gauge, stream };
+        let limits = LinkLimits { queued: 1 << 20, kept: 1 << 20, workers: 1 };
+        (Link::new(connection, poller, 0, limits).unwrap(), far)
+    }
+
+    #[test]
+    fn bytes_that_never_come_end_a_connection_and_late_ones_do_not() {
+        let mut poller = Poller::new().unwrap();
+        let (mut link, mut far) = linked(&poller);
+        let frame = frame(5);
+        let wire = [&prefix(Channel::Worker(0), &frame)[..], &frame.head, &frame.body].concat();
+        let mut come = 0;
+        for byte in &wire {
+            // As slow as can be: a byte just before it would be too late, then it is read.
+            for _ in 0..LOOKS {
+                link.look(wire.len() as u64).unwrap();
+            }
+            far.write_all(&[*byte]).unwrap();
+            poller.wait(Some(10_000_000_000)).unwrap();
+            for _ in 0..3 * LOOKS {
+                link.look(wire.len() as u64).expect("a byte waits in the socket, its worker was busy");
+            }
+            link.readable(&poller, &mut |_| {
+                come += 1;
+                Ok(())
+            })
+            .unwrap();
+        }
+        assert_eq!(come, 1);
+        for _ in 0..10 * LOOKS {
+            link.look(wire.len() as u64).unwrap();
+        }
+        let missed = (0..=LOOKS).map(|_| link.look(wire.len() as u64 + 3)).find_map(Result::err);
+        assert!(matches!(missed, Some(Closed::Missing { bytes: 3 })), "{missed:?}");
+    }
+
+    #[test]
+    fn who_has_no_room_misses_nothing() {
+        let mut poller = Poller::new().unwrap();
+        let (mut link, mut far) = linked(&poller);
+        let frame = frame(0);
+        far.write_all(&prefix(Channel::Worker(0), &frame)).unwrap();
+        poller.wait(Some(10_000_000_000)).unwrap();
+        link.readable(&poller, &mut Err).unwrap();
+        assert!(link.is_stuck());
+        for _ in 0..10 * LOOKS {
+            link.look(1 << 20).unwrap();
+        }
     }
 
     #[test]

@@ -14,12 +14,16 @@
 //!    and so on up to 500 ms. When a *control* connection is lost, the accepting side knocks at the peer's port too:
 //!    a machine that answers "nothing listens here" tells within a millisecond that the process is dead.
 //!
+//! 5. The two sides compare what they hold ([`accounts`]), for a connection may be alive at one end only.
+//!
 //! Frames in flight are lost with a connection. The engines resynchronise after `peer_up`; so a send queue that grows
 //! over its limit (the peer is stopped, or slow) is dropped with its connection instead of piling up.
 
+pub mod accounts;
 mod channel;
 pub mod directory;
 pub mod frame;
+pub mod gauge;
 pub mod handshake;
 pub mod incoming;
 pub mod link;
@@ -28,6 +32,7 @@ pub mod peers;
 pub mod socket;
 
 use std::net::TcpStream;
+use std::sync::Arc;
 
 use highwater_core::{Incarnation, NodeId};
 use highwater_engines::Frame;
@@ -45,6 +50,11 @@ pub struct Established {
     pub channel: Channel,
     /// Distinguishes this connection from earlier ones of the same channel.
     pub generation: u64,
+    /// The same on both sides: drawn by who dialed, larger than those of earlier connections of the channel. 0: the peer keeps no
+    /// [`accounts`].
+    pub number: u32,
+    /// What goes through this end.
+    pub gauge: Arc<gauge::Gauge>,
     /// Non-blocking.
     pub stream: TcpStream,
 }

@@ -59,6 +59,8 @@ struct Line {
     attempts: u32,
     /// Connections so far; the current one's number.
     generation: u64,
+    /// Times that a hello was said; the last connection's number.
+    hellos: u32,
     /// Whether the connection was up before, and the refusal of the next attempt is news.
     refusal_is_news: bool,
     /// What was logged last, so that a lasting trouble is logged once.
@@ -121,6 +123,7 @@ impl Outgoing {
             state,
             attempts: 0,
             generation: 0,
+            hellos: 0,
             refusal_is_news: false,
             complaint: String::new(),
         };
@@ -252,7 +255,9 @@ impl Outgoing {
             return Ok(());
         }
         tune_peer(&stream)?;
-        stream.write_all(&Hello::new(&self.me, line.peer, line.channel).encode())?;
+        line.hellos += 1;
+        let hello = Hello { number: line.hellos, ..Hello::new(&self.me, line.peer, line.channel) };
+        stream.write_all(&hello.encode())?;
         poller.modify(&stream, self.key_base + at as u64, Interest::READ)?;
         line.state = State::Asking { stream, got: Vec::with_capacity(WELCOME_BYTES), deadline };
         Ok(())
@@ -299,6 +304,8 @@ impl Outgoing {
             incarnation: welcome.incarnation,
             channel,
             generation,
+            number: if welcome.accounts { line.hellos } else { 0 },
+            gauge: Arc::default(),
             stream,
         }))
     }

@@ -137,8 +137,25 @@ impl Peers {
     }
 
     /// Hangs up, if the connection is up.
-    pub fn hang_up(&mut self, node: NodeId) -> Option<Lost> {
-        self.close(usize::from(node.0), Closed::Ended)
+    pub fn hang_up(&mut self, node: NodeId, why: Closed) -> Option<Lost> {
+        self.close(usize::from(node.0), why)
+    }
+
+    /// Gives this one up, if it is still the node's.
+    pub fn give_up(&mut self, node: NodeId, generation: u64) -> Option<Lost> {
+        self.link(node, generation)?;
+        self.hang_up(node, Closed::GivenUp)
+    }
+
+    /// See [`Link::look`]; about this one, if it is still the node's.
+    pub fn look(&mut self, node: NodeId, generation: u64, bytes: u64) -> Option<Lost> {
+        let why = self.link(node, generation)?.look(bytes).err()?;
+        self.hang_up(node, why)
+    }
+
+    fn link(&mut self, node: NodeId, generation: u64) -> Option<&mut Link> {
+        let link = self.links.get_mut(usize::from(node.0)).and_then(Option::as_mut);
+        link.filter(|link| link.generation == generation)
     }
 
     fn close(&mut self, node: usize, why: Closed) -> Option<Lost> {

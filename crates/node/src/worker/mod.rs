@@ -32,7 +32,7 @@ use crate::relay::Relayed;
 use crate::resp::Door;
 use crate::shared::{ControlLetter, LoadAnswer, LoadCommand, Shared, WorkerLetter};
 use crate::token::{Owner, unpack};
-use crate::transport::link::LinkLimits;
+use crate::transport::link::{Closed, LinkLimits};
 use crate::transport::peers::{Lost, Peers};
 use crate::transport::{Arrival, Channel};
 
@@ -350,9 +350,16 @@ impl WorkerThread {
                 }
             }
             WorkerLetter::HangUp(peer) => {
-                if let Some(lost) = self.peers.hang_up(peer) {
-                    self.peer_lost(now, lost);
-                }
+                let lost = self.peers.hang_up(peer, Closed::Ended);
+                lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
+            }
+            WorkerLetter::GiveUp { peer, generation } => {
+                let lost = self.peers.give_up(peer, generation);
+                lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
+            }
+            WorkerLetter::Look { peer, generation, bytes } => {
+                let lost = self.peers.look(peer, generation, bytes);
+                lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
             }
             WorkerLetter::Load(ticket, command) => {
                 if let Some(answer) = self.command(now, ticket, command) {

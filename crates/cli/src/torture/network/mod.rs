@@ -231,6 +231,13 @@ impl Network {
         self.proxies.as_mut().expect("a link is in the proxy").reset(link)
     }
 
+    /// One end of all connections between two replicas of [`slow_pairs`](Network::slow_pairs) is gone (`near`: of who dialed);
+    /// the other one is held, and its owner not told.
+    pub fn forget(&mut self, pair: (usize, usize), near: bool) -> Result<()> {
+        let link = self.links[&pair];
+        self.proxies.as_mut().expect("a link is in the proxy").forget(link, near)
+    }
+
     fn peer(&self, node: usize) -> SocketAddr {
         self.nodes[node].peer.parse().expect("this module wrote the address")
     }

@@ -95,6 +95,11 @@ impl Proxies {
         self.order(&format!("reset {link}"))
     }
 
+    /// One end of all connections of a link is gone (`near`: of who dialed), and the other one is not told.
+    pub fn forget(&mut self, link: usize, near: bool) -> Result<()> {
+        self.order(&format!("forget {link} {}", if near { "near" } else { "far" }))
+    }
+
     fn order(&mut self, order: &str) -> Result<()> {
         let orders = self.orders.as_mut().expect("it is taken only when dropped");
         writeln!(orders, "{order}")

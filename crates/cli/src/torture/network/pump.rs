@@ -7,12 +7,14 @@
 //! flow LINK there|back pass|stall     bytes go on in this direction, or wait here
 //! weather LINK DELAY_US JITTER_US BYTES_PER_SECOND     0: none
 //! reset LINK                          every connection of the link ends
+//! forget LINK near|far                this end of every connection is gone; the other one is held and hears nothing of it
 //! ```
 //!
 //! Each line is answered by `ok`. The first line out names the listeners' addresses. It ends with its standard input.
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -26,6 +28,8 @@ use crate::failure::{Failure, Result};
 
 /// Bytes that travel as one piece.
 const PIECE: usize = 16 << 10;
+/// Parts in which what passes a narrow link in a second does so.
+const MOMENTS: usize = 20;
 /// Pieces on their way in one direction of one connection, at most.
 const PIECES: usize = 64;
 /// After so much silence a side is asked whether it is there, three times.
@@ -55,8 +59,22 @@ struct LinkState {
     delay: Duration,
     jitter: Duration,
     bytes_per_second: u64,
-    /// Sockets of open connections, to be shut down by a reset.
-    open: Vec<Arc<TcpStream>>,
+    open: Vec<Arc<Joined>>,
+}
+
+/// A connection through the proxy.
+#[derive(Debug)]
+struct Joined {
+    /// To who dialed, and to who was dialed.
+    ends: [TcpStream; 2],
+    /// One end is gone. What the other one says goes nowhere, until it ends, too.
+    forgotten: AtomicBool,
+}
+
+impl Joined {
+    fn forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::SeqCst)
+    }
 }
 
 #[derive(Debug)]
@@ -119,15 +137,24 @@ fn obey(line: &str, links: &[Arc<Link>]) -> Option<()> {
             state.bytes_per_second = rate.parse().ok()?;
         }
         ("reset", []) => {
-            for stream in state.open.drain(..) {
-                // One that is closed already is as good.
-                let _ = stream.shutdown(Shutdown::Both);
+            state.open.drain(..).for_each(|joined| joined.ends.iter().for_each(hang_up));
+        }
+        ("forget", [end]) => {
+            let at = ["near", "far"].iter().position(|name| name == end)?;
+            for joined in &state.open {
+                joined.forgotten.store(true, Ordering::SeqCst);
+                hang_up(&joined.ends[at]);
             }
         }
         _ => return None,
     }
     link.changed.notify_all();
     Some(())
+}
+
+fn hang_up(stream: &TcpStream) {
+    // One that is closed already is as good.
+    let _ = stream.shutdown(Shutdown::Both);
 }
 
 fn accept(listener: &TcpListener, link: &Arc<Link>) {
@@ -152,16 +179,17 @@ fn join(near: TcpStream, link: &Arc<Link>) -> io::Result<()> {
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(3);
         SockRef::from(socket).set_tcp_keepalive(&keepalive)?;
     }
-    let (near, far) = (Arc::new(near), Arc::new(far));
-    link.lock().open.extend([near.clone(), far.clone()]);
+    let joined = Arc::new(Joined { ends: [near, far], forgotten: AtomicBool::new(false) });
+    link.lock().open.push(joined.clone());
     thread::scope(|scope| {
-        for (direction, from, to) in [(0, &near, &far), (1, &far, &near)] {
+        for direction in [0, 1] {
             let (sender, receiver) = sync_channel(PIECES);
-            scope.spawn(move || take(from, link, &sender, direction));
-            scope.spawn(move || give(to, from, link, direction, &receiver));
+            let joined = &joined;
+            scope.spawn(move || take(&joined.ends[direction], link, &sender, direction));
+            scope.spawn(move || give(joined, link, direction, &receiver));
         }
     });
-    link.lock().open.retain(|open| !Arc::ptr_eq(open, &near) && !Arc::ptr_eq(open, &far));
+    link.lock().open.retain(|open| !Arc::ptr_eq(open, &joined));
     Ok(())
 }
 
@@ -184,27 +212,30 @@ fn take(from: &TcpStream, link: &Link, to: &SyncSender<(Instant, Vec<u8>)>, dire
 }
 
 /// Writes pieces when they are due and the direction flows.
-fn give(
-    to: &TcpStream,
-    from: &TcpStream,
-    link: &Link,
-    direction: usize,
-    pieces: &Receiver<(Instant, Vec<u8>)>,
-) {
-    let mut to = to;
+fn give(joined: &Joined, link: &Link, direction: usize, pieces: &Receiver<(Instant, Vec<u8>)>) {
+    let (from, mut to) = (&joined.ends[direction], &joined.ends[1 - direction]);
     for (due, piece) in pieces {
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        let rate = link.passes(direction);
-        if rate > 0 {
-            thread::sleep(Duration::from_secs_f64(piece.len() as f64 / rate as f64));
-        }
-        if to.write_all(&piece).is_err() {
-            // Nobody will read the rest; the reader of this direction must learn it, too.
-            let _ = from.shutdown(Shutdown::Both);
-            return;
+        let mut rest = &piece[..];
+        while !rest.is_empty() {
+            let rate = link.passes(direction);
+            // A narrow road lets little through at a time, and not all at once after long.
+            let count = if rate > 0 { (rate as usize / MOMENTS).clamp(1, rest.len()) } else { rest.len() };
+            let part;
+            (part, rest) = rest.split_at(count);
+            if rate > 0 {
+                thread::sleep(Duration::from_secs_f64(part.len() as f64 / rate as f64));
+            }
+            if !joined.forgotten() && to.write_all(part).is_err() && !joined.forgotten() {
+                // Nobody will read the rest; the reader of this direction must learn it, too.
+                hang_up(from);
+                return;
+            }
         }
     }
     // An end travels like bytes do.
     link.passes(direction);
-    let _ = to.shutdown(Shutdown::Write);
+    if !joined.forgotten() {
+        let _ = to.shutdown(Shutdown::Write);
+    }
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! hello    "HWTR" | handshake version u16 | format version u16 | cluster u64 | incarnation u64 | from u8 | to u8 |
 //!          nodes u8 | engine u8 | streams u16 | channel u16 (65535: control) | tables u16 | procedures u16 |
-//!          hash of the tables u64 | hash of the procedures u64 | durability u8 | zeros | crc u32               64 bytes
-//! welcome  "HWTW" | verdict u16 (0: welcome, 1: refused, 2: the caller was removed from the cluster) | node u8 | 0 u8 | incarnation u64 | reason (240, zero-filled) | crc u32
+//!          hash of the tables u64 | hash of the procedures u64 | durability u8 | number u32 | zeros | crc u32  64 bytes
+//! welcome  "HWTW" | verdict u16 (0: welcome, 1: refused, 2: the caller was removed from the cluster) | node u8 | accounts u8 | incarnation u64 | reason (240, zero-filled) | crc u32
 //! ```
 //!
 //! Little endian; fixed lengths, so that neither side reads into the frames that follow. `cluster` is a hash of the
@@ -70,6 +70,9 @@ pub struct Hello {
     pub procedures: Fingerprint,
     /// What its vote is worth.
     pub durability: u8,
+    /// Of the connection, larger than those of earlier ones of its channel; 0 from builds that keep no
+    /// [accounts](super::accounts).
+    pub number: u32,
 }
 
 /// As it travels: `sync` was there first.
@@ -82,7 +85,7 @@ fn level(durability: Durability) -> u8 {
 }
 
 impl Hello {
-    /// What `me` says to `to`.
+    /// What `me` says to `to`, but for the number.
     pub fn new(me: &Identity, to: NodeId, channel: Channel) -> Hello {
         Hello {
             handshake_version: HANDSHAKE_VERSION,
@@ -98,6 +101,7 @@ impl Hello {
             tables: me.tables,
             procedures: me.procedures,
             durability: level(me.durability),
+            number: 0,
         }
     }
 
@@ -117,6 +121,7 @@ impl Hello {
         out.extend_from_slice(&self.tables.hash.to_le_bytes());
         out.extend_from_slice(&self.procedures.hash.to_le_bytes());
         out.push(self.durability);
+        out.extend_from_slice(&self.number.to_le_bytes());
         out.resize(HELLO_BYTES - 4, 0);
         seal(out)
     }
@@ -138,10 +143,12 @@ impl Hello {
             tables: Fingerprint { count: reader.u16()?, hash: 0 },
             procedures: Fingerprint { count: reader.u16()?, hash: 0 },
             durability: 0,
+            number: 0,
         };
         hello.tables.hash = reader.u64()?;
         hello.procedures.hash = reader.u64()?;
         hello.durability = reader.u8()?;
+        hello.number = reader.u32()?;
         Ok(hello)
     }
 
@@ -182,8 +189,9 @@ impl Hello {
             return Err(Mismatch::BadCaller { from: self.from, ours: me.node });
         }
         match self.channel {
-            Channel::Worker(index) if index >= me.streams => Err(Mismatch::NoSuchChannel { index }),
-            _ => Ok(()),
+            Channel::Control => Ok(()),
+            Channel::Worker(index) if index < me.streams => Ok(()),
+            other => Err(Mismatch::NoSuchChannel { index: other.code() }),
         }
     }
 }
@@ -199,6 +207,8 @@ pub struct Welcome {
     pub refusal: Option<String>,
     /// The caller was removed from the cluster.
     pub removed: bool,
+    /// Whether the acceptor keeps [accounts](super::accounts).
+    pub accounts: bool,
 }
 
 impl Welcome {
@@ -208,7 +218,7 @@ impl Welcome {
         out.extend_from_slice(WELCOME_MAGIC);
         let verdict = if self.removed { REMOVED } else { self.refusal.is_some().into() };
         out.extend_from_slice(&verdict.to_le_bytes());
-        out.extend_from_slice(&[self.node.0, 0]);
+        out.extend_from_slice(&[self.node.0, self.accounts.into()]);
         out.extend_from_slice(&self.incarnation.0.to_le_bytes());
         let reason = self.refusal.as_deref().unwrap_or_default().as_bytes();
         out.extend_from_slice(&reason[..reason.len().min(REASON_BYTES)]);
@@ -221,7 +231,7 @@ impl Welcome {
         let mut reader = open(bytes, WELCOME_MAGIC, "welcome")?;
         let verdict = reader.u16()?;
         let node = NodeId(reader.u8()?);
-        reader.u8()?;
+        let accounts = reader.u8()? != 0;
         let incarnation = Incarnation(reader.u64()?);
         let reason = reader.take(REASON_BYTES)?;
         let len = reason.iter().position(|&byte| byte == 0).unwrap_or(REASON_BYTES);
@@ -231,6 +241,7 @@ impl Welcome {
             incarnation,
             refusal: (verdict != 0).then_some(reason),
             removed: verdict == REMOVED,
+            accounts,
         })
     }
 }
@@ -283,14 +294,15 @@ mod tests {
     #[test]
     fn hello_and_welcome_round_trip() {
         for channel in [Channel::Control, Channel::Worker(1)] {
-            let hello = Hello::new(&identity(2), NodeId(0), channel);
+            let hello = Hello { number: 70_000, ..Hello::new(&identity(2), NodeId(0), channel) };
             assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
             assert_eq!(hello.check(&identity(0)), Ok(()));
         }
         for (refusal, removed) in
             [(None, false), (Some("because".to_string()), false), (Some("gone".into()), true)]
         {
-            let welcome = Welcome { node: NodeId(1), incarnation: Incarnation(9), refusal, removed };
+            let (node, incarnation) = (NodeId(1), Incarnation(9));
+            let welcome = Welcome { node, incarnation, refusal, removed, accounts: !removed };
             assert_eq!(Welcome::decode(&welcome.encode()), Ok(welcome));
         }
     }
@@ -314,6 +326,7 @@ mod tests {
         assert!(refusal(|hello| hello.from = NodeId(0)).contains("node id"));
         assert!(refusal(|hello| hello.from = NodeId(3)).contains("node id"));
         assert!(refusal(|hello| hello.channel = Channel::Worker(2)).contains("no worker 2"));
+        assert!(refusal(|hello| hello.channel = Channel::Accounts).contains("no worker"));
     }
 
     #[test]
