@@ -20,6 +20,7 @@ use tempfile::TempDir;
 
 use crate::admin::{AdminClient, AdminError, failure_at};
 use crate::answers;
+use crate::disks;
 use crate::failure::{Failure, Kind, Result};
 use crate::interrupt;
 use crate::layout::Layout;
@@ -44,12 +45,22 @@ pub struct FleetSpec {
     pub own: Vec<Vec<(String, String)>>,
     /// Keep configs and logs even if all goes well.
     pub keep: bool,
+    /// MiB of a disk of its own for each replica, in this process's mount namespace; else they write beside their logs.
+    pub disk_mb: Option<u64>,
 }
 
 impl FleetSpec {
     /// Replicas of `rolis`, the engine that survives faults.
     pub fn rolis(replicas: u8, workers: u16, set: &[(String, String)], keep: bool) -> FleetSpec {
-        FleetSpec { engine: "rolis", replicas, workers, set: set.to_vec(), own: Vec::new(), keep }
+        FleetSpec {
+            engine: "rolis",
+            replicas,
+            workers,
+            set: set.to_vec(),
+            own: Vec::new(),
+            keep,
+            disk_mb: None,
+        }
     }
 }
 
@@ -91,6 +102,11 @@ impl Fleet {
                 // What these replicas write goes with them.
                 config.storage.dir = fleet.directory().join("data");
             }
+            if let Some(mib) = spec.disk_mb {
+                let disk = fleet.disk(usize::from(node));
+                disks::mount(&disk, mib)?;
+                config.storage.dir = disk;
+            }
             let path = fleet.directory().join(format!("node-{node}.toml"));
             fs::write(&path, config.to_toml()).map_err(|error| cannot_write(&path, &error))?;
             let admin = nodes[usize::from(node)].admin.parse().map_err(Failure::cannot_start)?;
@@ -112,6 +128,30 @@ impl Fleet {
     /// Where configs and logs are.
     pub fn directory(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// A replica's own disk, if it has one.
+    pub fn disk(&self, node: usize) -> PathBuf {
+        self.directory().join(format!("disk-{node}"))
+    }
+
+    /// A replica's folder.
+    #[cfg(feature = "failing-syncs")]
+    pub fn folder(&self, node: usize) -> PathBuf {
+        let disk = self.disk(node);
+        let dir = if disk.exists() { disk } else { self.directory().join("data") };
+        dir.join(format!("node-{node}"))
+    }
+
+    /// A replica that ended by itself, as it should have: how, and its log's last line. It is reaped.
+    #[cfg(feature = "failing-syncs")]
+    pub fn fell(&mut self, node: usize) -> Option<(ExitStatus, String)> {
+        let replica = &mut self.replicas[node];
+        let status = replica.child.as_ref().and_then(ended)?;
+        let mut child = replica.child.take()?;
+        let _ = child.wait();
+        interrupt::ended(child.id());
+        Some((status, last_line(&replica.log)))
     }
 
     /// A replica's admin address.
@@ -291,6 +331,7 @@ impl Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         self.end_all();
+        disks::unmount_below(self.directory());
         interrupt::keeps_files_in(None);
         let keep = self.keep_files.load(Ordering::Relaxed) || thread::panicking();
         self.directory.disable_cleanup(keep);

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::disks;
 use crate::failure::{Failure, Result};
 
 /// What a shell expects of a command that a signal ended.
@@ -122,6 +123,7 @@ impl Leftovers {
 
     fn remove_files(&mut self) {
         if let Some(directory) = self.directory.take() {
+            disks::unmount_below(&directory);
             // Best effort: the process ends either way.
             let _ = std::fs::remove_dir_all(directory);
         }

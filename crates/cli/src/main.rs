@@ -20,6 +20,7 @@ mod check;
 mod checkpoint;
 mod counting;
 mod demo;
+mod disks;
 #[cfg(test)]
 mod examples;
 mod failover;

@@ -44,7 +44,7 @@ pub fn serve(args: &ServeArgs) -> Result<()> {
     }
     let config = load(args.config.as_deref(), &overrides)?;
     highwater_node::run(config).map_err(|error| match error {
-        NodeError::Panicked { .. } => Failure::negative(error),
+        NodeError::Panicked { .. } | NodeError::Failed { .. } => Failure::negative(error),
         _ => Failure::cannot_start(error),
     })
 }

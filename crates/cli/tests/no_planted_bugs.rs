@@ -15,6 +15,10 @@ fn the_binary_names_a_planted_bug_only_if_built_with_them() {
     for name in names {
         assert_eq!(holds(&name), cfg!(feature = "planted"), "{name}");
     }
+    // Of the build whose syncs fail when they are told to, neither the order nor the fault.
+    for needle in ["next-sync-fails", "fsync-fails"] {
+        assert_eq!(holds(needle), cfg!(feature = "failing-syncs"), "{needle}");
+    }
     if !cfg!(feature = "planted") {
         // Mangled: the functions that ask, the thread's variable that they look at, the lists, the hunts.
         for owner in ["_core", "_store", "_consensus", "_engines", "_engines5rolis", "_sim"] {

@@ -96,6 +96,65 @@ fn hard_use_is_counted_and_what_it_costs_others_is_measured() {
     assert!(report["resident_bytes"].as_u64() > Some(1 << 20), "{text}");
 }
 
+/// Disks of 512 MiB, filled to the last byte: refusals are clean, reads go on, service returns.
+#[test]
+fn a_short_torture_fills_disks_and_makes_room_again() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
+    let args =
+        ["--seconds", "12", "--rate", "400", "--means", "proxy", "--seed", "9", "--faults", "disk-full"];
+    let output =
+        torture(&args).args(["--set", "cluster.durability=sync", "--json"]).arg(&path).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    if text.contains("this machine lets nobody mount") {
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        // Told to whoever runs the tests, captured or not.
+        let mut terminal = std::io::stderr();
+        std::io::Write::write_all(&mut terminal, format!("\nNOT TESTED: full disks: {text}\n").as_bytes())
+            .unwrap();
+        return;
+    }
+    assert!(output.status.success(), "{text}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let weighed = &report["guests"]["disk-full"];
+    assert!(weighed["writes of a MiB acknowledged"].as_u64() > Some(10), "{text}");
+    assert_eq!(report["trouble"], Value::Array(Vec::new()), "{text}");
+    assert!(text.contains("strictly serializable") && text.contains("equal on 3"), "{text}");
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    assert!(!mounts.contains("/highwater-"), "{mounts}");
+}
+
+/// Needs a build that can: `cargo test -p highwater --features failing-syncs --test torture`.
+#[cfg(feature = "failing-syncs")]
+#[test]
+fn replicas_whose_syncs_fail_end_with_words_and_lose_nothing() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
+    let args =
+        ["--seconds", "8", "--rate", "400", "--means", "proxy", "--seed", "6", "--faults", "fsync-fails"];
+    let output =
+        torture(&args).args(["--set", "cluster.durability=sync", "--json"]).arg(&path).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    assert!(output.status.success(), "{text}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert!(report["guests"]["fsync-fails"]["replicas ended"].as_u64() > Some(1), "{text}");
+    assert!(text.contains("strictly serializable") && text.contains("equal on 3"), "{text}");
+}
+
+/// Without disks nothing can be full or fail.
+#[test]
+fn full_disks_need_disks() {
+    let output = torture(&["--faults", "disk-full"]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(
+        text.contains("--faults disk-full needs disks") && text.contains("cluster.durability=sync"),
+        "{text}"
+    );
+}
+
 #[test]
 fn an_interrupted_torture_leaves_nothing_behind() {
     let _alone = alone();

@@ -80,7 +80,8 @@ impl Connection {
             format!("{{\"request_put\":{{\"key\":\"{key}\",\"value\":\"{value}\"}}}}")
         };
         let body = format!("{{\"success\":[{},{}]}}", put(from), put(to));
-        let head = format!("POST /v3/kv/txn HTTP/1.1\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head =
+            format!("POST /v3/kv/txn HTTP/1.1\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n", body.len());
         self.send((head + &body).as_bytes())?;
         let done = line(&mut self.reader)?.contains(" 200 ");
         let mut length = 0;

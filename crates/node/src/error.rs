@@ -36,6 +36,13 @@ pub enum NodeError {
     },
     /// This node's disk is older than what it told others: it was restored from a copy, and the node has to begin another life.
     StaleDisk,
+    /// A thread could not go on: the disk failed, say. The replica stopped.
+    Failed {
+        /// Which thread.
+        thread: String,
+        /// Why not.
+        error: io::Error,
+    },
     /// A thread panicked: an invariant is broken, and the replica stopped rather than corrupt data. The log says more.
     Panicked {
         /// Which thread.
@@ -56,6 +63,9 @@ impl fmt::Display for NodeError {
             NodeError::System { what, error } => write!(f, "cannot {what}: {error}"),
             NodeError::Storage { path, why } => write!(f, "{}: {why}", path.display()),
             NodeError::StaleDisk => f.write_str("the disk is older than what this node told others"),
+            NodeError::Failed { thread, error } => {
+                write!(f, "the replica stopped, its {thread} thread cannot go on: {error}")
+            }
             NodeError::Panicked { thread } => write!(f, "thread {thread} panicked; the replica stopped"),
         }
     }

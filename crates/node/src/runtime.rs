@@ -329,7 +329,7 @@ impl Node {
         for (thread, handle) in std::mem::take(&mut self.threads) {
             let ended = match handle.join() {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) => Err(NodeError::System { what: "run an event loop", error }),
+                Ok(Err(error)) => Err(NodeError::Failed { thread, error }),
                 Err(_) => Err(NodeError::Panicked { thread }),
             };
             outcome = outcome.and(ended);
@@ -410,7 +410,8 @@ impl<D: Disk<File: Send>> Disks<D> {
         let (checkpoint, desk) =
             CheckpointThread::new(storage.disk, rules, queues.clone(), storage.checkpoints);
         let every_bytes = config.storage.checkpoint_mb << 20;
-        let checkpoints = Checkpoints::new(desk, queues, every_bytes, storage.replayed);
+        let kept = config.storage.checkpoints_kept;
+        let checkpoints = Checkpoints::new(desk, queues, every_bytes, storage.replayed, kept);
         Ok(Disks { journal, checkpoint, checkpoints })
     }
 }

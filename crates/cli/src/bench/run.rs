@@ -38,6 +38,7 @@ pub fn run_once(
         set: args.set.clone(),
         own: Vec::new(),
         keep: args.keep,
+        disk_mb: None,
     };
     progress.step(&format!("{}: starting {replicas} replica(s)", engine.name()));
     let fleet = Fleet::start(&spec)?;

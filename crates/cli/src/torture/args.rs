@@ -16,7 +16,7 @@ pub struct TortureArgs {
     /// Seconds of load and faults.
     #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
-    /// Kinds of faults; all if absent (`kill-all` only with disks: `--set cluster.durability=sync`).
+    /// Kinds of faults; all if absent (`kill-all` and `disk-full` only with disks: `--set cluster.durability=sync`).
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub faults: Vec<FaultKind>,
     /// Seed of the schedule and the clients; a fresh one if absent. Processes have their own time: a seed repeats what
@@ -53,6 +53,9 @@ pub struct TortureArgs {
     /// Descriptors that each replica may open, if `storms` is among the kinds.
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u64).range(64..=65_536))]
     pub descriptors: u64,
+    /// MiB of each replica's disk, if `disk-full` is among the kinds.
+    #[arg(long, default_value_t = 512, value_name = "MIB", value_parser = clap::value_parser!(u64).range(320..=65_536))]
+    pub disk_mb: u64,
     /// Override one config key of the replicas; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,
@@ -73,10 +76,8 @@ impl TortureArgs {
         }
         match self.faults.iter().find(|fault| impossible(fault)) {
             None => Ok(self.faults.clone()),
-            Some(fault) => {
-                Err(Failure::usage(format!("--faults {} would lose all data in memory", fault.name()))
-                    .hint("add --set cluster.durability=sync"))
-            }
+            Some(fault) => Err(Failure::usage(format!("--faults {} needs disks", fault.name()))
+                .hint("add --set cluster.durability=sync")),
         }
     }
 }

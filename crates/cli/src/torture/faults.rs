@@ -6,18 +6,23 @@ use std::time::{Duration, Instant};
 use highwater_workloads::random::Rng;
 use rustix::process::Signal;
 
+use super::ballast::{Ballast, Weighed};
 use super::events::Event;
 use super::guests::{Guest, Guestbook, House};
 use super::network::{Network, OUTSIDE, Weather};
 use super::schedule::{self, FaultKind, Strike, millis};
 use super::watch::Watch;
 use crate::answers;
+use crate::disks;
 use crate::failure::{Failure, Result};
 use crate::fleet::Fleet;
 use crate::machine::monotonic_ns;
 
 /// How long a healed cluster may take until everybody votes again.
 pub const WHOLE_AGAIN: Duration = Duration::from_secs(60);
+/// How long after its time a sync that is to fail may come.
+#[cfg(feature = "failing-syncs")]
+const SYNCS_SOON: Duration = Duration::from_secs(20);
 /// How long a guest waits for a replica that other faults keep from coming back.
 const COME_BACK: Duration = Duration::from_secs(30);
 
@@ -45,16 +50,47 @@ struct Active {
 
 /// What has to be taken back.
 enum Hold {
-    Down { node: usize, again: Option<Duration> },
+    Down {
+        node: usize,
+        again: Option<Duration>,
+    },
     AllDown,
-    Returning { node: usize },
-    Stopped { node: usize },
+    Returning {
+        node: usize,
+    },
+    Stopped {
+        node: usize,
+    },
     Cut(Vec<(usize, usize)>),
-    Unplugged { node: usize },
-    Flapping { links: Vec<(usize, usize)>, cut: bool, turn: Instant, rng: Rng },
+    Unplugged {
+        node: usize,
+    },
+    Flapping {
+        links: Vec<(usize, usize)>,
+        cut: bool,
+        turn: Instant,
+        rng: Rng,
+    },
     Weather(Vec<(usize, usize)>),
-    Resets { pairs: Vec<(usize, usize)>, turn: Instant, rng: Rng },
-    Guests { guests: Vec<Guest>, victim: usize, restart: Restart },
+    Resets {
+        pairs: Vec<(usize, usize)>,
+        turn: Instant,
+        rng: Rng,
+    },
+    Full {
+        nodes: Vec<usize>,
+        ballast: Ballast,
+    },
+    #[cfg(feature = "failing-syncs")]
+    FailingSync {
+        node: usize,
+        ended: bool,
+    },
+    Guests {
+        guests: Vec<Guest>,
+        victim: usize,
+        restart: Restart,
+    },
 }
 
 /// The restart that a guest asks for once the cluster holds what it wrote.
@@ -76,6 +112,8 @@ impl Active {
             Hold::Guests { guests, .. } => {
                 guests.iter_mut().try_fold(true, |all, guest| Ok(guest.ended()? && all))
             }
+            #[cfg(feature = "failing-syncs")]
+            Hold::FailingSync { ended, .. } => Ok(*ended && self.ends <= now),
             _ => Ok(self.ends <= now),
         }
     }
@@ -109,6 +147,8 @@ impl<'a> Faults<'a> {
 
     /// A moment passes: what comes and goes does so. A failure if a replica died that nobody struck.
     pub fn turn(&mut self) -> Result<()> {
+        #[cfg(feature = "failing-syncs")]
+        self.await_failing_syncs()?;
         self.fleet.none_died()?;
         self.fickle()?;
         self.restart_for_guests()
@@ -184,6 +224,22 @@ impl<'a> Faults<'a> {
                 }
                 (format!("{} between {pairs:?}", weather), Hold::Weather(pairs))
             }
+            FaultKind::DiskFull => {
+                let count = if rng.percent(50) { 1 } else { replicas / 2 + 1 };
+                let nodes: Vec<usize> = (0..count).map(|more| (node + more) % replicas).collect();
+                nodes.iter().try_for_each(|node| disks::fill(&self.fleet.disk(*node)))?;
+                let ballast = Ballast::start(self.house.doors.clone(), monotonic_ns());
+                (format!("the disks of {nodes:?} are full"), Hold::Full { nodes, ballast })
+            }
+            #[cfg(feature = "failing-syncs")]
+            FaultKind::FsyncFails => {
+                if self.is_stopped(node) || !self.down.insert(node) {
+                    return Ok(());
+                }
+                let order = self.fleet.folder(node).join("next-sync-fails");
+                std::fs::write(&order, b"").map_err(Failure::negative)?;
+                (format!("the next sync of replica {node} fails"), Hold::FailingSync { node, ended: false })
+            }
             FaultKind::HalfOpen => {
                 let (pairs, near) = (self.pairs_of(node, &mut rng), rng.percent(50));
                 for pair in &pairs {
@@ -215,6 +271,27 @@ impl<'a> Faults<'a> {
         });
         self.active.push(Active { event: self.events.len() - 1, ends: Instant::now() + strike.lasts, hold });
         Ok(())
+    }
+
+    /// Writes down what became of writes and reads while disks were full.
+    fn weigh(&mut self, majority: bool, weighed: Weighed) {
+        let Weighed { written, refused, read, trouble } = weighed;
+        self.guestbook.trouble.extend(trouble);
+        if refused > 0 && read == 0 {
+            self.guestbook
+                .trouble
+                .push("no read was answered while writes were refused for full disks".into());
+        }
+        let whose = if majority { "of a majority" } else { "of one replica" };
+        let counts = self.guestbook.counts.entry(FaultKind::DiskFull).or_default();
+        for (what, n) in [
+            (format!("full disks {whose}"), 1),
+            ("writes of a MiB acknowledged".into(), written),
+            (format!("refused with disks {whose} full"), refused),
+            ("reads answered meanwhile".into(), read),
+        ] {
+            *counts.entry(what).or_default() += n;
+        }
     }
 
     fn is_stopped(&self, replica: usize) -> bool {
@@ -258,8 +335,43 @@ impl<'a> Faults<'a> {
                     }
                     *turn = Instant::now() + millis(rng, 10, 400);
                 }
+                // Checkpoints and trimming make room, which is taken, too.
+                Hold::Full { nodes, .. } => {
+                    nodes.iter().try_for_each(|node| disks::fill(&self.fleet.disk(*node)))?;
+                }
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// A replica whose sync fails ends, with the words and the code of one that could not go on.
+    #[cfg(feature = "failing-syncs")]
+    fn await_failing_syncs(&mut self) -> Result<()> {
+        for Active { hold, ends, .. } in &mut self.active {
+            let Hold::FailingSync { node, ended: ended @ false } = hold else { continue };
+            let Some((status, words)) = self.fleet.fell(*node) else {
+                if *ends + SYNCS_SOON < Instant::now() {
+                    return Err(Failure::negative(format!(
+                        "replica {node} lives {} s after a sync was to fail",
+                        SYNCS_SOON.as_secs()
+                    )));
+                }
+                continue;
+            };
+            *ended = true;
+            if status.code() != Some(1) || !words.contains("the replica stopped, its journal thread") {
+                return Err(Failure::negative(format!(
+                    "replica {node} ended with {status} when a sync failed, and said: {words}"
+                )));
+            }
+            *self
+                .guestbook
+                .counts
+                .entry(FaultKind::FsyncFails)
+                .or_default()
+                .entry("replicas ended".into())
+                .or_default() += 1;
         }
         Ok(())
     }
@@ -356,6 +468,16 @@ impl<'a> Faults<'a> {
             Hold::Returning { node } => {
                 self.say(&format!("            kill -9 of replica {node} again, while it comes back"));
                 self.fleet.kill(node)?;
+                self.fleet.start_again(node)?;
+                self.down.remove(&node);
+            }
+            Hold::Full { nodes, ballast } => {
+                nodes.iter().try_for_each(|node| disks::make_room(&self.fleet.disk(*node)))?;
+                let majority = 2 * nodes.len() > self.fleet.len();
+                self.weigh(majority, ballast.stop()?);
+            }
+            #[cfg(feature = "failing-syncs")]
+            Hold::FailingSync { node, .. } => {
                 self.fleet.start_again(node)?;
                 self.down.remove(&node);
             }

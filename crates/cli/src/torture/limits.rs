@@ -7,6 +7,8 @@ use super::schedule::FaultKind;
 
 /// Room for what no budget can foresee: the binary, stacks, an allocator's slack.
 const SLACK_PERCENT: u64 = 25;
+/// MiB of journal between two checkpoints on small disks.
+const CHECKPOINT_MB: u64 = 64;
 
 /// What the replicas have to make do with: the kinds decide.
 pub struct Limits {
@@ -22,6 +24,10 @@ impl Limits {
     /// As the kinds of faults and the flags ask for.
     pub fn of(args: &TortureArgs, faults: &[FaultKind]) -> Limits {
         let (mut set, mut flags, mut budget_mb) = (args.set.clone(), Vec::new(), None);
+        if faults.contains(&FaultKind::DiskFull) {
+            // What fills it shall not be its own journal.
+            set.insert(0, ("storage.checkpoint_mb".into(), CHECKPOINT_MB.to_string()));
+        }
         if faults.contains(&FaultKind::Storms) {
             flags.extend(["--descriptors".into(), args.descriptors.to_string()]);
         }

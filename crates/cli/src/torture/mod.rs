@@ -6,6 +6,7 @@
 //! through the same checker as the simulator's.
 
 mod args;
+mod ballast;
 pub mod client;
 mod clients;
 mod director;
@@ -31,6 +32,7 @@ use highwater_node::config::Config;
 use highwater_workloads::random::{Rng, mix};
 
 use crate::counting::{self, Counts};
+use crate::disks;
 use crate::failure::{Failure, Result};
 use crate::fleet::{Fleet, FleetSpec};
 use crate::machine::monotonic_ns;
@@ -61,7 +63,7 @@ const LAST_REST: Duration = Duration::from_secs(1);
 pub fn run(args: &TortureArgs) -> Result<()> {
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let mut rng = Rng::new(mix(seed));
-    let faults = args.kinds()?;
+    let faults = with_disks(args.kinds()?)?;
     look_ahead(args)?;
     let proxied = faults.iter().any(|fault| fault.needs_proxy());
     let mut network = Network::set_up(args.means, usize::from(args.replicas), proxied, &mut rng)?;
@@ -69,6 +71,7 @@ pub fn run(args: &TortureArgs) -> Result<()> {
     let limits = Limits::of(args, &faults);
     let mut spec = FleetSpec::rolis(args.replicas, args.workers, &limits.set, args.keep);
     spec.own = snapshot_ages(args.replicas, &mut rng);
+    spec.disk_mb = faults.contains(&FaultKind::DiskFull).then_some(args.disk_mb);
     let names: Vec<_> = faults.iter().map(|fault| fault.name()).collect();
     println!(
         "seed {seed}: {} replicas, {} worker(s), {} clients, {} s of {}; links: {}",
@@ -180,12 +183,29 @@ fn possible(faults: Vec<FaultKind>, network: &Network) -> Result<Vec<FaultKind>>
     for fault in unable {
         eprintln!("highwater: left out for want of network namespaces: {}", fault.name());
     }
-    if able.is_empty() {
+    any_left(able)
+}
+
+/// The kinds that this machine can do, in a mount namespace of this run's own if disks are to be full.
+fn with_disks(mut faults: Vec<FaultKind>) -> Result<Vec<FaultKind>> {
+    if faults.contains(&FaultKind::DiskFull)
+        && let Err(why) = disks::enter()
+    {
+        eprintln!(
+            "highwater: left out because this machine lets nobody mount a small disk ({why}): disk-full"
+        );
+        faults.retain(|fault| *fault != FaultKind::DiskFull);
+    }
+    any_left(faults)
+}
+
+fn any_left(faults: Vec<FaultKind>) -> Result<Vec<FaultKind>> {
+    if faults.is_empty() {
         return Err(Failure::usage(
             "no fault is left to be tried: name others, or be root and use --means namespaces",
         ));
     }
-    Ok(able)
+    Ok(faults)
 }
 
 /// Finds what would go wrong only later.

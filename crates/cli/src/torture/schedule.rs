@@ -33,6 +33,12 @@ pub enum FaultKind {
     Slow,
     /// Connections between replicas broken, again and again.
     Reset,
+    /// The disk of one replica, or of a majority, full to the last byte for a while. Needs `--set cluster.durability=sync`, and to be
+    /// allowed to mount.
+    DiskFull,
+    /// The next sync of a replica's journal fails; it ends, and starts again. Needs `--set cluster.durability=sync`.
+    #[cfg(feature = "failing-syncs")]
+    FsyncFails,
     /// One end of connections between replicas lost, and the other one held as if nothing were wrong.
     HalfOpen,
     /// A replica whose replies to clients are lost; half of the time the leader. Needs namespaces.
@@ -72,6 +78,9 @@ impl FaultKind {
             FaultKind::Slow => "slow",
             FaultKind::Reset => "reset",
             FaultKind::HalfOpen => "half-open",
+            FaultKind::DiskFull => "disk-full",
+            #[cfg(feature = "failing-syncs")]
+            FaultKind::FsyncFails => "fsync-fails",
             FaultKind::Clients => "clients",
             FaultKind::Sizes => "sizes",
             FaultKind::Memory => "memory",
@@ -88,6 +97,8 @@ impl FaultKind {
     /// Whether it is use, not damage: done by processes of their own, the guests.
     pub fn by_guests(self) -> bool {
         match self {
+            #[cfg(feature = "failing-syncs")]
+            FaultKind::FsyncFails => false,
             FaultKind::Kill
             | FaultKind::KillLeader
             | FaultKind::KillAll
@@ -99,6 +110,7 @@ impl FaultKind {
             | FaultKind::Slow
             | FaultKind::Reset
             | FaultKind::HalfOpen
+            | FaultKind::DiskFull
             | FaultKind::Clients => false,
             FaultKind::Sizes
             | FaultKind::Memory
@@ -114,6 +126,10 @@ impl FaultKind {
 
     /// Whether it costs a replica its memory.
     pub fn takes_memory(self) -> bool {
+        #[cfg(feature = "failing-syncs")]
+        if self == FaultKind::FsyncFails {
+            return true;
+        }
         matches!(
             self,
             FaultKind::Kill
@@ -124,9 +140,18 @@ impl FaultKind {
         )
     }
 
-    /// Whether the data would be gone without disks. It strikes alone.
+    /// Whether there must be disks: without them the data would be gone, or nothing could be full or fail.
     pub fn needs_disks(self) -> bool {
-        self == FaultKind::KillAll
+        #[cfg(feature = "failing-syncs")]
+        if self == FaultKind::FsyncFails {
+            return true;
+        }
+        self.strikes_alone()
+    }
+
+    /// Whether nothing else may happen meanwhile: all replicas are down, or one that is killed could not start on a full disk.
+    pub fn strikes_alone(self) -> bool {
+        matches!(self, FaultKind::KillAll | FaultKind::DiskFull)
     }
 
     /// Whether links must go through the proxy.
@@ -211,7 +236,7 @@ impl Schedule {
         let mut strikes = Vec::new();
         for _ in 0..count {
             let strike = self.strike(if strikes.is_empty() { 0 } else { 1500 });
-            if strike.kind.needs_disks() {
+            if strike.kind.strikes_alone() {
                 match strikes.is_empty() {
                     true => strikes.push(strike),
                     false => self.deck.push(strike.kind),
@@ -245,6 +270,8 @@ impl Schedule {
         // Most are a little shorter or longer than the time in which silence counts as death; a few last.
         let lasts = match rng.below(4) {
             _ if kind.by_guests() => millis(rng, 1000, 5000),
+            // Until what is left of a segment is used up, and some more.
+            _ if kind == FaultKind::DiskFull => millis(rng, 3000, 7000),
             0 => millis(rng, 20, 300),
             3 => millis(rng, 1500, 5000),
             _ => millis(rng, 200, 1500),
@@ -334,7 +361,7 @@ mod tests {
                 let episode = schedule.next_episode();
                 let memories = episode.strikes.iter().filter(|strike| strike.kind.takes_memory()).count();
                 assert!(memories <= (replicas - 1) / 2);
-                let all = episode.strikes.iter().any(|strike| strike.kind == FaultKind::KillAll);
+                let all = episode.strikes.iter().any(|strike| strike.kind.strikes_alone());
                 assert!(!all || episode.strikes.len() == 1, "it strikes alone");
                 seen.extend(episode.strikes.iter().map(|strike| strike.kind));
             }

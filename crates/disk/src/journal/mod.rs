@@ -220,9 +220,20 @@ impl<D: Disk> Journal<D> {
     /// [`Full`](JournalError::Full): nothing is harmed, and [`room_bytes`](Journal::room_bytes) are left.
     /// [`Failed`](JournalError::Failed).
     pub fn reserve(&mut self) -> Result<(), JournalError> {
+        self.reserve_and_leave(0)
+    }
+
+    /// The same, if it leaves so many bytes of the disk: for a checkpoint, without which no segment is ever given back.
+    ///
+    /// # Errors
+    /// As [`reserve`](Journal::reserve).
+    pub fn reserve_and_leave(&mut self, rest: u64) -> Result<(), JournalError> {
         self.check()?;
         if self.spare.is_some() {
             return Ok(());
+        }
+        if rest > 0 && self.disk.free_bytes().is_ok_and(|free| free < self.segment_bytes + rest) {
+            return Err(JournalError::Full { segment_bytes: self.segment_bytes });
         }
         let reserved = self.reserve_segment(self.segment_bytes).map(|file| self.spare = Some(file));
         self.note_failure(reserved)

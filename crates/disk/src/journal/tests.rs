@@ -391,3 +391,16 @@ fn restarts_cost_a_block_or_two_each() {
         disk.names().unwrap().iter().map(|name| disk.bytes_of(name).unwrap().len()).collect();
     assert_eq!((sizes.len(), &sizes[..9], sizes[9]), (10, &[8192; 9][..], 1 << 20));
 }
+
+/// A journal that took all of a disk left no room for the checkpoint that would have given some of it back.
+#[test]
+fn a_segment_leaves_room_if_it_is_asked_to() {
+    let disk = SimulatedDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    disk.set_capacity(Some(MIN_SEGMENT_BYTES + BLOCK_BYTES));
+    let full = JournalError::Full { segment_bytes: MIN_SEGMENT_BYTES };
+    assert_eq!((journal.reserve_and_leave(BLOCK_BYTES + 1).unwrap_err(), journal.room_bytes()), (full, 0));
+    journal.reserve_and_leave(BLOCK_BYTES).unwrap();
+    disk.set_capacity(Some(0));
+    journal.reserve_and_leave(BLOCK_BYTES).expect("it has one");
+}

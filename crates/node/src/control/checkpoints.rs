@@ -1,4 +1,8 @@
 //! When a checkpoint is due, and what the controller has done about it.
+//!
+//! One is due when the journal has grown, and when the disk is low: what fills it may be the journal itself, which grows no more once
+//! writes are refused. Then as many as are kept, for the oldest says what the journal still
+//! needs, and one more now and then.
 
 use std::sync::Arc;
 
@@ -23,6 +27,12 @@ pub struct Checkpoints {
     looked: Nanos,
     /// None is asked for before this.
     not_before: Nanos,
+    /// How many checkpoints are kept.
+    kept: usize,
+    /// How many were begun since the disk is low.
+    begun_low: usize,
+    /// If these made too little room: when to try another one.
+    low_again: Nanos,
 }
 
 impl Checkpoints {
@@ -32,9 +42,20 @@ impl Checkpoints {
         queues: Arc<JournalQueues>,
         every_bytes: u64,
         replayed: u64,
+        kept: usize,
     ) -> Checkpoints {
         let journal_bytes = journal_bytes(&queues).saturating_sub(replayed);
-        Checkpoints { desk, queues, every_bytes, journal_bytes, looked: 0, not_before: 0 }
+        Checkpoints {
+            desk,
+            queues,
+            every_bytes,
+            journal_bytes,
+            looked: 0,
+            not_before: 0,
+            kept,
+            begun_low: 0,
+            low_again: 0,
+        }
     }
 
     /// Asks the controller for one if it is time.
@@ -44,7 +65,11 @@ impl Checkpoints {
         }
         self.looked = now;
         let grown = journal_bytes(&self.queues).saturating_sub(self.journal_bytes);
-        if grown >= self.every_bytes.max(controller.memory().used / 2) {
+        if !self.queues.is_low() {
+            self.begun_low = 0;
+        }
+        let makes_room = self.queues.is_low() && (self.begun_low < self.kept || now >= self.low_again);
+        if makes_room || grown >= self.every_bytes.max(controller.memory().used / 2) {
             controller.checkpoint(now, CheckpointNews::Wanted);
         }
     }
@@ -54,6 +79,8 @@ impl Checkpoints {
         match order {
             CheckpointOrder::Scan { number, floor } => {
                 self.journal_bytes = journal_bytes(&self.queues);
+                self.begun_low += usize::from(self.queues.is_low());
+                self.low_again = self.looked + FAILED_PAUSE;
                 self.desk.scan(number, floor, controller.store());
             }
             CheckpointOrder::Publish { number, complete_at, engine, released } => {
@@ -73,8 +100,9 @@ impl Checkpoints {
         self.due();
     }
 
-    /// Another one is due.
+    /// Another one is due: the last one came to nothing.
     fn due(&mut self) {
+        self.begun_low = self.begun_low.saturating_sub(1);
         self.journal_bytes = 0;
     }
 }

@@ -205,7 +205,7 @@ where
         stopping: &(impl Fn() -> bool + Sync),
     ) -> Result<Option<Timestamp>, Error> {
         let (begun, abandoned) = (Instant::now(), self.abandoned.clone());
-        let scan = Scan { floor, parts: self.rules.parts, expected_bytes: store.used() };
+        let scan = Scan { floor, parts: self.rules.parts, expected_bytes: self.aside(store.used()) };
         let (writer, parts) = Writer::begin(&self.disk, store, scan)?;
         let ended = || abandoned.load(Ordering::Acquire) || stopping();
         let threads = self.rules.threads.clamp(1, parts.len());
@@ -239,6 +239,13 @@ where
         Ok(Some(newest))
     }
 
+    /// How much to set aside for a checkpoint of a store that takes so much memory: that is more than enough, often many times. On a low
+    /// disk a checkpoint is what makes room; so there it takes what it needs, as it goes, and fails if that is not there.
+    fn aside(&self, used: u64) -> u64 {
+        let fits = self.disk.free_bytes().is_ok_and(|free| free >= used);
+        if fits || !self.queues.is_low() { used } else { 0 }
+    }
+
     fn publish(
         &mut self,
         scanned: Scanned,
@@ -259,6 +266,7 @@ where
             ms = scanned.begun.elapsed().as_millis() as u64,
             "a checkpoint is published"
         );
+        self.queues.checkpoint_took(manifest.len_bytes());
         self.kept.push_back((manifest.number, positions));
         let removed = remove_old(&self.disk, &manifest, self.rules.keep)?;
         self.kept.retain(|(number, _)| !removed.contains(number));

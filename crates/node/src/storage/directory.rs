@@ -130,6 +130,17 @@ impl DataDirectory {
         self.inner.path.join(name)
     }
 
+    #[cfg(not(feature = "failing-syncs"))]
+    fn keep(&self, _: &str, file: File) -> DirectoryFile {
+        DirectoryFile { file }
+    }
+
+    #[cfg(feature = "failing-syncs")]
+    fn keep(&self, name: &str, file: File) -> DirectoryFile {
+        let order = name.contains("journal").then(|| self.file(FAILING_SYNC));
+        DirectoryFile { file, order }
+    }
+
     fn check_writable(&self) -> io::Result<()> {
         if self.inner.lock.is_none() { Err(io::ErrorKind::ReadOnlyFilesystem.into()) } else { Ok(()) }
     }
@@ -194,13 +205,13 @@ impl Disk for DataDirectory {
             let _ = fs::remove_file(&path);
             return Err(error);
         }
-        Ok(DirectoryFile { file })
+        Ok(self.keep(name, file))
     }
 
     fn open(&self, name: &str) -> io::Result<DirectoryFile> {
         let writable = self.inner.lock.is_some();
         let file = OpenOptions::new().read(true).write(writable).open(self.file(name))?;
-        Ok(DirectoryFile { file })
+        Ok(self.keep(name, file))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -247,10 +258,17 @@ fn write_zeros(file: &File, len: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Where this file is, the journal's next sync fails, and takes it away.
+#[cfg(feature = "failing-syncs")]
+const FAILING_SYNC: &str = "next-sync-fails";
+
 /// A file of a [`DataDirectory`].
 #[derive(Debug)]
 pub struct DirectoryFile {
     file: File,
+    /// Of the journal's: where to look for the order to fail.
+    #[cfg(feature = "failing-syncs")]
+    order: Option<PathBuf>,
 }
 
 impl DiskFile for DirectoryFile {
@@ -281,6 +299,10 @@ impl DiskFile for DirectoryFile {
 
     /// Bytes and length; of the times that a file system keeps nobody asks.
     fn sync(&mut self) -> io::Result<()> {
+        #[cfg(feature = "failing-syncs")]
+        if self.order.as_deref().is_some_and(|order| fs::remove_file(order).is_ok()) {
+            return Err(Errno::IO.into());
+        }
         self.file.sync_data()
     }
 }

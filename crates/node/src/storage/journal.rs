@@ -1,6 +1,6 @@
 //! The thread that keeps a node's journal: one sync for what all workers wrote meanwhile.
 //!
-//! The next segment is always reserved. Where it cannot be, the disk is *low*: the controller is told, so that the cluster stops
+//! The next segment is always reserved, and room is left for a checkpoint, without which no segment is ever given back. Where that cannot be, the disk is *low*: the controller is told, so that the cluster stops
 //! writing before this disk is full. What is left of the current segment is for elections and reads, which write a little: syncs then
 //! come at a pace at which it lasts: 64 MiB for half an hour of reads without a break.
 
@@ -104,7 +104,7 @@ impl<D: Disk> JournalThread<D> {
         if self.reserve_at.is_some_and(|at| now < at) {
             return Ok(());
         }
-        match self.journal.reserve() {
+        match self.journal.reserve_and_leave(self.queues.checkpoint_room()) {
             Ok(()) => {
                 self.reserve_at = None;
                 if self.queues.set_low(false) {

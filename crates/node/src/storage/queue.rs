@@ -13,6 +13,9 @@ use highwater_engines::{DiskState, LogPosition};
 /// A queue takes writes until it holds so many bytes: enough for one sync to be worth it, little enough for memory.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 
+/// What a checkpoint of next to nothing may grow by.
+const CHECKPOINT_SLACK_BYTES: u64 = 2 << 20;
+
 /// All queues of a node.
 pub struct JournalQueues {
     workers: Vec<Queue>,
@@ -22,6 +25,8 @@ pub struct JournalQueues {
     thread: OnceLock<Thread>,
     full: AtomicBool,
     low: AtomicBool,
+    /// Bytes of the disk that another checkpoint may need; 0: none was published yet.
+    checkpoint_room: AtomicU64,
     /// Of the disk as it was when the process started.
     begun: OnceLock<DiskState>,
 }
@@ -53,6 +58,7 @@ impl JournalQueues {
             thread: OnceLock::new(),
             full: AtomicBool::new(false),
             low: AtomicBool::new(false),
+            checkpoint_room: AtomicU64::new(0),
             begun: OnceLock::new(),
         }
     }
@@ -100,6 +106,16 @@ impl JournalQueues {
     /// Whether the disk has no room for more of the journal: writes wait until it has.
     pub fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
+    }
+
+    /// A checkpoint took so many bytes: the journal leaves room for another one, which may be twice as long.
+    pub fn checkpoint_took(&self, bytes: u64) {
+        self.checkpoint_room.store(2 * bytes + CHECKPOINT_SLACK_BYTES, Ordering::Relaxed);
+    }
+
+    /// What the journal leaves of the disk.
+    pub fn checkpoint_room(&self) -> u64 {
+        self.checkpoint_room.load(Ordering::Relaxed)
     }
 
     /// Whether the disk is about to be full: there is no room for another segment of the journal, though there may be some in the
