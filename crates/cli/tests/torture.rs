@@ -96,7 +96,7 @@ fn hard_use_is_counted_and_what_it_costs_others_is_measured() {
     assert!(report["resident_bytes"].as_u64() > Some(1 << 20), "{text}");
 }
 
-/// Disks of 512 MiB, filled to the last byte: refusals are clean, reads go on, service returns.
+/// Disks of 1.5 GiB, filled to the last byte: refusals are clean, reads go on, service returns.
 #[test]
 fn a_short_torture_fills_disks_and_makes_room_again() {
     let _alone = alone();

@@ -15,6 +15,8 @@ use crate::storage::{CheckpointDesk, JournalQueues};
 const LOOK_EVERY: Nanos = 100_000_000;
 /// Pause after one that the disk refused: each is said in the log, and a full disk stays full for a while.
 const FAILED_PAUSE: Nanos = 10_000_000_000;
+/// The same, and between two that made too little room, on a disk that is low.
+const LOW_PAUSE: Nanos = 1_000_000_000;
 
 /// A node's checkpoints, as its control thread sees them.
 pub struct Checkpoints {
@@ -44,12 +46,12 @@ impl Checkpoints {
         replayed: u64,
         kept: usize,
     ) -> Checkpoints {
-        let journal_bytes = journal_bytes(&queues).saturating_sub(replayed);
+        queues.took(replayed);
         Checkpoints {
             desk,
             queues,
             every_bytes,
-            journal_bytes,
+            journal_bytes: 0,
             looked: 0,
             not_before: 0,
             kept,
@@ -64,7 +66,7 @@ impl Checkpoints {
             return;
         }
         self.looked = now;
-        let grown = journal_bytes(&self.queues).saturating_sub(self.journal_bytes);
+        let grown = self.queues.taken() - self.journal_bytes;
         if !self.queues.is_low() {
             self.begun_low = 0;
         }
@@ -78,9 +80,9 @@ impl Checkpoints {
     pub fn take(&mut self, node: NodeId, order: CheckpointOrder, controller: &dyn Controller) {
         match order {
             CheckpointOrder::Scan { number, floor } => {
-                self.journal_bytes = journal_bytes(&self.queues);
+                self.journal_bytes = self.queues.taken();
                 self.begun_low += usize::from(self.queues.is_low());
-                self.low_again = self.looked + FAILED_PAUSE;
+                self.low_again = self.looked + LOW_PAUSE;
                 self.desk.scan(number, floor, controller.store());
             }
             CheckpointOrder::Publish { number, complete_at, engine, released } => {
@@ -96,7 +98,8 @@ impl Checkpoints {
 
     /// The disk refused one: another one is due, after a pause.
     pub fn failed(&mut self, now: Nanos) {
-        self.not_before = now + FAILED_PAUSE;
+        // On a low disk a checkpoint is what makes room: before what is left of it is used up.
+        self.not_before = now + if self.queues.is_low() { LOW_PAUSE } else { FAILED_PAUSE };
         self.due();
     }
 
@@ -105,8 +108,4 @@ impl Checkpoints {
         self.begun_low = self.begun_low.saturating_sub(1);
         self.journal_bytes = 0;
     }
-}
-
-fn journal_bytes(queues: &JournalQueues) -> u64 {
-    (0..queues.workers()).map(|writer| queues.synced(writer).0).sum()
 }

@@ -81,7 +81,11 @@ impl<D: Disk> JournalThread<D> {
             if self.journal.unsynced_bytes() == 0 {
                 return Ok(true);
             }
+            let bytes = self.journal.unsynced_bytes();
             let synced = self.journal.sync().map(drop);
+            if synced.is_ok() {
+                self.queues.took(bytes);
+            }
             self.queues.publish(self.journal.synced());
             match synced {
                 Ok(()) if self.queues.set_full(false) => tracing::info!("the journal has room again"),

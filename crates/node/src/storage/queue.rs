@@ -27,6 +27,8 @@ pub struct JournalQueues {
     low: AtomicBool,
     /// Bytes of the disk that another checkpoint may need; 0: none was published yet.
     checkpoint_room: AtomicU64,
+    /// Bytes of the disk that the journal took in this life, with what fills its blocks.
+    taken: AtomicU64,
     /// Of the disk as it was when the process started.
     begun: OnceLock<DiskState>,
 }
@@ -59,6 +61,7 @@ impl JournalQueues {
             full: AtomicBool::new(false),
             low: AtomicBool::new(false),
             checkpoint_room: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
             begun: OnceLock::new(),
         }
     }
@@ -111,6 +114,16 @@ impl JournalQueues {
     /// A checkpoint took so many bytes: the journal leaves room for another one, which may be twice as long.
     pub fn checkpoint_took(&self, bytes: u64) {
         self.checkpoint_room.store(2 * bytes + CHECKPOINT_SLACK_BYTES, Ordering::Relaxed);
+    }
+
+    /// The journal took so many more bytes of the disk.
+    pub fn took(&self, bytes: u64) {
+        self.taken.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of the disk that the journal took in this life: small groups take whole blocks.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// What the journal leaves of the disk.
