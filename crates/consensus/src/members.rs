@@ -167,9 +167,10 @@ impl Members {
         Members { after_loss: epoch, ..self.in_epoch(epoch) }
     }
 
-    /// Whether the two differ in nothing but their epochs.
+    /// Whether the two differ in nothing but their epochs, and what was lost before these.
     pub fn is_like(&self, other: &Members) -> bool {
-        self.in_epoch(other.epoch) == *other
+        let alike = self.voters == other.voters && self.removed == other.removed;
+        alike && self.contacts == other.contacts
     }
 
     /// Appends `epoch u64 | count u8 | (node u8 | incarnation u64 | length u16 | contact)* | count u8 | (node u8 | incarnation
@@ -220,7 +221,7 @@ impl Members {
         if voters.is_empty() || !ascend(&voters) || !ascend(&removed) || !apart {
             return Err(Malformed("membership"));
         }
-        if after_loss > epoch || count & LOSS != 0 && after_loss == Epoch(0) {
+        if count & LOSS != 0 && after_loss == Epoch(0) {
             return Err(Malformed("epoch after a loss"));
         }
         Ok(Members { epoch, voters, contacts, removed, after_loss })
@@ -256,6 +257,14 @@ impl Quorums {
     /// Whether those for whom `agrees` holds are a majority of each membership.
     pub fn reached(&self, mut agrees: impl FnMut(Voter) -> bool) -> bool {
         self.sets.iter().all(|set| set.counted().filter(|voter| agrees(*voter)).count() >= set.majority())
+    }
+
+    /// Whether those for whom `agrees` holds are in every majority of each membership: too many for one without any of them.
+    pub fn covered(&self, mut agrees: impl FnMut(Voter) -> bool) -> bool {
+        self.sets.iter().all(|set| {
+            let others = set.voters.len() - set.majority();
+            set.counted().filter(|voter| agrees(*voter)).count() > others
+        })
     }
 
     /// The largest number that a majority of each membership has reached. With acknowledged indexes as numbers, that is

@@ -56,20 +56,20 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     let handler = signal_hook::flag::register(SIGXFSZ, ignored);
     handler.map_err(|error| NodeError::System { what: "take a signal", error })?;
     loop {
-        let node = run_once(&config)?;
+        let (node, start) = run_once(&config)?;
         let shared = node.shared.clone();
         match node.wait() {
             Err(NodeError::StaleDisk) => recovery::set_aside(&config)?,
             Ok(()) if config.cluster.durability.level().has_disk() && shared.all_is_on_disk() => {
-                return recovery::end_in_order(&config);
+                return recovery::end_in_order(&config, start);
             }
             ended => return ended,
         }
     }
 }
 
-/// One life: from what is on the disk, if there is one.
-fn run_once(config: &Config) -> Result<Node, NodeError> {
+/// One life: from what is on the disk, if there is one; and which start of a process on that disk it is.
+fn run_once(config: &Config) -> Result<(Node, u64), NodeError> {
     let fresh = fresh_incarnation()?;
     let progress = Arc::new(StartProgress::default());
     let files = match config.cluster.durability {
@@ -77,6 +77,7 @@ fn run_once(config: &Config) -> Result<Node, NodeError> {
         Durability::Async | Durability::Sync => Some(recovery::open(config, fresh, progress.clone())?),
     };
     let starting = files.as_ref().map(|_| answer_while_starting(config, &progress)).transpose()?;
+    let start = files.as_ref().map_or(0, |files| files.identity.generation);
     // Who comes back with its disk is who it was.
     let incarnation = files.as_ref().map_or(fresh, |files| files.identity.incarnation);
     let mut options = config.options(incarnation);
@@ -95,12 +96,12 @@ fn run_once(config: &Config) -> Result<Node, NodeError> {
         replica
     };
     match files {
-        None => Node::start(config, incarnation, build(), Signals::Take),
+        None => Ok((Node::start(config, incarnation, build(), Signals::Take)?, start)),
         Some(files) => {
             let (replica, storage) = files.recover(build)?;
             let admin = starting.map(Starting::end).transpose();
             let admin = admin.map_err(|error| NodeError::System { what: "keep the admin port", error })?;
-            Node::begin(config, incarnation, replica, (Some(storage), admin), Signals::Take)
+            Ok((Node::begin(config, incarnation, replica, (Some(storage), admin), Signals::Take)?, start))
         }
     }
 }

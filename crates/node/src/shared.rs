@@ -163,7 +163,8 @@ impl Shared {
 
     /// Whether the disk holds all that this node ever accepted, once all threads have ended.
     pub fn all_is_on_disk(&self) -> bool {
-        let held = self.journal().is_some_and(|journal| journal.held_bytes() > 0);
+        // What found no room on a full disk is in nobody's queue any more.
+        let held = self.journal().is_some_and(|journal| journal.held_bytes() > 0 || journal.is_full());
         !held && !self.left_behind.load(Ordering::Relaxed)
     }
 

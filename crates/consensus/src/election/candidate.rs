@@ -24,9 +24,10 @@ enum Outcome {
     Lossy,
 }
 
-/// A majority of each membership that forgets nothing; or all of each.
+/// A majority of each membership, and so many of it that forget nothing that every majority has one of them; or all of each.
 fn count(quorums: &Quorums, said: impl Fn(Voter) -> Option<Word>) -> Option<Outcome> {
-    if quorums.reached(|voter| said(voter).is_some_and(|word| !word.forgets)) {
+    let remembers = |voter| said(voter).is_some_and(|word| !word.forgets);
+    if quorums.reached(|voter| said(voter).is_some()) && quorums.covered(remembers) {
         return Some(Outcome::Whole);
     }
     let all = quorums.voters().into_iter().all(|voter| said(voter).is_some());

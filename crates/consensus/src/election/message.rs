@@ -39,7 +39,9 @@ impl PendingChange {
             all.len() - 1
         });
         let known = &mut all[at];
-        known.members.epoch = known.members.epoch.max(change.epoch);
+        if change.epoch > known.members.epoch {
+            known.members = change.clone();
+        }
         if decided {
             let streams = known.decided.len().max(stream + 1);
             known.decided.resize(streams, Epoch(0));

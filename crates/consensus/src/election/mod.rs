@@ -57,7 +57,8 @@
 //!
 //! With [`Durability::Async`](highwater_core::Durability::Async) a voter that comes back from a crash may have forgotten what it accepted
 //! last (what it *promised* was on disk before it said so). Two majorities still have a voter in common, but that one may know nothing of
-//! what the first one decided. So a candidate needs promises of a majority of voters *that forget nothing*.
+//! what the first one decided. So of those that promise, so many must forget nothing that every majority has one of them: of three or five
+//! voters a majority, of two one, of four two.
 //!
 //! Where there is none, because a majority crashed at once, the data of the last moments may be gone; and the best that can be had is the
 //! best of all disks. So the promises of *all* voters count, too: whatever anybody still has is in one of them. One voter less, and

@@ -194,6 +194,11 @@ impl RolisRules {
     }
 
     fn end(&mut self, epoch: Epoch, node: NodeId, last: Timestamp) -> Vec<String> {
+        // A newcomer that has not copied the state yet may look at the log's beginning. Of a cluster that began from a state, its founders'
+        // marks are above that of its birth.
+        if (epoch, last) == (Epoch(0), Timestamp::ZERO) {
+            return Vec::new();
+        }
         let of = self.epochs.entry(epoch).or_default();
         let known = *of.last.get_or_insert(last);
         let above = Reach::ALL.iter().filter_map(|what| {

@@ -59,14 +59,19 @@ pub fn open(config: &Config, fresh: Incarnation, progress: Arc<StartProgress>) -
     Ok(Files { directory, identity, forgets, progress })
 }
 
-/// The node has ended, and its disk holds all that it ever accepted.
+/// The node has ended, and its disk holds all that it ever accepted. `start`: its process was this one on that disk; if another one has
+/// started since, that is not for this one to say.
 ///
 /// # Errors
 /// If the disk refuses.
-pub fn end_in_order(config: &Config) -> Result<(), NodeError> {
+pub fn end_in_order(config: &Config, start: u64) -> Result<(), NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
     let failed = |why: String| NodeError::Storage { path: path.clone(), why };
     let directory = take(&path).map_err(|error| failed(why_not(&error)))?;
+    let identity = Identity::read(&directory).map_err(|error| failed(error.to_string()))?;
+    if identity.is_some_and(|identity| identity.generation != start) {
+        return Ok(());
+    }
     behind::clear(&directory).map_err(|error| failed(format!("cannot say that it ended in order: {error}")))
 }
 

@@ -179,10 +179,18 @@ impl RolisController {
         members.in_epoch_after_loss(members.epoch)
     }
 
-    /// The cluster lost something, if `members` say so and that is news. A node that had no vote then may have it still.
-    pub(super) fn watch_loss(&mut self, members: &Members) {
-        let Some(known) = self.election.members() else { return };
-        if members.after_loss() > known.after_loss() && !members.contains(self.desk.me) && !self.stale {
+    /// The cluster lost something, if its newest membership says so and that is news. A node that had no vote before may have it still:
+    /// what it holds is worth nothing, and nothing more is to be written to it.
+    pub(super) fn watch_loss(&mut self) {
+        let Some(members) = self.election.members() else { return };
+        let before = self.examined.as_ref();
+        if before.is_some_and(|before| before.epoch >= members.epoch) {
+            return;
+        }
+        let lost = before.is_some_and(|before| {
+            members.after_loss() > before.after_loss() && !before.contains(self.desk.me)
+        });
+        if lost && !self.stale {
             self.stale = true;
             self.desk.note(format!(
                 "the cluster lost what was acknowledged last before {}, and this node, which had no vote, may have it still. It begins \
@@ -190,6 +198,7 @@ impl RolisController {
                 members.after_loss()
             ));
         }
+        self.examined = Some(members.clone());
     }
 
     /// Whether this node may promise and vote. One that does not know its membership hears of it in heartbeats.

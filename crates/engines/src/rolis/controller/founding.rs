@@ -63,7 +63,6 @@ impl RolisController {
     /// A membership is decided.
     pub(super) fn learn_members(&mut self, now: Nanos, members: Members) {
         let (newborn, removed) = (self.election.members().is_none(), self.was_removed());
-        self.watch_loss(&members);
         self.election.set_members(now, members);
         if self.was_removed() && !removed {
             self.note_removal();
@@ -92,7 +91,8 @@ impl RolisController {
 
     /// Writes the membership that the election knows, from wherever, unless it is written.
     pub(super) fn remember_members(&mut self) {
-        let Some(members) = self.election.members() else { return };
+        self.watch_loss();
+        let Some(members) = self.election.members().filter(|_| !self.stale) else { return };
         if self.written.is_none_or(|written| written < members.epoch) {
             self.written = Some(members.epoch);
             self.desk.write(|| record(members));

@@ -63,6 +63,9 @@ impl RolisController {
     }
 
     pub(super) fn follow(&mut self, now: Nanos, ballot: Ballot) {
+        if self.stale {
+            return;
+        }
         self.desk.note(format!("following {} in {}", ballot.node, ballot.epoch));
         if let Some(members) = self.election.members().cloned() {
             // Learned from the heartbeat itself if this node knew none.

@@ -196,6 +196,10 @@ impl RolisController {
         if members.contains(from) || !free {
             return;
         }
+        // Who gives its lead up for a change must be able to win it back.
+        if self.why_too_few(now, members).is_some() {
+            return;
+        }
         let returns = MembersChange { admits: Some(from), ..MembersChange::default() };
         let change = match members.voter(from.node) {
             Some(_) => Some(returns),

@@ -96,6 +96,8 @@ pub struct RolisController {
     witness: Witness,
     /// Its disk is older than what it told, or holds what the cluster lost.
     stale: bool,
+    /// The newest membership that was looked at for what the cluster lost.
+    examined: Option<Members>,
     /// Streams that have caught up with what an earlier process may have accepted.
     recalled: BTreeSet<StreamId>,
     stores: Stores,
@@ -144,6 +146,7 @@ impl RolisController {
             disk: DiskState::default(),
             witness: Witness::default(),
             stale: false,
+            examined: None,
             recalled: BTreeSet::new(),
             stores: Stores::default(),
             enrolled: (None, false),
@@ -332,6 +335,7 @@ impl Controller for RolisController {
         self.witness.come_back();
         self.desk.shared.uncleared.store(true, Ordering::Relaxed);
         // What the controller wrote may have been lost with the power, and be in the log.
+        self.examined.clone_from(&self.remembered);
         let known = self.remembered.take().into_iter().chain(members).max_by_key(|members| members.epoch);
         if holds {
             self.birth.remember_a_past();
@@ -373,6 +377,7 @@ impl Controller for RolisController {
         self.feel_pulses(now);
         hooks::controls();
         self.watch_clearance();
+        self.watch_loss();
         let soon = Some(now + self.desk.shared.options.heartbeat);
         let election = if self.may_vote() { self.election.tick(now) } else { soon };
         let mut next = [election, self.greet(now), self.turn_receiving(now), None];
@@ -402,7 +407,8 @@ impl Controller for RolisController {
         {
             self.desk.write(|| moment.record());
         }
-        self.stores.turn(now, self.receiver.store_is_complete(), &mut self.desk);
+        let whole = self.receiver.store_is_complete() && !self.election.forgets();
+        self.stores.turn(now, whole, &mut self.desk);
         out.roster = self.new_roster(now).or(out.roster.take());
         self.desk.hand_out(out);
         out.disk_is_stale |= self.stale;
