@@ -241,3 +241,45 @@ fn a_newcomer_that_does_not_know_that_it_votes_speaks_for_who_let_it_in() {
     }
     assert!(caught > 0, "the second one had always heard of it");
 }
+
+/// What all voters lost with their power, a node without a vote has: it must not go on as if the others had it, too.
+#[test]
+fn who_has_no_vote_and_holds_what_the_voters_lost_begins_another_life() {
+    let tune = |options: &mut Options| {
+        founders_are_three(options);
+        options.durability = highwater_core::Durability::Async;
+        options.disk_window = 5000 * MS;
+    };
+    let mut lists = Lists::start(5, 4, 2, tune);
+    let (guest, voters) = (NodeId(3), (0..3).map(NodeId));
+    let holds = |lists: &Lists, id, list| lists.list(id, list).len();
+    work(&mut lists, 50);
+    lists.wait_for(4000 * MS, "the guest has all", |lists| {
+        lists
+            .world
+            .status(guest)
+            .is_some_and(|status| status.service == Service::Joining && status.copying_bytes.is_none())
+    });
+    let life = lists.world.status(guest).expect("it is up").incarnation;
+    lists.run(500 * MS);
+    voters.clone().for_each(|id| lists.world.slow_disk(id, 2000 * MS));
+    let leader = lists.world.leader().expect("somebody leads");
+    let before = holds(&lists, leader, 200);
+    let token = lists.ask(leader, 0, &[], &[200]).expect("it is taken");
+    lists.wait_for(200 * MS, "the guest has what is acknowledged", |lists| {
+        lists.acknowledged(token) && holds(lists, guest, 200) > before
+    });
+    voters.clone().for_each(|id| lists.world.kill(id));
+    voters.clone().for_each(|id| lists.world.slow_disk(id, 0));
+    lists.run(50 * MS);
+    voters.clone().for_each(|id| lists.world.start(id));
+    lists.wait_for(6000 * MS, "a leader", |lists| lists.world.leader().is_some());
+    lists.wait_for(6000 * MS, "the guest in another life, with what the voters have", |lists| {
+        let status = lists.world.status(guest);
+        let again = status.is_some_and(|status| {
+            status.incarnation != life && status.service == Service::Joining && status.copying_bytes.is_none()
+        });
+        // Of what was on no disk a crash may leave a part.
+        again && voters.clone().all(|id| holds(lists, id, 200) == holds(lists, guest, 200))
+    });
+}
