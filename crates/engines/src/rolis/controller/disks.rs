@@ -187,9 +187,9 @@ impl RolisController {
         if before.is_some_and(|before| before.epoch >= members.epoch) {
             return;
         }
-        let lost = before.is_some_and(|before| {
-            members.after_loss() > before.after_loss() && !before.contains(self.desk.me)
-        });
+        // Who votes in the epoch that was won so has promised for it, though it may not have known before that it was to vote.
+        let voted = |before: &Members| before.contains(self.desk.me) || members.contains(self.desk.me);
+        let lost = before.is_some_and(|before| members.after_loss() > before.after_loss() && !voted(before));
         if lost && !self.stale {
             self.stale = true;
             self.desk.note(format!(
