@@ -188,7 +188,9 @@ impl RolisController {
             return;
         }
         // Who votes in the epoch that was won so has promised for it, though it may not have known before that it was to vote.
-        let voted = |before: &Members| before.contains(self.desk.me) || members.contains(self.desk.me);
+        // Who is removed by it has no part in the cluster any more, but the change may need its voice to the end.
+        let (me, removed) = (self.desk.me, members.has_removed(self.desk.me.node));
+        let voted = |before: &Members| removed || before.contains(me) || members.contains(me);
         let lost = before.is_some_and(|before| members.after_loss() > before.after_loss() && !voted(before));
         if lost && !self.stale {
             self.stale = true;
