@@ -9,7 +9,7 @@
 //!
 //! *Behind.* With [`Durability::Async`](highwater_core::Durability::Async) a voter forgets with a crash, and its promises count only with
 //! those of all voters until it has caught up ([`recall`](super::super::recall)). An epoch that was won so may have lost what was decided
-//! last; what a node holds that was none of its voters is worth nothing then.
+//! last; what a node holds that had no vote, before or then, is worth nothing.
 
 use std::sync::atomic::Ordering;
 
@@ -174,7 +174,7 @@ impl RolisController {
         let window = self.desk.shared.options.disk_window / 1_000_000;
         self.desk.note(format!(
             "a majority crashed before everything was on disk: the cluster goes on from the best of all its disks. What was acknowledged \
-             in the last {window} ms before that may be lost"
+             within {window} ms of the oldest write that is on none of them may be lost"
         ));
         members.in_epoch_after_loss(members.epoch)
     }
