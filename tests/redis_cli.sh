@@ -12,14 +12,18 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# Free loopback ports, all different.
+# Free loopback ports, all different, that the system gives to no outgoing connection.
 mapfile -t ports < <(python3 - <<'PY'
+import random
 import socket
 held = []
-for _ in range(9):
+while len(held) < 9:
     s = socket.socket()
-    s.bind(("127.0.0.1", 0))
-    held.append(s)
+    try:
+        s.bind(("127.0.0.1", random.randrange(10000, 32768)))
+        held.append(s)
+    except OSError:
+        pass
 print("\n".join(str(s.getsockname()[1]) for s in held))
 PY
 )

@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn nobody_at_the_address_is_exit_code_4() {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], highwater_node::free_loopback_ports(1).unwrap()[0]));
         let error = AdminClient::connect(address).unwrap_err();
         let failure = failure_at(address, error);
         assert_eq!(failure.kind.code(), 4);

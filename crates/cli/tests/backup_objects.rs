@@ -277,10 +277,8 @@ fn what_an_operator_has_wrong_is_said() {
     environment.iter_mut().find(|(name, _)| name == "AWS_ACCESS_KEY_ID").unwrap().1 = "stranger".into();
     let (code, text) = with(&environment, &list(URL));
     assert!(code == Some(5) && text.contains("the store refuses these credentials"), "{text}");
-    // Nobody listens where somebody did a moment ago.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nobody = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
+    // Nobody listens there.
+    let nobody = format!("http://127.0.0.1:{}", highwater_node::free_loopback_ports(1).unwrap()[0]);
     environment.iter_mut().find(|(name, _)| name == "AWS_ENDPOINT").unwrap().1 = nobody;
     let began = Instant::now();
     let (code, text) = with(&environment, &list(URL));

@@ -268,7 +268,7 @@ fn a_node_that_says_nothing_is_a_timeout_in_words() {
 
 #[test]
 fn status_of_nobody_is_exit_code_4_and_one_line() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = format!("127.0.0.1:{}", highwater_node::free_loopback_ports(1).unwrap()[0]);
     let (code, _, error) = highwater(&["status", "--admin", &free]);
     assert_eq!(code, 4);
     assert_one_line(&error);

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -26,10 +25,7 @@ struct Place {
 impl Place {
     fn new(nodes: usize) -> Place {
         let directory = tempfile::tempdir().unwrap();
-        // All at once, so that no two are the same.
-        let listeners: Vec<_> = (0..3 * nodes).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<u16> =
-            listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        let ports = highwater_node::free_loopback_ports(3 * nodes).unwrap();
         let ports = ports.chunks_exact(3).map(|ports| [ports[0], ports[1], ports[2]]).collect();
         Place { directory, ports, replicas: Vec::new() }
     }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,9 +19,7 @@ struct Node {
 
 impl Node {
     fn start() -> Node {
-        let listeners: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<u16> = listeners.iter().map(|at| at.local_addr().unwrap().port()).collect();
-        drop(listeners);
+        let ports = highwater_node::free_loopback_ports(3).unwrap();
         let nodes = format!(
             "cluster.nodes=[{{ id = 0, peer = \"127.0.0.1:{}\", resp = \"127.0.0.1:{}\", admin = \"127.0.0.1:{}\" }}]",
             ports[0], ports[1], ports[2]

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
@@ -32,8 +31,7 @@ struct Nodes {
 impl Nodes {
     /// With ports for so many, and no config yet.
     fn with_room(count: usize) -> Nodes {
-        let listeners: Vec<_> = (0..3 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports = listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        let ports = highwater_node::free_loopback_ports(3 * count).unwrap();
         let directory = tempfile::Builder::new().prefix("highwater-members-").tempdir().unwrap();
         Nodes { directory, ports, running: BTreeMap::new() }
     }

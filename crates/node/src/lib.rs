@@ -29,6 +29,7 @@ pub mod load;
 pub mod logging;
 pub mod memory;
 pub mod poll;
+mod ports;
 pub mod relay;
 pub mod resp;
 pub mod roster;
@@ -43,4 +44,5 @@ pub mod worker;
 
 pub use config::Config;
 pub use error::NodeError;
-pub use runtime::{Node, Signals, free_loopback_ports, run};
+pub use ports::free_loopback_ports;
+pub use runtime::{Node, Signals, run};

@@ -547,11 +547,3 @@ fn pin_to(core: Option<usize>) {
         tracing::warn!("cannot pin a worker to core {id}");
     }
 }
-
-/// `n` loopback ports that were free a moment ago, all different.
-pub fn free_loopback_ports(n: usize) -> io::Result<Vec<u16>> {
-    // All are bound at once, so that no two are the same.
-    let listeners: Vec<_> =
-        (0..n).map(|_| std::net::TcpListener::bind("127.0.0.1:0")).collect::<io::Result<_>>()?;
-    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
-}

@@ -62,10 +62,7 @@ impl Cluster {
     /// Configured alike but for `extra` lines of TOML, which come first in the table `cluster`.
     pub fn start(name: &str, extra: &str, address_space: Option<u64>) -> Cluster {
         let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let listeners: Vec<_> = (0..9).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<u16> =
-            listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
-        drop(listeners);
+        let ports = highwater_node::free_loopback_ports(9).unwrap();
         let directory = tempfile::Builder::new().prefix(&format!("highwater-{name}-")).tempdir().unwrap();
         let nodes: String = (0..3)
             .map(|id| {
