@@ -33,6 +33,15 @@ pub trait Disk: Send {
     /// Gives a file another name; a file of that name is replaced.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
+    /// Gives a file another name, to be written anew under that one, unless somebody is reading it. Whoever has it open to read may
+    /// rely on what it holds; whoever comes later does not find it by its old name. Its bytes stay as they are.
+    ///
+    /// `false`: it keeps its name, for somebody reads it, or nothing is won by it on this disk.
+    fn reclaim(&self, from: &str, to: &str) -> io::Result<bool> {
+        let _ = (from, to);
+        Ok(false)
+    }
+
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 

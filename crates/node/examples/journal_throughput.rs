@@ -1,10 +1,11 @@
 //! How fast a journal takes records on a real directory, and how fast it is read again:
 //!
 //! ```text
-//! cargo run --release -p highwater-node --example journal_throughput -- DIR SECONDS
+//! cargo run --release -p highwater-node --example journal_throughput -- DIR SECONDS KEPT
 //! ```
 //!
-//! DIR is made below, used, and removed; it should be on the disk in question. Each line is measured for SECONDS.
+//! DIR is made below, used, and removed; it should be on the disk in question. Each line is measured for SECONDS. The journal
+//! writes anew to KEPT files at most that it needs no more (4): with 0 all blocks are new ones.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,20 +19,27 @@ fn main() -> Outcome {
     let mut args = std::env::args().skip(1);
     let dir = args.next().map_or_else(std::env::temp_dir, PathBuf::from).join("journal-throughput");
     let seconds = args.next().map_or(Ok(2.0), |seconds| seconds.parse())?;
+    let kept = args.next().map_or(Ok(4), |kept| kept.parse())?;
     println!("record     appends/sync   records/s      MB/s   syncs/s   sync p50   sync p99   read MB/s");
     for record_bytes in [4 << 10, 256 << 10] {
         for per_sync in [1, 8, 64] {
-            measure(&dir, record_bytes, per_sync, Duration::from_secs_f64(seconds))?;
+            measure(&dir, record_bytes, per_sync, kept, Duration::from_secs_f64(seconds))?;
         }
     }
     Ok(())
 }
 
-/// One line. What is measured is written to a journal of its own, of which the last segments are kept.
-fn measure(dir: &Path, record_bytes: usize, per_sync: usize, time: Duration) -> Outcome {
+/// One line. What is measured is written to a journal of its own, which has released some segments before and goes on to.
+fn measure(dir: &Path, record_bytes: usize, per_sync: usize, kept: usize, time: Duration) -> Outcome {
     let disk = DataDirectory::open(dir)?;
     let options = JournalOptions { journal: 1, writers: 1, segment_bytes: 64 << 20 };
     let (mut journal, _) = Journal::open(disk.clone(), options, &mut |_| {})?;
+    journal.reclaim(kept);
+    for _ in 0..8 * kept {
+        journal.append(0, &[7; 8 << 20])?;
+        let position = journal.sync()?[0];
+        journal.release(0, position)?;
+    }
     let record = vec![7; record_bytes];
     let mut syncs = Vec::new();
     let began = Instant::now();
@@ -42,7 +50,7 @@ fn measure(dir: &Path, record_bytes: usize, per_sync: usize, time: Duration) -> 
         let before = Instant::now();
         let position = journal.sync()?[0];
         syncs.push(before.elapsed());
-        journal.release(0, position.saturating_sub(512 << 20))?;
+        journal.release(0, position.saturating_sub(64 << 20))?;
     }
     let seconds = began.elapsed().as_secs_f64();
     journal.close()?;
@@ -73,5 +81,5 @@ fn measure(dir: &Path, record_bytes: usize, per_sync: usize, time: Duration) -> 
 #[test]
 fn a_line_can_be_measured() {
     let folder = tempfile::tempdir().expect("a test may have a directory");
-    measure(&folder.path().join("journal"), 5000, 3, Duration::from_millis(5)).expect("it measures");
+    measure(&folder.path().join("journal"), 5000, 3, 1, Duration::from_millis(5)).expect("it measures");
 }

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use core_affinity::CoreId;
 use highwater_core::{Clock, Incarnation, NodeId};
 use highwater_disk::Disk;
+use highwater_disk::journal::DEFAULT_SEGMENT_BYTES;
 use highwater_engines::{Controller, Replica, Service};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
@@ -399,7 +400,10 @@ impl<D: Disk<File: Send>> Disks<D> {
         let wake = move |writer| woken.upgrade().into_iter().for_each(|shared| shared.wake_writer(writer));
         let queues = Arc::new(JournalQueues::new(config.cluster.workers + 1, wake));
         shared.set_journal(queues.clone());
-        let journal = JournalThread::new(storage.journal, queues.clone());
+        let mut journal = storage.journal;
+        // What one checkpoint gives back is what is written before the next one.
+        journal.reclaim((config.storage.checkpoint_mb * (1 << 20) / DEFAULT_SEGMENT_BYTES) as usize + 1);
+        let journal = JournalThread::new(journal, queues.clone());
         queues.begin(storage.generation, start);
         controller.set_disk(queues.disk_state());
         let rules = CheckpointRules {

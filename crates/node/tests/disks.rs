@@ -59,6 +59,10 @@ impl Disk for SlowDisk {
         self.disk.rename(from, to)
     }
 
+    fn reclaim(&self, from: &str, to: &str) -> std::io::Result<bool> {
+        self.disk.reclaim(from, to)
+    }
+
     fn remove(&self, name: &str) -> std::io::Result<()> {
         self.disk.remove(name)
     }

@@ -2,6 +2,9 @@
 
 use super::format::{GROUP_HEAD_BYTES, GroupHead, put_record, whole_bytes};
 
+/// What is longer gives its memory back.
+const KEPT_BYTES: usize = 4 << 20;
+
 /// Records that will be one group.
 #[derive(Debug)]
 pub(super) struct Batch {
@@ -51,10 +54,21 @@ impl Batch {
         whole_bytes(self.len() + (super::format::RECORD_HEAD_BYTES + record) as u64)
     }
 
-    /// All of its bytes, under this head.
+    /// All of its blocks, under this head. Nothing is added any more.
     pub(super) fn finish(&mut self, head: &GroupHead) -> &[u8] {
         self.bytes[..GROUP_HEAD_BYTES].copy_from_slice(&head.encode());
+        // Whole blocks, so that the system need not read what they held before.
+        self.bytes.resize(head.whole_bytes() as usize, 0);
         &self.bytes
+    }
+
+    /// Empty again, with its memory unless that is much.
+    pub(super) fn cleared(mut self) -> Batch {
+        self.bytes.truncate(GROUP_HEAD_BYTES);
+        self.bytes.shrink_to(KEPT_BYTES);
+        self.gains.clear();
+        self.gains.shrink_to(KEPT_BYTES / 256);
+        Batch { records: 0, ..self }
     }
 
     /// Moves the writers' positions behind it.

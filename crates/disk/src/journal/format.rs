@@ -16,7 +16,9 @@ pub const MAX_WRITERS: u16 = 256;
 
 /// Where the positions begin in a segment's head.
 const POSITIONS_AT: usize = 56;
-const _: () = assert!(POSITIONS_AT + MAX_WRITERS as usize * 8 <= BLOCK_BYTES as usize);
+/// Behind room for the positions of all writers.
+const REUSED_AT: usize = POSITIONS_AT + MAX_WRITERS as usize * 8;
+const _: () = assert!(REUSED_AT + 8 <= BLOCK_BYTES as usize);
 
 const SEGMENT_MAGIC: [u8; 8] = *b"HWJOURNL";
 const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"HWJG");
@@ -33,6 +35,7 @@ const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"HWJG");
 /// 40  previous_end   u64      where the groups of the segment before end; 0 in segment 1
 /// 48  writers        u64      1 to 256
 /// 56  positions      u64 * writers: where each stood before the first group; then zeros
+/// 2104 reused        u64      1 if the file was another segment's before: behind its groups are that one's then, and no zeros
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHead {
@@ -41,6 +44,7 @@ pub(super) struct SegmentHead {
     pub first_group: u64,
     pub previous_end: u64,
     pub positions: Vec<u64>,
+    pub reused: bool,
 }
 
 /// A head in another version of the format, whole.
@@ -59,6 +63,7 @@ impl SegmentHead {
         block.extend_from_slice(&(self.positions.len() as u64).to_le_bytes());
         self.positions.iter().for_each(|position| block.extend_from_slice(&position.to_le_bytes()));
         block.resize(BLOCK_BYTES as usize, 0);
+        block[REUSED_AT] = self.reused.into();
         let crc = segment_crc(&block);
         block[12..16].copy_from_slice(&crc.to_le_bytes());
         block
@@ -84,7 +89,8 @@ impl SegmentHead {
             return None;
         }
         let positions = (0..writers).map(|_| field()).collect::<Option<_>>()?;
-        Some(Ok(SegmentHead { journal, segment, first_group, previous_end, positions }))
+        let reused = block[REUSED_AT] != 0;
+        Some(Ok(SegmentHead { journal, segment, first_group, previous_end, positions, reused }))
     }
 }
 
@@ -173,11 +179,24 @@ pub(super) fn take_record<'a>(reader: &mut Reader<'a>) -> Option<(u16, &'a [u8])
 }
 
 const PREFIX: &str = "journal-";
+/// Of files that were segments, and will be again.
+const RECLAIMED: &str = "reclaimed-journal-";
 const DIGITS: usize = 16;
 
 /// The file of a segment.
 pub(super) fn segment_name(segment: u64) -> String {
     format!("{PREFIX}{segment:0DIGITS$}")
+}
+
+/// The name of a segment's file while it is none.
+pub(super) fn reclaimed_name(segment: u64) -> String {
+    format!("{RECLAIMED}{segment:0DIGITS$}")
+}
+
+/// Whether a file was a segment, and is none any more.
+pub(super) fn is_reclaimed(name: &str) -> bool {
+    let digits = name.strip_prefix(RECLAIMED).filter(|digits| digits.len() == DIGITS);
+    digits.is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 /// Which segment a file is, if any.
@@ -198,6 +217,7 @@ mod tests {
             first_group: 9,
             previous_end: 8192,
             positions: vec![5; 256],
+            reused: true,
         };
         let mut block = head.encode();
         assert_eq!(SegmentHead::decode(&block).unwrap().unwrap(), head);
@@ -219,8 +239,14 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_told_apart_from_damage() {
-        let head =
-            SegmentHead { journal: 7, segment: 1, first_group: 1, previous_end: 0, positions: vec![0] };
+        let head = SegmentHead {
+            journal: 7,
+            segment: 1,
+            first_group: 1,
+            previous_end: 0,
+            positions: vec![0],
+            reused: false,
+        };
         let mut block = head.encode();
         block[8] = 7;
         let crc = segment_crc(&block);

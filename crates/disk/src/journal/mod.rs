@@ -57,7 +57,9 @@ use batch::Batch;
 pub use error::JournalError;
 use error::{failed, unreadable};
 pub use format::MAX_WRITERS;
-use format::{BLOCK_BYTES, GroupHead, SegmentHead, segment_name};
+use format::{
+    BLOCK_BYTES, GROUP_HEAD_BYTES, GroupHead, SegmentHead, is_reclaimed, reclaimed_name, segment_name,
+};
 pub use scan::{Cut, Record, SegmentSummary, Summary, read, read_from, read_while, segments};
 
 use crate::{Disk, DiskFile};
@@ -96,9 +98,16 @@ pub struct Journal<D: Disk> {
     current: Option<Current<D::File>>,
     /// The next one, reserved, with nothing in it yet: to a recovery a segment that was being made.
     spare: Option<Current<D::File>>,
+    /// Files of segments that nobody needs, by the numbers that they had. What was written once is overwritten without that the file
+    /// system has anything to note down, and syncs take half the time.
+    reclaimed: VecDeque<u64>,
+    /// So many of them at most.
+    most_reclaimed: usize,
     next_group: u64,
     /// Appended and not synced.
     batches: VecDeque<Batch>,
+    /// The last group's memory, for the next one.
+    emptied: Batch,
     appended: Vec<u64>,
     synced: Vec<u64>,
     released: Vec<u64>,
@@ -112,12 +121,16 @@ struct Segment {
     number: u64,
     /// Where each writer stood before it.
     positions: Vec<u64>,
+    /// Its file can be written anew: it is as long as a new one would be.
+    whole: bool,
 }
 
 #[derive(Debug)]
 struct Current<F> {
     file: F,
     len: u64,
+    /// It was another segment before.
+    reused: bool,
 }
 
 impl<D: Disk> Journal<D> {
@@ -148,8 +161,10 @@ impl<D: Disk> Journal<D> {
             let group = scan.last_group.filter(|_| scan.summary.unproved);
             write_again(&disk, &last.file, group)?;
         }
-        if let Some(unfinished) = scan.unfinished {
-            let name = segment_name(unfinished);
+        // Of another life's nobody knows what they hold.
+        let names = disk.names().map_err(unreadable(DIRECTORY))?;
+        let leftovers = names.into_iter().filter(|name| is_reclaimed(name));
+        for name in scan.unfinished.map(segment_name).into_iter().chain(leftovers) {
             disk.remove(&name).map_err(failed(&name, "remove"))?;
         }
         disk.sync_names().map_err(failed(DIRECTORY, "sync"))?;
@@ -159,6 +174,7 @@ impl<D: Disk> Journal<D> {
         let segment = |segment: &SegmentSummary| Segment {
             number: segment.number,
             positions: segment.positions.clone(),
+            whole: false,
         };
         let journal = Journal {
             disk,
@@ -168,14 +184,23 @@ impl<D: Disk> Journal<D> {
             end: summary.segments.last().map_or(0, |segment| segment.end),
             current: None,
             spare: None,
+            reclaimed: VecDeque::new(),
+            most_reclaimed: 0,
             next_group: scan.next_group,
             batches: VecDeque::new(),
+            emptied: Batch::default(),
             appended: summary.positions.clone(),
             synced: summary.positions.clone(),
             released: vec![0; options.writers.into()],
             failed: None,
         };
         Ok((journal, summary))
+    }
+
+    /// From now on files of released segments are kept to be written anew, so many of them at most. They are given back where
+    /// [`reserve_and_leave`](Journal::reserve_and_leave) is to leave more than there is.
+    pub fn reclaim(&mut self, most: usize) {
+        self.most_reclaimed = most;
     }
 
     /// Appends a record in memory, behind all others; its writer's position with it. It is not safe before
@@ -193,7 +218,7 @@ impl<D: Disk> Journal<D> {
         }
         let most = self.segment_bytes - 2 * BLOCK_BYTES;
         if self.batches.back().is_none_or(|batch| batch.whole_bytes_with(bytes.len()) > most) {
-            self.batches.push_back(Batch::default());
+            self.batches.push_back(std::mem::take(&mut self.emptied));
         }
         let position = &mut self.appended[usize::from(writer)];
         *position += bytes.len() as u64;
@@ -232,8 +257,16 @@ impl<D: Disk> Journal<D> {
         if self.spare.is_some() {
             return Ok(());
         }
-        if rest > 0 && self.disk.free_bytes().is_ok_and(|free| free < self.segment_bytes + rest) {
-            return Err(JournalError::Full { segment_bytes: self.segment_bytes });
+        // A reclaimed file takes no room.
+        let needed =
+            |journal: &Self| if journal.reclaimed.is_empty() { journal.segment_bytes + rest } else { rest };
+        while rest > 0 && self.disk.free_bytes().is_ok_and(|free| free < needed(self)) {
+            let Some(number) = self.reclaimed.pop_back() else {
+                return Err(JournalError::Full { segment_bytes: self.segment_bytes });
+            };
+            let name = reclaimed_name(number);
+            let removed = self.disk.remove(&name).map_err(failed(&name, "remove"));
+            self.note_failure(removed)?;
         }
         let reserved = self.reserve_segment(self.segment_bytes).map(|file| self.spare = Some(file));
         self.note_failure(reserved)
@@ -256,8 +289,8 @@ impl<D: Disk> Journal<D> {
         self.batches.iter().map(Batch::whole_bytes).sum()
     }
 
-    /// A writer says that it needs nothing up to this position any more. Files in which nobody needs anything are removed, oldest
-    /// first, each for good before the next one, so that no crash leaves a gap. It is not remembered over a restart: what was
+    /// A writer says that it needs nothing up to this position any more. Files in which nobody needs anything are removed or
+    /// [reclaimed](Journal::reclaim), oldest first, each for good before the next one, so that no crash leaves a gap. It is not remembered over a restart: what was
     /// released, and whose file is still there, is handed out again.
     ///
     /// # Errors
@@ -271,16 +304,24 @@ impl<D: Disk> Journal<D> {
         assert!(up_to <= self.synced[writer], "a writer releases what is synced");
         self.released[writer] = self.released[writer].max(up_to);
         while self.is_first_released() {
-            let name = segment_name(self.segments[0].number);
-            let removed = self.disk.remove(&name).map_err(failed(&name, "remove"));
-            let removed = removed.and_then(|()| self.disk.sync_names().map_err(failed(DIRECTORY, "sync")));
-            if let Err(error) = removed {
-                self.failed = Some(error.clone());
-                return Err(error);
-            }
-            self.segments.pop_front();
+            let first = self.segments.pop_front().expect("the first of two");
+            let away = self.put_away(&first);
+            self.note_failure(away)?;
         }
         Ok(())
+    }
+
+    /// For good.
+    fn put_away(&mut self, segment: &Segment) -> Result<(), JournalError> {
+        let (name, reclaimed) = (segment.name(), reclaimed_name(segment.number));
+        let wanted = segment.whole && self.reclaimed.len() < self.most_reclaimed;
+        if wanted && self.disk.reclaim(&name, &reclaimed).map_err(failed(&name, "reclaim"))? {
+            self.disk.sync_names().map_err(failed(DIRECTORY, "sync"))?;
+            self.reclaimed.push_back(segment.number);
+            return Ok(());
+        }
+        self.disk.remove(&name).map_err(failed(&name, "remove"))?;
+        self.disk.sync_names().map_err(failed(DIRECTORY, "sync"))
     }
 
     /// Which journal it is.
@@ -330,10 +371,13 @@ impl<D: Disk> Journal<D> {
                 self.batches.push_front(batch);
                 return Err(error);
             }
+            self.emptied = batch.cleared();
         }
         let proof = self.group_head(0, 0, 0);
+        let mut block = [0; BLOCK_BYTES as usize];
+        block[..GROUP_HEAD_BYTES].copy_from_slice(&proof.encode());
         let (current, name) = self.current();
-        current.file.write_at(proof.offset, &proof.encode()).map_err(failed(&name, "write"))
+        current.file.write_at(proof.offset, &block).map_err(failed(&name, "write"))
     }
 
     /// One group, one sync.
@@ -358,7 +402,7 @@ impl<D: Disk> Journal<D> {
         let number = self.segments.back().map_or(1, |last| last.number + 1);
         let name = segment_name(number);
         let needed = group_bytes + 2 * BLOCK_BYTES;
-        let Current { mut file, len } = match self.spare.take() {
+        let Current { mut file, len, reused } = match self.spare.take() {
             Some(spare) if spare.len >= needed => spare,
             spare => {
                 // One group alone is longer than a segment.
@@ -374,20 +418,26 @@ impl<D: Disk> Journal<D> {
             first_group: self.next_group,
             previous_end: self.end,
             positions: self.synced.clone(),
+            reused,
         };
         file.write_at(0, &head.encode()).map_err(failed(&name, "write"))?;
         file.sync().map_err(failed(&name, "sync"))?;
         self.disk.sync_names().map_err(failed(DIRECTORY, "sync"))?;
         self.cut_last_segment()?;
-        self.segments.push_back(Segment { number, positions: head.positions });
-        self.current = Some(Current { file, len });
+        self.segments.push_back(Segment { number, positions: head.positions, whole: false });
+        self.current = Some(Current { file, len, reused });
         self.end = BLOCK_BYTES;
         Ok(())
     }
 
-    /// The file of the next segment, with room for so many bytes and nothing in it.
-    fn reserve_segment(&self, len: u64) -> Result<Current<D::File>, JournalError> {
+    /// The file of the next segment, with room for so many bytes and nothing in it that would be taken for its own.
+    fn reserve_segment(&mut self, len: u64) -> Result<Current<D::File>, JournalError> {
         let name = segment_name(self.segments.back().map_or(1, |last| last.number + 1));
+        if len == self.segment_bytes
+            && let Some(number) = self.reclaimed.pop_front()
+        {
+            return self.renew(number, &name);
+        }
         let file = self.disk.create(&name, len).map_err(|error| match error.kind() {
             // A quota, or a limit of the process on the length of files, is a full disk to us: somebody may make room.
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
@@ -395,13 +445,32 @@ impl<D: Disk> Journal<D> {
             }
             _ => failed(&name, "create")(error),
         })?;
-        Ok(Current { file, len })
+        Ok(Current { file, len, reused: false })
     }
 
-    /// Gives back what the last segment did not use. Its end is in the next one's head, so it need not be synced.
+    /// Makes a reclaimed file the next segment's. Its old head goes for good before it has that name: else a crash might leave another
+    /// segment's head there. Groups are told apart by the segment's number in their heads.
+    fn renew(&self, number: u64, name: &str) -> Result<Current<D::File>, JournalError> {
+        let from = reclaimed_name(number);
+        let mut file = self.disk.open(&from).map_err(failed(&from, "open"))?;
+        file.write_at(0, &[0; BLOCK_BYTES as usize]).map_err(failed(&from, "write"))?;
+        file.sync().map_err(failed(&from, "sync"))?;
+        self.disk.rename(&from, name).map_err(failed(&from, "rename"))?;
+        Ok(Current { file, len: self.segment_bytes, reused: true })
+    }
+
+    /// Gives back what the last segment did not use, if that is worth a new file when this one is not needed any more. Its end is in the
+    /// next one's head, so it need not be synced.
     fn cut_last_segment(&mut self) -> Result<(), JournalError> {
-        let Some(last) = self.segments.back() else { return Ok(()) };
+        let Some(last) = self.segments.back_mut() else { return Ok(()) };
         let name = last.name();
+        let used =
+            |current: &Current<D::File>| current.len == self.segment_bytes && self.end >= current.len / 4 * 3;
+        if self.most_reclaimed > 0 && self.current.as_ref().is_some_and(used) {
+            last.whole = true;
+            self.current = None;
+            return Ok(());
+        }
         let mut file = match self.current.take() {
             Some(current) => current.file,
             None => self.disk.open(&name).map_err(failed(&name, "open"))?,

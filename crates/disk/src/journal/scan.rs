@@ -72,7 +72,7 @@ pub struct Cut {
     pub file: String,
     /// From where on.
     pub offset: u64,
-    /// From there to the last byte that isn't zero.
+    /// From there to the last byte that isn't zero, or the end that the group was to have.
     pub bytes: u64,
 }
 
@@ -86,6 +86,8 @@ pub(super) struct Scan {
     pub last_group: Option<GroupHead>,
     /// A segment's file that nothing was ever written to but perhaps its head.
     pub unfinished: Option<u64>,
+    /// The last segment's file was another one's before.
+    reused: bool,
     /// No more was wanted.
     stopped: bool,
 }
@@ -163,6 +165,7 @@ fn scan_from<D: Disk>(
         next_group: 1,
         last_group: None,
         unfinished: None,
+        reused: false,
         stopped: false,
     };
     let mut heads = Vec::new();
@@ -221,6 +224,7 @@ impl Scan {
             return Err(damaged(head.segment, 0, "it does not go on where the segment before ends"));
         }
         self.next_group = head.first_group;
+        self.reused = head.reused;
         self.summary.positions.clone_from(&head.positions);
         self.summary.segments.push(SegmentSummary {
             file: segment_name(head.segment),
@@ -309,7 +313,11 @@ impl Scan {
         }
         // The proof itself is no part of what was torn.
         let from = if next.is_some_and(|head| head.records == 0) { offset + BLOCK_BYTES } else { offset };
-        let end = segment.last_nonzero(from)?;
+        let end = match next {
+            // What an older segment left there was not torn. How much of the group came cannot be known.
+            _ if self.reused => next.map_or(from, |head| from.max(offset.saturating_add(head.whole_bytes()))),
+            _ => segment.last_nonzero(from)?,
+        };
         let file = segment_name(segment.number);
         self.summary.cut = (end > from).then(|| Cut { file, offset: from, bytes: end - from });
         Ok(())

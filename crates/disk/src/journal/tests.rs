@@ -404,3 +404,94 @@ fn a_segment_leaves_room_if_it_is_asked_to() {
     disk.set_capacity(Some(0));
     journal.reserve_and_leave(BLOCK_BYTES).expect("it has one");
 }
+
+/// Bytes of a record that fills a segment of five blocks.
+const FILLS: usize = 3 * BLOCK_BYTES as usize - 100;
+
+/// Segments of five blocks, one group each; the released ones are kept.
+fn reclaiming(disk: &SimulatedDisk) -> Journal<SimulatedDisk> {
+    let options = JournalOptions { segment_bytes: 5 * BLOCK_BYTES, ..options(2) };
+    let (mut journal, ..) = open_with(disk, options).unwrap();
+    journal.reclaim(2);
+    for byte in 1..=4 {
+        journal.append(0, &[byte; FILLS]).unwrap();
+        journal.sync().unwrap();
+    }
+    let synced = journal.synced()[0];
+    journal.release(0, synced).unwrap();
+    journal
+}
+
+fn names(disk: &SimulatedDisk) -> Vec<String> {
+    let mut names = disk.names().unwrap();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn released_files_are_written_anew_and_what_they_held_is_never_found() {
+    let disk = SimulatedDisk::new(1);
+    let mut journal = reclaiming(&disk);
+    assert_eq!(
+        names(&disk),
+        ["journal-0000000000000004", &reclaimed_name(1), &reclaimed_name(2)],
+        "two are kept"
+    );
+    journal.reserve().unwrap();
+    assert_eq!(names(&disk), ["journal-0000000000000004", "journal-0000000000000005", &reclaimed_name(2)]);
+    // One that is less than full, over one that was.
+    journal.append(1, b"short").unwrap();
+    journal.append(0, &[9; BLOCK_BYTES as usize]).unwrap();
+    journal.sync().unwrap();
+    drop(journal);
+    disk.crash();
+    let (summary, records) = found(&disk);
+    let summary = summary.unwrap();
+    assert_eq!((summary.segments.len(), records.len(), summary.cut), (2, 3, None));
+    let (_, _, records) = open(&disk);
+    assert_eq!(records.last().unwrap().2, [9; BLOCK_BYTES as usize]);
+    assert!(names(&disk).iter().all(|name| !is_reclaimed(name)), "no other life knows what they hold");
+}
+
+#[test]
+fn a_torn_group_over_an_older_one_is_the_end() {
+    let disk = SimulatedDisk::new(1);
+    let mut journal = reclaiming(&disk);
+    let at = |journal: &Journal<SimulatedDisk>| (journal.segments.back().unwrap().name(), journal.end);
+    journal.append(0, &[7; 100]).unwrap();
+    journal.sync().unwrap();
+    let (file, end) = at(&journal);
+    assert_eq!((&*file, end), ("journal-0000000000000005", 2 * BLOCK_BYTES));
+    drop(journal);
+    // The head of the next one came, and of its records nothing: the proof's place has a group with records.
+    let head = GroupHead { journal: 77, segment: 5, offset: end, number: 6, len: 100, records: 1, crc: 1 };
+    let mut segment = disk.open(&file).unwrap();
+    segment.write_at(end, &head.encode()).unwrap();
+    segment.sync().unwrap();
+    let (summary, records) = found(&disk);
+    let summary = summary.unwrap();
+    assert_eq!(records.last().unwrap().2, [7; 100]);
+    assert_eq!(summary.cut, Some(Cut { file, offset: end, bytes: BLOCK_BYTES }));
+    assert!(!summary.unproved);
+}
+
+#[test]
+fn what_is_kept_for_later_goes_when_others_need_the_room() {
+    let disk = SimulatedDisk::new(1);
+    let mut journal = reclaiming(&disk);
+    // Beside the blocks that files have already.
+    let free = |blocks: u64| disk.set_capacity(Some((15 + blocks) * BLOCK_BYTES));
+    free(3);
+    journal.reserve_and_leave(3 * BLOCK_BYTES).unwrap();
+    assert_eq!(names(&disk).len(), 3, "the file of a segment takes nothing of what is to be left");
+    journal.append(0, &[5; FILLS]).unwrap();
+    journal.sync().unwrap();
+
+    free(0);
+    let error = journal.reserve_and_leave(4 * BLOCK_BYTES).unwrap_err();
+    assert!(matches!(error, JournalError::Full { .. }), "{error}");
+    let left = ["journal-0000000000000004", "journal-0000000000000005"];
+    assert_eq!(names(&disk), left, "what was kept goes first");
+    free(1);
+    assert!(journal.reserve_and_leave(BLOCK_BYTES).is_ok(), "what is given back is room");
+}

@@ -218,6 +218,10 @@ impl Disk for SimulatedDisk {
         change.end()
     }
 
+    fn reclaim(&self, from: &str, to: &str) -> io::Result<bool> {
+        self.rename(from, to).map(|()| true)
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.state();
         let change = state.begin_change()?;

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_disk::{Disk, DiskFile};
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatfs, statvfs};
 use rustix::io::Errno;
 
 /// Locked for as long as a process has the directory.
@@ -210,8 +210,21 @@ impl Disk for DataDirectory {
 
     fn open(&self, name: &str) -> io::Result<DirectoryFile> {
         let writable = self.inner.lock.is_some();
-        let file = OpenOptions::new().read(true).write(writable).open(self.file(name))?;
+        let path = self.file(name);
+        let file = OpenOptions::new().read(true).write(writable).open(&path)?;
+        if !writable {
+            hold(&file, &path)?;
+        }
         Ok(self.keep(name, file))
+    }
+
+    fn reclaim(&self, from: &str, to: &str) -> io::Result<bool> {
+        self.check_writable()?;
+        let file = File::open(self.file(from))?;
+        if copies_on_write(&file) || flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(false);
+        }
+        self.rename(from, to).map(|()| true)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -233,6 +246,27 @@ impl Disk for DataDirectory {
         let all = statvfs(&self.inner.path)?;
         Ok(all.f_bavail * all.f_frsize)
     }
+}
+
+/// As long as a reader has a file open it is not reclaimed; one that was before is not there.
+fn hold(file: &File, path: &Path) -> io::Result<()> {
+    if flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let (held, named) = (file.metadata()?, fs::metadata(path)?);
+    if (held.dev(), held.ino()) == (named.dev(), named.ino()) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+/// Whether overwriting takes room: then it is no better than a new file, and may fail.
+fn copies_on_write(file: &File) -> bool {
+    const BTRFS: u64 = 0x9123_683e;
+    const ZFS: u64 = 0x2fc1_2fc1;
+    const BCACHEFS: u64 = 0xca45_1a4e;
+    fstatfs(file).is_ok_and(|all| [BTRFS, ZFS, BCACHEFS].contains(&(all.f_type as u64)))
 }
 
 /// Makes a file so long, with room for all of it.
@@ -312,6 +346,32 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn what_is_being_read_is_not_reclaimed_and_what_was_reclaimed_is_not_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = DataDirectory::open(folder.path()).unwrap();
+        let mut file = directory.create("a", 3).unwrap();
+        file.write_at(0, b"old").unwrap();
+        let reader = DataDirectory::read_only(folder.path()).unwrap();
+        let (first, second) = (reader.open("a").unwrap(), reader.open("a").unwrap());
+        drop(first);
+        assert!(!directory.reclaim("a", "b").unwrap(), "one of two still reads it");
+        let mut read = [0; 3];
+        assert_eq!((second.read_at(0, &mut read).unwrap(), &read), (3, b"old"));
+        drop(second);
+        // Where it copies on write it is never reclaimed.
+        if directory.reclaim("a", "b").unwrap() {
+            assert_eq!(reader.open("a").unwrap_err().kind(), io::ErrorKind::NotFound);
+            assert!(reader.open("b").is_ok());
+        }
+        // A reader that opened it just before it got its new name.
+        let path = folder.path().join("c");
+        let late = File::open(folder.path().join("b")).unwrap();
+        fs::write(&path, "another").unwrap();
+        assert_eq!(hold(&late, &path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(hold(&late, &folder.path().join("nowhere")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
 
     #[test]
     fn a_directory_is_one_process_s_and_one_user_s() {
