@@ -2,7 +2,7 @@
 """The same work on Highwater and on others, each with its disk on: two-account transfers over the network, per second and CPU time.
 
     cargo build --release && cargo build --release -p highwater-node --example transfers
-    tests/rivals.py [--seconds 10] [--rounds 3] [--connections 32] [--only highwater,postgres,redis,etcd]
+    tests/rivals.py [--seconds 10] [--rounds 3] [--connections 32] [--workers 1] [--only highwater,postgres,redis,etcd]
 
 Three processes of each on this machine, with their files in one temporary folder:
 
@@ -18,6 +18,7 @@ They take turns, so that each meets the same noise. What is not installed (Debia
 import argparse
 import os
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -33,9 +34,15 @@ ACCOUNTS = 100_000
 
 
 def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
+    """Below the range from which the system serves outgoing connections."""
+    sockets = []
+    while len(sockets) < count:
+        one = socket.socket()
+        try:
+            one.bind(("127.0.0.1", random.randrange(10_000, 32_768)))
+            sockets.append(one)
+        except OSError:
+            one.close()
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
         one.close()
@@ -79,8 +86,8 @@ def listens(port):
 class System:
     """Starts, is measured, ends."""
 
-    def __init__(self, name, folder, release):
-        self.name, self.folder, self.release = name, folder / name, release
+    def __init__(self, name, folder, args):
+        self.name, self.folder, self.release, self.workers = name, folder / name, args.release, args.workers
         self.folder.mkdir()
         self.children = []
 
@@ -96,9 +103,15 @@ class System:
     def transfers(self, kind, port, args):
         command = [self.release / "examples" / "transfers", kind, f"127.0.0.1:{port}"]
         command += [str(args.connections), str(args.seconds), str(ACCOUNTS)]
-        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            text = child.stdout.readline()
+            # The sum over all accounts comes after it.
+            after = cpu_seconds(self.pids())
+            print(f"  {child.stdout.read().strip()}", flush=True)
+            if child.wait() != 0:
+                sys.exit(f"{self.name}: {text}")
         found = re.search(r"(\d+) transfers/s .* p50 ([\d.]+) ms, p99 ([\d.]+) ms, (\d+) refused", text)
-        return int(found[1]), float(found[2]), float(found[3])
+        return int(found[1]), float(found[2]), float(found[3]), after
 
     def stop(self):
         for child in reversed(self.children):
@@ -121,7 +134,7 @@ class Highwater(System):
             for i in range(3)
         )
         config = self.folder / "cluster.toml"
-        config.write_text(f'[cluster]\ndurability = "{self.level}"\nnodes = [{nodes}]\n[storage]\ndir = "{self.folder}/data"\n')
+        config.write_text(f'[cluster]\nworkers = {self.workers}\ndurability = "{self.level}"\nnodes = [{nodes}]\n[storage]\ndir = "{self.folder}/data"\n')
         for node in range(3):
             self.run(self.release / "highwater", "serve", "--config", config, "--node-id", str(node))
         self.resp = [ports[3 * i + 1] for i in range(3)]
@@ -196,7 +209,7 @@ class Postgres(System):
         with open(first / "postgresql.conf", "a") as config:
             config.write(
                 f"listen_addresses='127.0.0.1'\nunix_socket_directories='{self.folder}'\nwal_level=replica\nmax_wal_senders=8\n"
-                "hot_standby=on\nshared_buffers=512MB\nmax_connections=200\ndefault_transaction_isolation=serializable\n"
+                "hot_standby=on\nshared_buffers=512MB\nmax_connections=600\ndefault_transaction_isolation=serializable\n"
             )
         with open(first / "pg_hba.conf", "a") as config:
             config.write("host replication all 127.0.0.1/32 trust\n")
@@ -229,6 +242,7 @@ class Postgres(System):
         command = ["pgbench", "-h", "127.0.0.1", "-p", str(self.ports[0]), "-U", "postgres", "-n", "-f", self.folder / "transfer.sql"]
         command += ["-c", str(args.connections), "-j", "2", "-T", str(args.seconds), "--max-tries", "20", "-l", "postgres"]
         text = subprocess.run(command, check=True, capture_output=True, text=True, cwd=self.folder).stdout
+        after = cpu_seconds(self.pids())
         took = []
         for log in self.folder.glob("pgbench_log.*"):
             # Those that failed to serialize twenty times in a row say so in the place of their time.
@@ -240,7 +254,7 @@ class Postgres(System):
         total = self.psql("SELECT sum(balance) FROM accounts").strip()
         if total != "0":
             sys.exit(f"postgres: all accounts together: {total}")
-        return done // args.seconds, took[len(took) // 2], took[len(took) * 99 // 100]
+        return done // args.seconds, took[len(took) // 2], took[len(took) * 99 // 100], after
 
     def stop(self):
         for child in reversed(self.children):
@@ -253,6 +267,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--workers", type=int, default=1, help="of each replica of Highwater; three of them share the machine's cores")
     parser.add_argument("--only", default="highwater,async,postgres,redis,etcd")
     parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
     args = parser.parse_args()
@@ -274,14 +289,14 @@ def main():
                 place = folder / str(round_)
                 place.mkdir(exist_ok=True)
                 folder.chmod(0o755)
-                system = there[name](name, place, args.release)
+                system = there[name](name, place, args)
                 try:
                     system.start()
-                    before, began = cpu_seconds(system.pids()), time.monotonic()
-                    rate, half, most = system.measure(args)
-                    cpu = cpu_seconds(system.pids()) - before
-                    print(f"{name:10} {rate:7} /s  p50 {half:6.2f} ms  p99 {most:6.2f} ms  {cpu / (rate * args.seconds) * 1e6:6.1f} us CPU each", flush=True)
-                    results.setdefault(name, []).append((rate, half, most, cpu / (rate * args.seconds) * 1e6))
+                    before = cpu_seconds(system.pids())
+                    rate, half, most, after = system.measure(args)
+                    cpu = (after - before) / (rate * args.seconds) * 1e6
+                    print(f"{name:10} {rate:7} /s  p50 {half:6.2f} ms  p99 {most:6.2f} ms  {cpu:6.1f} us CPU each", flush=True)
+                    results.setdefault(name, []).append((rate, half, most, cpu))
                 finally:
                     system.stop()
                     shutil.rmtree(system.folder, ignore_errors=True)

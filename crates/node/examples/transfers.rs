@@ -5,11 +5,16 @@
 //! transfers etcd 127.0.0.1:2379 ..                                     one transaction of two puts, over etcd's JSON gateway
 //! ```
 //!
-//! `resp` is spoken by Highwater and by Redis. At the end all accounts must add up to nothing, with `resp`. `tests/rivals.sh` has the rest.
+//! `resp` is spoken by Highwater and by Redis. Two threads serve all connections, as pgbench's do. At the end all accounts must add up to
+//! nothing, with `resp`. `tests/rivals.py` has the rest.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
+
+use highwater_node::poll::{Interest, Poller};
+
+const THREADS: u64 = 2;
 
 /// A line without its end.
 fn line(reader: &mut impl BufRead) -> io::Result<String> {
@@ -37,10 +42,10 @@ impl Connection {
         self.reader.get_mut().write_all(bytes)
     }
 
-    /// Whether it was done.
-    fn transfer(&mut self, from: u64, to: u64, amount: u64) -> io::Result<bool> {
+    /// Asks for one.
+    fn ask(&mut self, from: u64, to: u64, amount: u64) -> io::Result<()> {
         if self.etcd {
-            return self.put_two(from, to, amount);
+            return self.ask_for_puts(from, to, amount);
         }
         let account = |account| format!("account:{account}");
         let (from, to, amount) = (account(from), account(to), amount.to_string());
@@ -53,7 +58,14 @@ impl Connection {
             packet += &format!("${}\r\n{account}\r\n${}\r\n{amount}\r\n", account.len(), amount.len());
         }
         packet += "*1\r\n$4\r\nEXEC\r\n";
-        self.send(packet.as_bytes())?;
+        self.send(packet.as_bytes())
+    }
+
+    /// Whether it was done. The answer has begun to arrive.
+    fn answer(&mut self) -> io::Result<bool> {
+        if self.etcd {
+            return self.answer_to_puts();
+        }
         for _ in 0..3 {
             line(&mut self.reader)?;
         }
@@ -65,7 +77,7 @@ impl Connection {
     }
 
     /// What a transfer writes, without what it reads: keys and values in base 64, as the gateway wants them.
-    fn put_two(&mut self, from: u64, to: u64, amount: u64) -> io::Result<bool> {
+    fn ask_for_puts(&mut self, from: u64, to: u64, amount: u64) -> io::Result<()> {
         let base64 = |text: String| {
             const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
             let padded = format!("{text:<width$}", width = text.len().div_ceil(3) * 3);
@@ -82,7 +94,10 @@ impl Connection {
         let body = format!("{{\"success\":[{},{}]}}", put(from), put(to));
         let head =
             format!("POST /v3/kv/txn HTTP/1.1\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n", body.len());
-        self.send((head + &body).as_bytes())?;
+        self.send((head + &body).as_bytes())
+    }
+
+    fn answer_to_puts(&mut self) -> io::Result<bool> {
         let done = line(&mut self.reader)?.contains(" 200 ");
         let mut length = 0;
         loop {
@@ -102,13 +117,19 @@ impl Connection {
     /// Of all accounts.
     fn total(&mut self, accounts: u64) -> io::Result<i64> {
         let mut total = 0;
-        for account in 0..accounts {
-            let key = format!("account:{account}");
-            self.send(format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()).as_bytes())?;
-            if line(&mut self.reader)?.starts_with("$-1") {
-                continue;
+        for first in (0..accounts).step_by(1000) {
+            let asked = first..accounts.min(first + 1000);
+            let gets = asked.clone().map(|account| {
+                let key = format!("account:{account}");
+                format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len())
+            });
+            self.send(gets.collect::<String>().as_bytes())?;
+            for _ in asked {
+                if line(&mut self.reader)?.starts_with("$-1") {
+                    continue;
+                }
+                total += line(&mut self.reader)?.parse::<i64>().map_err(io::Error::other)?;
             }
-            total += line(&mut self.reader)?.parse::<i64>().map_err(io::Error::other)?;
         }
         Ok(total)
     }
@@ -125,7 +146,7 @@ fn main() -> io::Result<()> {
     let etcd = kind == "etcd";
     let until = Instant::now() + Duration::from_secs(seconds);
     let work = |seed: u64| -> io::Result<(Vec<Duration>, u64)> {
-        let mut connection = Connection::new(address, etcd)?;
+        let mut poller = Poller::new()?;
         let (mut random, mut took, mut refused) = (seed * 2 + 1, Vec::new(), 0);
         let mut below = |bound: u64| {
             random ^= random << 13;
@@ -133,19 +154,35 @@ fn main() -> io::Result<()> {
             random ^= random << 17;
             random % bound
         };
-        while Instant::now() < until {
-            let (from, to, amount) = (below(accounts), below(accounts), 1 + below(100));
-            let began = Instant::now();
-            if connection.transfer(from, to, amount)? {
-                took.push(began.elapsed());
-            } else {
-                refused += 1;
+        let mut ask = |connection: &mut Connection| {
+            connection.ask(below(accounts), below(accounts), 1 + below(100)).map(|()| Instant::now())
+        };
+        let mut under_way = Vec::new();
+        for key in 0..(connections + THREADS - seed) / THREADS {
+            let mut connection = Connection::new(address, etcd)?;
+            poller.add(connection.reader.get_ref(), key, Interest::of(true, false))?;
+            let began = ask(&mut connection)?;
+            under_way.push((connection, began));
+        }
+        let mut left = under_way.len();
+        while left > 0 {
+            for at in 0..poller.wait(None)? {
+                let (connection, began) = &mut under_way[poller.event(at).key as usize];
+                match connection.answer()? {
+                    true => took.push(began.elapsed()),
+                    false => refused += 1,
+                }
+                if Instant::now() < until {
+                    *began = ask(connection)?;
+                } else {
+                    left -= 1;
+                }
             }
         }
         Ok((took, refused))
     };
     let ended: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (1..=connections).map(|seed| scope.spawn(move || work(seed))).collect();
+        let threads: Vec<_> = (1..=THREADS).map(|seed| scope.spawn(move || work(seed))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<io::Result<_>>()
     })?;
     let refused: u64 = ended.iter().map(|(_, refused)| refused).sum();
