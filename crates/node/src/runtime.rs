@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use core_affinity::CoreId;
 use highwater_core::{Clock, Incarnation, NodeId};
@@ -39,6 +40,9 @@ use crate::transport::handshake::{Fingerprint, Identity};
 use crate::transport::link::LinkLimits;
 use crate::transport::socket;
 use crate::worker::{self, WorkerThread};
+
+/// With [`Durability::Async`], from one sync of the journal to the next: small beside the window and to an election, long beside a sync.
+const ASYNC_PACE: Duration = Duration::from_millis(4);
 
 /// Runs one replica until SIGTERM, SIGINT, an admin's shutdown or the end of its lifeline.
 pub fn run(config: Config) -> Result<(), NodeError> {
@@ -403,7 +407,14 @@ impl<D: Disk<File: Send>> Disks<D> {
         let mut journal = storage.journal;
         // What one checkpoint gives back is what is written before the next one.
         journal.reclaim((config.storage.checkpoint_mb * (1 << 20) / DEFAULT_SEGMENT_BYTES) as usize + 1);
-        let journal = JournalThread::new(journal, queues.clone());
+        let journal = match config.cluster.durability {
+            // Nobody waits but the window.
+            Durability::Async => {
+                let window = Duration::from_millis(config.storage.async_window_ms);
+                JournalThread::new(journal, queues.clone()).paced(ASYNC_PACE.min(window / 4))
+            }
+            _ => JournalThread::new(journal, queues.clone()),
+        };
         queues.begin(storage.generation, start);
         controller.set_disk(queues.disk_state());
         let rules = CheckpointRules {

@@ -1,5 +1,8 @@
 //! The thread that keeps a node's journal: one sync for what all workers wrote meanwhile.
 //!
+//! Where nobody waits for a sync one begins some milliseconds after the one before, and takes more with it: each costs CPU time, here and
+//! in the system, and wakes the workers. What comes after a while of silence, as promises do, waits for nothing.
+//!
 //! The next segment is always reserved, and room is left for a checkpoint, without which no segment is ever given back. Where that cannot be, the disk is *low*: the controller is told, so that the cluster stops
 //! writing before this disk is full. What is left of the current segment is for elections and reads, which write a little: syncs then
 //! come at a pace at which it lasts: 64 MiB for half an hour of reads without a break.
@@ -25,6 +28,10 @@ pub struct JournalThread<D: Disk> {
     queues: Arc<JournalQueues>,
     /// Before this it does not look whether there is room for another segment.
     reserve_at: Option<Instant>,
+    /// From one sync to the next, at least.
+    pace: Duration,
+    /// Before this no sync begins.
+    sync_at: Option<Instant>,
 }
 
 impl<D: Disk> JournalThread<D> {
@@ -35,7 +42,12 @@ impl<D: Disk> JournalThread<D> {
     pub fn new(journal: Journal<D>, queues: Arc<JournalQueues>) -> JournalThread<D> {
         assert_eq!(journal.synced().len(), queues.workers(), "each worker has its own position");
         queues.publish(journal.synced());
-        JournalThread { journal, queues, reserve_at: None }
+        JournalThread { journal, queues, reserve_at: None, pace: Duration::ZERO, sync_at: None }
+    }
+
+    /// Lets so much time pass from the beginning of one sync to that of the next.
+    pub fn paced(self, pace: Duration) -> JournalThread<D> {
+        JournalThread { pace, ..self }
     }
 
     /// Until `stopping` says so (whoever makes it say so calls [`JournalQueues::ring`]); then it syncs what was put in before.
@@ -72,6 +84,7 @@ impl<D: Disk> JournalThread<D> {
     /// Syncs all that is there, until there is nothing, or once if the disk is low; whether the disk has room.
     fn turn(&mut self) -> Result<bool, JournalError> {
         loop {
+            self.keep_pace();
             // On a full disk what cannot be written must not pile up here: it stays in the queues, which are bounded.
             if !self.queues.is_full() {
                 self.append()?;
@@ -82,6 +95,7 @@ impl<D: Disk> JournalThread<D> {
                 return Ok(true);
             }
             let bytes = self.journal.unsynced_bytes();
+            self.sync_at = (!self.pace.is_zero()).then(|| Instant::now() + self.pace);
             let synced = self.journal.sync().map(drop);
             if synced.is_ok() {
                 self.queues.took(bytes);
@@ -100,6 +114,12 @@ impl<D: Disk> JournalThread<D> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn keep_pace(&mut self) {
+        let left = self.sync_at.take().and_then(|at| at.checked_duration_since(Instant::now()));
+        // Parked it would be woken by every write.
+        left.into_iter().for_each(std::thread::sleep);
     }
 
     /// Has the next segment reserved, and says so if it cannot be.

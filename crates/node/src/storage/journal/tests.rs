@@ -18,11 +18,15 @@ struct Running {
 
 impl Running {
     fn start<D: Disk<File: Send> + Send + 'static>(disk: D, workers: u16) -> Running {
+        Running::paced(disk, workers, Duration::ZERO)
+    }
+
+    fn paced<D: Disk<File: Send> + Send + 'static>(disk: D, workers: u16, pace: Duration) -> Running {
         let options = JournalOptions { journal: 7, writers: workers, segment_bytes: 1 << 16 };
         let journal = Journal::open(disk, options, &mut |_| {}).unwrap().0;
         let waiter: Thread = current();
         let queues = Arc::new(JournalQueues::new(workers, move |_| waiter.unpark()));
-        let thread = JournalThread::new(journal, queues.clone());
+        let thread = JournalThread::new(journal, queues.clone()).paced(pace);
         let stopping = Arc::new(AtomicBool::new(false));
         let stop = stopping.clone();
         let thread = std::thread::spawn(move || thread.run(|| stop.load(Ordering::Acquire)));
@@ -67,6 +71,27 @@ fn what_workers_put_in_is_on_disk_once_they_are_told() {
     let again = Running::start(disk, 2);
     assert_eq!((again.queues.synced(0), again.queues.synced(1)), (LogPosition(6), LogPosition(9)));
     again.stop().unwrap();
+}
+
+#[test]
+fn where_nobody_waits_syncs_come_at_a_pace_and_take_what_came_meanwhile() {
+    const PACE: Duration = Duration::from_millis(20);
+    let disk = SimulatedDisk::new(1);
+    let running = Running::paced(disk.clone(), 1, PACE);
+    let began = Instant::now();
+    let mut put = 0;
+    // All of them would fit into one group.
+    while put < 4000 {
+        running.queues.put(0, &mut vec![Bytes::from_static(b"one")]);
+        put += 1;
+        std::thread::yield_now();
+    }
+    running.wait_until(|queues| queues.synced(0) == LogPosition(3 * put));
+    running.stop().unwrap();
+    let elapsed = began.elapsed();
+    let groups = journal::read(&disk, &mut |_| {}).unwrap().groups;
+    let most = (elapsed.as_millis() / PACE.as_millis()) as u64 + 2;
+    assert!(groups <= most && groups < put, "{groups} groups of {put} writes in {elapsed:?}");
 }
 
 /// Workers put in as fast as they can, more than the queues take, and release as they are told.
