@@ -145,7 +145,9 @@ fn main() -> io::Result<()> {
     let (connections, seconds, accounts) = (number(2, 32), number(3, 10), number(4, 100_000));
     let etcd = kind == "etcd";
     let until = Instant::now() + Duration::from_secs(seconds);
-    let work = |seed: u64| -> io::Result<(Vec<Duration>, u64)> {
+    let start = Instant::now();
+    // Of each that was done: how long it took, and when.
+    let work = |seed: u64| -> io::Result<(Vec<(Duration, Duration)>, u64)> {
         let mut poller = Poller::new()?;
         let (mut random, mut took, mut refused) = (seed * 2 + 1, Vec::new(), 0);
         let mut below = |bound: u64| {
@@ -169,7 +171,7 @@ fn main() -> io::Result<()> {
             for at in 0..poller.wait(None)? {
                 let (connection, began) = &mut under_way[poller.event(at).key as usize];
                 match connection.answer()? {
-                    true => took.push(began.elapsed()),
+                    true => took.push((began.elapsed(), start.elapsed())),
                     false => refused += 1,
                 }
                 if Instant::now() < until {
@@ -186,14 +188,17 @@ fn main() -> io::Result<()> {
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<io::Result<_>>()
     })?;
     let refused: u64 = ended.iter().map(|(_, refused)| refused).sum();
-    let mut took: Vec<Duration> = ended.into_iter().flat_map(|(took, _)| took).collect();
+    let (mut took, mut done): (Vec<_>, Vec<_>) = ended.into_iter().flat_map(|(took, _)| took).unzip();
     took.sort_unstable();
+    done.sort_unstable();
+    let gap = done.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default();
     let at = |part: f64| took.get((took.len() as f64 * part) as usize).copied().unwrap_or_default();
     println!(
-        "{kind} {address}: {} transfers/s over {connections} connections, p50 {:.2} ms, p99 {:.2} ms, {refused} refused",
+        "{kind} {address}: {} transfers/s over {connections} connections, p50 {:.2} ms, p99 {:.2} ms, {refused} refused, longest gap {:.0} ms",
         took.len() as u64 / seconds,
         at(0.5).as_secs_f64() * 1e3,
-        at(0.99).as_secs_f64() * 1e3
+        at(0.99).as_secs_f64() * 1e3,
+        gap.as_secs_f64() * 1e3
     );
     if !etcd {
         let total = Connection::new(address, false)?.total(accounts)?;

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""A node of a loaded cluster is replaced by a new one, which copies everything: how long that takes, and what clients see of it.
+
+    cargo build --release && cargo build --release -p highwater-node --example transfers
+    tests/replacement.py [--gb 2] [--seconds 60] [--release DIR]
+
+Three replicas with durability sync are filled by redis-benchmark with values of 1 kB; then 8 connections transfer for so many seconds, one
+after the other each, while node 2 is replaced by node 3, by `highwater member replace`. The transfers must add up. Needs redis-benchmark.
+"""
+
+import argparse
+import pathlib
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def free_ports(count):
+    sockets = []
+    while len(sockets) < count:
+        one = socket.socket()
+        try:
+            one.bind(("127.0.0.1", random.randrange(10_000, 32_768)))
+            sockets.append(one)
+        except OSError:
+            one.close()
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gb", type=float, default=2)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
+    args = parser.parse_args()
+    highwater = args.release.resolve() / "highwater"
+    if not shutil.which("redis-benchmark"):
+        sys.exit("redis-benchmark is not installed (Debian: redis-tools)")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="highwater-replacement-"))
+    children = []
+    ports = free_ports(12)
+
+    def node(i):
+        at = [f"127.0.0.1:{port}" for port in ports[3 * i : 3 * i + 3]]
+        return f'{{ id = {i}, peer = "{at[0]}", resp = "{at[1]}", admin = "{at[2]}" }}'
+
+    def start(i, known):
+        config = folder / f"{i}.toml"
+        nodes = ",".join(node(k) for k in known)
+        config.write_text(
+            f'node = {i}\n[cluster]\nworkers = 1\ndurability = "sync"\nnodes = [{nodes}]\n[storage]\ndir = "{folder}/data"\ncheckpoint_mb = 1024\n'
+        )
+        log = open(folder / f"{i}.log", "ab")
+        children.append(subprocess.Popen([highwater, "serve", "--config", config], stdout=log, stderr=log))
+        return config
+
+    def status(i):
+        done = subprocess.run([highwater, "status", "--admin", f"127.0.0.1:{ports[3 * i + 2]}", "--json"], capture_output=True, text=True)
+        return done.stdout
+
+    def leader():
+        for i in range(3):
+            with socket.socket() as one:
+                one.settimeout(2)
+                try:
+                    one.connect(("127.0.0.1", ports[3 * i + 1]))
+                    one.sendall(b"*3\r\n$3\r\nSET\r\n$5\r\nprobe\r\n$1\r\n1\r\n")
+                    if one.recv(100).startswith(b"+OK"):
+                        return i
+                except OSError:
+                    pass
+        return None
+
+    try:
+        for i in range(3):
+            config = start(i, range(3))
+        end = time.monotonic() + 30
+        while leader() is None:
+            if time.monotonic() > end:
+                sys.exit(f"no leader within 30 s; see {folder}")
+            time.sleep(0.05)
+        resp = ports[3 * leader() + 1]
+        keys = int(args.gb * 1e9 / 1100)
+        began = time.monotonic()
+        fill = ["redis-benchmark", "-p", str(resp), "-t", "set", "-d", "1000", "-r", str(keys), "-n", str(2 * keys), "-P", "128", "-c", "8", "-q"]
+        subprocess.run(fill, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        print(f"filled in {time.monotonic() - began:.1f} s", flush=True)
+        transfers = [args.release / "examples" / "transfers", "resp", f"127.0.0.1:{resp}", "8", str(args.seconds), "100000"]
+        load = subprocess.Popen(transfers, stdout=subprocess.PIPE, text=True)
+        try:
+            time.sleep(3)
+            start(3, [0, 1, 2, 3])
+            began = time.monotonic()
+            replace = [highwater, "member", "replace", "2", "--by", "3", "--config", folder / "3.toml"]
+            done = subprocess.run(replace, capture_output=True, text=True)
+            took = time.monotonic() - began
+            print(done.stdout.strip())
+            if done.returncode != 0:
+                sys.exit(f"member replace: {done.stderr}")
+            under_load = load.poll() is None
+            print(f"replaced in {took:.1f} s{'' if under_load else ', longer than the load lasted: ask for more --seconds'}", flush=True)
+            for line in load.stdout:
+                print(line.strip())
+            if load.wait() != 0:
+                sys.exit("the transfers do not add up")
+        finally:
+            load.poll() is None and load.terminate()
+        sizes = [int(size) for size in re.findall(r'"store_bytes": ?(\d+)', status(3))]
+        print(f"store of the new node: {sizes[0] / 2**30 if sizes else float('nan'):.2f} GiB")
+    finally:
+        for child in reversed(children):
+            child.terminate()
+        for child in children:
+            child.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
