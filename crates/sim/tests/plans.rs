@@ -105,4 +105,11 @@ regressions! {
     /// said that it had installed up to its last transaction, not up to what the others' claims close: all replicas came back as
     /// incomplete, and none could be elected, for ever.
     fn who_comes_back_in_the_middle_of_a_change_of_epoch_is_complete() passes "power_cut_in_a_change_of_epoch";
+
+    /// One stream stood still; a worker whose replies waited for it claimed in one entry after the other that it was closed, each as
+    /// soon as the last was decided, and kept all of them: tens of thousands a second. And a long request, which waits until nothing
+    /// else of its worker is under way, was refused for as long. What was claimed is not claimed again.
+    fn what_was_claimed_of_a_stream_that_stands_still_is_not_claimed_again() passes
+        "claims_made_again",
+        "long_requests_beside_claims";
 }
