@@ -106,6 +106,10 @@ regressions! {
     /// incomplete, and none could be elected, for ever.
     fn who_comes_back_in_the_middle_of_a_change_of_epoch_is_complete() passes "power_cut_in_a_change_of_epoch";
 
+    /// A checkpoint was written of a copied state before one of its streams had heard how much of the log was decided, and said that the
+    /// log on this disk goes less far than where it goes on: a node that came back refused it.
+    fn a_checkpoint_of_a_copy_waits_until_its_log_is_known_to_be_decided() passes "checkpoint_with_a_hole";
+
     /// One stream stood still; a worker whose replies waited for it claimed in one entry after the other that it was closed, each as
     /// soon as the last was decided, and kept all of them: tens of thousands a second. And a long request, which waits until nothing
     /// else of its worker is under way, was refused for as long. What was claimed is not claimed again.
