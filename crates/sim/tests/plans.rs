@@ -130,4 +130,8 @@ regressions! {
     /// its own too, counted on it; it had not known before that it was to vote, and began another life. (Fixed before this plan was
     /// kept: d69656d.)
     fn who_votes_in_an_epoch_that_was_won_after_a_loss_goes_on() passes "voter_of_an_epoch_won_after_a_loss";
+
+    /// (Of the simulator.) One of three had lost its memory, and nobody had noticed yet, when an operator removed another: of the two
+    /// that were left one was gone. Operators wait until a majority of those who are to stay has its state.
+    fn nobody_is_removed_while_too_few_of_those_who_stay_have_their_state() passes "removal_beside_a_death";
 }
