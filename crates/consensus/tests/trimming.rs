@@ -15,14 +15,24 @@ fn voter(node: u8) -> Voter {
 
 /// Three replicas; node 0 leads.
 fn cluster() -> Vec<Stream> {
+    cluster_of(3)
+}
+
+fn cluster_of(nodes: u8) -> Vec<Stream> {
     let stream = |node| Stream::new(voter(node), EntryIndex::NONE, StreamOptions::default());
-    let mut streams: Vec<Stream> = (0..3).map(stream).collect();
-    let tails = [0, 1, 2].map(|node| (voter(node), streams[node as usize].promise(BALLOT)));
-    let members = Members::new(Epoch(0), (0..3).map(voter).collect());
-    let plan = Plan { ballot: BALLOT, tails: tails.into(), quorums: Quorums::of(members) };
-    assert!(streams[0].take_over(0, plan));
-    deliver(&mut streams, &[0, 1, 2]);
+    let mut streams: Vec<Stream> = (0..nodes).map(stream).collect();
+    let all: Vec<u8> = (0..nodes).collect();
+    assert!(take_over(&mut streams, 0, BALLOT, &all));
+    deliver(&mut streams, &all);
     streams
+}
+
+/// A node wins with the promises of these; whether it can take over.
+fn take_over(streams: &mut [Stream], node: u8, ballot: Ballot, promising: &[u8]) -> bool {
+    let tails = promising.iter().map(|node| (voter(*node), streams[usize::from(*node)].promise(ballot)));
+    let tails = tails.collect();
+    let members = Members::new(Epoch(0), (0..streams.len() as u8).map(voter).collect());
+    streams[usize::from(node)].take_over(0, Plan { ballot, tails, quorums: Quorums::of(members) })
 }
 
 /// Delivers among those that are `reachable` until nothing is under way.
@@ -202,4 +212,28 @@ fn a_follower_that_is_needed_takes_what_it_has_room_for() {
         deliver(&mut streams, &[0, 2]);
     }
     assert!(streams[2].backlog_bytes() <= BACKLOG + 60_000);
+}
+
+/// The best log goes on behind a copied state, and who has what is before that knows less of its end.
+#[test]
+fn the_best_log_may_be_in_parts() {
+    let restart = |stream: &mut Stream| stream.restart_after(stream.decided());
+    let ballot = Ballot { epoch: Epoch(2), node: NodeId(1) };
+    for whole in [true, false] {
+        let mut streams = cluster_of(4);
+        propose(&mut streams, 4, &[0, 1, 2, 3]);
+        propose(&mut streams, 12, &[0, 2, 3]);
+        restart(&mut streams[3]);
+        // Node 3 alone hears of the last entry, and lacks what is before it; only node 2 has that.
+        streams[0].propose(Bytes::from_static(b"y"));
+        deliver(&mut streams, &[0, 3]);
+        if !whole {
+            restart(&mut streams[2]);
+        }
+        assert_eq!(take_over(&mut streams, 1, ballot, &[1, 2, 3]), whole);
+        deliver(&mut streams, &[1, 2, 3]);
+        assert_eq!(streams[1].is_leading(ballot), whole, "{}", streams[1].describe());
+        let same = |at| streams[1].entry(EntryIndex(at)) == streams[0].entry(EntryIndex(at));
+        assert_eq!((5..=streams[0].last().0).all(same), whole, "{}", streams[1].describe());
+    }
 }

@@ -105,4 +105,33 @@ regressions! {
     /// said that it had installed up to its last transaction, not up to what the others' claims close: all replicas came back as
     /// incomplete, and none could be elected, for ever.
     fn who_comes_back_in_the_middle_of_a_change_of_epoch_is_complete() passes "power_cut_in_a_change_of_epoch";
+
+    /// (With `async`.) A voter that copied the state dropped what it had installed of the log, into a store that was on no disk. The others
+    /// crashed, and had not written that part yet: the voter's log went on behind entries that nobody had, and whoever was elected gave
+    /// up, for ever. Who copies keeps them now. In the other plan a log began behind entries that one replica had, and its end was in
+    /// another one's: a log is taken over in parts now, and what it begins behind is on a disk. (Without the one or the other one of
+    /// these plans fails.)
+    fn a_log_whose_middle_was_in_a_copied_store_is_taken_over() passes
+        "end_of_a_log_without_its_middle",
+        "end_of_a_log_in_parts";
+
+    /// A checkpoint was written of a copied state before one of its streams had heard how much of the log was decided, and said that the
+    /// log on this disk goes less far than where it goes on: a node that came back refused it.
+    fn a_checkpoint_of_a_copy_waits_until_its_log_is_known_to_be_decided() passes "checkpoint_with_a_hole";
+
+    /// One stream stood still; a worker whose replies waited for it claimed in one entry after the other that it was closed, each as
+    /// soon as the last was decided, and kept all of them: tens of thousands a second. And a long request, which waits until nothing
+    /// else of its worker is under way, was refused for as long. What was claimed is not claimed again.
+    fn what_was_claimed_of_a_stream_that_stands_still_is_not_claimed_again() passes
+        "claims_made_again",
+        "long_requests_beside_claims";
+
+    /// (With `async`.) A learner was let in by a leader whose epoch ended in a power cut. The epoch after that, won with the voices of all,
+    /// its own too, counted on it; it had not known before that it was to vote, and began another life. (Fixed before this plan was
+    /// kept: d69656d.)
+    fn who_votes_in_an_epoch_that_was_won_after_a_loss_goes_on() passes "voter_of_an_epoch_won_after_a_loss";
+
+    /// (Of the simulator.) One of three had lost its memory, and nobody had noticed yet, when an operator removed another: of the two
+    /// that were left one was gone. Operators wait until a majority of those who are to stay has its state.
+    fn nobody_is_removed_while_too_few_of_those_who_stay_have_their_state() passes "removal_beside_a_death";
 }

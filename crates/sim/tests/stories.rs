@@ -145,3 +145,23 @@ fn learner_copies_while_load_runs() {
     assert!(!lists.outcomes.contains_key("unknown"), "a planned change loses nothing: {:?}", lists.outcomes);
     lists.verify();
 }
+
+/// A stream stands still in the network. Another worker's replies wait for it: it claims once that the stream is closed, not with an
+/// entry for each round trip.
+#[test]
+fn a_stream_that_stands_still_is_claimed_once() {
+    let mut lists = Lists::start(5, 3, 2, small);
+    let leader = lists.world.leader().unwrap();
+    lists.run(50 * MS);
+    lists.world.network.hold(Channel::Worker(1));
+    let held = lists.ask(leader, 1, &[], &[1]).unwrap();
+    lists.run(MS);
+    let waits = lists.ask(leader, 0, &[], &[2]).unwrap();
+    let entries = |lists: &Lists| lists.world.status(leader).unwrap().figure("accepted")[0];
+    let before = entries(&lists);
+    lists.run(30 * MS);
+    assert!(!lists.acknowledged(waits), "the mark stands still");
+    assert!(entries(&lists) <= before + 2, "{before}, then {}", entries(&lists));
+    lists.world.network.heal();
+    lists.wait_for(1000 * MS, "both", |lists| lists.acknowledged(held) && lists.acknowledged(waits));
+}

@@ -142,6 +142,13 @@ impl Stream {
         self.durable.as_ref().map_or(self.decided, |durable| durable.decided.1)
     }
 
+    /// Up to where a log may go on behind entries that it lacks. A leader tells others to begin behind what it dropped
+    /// ([`Message::TooFar`](crate::Message::TooFar)), and they will say that this is decided: so its disk has to know it. A follower's
+    /// was asked before it led, for its promise waited for all that it had.
+    pub(super) fn may_be_gone(&self) -> EntryIndex {
+        if matches!(self.role, Role::Leading(_)) { self.surely_known_decided() } else { self.decided }
+    }
+
     /// A ballot was promised.
     pub(super) fn record_promise(&mut self) {
         if let Some(durable) = &mut self.durable {

@@ -204,8 +204,8 @@ impl Stream {
         peer.adopting = None;
         if start < first {
             peer.sending = Sending::TooFar;
-            let members = self.members.clone();
-            return self.send(voter.node, Message::TooFar { ballot, first, members }, Bytes::new());
+            let gone = self.what_is_gone();
+            return self.send(voter.node, gone, Bytes::new());
         }
         peer.sending = Sending::From(start);
         if tail.accepted == ballot {
@@ -230,6 +230,13 @@ impl Stream {
         self.pump(voter.node);
     }
 
+    /// Where this log begins: a peer that needs more will begin its own behind that, and say that it is decided.
+    fn what_is_gone(&self) -> Message {
+        let first = self.log.first();
+        assert!(first <= self.surely_known_decided().next(), "what a leader drops is on its disk");
+        Message::TooFar { ballot: self.promised, first, members: self.members.clone() }
+    }
+
     /// Sends a peer what it lacks, as far as its window allows; at least one entry if it has received everything sent.
     fn pump(&mut self, node: NodeId) {
         let (ballot, decided, known_by_all) = (self.promised, self.decided, self.known_by_all);
@@ -241,8 +248,7 @@ impl Stream {
                 if index <= self.log.last() {
                     // The entry was trimmed while the window of this slow peer was full.
                     peer.sending = Sending::TooFar;
-                    let (first, members) = (self.log.first(), self.members.clone());
-                    let message = Message::TooFar { ballot, first, members };
+                    let message = self.what_is_gone();
                     self.out.push(Envelope { to: node, message, entry: Bytes::new(), after: 0 });
                 }
                 return;

@@ -176,7 +176,7 @@ impl Stream {
         let upto = upto.min(self.decided);
         self.installed = self.installed.max(upto);
         self.log.trim(upto.min(self.known_by_all), keep_bytes / 16);
-        self.log.trim(upto, keep_bytes);
+        self.log.trim(upto.min(self.may_be_gone()), keep_bytes);
         self.take_again_if_room()
     }
 

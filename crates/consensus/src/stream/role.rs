@@ -105,13 +105,15 @@ pub struct Fetching {
     pub plan: Plan,
     /// Where the best log among the promises ends: what the own log will be.
     pub best: Tail,
-    /// Nodes that hold all of `start..=best.last`. The first is asked next, and goes to the end of the line: one that
-    /// does not answer is asked again only after the others.
-    pub holders: Vec<NodeId>,
+    /// Who has which part of `start..=best.last`. Whoever was asked goes to the end of the line: one that does not answer is asked
+    /// again only after the others.
+    pub holders: Vec<Part>,
     /// The first entry that is fetched: behind what the own log surely shares with the best one.
     pub start: EntryIndex,
     /// What has come of it, in order.
     pub entries: Vec<Bytes>,
+    /// Where what was asked for last ends.
+    pub asked_upto: EntryIndex,
     /// When to ask (again).
     pub ask_at: Nanos,
 }
@@ -120,6 +122,36 @@ impl Fetching {
     /// The entry that has to come next.
     pub fn next_index(&self) -> EntryIndex {
         EntryIndex(self.start.0 + self.entries.len() as u64)
+    }
+
+    /// Who is asked for that.
+    pub fn next_holder(&mut self) -> Part {
+        let next = self.next_index();
+        let at = self.holders.iter().position(|part| part.has(next)).expect("the parts leave no gap");
+        let part = self.holders.remove(at);
+        self.holders.push(part);
+        part
+    }
+}
+
+/// The entries `first..=last` of the best log, which a voter holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    pub node: NodeId,
+    pub first: EntryIndex,
+    pub last: EntryIndex,
+}
+
+impl Part {
+    /// What a log that stands at `tail` surely holds of the best one: all, if it was accepted under the same ballot, for then it is a
+    /// prefix; else what is decided.
+    pub fn of(node: NodeId, tail: &Tail, best: &Tail) -> Part {
+        let last = if tail.accepted == best.accepted { tail.last } else { tail.decided };
+        Part { node, first: tail.first, last: last.min(best.last) }
+    }
+
+    pub fn has(&self, index: EntryIndex) -> bool {
+        self.first <= index && index <= self.last
     }
 }
 

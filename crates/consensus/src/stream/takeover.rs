@@ -6,9 +6,9 @@
 //! and only then proposes.
 
 use bytes::Bytes;
-use highwater_core::{Ballot, EntryIndex, NodeId};
+use highwater_core::{Ballot, EntryIndex};
 
-use super::role::{Fetching, Leading, Plan, Role};
+use super::role::{Fetching, Leading, Part, Plan, Role};
 use super::state::Stream;
 use crate::{Message, Nanos, Tail};
 
@@ -18,8 +18,11 @@ impl Stream {
     /// holders of the best log are gone: then the host should [`abandon`](crate::Election::abandon) the lead, so that
     /// another election takes place, with promises of those who are there.
     ///
-    /// Returns `false` if the takeover cannot succeed: every holder of the best log has trimmed the entry that this log
-    /// needs next, or this stream has met a higher ballot meanwhile.
+    /// What it lacks may be in several logs: the best one may go on behind a copied state, and somebody who knows less have what is
+    /// before that.
+    ///
+    /// Returns `false` if the takeover cannot succeed: an entry that this log needs was trimmed by all of them, or this stream has met
+    /// a higher ballot meanwhile.
     pub fn take_over(&mut self, now: Nanos, plan: Plan) -> bool {
         if plan.ballot < self.promised {
             return false;
@@ -37,13 +40,16 @@ impl Stream {
         // differ, the logs surely agree only as far as they are decided.
         let start = if own.accepted == best.accepted { own.last } else { own.decided }.next();
         assert!(start <= best.last.next(), "what is decided is in the best log of every quorum");
-        let has_it = |tail: &Tail| tail.rank() == best.rank() && tail.first <= start;
-        let holders: Vec<NodeId> =
-            plan.tails.iter().filter(|(_, tail)| has_it(tail)).map(|(voter, _)| voter.node).collect();
-        if holders.is_empty() {
-            return false;
+        let others = plan.tails.iter().filter(|(voter, _)| **voter != self.me);
+        let holders: Vec<Part> = others.map(|(voter, tail)| Part::of(voter.node, tail, &best)).collect();
+        let mut next = start;
+        while next <= best.last {
+            let holding = holders.iter().filter(|part| part.has(next));
+            let Some(last) = holding.map(|part| part.last).max() else { return false };
+            next = last.next();
         }
-        let fetching = Fetching { plan, best, holders, start, entries: Vec::new(), ask_at: now };
+        let asked_upto = EntryIndex::NONE;
+        let fetching = Fetching { plan, best, holders, start, entries: Vec::new(), asked_upto, ask_at: now };
         self.role = Role::Fetching(fetching);
         self.tick_fetching(now);
         true
@@ -60,11 +66,11 @@ impl Stream {
         }
         if now >= fetching.ask_at {
             fetching.ask_at = now + retry;
-            let holder = fetching.holders[0];
-            fetching.holders.rotate_left(1);
-            let ballot = fetching.plan.ballot;
-            let message = Message::Fetch { ballot, from: fetching.next_index(), upto: fetching.best.last };
-            self.send(holder, message, Bytes::new());
+            let Part { node, last, .. } = fetching.next_holder();
+            fetching.asked_upto = last;
+            let message =
+                Message::Fetch { ballot: fetching.plan.ballot, from: fetching.next_index(), upto: last };
+            self.send(node, message, Bytes::new());
         }
         match &self.role {
             Role::Fetching(fetching) => Some(fetching.ask_at),
@@ -87,8 +93,9 @@ impl Stream {
             return;
         }
         fetching.entries.push(entry);
-        fetching.ask_at = if paused { now } else { now + retry };
-        if paused || index == fetching.best.last {
+        let ends = paused || index == fetching.asked_upto;
+        fetching.ask_at = if ends { now } else { now + retry };
+        if ends {
             self.tick_fetching(now);
         }
     }

@@ -8,6 +8,8 @@
 //! Every decided transaction is installed or skipped by one comparison, at the granularity of transactions: at or below
 //! the mark of its epoch, or, once the epoch has ended, its final mark.
 
+use std::sync::atomic::Ordering;
+
 use highwater_consensus::{Members, Stream};
 use highwater_core::log::{EntryHeader, EntryKind};
 use highwater_core::{EntryIndex, Epoch, Timestamp};
@@ -337,7 +339,12 @@ impl Replay {
     ) {
         // One is kept in any case: `locate` compares its timestamp.
         let installed = EntryIndex(self.behind_the_mark(context, stream, speculation).0.saturating_sub(2));
-        let keep = if hooks::trims_early() { 0 } else { context.options().log_retain_bytes as u64 };
+        let options = context.options();
+        let keep = if hooks::trims_early() { 0 } else { options.log_retain_bytes as u64 };
+        // What was installed in a store that is on no disk may be on no disk at all, while those whose stores are have yet to write it
+        // (`async`). A leader's disk is behind by less than this, for it takes no requests beyond.
+        let volatile = context.shared.store_is_volatile.load(Ordering::Relaxed);
+        let keep = if volatile { keep.max(options.backlog_bytes()) } else { keep };
         turn.again |= stream.trim(installed, keep);
     }
 

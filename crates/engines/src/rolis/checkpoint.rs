@@ -12,6 +12,9 @@ use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
 use crate::seam::{LogPosition, Nanos};
 
 /// What a checkpoint needs of a stream.
+///
+/// Invariant: `point.last < start <= decided + 1`. What is behind the point comes from the records, and all that is before `start` is
+/// decided there: so the log that is recovered has no hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamStart {
     /// First entry that the scan may lack.
@@ -20,6 +23,12 @@ pub struct StreamStart {
     pub point: RecoveryPoint,
     /// Known to be decided when the checkpoint was complete: the log on disk goes so far.
     pub decided: EntryIndex,
+}
+
+impl StreamStart {
+    fn is_sound(&self) -> bool {
+        self.point.last < self.start && self.start <= self.decided.next()
+    }
 }
 
 /// The engine's words in a checkpoint.
@@ -68,10 +77,11 @@ impl Contents {
             let start = EntryIndex(reader.u64()?);
             let point = RecoveryPoint::decode(&mut reader)?;
             let decided = EntryIndex(reader.u64()?);
-            if start.0 == 0 || point.last >= start || decided.next() < start {
+            let stream = StreamStart { start, point, decided };
+            if !stream.is_sound() {
                 return Err(Malformed("where a stream goes on behind a checkpoint"));
             }
-            streams.push(StreamStart { start, point, decided });
+            streams.push(stream);
         }
         if reader.is_empty() { Ok(Contents { epoch, members, streams }) } else { Err(Malformed("length")) }
     }
@@ -212,7 +222,8 @@ impl Checkpointing {
             point: *point,
             decided: *decided,
         });
-        let streams = streams.collect();
+        let streams: Vec<StreamStart> = streams.collect();
+        assert!(streams.iter().all(StreamStart::is_sound), "nobody could go on from {streams:?}");
         let released: Vec<LogPosition> = found.values().map(|(_, position, _)| *position).collect();
         let settled =
             Settled { epoch: *epoch, complete_at: *complete_at, streams, released: released.clone() };

@@ -35,8 +35,14 @@ impl Source for Donor<'_> {
 
 /// The first entry that may hold a transaction above `floor`, if it is still kept. `begun`: this replica's store came as a copy or
 /// checkpoint that lacks what this entry and later ones hold above this timestamp.
+///
+/// Everything before the entry that is found is known to be decided here. Of a copied state the stream may not have heard so yet, and
+/// what it holds there may still be something else: it has to hear of it first.
 pub fn locate(stream: &Stream, begun: (EntryIndex, Timestamp), floor: Timestamp) -> Option<EntryIndex> {
     let tail = stream.tail();
+    if tail.decided.next() < begun.0 {
+        return None;
+    }
     let (mut low, mut high) = (tail.first.0, tail.decided.0 + 1);
     if hooks::copy_starts_late() {
         return Some(EntryIndex(high));
@@ -55,7 +61,6 @@ pub fn locate(stream: &Stream, begun: (EntryIndex, Timestamp), floor: Timestamp)
     // If even the first entry held is above the floor, so may be what was trimmed before it; not what this replica never had.
     let whole = tail.first == begun.0 && begun.1 <= floor;
     let reaches_back = low > tail.first.0 || whole;
-    // Of what a copied state holds the stream need not know yet that it is decided.
     let copied = if begun.1 <= floor { begun.0 } else { EntryIndex::NONE };
     reaches_back.then_some(EntryIndex(low).max(copied))
 }

@@ -10,7 +10,7 @@
 //!
 //! An *empty* entry is sealed when a reply waits for this stream to be closed beyond the last entry (a read-only
 //! transaction's, say), and when replies wait for another stream that went quiet meanwhile: the new entry carries a claim
-//! about it.
+//! about it. What the last entry claimed is not claimed again: if that stream stands still, there would be an entry for each round trip.
 //!
 //! # Quiet
 //!
@@ -45,6 +45,8 @@ pub struct Sealer {
     sealed: Timestamp,
     /// Somebody beside the replies needs the stream closed up to here (a state copy).
     close_up_to: Timestamp,
+    /// What the last sealed entry claims of other streams.
+    claimed: Vec<Claim>,
     /// The entries above the mark.
     unreleased: Unreleased,
     /// The others may claim that this stream is closed; this worker takes that back before it draws a timestamp.
@@ -282,9 +284,12 @@ impl Sealer {
         if watermark.mark_in(ballot.epoch).is_none_or(|mark| mark >= first) {
             return false;
         }
-        let behind =
-            |stream: &StreamId| watermark.closed(*stream) < first && watermark.quiet_index(*stream).is_some();
-        context.other_streams().any(|stream| behind(&stream))
+        // The last entry closes this stream beyond `first`, and with it what it claims of another one, once that is decided so far.
+        let behind = |stream: StreamId| {
+            let quiet = watermark.quiet_index(stream).map(|index| Claim { stream, index });
+            watermark.closed(stream) < first && quiet.is_some_and(|claim| !self.claimed.contains(&claim))
+        };
+        context.other_streams().any(behind)
     }
 
     /// Closes the open entry and proposes it.
@@ -337,6 +342,7 @@ impl Sealer {
             claims: 0,
         };
         header.seal(&mut buffer, &claims);
+        self.claimed = claims;
         Counters::add(&context.counters.entries, 1);
         Counters::add(&context.counters.log_bytes, buffer.len() as u64);
         self.unreleased.sealed(closed, buffer.len() as u64);

@@ -46,6 +46,8 @@ pub struct Shared {
     pub uncleared: AtomicBool,
     /// This node's voter may have accepted more than it knows of: see `recall`.
     pub forgets: AtomicBool,
+    /// This replica's store came as a copy, or is about to, and is on no disk yet: it ends with the process.
+    pub store_is_volatile: AtomicBool,
     /// Node id of the known leader plus 1; 0 if none is known.
     leader: AtomicU32,
     /// State copies that this replica serves now. While there are any, tombstones stay: the receiver may yet apply older
@@ -116,6 +118,7 @@ impl Shared {
             disk_full: AtomicBool::new(false),
             uncleared: AtomicBool::new(false),
             forgets: AtomicBool::new(options.forgets),
+            store_is_volatile: AtomicBool::new(false),
             leader: AtomicU32::new(0),
             serving_copies: AtomicU32::new(0),
             receiving_copy: AtomicBool::new(false),

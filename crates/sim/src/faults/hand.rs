@@ -6,12 +6,13 @@ use highwater_core::{Epoch, Library, NodeId};
 use highwater_engines::Nanos;
 
 use super::cuts::{between, both_ways, strand, web};
-use super::standing::{may_all_end, may_end, newest_open, spare};
+use super::standing::{may_all_end, may_end, may_order, newest_open, spare};
 use super::victims::{Found, find};
 use super::{Fault, LASTING, Scheduled, Victim};
 use crate::network::Channel;
 use crate::units::MS;
 use crate::world::World;
+use crate::world::order::Order;
 
 /// How often it looks for somebody whom it waits for, at least.
 const LOOK_EVERY: Nanos = MS / 20;
@@ -139,17 +140,14 @@ impl Hand {
         self.opened = self.waiting.iter().any(waits).then(newest);
     }
 
-    /// An operator wants somebody to come, or to go.
-    fn order<L: Library>(
-        &mut self,
-        world: &mut World<L>,
-        comes: Option<u8>,
-        goes: Option<u8>,
-    ) -> Option<NodeId> {
-        let (comes, goes) = (comes.map(NodeId), goes.map(NodeId));
-        world.order(comes, goes);
-        self.ask_at.get_or_insert(world.now);
-        comes.or(goes)
+    /// An operator gives an order: whom it concerns. `None`: not now, and the run goes on without it.
+    fn order<L: Library>(&mut self, world: &mut World<L>, order: Order) -> Option<NodeId> {
+        let who = order.comes.or(order.goes).filter(|_| may_order(world, &order));
+        if who.is_some() {
+            world.order(order);
+            self.ask_at.get_or_insert(world.now);
+        }
+        who
     }
 
     /// Operators ask for what they wait for.
@@ -275,9 +273,13 @@ impl Hand {
                     who = Some(node);
                 }
             }
-            Fault::Add(node) => who = self.order(world, Some(*node), None),
-            Fault::Remove(node) => who = self.order(world, None, Some(*node)),
-            Fault::Replace(node, by) => who = self.order(world, Some(*by), Some(*node)),
+            Fault::Add(node) => who = self.order(world, Order::new(Some(NodeId(*node)), None)),
+            Fault::Remove(node) => {
+                who = self.order(world, Order::new(None, Some(NodeId(*node))));
+            }
+            Fault::Replace(node, by) => {
+                who = self.order(world, Order::new(Some(NodeId(*by)), Some(NodeId(*node))));
+            }
             Fault::FoundAnew(founders) => {
                 // An operator who stops all of them has all the time there is.
                 if !world.durable() || !world.finish_control_turns() || !may_all_end(world) {

@@ -4,7 +4,7 @@ use highwater_core::{Epoch, Library, NodeId};
 use highwater_engines::{Service, Status};
 
 use crate::world::World;
-use crate::world::order::Voters;
+use crate::world::order::{Order, Voters};
 
 /// The newest epoch that somebody leads.
 pub(super) fn newest_open<L: Library>(world: &World<L>) -> Option<Epoch> {
@@ -38,6 +38,20 @@ pub fn spare<L: Library>(world: &World<L>, victim: NodeId) -> bool {
     let left = sound(world).filter(|id| *id != victim).fold(0, |left, id| left | 1 << id.0);
     (unborn && lost < world.founders().count_ones().div_ceil(2) as usize)
         || outvotes(left, &memberships(world))
+}
+
+/// Whether an operator may give an order now: of every membership that it may lead to, a majority has its state, in memory or on disk.
+///
+/// The leader asks for that, too, but learns only later that somebody is gone. If one of two that stay has just lost its memory, the
+/// order is never done, and nobody leads: no guarantee covers the loss of a majority of the members to come. An operator waits until
+/// who is to stay is back.
+pub fn may_order<L: Library>(world: &World<L>, order: &Order) -> bool {
+    let sound: Vec<NodeId> = sound(world).collect();
+    let stays =
+        |id: &NodeId| sound.contains(id) || order.comes == Some(*id) || world.is_down_with_its_disk(*id);
+    let stay = world.ids().filter(stays).fold(0, |stay, id| stay | 1 << id.0);
+    let after: Vec<u32> = memberships(world).into_iter().map(|members| order.apply(members)).collect();
+    order.goes.is_none() || outvotes(stay, &after)
 }
 
 /// Every membership that may be in force, or be so before anybody has told: those of all accounts that count, with any of the

@@ -58,6 +58,8 @@ pub(super) struct Disk {
     had: u64,
     /// Copies that were made when processes started, oldest first.
     copies: VecDeque<Copy>,
+    /// It is such a copy.
+    pub is_older: bool,
 }
 
 /// What a disk held when a process started.
@@ -226,7 +228,7 @@ impl Disk {
         let Copy { generation, records, gone, checkpoints } = copy;
         (self.generation, self.records, self.gone, self.checkpoints) =
             (generation, records, gone, checkpoints);
-        self.synced = self.written();
+        (self.synced, self.is_older) = (self.written(), true);
         self.count(workers);
     }
 

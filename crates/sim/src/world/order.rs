@@ -16,6 +16,11 @@ pub(crate) struct Order {
 }
 
 impl Order {
+    /// One wants a node to come, another to go, or both in one step.
+    pub(crate) fn new(comes: Option<NodeId>, goes: Option<NodeId>) -> Order {
+        Order { comes, goes, answered: false }
+    }
+
     pub(super) fn change(&self) -> MemberChange {
         let contact = Bytes::new();
         match (self.comes, self.goes) {
@@ -27,7 +32,7 @@ impl Order {
     }
 
     /// Of these nodes (a bit each) those that vote once it is done.
-    pub(super) fn apply(&self, members: u32) -> u32 {
+    pub(crate) fn apply(&self, members: u32) -> u32 {
         let bit = |node: Option<NodeId>| node.map_or(0, |node| 1 << node.0);
         (members | bit(self.comes)) & !bit(self.goes)
     }

@@ -1,18 +1,18 @@
 //! Operators' orders: who shall come, who shall go. Whoever gave one asks until it is done, as `highwater member` does.
 
-use highwater_core::{Library, NodeId};
+use highwater_core::Library;
 use highwater_engines::MemberAnswer;
 
 use super::World;
 use super::order::{Order, Voters};
 
 impl<L: Library> World<L> {
-    /// An operator wants one to come, another to go, or both in one step. Who is to come is started, if it never was.
-    pub(crate) fn order(&mut self, comes: Option<NodeId>, goes: Option<NodeId>) {
-        if let Some(stranger) = comes.filter(|node| self.ids().all(|known| known != *node)) {
+    /// An operator gives an order. Who is to come is started, if it never was.
+    pub(crate) fn order(&mut self, order: Order) {
+        if let Some(stranger) = order.comes.filter(|node| self.ids().all(|known| known != *node)) {
             self.start(stranger);
         }
-        self.orders.push(Order { comes, goes, answered: false });
+        self.orders.push(order);
     }
 
     /// Asks the leader for every order. Says which are done now.

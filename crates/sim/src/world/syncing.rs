@@ -147,6 +147,12 @@ impl<L: Library> World<L> {
         nodes[id.0 as usize].disk.restore(workers, disks);
     }
 
+    /// Whether a node is down, and its disk has what it was relied on for.
+    pub fn is_down_with_its_disk(&self, id: NodeId) -> bool {
+        let disk = &self.nodes[id.0 as usize].disk;
+        !self.is_up(id) && !disk.is_empty() && !disk.is_older
+    }
+
     /// Power fails everywhere at once.
     pub fn cut_power(&mut self) {
         self.ids().for_each(|id| self.kill(id));

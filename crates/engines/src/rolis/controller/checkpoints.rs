@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use highwater_consensus::Members;
-use highwater_core::{EntryIndex, StreamId, Timestamp};
+use highwater_core::{Durability, EntryIndex, StreamId, Timestamp};
 
 use super::super::checkpoint::{Contents, Located, Resumed, Settling};
 use super::super::hooks;
@@ -142,6 +142,7 @@ impl RolisController {
     fn on_published(&mut self, number: u64) {
         if let Some(released) = self.checkpointing.published(number) {
             self.has_checkpoint = true;
+            self.watch_store();
             self.desk.command_all(|stream| Command::CheckpointPublished(released[stream.0 as usize]));
         }
     }
@@ -161,6 +162,12 @@ impl RolisController {
     /// Whether what this process has copied is lost with it: there is no checkpoint of it yet.
     pub(super) fn lacks_checkpoint(&self) -> bool {
         self.desk.shared.options.durability.has_disk() && self.receiver.has_copied() && !self.has_checkpoint
+    }
+
+    /// Tells the workers: with `async` others' disks may lack what this store has.
+    pub(super) fn watch_store(&self) {
+        let behind = self.desk.shared.options.durability == Durability::Async;
+        self.desk.shared.store_is_volatile.store(behind && self.lacks_checkpoint(), Ordering::Relaxed);
     }
 
     /// Begins one at once if it does. Until it is there nobody may rely on this replica's disk: a learner does not vote.

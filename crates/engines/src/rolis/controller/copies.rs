@@ -40,6 +40,7 @@ impl RolisController {
             self.refuse_copy(copy);
         }
         self.receiver.want(now);
+        self.watch_store();
         self.refresh_eligibility();
         if self.election.standing() == Standing::Leading {
             self.abandon(now, "the store has to be replaced");

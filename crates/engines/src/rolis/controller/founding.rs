@@ -78,6 +78,7 @@ impl RolisController {
     pub(super) fn want_store(&mut self, now: Nanos) {
         self.desk.note("this node has lost its memory: it copies the state and asks to vote again");
         self.receiver.want(now);
+        self.watch_store();
     }
 
     pub(super) fn refresh_eligibility(&mut self) {

@@ -1,6 +1,6 @@
 //! What the controller has a worker do: promise, follow, take over, open, park, go on from a copy.
 
-use highwater_core::{Ballot, EntryIndex, Timestamp};
+use highwater_core::{Ballot, Durability, EntryIndex, Timestamp};
 use highwater_store::{Applier, Occ};
 
 use crate::copy::{Installer, Sender};
@@ -57,8 +57,13 @@ impl RolisWorker {
                     // With an entry above what was trimmed the next question has an answer, even if nobody asks for more.
                     self.lead.close_up_to(self.high());
                 }
-                let stream = self.context.id;
-                turn.report(&self.context, Report::Located { copy, stream, start });
+                let located = Report::Located { copy, stream: self.context.id, start };
+                if self.context.options().durability != Durability::Async {
+                    return turn.report(&self.context, located);
+                }
+                // The receiver's log will begin there, and say that all before is decided: this disk has to know that first.
+                self.stream.record_decided();
+                self.gate.report(self.stream.changes_made(), located, &self.context, turn);
             }
             Command::CheckpointFrom { number, floor } => {
                 let start = self.locate(floor);
