@@ -119,6 +119,12 @@ regressions! {
     /// log on this disk goes less far than where it goes on: a node that came back refused it.
     fn a_checkpoint_of_a_copy_waits_until_its_log_is_known_to_be_decided() passes "checkpoint_with_a_hole";
 
+    /// A leader gave its lead up, and began a checkpoint as one who follows before what it had left in its store was rolled back. At the end
+    /// of the scan nothing was in doubt, and the checkpoint was published: after a power cut there were rows of transactions that
+    /// never were.
+    fn a_checkpoint_holds_nothing_that_was_rolled_back_while_it_was_scanned() passes
+        "checkpoint_of_what_is_rolled_back";
+
     /// One stream stood still; a worker whose replies waited for it claimed in one entry after the other that it was closed, each as
     /// soon as the last was decided, and kept all of them: tens of thousands a second. And a long request, which waits until nothing
     /// else of its worker is under way, was refused for as long. What was claimed is not claimed again.

@@ -129,13 +129,15 @@ impl Sender {
     ) -> Sent {
         let mut sent = Sent { next: Next::Idle, waits_for: None };
         for sending in &mut self.sending {
-            if sending.read_some(source) {
+            // Before anything is read, and after: what is read of a store that is not may be rolled back in between.
+            let sound = source.is_sound();
+            if sound && sending.read_some(source) {
                 sent.next = Next::Now;
             }
-            if sending.held.is_empty() {
+            if sending.held.is_empty() && (sound || sending.read) {
                 continue;
             }
-            if !source.is_sound() {
+            if !sound || !source.is_sound() {
                 self.refused.push(sending.name());
                 continue;
             }

@@ -40,9 +40,14 @@ impl RolisController {
         if !fit || self.checkpointing.is_under_way() || now < self.checkpointing.not_before {
             return;
         }
+        let leading = self.leadership.leading().map(|ballot| ballot.epoch);
+        // What a lead that has ended left in the store may be rolled back while it is scanned, and nobody would know at the end.
+        if leading.is_none() && !self.desk.shared.is_certain() {
+            self.checkpointing.not_before = now + RETRY_AFTER;
+            return;
+        }
         // First keep the tombstones, then choose the floor: none at or above it is unlinked any more.
         self.keep_tombstones(true);
-        let leading = self.leadership.leading().map(|ballot| ballot.epoch);
         let Some((epoch, floor)) = self.desk.shared.watermark.copy_point(leading) else {
             self.checkpointing.not_before = now + RETRY_AFTER;
             return self.keep_tombstones(false);
