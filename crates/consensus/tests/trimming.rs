@@ -237,3 +237,28 @@ fn the_best_log_may_be_in_parts() {
         assert_eq!((5..=streams[0].last().0).all(same), whole, "{}", streams[1].describe());
     }
 }
+
+/// A follower whose disk hangs acknowledges nothing. What it was sent is trimmed at the leader as time goes on, and counted as never sent:
+/// so it was sent everything, and held it.
+#[test]
+fn who_acknowledges_nothing_is_sent_a_window_s_worth_though_the_log_goes_on() {
+    let mut streams = cluster();
+    let window = StreamOptions::default().window_bytes as usize;
+    let entry = Bytes::from(vec![b'x'; window / 8]);
+    let mut sent = 0;
+    for _ in 0..100 {
+        streams[0].propose(entry.clone());
+        for (from, to) in [(0, 1), (1, 0)] {
+            for envelope in streams[from].drain().collect::<Vec<_>>() {
+                sent += if envelope.to == NodeId(2) { envelope.entry.len() } else { 0 };
+                if envelope.to == NodeId(to) {
+                    streams[to as usize].deliver(0, voter(from as u8), envelope.message, envelope.entry);
+                }
+            }
+        }
+        let decided = streams[0].decided();
+        streams[0].trim(decided, window as u64 / 2);
+    }
+    assert!(streams[0].decided() >= EntryIndex(100), "{}", streams[0].describe());
+    assert!((1..=window + 2 * entry.len()).contains(&sent), "{sent} bytes of a window of {window}");
+}

@@ -253,8 +253,10 @@ impl Stream {
                 }
                 return;
             };
-            let in_flight = self.log.bytes_between(peer.received.next(), index);
-            if in_flight > window && peer.received.next() < index {
+            // What it has not received may be trimmed: then nobody knows any more how much that is, and it was a window's worth before.
+            let next = peer.received.next();
+            let is_full = next < self.log.first() || self.log.bytes_between(next, index) > window;
+            if is_full && next < index {
                 return;
             }
             peer.sending = Sending::From(index.next());
