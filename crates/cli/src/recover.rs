@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use highwater_core::Timestamp;
 use highwater_disk::{Identity, behind};
-use highwater_engines::rolis::remains::{Trust, Voter};
+use highwater_engines::rolis::remains::{Members, Quorums, Trust, Voter};
 use highwater_node::storage::DataDirectory;
 use highwater_node::storage::remains::{Base, Folder};
 use serde::Serialize;
@@ -47,7 +47,7 @@ struct Survivor {
     cluster: String,
     node: u8,
     life: String,
-    /// Whether this life of the node votes by the newest membership that any of the folders knows.
+    /// Whether this life of the node votes by a membership that may be in force.
     votes: bool,
     checkpoint: Option<u64>,
     /// By stream: the last entry, and the last one known to be decided.
@@ -69,6 +69,8 @@ struct Outcome {
     /// Folders of which nothing can be said, and why.
     unreadable: Vec<(String, String)>,
     voters: Vec<u8>,
+    /// Who votes by changes of membership that were under way: made or not, a leader needs a majority of each, too.
+    pending: Vec<Pending>,
     lost: Vec<u8>,
     /// Enough of the voters are here, with all that they accepted.
     majority: bool,
@@ -85,6 +87,44 @@ struct Outcome {
     better_streams: usize,
     written: Vec<String>,
     digest: Option<String>,
+}
+
+/// A change of membership that was under way.
+#[derive(Debug, Serialize)]
+struct Pending {
+    epoch: u64,
+    voters: Vec<u8>,
+}
+
+/// The memberships that may be in force, by all disks together.
+struct Memberships {
+    /// The newest one that surely was.
+    settled: Members,
+    /// Those behind it with other voters, oldest first.
+    pending: Vec<Members>,
+}
+
+impl Memberships {
+    /// Of what each disk says of itself, oldest first.
+    fn of(disks: Vec<Vec<Members>>) -> Option<Memberships> {
+        let settled =
+            disks.iter().filter_map(|disk| disk.first()).max_by_key(|members| members.epoch)?.clone();
+        let mut pending: Vec<Members> =
+            disks.into_iter().flatten().filter(|m| m.epoch > settled.epoch).collect();
+        pending.sort_by_key(|members| members.epoch);
+        // A new leader's epoch is such a change, too: of nothing.
+        pending.dedup_by(|later, earlier| later.voters() == earlier.voters());
+        if pending.first().is_some_and(|first| first.voters() == settled.voters()) {
+            pending.remove(0);
+        }
+        Some(Memberships { settled, pending })
+    }
+
+    fn quorums(&self) -> Quorums {
+        let mut quorums = Quorums::of(self.settled.clone());
+        self.pending.iter().for_each(|members| quorums.and(members.clone()));
+        quorums
+    }
 }
 
 /// A folder that was read.
@@ -184,26 +224,27 @@ fn same_cluster(disks: &[Read]) -> Result<()> {
 
 /// What all of them come to. The best comes first, with what others have more of.
 fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcome> {
-    let members = disks.iter().filter_map(|disk| disk.folder.remains.members());
-    let members = members.max_by_key(|members| members.epoch);
-    let members = members.ok_or_else(|| {
+    let memberships = Memberships::of(disks.iter().map(|disk| disk.folder.remains.memberships()).collect());
+    let memberships = memberships.ok_or_else(|| {
         Failure::negative(
             "none of these nodes knows of a cluster: it never began, and nothing was acknowledged",
         )
     })?;
+    let quorums = memberships.quorums();
     let voter = |disk: &Read| Voter { node: disk.identity.node, incarnation: disk.identity.incarnation };
     let here = |node: &Voter| disks.iter().any(|disk| voter(disk) == *node);
-    let lost: Vec<u8> =
-        members.voters().iter().filter(|voter| !here(voter)).map(|voter| voter.node.0).collect();
-    let whole = |node: &&Voter| disks.iter().any(|disk| voter(disk) == **node && !disk.behind);
-    let majority = members.voters().iter().filter(whole).count() >= members.majority();
+    let mut lost: Vec<u8> =
+        quorums.voters().iter().filter(|voter| !here(voter)).map(|voter| voter.node.0).collect();
+    lost.dedup();
+    let whole = |node: Voter| disks.iter().any(|disk| voter(disk) == node && !disk.behind);
+    let majority = quorums.reached(whole);
     let all_behind = !majority && lost.is_empty();
     let survivor = |disk: &Read| Survivor {
         folder: disk.folder.name.clone(),
         cluster: disk.identity.cluster.clone(),
         node: disk.identity.node.0,
         life: disk.identity.incarnation.to_string(),
-        votes: members.contains(voter(disk)),
+        votes: quorums.voters().contains(&voter(disk)),
         checkpoint: disk.folder.checkpoint.as_ref().map(|manifest| manifest.number),
         entries: disk.folder.remains.entries().iter().map(|(last, decided)| (last.0, decided.0)).collect(),
         decided: disk.decided.map(|mark| mark.0),
@@ -222,7 +263,12 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
     Ok(Outcome {
         survivors,
         unreadable,
-        voters: members.voters().iter().map(|voter| voter.node.0).collect(),
+        voters: nodes(&memberships.settled),
+        pending: memberships
+            .pending
+            .iter()
+            .map(|members| Pending { epoch: members.epoch.0, voters: nodes(members) })
+            .collect(),
         lost,
         majority,
         all_behind,
@@ -235,6 +281,10 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
         written: Vec::new(),
         digest: None,
     })
+}
+
+fn nodes(members: &Members) -> Vec<u8> {
+    members.voters().iter().map(|voter| voter.node.0).collect()
 }
 
 fn found(args: &RecoverArgs, disks: &[Read], outcome: &mut Outcome) -> Result<()> {
@@ -286,6 +336,12 @@ fn page(outcome: &Outcome, args: &RecoverArgs) -> String {
         list(&outcome.voters),
         if outcome.lost.is_empty() { "none".into() } else { list(&outcome.lost) }
     ));
+    for Pending { epoch, voters } in &outcome.pending {
+        text.push_str(&format!(
+            "pending   {} in epoch {epoch}: a change of membership that was under way. Made or not, a majority of these is needed as well\n",
+            list(voters)
+        ));
+    }
     match outcome.certain {
         Some(mark) => {
             text.push_str(&format!("certain   everything up to {mark}{}\n", about(&outcome.certain_about)))
@@ -326,4 +382,47 @@ fn page(outcome: &Outcome, args: &RecoverArgs) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::{Epoch, Incarnation, NodeId};
+
+    use super::*;
+
+    fn members(epoch: u64, nodes: &[u8]) -> Members {
+        let voter = |node: &u8| Voter { node: NodeId(*node), incarnation: Incarnation(1) };
+        Members::new(Epoch(epoch), nodes.iter().map(voter).collect())
+    }
+
+    /// Node 2 was being replaced by node 3 when nodes 1 and 2 were lost: nodes 0 and 3 are a majority of those to come, and cannot go on
+    /// without one of nodes 1 and 2. They were taken for a majority, and the loss could not be accepted.
+    #[test]
+    fn while_a_change_is_pending_both_memberships_need_a_majority() {
+        let (before, after) = (members(4, &[0, 1, 2]), members(6, &[0, 1, 3]));
+        let disks = || {
+            vec![
+                vec![before.clone(), members(5, &[0, 1, 2]), after.clone()],
+                vec![members(3, &[0, 1, 2]), after.clone()],
+            ]
+        };
+        let memberships = Memberships::of(disks()).unwrap();
+        assert_eq!((nodes(&memberships.settled), memberships.pending.len()), (vec![0, 1, 2], 1));
+        let reached = |memberships: &Memberships, here: &[u8]| {
+            memberships.quorums().reached(|voter| here.contains(&voter.node.0))
+        };
+        assert!(!reached(&memberships, &[0, 3]), "of those before a majority is lost");
+        assert!(!reached(&memberships, &[0, 2]), "and here of those to come");
+        assert!(reached(&memberships, &[0, 1]) && reached(&memberships, &[0, 2, 3]));
+        // Somebody knows that it was made.
+        let mut disks = disks();
+        disks.push(vec![after]);
+        let memberships = Memberships::of(disks).unwrap();
+        assert!(
+            memberships.pending.is_empty()
+                && reached(&memberships, &[0, 3])
+                && !reached(&memberships, &[0, 2])
+        );
+        assert!(Memberships::of(vec![Vec::new()]).is_none());
+    }
 }

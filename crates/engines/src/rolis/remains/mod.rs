@@ -12,8 +12,8 @@ mod moment;
 mod reading;
 
 use bytes::Bytes;
-pub use highwater_consensus::Voter;
-use highwater_consensus::{Change, Members, Recovered};
+use highwater_consensus::{Change, Recovered};
+pub use highwater_consensus::{Members, Quorums, Voter};
 use highwater_core::codec::Reader;
 use highwater_core::{EntryIndex, Epoch, Timestamp};
 

@@ -33,7 +33,31 @@ impl Remains {
     /// The newest membership that is known, of changes in the logs too.
     pub fn members(&self) -> Option<Members> {
         let known = self.members.clone().into_iter();
-        known.chain(memberships(self)).max_by_key(|members| members.epoch)
+        known
+            .chain(memberships(self).into_iter().map(|(_, members)| members))
+            .max_by_key(|members| members.epoch)
+    }
+
+    /// The memberships that may be in force, oldest first: the newest that surely was, because it was written down when its epoch's change
+    /// was decided in every stream; and those behind it whose change this log holds, and of which nobody here knows whether it was made. A
+    /// leader needs a majority of each of them.
+    pub fn memberships(&self) -> Vec<Members> {
+        let logs = memberships(self);
+        let streams = self.streams.len();
+        let everywhere = |epoch: Epoch| {
+            let decided = |(decided, members): &&(bool, Members)| *decided && members.epoch == epoch;
+            logs.iter().filter(decided).count() == streams
+        };
+        let surely = logs.iter().map(|(_, members)| members).filter(|members| everywhere(members.epoch));
+        let surely = self.members.iter().chain(surely).max_by_key(|members| members.epoch).cloned();
+        let since = surely.as_ref().map(|members| members.epoch);
+        let mut all: Vec<Members> = surely.into_iter().collect();
+        all.extend(
+            logs.into_iter().map(|(_, members)| members).filter(|members| Some(members.epoch) > since),
+        );
+        all.sort_by_key(|members| members.epoch);
+        all.dedup_by_key(|members| members.epoch);
+        all
     }
 
     /// Follows the logs, as far as they are trusted.
@@ -200,9 +224,9 @@ fn members_of(entry: &Entry<'_>) -> Option<Members> {
     if change { Members::decode(&mut Reader::new(entry.body)).ok() } else { None }
 }
 
-/// Those that stand in the logs.
-fn memberships(remains: &Remains) -> Vec<Members> {
-    let of_stream = |stream: &Recovered| -> Vec<Members> {
+/// Those that stand in the logs, and whether the stream knows the entry to be decided.
+fn memberships(remains: &Remains) -> Vec<(bool, Members)> {
+    let of_stream = |stream: &Recovered| -> Vec<(bool, Members)> {
         let log = stream.log();
         let change = |at: u64| {
             let bytes = log.get(EntryIndex(at))?;
@@ -210,7 +234,8 @@ fn memberships(remains: &Remains) -> Vec<Members> {
             if bytes.len() < ENTRY_HEADER_BYTES || bytes[0] != EntryKind::EpochChange as u8 {
                 return None;
             }
-            EntryHeader::open(bytes, true).ok().as_ref().and_then(members_of)
+            let members = EntryHeader::open(bytes, true).ok().as_ref().and_then(members_of)?;
+            Some((EntryIndex(at) <= stream.decided(), members))
         };
         (log.first().0..=log.last().0).filter_map(change).collect()
     };

@@ -146,6 +146,19 @@ fn a_moment_holds_what_was_at_or_below_it_and_nothing_that_was_rolled_back() {
     assert_eq!(remains.members().unwrap().epoch, Epoch(2), "of a change in the log");
 }
 
+/// Only what is decided in every stream was surely made; until then both memberships have to agree.
+#[test]
+fn a_change_that_is_not_decided_everywhere_leaves_two_memberships_that_may_be_in_force() {
+    let epochs = |decided| -> Vec<u64> {
+        disk(2, two_epochs(), decided).memberships().iter().map(|members| members.epoch.0).collect()
+    };
+    assert_eq!(epochs([5, 4]), [2]);
+    assert_eq!(epochs([4, 4]), [2]);
+    assert_eq!(epochs([3, 4]), [1, 2], "stream 0 may never have got so far");
+    assert_eq!(epochs([3, 3]), [1, 2]);
+    assert_eq!(epochs([0, 1]), [1, 2], "nothing is known, so neither is left out");
+}
+
 #[test]
 fn what_is_only_accepted_counts_if_nobody_can_overrule_it() {
     let remains = disk(2, two_epochs(), [2, 3]);
