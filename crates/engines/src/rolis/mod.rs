@@ -81,6 +81,7 @@ mod points;
 pub mod probes;
 mod pulse;
 mod raising;
+mod readable;
 mod reads;
 mod recall;
 pub mod remains;

@@ -19,12 +19,12 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use highwater_consensus::{Members, Voter};
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::level::REHEARSED;
 use highwater_core::{Level, Levels, NodeId};
 
 use super::control::ControlMessage;
 use super::desk::Desk;
 use super::hooks;
+use super::readable::{beyond, name};
 use crate::seam::Nanos;
 
 /// A node says again what it uses after so many heartbeats: the last message may be lost.
@@ -172,22 +172,4 @@ pub(super) fn decode(record: &[u8]) -> Result<Option<Level>, Malformed> {
     }
     let level = Level(reader.u8()?);
     if reader.is_empty() { Ok(Some(level)) } else { Err(Malformed("length of a level")) }
-}
-
-/// Why a node cannot go on with what is of a later level.
-pub(super) fn beyond(levels: Levels) -> String {
-    format!("and this build reads up to {}: start this node with a newer build", levels.newest)
-}
-
-/// Later than all that are known.
-const UNKNOWN: Level = Level(REHEARSED.0 + 1);
-
-/// The level of an entry, by its bytes, whatever else it holds.
-pub(super) fn level_of(entry: &[u8]) -> Level {
-    entry.get(1).and_then(|format| Level::of_format(*format)).unwrap_or(UNKNOWN)
-}
-
-/// In words.
-pub(super) fn name(level: Level) -> String {
-    if level < UNKNOWN { level.to_string() } else { "a later level".into() }
 }

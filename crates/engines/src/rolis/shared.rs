@@ -10,7 +10,7 @@ use highwater_store::Store;
 use super::checkpoint::Resumed;
 use super::messages::{Command, Report};
 use super::pulse::Pulse;
-use super::raising::{beyond, name};
+use super::readable::{beyond, name};
 use super::snapshots::{Offer, Rounds};
 use super::watermark::Watermark;
 use crate::mailbox::Mailbox;

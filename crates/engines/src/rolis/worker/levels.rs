@@ -6,7 +6,7 @@ use highwater_core::{EntryIndex, Level, NodeId};
 use crate::rolis::checked::level_if_sound;
 use crate::rolis::hooks;
 use crate::rolis::messages::Report;
-use crate::rolis::raising::level_of;
+use crate::rolis::readable::level_of;
 use crate::seam::{Nanos, Worker};
 
 use super::RolisWorker;

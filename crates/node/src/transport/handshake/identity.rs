@@ -81,7 +81,7 @@ impl Identity {
 }
 
 /// As it travels: one byte each. Builds before levels say zeros, and mean the first.
-pub(super) fn speaks_bytes(speaks: Speaks) -> [u8; SPEAKS_BYTES] {
+pub(super) fn speaks_bytes(speaks: Speaks) -> [u8; 3] {
     [speaks.levels.oldest.0, speaks.levels.newest.0, speaks.in_use.0]
 }
 
@@ -94,9 +94,6 @@ pub(super) fn read_speaks(reader: &mut Reader<'_>) -> Result<Speaks, Malformed> 
     let speaks = Speaks { levels: Levels { oldest, newest }, in_use };
     if speaks.levels.speak(in_use) { Ok(speaks) } else { Err(Malformed("levels")) }
 }
-
-/// Bytes of what a node speaks.
-pub(super) const SPEAKS_BYTES: usize = 3;
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -31,7 +31,7 @@ use highwater_core::{Incarnation, Levels, NodeId, Speaks};
 pub use self::identity::{Fingerprint, Identity};
 pub use self::mismatch::Mismatch;
 
-use self::identity::{SPEAKS_BYTES, cluster_hash, read_speaks, speaks_bytes};
+use self::identity::{cluster_hash, read_speaks, speaks_bytes};
 use super::Channel;
 
 /// Version of this exchange and of the framing that follows it.
@@ -44,6 +44,7 @@ pub const WELCOME_BYTES: usize = 16 + REASON_BYTES + SPEAKS_BYTES + FINGERPRINT_
 const HELLO_MAGIC: &[u8; 4] = b"HWTR";
 const WELCOME_MAGIC: &[u8; 4] = b"HWTW";
 const REASON_BYTES: usize = 227;
+const SPEAKS_BYTES: usize = 3;
 const FINGERPRINT_BYTES: usize = 10;
 /// The verdict on a caller that was removed.
 const REMOVED: u16 = 2;
