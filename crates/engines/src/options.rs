@@ -1,11 +1,12 @@
 //! What an engine needs to know before it starts.
 
 use bytes::Bytes;
+use highwater_core::level::REHEARSED;
 use highwater_core::limits::{
     COPY_WINDOW_BYTES, MAX_CHUNK_BYTES, MAX_NODES, MAX_SEAL_BYTES, MAX_TRANSACTION_BYTES, MAX_WORKERS,
 };
 use highwater_core::log::{CLAIM_BYTES, ENTRY_HEADER_BYTES};
-use highwater_core::{Durability, Incarnation, Levels, Nanos, NodeId, planted};
+use highwater_core::{Durability, Incarnation, Level, Levels, Nanos, NodeId, planted};
 
 use crate::shares::Shares;
 
@@ -190,6 +191,12 @@ impl Options {
         check(
             (MIN_TRANSACTION_BYTES..=MAX_TRANSACTION_BYTES).contains(&self.max_transaction_bytes),
             "max transaction bytes must be 64 KiB to 64 MiB",
+        )?;
+        check(
+            Level::FIRST <= self.levels.oldest
+                && self.levels.oldest <= self.levels.newest
+                && self.levels.newest <= REHEARSED,
+            "levels must be ones that this build can play",
         )?;
         check(self.max_attempts > 0, "max attempts must be above 0")?;
         check(

@@ -130,6 +130,7 @@ impl Run {
         self.leave_out()?;
         self.serve("all replicas together serve", Clients::probes)?;
         self.converge("all replicas converge")?;
+        self.wait("all use the level that all can", |run| run.world.use_what_all_can())?;
         for reads in self.clients.last_reads() {
             self.serve("the last reads are answered", |_| vec![reads.clone()])?;
         }

@@ -31,6 +31,14 @@ impl<L: Library> World<L> {
         self.ids().filter(|id| self.is_up(*id) && self.build(*id).newest < level).collect()
     }
 
+    /// Whether all who belong use the newest level that all of their builds speak.
+    pub fn use_what_all_can(&self) -> bool {
+        let all: Vec<NodeId> = self.belonging().collect();
+        let least = all.iter().map(|id| self.build(*id).newest).min();
+        let uses = |id: &NodeId| self.status(*id).and_then(|status| status.level);
+        all.iter().filter_map(uses).all(|level| Some(level) >= least)
+    }
+
     /// Whoever starts is of a build that the others let in: an operator reads what the log says.
     pub(super) fn update_build(&mut self, id: NodeId) {
         let Some(level) = self.raised_to().filter(|_| !self.careless) else { return };

@@ -4,6 +4,7 @@ use highwater_consensus::Voter;
 use highwater_core::{EntryIndex, Level, NodeId};
 
 use crate::rolis::checked::level_if_sound;
+use crate::rolis::context::Turn;
 use crate::rolis::hooks;
 use crate::rolis::messages::Report;
 use crate::rolis::readable::level_of;
@@ -18,6 +19,15 @@ impl RolisWorker {
         let level = self.context.shared.level();
         if level > self.context.level {
             self.write_at(now, level);
+        }
+    }
+
+    /// The level may have risen since the turn began, and what was copied meanwhile, of a store that other workers write to, be of it.
+    #[inline]
+    pub(super) fn watch_level_late(&mut self, turn: &mut Turn<'_>) {
+        if self.context.shared.level() > self.context.level {
+            self.watch_level(turn.now);
+            turn.out.frames.retain(|(to, _)| !self.unable.contains(&to.node));
         }
     }
 

@@ -446,6 +446,7 @@ impl Worker for RolisWorker {
         if self.gate.write(now, &mut self.stream, turn.out) {
             self.points.note(self.gate.written(), &self.stream);
         }
+        self.watch_level_late(&mut turn);
         if hooks::sends_later() {
             turn.again = true;
         } else {
