@@ -339,8 +339,9 @@ mod tests {
         let nodes = vec![leading, view(1, "follower", 3, Some(0), None), silent(2, false)];
         let text = Cluster::of(nodes).render();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 5, "{text}");
-        assert!(lines[4].starts_with("node 2 does not answer: restart no other"), "{text}");
+        assert_eq!(lines.len(), 6, "{text}");
+        assert_eq!(lines[4], "level 1 is in use");
+        assert!(lines[5].starts_with("node 2 does not answer: restart no other"), "{text}");
         assert!(lines[2].contains("follower") && lines[2].contains(" 17 "), "{text}");
         assert!(lines[3].contains("silent") && lines[3].contains("no answer within 2 s"), "{text}");
     }

@@ -187,7 +187,7 @@ pub mod tests {
             forgets: false,
             levels: Some(LevelsReport { oldest: 1, newest: 1 }),
             level: Some(1),
-            held_back_by: vec![2],
+            held_back_by: Vec::new(),
             trouble: Some("no quorum".into()),
             cpu_ns: 0,
             resident_bytes: 0,
