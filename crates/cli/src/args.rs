@@ -1,6 +1,9 @@
 //! The command line: every subcommand. The flags of each stand beside what it does.
 
+use std::sync::LazyLock;
+
 use clap::{Parser, Subcommand};
+use highwater_core::Levels;
 
 use crate::backup::BackupAction;
 use crate::bench::args::BenchArgs;
@@ -17,11 +20,15 @@ use crate::sim::SimArgs;
 use crate::status::StatusArgs;
 use crate::torture::{ClientArgs, GuestArgs, NodeArgs, ProxyArgs, TortureArgs};
 
+/// The release, and what it speaks.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| format!("{} ({})", env!("CARGO_PKG_VERSION"), Levels::default()));
+
 /// A replicated, multi-core, in-memory transactional database.
 #[derive(Debug, Parser)]
 #[command(
     name = "highwater",
-    version,
+    version = VERSION.as_str(),
     arg_required_else_help = true,
     after_help = concat_help("highwater demo\n  highwater config default > highwater.toml && highwater serve --config highwater.toml\n  highwater bench tpcc --engine rolis --workers 1 --seconds 10")
 )]

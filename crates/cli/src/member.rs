@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::admin::{AdminClient, AdminError, MemberReply, failure_at};
 use crate::failure::{Failure, Result};
 use crate::serve;
-use crate::status::{host_and_port, votes};
+use crate::status::{host_and_port, levels, votes};
 
 /// Between two questions.
 const ASK_EVERY: Duration = Duration::from_millis(200);
@@ -239,6 +239,8 @@ struct Listed {
     /// Whether it votes: `yes`, `no`, or `gone`, for the life that did.
     votes: &'static str,
     lag: Option<u64>,
+    /// What its build speaks, if it is connected: `1`, or `1-2`.
+    levels: Option<String>,
     peer: String,
     resp: String,
     admin: String,
@@ -255,16 +257,21 @@ fn list(ask: &Where) -> Result<()> {
     let listed: Vec<Listed> = status.members.iter().map(|member| listed(&status, member)).collect();
     if ask.json {
         let line = serde_json::json!({
-            "leader": status.leader, "epoch": status.epoch, "members": listed, "removed": status.removed
+            "leader": status.leader, "epoch": status.epoch, "level": status.level, "held_back_by": status.held_back_by,
+            "members": listed, "removed": status.removed
         });
         println!("{line}");
         return Ok(());
     }
-    println!("node  votes  lag    peer                   resp                   admin");
-    for Listed { id, votes, lag, peer, resp, admin } in &listed {
+    println!("node  votes  lag    levels  peer                   resp                   admin");
+    for Listed { id, votes, lag, levels, peer, resp, admin } in &listed {
         let lag = lag.map_or("-".into(), |lag| lag.to_string());
         let leads = if status.leader == Some(*id) { "  leads" } else { "" };
-        println!("{id:>4}  {votes:<5}  {lag:<5}  {peer:<21}  {resp:<21}  {admin}{leads}");
+        let levels = levels.as_deref().unwrap_or("-");
+        println!("{id:>4}  {votes:<5}  {lag:<5}  {levels:<6}  {peer:<21}  {resp:<21}  {admin}{leads}");
+    }
+    if let Some(level) = status.level_in_use() {
+        println!("{level}");
     }
     if !status.removed.is_empty() {
         let removed: Vec<String> = status.removed.iter().map(u8::to_string).collect();
@@ -280,6 +287,7 @@ fn listed(status: &StatusReport, member: &highwater_node::admin::protocol::Membe
         id: member.node,
         votes: votes(member),
         lag: member.lag,
+        levels: member.levels.map(levels),
         peer: address(|node| &node.peer),
         resp: address(|node| &node.resp),
         admin: address(|node| &node.admin),

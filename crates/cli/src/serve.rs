@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use highwater_core::level::REHEARSED;
+use highwater_core::{Level, Levels};
 use highwater_node::{Config, NodeError};
 
 use crate::failure::{EXIT_CODES, Failure, Result};
@@ -20,6 +22,9 @@ pub struct ServeArgs {
     /// Override one config key; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,
+    /// Play a build whose newest level is this: to rehearse an upgrade, with data that nobody needs.
+    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u8).range(1..=i64::from(REHEARSED.0)))]
+    pub rehearse_level: Option<u8>,
 }
 
 /// `highwater config`.
@@ -42,7 +47,10 @@ pub fn serve(args: &ServeArgs) -> Result<()> {
     if let Some(node) = args.node_id {
         overrides.push(("node".into(), node.to_string()));
     }
-    let config = load(args.config.as_deref(), &overrides)?;
+    let mut config = load(args.config.as_deref(), &overrides)?;
+    if let Some(newest) = args.rehearse_level {
+        config.levels = Levels::up_to(Level(newest));
+    }
     highwater_node::run(config).map_err(|error| match error {
         NodeError::Panicked { .. } | NodeError::Failed { .. } => Failure::negative(error),
         _ => Failure::cannot_start(error),

@@ -115,6 +115,59 @@ fn status(cluster: &Cluster, id: usize) -> serde_json::Value {
 #[test]
 fn all_nodes_are_restarted_one_by_one_and_no_request_is_in_doubt() {
     let mut cluster = Cluster::start("rolling", "durability = \"sync\"", None);
+    roll(&mut cluster, &[]);
+}
+
+/// The level of each node, as it says itself.
+fn levels(cluster: &serde_json::Value) -> Vec<Option<u64>> {
+    let nodes = cluster["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+    nodes.iter().map(|node| node["status"]["level"].as_u64()).collect()
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn nodes_are_upgraded_one_by_one_and_the_level_rises_with_the_last() {
+    const NEWER: &[&str] = &["--rehearse-level", "2"];
+    let mut cluster = Cluster::start("upgrade", "durability = \"sync\"", None);
+    let (first, _) = cluster.leader();
+    let upgrade = |cluster: &mut Cluster, node: usize, flags: &[&str]| {
+        cluster.terminate(node);
+        wait_until("it ends", || cluster.has_ended(node));
+        cluster.run_with(node, flags);
+    };
+    let calm = |cluster: &Cluster| status(cluster, first)["no_restart"].is_null();
+    wait_until("all vote", || calm(&cluster));
+    // A first one comes, and is taken back.
+    let (other, last) = ((first + 1) % 3, (first + 2) % 3);
+    upgrade(&mut cluster, other, NEWER);
+    let newest =
+        |view: &serde_json::Value, node: usize| view["nodes"][node]["status"]["levels"]["newest"].as_u64();
+    wait_until("it votes", || calm(&cluster) && newest(&status(&cluster, first), other) == Some(2));
+    let seen = status(&cluster, first);
+    assert_eq!(levels(&seen), [Some(1); 3], "{seen}");
+    upgrade(&mut cluster, other, &[]);
+    wait_until("it votes", || calm(&cluster) && newest(&status(&cluster, first), other) == Some(1));
+    // All come, under load.
+    roll(&mut cluster, NEWER);
+    wait_until("all use it", || levels(&status(&cluster, first)) == [Some(2); 3]);
+    // Too late: its disk was written at the newer level, and this build says so.
+    cluster.kill(last);
+    cluster.run(last);
+    wait_until("it gives up", || cluster.log(last).contains("start this node with a newer build"));
+    cluster.replicas[last].take().unwrap().wait().unwrap();
+    cluster.run_with(last, NEWER);
+    wait_until("it votes", || calm(&cluster));
+}
+
+/// Restarts all nodes with these flags, under load.
+fn roll(cluster: &mut Cluster, flags: &[&str]) {
     let (first, _) = cluster.leader();
     let (pulse, over) = (Pulse::new(), AtomicBool::new(false));
     let ports = [cluster.port(0), cluster.port(1), cluster.port(2)];
@@ -142,9 +195,9 @@ fn all_nodes_are_restarted_one_by_one_and_no_request_is_in_doubt() {
                 if node == leads { "led" } else { "followed" }
             );
             gaps.push(gap);
-            cluster.run(node);
+            cluster.run_with(node, flags);
             pulse.longest_silence(|| {
-                let cluster = status(&cluster, (node + 1) % 3);
+                let cluster = status(cluster, (node + 1) % 3);
                 cluster["no_restart"].is_null() && cluster["leader"].is_u64()
             });
         }

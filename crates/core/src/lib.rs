@@ -2,6 +2,7 @@
 //!
 //! - [`ids`]: nodes, streams, epochs, ballots, entry indexes, timestamps; newtypes with only their legal operations.
 //! - [`clock`]: where commit timestamps come from.
+//! - [`level`]: what builds of different age agree to write.
 //! - [`limits`]: how large everything may be, in one place.
 //! - [`durability`]: what a reply promises.
 //! - [`schema`]: tables, their key kinds and their indexes.
@@ -23,6 +24,7 @@ pub mod durability;
 pub mod footprint;
 pub mod hooks;
 pub mod ids;
+pub mod level;
 pub mod limits;
 pub mod log;
 pub mod planted;
@@ -38,6 +40,7 @@ pub use footprint::{Access, Footprint};
 pub use ids::{
     Ballot, EntryIndex, Epoch, Incarnation, Nanos, NodeId, ProcedureId, StreamId, TableId, Timestamp,
 };
+pub use level::{Level, Levels, Speaks};
 pub use procedure::{Library, Outcome, Procedure, Registry};
 pub use random::Random;
 pub use schema::{IndexKind, KeyKind, Schema, TableSpec};

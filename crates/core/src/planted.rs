@@ -104,6 +104,8 @@ mod bug {
         Retried,
         /// One of four is removed; then one node after the other is left alone with it.
         Moving,
+        /// Nodes run builds of two releases, and are upgraded while the cluster works; one stays behind for long.
+        Mixed,
     }
 
     /// Lists the bugs of one owner: a static of each name, and `ALL` of them.

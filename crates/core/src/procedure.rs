@@ -4,7 +4,7 @@ use crate::contain::{self, Panicked, contain};
 use crate::footprint::Footprint;
 use crate::hooks::{self, Fact};
 use crate::ids::{ProcedureId, TableId};
-use crate::schema::TableSpec;
+use crate::schema::{Schema, TableSpec};
 use crate::transaction::{Abort, Transaction};
 
 /// A transaction's code. Deterministic: the same arguments on the same data give the same writes and reply.
@@ -186,6 +186,11 @@ impl<T> Entry<T> {
 pub trait Library: Send + Sync {
     /// The tables, in the order of their ids.
     fn tables(&self) -> Vec<TableSpec>;
+
+    /// Those and any that came with a later [level](crate::level).
+    fn schema(&self) -> Schema {
+        Schema::new(self.tables())
+    }
 
     /// Registers every procedure, always in the same order: ids are part of the cluster's configuration.
     fn register<T: Transaction>(&self, registry: &mut Registry<T>);

@@ -23,6 +23,9 @@ pub enum Abort {
     /// It would make the store grow, and some replica has no memory left for that. Nothing was done; what only reads,
     /// deletes or overwrites goes on.
     OutOfMemory,
+    /// It writes to a table that not every replica knows by now: the [level](crate::level) in use is below the table's. Nothing was
+    /// done; a retry succeeds once all nodes run builds that know it.
+    TooNew,
     /// It writes, and too many disks are full for it to become durable. Nothing was done; what only reads goes on.
     DiskFull,
 }

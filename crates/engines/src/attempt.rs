@@ -4,7 +4,7 @@ use highwater_core::limits::MAX_REPLY_BYTES;
 use highwater_core::{Abort, Outcome, Registry, Timestamp};
 use highwater_store::Occ;
 
-use crate::call::{Call, explain};
+use crate::call::{Call, explain, explain_too_new};
 use crate::sessions::once;
 
 /// Runs a procedure once and ends its transaction by `commit` (`true`: its writes are dropped, what it read is validated).
@@ -46,6 +46,10 @@ pub(crate) fn attempt(
         Abort::TooLarge => {
             explain(reply, occ.log().most());
             Outcome::TooLarge
+        }
+        Abort::TooNew => {
+            explain_too_new(reply);
+            Outcome::BadRequest
         }
         Abort::OutOfMemory => {
             reply.clear();

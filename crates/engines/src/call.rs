@@ -34,3 +34,13 @@ pub(crate) fn explain(reply: &mut Vec<u8>, most: usize) {
     )
     .expect("writing to memory does not fail");
 }
+
+/// Says in the reply what an operator can do about a write to a table that not all nodes know.
+#[cold]
+pub(crate) fn explain_too_new(reply: &mut Vec<u8>) {
+    reply.clear();
+    reply.extend_from_slice(
+        b"it writes to a table that not every node of this cluster knows: upgrade the nodes that hold the level back, \
+          `highwater status` names them",
+    );
+}

@@ -32,6 +32,8 @@ pub trait Rules: Debug {
 pub const EPOCHS: &str = "epochs opened";
 /// Changes of who serves after which what was acknowledged last may be lost.
 pub const LOSSES: &str = "epochs won after a loss";
+/// Times that the level in use was raised.
+pub const RAISES: &str = "levels raised";
 /// Changes of who serves that were begun.
 pub const TAKEOVERS: &str = "takeovers begun";
 

@@ -1,11 +1,12 @@
 //! What an engine needs to know before it starts.
 
 use bytes::Bytes;
+use highwater_core::level::REHEARSED;
 use highwater_core::limits::{
     COPY_WINDOW_BYTES, MAX_CHUNK_BYTES, MAX_NODES, MAX_SEAL_BYTES, MAX_TRANSACTION_BYTES, MAX_WORKERS,
 };
 use highwater_core::log::{CLAIM_BYTES, ENTRY_HEADER_BYTES};
-use highwater_core::{Durability, Incarnation, Nanos, NodeId, planted};
+use highwater_core::{Durability, Incarnation, Level, Levels, Nanos, NodeId, planted};
 
 use crate::shares::Shares;
 
@@ -54,6 +55,8 @@ pub struct Options {
     pub disk_window: Nanos,
     /// With [`Durability::Async`]: this process comes back from a crash, and an earlier one may have accepted more than is on the disk.
     pub forgets: bool,
+    /// What this node speaks: its build's, or, where an upgrade is rehearsed, those of another one.
+    pub levels: Levels,
     /// Memory that this node may use, in bytes; `u64::MAX`: no limit. See [`Shares`].
     pub memory_bytes: u64,
     /// Attempts of one transaction before its client is told of the conflict.
@@ -89,6 +92,7 @@ impl Options {
             durability: Durability::Memory,
             disk_window: 100_000_000,
             forgets: false,
+            levels: Levels::default(),
             memory_bytes: u64::MAX,
             max_attempts: 100,
             long_request_bytes: 1 << 20,
@@ -187,6 +191,12 @@ impl Options {
         check(
             (MIN_TRANSACTION_BYTES..=MAX_TRANSACTION_BYTES).contains(&self.max_transaction_bytes),
             "max transaction bytes must be 64 KiB to 64 MiB",
+        )?;
+        check(
+            Level::FIRST <= self.levels.oldest
+                && self.levels.oldest <= self.levels.newest
+                && self.levels.newest <= REHEARSED,
+            "levels must be ones that this build can play",
         )?;
         check(self.max_attempts > 0, "max attempts must be above 0")?;
         check(

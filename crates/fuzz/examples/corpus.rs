@@ -5,7 +5,7 @@ use std::path::Path;
 
 use highwater_consensus::{ElectionMessage, Members, Message, PendingChange, Promise, Tail, Voter};
 use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind, Key, TxWriter};
-use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, StreamId, TableId, Timestamp};
+use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, TableId, Timestamp};
 use highwater_engines::Frame;
 use highwater_engines::copy::CopyMessage;
 use highwater_engines::rolis::control::ControlMessage;
@@ -44,6 +44,7 @@ fn entry(kind: EntryKind, body: &[u8], claims: &[Claim]) -> Vec<u8> {
     let (stream, epoch, index) = (StreamId(0), Epoch(2), EntryIndex(5));
     let header = EntryHeader {
         kind,
+        level: Level::FIRST,
         stream,
         epoch,
         index,
@@ -94,6 +95,7 @@ fn heads() -> Vec<Vec<u8>> {
             members: members.clone(),
         }),
         ControlMessage::Hello { born: true },
+        ControlMessage::Level(Level(2)),
         ControlMessage::HandOver(HandOverMessage { epoch: ballot.epoch, word: Word::ICould { held: 7 } }),
         ControlMessage::Genesis(members.clone()),
         ControlMessage::CopyGrant {

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use core_affinity::CoreId;
-use highwater_core::{Clock, Incarnation, NodeId};
+use highwater_core::{Clock, Incarnation, Levels, NodeId, Speaks};
 use highwater_disk::Disk;
 use highwater_disk::journal::DEFAULT_SEGMENT_BYTES;
 use highwater_engines::{Controller, Replica, Service};
@@ -189,6 +189,11 @@ impl Node {
         }
         let system = |what| move |error| NodeError::System { what, error };
         let Replica { mut controller, workers, counters, procedures, versions } = replica;
+        // An engine that agrees on no level is told apart by the newest.
+        let speaks = match controller.level() {
+            Some(in_use) => Speaks { levels: config.levels, in_use },
+            None => Speaks { levels: Levels::only(config.levels.newest), in_use: config.levels.newest },
+        };
         let identity = Identity {
             cluster: config.cluster.id.clone(),
             node: NodeId(config.node),
@@ -196,7 +201,8 @@ impl Node {
             nodes: if config.engine()?.abilities().members { 0 } else { config.cluster.nodes.len() as u8 },
             streams: config.cluster.workers,
             engine: config.engine()?,
-            tables: Fingerprint::of_tables(controller.store().schema()),
+            speaks,
+            schema: controller.store().schema().clone(),
             procedures: Fingerprint::of_procedures(&procedures, &versions),
             durability,
         };

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::{call, config, identity};
-use highwater_core::{Clock, Incarnation, NodeId};
+use highwater_core::{Clock, Incarnation, Levels, NodeId};
 use highwater_engines::{
     Endpoint, EngineKind, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Worker, build,
 };
@@ -79,7 +79,7 @@ impl Worker for Chatter {
         Err(Refusal::Busy)
     }
 
-    fn peer_up(&mut self, _: Nanos, peer: NodeId, _: Incarnation) {
+    fn peer_up(&mut self, _: Nanos, peer: NodeId, _: Incarnation, _: Levels) {
         let _ = self.events.send(Event::Up(self.me.worker, peer));
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use common::{Event, all_up, call, config, identity, start, start_all};
-use highwater_core::{Incarnation, Library, NodeId, Schema};
+use highwater_core::{Incarnation, Level, Levels, Library, NodeId, Schema, Speaks};
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse, LoadReport, WorkloadSpec};
 use highwater_node::library::NodeLibrary;
 use highwater_node::transport::Channel;
@@ -136,19 +136,32 @@ fn callers_that_do_not_fit_are_told_why() {
     // A build with one table less: its table numbers may mean something else.
     let mut fewer = NodeLibrary.tables();
     fewer.pop();
-    let other = Identity { tables: Fingerprint::of_tables(&Schema::new(fewer)), ..identity(1, 1) };
+    let other = Identity { schema: Schema::new(fewer), ..identity(1, 1) };
     let (_, welcome) = call(peer, &Hello::new(&other, NodeId(0), Channel::Worker(0)));
     let reason = welcome.refusal.unwrap();
     assert!(reason.starts_with("tables: ") && reason.ends_with("different builds"), "{reason}");
-    let other = Identity { procedures: Fingerprint::of_procedures(&["bank.pay"], &[1]), ..identity(1, 1) };
+    let far = Speaks { levels: Levels::only(Level(2)), in_use: Level(2) };
+    let other = Identity { speaks: far, ..identity(1, 1) };
     let (_, welcome) = call(peer, &Hello::new(&other, NodeId(0), Channel::Control));
     let reason = welcome.refusal.unwrap();
-    assert!(reason.starts_with("procedures: caller has 1 ("), "{reason}");
+    assert!(reason.ends_with("reads up to level 1: start n0 with a newer build"), "{reason}");
     // Strangers get no answer.
     let mut stranger = TcpStream::connect(peer).unwrap();
     stranger.write_all(&[b'x'; 80]).unwrap();
     assert!(matches!(stranger.read(&mut [0; 1]), Ok(0) | Err(_)));
     assert!(node.events.try_recv().is_err(), "nobody was let in");
+}
+
+/// Only what they write travels.
+#[test]
+fn a_caller_with_other_procedures_is_let_in() {
+    let config = config(2, 1);
+    let node = start(&config, 0, 100);
+    let other = Identity { procedures: Fingerprint::of_procedures(&["bank.pay"], &[1]), ..identity(1, 1) };
+    let hello = Hello::new(&other, NodeId(0), Channel::Control);
+    let (_stream, welcome) = call(&config.cluster.nodes[0].peer, &hello);
+    assert_eq!(welcome.refusal, None);
+    node.expect(&[Event::Up(None, NodeId(1), Incarnation(9))]);
 }
 
 #[test]

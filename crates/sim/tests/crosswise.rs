@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use highwater_core::codec::Reader;
-use highwater_core::{Clock, Incarnation, NodeId};
+use highwater_core::{Clock, Incarnation, Levels, NodeId};
 use highwater_engines::{
     Endpoint, EngineKind, Frame, Nanos, Next, Options, Outbox, Refusal, Replica, Request, Worker, build,
 };
@@ -64,7 +64,7 @@ impl Worker for Chatter {
         Err(Refusal::Busy)
     }
 
-    fn peer_up(&mut self, _: Nanos, peer: NodeId, incarnation: Incarnation) {
+    fn peer_up(&mut self, _: Nanos, peer: NodeId, incarnation: Incarnation, _: Levels) {
         assert_eq!(self.up.insert(peer, incarnation), None, "it was down");
     }
 

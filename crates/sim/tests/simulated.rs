@@ -15,6 +15,7 @@ mod crosswise;
 mod disks;
 mod freshness;
 mod handover;
+mod levels;
 mod limits;
 mod lists;
 mod liveness;

@@ -297,6 +297,7 @@ impl Runner {
                 Err(Abort::BadRequest) => "bad request",
                 Err(Abort::TooLarge) => "too large",
                 Err(Abort::OutOfMemory) => "out of memory",
+                Err(Abort::TooNew) => "too new",
                 Err(Abort::DiskFull) => "disk full",
             };
             *outcomes.entry((name, result)).or_default() += 1;

@@ -11,7 +11,7 @@ use highwater_node::admin::protocol::{MemberReport, StatusReport};
 use serde::Serialize;
 
 use super::place::{Look, Place, ask};
-use super::replica::votes;
+use super::replica::{levels, votes};
 use crate::admin::failure_at;
 use crate::answers;
 use crate::failure::{Failure, Result};
@@ -123,8 +123,8 @@ impl Cluster {
 
     fn render(&self) -> String {
         let mut text = format!(
-            "{:<5} {:<22} {:<10} {:>6}  {:<5}  {:>8}  {:>10}  {:>8}  {}\n",
-            "node", "admin", "role", "epoch", "votes", "lag", "memory", "clients", "trouble"
+            "{:<5} {:<22} {:<10} {:>6}  {:<5}  {:>8}  {:>10}  {:>8}  {:<6}  {}\n",
+            "node", "admin", "role", "epoch", "votes", "lag", "memory", "clients", "levels", "trouble"
         );
         for view in &self.nodes {
             let member = self.membership(view.node);
@@ -142,7 +142,8 @@ impl Cluster {
                     let memory = bytes(status.resident_bytes);
                     writeln!(
                         text,
-                        "{node:<5} {admin:<22} {role:<10} {epoch:>6}  {votes:<5}  {lag:>8}  {memory:>10}  {clients:>8}  {}",
+                        "{node:<5} {admin:<22} {role:<10} {epoch:>6}  {votes:<5}  {lag:>8}  {memory:>10}  {clients:>8}  {:<6}  {}",
+                        status.levels.map_or("-".into(), levels),
                         trouble_of(status)
                     )
                 }
@@ -153,11 +154,14 @@ impl Cluster {
                     let why = view.silent.as_deref().unwrap_or("-");
                     writeln!(
                         text,
-                        "{node:<5} {admin:<22} {role:<10} {:>6}  {votes:<5}  {lag:>8}  {:>10}  {:>8}  {why}",
-                        "-", "-", "-"
+                        "{node:<5} {admin:<22} {role:<10} {:>6}  {votes:<5}  {lag:>8}  {:>10}  {:>8}  {:<6}  {why}",
+                        "-", "-", "-", "-"
                     )
                 }
             };
+        }
+        if let Some(level) = self.level() {
+            let _ = writeln!(text, "{level}");
         }
         if self.leader.is_some() {
             let _ = match &self.no_restart {
@@ -166,6 +170,12 @@ impl Cluster {
             };
         }
         text
+    }
+
+    /// The level in use, by the leader's word, and who keeps it from being raised.
+    fn level(&self) -> Option<String> {
+        let leading = self.nodes.iter().find(|view| Some(view.node) == self.leader)?.status.as_ref()?;
+        leading.level_in_use()
     }
 
     /// A restart loses what the node holds: the others must be a majority with complete data, and take it back.
@@ -250,6 +260,8 @@ fn judge(nodes: &[View]) -> std::result::Result<u8, (Option<u8>, String)> {
 
 #[cfg(test)]
 mod tests {
+    use highwater_node::admin::protocol::LevelsReport;
+
     use super::*;
     use crate::status::replica::tests::report;
 
@@ -318,6 +330,7 @@ mod tests {
             node,
             incarnation: "ab".into(),
             voter: true,
+            levels: None,
             connected: Some(true),
             lag: Some(lag),
             silent_ms: Some(0),
@@ -326,10 +339,24 @@ mod tests {
         let nodes = vec![leading, view(1, "follower", 3, Some(0), None), silent(2, false)];
         let text = Cluster::of(nodes).render();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 5, "{text}");
-        assert!(lines[4].starts_with("node 2 does not answer: restart no other"), "{text}");
+        assert_eq!(lines.len(), 6, "{text}");
+        assert_eq!(lines[4], "level 1 is in use");
+        assert!(lines[5].starts_with("node 2 does not answer: restart no other"), "{text}");
         assert!(lines[2].contains("follower") && lines[2].contains(" 17 "), "{text}");
         assert!(lines[3].contains("silent") && lines[3].contains("no answer within 2 s"), "{text}");
+    }
+
+    #[test]
+    fn the_level_in_use_is_shown_and_who_holds_it_back() {
+        let mut leading = view(0, "leader", 3, Some(0), None);
+        let status = leading.status.as_mut().unwrap();
+        (status.level, status.levels) = (Some(1), Some(LevelsReport { oldest: 1, newest: 2 }));
+        let line = |leading: View| Cluster::of(vec![leading]).render();
+        let text = line(leading.clone());
+        assert!(text.contains("level 1 is in use\n") && text.contains("  1-2 "), "{text}");
+        leading.status.as_mut().unwrap().held_back_by = vec![1, 2];
+        let text = line(leading);
+        assert!(text.contains("level 1 is in use; for level 2 upgrade and start node 1, 2\n"), "{text}");
     }
 
     #[test]
@@ -338,6 +365,7 @@ mod tests {
             node,
             incarnation: "ab".into(),
             voter: true,
+            levels: None,
             connected: Some(true),
             lag: Some(0),
             silent_ms: Some(0),

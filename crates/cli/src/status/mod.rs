@@ -13,7 +13,7 @@ use clap::Args;
 
 use crate::failure::Result;
 use place::Place;
-pub use replica::votes;
+pub use replica::{levels, votes};
 
 /// Between two looks of `--watch`.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use highwater_node::admin::protocol::{FigureReport, MemberReport, StatusReport};
+use highwater_node::admin::protocol::{FigureReport, LevelsReport, MemberReport, StatusReport};
 
 use super::place::{Look, ask};
 use crate::admin::failure_at;
@@ -82,6 +82,9 @@ fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
     let cpu = status.cpu_ns as f64 / 1e9;
     writeln!(text, "  process      up {:.0} s, CPU {cpu:.1} s", status.uptime_seconds)?;
     writeln!(text, "  clients      {}", status.clients)?;
+    if let Some(levels) = status.levels {
+        writeln!(text, "  level        {}, speaks {}", or_dash(status.level), self::levels(levels))?;
+    }
     writeln!(text, "  incarnation  {}", status.incarnation)
 }
 
@@ -118,6 +121,16 @@ pub fn votes(member: &MemberReport) -> &'static str {
     }
 }
 
+/// What a build speaks.
+pub fn levels(levels: LevelsReport) -> String {
+    let LevelsReport { oldest, newest } = levels;
+    if oldest == newest { newest.to_string() } else { format!("{oldest}-{newest}") }
+}
+
+fn or_dash(number: Option<u8>) -> String {
+    number.map_or("-".into(), |number| number.to_string())
+}
+
 /// Figures say by their names what is bytes.
 fn amount(name: &str, value: u64) -> String {
     if name.ends_with("bytes") { bytes(value) } else { value.to_string() }
@@ -127,18 +140,19 @@ fn write_members(text: &mut String, members: &[MemberReport]) -> std::fmt::Resul
     if members.is_empty() {
         return Ok(());
     }
-    writeln!(text, "member  votes  lag        incarnation")?;
+    writeln!(text, "member  votes  lag        levels  incarnation")?;
     members.iter().try_for_each(|member| {
         let votes = votes(member);
         let lag = member.lag.map_or("-".into(), |lag| format!("{lag} entries"));
-        writeln!(text, "{:>6}  {votes:<5}  {lag:<9}  {}", member.node, member.incarnation)
+        let levels = member.levels.map_or("-".into(), levels);
+        writeln!(text, "{:>6}  {votes:<5}  {lag:<9}  {levels:<6}  {}", member.node, member.incarnation)
     })
 }
 
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use highwater_node::admin::protocol::MemoryReport;
+    use highwater_node::admin::protocol::{LevelsReport, MemoryReport};
 
     /// A replica with something of everything.
     pub fn report() -> StatusReport {
@@ -163,6 +177,7 @@ pub mod tests {
                 node: 1,
                 incarnation: "cd".into(),
                 voter: true,
+                levels: Some(LevelsReport { oldest: 1, newest: 2 }),
                 connected: Some(true),
                 lag: Some(3),
                 silent_ms: Some(4),
@@ -170,6 +185,9 @@ pub mod tests {
             copying_bytes: Some(1 << 20),
             copying_from: Some(0),
             forgets: false,
+            levels: Some(LevelsReport { oldest: 1, newest: 1 }),
+            level: Some(1),
+            held_back_by: Vec::new(),
             trouble: Some("no quorum".into()),
             cpu_ns: 0,
             resident_bytes: 0,
@@ -191,9 +209,17 @@ pub mod tests {
     fn the_important_things_are_shown() {
         let status = report();
         let text = render(&status);
-        for wanted in
-            ["node 2", "learner", "epoch 7", "no quorum", "3 decided", "1.0 MiB", "3 entries", "3.0 GiB"]
-        {
+        for wanted in [
+            "node 2",
+            "learner",
+            "epoch 7",
+            "no quorum",
+            "3 decided",
+            "1.0 MiB",
+            "3 entries",
+            "3.0 GiB",
+            "1-2",
+        ] {
             assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
         }
     }

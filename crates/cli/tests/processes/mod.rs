@@ -94,12 +94,18 @@ impl Cluster {
 
     /// Starts a replica that does not run.
     pub fn run(&mut self, id: usize) {
+        self.run_with(id, &[]);
+    }
+
+    /// The same with more flags.
+    pub fn run_with(&mut self, id: usize, flags: &[&str]) {
         let log = std::fs::File::options().create(true).append(true).open(self.path(id, "log")).unwrap();
         let limit = self.address_space.map_or("unlimited".into(), |kib| kib.to_string());
-        let script = format!("ulimit -v {limit} && exec \"$0\" serve --config \"$1\"");
+        let script = format!("ulimit -v {limit} && exec \"$0\" serve --config \"$@\"");
         let child = Command::new("sh")
             .args(["-c", &script, env!("CARGO_BIN_EXE_highwater")])
             .arg(self.path(id, "toml"))
+            .args(flags)
             .stdin(Stdio::piped())
             .stderr(log)
             .spawn();

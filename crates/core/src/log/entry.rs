@@ -1,8 +1,9 @@
 //! Entries: what stands in front of transactions and behind them.
 
-use super::{CLAIM_BYTES, ENTRY_HEADER_BYTES, FORMAT_VERSION};
+use super::{CLAIM_BYTES, ENTRY_HEADER_BYTES};
 use crate::codec::{Malformed, Reader};
 use crate::ids::{EntryIndex, Epoch, StreamId, Timestamp};
+use crate::level::Level;
 
 /// What an entry is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Claim {
 pub struct EntryHeader {
     /// What the entry is for.
     pub kind: EntryKind,
+    /// The level that it was written at: its format. Kept when a later leader proposes it again.
+    pub level: Level,
     /// The stream it belongs to.
     pub stream: StreamId,
     /// The epoch whose leader made it; kept when a later leader proposes it again.
@@ -86,7 +89,7 @@ impl EntryHeader {
             buffer.extend_from_slice(&claim.index.0.to_le_bytes());
         }
         buffer[0] = self.kind as u8;
-        buffer[1] = FORMAT_VERSION as u8;
+        buffer[1] = self.level.format();
         buffer[2..4].copy_from_slice(&self.stream.0.to_le_bytes());
         let words = [self.epoch.0, self.index.0, self.first_ts.0, self.last_ts.0, self.closed_ts.0];
         for (at, word) in words.into_iter().enumerate() {
@@ -107,9 +110,7 @@ impl EntryHeader {
             2 => EntryKind::EpochChange,
             _ => return Err(Malformed("entry kind")),
         };
-        if reader.u8()? != FORMAT_VERSION as u8 {
-            return Err(Malformed("entry format version"));
-        }
+        let level = Level::of_format(reader.u8()?).ok_or(Malformed("entry format version"))?;
         let stream = StreamId(reader.u16()?);
         let crc = reader.u32()?;
         if check_crc && crc != checksum(bytes) {
@@ -129,8 +130,19 @@ impl EntryHeader {
         if !reader.is_empty() {
             return Err(Malformed("entry length"));
         }
-        let header =
-            EntryHeader { kind, stream, epoch, index, first_ts, last_ts, closed_ts, count, body_len, claims };
+        let header = EntryHeader {
+            kind,
+            level,
+            stream,
+            epoch,
+            index,
+            first_ts,
+            last_ts,
+            closed_ts,
+            count,
+            body_len,
+            claims,
+        };
         Ok(Entry { header, body, claims: claim_bytes })
     }
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use highwater_core::{Clock, Epoch, Incarnation, Library, NodeId, Registry, Schema};
+use highwater_core::{Clock, Epoch, Incarnation, Levels, Library, NodeId, Registry};
 use highwater_store::{Occ, Store};
 
 use crate::engine::{Abilities, Engine, whole};
@@ -45,7 +45,7 @@ impl Engine for Backup {
     const ABILITIES: Abilities = ABILITIES;
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-        let store = Store::new(Schema::new(library.tables()));
+        let store = Store::new(library.schema());
         let mut registry: Registry<Occ> = Registry::new();
         library.register(&mut registry);
         let (procedures, versions) = (registry.names(), registry.versions());
@@ -118,7 +118,7 @@ impl BackupController {
 }
 
 impl Controller for BackupController {
-    fn peer_up(&mut self, _now: Nanos, peer: NodeId, incarnation: Incarnation) {
+    fn peer_up(&mut self, _now: Nanos, peer: NodeId, incarnation: Incarnation, _levels: Levels) {
         let known = *self.nodes[peer.0 as usize].get_or_insert(incarnation);
         if known != incarnation {
             self.shared.broken.store(true, Ordering::Relaxed);
@@ -158,6 +158,7 @@ impl Controller for BackupController {
                     node,
                     incarnation,
                     voter: true,
+                    levels: None,
                     connected: None,
                     lag: None,
                     heard_ago: None,
@@ -166,6 +167,9 @@ impl Controller for BackupController {
             copying_bytes: None,
             copying_from: None,
             forgets: false,
+            levels: shared.options.levels,
+            level: None,
+            held_back_by: Vec::new(),
             trouble: self.trouble(),
         }
     }

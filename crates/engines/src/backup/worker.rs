@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use highwater_core::codec::Reader;
-use highwater_core::{Incarnation, NodeId, Outcome, Registry, Timestamp};
+use highwater_core::{Incarnation, Levels, NodeId, Outcome, Registry, Timestamp};
 use highwater_store::{Applier, Occ, Store};
 
 use super::shared::{ABILITIES, PRIMARY, Shared};
@@ -242,7 +242,7 @@ impl Worker for BackupWorker {
         self.pending_bytes
     }
 
-    fn peer_up(&mut self, _now: Nanos, node: NodeId, incarnation: Incarnation) {
+    fn peer_up(&mut self, _now: Nanos, node: NodeId, incarnation: Incarnation, _levels: Levels) {
         let fresh = Peer { incarnation, connected: true, acknowledged: None, sent: 0 };
         let peer = self.peers.entry(node).or_insert(fresh);
         let lost = peer.incarnation != incarnation;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::{Clock, Epoch, Incarnation, Library, NodeId, Outcome, Registry, Schema};
+use highwater_core::{Clock, Epoch, Incarnation, Levels, Library, NodeId, Outcome, Registry};
 use highwater_store::{Occ, Store};
 
 use crate::attempt::attempt;
@@ -101,7 +101,7 @@ impl Worker for SiloWorker {
         Ok(())
     }
 
-    fn peer_up(&mut self, _now: Nanos, _peer: NodeId, _incarnation: Incarnation) {}
+    fn peer_up(&mut self, _now: Nanos, _peer: NodeId, _incarnation: Incarnation, _levels: Levels) {}
 
     fn peer_down(&mut self, _now: Nanos, _peer: NodeId) {}
 
@@ -130,7 +130,7 @@ struct SiloController {
 }
 
 impl Controller for SiloController {
-    fn peer_up(&mut self, _now: Nanos, _peer: NodeId, _incarnation: Incarnation) {}
+    fn peer_up(&mut self, _now: Nanos, _peer: NodeId, _incarnation: Incarnation, _levels: Levels) {}
 
     fn peer_down(&mut self, _now: Nanos, _peer: NodeId, _refused: bool) {}
 
@@ -155,6 +155,7 @@ impl Controller for SiloController {
                 node,
                 incarnation,
                 voter: true,
+                levels: Some(self.options.levels),
                 connected: Some(true),
                 lag: Some(0),
                 heard_ago: Some(0),
@@ -162,6 +163,9 @@ impl Controller for SiloController {
             copying_bytes: None,
             copying_from: None,
             forgets: false,
+            levels: self.options.levels,
+            level: None,
+            held_back_by: Vec::new(),
             trouble: None,
         }
     }
@@ -193,7 +197,7 @@ impl Engine for Silo {
     const ABILITIES: Abilities = Abilities { interruptible: true, sessions: true, ..Abilities::NONE };
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-        let store = Store::new(Schema::new(library.tables()));
+        let store = Store::new(library.schema());
         let mut registry: Registry<Occ> = Registry::new();
         library.register(&mut registry);
         let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();

@@ -4,17 +4,17 @@ use bytes::Bytes;
 use highwater_consensus::{Members, Stream};
 use highwater_core::codec::Reader;
 use highwater_core::log::{ENTRY_HEADER_BYTES, Entry, EntryHeader};
-use highwater_core::{EntryIndex, StreamId, Timestamp};
+use highwater_core::{EntryIndex, Level, StreamId, Timestamp};
 use highwater_store::{Applied, Applier};
 
-/// An entry that a stream holds. Streams take in what this node sealed, and of what arrives only what [`is_sound`]: whoever has
+/// An entry that a stream holds. Streams take in what this node sealed, and of what arrives only [what is sound](level_if_sound): whoever has
 /// one of these may take it apart without a look at its checksum, and it cannot be damaged.
 pub(super) struct CheckedEntry(Bytes);
 
-/// Whether what arrived is an entry of this stream and index, whole and undamaged. The only look at checksums.
-pub(super) fn is_sound(bytes: &[u8], stream: StreamId, index: EntryIndex) -> bool {
-    EntryHeader::open(bytes, true)
-        .is_ok_and(|entry| entry.header.stream == stream && entry.header.index == index)
+/// The level of what arrived, if it is an entry of this stream and index, whole and undamaged. The only look at checksums.
+pub(super) fn level_if_sound(bytes: &[u8], stream: StreamId, index: EntryIndex) -> Option<Level> {
+    let header = EntryHeader::open(bytes, true).ok()?.header;
+    (header.stream == stream && header.index == index).then_some(header.level)
 }
 
 impl CheckedEntry {

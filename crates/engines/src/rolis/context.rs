@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_consensus::Voter;
-use highwater_core::{NodeId, StreamId};
+use highwater_core::{Level, NodeId, StreamId};
 
 use super::messages::Report;
 use super::pulse::Pulse;
@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::seam::{Counters, Nanos, Next, Outbox, Refusal};
 use crate::sync::Ordering;
 
-/// Which worker of which replica this is, and what it shares with the others. Never changes.
+/// Which worker of which replica this is, and what it shares with the others.
 pub struct Context {
     /// The worker's stream.
     pub id: StreamId,
@@ -20,6 +20,8 @@ pub struct Context {
     pub me: Voter,
     /// With the other workers and the controller.
     pub shared: Arc<Shared>,
+    /// At which this worker writes: at or below the one in use, and what all its peers read. The only part that changes.
+    pub level: Level,
     /// What this worker counts.
     pub counters: Arc<Counters>,
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use highwater_consensus::{ElectionMessage, Members};
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{EntryIndex, Epoch, Timestamp};
+use highwater_core::{EntryIndex, Epoch, Level, Timestamp};
 
 use super::handover::HandOverMessage;
 use super::witness::DiskWord;
@@ -72,6 +72,8 @@ pub enum ControlMessage {
     },
     /// You do not belong to the membership, which is this: you are new, or you were removed.
     Membership(Members),
+    /// This level is in use.
+    Level(Level),
 }
 
 /// What a donor grants: the fields of [`ControlMessage::CopyGrant`].
@@ -136,6 +138,7 @@ impl ControlMessage {
                 out.push(10);
                 members.encode(&mut out);
             }
+            ControlMessage::Level(level) => out.extend_from_slice(&[12, level.0]),
         }
         out.into()
     }
@@ -170,6 +173,7 @@ impl ControlMessage {
             21 => ControlMessage::DiskJudged { start: reader.u64()?, stale: reader.u8()? != 0 },
             11 => ControlMessage::Store { complete: reader.u8()? != 0 },
             10 => ControlMessage::Membership(Members::decode(&mut reader)?),
+            12 => ControlMessage::Level(Level(reader.u8()?)),
             _ => return Err(Malformed("control message tag")),
         };
         if reader.is_empty() { Ok(message) } else { Err(Malformed("control message length")) }
@@ -213,6 +217,7 @@ mod tests {
             ControlMessage::Memory(Told { number: 1, budget: 2, used: 3, transaction: 4, disk_low: true }),
             ControlMessage::Store { complete: true },
             ControlMessage::Membership(members.clone()),
+            ControlMessage::Level(Level(2)),
         ] {
             let bytes = message.encode();
             assert_eq!(ControlMessage::decode(&bytes), Ok(message));

@@ -28,6 +28,7 @@ pub struct Desk {
     written: u64,
     checkpoint: Vec<CheckpointOrder>,
     wake_workers: bool,
+    hang_up: Vec<NodeId>,
 }
 
 impl Desk {
@@ -45,6 +46,7 @@ impl Desk {
             written: 0,
             checkpoint: Vec::new(),
             wake_workers: false,
+            hang_up: Vec::new(),
             shared,
         }
     }
@@ -143,6 +145,11 @@ impl Desk {
         self.wake_workers = true;
     }
 
+    /// What this node sends is nothing that can be read here, or the other way round.
+    pub fn hang_up(&mut self, on: NodeId) {
+        self.hang_up.push(on);
+    }
+
     /// Gives every worker a turn.
     pub fn wake_workers(&mut self) {
         self.wake_workers = true;
@@ -154,6 +161,7 @@ impl Desk {
         out.events.append(&mut self.events);
         out.writes.append(&mut self.writes);
         out.checkpoint.append(&mut self.checkpoint);
+        out.hang_up.append(&mut self.hang_up);
         out.wake_workers |= std::mem::take(&mut self.wake_workers);
     }
 }

@@ -1,7 +1,8 @@
 //! What a replica of Rolis tells an observer of all nodes. Told by `hooks`, compared by `rules`.
 
 use bytes::Bytes;
-use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
+use highwater_consensus::Voter;
+use highwater_core::{EntryIndex, Epoch, Level, StreamId, Timestamp};
 
 /// What happened on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,4 +38,10 @@ pub enum RolisFact {
     Released(Timestamp),
     /// Everything of a stream's entry up to this timestamp, of this epoch, is installed from the log.
     Applied(Epoch, StreamId, Timestamp),
+    /// A node in this life is connected, and says that it reads up to this level.
+    HearsLevels(Voter, Level),
+    /// This leader of these voters raises the level in use.
+    Raises(Level, Vec<Voter>),
+    /// An entry arrived of a level above what this node said that it reads.
+    Unreadable(Level),
 }

@@ -46,13 +46,13 @@ impl Feed {
         self.0.is_some()
     }
 
-    /// `epoch` opens: transactions of this store may commit, all above `floor`.
-    pub fn open(&mut self, epoch: Epoch, floor: Timestamp, store: &Arc<Store>) {
+    /// `epoch` opens: transactions of this store may commit, all above `floor`, to so many of its tables.
+    pub fn open(&mut self, epoch: Epoch, floor: Timestamp, (store, tables): (&Arc<Store>, usize)) {
         if let Some(shared) = &mut self.0 {
             shared.epoch = epoch;
             let store = Some(store.clone());
             *shared.funnel.lock() =
-                SharedEntry { epoch: Some(epoch), floor, store, ..SharedEntry::default() };
+                SharedEntry { epoch: Some(epoch), floor, store, tables, ..SharedEntry::default() };
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use highwater_core::log::ENTRY_HEADER_BYTES;
-use highwater_core::{Abort, Epoch, Incarnation, NodeId, Outcome, Registry, Timestamp};
+use highwater_core::{Abort, Epoch, Incarnation, Levels, NodeId, Outcome, Registry, Timestamp};
 use highwater_store::{Occ, Store};
 
 use super::abilities::ABILITIES;
@@ -46,6 +46,8 @@ pub struct SharedEntry {
     pub full: bool,
     /// The store of the epoch.
     pub store: Option<Arc<Store>>,
+    /// How many of its tables may be written, as the epoch opened.
+    pub tables: usize,
 }
 
 impl Funnel {
@@ -168,6 +170,8 @@ impl FunnelWorker {
             let open = self.funnel.lock();
             let (Some(epoch), Some(store)) = (open.epoch, &open.store) else { return };
             let mut occ = Occ::new(store.clone(), self.shared.clock.clone());
+            // As the stream's worker writes; what is raised meanwhile waits for the next epoch.
+            occ.set_tables(open.tables);
             let mut header = Vec::with_capacity(16 << 10);
             header.resize(ENTRY_HEADER_BYTES, 0);
             occ.log().take(header);
@@ -235,7 +239,7 @@ impl Worker for FunnelWorker {
         Ok(())
     }
 
-    fn peer_up(&mut self, _now: Nanos, _peer: NodeId, _incarnation: Incarnation) {}
+    fn peer_up(&mut self, _now: Nanos, _peer: NodeId, _incarnation: Incarnation, _levels: Levels) {}
 
     fn peer_down(&mut self, _now: Nanos, _peer: NodeId) {}
 

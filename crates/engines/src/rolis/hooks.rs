@@ -3,8 +3,9 @@
 //! but a load of a flag ([`highwater_core::hooks`], [`highwater_core::planted`]).
 
 use bytes::Bytes;
+use highwater_consensus::Voter;
 use highwater_core::hooks::{self, CONTROL, Fact, Frequency, Point, Site};
-use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp, planted};
+use highwater_core::{EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, Timestamp, planted};
 
 use super::facts::RolisFact;
 
@@ -223,6 +224,23 @@ pub fn applied(epoch: Epoch, stream: StreamId, upto: Timestamp) {
     hooks::tell_own(|| RolisFact::Applied(epoch, stream, upto));
 }
 
+/// A node is connected, in this life if it counts, and reads up to this level.
+pub fn hears_levels(node: NodeId, incarnation: Option<Incarnation>, newest: Level) {
+    if let Some(incarnation) = incarnation {
+        hooks::tell_own(|| RolisFact::HearsLevels(Voter { node, incarnation }, newest));
+    }
+}
+
+/// This leader of these voters raises the level in use.
+pub fn raises(level: Level, voters: Vec<Voter>) {
+    hooks::tell_own(|| RolisFact::Raises(level, voters));
+}
+
+/// An entry arrived of a level above what this node said that it reads.
+pub fn unreadable(level: Level) {
+    hooks::tell_own(|| RolisFact::Unreadable(level));
+}
+
 /// What a leading worker holds.
 #[inline(always)]
 pub fn holds(undecided_bytes: u64, replies: usize) {
@@ -253,6 +271,11 @@ pub fn release_bound(mark: Timestamp, whole: impl FnOnce() -> Timestamp) -> Time
 #[inline(always)]
 pub fn undo_bound(mark: Timestamp, own: impl FnOnce() -> Timestamp) -> Timestamp {
     if planted!(rolis::UndoForgotten) { own() } else { mark }
+}
+
+/// Whether a leader raises the level once a majority can read it: all must.
+pub fn raises_early() -> bool {
+    planted!(rolis::LevelRaisedEarly)
 }
 
 /// Whether a takeover starts its epoch in this stream, of so many: it does in all of them.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_consensus::{Members, Plan, Tail};
-use highwater_core::{Ballot, EntryIndex, Epoch, NodeId, StreamId, Timestamp};
+use highwater_core::{Ballot, EntryIndex, Epoch, Level, NodeId, StreamId, Timestamp};
 use highwater_store::Store;
 
 use super::checkpoint::{Located, Settling};
@@ -164,6 +164,8 @@ pub enum Report {
     CopyRefused(CopyName),
     /// This stream has caught up with what an earlier process may have accepted: see [`recall`](super::recall).
     Recalled(StreamId),
+    /// A peer sent an entry of a level that this build does not read.
+    Unreadable(NodeId, Level),
     /// Nothing came from the donor for too long, or the connection is lost.
     CopyStalled {
         /// Names the copy.

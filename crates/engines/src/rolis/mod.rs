@@ -80,6 +80,8 @@ pub mod planted;
 mod points;
 pub mod probes;
 mod pulse;
+mod raising;
+mod readable;
 mod reads;
 mod recall;
 pub mod remains;
@@ -103,7 +105,7 @@ use std::sync::Arc;
 use highwater_core::hooks::Site;
 #[cfg(feature = "planted")]
 use highwater_core::planted::Bug;
-use highwater_core::{Clock, Library, Registry, Schema, StreamId};
+use highwater_core::{Clock, Library, Registry, StreamId};
 use highwater_store::{Occ, SnapshotTx, Store};
 
 use crate::engine::{Abilities, Engine};
@@ -202,7 +204,7 @@ impl Engine for Strawman {
 }
 
 fn build_with<L: Library>(options: Options, streams: u16, library: &L, clock: Arc<Clock>) -> Replica {
-    let schema = Schema::new(library.tables());
+    let schema = library.schema();
     let store = Store::new(schema.clone());
     let mut registry: Registry<Occ> = Registry::new();
     library.register(&mut registry);

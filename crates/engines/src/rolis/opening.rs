@@ -49,6 +49,7 @@ impl Opening {
         self.start.members.encode(&mut buffer);
         let header = EntryHeader {
             kind: EntryKind::EpochChange,
+            level: context.level,
             stream: context.id,
             epoch: self.ballot.epoch,
             index: stream.next_index(),

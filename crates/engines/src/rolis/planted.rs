@@ -157,6 +157,12 @@ highwater_core::bugs! {
         shows: Restored,
         within: 2000,
     }
+    LevelRaisedEarly = "level-raised-early" {
+        mistake: "a leader raises the level in use once a majority of the members can read it",
+        breaks: "a member that runs an older build is cut off for good: nobody may send it anything any more",
+        shows: Mixed,
+        within: 2000,
+    }
     RestoredAboveMark = "restored-above-mark" {
         mistake: "a state that is restored from a disk holds all of its log up to the wanted moment, whatever became of it",
         breaks: "what was rolled back is there, and half of what is later than the moment",

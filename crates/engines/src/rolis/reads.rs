@@ -153,7 +153,8 @@ impl Reads {
                 _ if reply.len() > MAX_REPLY_BYTES => Outcome::TooLarge,
                 Ok(()) => Outcome::Committed,
                 Err(Abort::Rollback) => Outcome::RolledBack,
-                Err(Abort::BadRequest) => Outcome::BadRequest,
+                // Of a snapshot nothing is written: only by the procedure's own decision.
+                Err(Abort::BadRequest | Abort::TooNew) => Outcome::BadRequest,
                 // By the procedure's own decision: a snapshot has no conflicts.
                 Err(Abort::Conflict) => Outcome::Conflict,
                 Err(Abort::TooLarge) => Outcome::TooLarge,

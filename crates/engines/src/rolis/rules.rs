@@ -4,16 +4,18 @@
 //! - an epoch has one leader; the same final mark everywhere;
 //! - the mark of an epoch never moves back on a node, and never passes the final mark;
 //! - whatever was released in an epoch, or applied from it, is at or below its final mark;
-//! - a leader that hands its lead over leaves no reply behind.
+//! - a leader that hands its lead over leaves no reply behind;
+//! - the level in use is raised when every voter, in its life, has said that it reads it, and nobody is sent what it cannot read.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use highwater_core::{EntryIndex, Epoch, Incarnation, NodeId, StreamId, Timestamp};
+use highwater_consensus::Voter;
+use highwater_core::{EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, Timestamp};
 
 use super::facts::RolisFact;
-use crate::observer::{EPOCHS, LOSSES, Rules, TAKEOVERS, Teller, unknown};
+use crate::observer::{EPOCHS, LOSSES, RAISES, Rules, TAKEOVERS, Teller, unknown};
 
 /// What came how far in an epoch.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +61,9 @@ pub struct RolisRules {
     leads: BTreeMap<Life, Epoch>,
     /// Who has told another one to stand, and has not taken the lead back.
     hands_over: BTreeSet<Life>,
+    /// The newest level that each life of a node said it reads, to whomever.
+    reads: BTreeMap<Life, Level>,
+    raised: u64,
     entries: u64,
     takeovers: u64,
     handovers: u64,
@@ -115,6 +120,25 @@ impl Rules for RolisRules {
             RolisFact::Applied(epoch, _, ts) => {
                 self.reach(Reach::Application, *epoch, node, *ts).into_iter().collect()
             }
+            RolisFact::HearsLevels(voter, newest) => {
+                let known = self.reads.entry((voter.node, voter.incarnation)).or_insert(*newest);
+                *known = (*known).max(*newest);
+                Vec::new()
+            }
+            RolisFact::Raises(level, voters) => {
+                self.raised += 1;
+                let unable = |voter: &&Voter| {
+                    let life = (voter.node, voter.incarnation);
+                    voter.node != node && self.reads.get(&life).is_none_or(|reads| reads < level)
+                };
+                let unable = voters.iter().filter(unable).map(|voter| voter.node);
+                unable
+                    .map(|voter| format!("{node} raises to {level}, and {voter} never said that it reads it"))
+                    .collect()
+            }
+            RolisFact::Unreadable(level) => {
+                vec![format!("{node} was sent an entry of {level}, which it does not read")]
+            }
         }
     }
 
@@ -126,6 +150,7 @@ impl Rules for RolisRules {
             (EPOCHS, opened),
             (HANDOVERS, self.handovers),
             (LOSSES, self.losses),
+            (RAISES, self.raised),
         ]
     }
 }
@@ -227,7 +252,8 @@ mod tests {
     #[test]
     fn each_violation_is_noticed_in_either_order() {
         use RolisFact::{
-            Applied, Final, HandsOver, Leads, LeavesUnknown, Mark, Released, Restarted, TakesBack,
+            Applied, Final, HandsOver, HearsLevels, Leads, LeavesUnknown, Mark, Raises, Released, Restarted,
+            TakesBack, Unreadable,
         };
         let (one, two) = (Epoch(1), Epoch(2));
         let decided = |entry: &'static [u8]| RolisFact::Decided {
@@ -257,6 +283,15 @@ mod tests {
         let released = [(0, Leads(one)), (0, Released(Timestamp(5))), (1, Final(one, Timestamp(4)))];
         assert_eq!(told(&released).len(), 1);
         assert_eq!(told(&[(0, Released(Timestamp(5)))]).len(), 1, "of a node that never led");
+        let voters = || {
+            (0..3).map(|node| Voter { node: NodeId(node), incarnation: Incarnation(9) }).collect::<Vec<_>>()
+        };
+        let hears = |node: usize, level| (0, HearsLevels(voters()[node], Level(level)));
+        let raises = (0, Raises(Level(2), voters()));
+        assert!(told(&[hears(1, 2), hears(2, 2), hears(2, 1), raises.clone()]).is_empty());
+        assert_eq!(told(&[hears(1, 2), hears(2, 1), raises.clone()]).len(), 1, "one of them reads less");
+        assert_eq!(told(&[raises]).len(), 2, "two were never heard");
+        assert_eq!(told(&[(1, Unreadable(Level(2)))]).len(), 1);
     }
 
     #[test]
@@ -266,7 +301,8 @@ mod tests {
         for fact in [RolisFact::TakesOver(Epoch(1)), RolisFact::Leads(Epoch(1))] {
             assert!(rules.tell(who, &fact).is_empty());
         }
-        assert_eq!(rules.counts(), [(ENTRIES, 0), (TAKEOVERS, 1), (EPOCHS, 1), (HANDOVERS, 0), (LOSSES, 0)]);
+        let counts = [(ENTRIES, 0), (TAKEOVERS, 1), (EPOCHS, 1), (HANDOVERS, 0), (LOSSES, 0), (RAISES, 0)];
+        assert_eq!(rules.counts(), counts);
         assert_eq!(rules.tell(who, &"something else").len(), 1);
     }
 }

@@ -331,6 +331,7 @@ impl Sealer {
         let open = std::mem::take(&mut self.open);
         let header = EntryHeader {
             kind: EntryKind::Batch,
+            level: context.level,
             stream: context.id,
             epoch: ballot.epoch,
             index: stream.next_index(),

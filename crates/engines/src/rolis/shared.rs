@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use highwater_consensus::{Members, Voter};
-use highwater_core::{Ballot, Clock, EntryIndex, Epoch, NodeId, Timestamp};
+use highwater_core::{Ballot, Clock, EntryIndex, Epoch, Level, NodeId, Timestamp};
 use highwater_store::Store;
 
 use super::checkpoint::Resumed;
 use super::messages::{Command, Report};
 use super::pulse::Pulse;
+use super::readable::{beyond, name};
 use super::snapshots::{Offer, Rounds};
 use super::watermark::Watermark;
 use crate::mailbox::Mailbox;
@@ -48,6 +49,8 @@ pub struct Shared {
     pub forgets: AtomicBool,
     /// This replica's store came as a copy, or is about to, and is on no disk yet: it ends with the process.
     pub store_is_volatile: AtomicBool,
+    /// The level in use: see [`Raising`](super::raising::Raising).
+    level: AtomicU32,
     /// Node id of the known leader plus 1; 0 if none is known.
     leader: AtomicU32,
     /// State copies that this replica serves now. While there are any, tombstones stay: the receiver may yet apply older
@@ -119,6 +122,7 @@ impl Shared {
             uncleared: AtomicBool::new(false),
             forgets: AtomicBool::new(options.forgets),
             store_is_volatile: AtomicBool::new(false),
+            level: AtomicU32::new(options.levels.oldest.0.into()),
             leader: AtomicU32::new(0),
             serving_copies: AtomicU32::new(0),
             receiving_copy: AtomicBool::new(false),
@@ -145,6 +149,39 @@ impl Shared {
         if self.leader.load(Ordering::Relaxed) != word {
             self.leader.store(word, Ordering::Relaxed);
         }
+    }
+
+    /// The level in use.
+    #[inline]
+    pub fn level(&self) -> Level {
+        // Acquire; pairs with the Release in `raise`: who sees what an entry brought sees its level.
+        Level(self.level.load(Ordering::Acquire) as u8)
+    }
+
+    /// Raises the level in use, if it is lower; whether it was.
+    ///
+    /// # Panics
+    /// If this replica could not read what it allows.
+    pub fn raise(&self, level: Level) -> bool {
+        assert!(
+            level <= self.options.levels.newest,
+            "{level} is in use, and this build reads {}",
+            self.options.levels
+        );
+        self.level.fetch_max(level.0.into(), Ordering::Release) < level.0.into()
+    }
+
+    /// This level is on this replica's disk.
+    ///
+    /// # Errors
+    /// In words, if this build does not read it.
+    pub fn raise_by_disk(&self, level: Level) -> Result<(), String> {
+        let levels = self.options.levels;
+        if level > levels.newest {
+            return Err(format!("the disk holds what was written at {}, {}", name(level), beyond(levels)));
+        }
+        self.raise(level);
+        Ok(())
     }
 
     /// Whether the store holds nothing whose fate is open.

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use highwater_consensus::{ElectionMessage, Members, Message, Voter};
 use highwater_core::log::{EntryHeader, EntryKind};
 use highwater_core::{
-    Ballot, Clock, EntryIndex, Epoch, Incarnation, NodeId, Registry, Schema, StreamId, Timestamp,
+    Ballot, Clock, EntryIndex, Epoch, Incarnation, Level, Levels, NodeId, Registry, Schema, StreamId,
+    Timestamp,
 };
 use highwater_store::Store;
 
@@ -33,6 +34,7 @@ fn change(members: &Members) -> Bytes {
     let (stream, base) = (StreamId(0), Timestamp(10));
     let header = EntryHeader {
         kind: EntryKind::EpochChange,
+        level: Level::FIRST,
         stream,
         epoch: members.epoch,
         index: EntryIndex(1),
@@ -62,8 +64,8 @@ fn a_parked_voter_does_not_forget_a_change_that_it_accepted() {
     let mut controller = RolisController::new(shared.clone(), schema, store);
     let (mut out, mut said) = (Outbox::default(), ControlOutbox::default());
     for peer in [0, 2] {
-        worker.peer_up(0, NodeId(peer), Incarnation(1));
-        controller.peer_up(0, NodeId(peer), Incarnation(1));
+        worker.peer_up(0, NodeId(peer), Incarnation(1), Levels::default());
+        controller.peer_up(0, NodeId(peer), Incarnation(1), Levels::default());
     }
     let founders = Members::new(Epoch(0), (0..3).map(|node| voter(node, 1)).collect());
     controller.deliver(0, NodeId(0), ControlMessage::Genesis(founders.clone()).encode());

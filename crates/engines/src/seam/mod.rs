@@ -11,7 +11,7 @@ mod status;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::{Incarnation, NodeId};
+use highwater_core::{Incarnation, Level, Levels, NodeId};
 use highwater_store::Store;
 
 use crate::memory::MemoryStatus;
@@ -76,8 +76,8 @@ pub trait Worker: Send {
     }
 
     /// The connection to the same-numbered worker of `peer` is up (again); frames sent before may be lost, those to other
-    /// workers of `peer` among them.
-    fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation);
+    /// workers of `peer` among them. Over it the other end said that its build speaks these levels: nothing of a later one is sent.
+    fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation, levels: Levels);
 
     /// The connection to `peer` is lost.
     fn peer_down(&mut self, now: Nanos, peer: NodeId);
@@ -142,6 +142,8 @@ pub struct ControlOutbox {
     pub wake_workers: bool,
     /// Things that an operator would want to read in the log, in order.
     pub events: Vec<String>,
+    /// They sent what this build does not read: the host ends all connections to them, and the next handshake says why.
+    pub hang_up: Vec<NodeId>,
     /// With whom the node speaks has changed.
     pub roster: Option<Roster>,
     /// To be appended to the controller's log on disk, in order. Nothing waits for them.
@@ -155,8 +157,8 @@ pub struct ControlOutbox {
 
 /// The part of a replica that decides who leads and who belongs.
 pub trait Controller: Send {
-    /// The control connection to `peer` is up (again).
-    fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation);
+    /// The control connection to `peer`, whose build speaks these levels, is up (again).
+    fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation, levels: Levels);
 
     /// The control connection to `peer` is lost. `refused`: its machine answers but nothing listens there, so the
     /// process is surely dead.
@@ -235,6 +237,13 @@ pub trait Controller: Send {
     fn handover(&self, now: Nanos) -> Handover {
         let _ = now;
         Handover::None
+    }
+
+    /// The level in use: what this replica holds and sends is of it or older. It grows while the replica lives, and the host ends
+    /// connections to nodes that do not speak it. `None`: the engine agrees on none while it runs, so that all its replicas must know
+    /// the same ones.
+    fn level(&self) -> Option<Level> {
+        None
     }
 
     /// A consistent-enough picture for people and reports.

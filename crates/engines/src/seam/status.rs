@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use highwater_core::{Epoch, Incarnation, Nanos, NodeId};
+use highwater_core::{Epoch, Incarnation, Level, Levels, Nanos, NodeId};
 
 /// How far a replica is on its way to take clients' transactions, whatever its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +70,12 @@ pub struct Status {
     pub copying_from: Option<NodeId>,
     /// It crashed before everything that it had accepted was on its disk, and has not caught up with that: no other node should be restarted.
     pub forgets: bool,
+    /// What its build speaks.
+    pub levels: Levels,
+    /// The level in use, if the engine agrees on one.
+    pub level: Option<Level>,
+    /// Of who serves: it could raise the level, but for these nodes.
+    pub held_back_by: Vec<NodeId>,
     /// Why it cannot serve, in words, if it cannot.
     pub trouble: Option<String>,
 }
@@ -130,6 +136,8 @@ pub struct Member {
     pub connected: Option<bool>,
     /// What it has not acknowledged, in the engine's measure; only who serves knows.
     pub lag: Option<u64>,
+    /// What its build speaks, if it is connected.
+    pub levels: Option<Levels>,
     /// How long ago it was last heard, in nanoseconds; only who serves knows, `None` also if it never was.
     pub heard_ago: Option<Nanos>,
 }

@@ -8,7 +8,7 @@ use highwater_store::Occ;
 
 use super::Denial;
 use super::record::{Kept, Record, clock};
-use crate::call::{Call, explain};
+use crate::call::{Call, explain, explain_too_new};
 use crate::seam::Session;
 
 /// What a session says to a request.
@@ -56,6 +56,11 @@ pub(crate) fn attempt(
         }
         Err(Abort::OutOfMemory) => return no_room(occ, Outcome::OutOfMemory, reply, commit),
         Err(Abort::DiskFull) => return no_room(occ, Outcome::DiskFull, reply, commit),
+        // Nor is this an end: once the cluster is upgraded, the same request runs.
+        Err(Abort::TooNew) => {
+            explain_too_new(reply);
+            return commit(occ, true).ok().map(|ts| (ts, Outcome::BadRequest));
+        }
         Err(Abort::TooLarge) => Kept::TooLarge,
         _ if reply.len() > MAX_SESSION_REPLY_BYTES => Kept::TooLarge,
         Err(Abort::Rollback) => Kept::RolledBack,

@@ -3,7 +3,7 @@
 //! The admin port is for operators and for `highwater bench`/`demo`, which drive replicas as separate processes. It is
 //! no data path: a load runs inside the workers, and only its counts come out here.
 
-use highwater_core::NodeId;
+use highwater_core::{Level, Levels, NodeId};
 use highwater_engines::MemberChange;
 use serde::{Deserialize, Serialize};
 
@@ -247,6 +247,15 @@ pub struct StatusReport {
     /// It has not caught up with what it may have forgotten in a crash.
     #[serde(default)]
     pub forgets: bool,
+    /// The levels that its build speaks; `None` from builds before levels.
+    #[serde(default)]
+    pub levels: Option<LevelsReport>,
+    /// The level in use.
+    #[serde(default)]
+    pub level: Option<u8>,
+    /// Of who leads: the level could be raised, but for these nodes.
+    #[serde(default)]
+    pub held_back_by: Vec<u8>,
     /// Why it cannot serve, if it cannot.
     pub trouble: Option<String>,
     /// CPU time of the process, user and system, in nanoseconds.
@@ -327,6 +336,27 @@ pub struct FigureReport {
     pub values: Vec<u64>,
 }
 
+/// The levels that a build speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LevelsReport {
+    /// It can write as this one does.
+    pub oldest: u8,
+    /// It reads all up to this one.
+    pub newest: u8,
+}
+
+impl LevelsReport {
+    /// As it travels.
+    pub fn of(levels: Levels) -> LevelsReport {
+        LevelsReport { oldest: levels.oldest.0, newest: levels.newest.0 }
+    }
+
+    /// And back.
+    pub fn levels(self) -> Levels {
+        Levels { oldest: Level(self.oldest), newest: Level(self.newest) }
+    }
+}
+
 /// One member of the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberReport {
@@ -336,6 +366,9 @@ pub struct MemberReport {
     pub incarnation: String,
     /// Whether it votes.
     pub voter: bool,
+    /// The levels that its build speaks, if it is connected.
+    #[serde(default)]
+    pub levels: Option<LevelsReport>,
     /// Whether this very life is here; on the leader only.
     #[serde(default)]
     pub connected: Option<bool>,

@@ -1,9 +1,9 @@
 //! An engine's [`Status`] as it travels, and back: who reads it asks the engine what it means.
 
-use highwater_core::{Epoch, Incarnation, NodeId};
+use highwater_core::{Epoch, Incarnation, Level, Levels, NodeId};
 use highwater_engines::{EngineKind, Figure, Member, Nanos, Service, Status};
 
-use super::protocol::{FigureReport, MemberReport, MemoryReport, StatusReport};
+use super::protocol::{FigureReport, LevelsReport, MemberReport, MemoryReport, StatusReport};
 
 const MS: Nanos = 1_000_000;
 
@@ -35,6 +35,7 @@ impl StatusReport {
                     node: member.node.0,
                     incarnation: format!("{:x}", member.incarnation.0),
                     voter: member.voter,
+                    levels: member.levels.map(LevelsReport::of),
                     connected: member.connected,
                     lag: member.lag,
                     silent_ms: member.heard_ago.map(|ago| ago / MS),
@@ -43,6 +44,9 @@ impl StatusReport {
             copying_bytes: status.copying_bytes,
             copying_from: status.copying_from.map(|node| node.0),
             forgets: status.forgets,
+            levels: Some(LevelsReport::of(status.levels)),
+            level: status.level.map(|level| level.0),
+            held_back_by: status.held_back_by.iter().map(|node| node.0).collect(),
             trouble: status.trouble,
             cpu_ns: 0,
             resident_bytes: 0,
@@ -90,6 +94,7 @@ impl StatusReport {
                     node: NodeId(member.node),
                     incarnation: life(&member.incarnation),
                     voter: member.voter,
+                    levels: member.levels.map(|levels| levels.levels()),
                     connected: member.connected,
                     lag: member.lag,
                     heard_ago: member.silent_ms.map(|ago| ago.saturating_mul(MS)),
@@ -98,8 +103,25 @@ impl StatusReport {
             copying_bytes: self.copying_bytes,
             copying_from: self.copying_from.map(NodeId),
             forgets: self.forgets,
+            levels: self.levels.map_or(Levels::only(Level::FIRST), |levels| levels.levels()),
+            level: self.level.map(Level),
+            held_back_by: self.held_back_by.iter().copied().map(NodeId).collect(),
             trouble: self.trouble.clone(),
         }
+    }
+
+    /// The level in use, and, by the leader's word, who keeps it from being raised.
+    pub fn level_in_use(&self) -> Option<String> {
+        let level = self.level?;
+        let nodes: Vec<String> = self.held_back_by.iter().map(u8::to_string).collect();
+        Some(match &nodes[..] {
+            [] => format!("level {level} is in use"),
+            _ => format!(
+                "level {level} is in use; for level {} upgrade and start node {}",
+                level + 1,
+                nodes.join(", ")
+            ),
+        })
     }
 
     /// Whether it takes transactions.
@@ -139,6 +161,7 @@ mod tests {
                 node: NodeId(1),
                 incarnation: Incarnation(9),
                 voter: true,
+                levels: Some(Levels::up_to(Level(2))),
                 connected: Some(true),
                 lag: Some(4),
                 heard_ago: Some(2 * MS),
@@ -146,6 +169,9 @@ mod tests {
             copying_bytes: Some(8),
             copying_from: Some(NodeId(0)),
             forgets: true,
+            levels: Levels::up_to(Level(2)),
+            level: Some(Level(1)),
+            held_back_by: vec![NodeId(3)],
             trouble: Some("waits".into()),
         };
         assert_eq!(StatusReport::of(status.clone()).status(), status);

@@ -15,7 +15,7 @@ mod validate;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use highwater_core::{ClockChoice, Incarnation, NodeId};
+use highwater_core::{ClockChoice, Incarnation, Levels, NodeId};
 use highwater_engines::{EngineKind, Options};
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,9 @@ pub struct Config {
     pub threads: ThreadConfig,
     /// What is written to standard error.
     pub log: LogConfig,
+    /// What the node speaks: its build's levels. No key of a file: only who rehearses an upgrade says otherwise.
+    #[serde(skip)]
+    pub levels: Levels,
 }
 
 /// The same on every node of the cluster.
@@ -331,6 +334,7 @@ impl Config {
             founders: founders.collect(),
             durability: self.cluster.durability.level(),
             disk_window: nanos(self.storage.async_window_ms),
+            levels: self.levels,
             ..Options::new(NodeId(self.node), nodes, self.cluster.workers, incarnation)
         }
     }

@@ -11,13 +11,14 @@ mod leaving;
 mod loads;
 mod serve;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::NodeId;
+use highwater_core::{Level, NodeId};
 use highwater_engines::{CheckpointNews, ControlOutbox, Controller, Frame, Nanos, Next};
 
 use crate::admin::protocol::{AdminRequest, AdminResponse};
@@ -93,6 +94,8 @@ pub struct ControlThread {
     accounts: Accounts,
     directory: Arc<Directory>,
     /// Who is connected, and when each was heard last.
+    /// The newest level that each node reads, as it said over its last connection.
+    reads: BTreeMap<NodeId, Level>,
     living: Living,
     loads: Loads,
     checkpoints: Option<Checkpoints>,
@@ -120,6 +123,7 @@ impl ControlThread {
             accounts: Accounts::new(setup.looks_every),
             directory: setup.directory,
             living: Living::default(),
+            reads: BTreeMap::new(),
             loads: Loads::default(),
             checkpoints: setup.checkpoints,
             leaving: Leaving::default(),
@@ -171,6 +175,7 @@ impl ControlThread {
         let next = self.controller.turn(now, &mut self.out);
         let news = !self.out.events.is_empty();
         self.hand_out(now);
+        self.watch_level(now);
         let leaving = self.leaving.turn(now, &mut *self.controller, &self.shared);
         if news || now - self.summarised >= SUMMARY_EVERY {
             self.summarise(now);
@@ -222,6 +227,9 @@ impl ControlThread {
                 self.checkpoints.as_mut().expect("an engine that writes nothing checkpoints nothing");
             checkpoints.take(self.shared.node, order, &*self.controller);
         }
+        for peer in std::mem::take(&mut self.out.hang_up) {
+            self.hang_up(now, peer);
+        }
         if std::mem::take(&mut self.out.disk_is_stale) {
             self.shared.end_this_life();
         }
@@ -249,12 +257,30 @@ impl ControlThread {
             if !self.outgoing.remove(*peer) {
                 continue;
             }
-            self.shared.tell_workers(|| WorkerLetter::HangUp(*peer));
-            if let Some(lost) = self.links.hang_up(*peer, Closed::Ended) {
-                self.link_lost(now, lost);
-            }
+            self.hang_up(now, *peer);
         }
         self.incoming.set_removed(removed);
+    }
+
+    /// Says in handshakes which level is in use, and ends what there is with nodes that do not read it: they were welcomed before.
+    fn watch_level(&mut self, now: Nanos) {
+        let Some(level) = self.controller.level() else { return };
+        self.incoming.set_level(level);
+        self.outgoing.set_level(level);
+        while let Some((peer, newest)) = self.reads.iter().find(|(_, newest)| **newest < level) {
+            let (peer, newest) = (*peer, *newest);
+            tracing::warn!(%peer, "{level} is in use, and its build reads up to {newest}: start it with a newer build");
+            self.reads.remove(&peer);
+            self.hang_up(now, peer);
+        }
+    }
+
+    /// Ends all connections to a node.
+    fn hang_up(&mut self, now: Nanos, peer: NodeId) {
+        self.shared.tell_workers(|| WorkerLetter::HangUp(peer));
+        if let Some(lost) = self.links.hang_up(peer, Closed::Ended) {
+            self.link_lost(now, lost);
+        }
     }
 
     fn summarise(&mut self, now: Nanos) {
@@ -374,7 +400,8 @@ impl ControlThread {
 
     /// Hands a connection to the thread that owns its channel.
     fn adopt(&mut self, now: Nanos, connection: Established) {
-        let Established { peer, incarnation, channel, .. } = connection;
+        let Established { peer, incarnation, levels, channel, .. } = connection;
+        self.reads.insert(peer, levels.newest);
         tracing::debug!(%peer, %incarnation, %channel, "connected");
         let mut orders = Vec::new();
         self.accounts.adopted(now, &connection, &mut orders);
@@ -390,7 +417,7 @@ impl ControlThread {
                     }
                     tracing::info!(%peer, %incarnation, "peer is up");
                     self.living.met(now, peer, incarnation);
-                    self.controller.peer_up(now, peer, incarnation);
+                    self.controller.peer_up(now, peer, incarnation, levels);
                 }
                 Err(lost) => self.link_lost(now, lost),
             },

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_core::{Incarnation, Library, NodeId, Outcome, Registry};
+use highwater_core::{Incarnation, Levels, Library, NodeId, Outcome, Registry};
 use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 use highwater_workloads::testing::Memory;
 
@@ -29,7 +29,7 @@ impl Worker for Stub {
         Ok(())
     }
 
-    fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation) {}
+    fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation, _: Levels) {}
     fn peer_down(&mut self, _: Nanos, _: NodeId) {}
     fn deliver(&mut self, _: Nanos, _: Endpoint, _: Frame) {}
     fn turn(&mut self, _: Nanos, _: &mut Outbox) -> Next {

@@ -5,11 +5,11 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-use highwater_core::{Incarnation, NodeId};
+use highwater_core::{Incarnation, Level, NodeId};
 use highwater_engines::Nanos;
 
 use super::Established;
-use super::handshake::{HELLO_BYTES, Hello, Identity, Mismatch, Welcome};
+use super::handshake::{Fingerprint, HELLO_BYTES, Hello, Identity, Mismatch, Welcome};
 use super::socket::tune_peer;
 use crate::acceptor::Acceptor;
 use crate::poll::{Event, Interest, Poller};
@@ -33,6 +33,8 @@ pub struct Incoming {
     removed: BTreeSet<NodeId>,
     /// Last refusal per caller, so that a lasting trouble is logged once.
     complaints: BTreeMap<Option<NodeId>, String>,
+    /// What procedures each caller had last.
+    procedures: BTreeMap<NodeId, Fingerprint>,
 }
 
 struct Caller {
@@ -94,7 +96,13 @@ impl Incoming {
             next_key: key_base + 1,
             removed: BTreeSet::new(),
             complaints: BTreeMap::new(),
+            procedures: BTreeMap::new(),
         })
+    }
+
+    /// This level is in use from now on.
+    pub fn set_level(&mut self, level: Level) {
+        self.me.speaks.in_use = level;
     }
 
     /// Who was removed: they are told so.
@@ -178,8 +186,9 @@ impl Incoming {
         // Who has a lower id only asks whether it still belongs: it waits to be called.
         let asks = hello.from < self.me.node && !removed;
         let refusal = checked.err().map(|mismatch| mismatch.to_string());
-        let Identity { node, incarnation, .. } = self.me;
-        let welcome = Welcome { node, incarnation, refusal, removed, accounts: true };
+        let Identity { node, incarnation, speaks, .. } = self.me;
+        let tables = self.me.tables(speaks.levels.newest);
+        let welcome = Welcome { node, incarnation, refusal, removed, accounts: true, speaks, tables };
         // A fresh socket takes these few bytes in one piece; if not, it is broken.
         stream.write_all(&welcome.encode()).ok()?;
         if let Some(reason) = welcome.refusal {
@@ -190,17 +199,30 @@ impl Incoming {
             return None;
         }
         self.complaints.remove(&Some(hello.from));
+        self.compare_procedures(&hello);
         poller.remove(&stream).ok()?;
         self.generation += 1;
         Some(Established {
             peer: hello.from,
             incarnation: hello.incarnation,
+            levels: hello.speaks.levels,
             channel: hello.channel,
             generation: self.generation,
             number: hello.number,
             gauge: Arc::default(),
             stream,
         })
+    }
+
+    /// Clients find a procedure on one node and not on the other: no reason to refuse, and worth a line.
+    fn compare_procedures(&mut self, hello: &Hello) {
+        let (from, theirs, ours) = (hello.from, hello.procedures, self.me.procedures);
+        let before = self.procedures.insert(from, theirs);
+        if theirs != ours && before != Some(theirs) {
+            tracing::warn!(
+                "{from} has other procedures: {theirs}, and this node has {ours}; until both run one build, ask for none but those of both"
+            );
+        }
     }
 
     fn complain(&mut self, who: Option<NodeId>, complaint: String) {

@@ -395,7 +395,16 @@ mod tests {
         stream.set_nonblocking(true).unwrap();
         let (peer, incarnation, channel) = (NodeId(1), Incarnation(7), Channel::Worker(0));
         let gauge = Arc::default();
-        let connection = Established { peer, incarnation, channel, generation: 1, number: 1, gauge, stream };
+        let connection = Established {
+            peer,
+            incarnation,
+            levels: highwater_core::Levels::default(),
+            channel,
+            generation: 1,
+            number: 1,
+            gauge,
+            stream,
+        };
         let limits = LinkLimits { queued: 1 << 20, kept: 1 << 20, workers: 1 };
         (Link::new(connection, poller, 0, limits).unwrap(), far)
     }

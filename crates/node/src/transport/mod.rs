@@ -34,7 +34,7 @@ pub mod socket;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use highwater_core::{Incarnation, NodeId};
+use highwater_core::{Incarnation, Levels, NodeId};
 use highwater_engines::Frame;
 
 pub use self::channel::Channel;
@@ -46,6 +46,8 @@ pub struct Established {
     pub peer: NodeId,
     /// The other side's life.
     pub incarnation: Incarnation,
+    /// What the other side's build speaks.
+    pub levels: Levels,
     /// What it is for.
     pub channel: Channel,
     /// Distinguishes this connection from earlier ones of the same channel.

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use highwater_core::NodeId;
+use highwater_core::{Level, NodeId};
 use highwater_engines::Nanos;
 
 use super::directory::Directory;
@@ -109,6 +109,11 @@ impl Outgoing {
     pub fn new(me: Identity, directory: Arc<Directory>, key_base: u64) -> Outgoing {
         let random = me.incarnation.0 | 1;
         Outgoing { me, directory, lines: Vec::new(), removed: BTreeSet::new(), key_base, random }
+    }
+
+    /// This level is in use from now on.
+    pub fn set_level(&mut self, level: Level) {
+        self.me.speaks.in_use = level;
     }
 
     /// Lines to this node, if there are none: dialing starts with the next [`turn`](Outgoing::turn).
@@ -294,6 +299,9 @@ impl Outgoing {
         if welcome.node != line.peer || line.purpose == Purpose::Inquire {
             return Err(io::Error::other(format!("{} answers there", welcome.node)));
         }
+        if let Err(why) = welcome.check(&self.me) {
+            return Err(io::Error::other(format!("this node refuses it: {why}")));
+        }
         poller.remove(&stream)?;
         line.attempts = 0;
         line.generation += 1;
@@ -302,6 +310,7 @@ impl Outgoing {
         Ok(Answer::Welcome(Established {
             peer,
             incarnation: welcome.incarnation,
+            levels: welcome.speaks.levels,
             channel,
             generation,
             number: if welcome.accounts { line.hellos } else { 0 },

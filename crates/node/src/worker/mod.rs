@@ -338,13 +338,14 @@ impl WorkerThread {
     fn read_letter(&mut self, now: Nanos, letter: WorkerLetter) {
         match letter {
             WorkerLetter::Adopt(connection) => {
-                let (peer, incarnation) = (connection.peer, connection.incarnation);
+                let (peer, incarnation, levels) =
+                    (connection.peer, connection.incarnation, connection.levels);
                 match self.peers.adopt(connection, &self.poller) {
                     Ok(replaces) => {
                         if replaces {
                             self.engine.peer_down(now, peer);
                         }
-                        self.engine.peer_up(now, peer, incarnation);
+                        self.engine.peer_up(now, peer, incarnation, levels);
                     }
                     Err(lost) => self.peer_lost(now, lost),
                 }

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use highwater_core::{Epoch, Incarnation, NodeId, Outcome, ProcedureId, Timestamp};
+use highwater_core::{Epoch, Incarnation, Levels, NodeId, Outcome, ProcedureId, Timestamp};
 use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Released, Request, Token, Worker};
 
 use super::clients::{Clients, Rules};
@@ -50,7 +50,7 @@ impl Worker for Engine {
         self.unreleased.iter().map(|(_, len)| len).sum()
     }
 
-    fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation) {}
+    fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation, _: Levels) {}
 
     fn peer_down(&mut self, _: Nanos, _: NodeId) {}
 

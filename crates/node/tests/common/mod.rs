@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use highwater_core::{Epoch, Incarnation, Library, NodeId, Outcome, Registry, Schema};
+use highwater_core::{Epoch, Incarnation, Levels, Library, NodeId, Outcome, Registry, Schema, Speaks};
 use highwater_engines::{
     ControlOutbox, Controller, Counters, Endpoint, EngineKind, Figure, Frame, Nanos, Next, Outbox, Refusal,
     Replica, Request, Service, Status, Token, Worker,
@@ -85,7 +85,7 @@ impl Worker for StubWorker {
         Ok(())
     }
 
-    fn peer_up(&mut self, _: Nanos, peer: NodeId, incarnation: Incarnation) {
+    fn peer_up(&mut self, _: Nanos, peer: NodeId, incarnation: Incarnation, _: Levels) {
         self.up.insert(peer);
         let _ = self.events.send(Event::Up(Some(self.index), peer, incarnation));
     }
@@ -133,7 +133,7 @@ struct StubController {
 }
 
 impl Controller for StubController {
-    fn peer_up(&mut self, _: Nanos, peer: NodeId, incarnation: Incarnation) {
+    fn peer_up(&mut self, _: Nanos, peer: NodeId, incarnation: Incarnation, _: Levels) {
         self.up.insert(peer);
         let _ = self.events.send(Event::Up(None, peer, incarnation));
     }
@@ -170,6 +170,9 @@ impl Controller for StubController {
             copying_bytes: None,
             copying_from: None,
             forgets: false,
+            levels: Levels::default(),
+            level: None,
+            held_back_by: Vec::new(),
             trouble: None,
         }
     }
@@ -323,7 +326,8 @@ pub fn identity(node: u8, workers: u16) -> Identity {
         nodes: 0,
         streams: workers,
         engine: EngineKind::Rolis,
-        tables: Fingerprint::of_tables(&Schema::new(NodeLibrary.tables())),
+        speaks: Speaks::FIRST,
+        schema: Schema::new(NodeLibrary.tables()),
         procedures: Fingerprint::of_procedures(&registry.names(), &registry.versions()),
         durability: highwater_core::Durability::Memory,
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use highwater_core::{Epoch, Library, NodeId};
+use highwater_core::{Epoch, Level, Library, NodeId};
 use highwater_engines::Nanos;
 
 use super::cuts::{between, both_ways, strand, web};
@@ -134,10 +134,23 @@ impl Hand {
             }
         }
         self.ask(world);
+        self.upgrade(world);
         let waits =
             |fault: &Scheduled| fault.fault == Fault::Kill(Victim::Opener) && self.start + fault.at_ns <= now;
         let newest = || newest_open(world).max(self.opened).unwrap_or_default();
         self.opened = self.waiting.iter().any(waits).then(newest);
+    }
+
+    /// Operators see to those whom the others refuse for their build.
+    fn upgrade<L: Library>(&mut self, world: &mut World<L>) {
+        for node in world.outdated() {
+            if world.finish_control_turns() && may_end(world, node) {
+                world.kill(node);
+                self.said.push((world.now, format!("upgraded at last: {node}")));
+                self.changes += 1;
+                self.active.push((world.now, Effect::Down(node)));
+            }
+        }
     }
 
     /// An operator gives an order: whom it concerns. `None`: not now, and the run goes on without it.
@@ -269,6 +282,17 @@ impl Hand {
                 }
                 if world.finish_control_turns() && spare(world, node) {
                     world.restore_older(node);
+                    effect = Some(Effect::Down(node));
+                    who = Some(node);
+                }
+            }
+            Fault::Build(node, newest) => {
+                let (node, newest) = (NodeId(*node), Level(*newest));
+                let wanted =
+                    world.build(node).newest != newest && world.raised_to().is_none_or(|at| at <= newest);
+                if wanted && world.is_up(node) && world.finish_control_turns() && may_end(world, node) {
+                    world.kill(node);
+                    world.set_build(node, newest);
                     effect = Some(Effect::Down(node));
                     who = Some(node);
                 }

@@ -7,6 +7,7 @@
 //!   killed;
 //! - cuts, pauses and delays may hit anybody, a majority included.
 
+use highwater_core::level::REHEARSED;
 use highwater_engines::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +80,9 @@ pub enum Fault {
     Remove(u8),
     /// An operator has the second node take the place of the first.
     Replace(u8, u8),
+    /// The process ends; after the time it comes back as one of another build, whose newest level is this. Nobody takes a node back
+    /// when the level was raised.
+    Build(u8, u8),
     /// The process stands still.
     Pause(Victim),
     /// All connections between two nodes break; what was on its way is lost. They reconnect.
@@ -186,6 +190,7 @@ impl Fault {
             Fault::Add(_) => "add",
             Fault::Remove(_) => "remove",
             Fault::Replace(..) => "replace",
+            Fault::Build(..) => "build",
             Fault::Pause(_) => "pause",
             Fault::Break(..) => "break",
             Fault::Isolate(_) => "isolate",
@@ -259,6 +264,7 @@ impl Fault {
             // The others are too few to serve.
             Fault::FoundAnew(founders) => *founders <= nodes && *founders > nodes / 2,
             Fault::Rate(node, rate) => known(*node) && *rate > 0,
+            Fault::Build(node, newest) => known(*node) && (1..=REHEARSED.0).contains(newest),
             Fault::PowerCut | Fault::Split(_) | Fault::Web(_) | Fault::Lag(_) | Fault::Hold(_) => true,
         }
     }

@@ -69,6 +69,7 @@ impl Plan {
             disks: false,
             behind: false,
             from_birth: false,
+            levels: Vec::new(),
             faults,
         };
         if full {
@@ -87,6 +88,9 @@ impl Plan {
         plan.load.fresh_percent = if plan.load.snapshot_percent > 0 { fresh } else { 0 };
         if random.one_in(4) && plan.engine().is_ok_and(|engine| engine.abilities().members) {
             kinds::move_members(&mut plan, random);
+        }
+        if random.one_in(4) && plan.engine().is_ok_and(|engine| engine.abilities().members) {
+            kinds::mix_builds(&mut plan, random);
         }
         plan
     }

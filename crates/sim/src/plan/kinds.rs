@@ -136,6 +136,30 @@ pub(crate) fn found_anew(plan: &mut Plan) {
     plan.faults.sort_by_key(|fault| fault.at_ns);
 }
 
+/// Nodes run builds of two releases, and are upgraded one by one while the cluster works; now and then one is taken back before.
+pub(super) fn mix_builds(plan: &mut Plan, random: &mut Random) {
+    let nodes = u64::from(plan.replicas);
+    plan.levels = (0..nodes).map(|_| 1 + random.below(2) as u8).collect();
+    let mut at_ns = random.below(plan.length_ns / 2);
+    let first = random.below(nodes);
+    let timeout = plan.settings.election_timeout;
+    let restart = |at_ns, node: u64, newest| Scheduled {
+        at_ns,
+        for_ns: timeout / 2,
+        fault: Fault::Build((node % nodes) as u8, newest),
+    };
+    if random.one_in(2) {
+        plan.faults.push(restart(random.below(at_ns + 1), random.below(nodes), 1));
+    }
+    // In some all come to speak it; in others one stays behind until it is seen to.
+    let upgraded = if random.one_in(3) { nodes - 1 } else { nodes };
+    for node in first..first + upgraded {
+        plan.faults.push(restart(at_ns, node, 2));
+        at_ns += random.between(timeout, 4 * timeout);
+    }
+    plan.faults.sort_by_key(|fault| fault.at_ns);
+}
+
 impl Plan {
     /// As [`with_disks`](Plan::with_disks), and what is accepted does not wait for them.
     ///

@@ -20,6 +20,7 @@ mod machines;
 use std::collections::BTreeMap;
 
 use highwater_core::hooks::Site;
+use highwater_core::level::REHEARSED;
 use highwater_core::{Durability, Incarnation, NodeId};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{EngineKind, Nanos, Options};
@@ -85,6 +86,9 @@ pub struct Plan {
     /// Times count from the start, not from the first leader on.
     #[serde(default)]
     pub from_birth: bool,
+    /// Per node: the newest level that its first build speaks. Nothing: the first one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<u8>,
     /// What goes wrong, and when.
     pub faults: Vec<Scheduled>,
 }
@@ -185,6 +189,8 @@ impl Plan {
         let fits = plan.faults.iter().all(|fault| fault.fault.fits(plan.nodes()));
         check(fits, "faults name nodes that do not exist, or a node and itself")?;
         check(plan.choices.keys().all(|name| plan.site(name).is_some()), "choices name unknown sites")?;
+        let known = |level: &u8| (1..=REHEARSED.0).contains(level);
+        check(plan.levels.iter().all(known), "levels must be ones that this build can play")?;
         check(plan.clocks.iter().all(|(rate, _)| *rate > 0), "clocks must move")?;
         check(plan.load.clients > 0 && plan.load.keys > 0, "clients and keys must be above 0")?;
         check(plan.load.operations > 0, "operations must be above 0")?;

@@ -40,6 +40,7 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Failing => failing(plan),
         Circumstance::Retried => retried(plan),
         Circumstance::Moving => moving(plan),
+        Circumstance::Mixed => mixed(plan),
     }
 }
 
@@ -295,6 +296,13 @@ fn forgetful(plan: &mut Plan) {
             (timeout + timeout / 16, 4 * timeout, Fault::Isolate(Victim::Leader)),
         ]
     });
+}
+
+/// All but one node are of the newer build from the start, and that one stays behind.
+fn mixed(plan: &mut Plan) {
+    plan.faults.retain(|fault| !matches!(fault.fault, Fault::Build(..)));
+    plan.levels = vec![2; usize::from(plan.replicas) - 1];
+    plan.levels.push(1);
 }
 
 /// Replicas have disks; in the middle a new cluster is founded from them by a majority of the nodes, and the others come back.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use highwater_core::NodeId;
+use highwater_core::{Level, NodeId};
 use highwater_engines::Nanos;
-use highwater_engines::observer::{EPOCHS, LOSSES, TAKEOVERS};
+use highwater_engines::observer::{EPOCHS, LOSSES, RAISES, TAKEOVERS};
 
 use super::duty::Duty;
 use super::failure::{FailureKind, Verdict};
@@ -65,6 +65,9 @@ impl Run {
             world.clock(id).set_rate(0, *rate);
             ahead.iter().for_each(|ahead| world.clock(id).follow_time(*ahead));
         }
+        for (id, newest) in (0..plan.replicas).map(NodeId).zip(&plan.levels) {
+            world.set_build(id, Level(*newest));
+        }
         world.ids().collect::<Vec<_>>().into_iter().for_each(|id| world.start(id));
         let idle = Load { transactions: 0, ..plan.load };
         let clients = Clients::new(idle, plan.nodes(), plan.workers, plan.seed, 0, plan.length_ns);
@@ -107,6 +110,9 @@ impl Run {
     fn heal(&mut self) -> Result<(), Verdict> {
         self.clients.stop();
         self.hand.rest(&mut self.world);
+        for id in self.world.outdated() {
+            self.world.kill(id);
+        }
         self.world.buggify(Buggify::default());
         self.world.network.faults.datagrams = None;
         for id in self.world.ids().collect::<Vec<_>>() {
@@ -124,6 +130,7 @@ impl Run {
         self.leave_out()?;
         self.serve("all replicas together serve", Clients::probes)?;
         self.converge("all replicas converge")?;
+        self.wait("all use the level that all can", |run| run.world.use_what_all_can())?;
         for reads in self.clients.last_reads() {
             self.serve("the last reads are answered", |_| vec![reads.clone()])?;
         }
@@ -296,6 +303,7 @@ impl Run {
         };
         add(TAKEOVERS, self.world.seen().count(TAKEOVERS));
         add(LOSSES, self.world.seen().count(LOSSES));
+        add(RAISES, self.world.seen().count(RAISES));
         for (what, count) in &self.clients.counters.marks {
             add(what, *count);
         }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
-use highwater_core::{Incarnation, NodeId, ProcedureId};
+use highwater_core::{Incarnation, Levels, NodeId, ProcedureId};
 use highwater_engines::{
     CheckpointNews, ControlOutbox, Controller, Endpoint, Frame, Freshness, LogPosition, Nanos, Next, Outbox,
     Refusal, Request, Session, Token, Worker,
@@ -26,7 +26,7 @@ pub(crate) enum Input {
     Synced(LogPosition),
     /// What became of a checkpoint: for controllers.
     Checkpoint(CheckpointNews),
-    Up(NodeId, Incarnation),
+    Up(NodeId, Incarnation, Levels),
     /// Whether its machine refuses connections: for controllers.
     Down(NodeId, bool),
 }
@@ -48,7 +48,7 @@ impl Input {
         match self {
             Input::Frame(from, frame) => worker.deliver(now, from, frame),
             Input::Synced(position) => worker.synced(now, position),
-            Input::Up(peer, incarnation) => worker.peer_up(now, peer, incarnation),
+            Input::Up(peer, incarnation, levels) => worker.peer_up(now, peer, incarnation, levels),
             Input::Down(peer, _) => worker.peer_down(now, peer),
             Input::Request(token, procedure, args, session) => {
                 let request = Request { session, ..Request::new(token, procedure, &args) };
@@ -69,7 +69,7 @@ impl Input {
     pub fn hand_to_controller(self, controller: &mut dyn Controller, now: Nanos) {
         match self {
             Input::Message(from, message) => controller.deliver(now, from, message),
-            Input::Up(peer, incarnation) => controller.peer_up(now, peer, incarnation),
+            Input::Up(peer, incarnation, levels) => controller.peer_up(now, peer, incarnation, levels),
             Input::Down(peer, refused) => controller.peer_down(now, peer, refused),
             Input::Checkpoint(news) => controller.checkpoint(now, news),
             Input::Frame(..) | Input::Request(..) | Input::Read(..) | Input::Synced(_) => {

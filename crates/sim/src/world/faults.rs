@@ -34,6 +34,7 @@ impl<L: Library> World<L> {
     pub fn start_with(&mut self, id: NodeId, build: impl FnOnce(Options, &L, Arc<Clock>) -> Replica) {
         let _entered = hooks::enter(self.stage.clone());
         self.machine(id);
+        self.update_build(id);
         match self.known >> id.0 & 1 == 0 && self.nodes[id.0 as usize].life > 0 {
             // It was there before this cluster was.
             true => {}
@@ -52,6 +53,7 @@ impl<L: Library> World<L> {
         }
         // The simulator's own workloads need no more, and what is held is bounded by it.
         options.max_transaction_bytes = MIN_TRANSACTION_BYTES;
+        options.levels = self.build(id);
         (self.options.tune.0)(&mut options);
         let now = self.now;
         let node = &mut self.nodes[id.0 as usize];

@@ -78,7 +78,7 @@ impl<L: Library> World<L> {
         let flows = flows(link.low, link.high) && flows(link.high, link.low);
         // As the handshake does.
         let [one, other] = link.ends().map(|end| self.nodes[end.0 as usize].cluster);
-        let flows = flows && one == other;
+        let flows = flows && one == other && self.fit(link);
         let awake = link.ends().into_iter().all(|end| !self.nodes[end.0 as usize].paused);
         if !flows || !awake {
             return self.queue.push(self.now + self.network.retry, Event::Connect { link });
@@ -124,7 +124,7 @@ impl<L: Library> World<L> {
     fn tell_up(&mut self, id: NodeId, link: Link) {
         let peer = link.other(id);
         let incarnation = self.incarnation(peer);
-        self.give(id, link.channel, Input::Up(peer, incarnation));
+        self.give(id, link.channel, Input::Up(peer, incarnation, self.build(peer)));
         self.trace.note(self.now, id, What::Up(link.channel, peer));
         self.schedule(id, link.channel, self.now);
     }

@@ -18,6 +18,7 @@ pub mod clock;
 mod disk;
 mod event;
 mod faults;
+mod levels;
 mod links;
 mod node;
 pub(crate) mod order;
@@ -126,6 +127,10 @@ pub struct Refused {
 
 /// Replicas, network and clients.
 pub struct World<L: Library> {
+    /// The level in use was raised.
+    raised: bool,
+    /// Whoever starts is of the build that was set, though the others may refuse it for its age by now.
+    pub careless: bool,
     /// Virtual time.
     pub now: Nanos,
     /// Every choice.
@@ -192,6 +197,8 @@ impl<L: Library> World<L> {
             work: (0, 0),
             costs: Costs::default(),
             marks: BTreeMap::new(),
+            raised: false,
+            careless: false,
             lenient: false,
             may_lose: false,
             nodes: (0..options.nodes).map(|_| Node::new(options.workers)).collect(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::{Incarnation, NodeId};
+use highwater_core::{Incarnation, Level, Levels, NodeId, Speaks};
 use highwater_engines::memory::MemoryStatus;
 use highwater_engines::{
     ControlOutbox, Controller, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Status,
@@ -22,6 +22,8 @@ pub(super) struct Node {
     /// Counts starts and kills: what was planned for an earlier life is void.
     pub life: u64,
     pub incarnation: Incarnation,
+    /// What its build speaks.
+    pub levels: Levels,
     /// Of which cluster its disk is.
     pub cluster: u64,
     pub replica: Option<Replica>,
@@ -89,6 +91,7 @@ impl Node {
         Node {
             life: 0,
             incarnation: Incarnation(0),
+            levels: Levels::default(),
             cluster: 0,
             replica: None,
             clock: NodeClock::default(),
@@ -104,6 +107,15 @@ impl Node {
             Channel::Worker(at) => &mut self.slots[at as usize],
             Channel::Control => self.slots.last_mut().expect("the controller's is the last"),
         }
+    }
+
+    /// What its process says in handshakes, if it is up.
+    pub fn speaks(&self) -> Option<Speaks> {
+        let in_use = self.replica.as_ref()?.controller.level();
+        Some(match in_use {
+            Some(in_use) => Speaks { levels: self.levels, in_use },
+            None => Speaks { levels: Levels::only(self.levels.newest), in_use: self.levels.newest },
+        })
     }
 
     /// A new process: nothing is planned or under way.
@@ -134,7 +146,7 @@ impl Worker for Away {
         unreachable!("requests wait for the turn to end")
     }
 
-    fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation) {
+    fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation, _: Levels) {
         unreachable!("news waits for the turn to end")
     }
 
@@ -163,7 +175,7 @@ pub(super) struct AwayController {
 }
 
 impl Controller for AwayController {
-    fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation) {
+    fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation, _: Levels) {
         unreachable!("news waits for the turn to end")
     }
 
@@ -177,6 +189,10 @@ impl Controller for AwayController {
 
     fn turn(&mut self, _: Nanos, _: &mut ControlOutbox) -> Next {
         unreachable!("one turn at a time")
+    }
+
+    fn level(&self) -> Option<Level> {
+        self.status.level
     }
 
     fn status(&self, _: Nanos) -> Status {

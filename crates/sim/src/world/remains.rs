@@ -95,7 +95,7 @@ impl<L: Library> World<L> {
         }
         let read = |checkpoint| {
             let (checkpoint, remains) = node.disk.read(self.options.workers, checkpoint).ok()?;
-            Some(DiskRemains { checkpoint, remains, schema: Schema::new(self.library.tables()) })
+            Some(DiskRemains { checkpoint, remains, schema: self.library.schema() })
         };
         match node.disk.checkpoints() {
             0 => read(None).into_iter().collect(),

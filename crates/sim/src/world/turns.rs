@@ -259,6 +259,10 @@ impl<L: Library> World<L> {
                 self.wake(id, Channel::Worker(worker));
             }
         }
+        self.watch_level(id);
+        for peer in out.hang_up {
+            self.break_links(id, peer);
+        }
         if out.disk_is_stale {
             self.queue
                 .push(now + length + 1, Event::SetAside { node: id, life: self.nodes[id.0 as usize].life });

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use highwater_core::{Clock, Epoch, Incarnation, NodeId, Outcome, ProcedureId};
+use highwater_core::{Clock, Epoch, Incarnation, Levels, NodeId, Outcome, ProcedureId};
 use highwater_engines::{
     ControlOutbox, Controller, Endpoint, EngineKind, Frame, Nanos, Next, Options, Outbox, Refusal, Request,
     Status, Token, Worker,
@@ -329,7 +329,7 @@ impl Seat {
         while let Some((now, inputs)) = self.next(next) {
             for input in inputs {
                 match input {
-                    Input::Up(peer, incarnation) => worker.peer_up(now, peer, incarnation),
+                    Input::Up(peer, incarnation) => worker.peer_up(now, peer, incarnation, Levels::default()),
                     Input::Down(peer) => worker.peer_down(now, peer),
                     Input::Frame(from, frame) => worker.deliver(now, from, frame),
                     Input::Request { token, args, snap } => {
@@ -372,7 +372,9 @@ impl Seat {
         while let Some((now, inputs)) = self.next(next) {
             for input in inputs {
                 match input {
-                    Input::Up(peer, incarnation) => controller.peer_up(now, peer, incarnation),
+                    Input::Up(peer, incarnation) => {
+                        controller.peer_up(now, peer, incarnation, Levels::default())
+                    }
                     Input::Down(peer) => controller.peer_down(now, peer, true),
                     Input::Control(from, message) => controller.deliver(now, from, message),
                     Input::Frame(..) | Input::Request { .. } | Input::Wake => {}

@@ -158,8 +158,10 @@ pub struct Occ {
     undo: Option<images::UndoLog>,
     /// Bytes by which transactions may still make the store grow.
     room: u64,
-    /// Whoever writes is refused.
-    refuses_writes: bool,
+    /// So many tables may be written, the first ones: none if whoever writes is refused.
+    writable: u8,
+    /// So many, but for that.
+    tables: u8,
 }
 
 // SAFETY: the records and nodes that it points to are shared memory, valid while its guard is pinned; pinning is by
@@ -175,6 +177,7 @@ impl From<Busy> for Abort {
 impl Occ {
     /// Transactions on `store`, stamped by `clock`.
     pub fn new(store: Arc<Store>, clock: Arc<Clock>) -> Occ {
+        let tables = store.schema().len() as u8;
         Occ {
             heap: Heap::new(&store.heaps),
             fingers: store.fingers(),
@@ -192,7 +195,8 @@ impl Occ {
             graveyard: Graveyard::default(),
             undo: None,
             room: u64::MAX,
-            refuses_writes: false,
+            writable: tables,
+            tables,
         }
     }
 
@@ -257,10 +261,17 @@ impl Occ {
         self.room
     }
 
+    /// From now on transactions may write to the first so many tables; a write to another one ends with [`Abort::TooNew`].
+    pub fn set_tables(&mut self, tables: usize) {
+        let refuses = self.writable < self.tables;
+        self.tables = tables.min(self.store.schema().len()) as u8;
+        self.refuse_writes(refuses);
+    }
+
     /// From now on transactions that want to write end with [`Abort::DiskFull`], or not any more.
     #[inline]
     pub fn refuse_writes(&mut self, refuse: bool) {
-        self.refuses_writes = refuse;
+        self.writable = if refuse { 0 } else { self.tables };
     }
 
     /// Unlinks tombstones that this worker's transactions left, if their timestamps are at or below `floor`: no older

@@ -139,3 +139,31 @@ fn what_was_taken_back_leaves_nothing_and_what_was_read_still_counts() {
         }
     }
 }
+
+/// Of a cluster in which not everybody knows the second table, say.
+#[test]
+fn only_so_many_tables_are_written() {
+    let specs =
+        ["first", "second"].map(|name| TableSpec { name, keys: KeyKind::U64, index: IndexKind::Hash });
+    let mut occ = Occ::new(Store::new(Schema::new(specs.to_vec())), Arc::new(Clock::counter()));
+    let key = 1u64.to_be_bytes();
+    let put = |occ: &mut Occ, table| {
+        occ.begin();
+        let put = occ.put(TableId(table), &key, b"x");
+        occ.commit().map(drop).and(put)
+    };
+    occ.set_tables(1);
+    assert_eq!(
+        [0, 1, 2].map(|table| put(&mut occ, table)),
+        [Ok(()), Err(Abort::TooNew), Err(Abort::BadRequest)]
+    );
+    occ.refuse_writes(true);
+    assert_eq!([0, 1].map(|table| put(&mut occ, table)), [Err(Abort::DiskFull), Err(Abort::TooNew)]);
+    occ.set_tables(2);
+    assert_eq!([0, 1].map(|table| put(&mut occ, table)), [Err(Abort::DiskFull); 2], "that is not over");
+    occ.refuse_writes(false);
+    assert_eq!([0, 1].map(|table| put(&mut occ, table)), [Ok(()); 2]);
+    occ.begin();
+    assert_eq!(occ.get(TableId(1), &key).unwrap(), Some(&b"x"[..]));
+    occ.commit().unwrap();
+}

@@ -183,8 +183,8 @@ macro_rules! write_with {
         let occ = $occ;
         debug_assert_eq!(occ.phase, super::Phase::Open, "transactions write while they run");
         hooks::point(EXECUTE);
-        if occ.refuses_writes {
-            return Err(Abort::DiskFull);
+        if $table.0 >= occ.writable {
+            return Err(occ.why_not_writable($table));
         }
         let index = occ.store.table($table).ok_or(Abort::BadRequest)?;
         let mut $writing = Writing {
@@ -212,6 +212,15 @@ impl Occ {
         }
         let bad = key_len > MAX_KEY_BYTES || value_len > MAX_VALUE_BYTES;
         Err(if bad { Abort::BadRequest } else { Abort::TooLarge })
+    }
+
+    #[cold]
+    fn why_not_writable(&self, table: TableId) -> Abort {
+        match self.store.table(table) {
+            None => Abort::BadRequest,
+            Some(_) if table.0 >= self.tables => Abort::TooNew,
+            Some(_) => Abort::DiskFull,
+        }
     }
 
     #[inline]

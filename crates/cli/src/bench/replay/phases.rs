@@ -234,7 +234,9 @@ impl Executor<'_> {
         match registry.run(procedure, &mut self.occ, args, reply) {
             Ok(()) => self.occ.commit(),
             Err(Abort::Rollback) => self.occ.commit_rollback(),
-            Err(Abort::BadRequest | Abort::TooLarge | Abort::OutOfMemory | Abort::DiskFull) => {
+            Err(
+                Abort::BadRequest | Abort::TooLarge | Abort::OutOfMemory | Abort::TooNew | Abort::DiskFull,
+            ) => {
                 panic!("a workload sent nonsense: {}", String::from_utf8_lossy(reply))
             }
             Err(Abort::Conflict) => {

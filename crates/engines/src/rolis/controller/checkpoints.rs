@@ -62,6 +62,7 @@ impl RolisController {
     fn write_anew(&mut self) {
         self.written_anew = self.desk.written();
         self.written = None;
+        self.raising.forget_written();
         self.remember_members();
         for record in self.witness.records() {
             self.desk.write(|| record);

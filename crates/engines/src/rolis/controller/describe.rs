@@ -179,8 +179,17 @@ impl RolisController {
                 .then(|| shared.copied_bytes.load(Ordering::Relaxed)),
             copying_from: self.receiver.donor(),
             forgets: self.election.forgets(),
+            levels: shared.options.levels,
+            level: Some(shared.level()),
+            held_back_by: self.held_back_by(),
             trouble: self.trouble(now),
         }
+    }
+
+    /// Who keeps the level in use as it is, if others could raise it.
+    fn held_back_by(&self) -> Vec<NodeId> {
+        let members = self.election.members().filter(|_| self.leads());
+        members.map(|members| self.raising.held_back_by(members, &self.desk)).unwrap_or_default()
     }
 
     /// What the workers published last.
@@ -214,6 +223,7 @@ impl RolisController {
                 node,
                 incarnation,
                 voter: votes,
+                levels: if connected { self.raising.levels(node, &self.desk) } else { None },
                 connected: leads.then_some(connected),
                 lag: lag.filter(|_| leads && connected),
                 heard_ago: heard_ago.filter(|_| leads),

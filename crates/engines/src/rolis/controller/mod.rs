@@ -10,10 +10,11 @@
 //! - **Change of membership.** The leader quiesces (everything it executed is released), then wins a new epoch that names
 //!   the new members. There is no other path.
 //! - **Hand-over.** The leader quiesces and has another node stand: [`HandOver`].
+//! - **Levels.** What all members can read, the leader allows everybody to write: [`Raising`].
 //! - **Copy.** [`crate::copy`].
 //!
 //! Each part keeps its own state and knows what comes next: [`Birth`], [`Leadership`], [`Admission`], [`Health`], [`Ledger`],
-//! [`HandOver`], [`Stores`], [`Receiver`] and [`Donor`]. What one part's news means for the others stands here, in `membership`,
+//! [`HandOver`], [`Stores`], [`Raising`], [`Receiver`] and [`Donor`]. What one part's news means for the others stands here, in `membership`,
 //! `copies`, `checkpoints`, `disks`, `handing` and, in words, in `describe`.
 
 use std::collections::BTreeSet;
@@ -23,7 +24,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use highwater_consensus::{Election, ElectionOptions, Members};
 use highwater_core::codec::Reader;
-use highwater_core::{Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp};
+use highwater_core::{Epoch, Incarnation, Level, Levels, NodeId, Schema, StreamId, Timestamp};
 use highwater_store::Store;
 
 use super::admission::Admission;
@@ -37,6 +38,7 @@ use super::health::{Health, hear_streams, watch_service};
 use super::hooks;
 use super::ledger::Ledger;
 use super::messages::{Command, Report};
+use super::raising::{self, Raising};
 use super::remains::{Founded, Moment, Timekeeper};
 use super::shared::{Past, Shared};
 use super::stores::Stores;
@@ -101,6 +103,7 @@ pub struct RolisController {
     /// Streams that have caught up with what an earlier process may have accepted.
     recalled: BTreeSet<StreamId>,
     stores: Stores,
+    raising: Raising,
     /// The membership that the host was told of last, and whether that is all it has to know.
     enrolled: (Option<Members>, bool),
     /// Another node said that this one was removed.
@@ -149,6 +152,7 @@ impl RolisController {
             examined: None,
             recalled: BTreeSet::new(),
             stores: Stores::default(),
+            raising: Raising::default(),
             enrolled: (None, false),
             told_removed: false,
             desk,
@@ -239,6 +243,7 @@ impl RolisController {
             Report::Located { copy, stream, start } => self.on_located(copy, stream, start),
             Report::Copied { copy, stream, complete_at } => self.on_copied(copy, stream, complete_at),
             Report::Recalled(stream) => self.on_recalled(stream),
+            Report::Unreadable(from, level) => self.raising.cannot_read(from, level, &mut self.desk),
             Report::CopyRefused(copy) => self.refuse_copy(copy),
             Report::CopyStalled { copy } => self.on_copy_stalled(now, copy),
             Report::CheckpointFrom { number, stream, located } => {
@@ -252,12 +257,13 @@ impl RolisController {
 }
 
 impl Controller for RolisController {
-    fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation) {
+    fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation, levels: Levels) {
         self.desk.peer_changed(peer, Some(incarnation));
         self.election.peer_up(peer);
         let born = self.election.members().is_some() || self.birth.has_a_past();
         self.desk.send(peer, ControlMessage::Hello { born });
         self.stores.peer_up(peer, &mut self.desk);
+        self.raising.peer_up(peer, levels, &mut self.desk);
         self.ledger.peer_up(peer);
         self.tell_disk(peer);
         self.ledger.tell(peer, self.used(), self.disk_room.low, &mut self.desk);
@@ -267,6 +273,7 @@ impl Controller for RolisController {
     fn peer_down(&mut self, now: Nanos, peer: NodeId, refused: bool) {
         self.desk.peer_changed(peer, None);
         self.birth.peer_down(peer);
+        self.raising.peer_down(peer);
         self.election.peer_down(now, peer, refused);
         self.copy_peer_changed(now, peer);
     }
@@ -299,6 +306,7 @@ impl Controller for RolisController {
             ControlMessage::DiskJudged { start, stale } => self.on_disk_judged(sender, start, stale),
             ControlMessage::Store { complete } => self.stores.hear(sender, complete),
             ControlMessage::Membership(members) => self.on_membership(now, members),
+            ControlMessage::Level(level) => self.raising.hear(from, level, &mut self.desk),
         }
     }
 
@@ -307,6 +315,9 @@ impl Controller for RolisController {
         if let Some(founded) = Founded::decode(&record).map_err(|why| why.0)? {
             let resumed = self.desk.shared.resumed();
             return founded.check(resumed.map(|resumed| resumed.complete_at));
+        }
+        if let Some(level) = raising::decode(&record).map_err(|why| why.0)? {
+            return self.desk.shared.raise_by_disk(level);
         }
         if self.witness.recover(&record).map_err(|why| why.0)?
             || Moment::decode(&record).map_err(|why| why.0)?.is_some()
@@ -400,6 +411,10 @@ impl Controller for RolisController {
             let soon = now + self.desk.shared.options.heartbeat;
             next[1] = Some(next[1].unwrap_or(Nanos::MAX).min(soon));
         }
+        let changes = self.admission.is_under_way() || self.leadership.takes_over();
+        let leads = self.leads() && !changes;
+        let members = self.election.members().filter(|_| leads);
+        self.raising.turn(now, members, &mut self.desk);
         self.remember_members();
         if self.desk.shared.options.durability.has_disk()
             && self.receiver.store_is_complete()
@@ -436,6 +451,10 @@ impl Controller for RolisController {
 
     fn told_removed(&mut self) {
         self.on_told_removed();
+    }
+
+    fn level(&self) -> Option<Level> {
+        Some(self.desk.shared.level())
     }
 
     fn status(&self, now: Nanos) -> Status {

@@ -18,6 +18,7 @@ use highwater_core::codec::Reader;
 use highwater_core::{EntryIndex, Epoch, Timestamp};
 
 use super::checkpoint::{Contents, StreamStart};
+use super::raising;
 use super::witness::Witness;
 use crate::seam::Resume;
 pub use founded::Founded;
@@ -92,6 +93,9 @@ impl Remains {
         }
         if let Some(moment) = Moment::decode(record).map_err(|why| why.0)? {
             self.moments.push(moment);
+            return Ok(());
+        }
+        if raising::decode(record).map_err(|why| why.0)?.is_some() {
             return Ok(());
         }
         if Witness::default().recover(record).map_err(|why| why.0)? {

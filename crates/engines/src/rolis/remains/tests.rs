@@ -2,7 +2,9 @@ use std::sync::Arc;
 
 use highwater_consensus::{Change, Members};
 use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind, Key, TxWriter};
-use highwater_core::{Ballot, Incarnation, IndexKind, KeyKind, NodeId, Schema, StreamId, TableId, TableSpec};
+use highwater_core::{
+    Ballot, Incarnation, IndexKind, KeyKind, Level, NodeId, Schema, StreamId, TableId, TableSpec,
+};
 use highwater_store::{Applier, Store};
 
 use super::*;
@@ -41,6 +43,7 @@ fn batch(
     let last = txs.last().map_or(closed, |(ts, _)| *ts);
     let header = EntryHeader {
         kind: EntryKind::Batch,
+        level: Level::FIRST,
         stream: StreamId(stream),
         epoch: Epoch(epoch),
         index: EntryIndex(index),
@@ -66,6 +69,7 @@ fn change(stream: u16, epoch: u64, index: u64, base: u64) -> Bytes {
     let base = Timestamp(base);
     let header = EntryHeader {
         kind: EntryKind::EpochChange,
+        level: Level::FIRST,
         stream: StreamId(stream),
         epoch: Epoch(epoch),
         index: EntryIndex(index),

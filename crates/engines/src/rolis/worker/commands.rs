@@ -109,7 +109,8 @@ impl RolisWorker {
         self.mode = Mode::Leading(ballot);
         hooks::leads(ballot.epoch);
         self.speculation.begin(ballot.epoch, &self.context.shared);
-        self.feed.open(ballot.epoch, base, &self.store);
+        let tables = self.store.schema().tables_at(self.context.level);
+        self.feed.open(ballot.epoch, base, (&self.store, tables));
         self.lead.begin(base, &self.context, &mut self.occ);
     }
 
@@ -154,6 +155,7 @@ impl RolisWorker {
         }
         let shared = &self.context.shared;
         self.occ = Occ::new(store.clone(), shared.clock.clone());
+        self.occ.set_tables(store.schema().tables_at(self.context.level));
         self.occ.log().take(fresh_entry());
         self.applier = Applier::new(store.clone());
         self.reads.leave_store();

@@ -5,14 +5,14 @@
 //! [`apply`](super::apply) follows the decided log; [`reads`](super::reads) reads snapshots of it; [`copy`](crate::copy) sends
 //! and receives state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use highwater_consensus::{Change, Recovered, Stream, StreamOptions, Voter};
 use highwater_core::log::EntryKind;
-use highwater_core::{Ballot, EntryIndex, Incarnation, NodeId, Registry, StreamId, Timestamp};
+use highwater_core::{Ballot, EntryIndex, Incarnation, Level, Levels, NodeId, Registry, StreamId, Timestamp};
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
 use crate::copy::{CopyMessage, Installer, Sender};
@@ -20,7 +20,7 @@ use crate::options::Options;
 use crate::rolis::abilities::ABILITIES;
 use crate::rolis::apply::Replay;
 use crate::rolis::bounded::Bounded;
-use crate::rolis::checked::{CheckedEntry, is_sound};
+use crate::rolis::checked::CheckedEntry;
 use crate::rolis::context::{Context, Turn};
 use crate::rolis::feed::Feed;
 use crate::rolis::figures::Figures;
@@ -40,6 +40,7 @@ use crate::rolis::wire::{Head, carried_entry};
 use crate::seam::{Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Worker};
 
 mod commands;
+mod levels;
 mod turns;
 
 /// Worker *i* of a Rolis replica.
@@ -47,8 +48,12 @@ pub struct RolisWorker {
     context: Context,
     mode: Mode,
     stream: Stream,
-    /// Which life of each peer is connected.
+    /// Which life of each peer is connected, and reads what this worker writes.
     peers: BTreeMap<NodeId, Incarnation>,
+    /// The newest level that each connected peer reads, be it sent anything or not: see [`levels`].
+    newest: BTreeMap<NodeId, Level>,
+    /// Connected, and do not read what this worker writes.
+    unable: BTreeSet<NodeId>,
     /// The ballot that the controller was last told of.
     known: Ballot,
     store: Arc<Store>,
@@ -109,12 +114,15 @@ impl RolisWorker {
     ) -> RolisWorker {
         let options = shared.options.clone();
         let me = Voter { node: options.node, incarnation: options.incarnation };
-        let occ = Occ::new(store.clone(), shared.clock.clone());
-        let context = Context { id, me, shared, counters };
+        let mut occ = Occ::new(store.clone(), shared.clock.clone());
+        occ.set_tables(store.schema().tables_at(options.levels.oldest));
+        let context = Context { id, me, level: options.levels.oldest, shared, counters };
         RolisWorker {
             stream: Stream::new(me, EntryIndex::NONE, stream_options(&options)),
             mode: Mode::Following,
             peers: BTreeMap::new(),
+            newest: BTreeMap::new(),
+            unable: BTreeSet::new(),
             known: Ballot::default(),
             occ,
             applier: Applier::new(store.clone()),
@@ -187,7 +195,9 @@ impl RolisWorker {
             // As if it were lost: whoever sent it asks again.
             return;
         }
-        if carried_entry(&message).is_some_and(|index| !is_sound(&body, self.context.id, index)) {
+        if let Some(index) = carried_entry(&message)
+            && !self.can_take(now, sender, &body, index)
+        {
             return;
         }
         let leads = message.of_leader();
@@ -234,6 +244,9 @@ impl RolisWorker {
 
     fn hand_out_frames(&mut self, out: &mut Outbox) {
         for envelope in self.stream.drain() {
+            if self.unable.contains(&envelope.to) {
+                continue;
+            }
             let head = Head::Stream(envelope.message).encode();
             let to = Endpoint { node: envelope.to, worker: self.context.id.0 };
             self.gate.send(envelope.after, to, Frame { head, body: envelope.entry }, out);
@@ -294,7 +307,12 @@ impl Worker for RolisWorker {
         }
     }
 
-    fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation) {
+    fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation, levels: Levels) {
+        self.newest.insert(peer, levels.newest);
+        if levels.newest < self.context.level {
+            return self.have_done_with(now, peer);
+        }
+        self.unable.remove(&peer);
         self.peers.insert(peer, incarnation);
         self.sender.peer_changed(peer);
         self.installer.peer_changed(peer);
@@ -304,6 +322,8 @@ impl Worker for RolisWorker {
     }
 
     fn peer_down(&mut self, _now: Nanos, peer: NodeId) {
+        self.newest.remove(&peer);
+        self.unable.remove(&peer);
         self.peers.remove(&peer);
         self.sender.peer_changed(peer);
         self.installer.peer_changed(peer);
@@ -337,9 +357,13 @@ impl Worker for RolisWorker {
 
     fn recover(&mut self, record: Bytes) -> Result<(), String> {
         let id = self.context.id;
+        let change = Change::decode(&record);
+        if let Ok(Change::Appended(entry)) = &change {
+            self.recover_level(entry)?;
+        }
         let recovering = self.recovering();
         recovering.position += record.len() as u64;
-        let applied = Change::decode(&record).and_then(|change| recovering.state.apply(change));
+        let applied = change.and_then(|change| recovering.state.apply(change));
         recovering.points.note_recovered(recovering.position, &recovering.state);
         applied.map_err(|why| format!("{id}: a record that does not fit: {why:?}"))
     }
@@ -384,6 +408,7 @@ impl Worker for RolisWorker {
 
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
         let mut turn = Turn { now, out, again: false };
+        self.watch_level(now);
         self.watch_disk(now);
         self.gate.open(&self.context, &mut turn);
         // Taken out first: the workers count their references to what they share on one line.
@@ -421,6 +446,7 @@ impl Worker for RolisWorker {
         if self.gate.write(now, &mut self.stream, turn.out) {
             self.points.note(self.gate.written(), &self.stream);
         }
+        self.watch_level_late(&mut turn);
         if hooks::sends_later() {
             turn.again = true;
         } else {

@@ -135,7 +135,7 @@ impl Node {
         let outcome = match self.registry.run(procedure, &mut map, args, &mut reply) {
             Ok(()) => Outcome::Committed,
             Err(Abort::Rollback) => Outcome::RolledBack,
-            Err(Abort::BadRequest) => Outcome::BadRequest,
+            Err(Abort::BadRequest | Abort::TooNew) => Outcome::BadRequest,
             Err(Abort::TooLarge) => {
                 reply = b"the limits".to_vec();
                 Outcome::TooLarge

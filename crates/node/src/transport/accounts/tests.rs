@@ -19,7 +19,16 @@ fn connection(channel: Channel, number: u32, life: u64, gauge: &Arc<Gauge>) -> E
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (incarnation, generation, gauge) = (Incarnation(life), u64::from(number) + 1000, gauge.clone());
-    Established { peer: PEER, incarnation, channel, generation, number, gauge, stream }
+    Established {
+        peer: PEER,
+        incarnation,
+        levels: highwater_core::Levels::default(),
+        channel,
+        generation,
+        number,
+        gauge,
+        stream,
+    }
 }
 
 impl Side {

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use highwater_core::codec::{Malformed, Reader};
 use highwater_core::schema::{IndexKind, KeyKind};
-use highwater_core::{Durability, Incarnation, NodeId, Schema};
+use highwater_core::{Durability, Incarnation, Level, Levels, NodeId, Schema, Speaks};
 use highwater_engines::EngineKind;
 
 /// What must be the same on all nodes, and who this one is.
@@ -21,9 +22,11 @@ pub struct Identity {
     pub streams: u16,
     /// Which engine runs.
     pub engine: EngineKind,
-    /// The tables; the log names them by number.
-    pub tables: Fingerprint,
-    /// The procedures; their ids are their positions.
+    /// The levels that it speaks, and the one that it uses by now.
+    pub speaks: Speaks,
+    /// The tables; the log names them by number. At a level that two nodes speak they have the same ones.
+    pub schema: Schema,
+    /// The procedures. Only what they write travels, so builds may differ in them.
     pub procedures: Fingerprint,
     /// What its vote is worth.
     pub durability: Durability,
@@ -39,9 +42,9 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Of the tables: name, kind of keys and kind of index of each.
-    pub fn of_tables(schema: &Schema) -> Fingerprint {
-        Fingerprint::of(schema.iter().map(|(_, table)| {
+    /// Of the tables that there are at a level: name, kind of keys and kind of index of each.
+    pub fn of_tables(schema: &Schema, level: Level) -> Fingerprint {
+        Fingerprint::of(schema.iter().take(schema.tables_at(level)).map(|(_, table)| {
             let keys = match table.keys {
                 KeyKind::U64 => "u64",
                 KeyKind::Bytes => "bytes",
@@ -70,6 +73,28 @@ impl Fingerprint {
     }
 }
 
+impl Identity {
+    /// The tables that it has at a level.
+    pub fn tables(&self, level: Level) -> Fingerprint {
+        Fingerprint::of_tables(&self.schema, level)
+    }
+}
+
+/// As it travels: one byte each. Builds before levels say zeros, and mean the first.
+pub(super) fn speaks_bytes(speaks: Speaks) -> [u8; 3] {
+    [speaks.levels.oldest.0, speaks.levels.newest.0, speaks.in_use.0]
+}
+
+/// Reads it.
+pub(super) fn read_speaks(reader: &mut Reader<'_>) -> Result<Speaks, Malformed> {
+    let [oldest, newest, in_use] = [reader.u8()?, reader.u8()?, reader.u8()?].map(Level);
+    if newest < Level::FIRST {
+        return Ok(Speaks::FIRST);
+    }
+    let speaks = Speaks { levels: Levels { oldest, newest }, in_use };
+    if speaks.levels.speak(in_use) { Ok(speaks) } else { Err(Malformed("levels")) }
+}
+
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (hash {:016x})", self.count, self.hash)
@@ -96,7 +121,18 @@ mod tests {
 
     fn tables(tables: &[(&'static str, KeyKind, IndexKind)]) -> Fingerprint {
         let spec = |&(name, keys, index)| TableSpec { name, keys, index };
-        Fingerprint::of_tables(&Schema::new(tables.iter().map(spec).collect()))
+        Fingerprint::of_tables(&Schema::new(tables.iter().map(spec).collect()), Level::FIRST)
+    }
+
+    #[test]
+    fn tables_of_a_later_level_count_from_it_on() {
+        let table = |name| TableSpec { name, keys: KeyKind::U64, index: IndexKind::Hash };
+        let old = Schema::new(vec![table("a")]);
+        let new = old.clone().with_tables_of(Level(2), vec![table("b")]);
+        let at = |schema: &Schema, level| Fingerprint::of_tables(schema, Level(level));
+        assert_eq!(at(&new, 1), at(&old, 1));
+        assert_eq!(at(&new, 2), at(&Schema::new(vec![table("a"), table("b")]), 2));
+        assert_ne!(at(&new, 2), at(&old, 2), "builds that both say they know the level");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use highwater_core::NodeId;
+use highwater_core::{Level, Levels, NodeId};
 
 use super::identity::Fingerprint;
 
@@ -26,6 +26,17 @@ pub enum Mismatch {
         theirs: Fingerprint,
         /// The acceptor's.
         ours: Fingerprint,
+    },
+    /// One of the two cannot read what the other writes, or could still write what the other does not speak.
+    Levels {
+        /// Who uses a level.
+        uses: NodeId,
+        /// Which.
+        level: Level,
+        /// Who does not speak it.
+        other: NodeId,
+        /// What that one speaks.
+        levels: Levels,
     },
     /// Another cluster's name.
     OtherCluster {
@@ -70,6 +81,17 @@ impl fmt::Display for Mismatch {
             Mismatch::OtherBuild { what, theirs, ours } => {
                 write!(f, "{what}: caller has {theirs}, called has {ours}; the two are different builds")
             }
+            Mismatch::Levels { uses, level, other, levels } if *level > levels.newest => write!(
+                f,
+                "level: {uses} uses {level} by now, and the build of {other} reads up to {}: start {other} with a newer build",
+                levels.newest
+            ),
+            Mismatch::Levels { uses, level, other, levels } => write!(
+                f,
+                "level: {uses} still uses {level}, and the build of {other} speaks from {} on: start {other} with a build that \
+                 speaks both, until the cluster has raised its level",
+                levels.oldest
+            ),
             Mismatch::OtherCluster { ours } => write!(f, "cluster: the called node belongs to {ours:?}"),
             Mismatch::OtherEngine { ours } => write!(f, "engine: the called node runs {ours}"),
             Mismatch::BadCaller { from, ours } => {

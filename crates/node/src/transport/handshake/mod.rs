@@ -3,16 +3,22 @@
 //! ```text
 //! hello    "HWTR" | handshake version u16 | format version u16 | cluster u64 | incarnation u64 | from u8 | to u8 |
 //!          nodes u8 | engine u8 | streams u16 | channel u16 (65535: control) | tables u16 | procedures u16 |
-//!          hash of the tables u64 | hash of the procedures u64 | durability u8 | number u32 | zeros | crc u32  64 bytes
-//! welcome  "HWTW" | verdict u16 (0: welcome, 1: refused, 2: the caller was removed from the cluster) | node u8 | accounts u8 | incarnation u64 | reason (240, zero-filled) | crc u32
+//!          hash of the tables u64 | hash of the procedures u64 | durability u8 | number u32 | levels (3) | crc u32  64 bytes
+//! welcome  "HWTW" | verdict u16 (0: welcome, 1: refused, 2: the caller was removed from the cluster) | node u8 | accounts u8 | incarnation u64 |
+//!          reason (227, zero-filled) | levels (3) | tables u16 | hash of the tables u64 | crc u32  260 bytes
+//! levels   oldest u8 | newest u8 | in use u8      zeros from builds before levels: the first
 //! ```
 //!
 //! Little endian; fixed lengths, so that neither side reads into the frames that follow. `cluster` is a hash of the
 //! cluster's name. Magic, version, length and place of the checksum stay as they are in every version, so that a
 //! version is refused by its number; what a version adds comes out of the zeros.
 //!
-//! Two builds with one log format may still mean different things by table 7: tables and procedures are compared by
-//! [`Fingerprint`].
+//! The format version is that of the oldest level that the caller speaks: builds before levels compare it. From then on the
+//! [levels](highwater_core::level) decide: each side must speak what the other uses.
+//!
+//! Two builds may still mean different things by table 7: of the tables that they have at the newest level that both speak the
+//! [`Fingerprint`]s are compared, by whoever knows that level's: the acceptor, or the dialer if it is newer. Procedures may differ:
+//! only what they write travels.
 
 mod identity;
 mod mismatch;
@@ -20,12 +26,12 @@ mod mismatch;
 use highwater_core::Durability;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::log::FORMAT_VERSION;
-use highwater_core::{Incarnation, NodeId};
+use highwater_core::{Incarnation, Levels, NodeId, Speaks};
 
 pub use self::identity::{Fingerprint, Identity};
 pub use self::mismatch::Mismatch;
 
-use self::identity::cluster_hash;
+use self::identity::{cluster_hash, read_speaks, speaks_bytes};
 use super::Channel;
 
 /// Version of this exchange and of the framing that follows it.
@@ -33,11 +39,13 @@ pub const HANDSHAKE_VERSION: u16 = 4;
 /// Length of a [`Hello`].
 pub const HELLO_BYTES: usize = 64;
 /// Length of a [`Welcome`].
-pub const WELCOME_BYTES: usize = 16 + REASON_BYTES + 4;
+pub const WELCOME_BYTES: usize = 16 + REASON_BYTES + SPEAKS_BYTES + FINGERPRINT_BYTES + 4;
 
 const HELLO_MAGIC: &[u8; 4] = b"HWTR";
 const WELCOME_MAGIC: &[u8; 4] = b"HWTW";
-const REASON_BYTES: usize = 240;
+const REASON_BYTES: usize = 227;
+const SPEAKS_BYTES: usize = 3;
+const FINGERPRINT_BYTES: usize = 10;
 /// The verdict on a caller that was removed.
 const REMOVED: u16 = 2;
 
@@ -46,7 +54,7 @@ const REMOVED: u16 = 2;
 pub struct Hello {
     /// [`HANDSHAKE_VERSION`] of the dialer.
     pub handshake_version: u16,
-    /// [`FORMAT_VERSION`] of the dialer.
+    /// The log's format at the oldest level that the dialer speaks; [`FORMAT_VERSION`] from builds before levels.
     pub format_version: u16,
     /// Hash of the cluster's name.
     pub cluster: u64,
@@ -73,6 +81,8 @@ pub struct Hello {
     /// Of the connection, larger than those of earlier ones of its channel; 0 from builds that keep no
     /// [accounts](super::accounts).
     pub number: u32,
+    /// The dialer's levels.
+    pub speaks: Speaks,
 }
 
 /// As it travels: `sync` was there first.
@@ -89,7 +99,7 @@ impl Hello {
     pub fn new(me: &Identity, to: NodeId, channel: Channel) -> Hello {
         Hello {
             handshake_version: HANDSHAKE_VERSION,
-            format_version: FORMAT_VERSION,
+            format_version: me.speaks.levels.oldest.format().into(),
             cluster: cluster_hash(&me.cluster),
             incarnation: me.incarnation,
             from: me.node,
@@ -98,10 +108,11 @@ impl Hello {
             engine: me.engine.code(),
             streams: me.streams,
             channel,
-            tables: me.tables,
+            tables: me.tables(me.speaks.levels.newest),
             procedures: me.procedures,
             durability: level(me.durability),
             number: 0,
+            speaks: me.speaks,
         }
     }
 
@@ -122,7 +133,7 @@ impl Hello {
         out.extend_from_slice(&self.procedures.hash.to_le_bytes());
         out.push(self.durability);
         out.extend_from_slice(&self.number.to_le_bytes());
-        out.resize(HELLO_BYTES - 4, 0);
+        out.extend_from_slice(&speaks_bytes(self.speaks));
         seal(out)
     }
 
@@ -144,11 +155,13 @@ impl Hello {
             procedures: Fingerprint { count: reader.u16()?, hash: 0 },
             durability: 0,
             number: 0,
+            speaks: Speaks::FIRST,
         };
         hello.tables.hash = reader.u64()?;
         hello.procedures.hash = reader.u64()?;
         hello.durability = reader.u8()?;
         hello.number = reader.u32()?;
+        hello.speaks = read_speaks(&mut reader)?;
         Ok(hello)
     }
 
@@ -165,18 +178,17 @@ impl Hello {
             if theirs == ours { Ok(()) } else { Err(Mismatch::Differs { what, theirs, ours }) }
         };
         theirs("handshake version", self.handshake_version.into(), HANDSHAKE_VERSION.into())?;
-        theirs("log format version", self.format_version.into(), FORMAT_VERSION.into())?;
+        if self.speaks == Speaks::FIRST {
+            // A build before levels may have had another format.
+            theirs("log format version", self.format_version.into(), FORMAT_VERSION.into())?;
+        }
         if self.cluster != cluster_hash(&me.cluster) {
             return Err(Mismatch::OtherCluster { ours: me.cluster.clone() });
         }
         if self.engine != me.engine.code() {
             return Err(Mismatch::OtherEngine { ours: me.engine.name() });
         }
-        let builds = |what, theirs: Fingerprint, ours: Fingerprint| {
-            if theirs == ours { Ok(()) } else { Err(Mismatch::OtherBuild { what, theirs, ours }) }
-        };
-        builds("tables", self.tables, me.tables)?;
-        builds("procedures", self.procedures, me.procedures)?;
+        fits((self.from, self.speaks, self.tables), me)?;
         theirs(
             "durability (0: memory, 1: sync, 2: async)",
             self.durability.into(),
@@ -209,6 +221,26 @@ pub struct Welcome {
     pub removed: bool,
     /// Whether the acceptor keeps [accounts](super::accounts).
     pub accounts: bool,
+    /// The acceptor's levels.
+    pub speaks: Speaks,
+    /// The acceptor's tables.
+    pub tables: Fingerprint,
+}
+
+/// Whether two nodes speak what the other uses, and `me` knows the other's tables, if its build is not the older one: then the other
+/// sees to it.
+fn fits((node, speaks, tables): (NodeId, Speaks, Fingerprint), me: &Identity) -> Result<(), Mismatch> {
+    let speaks_what = |(uses, level), (other, levels): (NodeId, Levels)| match levels.speak(level) {
+        true => Ok(()),
+        false => Err(Mismatch::Levels { uses, level, other, levels }),
+    };
+    speaks_what((node, speaks.in_use), (me.node, me.speaks.levels))?;
+    speaks_what((me.node, me.speaks.in_use), (node, speaks.levels))?;
+    let ours = me.tables(speaks.levels.newest);
+    if speaks.levels.newest > me.speaks.levels.newest || tables == ours {
+        return Ok(());
+    }
+    Err(Mismatch::OtherBuild { what: "tables", theirs: tables, ours })
 }
 
 impl Welcome {
@@ -222,7 +254,10 @@ impl Welcome {
         out.extend_from_slice(&self.incarnation.0.to_le_bytes());
         let reason = self.refusal.as_deref().unwrap_or_default().as_bytes();
         out.extend_from_slice(&reason[..reason.len().min(REASON_BYTES)]);
-        out.resize(WELCOME_BYTES - 4, 0);
+        out.resize(16 + REASON_BYTES, 0);
+        out.extend_from_slice(&speaks_bytes(self.speaks));
+        out.extend_from_slice(&self.tables.count.to_le_bytes());
+        out.extend_from_slice(&self.tables.hash.to_le_bytes());
         seal(out)
     }
 
@@ -236,13 +271,25 @@ impl Welcome {
         let reason = reader.take(REASON_BYTES)?;
         let len = reason.iter().position(|&byte| byte == 0).unwrap_or(REASON_BYTES);
         let reason = String::from_utf8_lossy(&reason[..len]).into_owned();
+        let speaks = read_speaks(&mut reader)?;
+        let tables = Fingerprint { count: reader.u16()?, hash: reader.u64()? };
         Ok(Welcome {
             node,
             incarnation,
             refusal: (verdict != 0).then_some(reason),
             removed: verdict == REMOVED,
             accounts,
+            speaks,
+            tables,
         })
+    }
+
+    /// Whether `me`, which was welcomed, can work with whoever said this. The acceptor has looked; but it may not know this node's
+    /// tables, and this node may have raised its level since it said hello.
+    pub fn check(&self, me: &Identity) -> Result<(), Mismatch> {
+        // A build before levels says nothing of its tables here: it has compared them.
+        let tables = if self.tables.hash == 0 { me.tables(self.speaks.levels.newest) } else { self.tables };
+        fits((self.node, self.speaks, tables), me)
     }
 }
 
@@ -267,9 +314,90 @@ fn open<'a>(bytes: &'a [u8], magic: &[u8; 4], what: &'static str) -> Result<Read
 
 #[cfg(test)]
 mod tests {
+    use highwater_core::{IndexKind, KeyKind, Level, Schema, TableSpec};
     use highwater_engines::EngineKind;
 
     use super::*;
+
+    fn table(name: &'static str) -> TableSpec {
+        TableSpec { name, keys: KeyKind::U64, index: IndexKind::Hash }
+    }
+
+    /// A build of the next release, with a table of its own.
+    fn newer(node: u8, in_use: u8) -> Identity {
+        let me = identity(node);
+        let schema = me.schema.clone().with_tables_of(Level(2), vec![table("rates")]);
+        Identity { speaks: Speaks { levels: Levels::up_to(Level(2)), in_use: Level(in_use) }, schema, ..me }
+    }
+
+    fn welcome(by: &Identity) -> Welcome {
+        let (node, incarnation, speaks) = (by.node, by.incarnation, by.speaks);
+        let tables = by.tables(speaks.levels.newest);
+        Welcome { node, incarnation, refusal: None, removed: false, accounts: true, speaks, tables }
+    }
+
+    /// Whether a dialer and an acceptor come to work together, or why not.
+    fn meet(dialer: &Identity, acceptor: &Identity) -> Result<(), String> {
+        let hello = Hello::new(dialer, acceptor.node, Channel::Control);
+        let hello = Hello::decode(&hello.encode()).unwrap();
+        hello.check(acceptor).map_err(|why| why.to_string())?;
+        let welcome = Welcome::decode(&welcome(acceptor).encode()).unwrap();
+        welcome.check(dialer).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn builds_of_two_releases_work_together_until_the_newer_level_is_in_use() {
+        assert_eq!(meet(&newer(2, 1), &identity(0)), Ok(()));
+        assert_eq!(meet(&identity(2), &newer(0, 1)), Ok(()));
+        assert_eq!(meet(&newer(2, 2), &newer(0, 1)), Ok(()), "it has not heard of it yet");
+        let refused = "level: n0 uses level 2 by now, and the build of n2 reads up to level 1: start n2 with a newer build";
+        assert_eq!(meet(&identity(2), &newer(0, 2)), Err(refused.into()));
+        let refused = "level: n2 uses level 2 by now, and the build of n0 reads up to level 1: start n0 with a newer build";
+        assert_eq!(meet(&newer(2, 2), &identity(0)), Err(refused.into()));
+        let far = Speaks { levels: Levels { oldest: Level(2), newest: Level(3) }, in_use: Level(2) };
+        let far = Identity { speaks: far, ..identity(2) };
+        assert!(
+            meet(&far, &newer(0, 1))
+                .unwrap_err()
+                .contains("n0 still uses level 1, and the build of n2 speaks from level 2")
+        );
+    }
+
+    #[test]
+    fn tables_of_the_level_that_both_speak_must_be_the_same() {
+        let other = |me: Identity| Identity { schema: Schema::new(vec![table("other")]), ..me };
+        for (dialer, acceptor) in [
+            (other(newer(2, 1)), identity(0)),
+            (other(identity(2)), newer(0, 1)),
+            (newer(2, 1), other(identity(0))),
+            (other(newer(2, 1)), newer(0, 1)),
+            (newer(2, 1), Identity { schema: identity(0).schema, ..newer(0, 1) }),
+        ] {
+            assert!(meet(&dialer, &acceptor).unwrap_err().starts_with("tables: "), "{dialer:?} {acceptor:?}");
+        }
+    }
+
+    /// They said zeros where the levels are, and nothing of tables in a welcome.
+    #[test]
+    fn builds_before_levels_speak_the_first() {
+        let zeroed = |mut bytes: Vec<u8>, at: usize| {
+            let end = bytes.len() - 4;
+            bytes[at..end].fill(0);
+            let crc = crc32fast::hash(&bytes[..end]);
+            bytes[end..].copy_from_slice(&crc.to_le_bytes());
+            bytes
+        };
+        let hello = Hello::new(&identity(2), NodeId(0), Channel::Control);
+        let old =
+            Hello::decode(&zeroed(hello.encode().to_vec(), HELLO_BYTES - 7).try_into().unwrap()).unwrap();
+        assert_eq!(old.speaks, Speaks::FIRST);
+        assert_eq!(old.check(&newer(0, 1)), Ok(()));
+        assert!(old.check(&newer(0, 2)).is_err());
+        let old = zeroed(welcome(&identity(0)).encode().to_vec(), 16).try_into().unwrap();
+        let old = Welcome::decode(&old).unwrap();
+        assert_eq!(old.check(&newer(2, 1)), Ok(()));
+        assert!(old.check(&newer(2, 2)).is_err());
+    }
 
     fn identity(node: u8) -> Identity {
         Identity {
@@ -279,10 +407,18 @@ mod tests {
             nodes: 3,
             streams: 2,
             engine: EngineKind::Rolis,
-            tables: Fingerprint { count: 14, hash: 5 },
+            speaks: Speaks { levels: Levels::up_to(Level(1)), in_use: Level(1) },
+            schema: Schema::new(vec![table("accounts")]),
             procedures: Fingerprint::of_procedures(&["bank.pay", "bank.read"], &[1, 1]),
             durability: Durability::Memory,
         }
+    }
+
+    #[test]
+    fn procedures_may_differ() {
+        let mut hello = Hello::new(&identity(2), NodeId(0), Channel::Control);
+        hello.procedures.hash = 9;
+        assert_eq!(hello.check(&identity(0)), Ok(()));
     }
 
     fn refusal(change: impl FnOnce(&mut Hello)) -> String {
@@ -301,8 +437,7 @@ mod tests {
         for (refusal, removed) in
             [(None, false), (Some("because".to_string()), false), (Some("gone".into()), true)]
         {
-            let (node, incarnation) = (NodeId(1), Incarnation(9));
-            let welcome = Welcome { node, incarnation, refusal, removed, accounts: !removed };
+            let welcome = Welcome { refusal, removed, accounts: !removed, ..welcome(&newer(1, 2)) };
             assert_eq!(Welcome::decode(&welcome.encode()), Ok(welcome));
         }
     }
@@ -310,16 +445,17 @@ mod tests {
     #[test]
     fn every_mismatch_is_refused_with_its_reason() {
         assert!(refusal(|hello| hello.handshake_version = 9).contains("handshake version"));
-        assert!(refusal(|hello| hello.format_version = 9).contains("log format version: caller has 9"));
+        assert!(
+            refusal(|hello| hello.format_version = 9).contains("log format version: caller has 9"),
+            "before levels"
+        );
         assert!(refusal(|hello| hello.cluster = 9).contains("\"test\""));
         assert!(refusal(|hello| hello.engine = 1).contains("runs rolis"));
-        assert_eq!(
-            refusal(|hello| hello.tables.hash = 6),
-            "tables: caller has 14 (hash 0000000000000006), called has 14 (hash 0000000000000005); \
-             the two are different builds"
+        assert!(
+            refusal(|hello| hello.tables.hash = 6)
+                .starts_with("tables: caller has 1 (hash 0000000000000006), called")
         );
         assert!(refusal(|hello| hello.tables.count = 9).contains("tables: caller has 9"));
-        assert!(refusal(|hello| hello.procedures.hash = 9).starts_with("procedures: caller has 2"));
         assert!(refusal(|hello| hello.nodes = 5).contains("number of nodes: caller has 5, called has 3"));
         assert!(refusal(|hello| hello.streams = 4).contains("number of workers"));
         assert!(refusal(|hello| hello.to = NodeId(1)).contains("was called"));
