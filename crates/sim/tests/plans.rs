@@ -105,4 +105,10 @@ regressions! {
     /// said that it had installed up to its last transaction, not up to what the others' claims close: all replicas came back as
     /// incomplete, and none could be elected, for ever.
     fn who_comes_back_in_the_middle_of_a_change_of_epoch_is_complete() passes "power_cut_in_a_change_of_epoch";
+
+    /// A takeover died with its epoch begun in one stream. The next leader had more of the epoch before in the other streams, so its
+    /// final mark was above the dead epoch's base. A copy's floor was between the two: the receiver began behind that base's entry,
+    /// took it for the last one of the epoch that ended, and believed claims about the lost entry that had stood there. Its mark
+    /// passed the final mark, and it installed what nobody else did.
+    fn a_copy_does_not_begin_behind_the_end_of_its_epoch() passes "copy_begins_behind_an_end";
 }
