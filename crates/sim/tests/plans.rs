@@ -140,4 +140,10 @@ regressions! {
     /// (Of the simulator.) One of three had lost its memory, and nobody had noticed yet, when an operator removed another: of the two
     /// that were left one was gone. Operators wait until a majority of those who are to stay has its state.
     fn nobody_is_removed_while_too_few_of_those_who_stay_have_their_state() passes "removal_beside_a_death";
+
+    /// A takeover died with its epoch begun in one stream. The next leader had more of the epoch before in the other streams, so its
+    /// final mark was above the dead epoch's base. A copy's floor was between the two: the receiver began behind that base's entry,
+    /// took it for the last one of the epoch that ended, and believed claims about the lost entry that had stood there. Its mark
+    /// passed the final mark, and it installed what nobody else did.
+    fn a_copy_does_not_begin_behind_the_end_of_its_epoch() passes "copy_begins_behind_an_end";
 }

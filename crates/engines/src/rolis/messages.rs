@@ -67,6 +67,8 @@ pub enum Command {
     Locate {
         /// Who asked for which copy.
         copy: CopyName,
+        /// The epoch in which it will begin.
+        epoch: Epoch,
         /// Everything at or below will be in the copied state.
         floor: Timestamp,
     },
@@ -74,6 +76,8 @@ pub enum Command {
     CheckpointFrom {
         /// Which one.
         number: u64,
+        /// The epoch of its floor.
+        epoch: Epoch,
         /// Everything at or below will be in it.
         floor: Timestamp,
     },

@@ -54,7 +54,7 @@ impl RolisController {
         };
         let number = self.checkpointing.begin(epoch, floor);
         self.write_anew();
-        self.desk.command_all(|_| Command::CheckpointFrom { number, floor });
+        self.desk.command_all(|_| Command::CheckpointFrom { number, epoch, floor });
     }
 
     /// What the controller remembers is written once more, so that with this checkpoint nothing older is needed. It is on disk before

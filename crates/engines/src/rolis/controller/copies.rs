@@ -204,7 +204,7 @@ impl RolisController {
             return self.desk.send(receiver, ControlMessage::CopyRefuse { copy });
         };
         self.donor.begin(name, Terms { epoch, floor });
-        self.desk.command_all(|_| Command::Locate { copy: name, floor });
+        self.desk.command_all(|_| Command::Locate { copy: name, epoch, floor });
     }
 
     pub(super) fn on_located(&mut self, copy: CopyName, stream: StreamId, start: Option<EntryIndex>) {

@@ -1,13 +1,13 @@
 //! What the controller has a worker do: promise, follow, take over, open, park, go on from a copy.
 
-use highwater_core::{Ballot, Durability, EntryIndex, Timestamp};
+use highwater_core::{Ballot, Durability, EntryIndex, Epoch, Timestamp};
 use highwater_store::{Applier, Occ};
 
 use crate::copy::{Installer, Sender};
 use crate::rolis::apply::Replay;
 use crate::rolis::context::Turn;
 use crate::rolis::hooks;
-use crate::rolis::locate::locate;
+use crate::rolis::locate::{begins_too_late, locate};
 use crate::rolis::messages::{Command, Report, Restart};
 use crate::rolis::opening::Opening;
 use crate::rolis::seal::fresh_entry;
@@ -49,8 +49,8 @@ impl RolisWorker {
             Command::Resume => self.lead.quiesce(None),
             Command::Park => self.park(turn),
             Command::Restart(restart) => self.restart(restart, turn),
-            Command::Locate { copy, floor } => {
-                let start = self.locate(floor);
+            Command::Locate { copy, epoch, floor } => {
+                let start = self.locate(epoch, floor);
                 if start.is_some() {
                     self.sender.announce(copy);
                 } else {
@@ -65,8 +65,8 @@ impl RolisWorker {
                 self.stream.record_decided();
                 self.gate.report(self.stream.changes_made(), located, &self.context, turn);
             }
-            Command::CheckpointFrom { number, floor } => {
-                let start = self.locate(floor);
+            Command::CheckpointFrom { number, epoch, floor } => {
+                let start = self.locate(epoch, floor);
                 let found = start.and_then(|start| Some((start, self.points.before(start)?)));
                 let located = found.map(|(start, (position, point))| (start, position, point));
                 if located.is_none() {
@@ -80,9 +80,9 @@ impl RolisWorker {
         }
     }
 
-    /// Where a copy of this replica's store with this floor goes on, if there can be one.
-    fn locate(&self, floor: Timestamp) -> Option<EntryIndex> {
-        if self.may_send() { locate(&self.stream, self.replay.begun(), floor) } else { None }
+    /// Where a copy of this replica's store with this floor, of this epoch, goes on, if there can be one.
+    fn locate(&self, epoch: Epoch, floor: Timestamp) -> Option<EntryIndex> {
+        if self.may_send() { locate(&self.stream, self.replay.begun(), (epoch, floor)) } else { None }
     }
 
     fn fence(&mut self, ballot: Ballot, turn: &mut Turn<'_>) {
@@ -149,7 +149,9 @@ impl RolisWorker {
     fn restart(&mut self, restart: Restart, turn: &mut Turn<'_>) {
         let Restart { store, start, floor, donor, copy, leader } = restart;
         let tail = self.stream.tail();
-        if start < tail.first {
+        // No stream leaves the copy's epoch before all have begun there. A donor of an older build may be wrong about its end.
+        let late = begins_too_late(&self.stream, self.context.shared.watermark.epoch(), start);
+        if start < tail.first || late {
             // The donor's log reaches further back than ours: its floor is too old for what we kept.
             return turn.report(&self.context, Report::CopyStalled { copy });
         }

@@ -28,6 +28,7 @@ use crate::rolis::funnel::Funnel;
 use crate::rolis::gate::Gate;
 use crate::rolis::hooks;
 use crate::rolis::lead::Lead;
+use crate::rolis::locate::begins_too_late;
 use crate::rolis::messages::{Command, Report};
 use crate::rolis::opening::Opening;
 use crate::rolis::points::Points;
@@ -394,7 +395,11 @@ impl Worker for RolisWorker {
             past.members =
                 past.members.into_iter().chain([resumed.contents.members.clone()]).max_by_key(|m| m.epoch);
             self.stream.know_members(resumed.contents.members.clone());
-            self.replay = Replay::starting_at(resumed.contents.streams[at].start, resumed.floor);
+            let (epoch, start) = (resumed.contents.epoch, resumed.contents.streams[at].start);
+            if begins_too_late(&self.stream, epoch, start) {
+                return Err(format!("{}: the checkpoint goes on behind the end of its epoch", context.id));
+            }
+            self.replay = Replay::starting_at(start, resumed.floor);
         }
         // What an earlier life had copied is lost if there is no checkpoint of it: the log begins behind it.
         past.lost_store = self.stream.tail().first > self.replay.scan();
