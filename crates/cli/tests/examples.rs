@@ -212,10 +212,10 @@ fn the_configurations_of_the_docs_are_good_and_make_a_cluster() {
         }
         place.run(&line);
     }
-    // Once more, and every node has its line.
+    // Once more, and every node has its line; two more say which level is in use, and whether one may be restarted.
     let status = place.command(&words("highwater status --config cluster.toml --cluster")).output().unwrap();
     let text = String::from_utf8(status.stdout).unwrap();
-    assert_eq!(text.lines().count(), 5, "{text}");
+    assert_eq!(text.lines().count(), 6, "{text}");
     assert!(text.ends_with("one may be restarted\n"), "{text}");
     assert_eq!(text.matches("leader").count(), 1, "{text}");
     // One is gone: it is named, and the others serve. Two are gone: nobody does.
