@@ -12,21 +12,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# Free loopback ports, all different, that the system gives to no outgoing connection.
-mapfile -t ports < <(python3 - <<'PY'
-import random
-import socket
-held = []
-while len(held) < 9:
-    s = socket.socket()
-    try:
-        s.bind(("127.0.0.1", random.randrange(10000, 32768)))
-        held.append(s)
-    except OSError:
-        pass
-print("\n".join(str(s.getsockname()[1]) for s in held))
-PY
-)
+mapfile -t ports < <(python3 "$(dirname "$0")/ports.py" 9)
 nodes=""
 for n in 0 1 2; do
     nodes+="{ id = $n, peer = \"127.0.0.1:${ports[$((3 * n))]}\", resp = \"127.0.0.1:${ports[$((3 * n + 1))]}\", "

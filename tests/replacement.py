@@ -10,7 +10,6 @@ after the other each, while node 2 is replaced by node 3, by `highwater member r
 
 import argparse
 import pathlib
-import random
 import re
 import shutil
 import socket
@@ -19,22 +18,9 @@ import sys
 import tempfile
 import time
 
+from ports import free_ports
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-
-
-def free_ports(count):
-    sockets = []
-    while len(sockets) < count:
-        one = socket.socket()
-        try:
-            one.bind(("127.0.0.1", random.randrange(10_000, 32_768)))
-            sockets.append(one)
-        except OSError:
-            one.close()
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def main():

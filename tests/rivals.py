@@ -18,7 +18,6 @@ They take turns, so that each meets the same noise. What is not installed (Debia
 import argparse
 import os
 import pathlib
-import random
 import re
 import shutil
 import socket
@@ -28,25 +27,11 @@ import sys
 import tempfile
 import time
 
+from ports import free_ports
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HERTZ = os.sysconf("SC_CLK_TCK")
 ACCOUNTS = 100_000
-
-
-def free_ports(count):
-    """Below the range from which the system serves outgoing connections."""
-    sockets = []
-    while len(sockets) < count:
-        one = socket.socket()
-        try:
-            one.bind(("127.0.0.1", random.randrange(10_000, 32_768)))
-            sockets.append(one)
-        except OSError:
-            one.close()
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def cpu_seconds(pids):

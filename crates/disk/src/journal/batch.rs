@@ -66,9 +66,7 @@ impl Batch {
     pub(super) fn cleared(mut self) -> Batch {
         self.bytes.truncate(GROUP_HEAD_BYTES);
         self.bytes.shrink_to(KEPT_BYTES);
-        self.gains.clear();
-        self.gains.shrink_to(KEPT_BYTES / 256);
-        Batch { records: 0, ..self }
+        Batch { bytes: self.bytes, records: 0, gains: Vec::new() }
     }
 
     /// Moves the writers' positions behind it.
