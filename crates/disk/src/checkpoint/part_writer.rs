@@ -43,9 +43,9 @@ pub struct WrittenPart {
     pub part: Part,
 }
 
-/// A file is synced whenever so much was written to it, because one sync at the end would take long, and others' syncs
-/// of the same disk (the journal's) would wait behind it.
-const SYNC_BYTES: u64 = 32 << 20;
+/// A file is synced whenever so much was written to it. A sync makes the disk keep all that it was given, by whomever: the
+/// journal's, which replies wait for, takes as long as what this file has given since the last one needs.
+const SYNC_BYTES: u64 = 4 << 20;
 /// Memory that is kept from one chunk to the next; a chunk with a large value has more.
 const KEPT_BYTES: usize = 2 * CHUNK_BYTES;
 
