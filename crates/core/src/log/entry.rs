@@ -75,6 +75,31 @@ impl<'a> Entry<'a> {
 }
 
 impl EntryHeader {
+    /// Of an entry that holds no transaction and promises that none up to `at` follows.
+    pub fn without_transactions(
+        kind: EntryKind,
+        level: Level,
+        stream: StreamId,
+        epoch: Epoch,
+        index: EntryIndex,
+        at: Timestamp,
+    ) -> EntryHeader {
+        let (first_ts, last_ts, closed_ts) = (at, at, at);
+        EntryHeader {
+            kind,
+            level,
+            stream,
+            epoch,
+            index,
+            first_ts,
+            last_ts,
+            closed_ts,
+            count: 0,
+            body_len: 0,
+            claims: 0,
+        }
+    }
+
     /// Finishes an entry: `buffer` holds [`ENTRY_HEADER_BYTES`] of room and the body; appends the claims and fills in
     /// the header. `body_len` and `claims` of `self` are computed, not read.
     pub fn seal(mut self, buffer: &mut Vec<u8>, claims: &[Claim]) {

@@ -95,20 +95,8 @@ mod tests {
 
     fn entry(kind: EntryKind, epoch: u64, index: u64, closed: u64) -> Bytes {
         let mut bytes = vec![0; ENTRY_HEADER_BYTES];
-        let closed = Timestamp(closed);
-        let header = EntryHeader {
-            kind,
-            level: Level::FIRST,
-            stream: StreamId(0),
-            epoch: Epoch(epoch),
-            index: EntryIndex(index),
-            first_ts: closed,
-            last_ts: closed,
-            closed_ts: closed,
-            count: 0,
-            body_len: 0,
-            claims: 0,
-        };
+        let (epoch, index, closed) = (Epoch(epoch), EntryIndex(index), Timestamp(closed));
+        let header = EntryHeader::without_transactions(kind, Level::FIRST, StreamId(0), epoch, index, closed);
         header.seal(&mut bytes, &[]);
         bytes.into()
     }

@@ -47,19 +47,14 @@ impl Opening {
     fn propose(&self, context: &Context, stream: &mut Stream) {
         let mut buffer = fresh_entry();
         self.start.members.encode(&mut buffer);
-        let header = EntryHeader {
-            kind: EntryKind::EpochChange,
-            level: context.level,
-            stream: context.id,
-            epoch: self.ballot.epoch,
-            index: stream.next_index(),
-            first_ts: self.start.base,
-            last_ts: self.start.base,
-            closed_ts: self.start.base,
-            count: 0,
-            body_len: 0,
-            claims: 0,
-        };
+        let header = EntryHeader::without_transactions(
+            EntryKind::EpochChange,
+            context.level,
+            context.id,
+            self.ballot.epoch,
+            stream.next_index(),
+            self.start.base,
+        );
         header.seal(&mut buffer, &[]);
         stream.propose(Bytes::from(buffer));
     }

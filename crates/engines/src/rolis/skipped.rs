@@ -32,19 +32,14 @@ fn change(members: &Members) -> Bytes {
     let mut buffer = super::seal::fresh_entry();
     members.encode(&mut buffer);
     let (stream, base) = (StreamId(0), Timestamp(10));
-    let header = EntryHeader {
-        kind: EntryKind::EpochChange,
-        level: Level::FIRST,
+    let header = EntryHeader::without_transactions(
+        EntryKind::EpochChange,
+        Level::FIRST,
         stream,
-        epoch: members.epoch,
-        index: EntryIndex(1),
-        first_ts: base,
-        last_ts: base,
-        closed_ts: base,
-        count: 0,
-        body_len: 0,
-        claims: 0,
-    };
+        members.epoch,
+        EntryIndex(1),
+        base,
+    );
     header.seal(&mut buffer, &[]);
     buffer.into()
 }

@@ -67,19 +67,14 @@ fn change(stream: u16, epoch: u64, index: u64, base: u64) -> Bytes {
     let mut bytes = vec![0; ENTRY_HEADER_BYTES];
     Members::new(Epoch(epoch), vec![voter(0), voter(1)]).encode(&mut bytes);
     let base = Timestamp(base);
-    let header = EntryHeader {
-        kind: EntryKind::EpochChange,
-        level: Level::FIRST,
-        stream: StreamId(stream),
-        epoch: Epoch(epoch),
-        index: EntryIndex(index),
-        first_ts: base,
-        last_ts: base,
-        closed_ts: base,
-        count: 0,
-        body_len: 0,
-        claims: 0,
-    };
+    let header = EntryHeader::without_transactions(
+        EntryKind::EpochChange,
+        Level::FIRST,
+        StreamId(stream),
+        Epoch(epoch),
+        EntryIndex(index),
+        base,
+    );
     header.seal(&mut bytes, &[]);
     bytes.into()
 }

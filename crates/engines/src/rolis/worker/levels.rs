@@ -107,19 +107,14 @@ mod tests {
     fn entry(level: Level) -> Bytes {
         let mut buffer = fresh_entry();
         let closed = Timestamp(10);
-        let header = EntryHeader {
-            kind: EntryKind::Batch,
+        let header = EntryHeader::without_transactions(
+            EntryKind::Batch,
             level,
-            stream: StreamId(0),
-            epoch: Epoch(1),
-            index: EntryIndex(1),
-            first_ts: closed,
-            last_ts: closed,
-            closed_ts: closed,
-            count: 0,
-            body_len: 0,
-            claims: 0,
-        };
+            StreamId(0),
+            Epoch(1),
+            EntryIndex(1),
+            closed,
+        );
         header.seal(&mut buffer, &[]);
         buffer.into()
     }
