@@ -7,7 +7,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::{Node, Wire, founder, founders};
 use highwater_consensus::*;
@@ -24,6 +24,8 @@ struct Cluster {
     latency: Nanos,
     nodes: Vec<Node>,
     dead: Vec<bool>,
+    /// `(from, to)`: nothing arrives.
+    cut: BTreeSet<(usize, usize)>,
     ticks: Vec<Nanos>,
     /// By arrival and sequence.
     under_way: BTreeMap<(Nanos, u64), (usize, usize, Wire)>,
@@ -44,6 +46,7 @@ impl Cluster {
             latency,
             nodes: (0..count).map(|n| Node::new(founder(n), bases(), election, stream, seed_of(n))).collect(),
             dead: vec![false; count as usize],
+            cut: BTreeSet::new(),
             ticks: vec![0; count as usize],
             under_way: BTreeMap::new(),
             last_arrival: BTreeMap::new(),
@@ -80,7 +83,7 @@ impl Cluster {
             Some(first) if first.key().0 <= tick => {
                 self.now = first.key().0;
                 let (from, to, wire) = first.remove();
-                if !self.dead[from] && !self.dead[to] {
+                if !self.dead[from] && !self.dead[to] && !self.cut.contains(&(from, to)) {
                     let from = self.nodes[from].me;
                     self.nodes[to].deliver(self.now, from, wire);
                     self.after(to);
@@ -200,5 +203,40 @@ fn larger_clusters_rarely_split_their_votes() {
                 assert!(costs.iter().all(|cost| cost.epochs <= 3 && cost.time <= 5 * TIMEOUT), "{costs:?}");
             }
         }
+    }
+}
+
+/// The leader of `count` dies, and those above the smallest majority with it. Of those that are left one hears all, and the
+/// others hear that one only. Whoever had the highest ballot asked for ever, and kept its yes from the only one that could win.
+#[test]
+fn who_cannot_win_does_not_keep_its_yes_for_ever() {
+    for (count, latency) in [(4, MS / 5), (4, 8 * MS), (4, 60 * MS), (5, 2 * MS), (7, 2 * MS)] {
+        let mut times = Vec::new();
+        for seed in seeds().step_by(8) {
+            let majority = count as usize / 2 + 1;
+            for middle in 1..=majority {
+                let mut cluster = Cluster::new(count, latency, seed);
+                cluster.nodes[0].election.campaign(0);
+                (0..count as usize).for_each(|node| cluster.after(node));
+                cluster.run_until_led();
+                let ends = || (1..=majority).filter(|end| *end != middle);
+                cluster.cut = ends()
+                    .flat_map(|one| ends().map(move |other| (one, other)))
+                    .filter(|(a, b)| a != b)
+                    .collect();
+                (0..count as usize).for_each(|node| cluster.dead[node] = !(1..=majority).contains(&node));
+                let died = cluster.now;
+                cluster.run_until_led();
+                assert_eq!(cluster.leader(), Some(middle));
+                times.push((cluster.now - died) / MS);
+            }
+        }
+        times.sort_unstable();
+        let (p50, most) = (times[times.len() / 2], times[times.len() - 1]);
+        println!(
+            "{count} nodes, up to {} ms: p50 {p50} ms, max {most} ms of {} runs",
+            latency / MS,
+            times.len()
+        );
     }
 }

@@ -50,6 +50,32 @@ fn a_leader_cut_from_its_majority_makes_way() {
     lists.verify();
 }
 
+/// Of those that are left one hears a majority, and the others hear that one only. Whichever of them has the highest id asked for
+/// ever, since it found no majority, and kept its yes from the one that could have led.
+#[test]
+fn who_hears_a_majority_leads_though_the_others_hear_nobody_else() {
+    for (nodes, dead) in [(4, 1), (5, 2), (7, 3)] {
+        for middle in 0..usize::from(nodes - dead) {
+            let mut lists = Lists::start(34, nodes, 2, small);
+            let old = lists.world.leader().unwrap();
+            let left = followers(&lists).split_off(usize::from(dead - 1));
+            for gone in lists.world.ids().filter(|id| !left.contains(id)).collect::<Vec<_>>() {
+                lists.world.kill(gone);
+            }
+            let ends: Vec<NodeId> = left.iter().copied().filter(|id| *id != left[middle]).collect();
+            for (at, one) in ends.iter().enumerate() {
+                ends[at + 1..].iter().for_each(|other| lists.world.network.cut_both(*one, *other));
+            }
+            lists.wait_for(1500 * MS, "another leader", |lists| {
+                lists.world.leader().is_some_and(|new| new != old)
+            });
+            assert_eq!(lists.world.leader(), Some(left[middle]));
+            let token = lists.ask(left[middle], 1, &[0], &[0]).unwrap();
+            lists.wait_for(100 * MS, "an answer", |lists| lists.acknowledged(token));
+        }
+    }
+}
+
 /// Nobody hears anybody for long. No epoch is spent on it; if the leader goes on in its own, who waited is answered.
 #[test]
 fn a_leader_without_any_majority_keeps_its_epoch() {

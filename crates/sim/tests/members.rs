@@ -163,6 +163,9 @@ fn what_would_end_the_cluster_is_refused() {
 
 /// A voter is down while two of four are replaced. It comes back with its disk, knows none but the old members, and waited for the word
 /// of a majority of them that nothing is known against its disk: those who were removed do not answer. (Seeds 100042 and 100411 with disks.)
+///
+/// What `change` cut is mended first: nobody follows a leader that it does not hear. (That hid another bug for long; see
+/// `who_hears_a_majority_leads_though_the_others_hear_nobody_else`.)
 #[test]
 fn who_slept_through_removals_comes_back_with_its_disk() {
     let four = |options: &mut Options| {
@@ -171,34 +174,39 @@ fn who_slept_through_removals_comes_back_with_its_disk() {
         let founders = (0..4).map(NodeId).chain((own.0 >= 4).then_some(own));
         options.founders = founders.map(|id| (id, Bytes::new())).collect();
     };
-    let mut random = Random::new(1);
-    let mut lists = Lists::start(5, NODES, 1, four);
-    work(&mut lists, 20);
-    let leader = lists.world.leader().expect("somebody leads");
-    let sleeper = (0..4).map(NodeId).find(|id| *id != leader).expect("there are four");
-    lists.world.kill(sleeper);
-    let others = (0..4).map(NodeId).filter(|id| *id != sleeper && *id != leader).collect::<Vec<_>>();
-    for (node, by) in others.iter().zip([NodeId(4), NodeId(5)]) {
-        let replace = MemberChange::Replace { node: *node, by, contact: Bytes::new() };
-        change(&mut lists, &mut random, &replace, 30_000 * MS);
-        lists.world.kill(*node);
+    let (first, seeds) = (number("FIRST", 0), number("SEEDS", 60));
+    for seed in first..first + seeds {
+        let mut random = Random::new(seed);
+        let mut lists = Lists::start(seed, NODES, 1 + (seed % 3) as u16, four);
+        work(&mut lists, 20);
+        let leader = lists.world.leader().expect("somebody leads");
+        let sleeper = (0..4).map(NodeId).find(|id| *id != leader).expect("there are four");
+        lists.world.kill(sleeper);
+        let others = (0..4).map(NodeId).filter(|id| *id != sleeper && *id != leader).collect::<Vec<_>>();
+        for (node, by) in others.iter().zip([NodeId(4), NodeId(5)]) {
+            let replace = MemberChange::Replace { node: *node, by, contact: Bytes::new() };
+            change(&mut lists, &mut random, &replace, 30_000 * MS);
+            lists.world.kill(*node);
+        }
+        lists.world.network.heal();
+        lists.world.start(sleeper);
+        let votes = |lists: &Lists| {
+            let status = |id| lists.world.status(id);
+            let leader = lists.world.leader().and_then(status);
+            leader.is_some_and(|leader| status(sleeper).is_some_and(|own| own.epoch == leader.epoch))
+        };
+        lists.wait_for(6000 * MS, "it follows", votes);
+        let leader = lists.world.leader().expect("it is followed");
+        lists.world.kill(leader);
+        lists.wait_for(6000 * MS, "its vote counts", |lists| {
+            lists.world.leader().is_some_and(|now| now != leader)
+        });
+        work(&mut lists, 20);
+        // Who was replaced is started again, too, and told.
+        others.into_iter().chain([leader]).for_each(|id| lists.world.start(id));
+        settle(&mut lists);
+        lists.verify();
     }
-    lists.world.start(sleeper);
-    let votes = |lists: &Lists| {
-        let status = |id| lists.world.status(id);
-        let leader = lists.world.leader().and_then(status);
-        leader.is_some_and(|leader| status(sleeper).is_some_and(|own| own.epoch == leader.epoch))
-    };
-    lists.wait_for(6000 * MS, "it follows", votes);
-    lists.world.kill(leader);
-    lists.wait_for(6000 * MS, "its vote counts", |lists| {
-        lists.world.leader().is_some_and(|now| now != leader)
-    });
-    work(&mut lists, 20);
-    // Who was replaced is started again, too, and told.
-    others.into_iter().chain([leader]).for_each(|id| lists.world.start(id));
-    settle(&mut lists);
-    lists.verify();
 }
 
 /// A cluster of one lets a second node in, and the first one's process ends when its epoch has opened and before the second one has heard

@@ -38,11 +38,13 @@ impl Election {
     /// Asks everybody who else misses the leader. A node that may not stand, or does not vote, only waits on.
     pub(super) fn ask(&mut self, now: Nanos) {
         self.wait(now);
-        if !self.eligible || !self.votes() {
+        let rests = self.standing == Standing::Asking && std::mem::take(&mut self.denied);
+        if !self.eligible || !self.votes() || rests {
             self.standing = Standing::Follower;
             return;
         }
         self.standing = Standing::Asking;
+        self.denied = false;
         self.granted = vec![(self.me, self.forgets)];
         self.asked = self.next_ballot();
         self.broadcast(ElectionMessage::PreVote { ballot: self.asked });

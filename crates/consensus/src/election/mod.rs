@@ -35,6 +35,7 @@
 //! therefore split the votes, and the one whose ballot is higher may deny its own promise to a rival that wins:
 //! - A node that asks holds back when it hears of a higher ballot that asks, and gives a lower one no yes. A node that
 //!   has promised in an epoch gives no yes for the same epoch. So most duels end before anyone promises.
+//!   Who gave a lower one no yes, and got too few itself until its time was over, has its turn only every other time.
 //! - A promise in an epoch is not replaced by one for another candidate of it: the second candidate could not be
 //!   answered, and the first may have won.
 //! - A candidate that wins, or leads, and hears that somebody promised a rival of the same epoch takes the next epoch at

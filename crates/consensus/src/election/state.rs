@@ -90,6 +90,11 @@ pub struct Election {
     pub(super) asked: Ballot,
     /// Who said yes to it, and whether that one forgets.
     pub(super) granted: Vec<(Voter, bool)>,
+    /// While this node asked, it has kept its yes from another.
+    ///
+    /// Invariant: whoever asks through a whole wait and does so rests for the next one, and gives its yes to anybody. For it may be one
+    /// that cannot win, because it hears a part of a majority only, and the other one could.
+    pub(super) denied: bool,
     /// See [`Election::set_forgets`].
     pub(super) forgets: bool,
     /// The promises of `promised`, while this node prepares it.
@@ -134,6 +139,7 @@ impl Election {
             standing: Standing::Follower,
             asked: Ballot::default(),
             granted: Vec::new(),
+            denied: false,
             forgets: false,
             promises: BTreeMap::new(),
             outbid: false,

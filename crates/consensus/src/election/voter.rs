@@ -27,6 +27,7 @@ impl Election {
         if granted {
             self.hold_back(now);
         } else if outbids {
+            self.denied = true;
             // The sender misses the leader now, but may have refused this node before it did. Asked again, it says yes.
             self.out.push((from.node, ElectionMessage::PreVote { ballot: self.asked }));
         }
