@@ -145,6 +145,16 @@ impl AdminClient {
         }
     }
 
+    /// The same, once it has found out how fresh it is. One of an older build cannot.
+    pub fn fresh_status(&mut self) -> Result<StatusReport, AdminError> {
+        match self.ask(&AdminRequest::Freshness, self.prompt) {
+            Ok(AdminResponse::Status(status)) => Ok(*status),
+            Ok(other) => Err(confused(other)),
+            Err(AdminError::Refused(_)) => self.status(),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Populates the database; tells `progress` how far it is.
     pub fn load(
         &mut self,

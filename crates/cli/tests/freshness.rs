@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,6 +14,9 @@ use processes::{Client, Cluster, PATIENCE};
 
 /// A read with a bound ends within a few election timeouts, whatever happens; machines in tests are slow.
 const BOUNDED: Duration = Duration::from_secs(10);
+
+/// How old a snapshot is that is shown again: `limits.snapshot_age_us`.
+const SNAPSHOT_AGE: Duration = Duration::from_millis(10);
 
 /// Sends words that are separated by spaces; the first line of the reply, or the bulk in it.
 fn say(client: &mut Client, words: &str) -> String {
@@ -101,5 +105,74 @@ fn who_is_cut_off_shows_nothing_old_to_who_asks_for_better() {
     others.iter().for_each(|other| signal(&cluster, *other, Signal::CONT));
     say(&mut follower, "HW.FRESHNESS WITHIN 0");
     assert_eq!(read_until_fresh(&mut follower), "99");
+    cluster.none_died();
+}
+
+/// What `highwater status` says of a replica.
+fn status(cluster: &Cluster, replica: usize) -> serde_json::Value {
+    let admin = format!("127.0.0.1:{}", cluster.admin_port(replica));
+    let output = Command::new(env!("CARGO_BIN_EXE_highwater"))
+        .args(["status", "--admin", &admin, "--json"])
+        .output()
+        .unwrap();
+    // Exit code 4 is of a replica that is cut off: it answers all the same.
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
+}
+
+fn freshness(cluster: &Cluster, replica: usize) -> Option<Duration> {
+    status(cluster, replica)["freshness_ms"].as_u64().map(Duration::from_millis)
+}
+
+/// Asks until the answer is as wanted.
+fn freshness_until(cluster: &Cluster, replica: usize, wanted: impl Fn(Duration) -> bool) -> Duration {
+    let started = Instant::now();
+    loop {
+        let told = freshness(cluster, replica);
+        if let Some(told) = told.filter(|told| wanted(*told)) {
+            return told;
+        }
+        assert!(started.elapsed() < PATIENCE, "replica {replica} says {told:?}");
+    }
+}
+
+#[test]
+fn a_status_says_how_fresh_a_replica_is() {
+    let mut cluster = Cluster::start("fresh-status", "durability = \"memory\"", None);
+    let (leader, mut writer) = cluster.leader();
+    let replica = (leader + 1) % 3;
+    let mut follower = reader(&cluster, replica);
+    freshness_until(&cluster, replica, |_| true);
+    for round in 0..20 {
+        let value = round.to_string();
+        assert_eq!(say(&mut writer, &format!("SET a {value}")), "+OK");
+        let acknowledged = Instant::now();
+        loop {
+            let asked = acknowledged.elapsed();
+            // What was acknowledged so long before the question is there.
+            if freshness(&cluster, replica).is_some_and(|told| told <= asked) {
+                break;
+            }
+            assert!(acknowledged.elapsed() < PATIENCE);
+        }
+        let known = Instant::now();
+        loop {
+            // Who asks for nothing may be shown a snapshot that was made a little before.
+            let is_new = known.elapsed() > SNAPSHOT_AGE;
+            if say(&mut follower, "GET a") == value {
+                break;
+            }
+            assert!(!is_new, "{value} was acknowledged, and is not shown");
+        }
+    }
+    freshness_until(&cluster, leader, |told| told.is_zero());
+    // It grows while nobody vouches for the replica.
+    let others = [leader, (leader + 2) % 3];
+    let stopped = Instant::now();
+    others.iter().for_each(|other| signal(&cluster, *other, Signal::STOP));
+    let cut_off = freshness_until(&cluster, replica, |told| told > Duration::from_millis(600));
+    assert!(freshness(&cluster, replica) >= Some(cut_off));
+    assert!(cut_off < stopped.elapsed() + BOUNDED, "{cut_off:?}");
+    others.iter().for_each(|other| signal(&cluster, *other, Signal::CONT));
+    freshness_until(&cluster, replica, |told| told < Duration::from_millis(500));
     cluster.none_died();
 }

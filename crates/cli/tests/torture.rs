@@ -48,8 +48,30 @@ fn a_short_torture_finds_nothing_and_makes_progress() {
     // Snapshot reads are in the history, and some were answered by followers.
     assert_eq!(report["checked_snapshots"], snapshots["ok"], "{report}");
     assert!(report["by_followers"].as_u64().unwrap() > 20, "{report}");
+    // So are those that asked for freshness.
+    let bounded = ["within", "since"].map(|asked| report["bounded"][asked].as_u64());
+    assert!(bounded.iter().all(|answered| *answered > Some(20)), "{report}");
     assert!(report["faults"].as_object().unwrap().len() >= 2, "{report}");
     assert!(!Path::new(report["history"].as_str().unwrap()).exists(), "{report}");
+}
+
+/// Nothing waits for disks: a crash of all may take what was acknowledged last, and nothing else.
+#[test]
+fn a_crash_of_all_replicas_takes_no_more_than_a_window() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
+    let args = ["--seconds", "8", "--rate", "800", "--means", "proxy", "--seed", "8", "--faults", "kill-all"];
+    let output =
+        torture(&args).args(["--set", "cluster.durability=async", "--json"]).arg(&path).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    assert!(output.status.success(), "{text}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(report["window_ms"], 100, "{text}");
+    let crashes = report["faults"]["kill-all"].as_u64().unwrap();
+    assert_eq!(report["losses"].as_array().unwrap().len() as u64, crashes, "{text}");
+    assert!(crashes > 1 && report["ok"].as_u64() > Some(100), "{text}");
+    assert!(text.contains("strictly serializable") && text.contains("equal on 3"), "{text}");
 }
 
 /// Replicas that are asked to end hand their lead over, and refer who asks to others. (Some clients lose their patience after 400 ms,

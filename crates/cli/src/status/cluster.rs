@@ -123,8 +123,18 @@ impl Cluster {
 
     fn render(&self) -> String {
         let mut text = format!(
-            "{:<5} {:<22} {:<10} {:>6}  {:<5}  {:>8}  {:>10}  {:>8}  {:<6}  {}\n",
-            "node", "admin", "role", "epoch", "votes", "lag", "memory", "clients", "levels", "trouble"
+            "{:<5} {:<22} {:<10} {:>6}  {:<5}  {:>8}  {:>9}  {:>10}  {:>8}  {:<6}  {}\n",
+            "node",
+            "admin",
+            "role",
+            "epoch",
+            "votes",
+            "lag",
+            "freshness",
+            "memory",
+            "clients",
+            "levels",
+            "trouble"
         );
         for view in &self.nodes {
             let member = self.membership(view.node);
@@ -140,9 +150,10 @@ impl Cluster {
                         .map_or("-".into(), |lag| lag.to_string());
                     let StatusReport { role, epoch, clients, .. } = status;
                     let memory = bytes(status.resident_bytes);
+                    let fresh = status.freshness_ms.map_or("-".into(), |ms| format!("{ms} ms"));
                     writeln!(
                         text,
-                        "{node:<5} {admin:<22} {role:<10} {epoch:>6}  {votes:<5}  {lag:>8}  {memory:>10}  {clients:>8}  {:<6}  {}",
+                        "{node:<5} {admin:<22} {role:<10} {epoch:>6}  {votes:<5}  {lag:>8}  {fresh:>9}  {memory:>10}  {clients:>8}  {:<6}  {}",
                         status.levels.map_or("-".into(), levels),
                         trouble_of(status)
                     )
@@ -154,8 +165,8 @@ impl Cluster {
                     let why = view.silent.as_deref().unwrap_or("-");
                     writeln!(
                         text,
-                        "{node:<5} {admin:<22} {role:<10} {:>6}  {votes:<5}  {lag:>8}  {:>10}  {:>8}  {:<6}  {why}",
-                        "-", "-", "-", "-"
+                        "{node:<5} {admin:<22} {role:<10} {:>6}  {votes:<5}  {lag:>8}  {:>9}  {:>10}  {:>8}  {:<6}  {why}",
+                        "-", "-", "-", "-", "-"
                     )
                 }
             };
@@ -343,6 +354,7 @@ mod tests {
         assert_eq!(lines[4], "level 1 is in use");
         assert!(lines[5].starts_with("node 2 does not answer: restart no other"), "{text}");
         assert!(lines[2].contains("follower") && lines[2].contains(" 17 "), "{text}");
+        assert!(lines[0].contains("freshness") && lines[2].contains(" 23 ms "), "{text}");
         assert!(lines[3].contains("silent") && lines[3].contains("no answer within 2 s"), "{text}");
     }
 

@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-/// The replica at an admin address, if it answers in time.
+/// The replica at an admin address, if it answers in time; it finds out how fresh it is before.
 pub fn ask(admin: &str) -> std::result::Result<StatusReport, AdminError> {
-    AdminClient::connect_to(admin, PATIENCE)?.status()
+    AdminClient::connect_to(admin, PATIENCE)?.fresh_status()
 }

@@ -50,6 +50,9 @@ fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
     if let Some(lag) = answers::lag(status, status) {
         writeln!(text, "  lag          {lag} decided entries not applied here")?;
     }
+    if let Some(ms) = status.freshness_ms {
+        writeln!(text, "  freshness    {ms} ms: bounded reads see all that was acknowledged before")?;
+    }
     if let Some(copying) = status.copying_bytes {
         writeln!(text, "  copying      {} so far", bytes(copying))?;
     }
@@ -185,6 +188,7 @@ pub mod tests {
             copying_bytes: Some(1 << 20),
             copying_from: Some(0),
             forgets: false,
+            freshness_ms: Some(23),
             levels: Some(LevelsReport { oldest: 1, newest: 1 }),
             level: Some(1),
             held_back_by: Vec::new(),
@@ -215,6 +219,7 @@ pub mod tests {
             "epoch 7",
             "no quorum",
             "3 decided",
+            "freshness    23 ms",
             "1.0 MiB",
             "3 entries",
             "3.0 GiB",

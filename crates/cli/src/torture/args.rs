@@ -16,7 +16,7 @@ pub struct TortureArgs {
     /// Seconds of load and faults.
     #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
-    /// Kinds of faults; all if absent (`kill-all` and `disk-full` only with disks: `--set cluster.durability=sync`).
+    /// Kinds of faults; all if absent (`kill-all` and `disk-full` only with disks: `--set cluster.durability=sync`, or `async`).
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub faults: Vec<FaultKind>,
     /// Seed of the schedule and the clients; a fresh one if absent. Processes have their own time: a seed repeats what
@@ -67,8 +67,7 @@ impl TortureArgs {
     /// # Errors
     /// If one of them needs disks, and there are none.
     pub fn kinds(&self) -> failure::Result<Vec<FaultKind>> {
-        let disks = self.set.iter().rev().find(|(key, _)| key == "cluster.durability");
-        let disks = disks.is_some_and(|(_, value)| value.trim_matches('"') == "sync");
+        let disks = matches!(self.durability(), Some("sync" | "async"));
         let impossible = |fault: &FaultKind| fault.needs_disks() && !disks;
         if self.faults.is_empty() {
             let all = FaultKind::value_variants().iter().copied();
@@ -77,8 +76,19 @@ impl TortureArgs {
         match self.faults.iter().find(|fault| impossible(fault)) {
             None => Ok(self.faults.clone()),
             Some(fault) => Err(Failure::usage(format!("--faults {} needs disks", fault.name()))
-                .hint("add --set cluster.durability=sync")),
+                .hint("add --set cluster.durability=sync, or async")),
         }
+    }
+
+    /// Whether acknowledged transactions may be lost: all replicas crash at once, and nothing waits for disks.
+    pub fn may_lose(&self, faults: &[FaultKind]) -> bool {
+        self.durability() == Some("async") && faults.contains(&FaultKind::KillAll)
+    }
+
+    /// What was asked for, if anything was.
+    fn durability(&self) -> Option<&str> {
+        let asked = self.set.iter().rev().find(|(key, _)| key == "cluster.durability");
+        asked.map(|(_, value)| value.trim_matches('"'))
     }
 }
 

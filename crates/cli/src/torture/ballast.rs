@@ -106,7 +106,7 @@ impl Writer {
                     self.full = true;
                     Some(())
                 }
-                Refusal::Retry => Some(()),
+                Refusal::Retry | Refusal::NotFresh => Some(()),
                 Refusal::NotLeader(_) => None,
                 Refusal::Unknown => {
                     self.possible.insert(number);

@@ -31,6 +31,8 @@ pub struct ClientsSpec {
     pub rate: f64,
     /// Seed of what is drawn.
     pub seed: u64,
+    /// Whether some count under sessions.
+    pub counters: bool,
     /// Directory of the history files.
     pub history: PathBuf,
 }
@@ -69,6 +71,7 @@ impl Clients {
             let tally = process.tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
             sum.transactions = sum.transactions.plus(tally.transactions);
             sum.snapshots = sum.snapshots.plus(tally.snapshots);
+            sum.bounded = sum.bounded.plus(tally.bounded);
             sum.last_ok_ns = sum.last_ok_ns.max(tally.last_ok_ns);
             sum.trouble.extend(tally.trouble);
             sum.counted.extend(tally.counted);
@@ -127,6 +130,9 @@ impl Process {
         }
         command.arg("--rate").arg((spec.rate / spec.clients as f64).to_string());
         command.arg("--history").arg(&spec.history);
+        if !spec.counters {
+            command.arg("--no-counters");
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
         let mut child = command
             .spawn()

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use highwater_checker::{History, Options, Sessions, Status, check};
 
+use super::losses::{Allowance, Loss, Losses};
 use crate::failure::{Failure, Result};
 
 /// What the checker says.
@@ -18,13 +19,18 @@ pub struct Judgement {
     pub seconds: f64,
     /// In words.
     pub anomalies: Vec<String>,
+    /// What each crash of all replicas took, where one may.
+    pub losses: Vec<Loss>,
+    /// What they took that they may not, in words.
+    pub trouble: Vec<String>,
     /// When each committed transaction of the leaders began, and when its client was told so; in the order of the latter.
     pub committed: Vec<(u64, u64)>,
 }
 
-/// Checks the history: the leaders' transactions are strictly serializable, snapshots are of moments in that order, and never
-/// go back on one connection.
-pub fn judge(directory: &Path) -> Result<Judgement> {
+/// Checks the history: the leaders' transactions are strictly serializable, snapshots are of moments in that order, never
+/// go back on one connection, are as fresh as they were asked to be, and hold what their client wrote if it had a token. `allowance`: what
+/// may be lost.
+pub fn judge(directory: &Path, allowance: &Allowance) -> Result<Judgement> {
     let began = Instant::now();
     let entries = fs::read_dir(directory).map_err(Failure::negative)?.flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -32,18 +38,26 @@ pub fn judge(directory: &Path) -> Result<Judgement> {
     files.sort();
     let history = History::read(&files).map_err(Failure::negative)?;
     println!("checking {} transactions", history.txns.len());
-    let sessions = Sessions { monotonic_reads: true, read_your_writes: false };
-    let verdict = check(&history, &Options { sessions, ..Options::strict() });
+    let losses = Losses::find(&history, allowance);
+    // Who reads snapshots without tokens writes nothing.
+    let sessions = Sessions { monotonic_reads: true, read_your_writes: true };
+    let options = Options { sessions, ..Options::strict() };
+    let mut anomalies = Vec::new();
+    for (which, history) in losses.histories(&history) {
+        let verdict = check(&history, &options);
+        let explained = verdict.anomalies.iter();
+        anomalies.extend(explained.map(|anomaly| format!("{which}{}: {}", anomaly.kind, anomaly.text)));
+        if verdict.anomalies.is_empty() && !verdict.passed() {
+            anomalies.push(format!("{which}not explained: {:?}", verdict.found));
+        }
+    }
     let committed = history.txns.iter().filter(|txn| txn.status == Status::Ok && !txn.snap);
     let mut committed: Vec<(u64, u64)> = committed.filter_map(|txn| Some((txn.t0, txn.t1?))).collect();
     committed.sort_unstable_by_key(|(_, told)| *told);
-    let mut anomalies: Vec<String> =
-        verdict.anomalies.iter().map(|anomaly| format!("{}: {}", anomaly.kind, anomaly.text)).collect();
-    if anomalies.is_empty() && !verdict.passed() {
-        anomalies.push(format!("not explained: {:?}", verdict.found));
-    }
-    let (checked, snapshots) = (history.txns.len(), verdict.counts.snap);
-    Ok(Judgement { checked, snapshots, seconds: began.elapsed().as_secs_f64(), anomalies, committed })
+    let Losses { each: losses, trouble, .. } = losses;
+    let snapshots = history.txns.iter().filter(|txn| txn.snap && txn.status == Status::Ok).count();
+    let (checked, seconds) = (history.txns.len(), began.elapsed().as_secs_f64());
+    Ok(Judgement { checked, snapshots, seconds, anomalies, losses, trouble, committed })
 }
 
 #[cfg(test)]
@@ -63,11 +77,29 @@ mod tests {
         let judged = [1, 2].map(|old| {
             let lines = [append.to_string(), snapshot(1, 30, "[1]"), snapshot(old, 40, "[]")];
             fs::write(directory.path().join("client.jsonl"), lines.join("\n")).unwrap();
-            judge(directory.path()).unwrap()
+            judge(directory.path(), &Allowance::default()).unwrap()
         });
         let [same, other] = judged;
         assert!(!same.anomalies.is_empty());
         assert_eq!((other.anomalies.len(), other.snapshots, other.committed), (0, 2, vec![(10, 20)]));
+    }
+
+    #[test]
+    fn a_snapshot_holds_what_it_was_asked_to_hold() {
+        let directory = tempfile::tempdir().unwrap();
+        let append = r#"{"p":0,"t0":10,"t1":20,"st":"ok","ops":[["a","l0.0",1]]}"#;
+        let read = |process: u64, since: u64| {
+            format!(
+                r#"{{"p":{process},"t0":60,"t1":65,"st":"ok","ops":[["r","l0.0",[]]],"snap":true,"since":{since}}}"#
+            )
+        };
+        // A bound that begins behind the append, one that begins before, and a token of the client's own.
+        let anomalies = [(1, 30), (1, 20), (0, 5)].map(|(process, since)| {
+            let lines = [append.to_string(), read(process, since)];
+            fs::write(directory.path().join("client.jsonl"), lines.join("\n")).unwrap();
+            judge(directory.path(), &Allowance::default()).unwrap().anomalies.len()
+        });
+        assert_eq!(anomalies, [1, 0, 1]);
     }
 
     #[test]
@@ -79,7 +111,7 @@ mod tests {
         fs::write(directory.path().join("client-0.jsonl"), append).unwrap();
         let judged = [good, stale].map(|read| {
             fs::write(directory.path().join("client-1.jsonl"), read).unwrap();
-            judge(directory.path()).unwrap()
+            judge(directory.path(), &Allowance::default()).unwrap()
         });
         let [good, stale] = judged;
         assert_eq!((good.checked, good.anomalies.len(), good.committed), (2, 0, vec![(10, 20), (30, 40)]));

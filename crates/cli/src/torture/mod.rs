@@ -11,12 +11,14 @@ pub mod client;
 mod clients;
 mod director;
 mod events;
+mod fates;
 mod faults;
 pub mod guest;
 mod guests;
 mod judge;
 mod latency;
 mod limits;
+mod losses;
 mod network;
 pub mod node;
 mod notary;
@@ -46,6 +48,7 @@ use faults::Faults;
 pub use guest::GuestArgs;
 use guests::House;
 use limits::Limits;
+use losses::Allowance;
 use network::Network;
 pub use network::pump::{ProxyArgs, run as proxy};
 use notary::Notary;
@@ -112,8 +115,17 @@ fn torture(
     let doors = network.doors();
     notary(clients).open_accounts(&doors, fleet)?;
 
-    let spec =
-        ClientsSpec { doors: doors.clone(), clients, of, rate: args.rate, seed, history: directory.clone() };
+    // Who counts relies on what it was told.
+    let may_lose = args.may_lose(faults);
+    let spec = ClientsSpec {
+        doors: doors.clone(),
+        clients,
+        of,
+        rate: args.rate,
+        seed,
+        counters: !may_lose,
+        history: directory.clone(),
+    };
     let mut load = Clients::start(&spec, fleet.directory())?;
     let began = monotonic_ns();
     let house =
@@ -123,6 +135,9 @@ fn torture(
     let outcome = director.play(&mut schedule, Duration::from_secs(args.seconds));
     let Director { faults: Faults { events, guestbook, .. }, unrest, .. } = director;
     let counts = events::count_by_kind(&events);
+    let crashes = events.iter().filter(|event| may_lose && event.kind == FaultKind::KillAll);
+    let allowance =
+        Allowance { crashes: crashes.map(|event| event.from_ns).collect(), window: window(args)? };
     events::write(&directory, &events)?;
     outcome?;
     std::thread::sleep(LAST_REST);
@@ -142,7 +157,8 @@ fn torture(
     for (door, number) in doors.chunks(1).zip(clients + 2..) {
         notary(number).read_everything(Asks::SnapshotsAtRest, door, &tally.generations)?;
     }
-    let verdict = judge::judge(&directory)?;
+    let verdict = judge::judge(&directory, &allowance)?;
+    tally.trouble.extend(verdict.trouble);
     // What nobody struck lives.
     fleet.none_died()?;
     let commits: Vec<u64> = verdict.committed.iter().map(|(_, told)| *told).collect();
@@ -156,6 +172,7 @@ fn torture(
         transactions: tally.transactions,
         counts: Counts::of(&tally.counted),
         snapshots: tally.snapshots,
+        bounded: tally.bounded,
         by_followers,
         missed: faults.iter().copied().filter(|kind| !counts.contains_key(kind)).collect(),
         faults: counts,
@@ -170,6 +187,8 @@ fn torture(
         checked_snapshots: verdict.snapshots,
         check_seconds: verdict.seconds,
         anomalies: verdict.anomalies,
+        window_ms: may_lose.then_some(allowance.window.as_millis() as u64),
+        losses: verdict.losses,
         trouble: tally.trouble,
         history: directory.display().to_string(),
     };
@@ -240,6 +259,12 @@ fn oldest_snapshot(args: &TortureArgs) -> Result<Duration> {
     let config = Config::load(None, [], &args.set).map_err(Failure::usage)?;
     let ages = SNAPSHOT_AGES_US.into_iter().chain([config.limits.snapshot_age_us]);
     Ok(Duration::from_micros(ages.max().expect("there are some")))
+}
+
+/// How much a crash of all replicas may take with `async`.
+fn window(args: &TortureArgs) -> Result<Duration> {
+    let config = Config::load(None, [], &args.set).map_err(Failure::usage)?;
+    Ok(Duration::from_millis(config.storage.async_window_ms))
 }
 
 fn fresh_seed() -> u64 {

@@ -7,8 +7,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::client::Outcomes;
+use super::client::fresh::Bounded;
 use super::events::Event;
 use super::latency::Latency;
+use super::losses::Loss;
 use super::schedule::FaultKind;
 use crate::counting::Counts;
 use crate::failure::{Failure, Result};
@@ -37,7 +39,9 @@ pub struct Report {
     pub counts: Counts,
     /// And those that asked any replica for a snapshot.
     pub snapshots: Outcomes,
-    /// Of these, answered by followers, at least; the leader runs them as transactions.
+    /// Of these, those that asked for freshness.
+    pub bounded: Bounded,
+    /// Of all of them, answered by followers, at least; the leader runs them as transactions.
     pub by_followers: u64,
     /// Faults by kind.
     pub faults: BTreeMap<FaultKind, u64>,
@@ -65,6 +69,10 @@ pub struct Report {
     pub check_seconds: f64,
     /// What it found, in words.
     pub anomalies: Vec<String>,
+    /// Milliseconds of acknowledged transactions that a crash of all replicas may take, if any may be lost.
+    pub window_ms: Option<u64>,
+    /// What each of these crashes took.
+    pub losses: Vec<Loss>,
     /// What clients saw that must not happen, in words.
     pub trouble: Vec<String>,
     /// Where the history is, if it is kept.
@@ -156,6 +164,11 @@ impl fmt::Display for Report {
             f,
             "snapshots    {ok} ok, {fail} fail, {info} unknown; {by_followers} or more by followers"
         )?;
+        let Bounded { within, since, refused } = self.bounded;
+        writeln!(
+            f,
+            "  fresh      {within} ok within a bound, {since} ok with a token, {refused} refused as not fresh"
+        )?;
         let faults: Vec<_> =
             self.faults.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();
         let total: u64 = self.faults.values().sum();
@@ -182,6 +195,19 @@ impl fmt::Display for Report {
         let Gaps { longest_ms, during, whole_ms } = &self.gaps;
         let during = if during.is_empty() { String::new() } else { format!(" ({})", during.join("; ")) };
         writeln!(f, "longest gap  {longest_ms:.0} ms{during}; {whole_ms:.0} ms while the cluster was whole")?;
+        if let Some(window_ms) = self.window_ms {
+            let (crashes, took) =
+                (self.losses.len(), self.losses.iter().filter(|loss| loss.transactions > 0));
+            let lost: usize = took.clone().map(|loss| loss.transactions).sum();
+            let writes: usize = took.clone().map(|loss| loss.writes).sum();
+            let most = |of: fn(&Loss) -> f64| took.clone().map(of).fold(0.0, f64::max);
+            let (span, before) = (most(|loss| loss.span_ms), most(|loss| loss.before_ms));
+            writeln!(
+                f,
+                "lost         {lost} acknowledged transactions, {writes} of them writes, in {} of {crashes} crashes of all; within {span:.1} ms at most, of {window_ms} ms allowed; acknowledged {before:.1} ms before the crash at the earliest",
+                took.clone().count()
+            )?;
+        }
         let equal = self.digests.windows(2).all(|pair| pair[0] == pair[1]);
         let digests = if equal { "equal" } else { "DIFFERENT" };
         writeln!(f, "digests      {digests} on {} replicas", self.digests.len())?;

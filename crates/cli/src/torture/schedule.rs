@@ -17,7 +17,7 @@ pub enum FaultKind {
     Kill,
     /// The same, of the leader.
     KillLeader,
-    /// SIGKILL of all replicas at once, and a new start of all. Needs `--set cluster.durability=sync`.
+    /// SIGKILL of all replicas at once, and a new start of all. Needs disks: `--set cluster.durability=sync` or `async`.
     KillAll,
     /// SIGTERM, which hands the lead over, and a new start; the leader half of the time.
     Rolling,
@@ -33,10 +33,10 @@ pub enum FaultKind {
     Slow,
     /// Connections between replicas broken, again and again.
     Reset,
-    /// The disk of one replica, or of a majority, full to the last byte for a while. Needs `--set cluster.durability=sync`, and to be
+    /// The disk of one replica, or of a majority, full to the last byte for a while. Needs disks, and to be
     /// allowed to mount.
     DiskFull,
-    /// The next sync of a replica's journal fails; it ends, and starts again. Needs `--set cluster.durability=sync`.
+    /// The next sync of a replica's journal fails; it ends, and starts again. Needs disks: `--set cluster.durability=sync` or `async`.
     #[cfg(feature = "failing-syncs")]
     FsyncFails,
     /// One end of connections between replicas lost, and the other one held as if nothing were wrong.

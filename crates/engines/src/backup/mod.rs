@@ -167,6 +167,7 @@ impl Controller for BackupController {
             copying_bytes: None,
             copying_from: None,
             forgets: false,
+            freshness: None,
             levels: shared.options.levels,
             level: None,
             held_back_by: Vec::new(),

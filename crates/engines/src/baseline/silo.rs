@@ -163,6 +163,7 @@ impl Controller for SiloController {
             copying_bytes: None,
             copying_from: None,
             forgets: false,
+            freshness: None,
             levels: self.options.levels,
             level: None,
             held_back_by: Vec::new(),

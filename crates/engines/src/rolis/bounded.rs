@@ -47,7 +47,7 @@ const MOST: usize = 1024;
 /// Most bytes of their arguments, but for one request alone.
 const MOST_BYTES: usize = 1 << 20;
 /// How soon to look at the mark again.
-const RECHECK: Nanos = 100_000;
+pub const RECHECK: Nanos = 100_000;
 
 impl Bounded {
     /// Takes a read.

@@ -79,6 +79,7 @@ mod pending;
 pub mod planted;
 mod points;
 pub mod probes;
+mod proven;
 mod pulse;
 mod raising;
 mod readable;

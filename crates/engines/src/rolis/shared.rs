@@ -9,6 +9,7 @@ use highwater_store::Store;
 
 use super::checkpoint::Resumed;
 use super::messages::{Command, Report};
+use super::proven::Proven;
 use super::pulse::Pulse;
 use super::readable::{beyond, name};
 use super::snapshots::{Offer, Rounds};
@@ -31,6 +32,8 @@ pub struct Shared {
     pub account: Account,
     /// Snapshots for followers' readers.
     pub rounds: Rounds,
+    /// How fresh they are known to be.
+    pub proven: Proven,
     /// Controller to worker.
     pub commands: Vec<Mailbox<Command>>,
     /// Workers to controller.
@@ -113,6 +116,7 @@ impl Shared {
             account,
             watermark: Watermark::new(workers),
             rounds: Rounds::default(),
+            proven: Proven::default(),
             commands: (0..workers).map(|_| Mailbox::default()).collect(),
             reports: Mailbox::default(),
             no_quorum: AtomicBool::new(false),

@@ -246,6 +246,18 @@ pub trait Controller: Send {
         None
     }
 
+    /// Somebody wants to know how fresh this replica is. The host wakes the workers after it, and gives turns until that
+    /// [is over](Controller::is_finding_freshness); then [`Status::freshness`] says it. Nothing to do where nobody has to be asked.
+    fn find_freshness(&mut self, now: Nanos) {
+        let _ = now;
+    }
+
+    /// Whether that is under way. It takes as long as a read with a bound may wait, at most.
+    fn is_finding_freshness(&self, now: Nanos) -> bool {
+        let _ = now;
+        false
+    }
+
     /// A consistent-enough picture for people and reports.
     fn status(&self, now: Nanos) -> Status;
 

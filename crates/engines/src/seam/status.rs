@@ -70,6 +70,10 @@ pub struct Status {
     pub copying_from: Option<NodeId>,
     /// It crashed before everything that it had accepted was on its disk, and has not caught up with that: no other node should be restarted.
     pub forgets: bool,
+    /// How fresh the state is that it shows to reads with a bound: everything that was acknowledged to anybody at least so long ago is in
+    /// it. As of the last answer of whoever serves: it grows until there is [another](super::Controller::find_freshness). 0 if it
+    /// serves; `None` if it shows nothing, nobody has vouched for it yet, or the engine promises no freshness.
+    pub freshness: Option<Nanos>,
     /// What its build speaks.
     pub levels: Levels,
     /// The level in use, if the engine agrees on one.

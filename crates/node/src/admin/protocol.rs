@@ -16,6 +16,9 @@ use crate::config::contact::contact;
 pub enum AdminRequest {
     /// Who are you, who leads, how far are you? Answer: [`AdminResponse::Status`].
     Status,
+    /// The same, once the replica has found out how fresh it is, or has tried for as long as a read with a bound may wait: it asks whoever
+    /// leads, who asks a majority. Not for watching a cluster at rest, which it disturbs. Answer: [`AdminResponse::Status`].
+    Freshness,
     /// Populates the database through the workers of this replica, which must lead. Answers:
     /// [`AdminResponse::Progress`] a few times a second, then [`AdminResponse::Done`] once all of it is released.
     Load {
@@ -247,6 +250,10 @@ pub struct StatusReport {
     /// It has not caught up with what it may have forgotten in a crash.
     #[serde(default)]
     pub forgets: bool,
+    /// What was acknowledged to anybody at least so many milliseconds ago is in the state that it shows to bounded reads, as far as
+    /// it could prove when it was last [asked](AdminRequest::Freshness); 0 on a leader, `None` if it could never, or shows none.
+    #[serde(default)]
+    pub freshness_ms: Option<u64>,
     /// The levels that its build speaks; `None` from builds before levels.
     #[serde(default)]
     pub levels: Option<LevelsReport>,

@@ -44,6 +44,8 @@ impl StatusReport {
             copying_bytes: status.copying_bytes,
             copying_from: status.copying_from.map(|node| node.0),
             forgets: status.forgets,
+            // Rounded up: what is promised of it holds.
+            freshness_ms: status.freshness.map(|freshness| freshness.div_ceil(MS)),
             levels: Some(LevelsReport::of(status.levels)),
             level: status.level.map(|level| level.0),
             held_back_by: status.held_back_by.iter().map(|node| node.0).collect(),
@@ -64,7 +66,7 @@ impl StatusReport {
         }
     }
 
-    /// What its engine said. Times are rounded down to milliseconds; what makes no sense counts as the least.
+    /// What its engine said. Times are in whole milliseconds; what makes no sense counts as the least.
     pub fn status(&self) -> Status {
         let life = |hex: &str| Incarnation(u64::from_str_radix(hex, 16).unwrap_or_default());
         Status {
@@ -103,6 +105,7 @@ impl StatusReport {
             copying_bytes: self.copying_bytes,
             copying_from: self.copying_from.map(NodeId),
             forgets: self.forgets,
+            freshness: self.freshness_ms.map(|ms| ms.saturating_mul(MS)),
             levels: self.levels.map_or(Levels::only(Level::FIRST), |levels| levels.levels()),
             level: self.level.map(Level),
             held_back_by: self.held_back_by.iter().copied().map(NodeId).collect(),
@@ -169,6 +172,7 @@ mod tests {
             copying_bytes: Some(8),
             copying_from: Some(NodeId(0)),
             forgets: true,
+            freshness: Some(7 * MS),
             levels: Levels::up_to(Level(2)),
             level: Some(Level(1)),
             held_back_by: vec![NodeId(3)],

@@ -55,6 +55,9 @@ const SUMMARY_EVERY: Nanos = 20_000_000;
 /// How often receive buffers that nobody fills are given back, while the controller has anything to do.
 const REST_EVERY: Nanos = 1_000_000_000;
 
+/// How often it is looked whether the replica has found out how fresh it is, if nobody says so.
+const CURIOUS_EVERY: Nanos = 10_000_000;
+
 /// How long replies under way are waited for when the node is asked to end. Without a majority they never come.
 const END_PATIENCE: Nanos = 1_000_000_000;
 
@@ -100,6 +103,8 @@ pub struct ControlThread {
     loads: Loads,
     checkpoints: Option<Checkpoints>,
     leaving: Leaving,
+    /// Connections that want to know how fresh the replica is.
+    curious: Vec<u64>,
     summarised: Nanos,
     /// When the links' receive buffers were last asked what they do not need.
     rested: Nanos,
@@ -127,6 +132,7 @@ impl ControlThread {
             loads: Loads::default(),
             checkpoints: setup.checkpoints,
             leaving: Leaving::default(),
+            curious: Vec::new(),
             controller: setup.controller,
             out: ControlOutbox::default(),
             signals: setup.signals,
@@ -177,6 +183,7 @@ impl ControlThread {
         self.hand_out(now);
         self.watch_level(now);
         let leaving = self.leaving.turn(now, &mut *self.controller, &self.shared);
+        let curious = self.answer_curious(now);
         if news || now - self.summarised >= SUMMARY_EVERY {
             self.summarise(now);
         }
@@ -192,6 +199,7 @@ impl ControlThread {
         let deadlines = [
             engine,
             leaving,
+            curious,
             self.outgoing.deadline(),
             self.incoming.deadline(),
             self.accounts.deadline(),
@@ -362,7 +370,26 @@ impl ControlThread {
         Ok(())
     }
 
+    /// Tells who wants to know how fresh the replica is, once that is found out; when to look again if it is not.
+    fn answer_curious(&mut self, now: Nanos) -> Option<Nanos> {
+        if self.curious.is_empty() {
+            return None;
+        }
+        if self.controller.is_finding_freshness(now) {
+            return Some(now + CURIOUS_EVERY);
+        }
+        for connection in std::mem::take(&mut self.curious) {
+            self.serve_admin(now, connection, AdminRequest::Status);
+        }
+        None
+    }
+
     fn serve_admin(&mut self, now: Nanos, connection: u64, request: AdminRequest) {
+        if let AdminRequest::Freshness = request {
+            self.controller.find_freshness(now);
+            self.shared.wake_workers();
+            return self.curious.push(connection);
+        }
         if let AdminRequest::HandOver { to } = request {
             match self.controller.hand_over(now, to.map(NodeId)) {
                 Ok(()) => self.leaving.wait(connection),

@@ -78,7 +78,9 @@ impl Context<'_> {
                 self.shared.leave();
                 return Ok(Some(AdminResponse::Done));
             }
-            AdminRequest::HandOver { .. } => unreachable!("the control thread has the controller for that"),
+            AdminRequest::HandOver { .. } | AdminRequest::Freshness => {
+                unreachable!("the control thread has the controller for that")
+            }
         }
         Ok(None)
     }

@@ -170,6 +170,7 @@ impl Controller for StubController {
             copying_bytes: None,
             copying_from: None,
             forgets: false,
+            freshness: None,
             levels: Levels::default(),
             level: None,
             held_back_by: Vec::new(),

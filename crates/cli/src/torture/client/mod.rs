@@ -3,12 +3,14 @@
 //! It runs until its standard input ends, and says every tenth of a second on standard output, in a line of JSON, how
 //! far it is.
 
+pub mod carrier;
+pub mod fresh;
+mod roles;
 pub mod session;
 pub mod wire;
 pub mod work;
 
-use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,28 +20,17 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use highwater_checker::Status;
-use highwater_workloads::random::mix;
 use serde::{Deserialize, Serialize};
 
 use crate::counting::{Counted, Counter};
 use crate::failure::{Failure, Result};
 use crate::machine::monotonic_ns;
-use session::{Asks, Session, Setup};
-use work::{Lists, Values};
+use fresh::{Bounded, Fresh};
+use roles::Step;
+use work::Lists;
 
 /// How often it says how far it is.
 const TELL_EVERY: Duration = Duration::from_millis(100);
-/// How long the clients wait for a reply: some are patient, some are not.
-const PATIENCE: [Duration; 4] = [
-    Duration::from_millis(400),
-    Duration::from_millis(1000),
-    Duration::from_millis(2500),
-    Duration::from_millis(6000),
-];
-/// How long those wait who read snapshots: other replicas have them, too.
-const READER_PATIENCE: Duration = Duration::from_millis(400);
-/// One client of so many only reads snapshots. It goes on while nobody leads.
-const READER_EVERY: u64 = 5;
 /// Beside one client of so many stands one who counts.
 const COUNTER_EVERY: u64 = 4;
 /// What must not happen is told so often.
@@ -68,6 +59,9 @@ pub struct ClientArgs {
     /// Seed of what is drawn.
     #[arg(long)]
     pub seed: u64,
+    /// Nobody counts: what was acknowledged may be lost.
+    #[arg(long)]
+    pub no_counters: bool,
     /// Directory of the history files.
     #[arg(long)]
     pub history: PathBuf,
@@ -106,6 +100,9 @@ pub struct Tally {
     pub transactions: Outcomes,
     /// Of the reads on snapshots.
     pub snapshots: Outcomes,
+    /// Of these, those that asked for freshness.
+    #[serde(default)]
+    pub bounded: Bounded,
     /// When the last of the leaders' transactions committed, on `CLOCK_MONOTONIC` in nanoseconds; 0: none yet.
     pub last_ok_ns: u64,
     /// The newest generation of each list.
@@ -123,6 +120,7 @@ struct Common {
     over: AtomicBool,
     transactions: Counts,
     snapshots: Counts,
+    bounded: Mutex<Bounded>,
     last_ok_ns: AtomicU64,
     lists: Lists,
     trouble: Mutex<Vec<String>>,
@@ -157,6 +155,7 @@ impl Common {
         Tally {
             transactions: self.transactions.outcomes(),
             snapshots: self.snapshots.outcomes(),
+            bounded: *self.bounded.lock().unwrap_or_else(PoisonError::into_inner),
             last_ok_ns: self.last_ok_ns.load(Ordering::Relaxed),
             generations: self.lists.generations(),
             trouble: self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -164,13 +163,25 @@ impl Common {
         }
     }
 
-    fn count(&self, reader: bool, status: Status, broken: u64) {
-        if reader {
-            return self.snapshots.add(status, broken);
-        }
+    fn count(&self, status: Status, broken: u64) {
         self.transactions.add(status, broken);
         if status == Status::Ok {
             self.last_ok_ns.fetch_max(monotonic_ns(), Ordering::Relaxed);
+        }
+    }
+
+    fn count_read(&self, asked: Fresh, status: Status, (broken, refused): (u64, u64)) {
+        self.snapshots.add(status, broken);
+        let mut bounded = self.bounded.lock().unwrap_or_else(PoisonError::into_inner);
+        bounded.note(asked, status == Status::Ok, refused);
+    }
+
+    fn complain(&self, troubles: &mut Vec<String>) {
+        if !troubles.is_empty() {
+            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            // The first ones tell enough.
+            let room = TROUBLES.saturating_sub(trouble.len());
+            trouble.extend(troubles.drain(..).take(room));
         }
     }
 }
@@ -191,7 +202,7 @@ pub fn run(args: &ClientArgs) -> Result<()> {
             })
             .collect();
         let counters: Vec<_> = (args.first..args.first + args.count)
-            .filter(|number| number % COUNTER_EVERY == 0)
+            .filter(|number| number % COUNTER_EVERY == 0 && !args.no_counters)
             .map(|number| {
                 let common = &common;
                 scope.spawn(move || count(args, number, common))
@@ -234,47 +245,20 @@ fn count(args: &ClientArgs, number: u64, common: &Common) {
 
 /// One client: a transaction, a pause, the next.
 fn client(args: &ClientArgs, number: u64, common: &Common) -> Result<()> {
-    let path = args.history.join(format!("client-{number}.jsonl"));
-    let cannot =
-        |error: std::io::Error| Failure::cannot_start(format!("cannot write {}: {error}", path.display()));
-    let file = File::create(&path).map_err(cannot)?;
-    let reader = number % READER_EVERY == 1;
-    let setup = Setup {
-        asks: if reader { Asks::Snapshots } else { Asks::Leader },
-        doors: args.doors.clone(),
-        number,
-        of: args.of,
-        patience: if reader { READER_PATIENCE } else { PATIENCE[number as usize % PATIENCE.len()] },
-        seed: mix(args.seed ^ mix(number)),
+    let cannot = |error: io::Error| {
+        Failure::cannot_start(format!("cannot write the history of client {number}: {error}"))
     };
-    let mut session = Session::new(setup, BufWriter::new(file));
-    let mut values = Values::new(number, args.of);
+    let mut client = roles::begin(args, number).map_err(cannot)?;
     let pause = Duration::from_secs_f64(1.0 / args.rate);
     let mut next = Instant::now();
     while !common.over.load(Ordering::Relaxed) {
         // A little more or less each time, so that clients do not march in step; what was missed is not made up for.
-        let jitter = 0.5 + session.rng().unit();
+        let jitter = 0.5 + client.rng().unit();
         next = (next + pause.mul_f64(jitter)).max(Instant::now());
-        if session.connected() {
-            let task = match reader {
-                true => work::draw_reads(session.rng(), &common.lists),
-                false => work::draw(session.rng(), &common.lists, &mut values),
-            };
-            let status = session.run(&task, &common.lists).map_err(cannot)?;
-            common.count(reader, status, std::mem::take(&mut session.broken));
-            if status == Status::Fail {
-                next += NOBODY_LEADS;
-            }
-        } else {
+        if let Step::Refused = client.step(common).map_err(cannot)? {
             next += NOBODY_LEADS;
-        }
-        if !session.trouble.is_empty() {
-            let mut trouble = common.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-            // The first ones tell enough.
-            let room = TROUBLES.saturating_sub(trouble.len());
-            trouble.extend(session.trouble.drain(..).take(room));
         }
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }
-    session.finish().map_err(cannot)
+    client.finish().map_err(cannot)
 }

@@ -8,7 +8,8 @@
 //! | `UNKNOWN`, a broken connection, no reply in time, anything else | info; the client goes on as another process |
 //!
 //! A client of snapshots is another process on each connection: a replica's snapshots never go back while it lives, and no
-//! connection outlives it. What another replica shows may be older.
+//! connection outlives it. What another replica shows may be older. One that carries tokens ([`Carrier`](super::carrier::Carrier)) stays
+//! the same process wherever it reads: that is what a token promises.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use highwater_checker::{History, Op, Status, Txn, Writer};
 use highwater_workloads::random::Rng;
 
+use super::fresh::Fresh;
 use super::wire::{Refusal, Reply, Wire};
 use super::work::{self, ACCOUNTS, Lists, OPENING, Step, Task, balance, elements};
 use crate::machine::monotonic_ns;
@@ -49,8 +51,17 @@ pub enum Asks {
     Leader,
     /// Any replica, on a `READONLY` connection. Reads only.
     Snapshots,
+    /// The same, always with a token: wherever it reads it sees what it has seen.
+    SnapshotsSince,
     /// The same of a cluster at rest, where the latest snapshot is the present.
     SnapshotsAtRest,
+}
+
+impl Asks {
+    /// Whether what it is shown may be of the past.
+    fn is_of_the_past(self) -> bool {
+        matches!(self, Asks::Snapshots | Asks::SnapshotsSince)
+    }
 }
 
 /// Who is who.
@@ -81,10 +92,14 @@ pub struct Session<W: Write> {
     history: Writer<W>,
     /// Only its table of keys is used.
     keys: History,
+    /// What its connection was told that reads ask for.
+    fresh: Fresh,
     /// What must not happen, in words.
     pub trouble: Vec<String>,
     /// Transactions whose connection broke before the reply.
     pub broken: u64,
+    /// Reads that were refused because the replica was not as fresh as they asked.
+    pub not_fresh: u64,
 }
 
 impl<W: Write> Session<W> {
@@ -97,8 +112,10 @@ impl<W: Write> Session<W> {
             leader: None,
             history: Writer::new(history),
             keys: History::new(),
+            fresh: Fresh::Any,
             trouble: Vec::new(),
             broken: 0,
+            not_fresh: 0,
             setup,
         }
     }
@@ -115,7 +132,7 @@ impl<W: Write> Session<W> {
 
     /// Connects if it must; false if nobody is there.
     pub fn connected(&mut self) -> bool {
-        if self.setup.asks == Asks::Snapshots && self.rng.percent(1) {
+        if self.setup.asks.is_of_the_past() && self.rng.percent(1) {
             // Another replica, or the same again.
             self.wire = None;
         }
@@ -126,22 +143,70 @@ impl<W: Write> Session<W> {
                 .unwrap_or_else(|| self.setup.doors[self.rng.below(self.setup.doors.len() as u64) as usize]);
             self.wire = Wire::connect(door, self.setup.patience).ok();
             if self.setup.asks != Asks::Leader && self.wire.is_some() {
-                self.process += self.setup.of;
+                if self.setup.asks != Asks::SnapshotsSince {
+                    self.process += self.setup.of;
+                }
+                self.fresh = Fresh::Any;
                 self.look(&[vec!["READONLY"]]);
             }
         }
         self.wire.is_some()
     }
 
+    /// Who this client is now.
+    pub fn process(&self) -> u64 {
+        self.process
+    }
+
+    /// From now on it is this process, or a later one.
+    pub fn go_on_as(&mut self, process: u64) {
+        self.process = self.process.max(process);
+    }
+
+    /// What reads on this connection ask for from now on; false if the connection is of no use any more.
+    pub fn ask_for(&mut self, fresh: Fresh) -> bool {
+        if self.fresh == fresh {
+            return true;
+        }
+        let words = fresh.words();
+        let told = self.look(&[words.iter().map(String::as_str).collect()]);
+        self.fresh = fresh;
+        told.is_some_and(|replies| self.expect_ok(&replies))
+    }
+
+    /// The token of everything that this connection was told; none if it cannot be had.
+    pub fn token(&mut self) -> Option<i64> {
+        match self.look(&[vec!["HW.TOKEN"]])?.pop()? {
+            Reply::Integer(token) => Some(token),
+            strange => {
+                self.complain(format!("HW.TOKEN answered {strange:?}"));
+                None
+            }
+        }
+    }
+
+    fn expect_ok(&mut self, replies: &[Reply]) -> bool {
+        let ok = replies.iter().all(|reply| *reply == Reply::Simple("OK".into()));
+        if !ok {
+            self.complain(format!("HW.FRESHNESS answered {replies:?}"));
+        }
+        ok
+    }
+
     /// Runs one transaction and records it. It must be connected.
     pub fn run(&mut self, task: &Task, lists: &Lists) -> io::Result<Status> {
+        self.run_timed(task, lists).map(|(status, _)| status)
+    }
+
+    /// The same; and when it began.
+    pub fn run_timed(&mut self, task: &Task, lists: &Lists) -> io::Result<(Status, u64)> {
         let began = monotonic_ns();
         let (ending, ops) = match task {
             Task::Lists(steps) => self.lists(steps, lists),
             Task::Transfer { accounts, amount, ids } => self.transfer(*accounts, *amount, *ids),
             Task::Total => self.total(),
         };
-        self.record(began, &ending, ops)
+        self.record(began, &ending, ops).map(|status| (status, began))
     }
 
     /// Gives every account its opening balance.
@@ -159,8 +224,9 @@ impl<W: Write> Session<W> {
     fn record(&mut self, began: u64, ending: &Ending, ops: Vec<Op>) -> io::Result<Status> {
         let status = ending.status();
         let t1 = (status != Status::Info).then(monotonic_ns);
-        let snap = self.setup.asks == Asks::Snapshots;
-        let txn = Txn { process: self.process, t0: began, t1, status, ops, snap, since: None };
+        let snap = self.setup.asks.is_of_the_past();
+        let since = self.fresh.since(began).filter(|_| snap);
+        let txn = Txn { process: self.process, t0: began, t1, status, ops, snap, since };
         self.history.write(&self.keys.keys, &txn)?;
         if status == Status::Info {
             self.process += self.setup.of;
@@ -352,6 +418,14 @@ impl<W: Write> Session<W> {
             Refusal::NotLeader(leader) => {
                 self.leader = leader.filter(|_| self.setup.asks == Asks::Leader);
                 self.wire = None;
+                Ending::Fail
+            }
+            Refusal::NotFresh => {
+                self.not_fresh += 1;
+                // Another replica may be fresher, and this one may be so soon.
+                if self.rng.percent(50) {
+                    self.wire = None;
+                }
                 Ending::Fail
             }
             Refusal::Retry | Refusal::Full => {

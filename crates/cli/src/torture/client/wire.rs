@@ -41,6 +41,8 @@ pub enum Refusal {
     NotLeader(Option<SocketAddr>),
     /// Nothing was done: try again.
     Retry,
+    /// Nothing was done: this replica cannot prove that it is as fresh as was asked.
+    NotFresh,
     /// Nothing was done: there is no memory for more.
     Full,
     /// It may or may not have been done.
@@ -58,6 +60,7 @@ impl Refusal {
             }
             // What a block's commands were refused for was said before.
             Some("NOQUORUM" | "CONFLICT" | "BUSY" | "EXECABORT") => Refusal::Retry,
+            Some("NOTFRESH") => Refusal::NotFresh,
             Some("OOM" | "DISKFULL") => Refusal::Full,
             Some("UNKNOWN") => Refusal::Unknown,
             _ => Refusal::Strange(text.to_string()),
@@ -238,6 +241,7 @@ mod tests {
         let nobody = "NOTLEADER no leader is known at the moment; nothing was done, retry later";
         assert_eq!(Refusal::of(nobody), Refusal::NotLeader(None));
         assert_eq!(Refusal::of("NOQUORUM the leader hears no majority"), Refusal::Retry);
+        assert_eq!(Refusal::of("NOTFRESH no leader vouches for this replica"), Refusal::NotFresh);
         assert_eq!(Refusal::of("OOM command not allowed when used memory > 'maxmemory'."), Refusal::Full);
         assert_eq!(Refusal::of("UNKNOWN outcome unknown: .."), Refusal::Unknown);
         assert!(matches!(Refusal::of("ERR malformed arguments"), Refusal::Strange(_)));

@@ -105,7 +105,7 @@ impl Caller {
                 self.leader = leader;
                 Said::Refused
             }
-            Refusal::Retry => Said::Refused,
+            Refusal::Retry | Refusal::NotFresh => Said::Refused,
             Refusal::Full => Said::Full,
             Refusal::Unknown => Said::Unknown,
             Refusal::Strange(text) => Said::Wrong(text),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use highwater_consensus::{Quorums, Standing, Voter};
 use highwater_core::NodeId;
 
+use super::super::bounded::PATIENCE;
 use super::super::shared::StreamStatus;
 use super::super::status::{ACCEPTED, APPLIED, CLOSED, DECIDED, LOG_BYTES, MARK, Role};
 use super::RolisController;
@@ -179,11 +180,37 @@ impl RolisController {
                 .then(|| shared.copied_bytes.load(Ordering::Relaxed)),
             copying_from: self.receiver.donor(),
             forgets: self.election.forgets(),
+            freshness: self.freshness(now),
             levels: shared.options.levels,
             level: Some(shared.level()),
             held_back_by: self.held_back_by(),
             trouble: self.trouble(now),
         }
+    }
+
+    /// What is acknowledged is in a leader's state, as long as it is one; a follower's is as fresh as it could last prove.
+    fn freshness(&self, now: Nanos) -> Option<Nanos> {
+        let shared = &self.desk.shared;
+        if self.leads() {
+            return self.trouble(now).is_none().then_some(0);
+        }
+        let shows = shared.has_snapshots() && self.role() != Role::Removed;
+        let since = shows.then(|| shared.proven.since(shared.watermark.applied_floor())).flatten();
+        since.map(|since| now.saturating_sub(since))
+    }
+
+    /// See [`Controller::find_freshness`](crate::seam::Controller::find_freshness).
+    pub(super) fn want_freshness(&self, now: Nanos) {
+        // Who comes while it is under way is served by the same answer.
+        if !self.leads() && self.desk.shared.has_snapshots() && !self.finds_freshness(now) {
+            self.desk.shared.proven.want(now);
+        }
+    }
+
+    /// Whether the first worker is about it. One that is stuck says nothing any more.
+    pub(super) fn finds_freshness(&self, now: Nanos) -> bool {
+        let patience = PATIENCE * self.desk.timeouts(1);
+        self.desk.shared.proven.wanted().is_some_and(|since| now < since + patience)
     }
 
     /// Who keeps the level in use as it is, if others could raise it.

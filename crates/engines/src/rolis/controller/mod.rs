@@ -461,6 +461,14 @@ impl Controller for RolisController {
         self.describe(now)
     }
 
+    fn find_freshness(&mut self, now: Nanos) {
+        self.want_freshness(now);
+    }
+
+    fn is_finding_freshness(&self, now: Nanos) -> bool {
+        self.finds_freshness(now)
+    }
+
     fn memory(&self) -> MemoryStatus {
         let shares = self.desk.shared.options.shares().expect("the host validated the options");
         let logs = self.streams().iter().map(|stream| stream.log_bytes).sum();

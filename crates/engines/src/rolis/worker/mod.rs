@@ -232,7 +232,10 @@ impl RolisWorker {
 
     fn deliver_probe(&mut self, sender: Voter, message: ProbeMessage) {
         match message {
-            ProbeMessage::Vouch { asked, upto, log } => self.probes.answered(asked, upto, log),
+            ProbeMessage::Vouch { asked, upto, log } => {
+                self.probes.answered(asked, upto, log);
+                self.context.shared.proven.vouched(asked, upto);
+            }
             ProbeMessage::Probe { asked } => {
                 let Mode::Leading(ballot) = self.mode else { return };
                 let Some(mark) = self.context.shared.watermark.mark_in(ballot.epoch) else { return };

@@ -6,13 +6,14 @@ use bytes::Bytes;
 use highwater_core::{Ballot, NodeId};
 
 use crate::rolis::apply::Applying;
-use crate::rolis::context::Turn;
+use crate::rolis::bounded::{PATIENCE, RECHECK};
+use crate::rolis::context::{Turn, recheck};
 use crate::rolis::hooks;
 use crate::rolis::locate::Donor;
 use crate::rolis::messages::Report;
 use crate::rolis::probes::ProbeMessage;
 use crate::rolis::wire::Head;
-use crate::seam::{Endpoint, Frame, Next};
+use crate::seam::{Endpoint, Frame, Nanos, Next};
 
 use super::{Mode, RolisWorker};
 
@@ -137,8 +138,9 @@ impl RolisWorker {
         let only_appliers_write = matches!(self.mode, Mode::Following | Mode::TakingOver(_));
         let bounded =
             if self.bounded.is_empty() { Next::Idle } else { self.turn_bounded(only_appliers_write, turn) };
+        let proving = self.turn_proving(turn);
         let store = only_appliers_write.then_some(&self.store);
-        self.reads.turn(store, &self.context, turn).sooner(bounded)
+        self.reads.turn(store, &self.context, turn).sooner(bounded).sooner(proving)
     }
 
     /// Reads with a bound: asks the leader for what they lack, and hands over those that may run. `shows`: there are snapshots.
@@ -157,6 +159,34 @@ impl RolisWorker {
             turn.out.frames.push(self.probe_frame(node, probe));
         }
         next
+    }
+
+    /// The first worker's: somebody wants to know how fresh this replica is. Asks the leader, as a reader would.
+    #[inline]
+    fn turn_proving(&mut self, turn: &mut Turn<'_>) -> Next {
+        let shared = &self.context.shared;
+        match shared.proven.wanted() {
+            Some(since) if self.context.id.0 == 0 => self.prove(since, turn),
+            _ => Next::Idle,
+        }
+    }
+
+    fn prove(&mut self, since: Nanos, turn: &mut Turn<'_>) -> Next {
+        let (shared, timeout) = (&self.context.shared, self.context.options().election_timeout);
+        let known = shared.proven.since(shared.watermark.applied_floor());
+        let gives_up = since + PATIENCE * timeout;
+        if known >= Some(since) || turn.now >= gives_up || !self.context.shared.has_snapshots() {
+            shared.proven.satisfied(since);
+            turn.out.wake_controller = true;
+            return Next::Idle;
+        }
+        let leader = shared.leader().filter(|leader| self.peers.contains_key(leader));
+        if self.probes.proof(since).is_none()
+            && let Some((node, probe)) = self.probes.ask(turn.now, leader, timeout / 2)
+        {
+            turn.out.frames.push(self.probe_frame(node, probe));
+        }
+        recheck(turn.now, since, RECHECK).sooner(Next::At(gives_up))
     }
 
     /// Tells who asked what was acknowledged before, once that is sure.

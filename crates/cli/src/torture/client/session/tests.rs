@@ -119,3 +119,27 @@ fn money_that_is_missing_is_noticed() {
     let (_, _, blocked) = run(&Task::Total, Vec::leak(vec!["+OK\r\n", "+QUEUED\r\n", block]));
     assert!(alone.iter().chain(&blocked).any(|trouble| trouble.contains("add up")), "{alone:?} {blocked:?}");
 }
+
+#[test]
+fn what_a_read_asks_for_is_said_before_it_and_written_down() {
+    let list = List { slot: 0, generation: 0 };
+    let reads = Task::Lists(vec![Step { list, append: None }; 2]);
+    let script: &[&str] =
+        &["+OK\r\n", "+OK\r\n", "+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n$-1\r\n$-1\r\n"];
+    let refused: &[&str] = &["+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "-NOTFRESH no leader vouches\r\n"];
+    let doors = vec![door(Vec::leak([script, refused].concat()))];
+    let patience = Duration::from_secs(5);
+    let setup = Setup { asks: Asks::Snapshots, doors, number: 3, of: 16, patience, seed: 2 };
+    let mut lines = Vec::new();
+    let mut session = Session::new(setup, &mut lines);
+    assert!(session.connected() && session.ask_for(Fresh::Within(10)));
+    let (status, began) = session.run_timed(&reads, &Lists::default()).unwrap();
+    assert_eq!(status, Status::Ok);
+    // The connection keeps what it was told.
+    assert!(session.ask_for(Fresh::Within(10)));
+    assert_eq!(session.run(&reads, &Lists::default()).unwrap(), Status::Fail);
+    assert_eq!((session.not_fresh, session.trouble.len()), (1, 0));
+    session.finish().unwrap();
+    let text = String::from_utf8(lines).unwrap();
+    assert!(text.contains(&format!(r#""snap":true,"since":{}"#, began - 10_000_000)), "{text}");
+}
