@@ -18,10 +18,12 @@ pub enum Ballast {
     Checkpoint,
     /// What makes a checkpoint of them.
     Manifest,
+    /// What a node writes of [itself](crate::Identity) when it starts.
+    Identity,
 }
 
 /// Of all kinds.
-const ALL: [Ballast; 3] = [Ballast::Segment, Ballast::Checkpoint, Ballast::Manifest];
+const ALL: [Ballast; 4] = [Ballast::Segment, Ballast::Checkpoint, Ballast::Manifest, Ballast::Identity];
 /// More than this is given back where it is not needed any more.
 const IDLE_BYTES: u64 = 64 << 20;
 /// What tells one file from another stands in its first block.
@@ -33,6 +35,7 @@ impl Ballast {
             Ballast::Segment => "ballast-segment",
             Ballast::Checkpoint => "ballast-checkpoint",
             Ballast::Manifest => "ballast-manifest",
+            Ballast::Identity => "ballast-identity",
         }
     }
 

@@ -52,6 +52,13 @@ pub trait Disk: Send {
     fn free_bytes(&self) -> io::Result<u64>;
 }
 
+/// Whether a disk refused for want of room. A quota, or a limit of the process on the length of files, is a full disk to us: somebody may
+/// make room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];
+    kinds.contains(&error.kind())
+}
+
 /// An open file. Writing beyond its end makes it longer.
 pub trait DiskFile: Send {
     /// Its length in bytes.

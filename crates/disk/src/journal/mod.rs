@@ -62,6 +62,7 @@ use format::{
 };
 pub use scan::{Cut, Record, SegmentSummary, Summary, read, read_from, read_while, segments};
 
+use crate::disk::is_full;
 use crate::{Ballast, Disk, DiskFile, ballast};
 
 /// Shortest segment: its head, a group of one block, a proof.
@@ -253,7 +254,8 @@ impl<D: Disk> Journal<D> {
         self.note_failure(reserved)
     }
 
-    /// The next segment is the [ballast](Ballast::Segment), on a disk that has no room for another one; whether there was any.
+    /// The next segment is the [ballast](Ballast::Segment), on a disk that has no room for another one; where that is used up, a file as
+    /// short as what waits. Whether there is one.
     ///
     /// # Errors
     /// [`Failed`](JournalError::Failed).
@@ -270,6 +272,13 @@ impl<D: Disk> Journal<D> {
         let taken =
             taken.map_err(failed(&name, "make a segment of the ballast")).map(|spare| self.spare = spare);
         self.note_failure(taken)?;
+        if self.spare.is_none() && self.unsynced_bytes() > 0 {
+            match self.reserve_segment(self.unsynced_bytes() + 2 * BLOCK_BYTES) {
+                Ok(spare) => self.spare = Some(spare),
+                Err(JournalError::Full { .. }) => {}
+                Err(error) => self.note_failure(Err(error))?,
+            }
+        }
         Ok(self.spare.is_some())
     }
 
@@ -550,14 +559,8 @@ impl Segment {
     }
 }
 
-/// A quota, or a limit of the process on the length of files, is a full disk to us: somebody may make room.
 fn full_or(error: io::Error, len: u64, name: &str, what: &'static str) -> JournalError {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            JournalError::Full { segment_bytes: len }
-        }
-        _ => failed(name, what)(error),
-    }
+    if is_full(&error) { JournalError::Full { segment_bytes: len } } else { failed(name, what)(error) }
 }
 
 /// Writes the head of a segment, and a group of it, as they are: a system whose sync failed may have them in memory alone, and

@@ -406,10 +406,17 @@ fn on_a_full_disk_the_ballast_is_the_next_segment_once() {
     assert!(journal.take_ballast().unwrap() && !journal.take_ballast().unwrap());
     assert_eq!(journal.sync().unwrap(), [3, 0]);
     assert_eq!((journal.held_ballast().unwrap(), journal.segments()), (0, 1));
+    // Then a little room is enough for a little.
+    journal.append(0, &[2; 7 * BLOCK_BYTES as usize]).unwrap();
+    assert!(journal.sync().is_err() && !journal.take_ballast().unwrap());
+    disk.set_capacity(Some(16 * BLOCK_BYTES));
+    assert!(journal.take_ballast().unwrap());
+    journal.sync().unwrap();
+    assert_eq!((disk.free_bytes().unwrap(), journal.segments()), (4 * BLOCK_BYTES, 2));
     drop(journal);
     disk.crash();
     let (_, _, records) = open(&disk);
-    assert_eq!(records.len(), 1);
+    assert_eq!(records.len(), 2);
 }
 
 /// Bytes of a record that fills a segment of five blocks.

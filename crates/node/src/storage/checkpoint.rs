@@ -136,6 +136,8 @@ struct Scanned {
     begun: Instant,
     /// Bytes of the journal by then.
     taken: u64,
+    /// The disk was low by then, and had room only where ballast was.
+    frugal: bool,
 }
 
 /// How soon the thread looks whether the node ends.
@@ -219,6 +221,7 @@ where
         let (begun, taken, abandoned) = (Instant::now(), self.queues.taken(), self.abandoned.clone());
         let scan = self.room_for(floor, store.used());
         self.queues.set_ballast_in_use(scan.from_ballast);
+        let frugal = scan.from_ballast && self.queues.is_low();
         let (writer, parts) = Writer::begin(&self.disk, store, scan)?;
         let ended = || abandoned.load(Ordering::Acquire) || stopping();
         let threads = self.rules.threads.clamp(1, parts.len());
@@ -248,7 +251,7 @@ where
             return Ok(None);
         }
         let newest = parts.iter().map(|part| part.part.newest).max().unwrap_or_default();
-        self.scanned = Some(Scanned { number, writer, parts, begun, taken });
+        self.scanned = Some(Scanned { number, writer, parts, begun, taken, frugal });
         self.queues.set_checkpoint_waits(true);
         Ok(Some(newest))
     }
@@ -284,16 +287,16 @@ where
         );
         self.queues.checkpoint_took(manifest.len_bytes(), scanned.taken);
         self.kept.push_back((manifest.number, positions));
-        let removed = remove_old(&self.disk, &manifest, self.keeps())?;
+        let removed = remove_old(&self.disk, &manifest, self.keeps(scanned.frugal))?;
         self.kept.retain(|(number, _)| !removed.contains(number));
         self.release();
         Ok(())
     }
 
-    /// How many checkpoints are kept. Once the disk was full only the newest: the journal behind an older one is what fills it, and there
-    /// is no room for a second one that would free that.
-    fn keeps(&self) -> NonZeroUsize {
-        if self.queues.is_in_straits() { NonZeroUsize::MIN } else { self.rules.keep }
+    /// How many checkpoints are kept. Once the disk was full, or this one was written where ballast was, only the newest: the journal
+    /// behind an older one is what fills it, and there may be no room for a second one that would free that.
+    fn keeps(&self, frugal: bool) -> NonZeroUsize {
+        if frugal || self.queues.is_in_straits() { NonZeroUsize::MIN } else { self.rules.keep }
     }
 
     /// What the oldest checkpoint does not need of the journal nobody does.

@@ -228,6 +228,7 @@ impl<D: Disk> JournalThread<D> {
             return Ok(());
         }
         let parts = [
+            (Ballast::Identity, journal::format::BLOCK_BYTES),
             (Ballast::Manifest, MANIFEST_BYTES),
             (Ballast::Checkpoint, checkpoint),
             (Ballast::Segment, segment),
