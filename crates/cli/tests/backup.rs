@@ -92,9 +92,9 @@ fn a_cluster_under_load_is_archived_and_restored_to_any_moment() {
 
     // A time of the wall clock.
     let (at, _) = counted[counted.len() / 2];
-    let then =
-        format!("{}", time::OffsetDateTime::from_unix_timestamp_nanos(i128::from(at) * 1_000_000).unwrap());
-    let then = then.replace(" +00:00:00", "");
+    let then = time::OffsetDateTime::from_unix_timestamp_nanos(i128::from(at) * 1_000_000).unwrap();
+    let then = then.format(&time::format_description::well_known::Rfc3339).unwrap();
+    let then = then.replace('T', " ").replace('Z', "");
     let middle = directory.join("middle");
     restore(&middle, "fourth", &["--at", &then]);
     move_to(&mut cluster, &early, &middle, ("third", "fourth"));

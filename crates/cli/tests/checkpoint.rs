@@ -28,7 +28,7 @@ fn folder() -> TempDir {
         occ.put(TableId(1), b"gone", b"").unwrap();
         occ.delete(TableId(1), b"gone").unwrap();
         occ.commit().unwrap();
-        let scan = Scan { floor: Timestamp(1), parts: 2, expected_bytes: 0 };
+        let scan = Scan { floor: Timestamp(1), parts: 2, expected_bytes: 0, from_ballast: false };
         let (writer, parts) = Writer::begin(&disk, &store, scan).unwrap();
         let write = |mut part: highwater_disk::checkpoint::PartWriter<_>| loop {
             match part.step(100).unwrap() {

@@ -65,7 +65,7 @@ fn filled(bytes: u64, value: usize) -> Outcome<Arc<Store>> {
 fn measure(folder: &Path, store: &Arc<Store>, value: usize, threads: u16) -> Outcome<()> {
     let disk = Folder(folder.to_path_buf());
     let began = Instant::now();
-    let scan = Scan { floor: Timestamp::ZERO, parts: threads, expected_bytes: 0 };
+    let scan = Scan { floor: Timestamp::ZERO, parts: threads, expected_bytes: 0, from_ballast: false };
     let (writer, parts) = Writer::begin(&disk, store, scan)?;
     let written: Result<Vec<WrittenPart>, Error> = thread::scope(|scope| {
         let all: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || write(part))).collect();

@@ -52,6 +52,13 @@ pub trait Disk: Send {
     fn free_bytes(&self) -> io::Result<u64>;
 }
 
+/// Whether a disk refused for want of room. A quota, or a limit of the process on the length of files, is a full disk to us: somebody may
+/// make room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];
+    kinds.contains(&error.kind())
+}
+
 /// An open file. Writing beyond its end makes it longer.
 pub trait DiskFile: Send {
     /// Its length in bytes.
@@ -70,6 +77,25 @@ pub trait DiskFile: Send {
 
     /// Cuts it to `len` bytes, or fills it up with zeros.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
+
+    /// Makes it `len` bytes long, with room for all of them: writing within them fails for no want of it. One that is longer stays so.
+    ///
+    /// # Errors
+    /// [`StorageFull`](io::ErrorKind::StorageFull), and the like: it is as long as it was.
+    fn grow(&mut self, len: u64) -> io::Result<()> {
+        let before = self.len()?;
+        let zeros = vec![0; 1 << 20];
+        let mut at = before;
+        while at < len {
+            let piece = (len - at).min(zeros.len() as u64);
+            if let Err(error) = self.write_at(at, &zeros[..piece as usize]) {
+                self.set_len(before)?;
+                return Err(error);
+            }
+            at += piece;
+        }
+        Ok(())
+    }
 
     /// Makes its bytes and its length survive a crash.
     fn sync(&mut self) -> io::Result<()>;

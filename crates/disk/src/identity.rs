@@ -17,7 +17,8 @@ use std::io;
 use highwater_core::codec::Reader;
 use highwater_core::{Incarnation, NodeId};
 
-use crate::{Disk, DiskFile};
+use crate::disk::is_full;
+use crate::{Ballast, Disk, DiskFile};
 
 /// Version of the format.
 pub const FORMAT_VERSION: u32 = 1;
@@ -165,8 +166,9 @@ impl Identity {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("replace")(error)),
             _ => {}
         }
-        let mut file = disk.create(NEW_NAME, bytes.len() as u64).map_err(failed("create"))?;
+        let mut file = create_new(disk, bytes.len() as u64).map_err(failed("create"))?;
         file.write_at(0, &bytes).map_err(failed("write"))?;
+        file.set_len(bytes.len() as u64).map_err(failed("cut"))?;
         file.sync().map_err(failed("sync"))?;
         disk.rename(NEW_NAME, NAME).map_err(failed("rename"))?;
         disk.sync_names().map_err(failed("sync"))
@@ -213,6 +215,14 @@ impl Identity {
             return Err(damaged("it is too long"));
         }
         Ok(Identity { cluster: cluster.into(), node, incarnation, generation })
+    }
+}
+
+/// On a full disk it is made of the ballast: a node that ended there could not start.
+fn create_new<D: Disk>(disk: &D, len: u64) -> io::Result<D::File> {
+    match disk.create(NEW_NAME, len) {
+        Err(error) if is_full(&error) => Ballast::Identity.become_file(disk, NEW_NAME)?.ok_or(error),
+        file => file,
     }
 }
 
@@ -325,5 +335,24 @@ mod tests {
         disk.set_capacity(None);
         disk.crash();
         assert_eq!(start(&disk).unwrap().generation, 2);
+    }
+
+    #[test]
+    fn a_node_starts_on_a_full_disk_if_it_holds_ballast() {
+        for at in 0.. {
+            let disk = SimulatedDisk::new(at);
+            start(&disk).unwrap();
+            Ballast::Identity.hold(&disk, 4096).unwrap();
+            disk.set_capacity(Some(0));
+            disk.fail_power(at);
+            let ended = start(&disk);
+            let powered = disk.is_powered();
+            disk.crash();
+            let found = Identity::read(&disk).unwrap().unwrap();
+            assert!(ended.is_err() || found.generation == 2 && disk.bytes_of(NAME).unwrap().len() < 100);
+            if powered {
+                return assert!(at > 5 && ended.is_ok());
+            }
+        }
     }
 }

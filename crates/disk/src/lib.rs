@@ -3,6 +3,7 @@
 //! Nothing here opens a file. A [`Disk`] is handed in: the node's is a directory, the simulator's loses, tears and spoils what
 //! was not synced, as the faults of a run ask.
 
+pub mod ballast;
 pub mod behind;
 pub mod checkpoint;
 mod disk;
@@ -10,6 +11,7 @@ pub mod identity;
 pub mod journal;
 pub mod simulated;
 
+pub use ballast::Ballast;
 pub use disk::{Disk, DiskFile};
 pub use identity::{Identity, IdentityError};
 pub use journal::{Journal, JournalError, JournalOptions};

@@ -413,13 +413,19 @@ impl<D: Disk<File: Send>> Disks<D> {
         let mut journal = storage.journal;
         // What one checkpoint gives back is what is written before the next one.
         journal.reclaim((config.storage.checkpoint_mb * (1 << 20) / DEFAULT_SEGMENT_BYTES) as usize + 1);
+        // What a new leader makes a follower adopt, and what fills its window, twice if it was asked for twice: beyond that nobody sends
+        // it anything before it has synced.
+        let options = config.options(incarnation);
+        let of_worker = options.log_retain_bytes as u64 + 2 * options.max_in_flight_bytes as u64;
+        let most_waiting = of_worker * u64::from(config.cluster.workers);
+        let journal = JournalThread::new(journal, queues.clone(), most_waiting);
         let journal = match config.cluster.durability {
             // Nobody waits but the window.
             Durability::Async => {
                 let window = Duration::from_millis(config.storage.async_window_ms);
-                JournalThread::new(journal, queues.clone()).paced(ASYNC_PACE.min(window / 4))
+                journal.paced(ASYNC_PACE.min(window / 4))
             }
-            _ => JournalThread::new(journal, queues.clone()),
+            _ => journal,
         };
         queues.begin(storage.generation, start);
         controller.set_disk(queues.disk_state());

@@ -82,6 +82,15 @@ fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
             bytes(memory.buffer_budget)
         )?;
     }
+    if let Some(disk) = &status.disk {
+        let state = match (disk.full, disk.low) {
+            (true, _) => "full: what was accepted waits",
+            (false, true) => "about to be full",
+            (false, false) => "has room",
+        };
+        let (ballast, wanted) = (bytes(disk.ballast), bytes(disk.ballast_wanted));
+        writeln!(text, "  disk         {state}; ballast {ballast} of {wanted}")?;
+    }
     let cpu = status.cpu_ns as f64 / 1e9;
     writeln!(text, "  process      up {:.0} s, CPU {cpu:.1} s", status.uptime_seconds)?;
     writeln!(text, "  clients      {}", status.clients)?;
@@ -155,7 +164,7 @@ fn write_members(text: &mut String, members: &[MemberReport]) -> std::fmt::Resul
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use highwater_node::admin::protocol::{LevelsReport, MemoryReport};
+    use highwater_node::admin::protocol::{DiskReport, LevelsReport, MemoryReport};
 
     /// A replica with something of everything.
     pub fn report() -> StatusReport {
@@ -197,6 +206,7 @@ pub mod tests {
             resident_bytes: 0,
             store_bytes: 0,
             memory: MemoryReport { budget: 3 << 30, ..MemoryReport::default() },
+            disk: Some(DiskReport { low: true, full: false, ballast: 64 << 20, ballast_wanted: 128 << 20 }),
             uptime_seconds: 1.0,
             executed: 0,
             applied: 0,
@@ -224,6 +234,8 @@ pub mod tests {
             "3 entries",
             "3.0 GiB",
             "1-2",
+            "about to be full",
+            "of 128.0 MiB",
         ] {
             assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
         }

@@ -54,7 +54,7 @@ pub struct TortureArgs {
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u64).range(64..=65_536))]
     pub descriptors: u64,
     /// MiB of each replica's disk, if `disk-full` is among the kinds.
-    #[arg(long, default_value_t = 1536, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1024..=65_536))]
+    #[arg(long, default_value_t = 1536, value_name = "MIB", value_parser = clap::value_parser!(u64).range(512..=65_536))]
     pub disk_mb: u64,
     /// Override one config key of the replicas; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]

@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use crate::disk::is_full;
+
 /// Why a checkpoint was not written, or is not loaded.
 #[derive(Debug)]
 pub enum Error {
@@ -68,7 +70,7 @@ impl Error {
 
     /// Whether the disk is full.
     pub fn is_full(&self) -> bool {
-        matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+        matches!(self, Error::Io { source, .. } if is_full(source))
     }
 
     /// Says of an error of the disk what was tried with which file.

@@ -11,6 +11,7 @@ use super::manifest::{MAX_ENGINE_BYTES, Manifest, TableShape};
 use super::names::{Kind, Name};
 use super::part_writer::{PartWriter, WrittenPart};
 use super::retention::{numbers, remove_leftovers};
+use crate::ballast::Ballast;
 use crate::disk::{Disk, DiskFile};
 
 /// How a store is scanned for a checkpoint.
@@ -23,6 +24,8 @@ pub struct Scan {
     /// Bytes that the files will have, about ([`Store::used`] is more than enough). They are set aside, so that a full disk is
     /// noticed before anything is read; the last step gives back what is left. A store that has grown takes more.
     pub expected_bytes: u64,
+    /// The first part, and then the manifest, are written where [ballast](Ballast) is held, if any is.
+    pub from_ballast: bool,
 }
 
 /// A checkpoint that is being written. One at a time in a folder.
@@ -32,6 +35,7 @@ pub struct Writer {
     floor: Timestamp,
     parts: u16,
     tables: Vec<TableShape>,
+    from_ballast: bool,
 }
 
 /// A checkpoint that was begun, and the parts that have to be written before it can be published.
@@ -52,13 +56,14 @@ impl Writer {
         assert!(scan.parts > 0, "a checkpoint has a part at least");
         remove_leftovers(disk)?;
         let number = numbers(disk)?.last().map_or(1, |last| last + 1);
-        let (floor, parts) = (scan.floor, scan.parts);
-        let writer = Writer { number, floor, parts, tables: TableShape::all(store.schema()) };
+        let Scan { floor, parts, from_ballast, .. } = scan;
+        let writer = Writer { number, floor, parts, tables: TableShape::all(store.schema()), from_ballast };
         let aside = scan.expected_bytes / u64::from(parts);
         let begun: Result<Vec<_>, Error> = (0..parts)
             .map(|part| {
                 let name = writer.name(Kind::Part(part));
-                let file = disk.create(&name, aside).map_err(Error::io(&name, "create"))?;
+                let ballast = Some(Ballast::Checkpoint).filter(|_| part == 0);
+                let file = writer.create(disk, ballast, &name, aside)?;
                 let header = PartHeader { number, part, parts };
                 Ok(PartWriter::new(header, file, name, store.export(part.into(), parts.into())))
             })
@@ -125,14 +130,38 @@ impl Writer {
     /// Everything but the name under which it will be found: in a folder in which there is a manifest there are its parts.
     fn write_manifest(&self, disk: &impl Disk, manifest: &Manifest) -> Result<(), Error> {
         let (name, bytes) = (self.name(Kind::NewManifest), manifest.encode());
-        let mut file = disk.create(&name, bytes.len() as u64).map_err(Error::io(&name, "create"))?;
+        let len = bytes.len() as u64;
+        let mut file = self.create(disk, Some(Ballast::Manifest), &name, len)?;
         file.write_at(0, &bytes).map_err(Error::io(&name, "write"))?;
+        file.set_len(len).map_err(Error::io(&name, "cut to its length"))?;
         file.sync().map_err(Error::io(&name, "sync"))?;
         disk.sync_names().map_err(Error::io(&name, "make the names last"))
     }
 
+    /// A file with so much room; that of the ballast, if it is to be used and there is any.
+    fn create<D: Disk>(
+        &self,
+        disk: &D,
+        ballast: Option<Ballast>,
+        name: &str,
+        len: u64,
+    ) -> Result<D::File, Error> {
+        let held = match ballast.filter(|_| self.from_ballast) {
+            Some(ballast) => {
+                ballast.become_file(disk, name).map_err(Error::io(name, "make of the ballast"))?
+            }
+            None => None,
+        };
+        held.map_or_else(|| disk.create(name, len).map_err(Error::io(name, "create")), Ok)
+    }
+
     /// Gives it up and removes its files, to have their room back. What cannot be removed now will be when the next one begins.
     pub fn abandon(self, disk: &impl Disk) {
+        if self.from_ballast {
+            // If that cannot be it is removed, like the others.
+            let _ = Ballast::Checkpoint.take_back(disk, &self.name(Kind::Part(0)));
+            let _ = Ballast::Manifest.take_back(disk, &self.name(Kind::NewManifest));
+        }
         let parts = (0..self.parts).map(Kind::Part);
         for kind in parts.chain([Kind::NewManifest]) {
             // The error may well be that there is no such file.

@@ -94,7 +94,11 @@ fn live(disk: &SimulatedDisk, model: &mut Model, random: &mut Random) -> Result<
         assert_eq!(journal.synced()[usize::from(writer)], last);
     }
     for _ in 0..random.between(1, 40) {
-        match random.below(10) {
+        match random.below(12) {
+            11 => {
+                journal.take_ballast()?;
+            }
+            10 => journal.hold_ballast(Ballast::Segment, random.between(5, 12) * BLOCK_BYTES)?,
             9 => {
                 // As a checkpoint does.
                 let synced = journal.synced().to_vec();

@@ -62,7 +62,8 @@ use format::{
 };
 pub use scan::{Cut, Record, SegmentSummary, Summary, read, read_from, read_while, segments};
 
-use crate::{Disk, DiskFile};
+use crate::disk::is_full;
+use crate::{Ballast, Disk, DiskFile, ballast};
 
 /// Shortest segment: its head, a group of one block, a proof.
 pub const MIN_SEGMENT_BYTES: u64 = 3 * BLOCK_BYTES;
@@ -198,7 +199,7 @@ impl<D: Disk> Journal<D> {
     }
 
     /// From now on files of released segments are kept to be written anew, so many of them at most. They are given back where
-    /// [`reserve_and_leave`](Journal::reserve_and_leave) is to leave more than there is.
+    /// [ballast](Journal::hold_ballast) needs the room.
     pub fn reclaim(&mut self, most: usize) {
         self.most_reclaimed = most;
     }
@@ -245,31 +246,77 @@ impl<D: Disk> Journal<D> {
     /// [`Full`](JournalError::Full): nothing is harmed, and [`room_bytes`](Journal::room_bytes) are left.
     /// [`Failed`](JournalError::Failed).
     pub fn reserve(&mut self) -> Result<(), JournalError> {
-        self.reserve_and_leave(0)
-    }
-
-    /// The same, if it leaves so many bytes of the disk: for a checkpoint, without which no segment is ever given back.
-    ///
-    /// # Errors
-    /// As [`reserve`](Journal::reserve).
-    pub fn reserve_and_leave(&mut self, rest: u64) -> Result<(), JournalError> {
         self.check()?;
         if self.spare.is_some() {
             return Ok(());
         }
-        // A reclaimed file takes no room.
-        let needed =
-            |journal: &Self| if journal.reclaimed.is_empty() { journal.segment_bytes + rest } else { rest };
-        while rest > 0 && self.disk.free_bytes().is_ok_and(|free| free < needed(self)) {
-            let Some(number) = self.reclaimed.pop_back() else {
-                return Err(JournalError::Full { segment_bytes: self.segment_bytes });
-            };
-            let name = reclaimed_name(number);
-            let removed = self.disk.remove(&name).map_err(failed(&name, "remove"));
-            self.note_failure(removed)?;
-        }
         let reserved = self.reserve_segment(self.segment_bytes).map(|file| self.spare = Some(file));
         self.note_failure(reserved)
+    }
+
+    /// The next segment is the [ballast](Ballast::Segment), on a disk that has no room for another one; where that is used up, a file as
+    /// short as what waits. Whether there is one.
+    ///
+    /// # Errors
+    /// [`Failed`](JournalError::Failed).
+    pub fn take_ballast(&mut self) -> Result<bool, JournalError> {
+        self.check()?;
+        if self.spare.is_some() {
+            return Ok(false);
+        }
+        let name = self.next_name();
+        let taken = Ballast::Segment.become_file(&self.disk, &name);
+        // It holds zeros: no group was ever written to it.
+        let spare = |file: D::File| Ok(Current { len: file.len()?, file, reused: false });
+        let taken = taken.and_then(|file| file.map(spare).transpose());
+        let taken =
+            taken.map_err(failed(&name, "make a segment of the ballast")).map(|spare| self.spare = spare);
+        self.note_failure(taken)?;
+        if self.spare.is_none() && self.unsynced_bytes() > 0 {
+            match self.reserve_segment(self.unsynced_bytes() + 2 * BLOCK_BYTES) {
+                Ok(spare) => self.spare = Some(spare),
+                Err(JournalError::Full { .. }) => {}
+                Err(error) => self.note_failure(Err(error))?,
+            }
+        }
+        Ok(self.spare.is_some())
+    }
+
+    /// Has so much ballast held on the journal's disk. Where there is no room for it, what was [reclaimed](Journal::reclaim) gives way.
+    ///
+    /// # Errors
+    /// [`Full`](JournalError::Full): what was held is held, and nothing is reclaimed. [`Failed`](JournalError::Failed).
+    pub fn hold_ballast(&mut self, kind: Ballast, len: u64) -> Result<(), JournalError> {
+        self.check()?;
+        let held = self.hold_and_give_way(kind, len);
+        self.note_failure(held)
+    }
+
+    fn hold_and_give_way(&mut self, kind: Ballast, len: u64) -> Result<(), JournalError> {
+        loop {
+            match kind.hold(&self.disk, len).map_err(|error| full_or(error, len, "the ballast", "hold")) {
+                Err(JournalError::Full { .. }) if self.give_back()? => {}
+                held => return held,
+            }
+        }
+    }
+
+    /// Bytes of its disk that are held as ballast.
+    ///
+    /// # Errors
+    /// [`Failed`](JournalError::Failed).
+    pub fn held_ballast(&mut self) -> Result<u64, JournalError> {
+        self.check()?;
+        let held = ballast::held(&self.disk).map_err(failed("the ballast", "measure"));
+        if let Err(error) = &held {
+            self.failed = Some(error.clone());
+        }
+        held
+    }
+
+    /// Length of a segment.
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
     }
 
     /// Bytes that can be written before another segment has to be reserved, what frames records included.
@@ -277,6 +324,11 @@ impl<D: Disk> Journal<D> {
         let left = |segment: &Current<D::File>, end: u64| (segment.len - end).saturating_sub(BLOCK_BYTES);
         let current = self.current.as_ref().map_or(0, |current| left(current, self.end));
         current + self.spare.as_ref().map_or(0, |spare| left(spare, BLOCK_BYTES))
+    }
+
+    /// Whether this life has a segment to write to.
+    pub fn has_begun(&self) -> bool {
+        self.current.is_some()
     }
 
     /// Where each writer's durable records end.
@@ -402,15 +454,14 @@ impl<D: Disk> Journal<D> {
         let number = self.segments.back().map_or(1, |last| last.number + 1);
         let name = segment_name(number);
         let needed = group_bytes + 2 * BLOCK_BYTES;
+        if let Some(spare) = self.spare.as_mut().filter(|spare| spare.len < needed) {
+            // One group alone is longer than a segment.
+            spare.file.grow(needed).map_err(|error| full_or(error, needed, &name, "grow"))?;
+            spare.len = needed;
+        }
         let Current { mut file, len, reused } = match self.spare.take() {
-            Some(spare) if spare.len >= needed => spare,
-            spare => {
-                // One group alone is longer than a segment.
-                if spare.is_some() {
-                    self.disk.remove(&name).map_err(failed(&name, "remove"))?;
-                }
-                self.reserve_segment(needed.max(self.segment_bytes))?
-            }
+            Some(spare) => spare,
+            None => self.reserve_segment(needed.max(self.segment_bytes))?,
         };
         let head = SegmentHead {
             journal: self.journal,
@@ -432,19 +483,13 @@ impl<D: Disk> Journal<D> {
 
     /// The file of the next segment, with room for so many bytes and nothing in it that would be taken for its own.
     fn reserve_segment(&mut self, len: u64) -> Result<Current<D::File>, JournalError> {
-        let name = segment_name(self.segments.back().map_or(1, |last| last.number + 1));
+        let name = self.next_name();
         if len == self.segment_bytes
             && let Some(number) = self.reclaimed.pop_front()
         {
             return self.renew(number, &name);
         }
-        let file = self.disk.create(&name, len).map_err(|error| match error.kind() {
-            // A quota, or a limit of the process on the length of files, is a full disk to us: somebody may make room.
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                JournalError::Full { segment_bytes: len }
-            }
-            _ => failed(&name, "create")(error),
-        })?;
+        let file = self.disk.create(&name, len).map_err(|error| full_or(error, len, &name, "create"))?;
         Ok(Current { file, len, reused: false })
     }
 
@@ -457,6 +502,17 @@ impl<D: Disk> Journal<D> {
         file.sync().map_err(failed(&from, "sync"))?;
         self.disk.rename(&from, name).map_err(failed(&from, "rename"))?;
         Ok(Current { file, len: self.segment_bytes, reused: true })
+    }
+
+    /// Gives back the room of a file that was reclaimed; whether there was one.
+    fn give_back(&mut self) -> Result<bool, JournalError> {
+        let Some(number) = self.reclaimed.pop_back() else { return Ok(false) };
+        let name = reclaimed_name(number);
+        self.disk.remove(&name).map_err(failed(&name, "remove")).map(|()| true)
+    }
+
+    fn next_name(&self) -> String {
+        segment_name(self.segments.back().map_or(1, |last| last.number + 1))
     }
 
     /// Gives back what the last segment did not use, if that is worth a new file when this one is not needed any more. Its end is in the
@@ -501,6 +557,10 @@ impl Segment {
     fn name(&self) -> String {
         segment_name(self.number)
     }
+}
+
+fn full_or(error: io::Error, len: u64, name: &str, what: &'static str) -> JournalError {
+    if is_full(&error) { JournalError::Full { segment_bytes: len } } else { failed(name, what)(error) }
 }
 
 /// Writes the head of a segment, and a group of it, as they are: a system whose sync failed may have them in memory alone, and

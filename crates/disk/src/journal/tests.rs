@@ -394,15 +394,29 @@ fn restarts_cost_a_block_or_two_each() {
 
 /// A journal that took all of a disk left no room for the checkpoint that would have given some of it back.
 #[test]
-fn a_segment_leaves_room_if_it_is_asked_to() {
+fn on_a_full_disk_the_ballast_is_the_next_segment_once() {
     let disk = SimulatedDisk::new(1);
     let (mut journal, ..) = open(&disk);
-    disk.set_capacity(Some(MIN_SEGMENT_BYTES + BLOCK_BYTES));
+    assert!(!journal.take_ballast().unwrap(), "there is none");
+    journal.hold_ballast(Ballast::Segment, 2 * MIN_SEGMENT_BYTES).unwrap();
+    disk.set_capacity(Some(2 * MIN_SEGMENT_BYTES));
+    journal.append(0, b"one").unwrap();
     let full = JournalError::Full { segment_bytes: MIN_SEGMENT_BYTES };
-    assert_eq!((journal.reserve_and_leave(BLOCK_BYTES + 1).unwrap_err(), journal.room_bytes()), (full, 0));
-    journal.reserve_and_leave(BLOCK_BYTES).unwrap();
-    disk.set_capacity(Some(0));
-    journal.reserve_and_leave(BLOCK_BYTES).expect("it has one");
+    assert_eq!(journal.sync().unwrap_err(), full);
+    assert!(journal.take_ballast().unwrap() && !journal.take_ballast().unwrap());
+    assert_eq!(journal.sync().unwrap(), [3, 0]);
+    assert_eq!((journal.held_ballast().unwrap(), journal.segments()), (0, 1));
+    // Then a little room is enough for a little.
+    journal.append(0, &[2; 7 * BLOCK_BYTES as usize]).unwrap();
+    assert!(journal.sync().is_err() && !journal.take_ballast().unwrap());
+    disk.set_capacity(Some(16 * BLOCK_BYTES));
+    assert!(journal.take_ballast().unwrap());
+    journal.sync().unwrap();
+    assert_eq!((disk.free_bytes().unwrap(), journal.segments()), (4 * BLOCK_BYTES, 2));
+    drop(journal);
+    disk.crash();
+    let (_, _, records) = open(&disk);
+    assert_eq!(records.len(), 2);
 }
 
 /// Bytes of a record that fills a segment of five blocks.
@@ -480,18 +494,36 @@ fn what_is_kept_for_later_goes_when_others_need_the_room() {
     let disk = SimulatedDisk::new(1);
     let mut journal = reclaiming(&disk);
     // Beside the blocks that files have already.
-    let free = |blocks: u64| disk.set_capacity(Some((15 + blocks) * BLOCK_BYTES));
-    free(3);
-    journal.reserve_and_leave(3 * BLOCK_BYTES).unwrap();
-    assert_eq!(names(&disk).len(), 3, "the file of a segment takes nothing of what is to be left");
-    journal.append(0, &[5; FILLS]).unwrap();
-    journal.sync().unwrap();
+    disk.set_capacity(Some((15 + 3) * BLOCK_BYTES));
+    journal.hold_ballast(Ballast::Checkpoint, 3 * BLOCK_BYTES).unwrap();
+    let [ballast, last] = ["ballast-checkpoint", "journal-0000000000000004"];
+    assert_eq!(names(&disk), [ballast, last, &reclaimed_name(1), &reclaimed_name(2)], "there was room");
+    journal.hold_ballast(Ballast::Checkpoint, 4 * BLOCK_BYTES).unwrap();
+    assert_eq!(names(&disk), [ballast, last, &reclaimed_name(1)], "one is enough");
+    journal.reserve().unwrap();
+    let next = "journal-0000000000000005";
+    assert_eq!(names(&disk), [ballast, last, next], "what was kept takes no room");
 
-    free(0);
-    let error = journal.reserve_and_leave(4 * BLOCK_BYTES).unwrap_err();
+    let error = journal.hold_ballast(Ballast::Checkpoint, 9 * BLOCK_BYTES).unwrap_err();
     assert!(matches!(error, JournalError::Full { .. }), "{error}");
-    let left = ["journal-0000000000000004", "journal-0000000000000005"];
-    assert_eq!(names(&disk), left, "what was kept goes first");
-    free(1);
-    assert!(journal.reserve_and_leave(BLOCK_BYTES).is_ok(), "what is given back is room");
+    assert_eq!((names(&disk).len(), journal.held_ballast().unwrap()), (3, 4 * BLOCK_BYTES));
+}
+
+/// What is longer than the ballast that became its segment makes that longer, if it can be.
+#[test]
+fn a_reserved_segment_grows_for_a_group_that_is_longer() {
+    let disk = SimulatedDisk::new(1);
+    let mut journal = reclaiming(&disk);
+    journal.reserve().unwrap();
+    disk.set_capacity(Some(15 * BLOCK_BYTES));
+    journal.append(0, &[5; 6 * BLOCK_BYTES as usize]).unwrap();
+    assert!(matches!(journal.sync().unwrap_err(), JournalError::Full { .. }));
+    assert_eq!(names(&disk).len(), 3, "it is reserved yet");
+    disk.set_capacity(None);
+    journal.sync().unwrap();
+    assert_eq!(disk.bytes_of("journal-0000000000000005").unwrap().len() as u64, 9 * BLOCK_BYTES);
+    drop(journal);
+    disk.crash();
+    let (_, _, records) = open(&disk);
+    assert_eq!(records.last().unwrap().2, [5; 6 * BLOCK_BYTES as usize]);
 }

@@ -315,6 +315,10 @@ impl DiskFile for SimulatedFile {
         change.end()
     }
 
+    fn grow(&mut self, len: u64) -> io::Result<()> {
+        if len <= self.len()? { Ok(()) } else { self.set_len(len) }
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.state_in_life()?;
         state.begin_change()?.end()?;

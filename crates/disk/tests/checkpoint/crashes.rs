@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use highwater_disk::SimulatedDisk;
 use highwater_disk::checkpoint::{published, remove_leftovers};
 use highwater_disk::simulated::Fault;
+use highwater_disk::{Ballast, SimulatedDisk};
 use highwater_store::Digest;
 
-use super::support::{Leader, Loaded, PLENTY, SMALL, checkpoint, load, schema};
+use super::support::{FROM_BALLAST, How, Leader, Loaded, PLENTY, SMALL, checkpoint, load, schema};
 
 /// Rounds of writing, publishing and removing.
 const ROUNDS: u64 = 4;
@@ -20,15 +20,16 @@ struct Run {
     states: BTreeMap<u64, Digest>,
     /// The newest checkpoint whose publication succeeded.
     published: Option<u64>,
+    how: How,
     /// Whether nothing failed.
     is_whole: bool,
 }
 
 impl Run {
     /// Rounds until the first that fails.
-    fn new(disk: SimulatedDisk) -> Run {
+    fn new(disk: SimulatedDisk, how: How) -> Run {
         let (leader, states) = (Leader::new(schema()), BTreeMap::new());
-        let mut run = Run { disk, leader, states, published: None, is_whole: true };
+        let mut run = Run { disk, leader, states, published: None, how, is_whole: true };
         for _ in 0..ROUNDS {
             if !run.round() {
                 run.is_whole = false;
@@ -44,7 +45,13 @@ impl Run {
         // Leftovers go before a number is taken. A disk that cannot even be listed takes no checkpoint.
         let Ok(all) = published(&self.disk) else { return false };
         self.states.insert(all.last().map_or(1, |last| last + 1), self.leader.store.digest());
-        match checkpoint(&self.disk, &self.leader, SMALL) {
+        let hold = |ballast: Ballast| ballast.hold(&self.disk, 3000);
+        if self.how.from_ballast
+            && [Ballast::Checkpoint, Ballast::Manifest].into_iter().any(|b| hold(b).is_err())
+        {
+            return false;
+        }
+        match checkpoint(&self.disk, &self.leader, self.how) {
             Ok(manifest) => {
                 self.published = Some(manifest.number);
                 true
@@ -79,8 +86,8 @@ impl Run {
 }
 
 /// How many calls change something if all goes well.
-fn changes() -> u64 {
-    let run = Run::new(SimulatedDisk::new(0));
+fn changes(how: How) -> u64 {
+    let run = Run::new(SimulatedDisk::new(0), how);
     assert_eq!(run.published, Some(ROUNDS));
     assert_eq!(published(&run.disk).unwrap().into_iter().collect::<Vec<_>>(), [ROUNDS - 1, ROUNDS]);
     run.check("no fault");
@@ -89,13 +96,19 @@ fn changes() -> u64 {
 
 #[test]
 fn after_a_power_failure_at_any_call_what_was_published_is_loaded() {
-    let changes = changes();
+    for how in [SMALL, FROM_BALLAST] {
+        power_fails_at_any_call(how);
+    }
+}
+
+fn power_fails_at_any_call(how: How) {
+    let changes = changes(how);
     assert!(changes > 60, "{changes} calls");
     for at in 0..changes {
         for seed in 0..6 {
             let disk = SimulatedDisk::new(at * 100 + seed);
             disk.fail_power(at);
-            let mut run = Run::new(disk);
+            let mut run = Run::new(disk, how);
             let words = format!("power fails at call {at}, seed {seed}");
             assert!(!run.disk.is_powered() && !run.is_whole, "{words}");
             run.disk.crash();
@@ -117,13 +130,19 @@ fn after_a_power_failure_at_any_call_what_was_published_is_loaded() {
 
 #[test]
 fn an_error_of_any_call_publishes_nothing_half_and_the_next_attempt_works() {
-    let changes = changes();
+    for how in [SMALL, FROM_BALLAST] {
+        any_call_fails(how);
+    }
+}
+
+fn any_call_fails(how: How) {
+    let changes = changes(how);
     for fault in [Fault::FailWrite, Fault::FailSync, Fault::FailSyncNames, Fault::FailNames] {
         let mut failed = 0;
         for after in 0..changes {
             let disk = SimulatedDisk::new(after);
             disk.inject(fault, after);
-            let mut run = Run::new(disk);
+            let mut run = Run::new(disk, how);
             run.disk.heal();
             failed += u64::from(!run.is_whole);
             let words = format!("{fault:?} at {after}");
@@ -140,13 +159,13 @@ fn an_error_of_any_call_publishes_nothing_half_and_the_next_attempt_works() {
 /// A disk that lies may lose what was published: then an older checkpoint is loaded, or none. Never something else.
 #[test]
 fn a_disk_that_lies_is_found_out() {
-    let changes = changes();
+    let changes = changes(SMALL);
     let (mut skipped, mut older) = (0, 0);
     for fault in [Fault::LoseWrite, Fault::MisdirectWrite, Fault::LieAboutSync] {
         for after in 0..changes {
             let disk = SimulatedDisk::new(after);
             disk.inject(fault, after);
-            let run = Run::new(disk);
+            let run = Run::new(disk, SMALL);
             run.disk.crash();
             let words = format!("{fault:?} at {after}");
             let loaded = load(&run.disk, schema(), PLENTY).unwrap();
@@ -161,7 +180,7 @@ fn a_disk_that_lies_is_found_out() {
 /// What is read wrong, or not at all, is not loaded.
 #[test]
 fn bad_reads_lead_to_the_older_checkpoint() {
-    let run = Run::new(SimulatedDisk::new(1));
+    let run = Run::new(SimulatedDisk::new(1), SMALL);
     for fault in [Fault::CorruptRead, Fault::FailRead] {
         for after in 0.. {
             run.disk.inject(fault, after);

@@ -4,17 +4,19 @@ use std::num::NonZeroUsize;
 
 use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use highwater_core::{Schema, Timestamp};
-use highwater_disk::SimulatedDisk;
 use highwater_disk::checkpoint::{published, remove_leftovers, remove_old};
+use highwater_disk::{Ballast, Disk, SimulatedDisk, ballast};
 use highwater_store::Applier;
 
-use super::support::{How, Leader, PLENTY, SMALL, TABLES, checkpoint, load, names, publish, schema};
+use super::support::{
+    FROM_BALLAST, How, Leader, PLENTY, SMALL, TABLES, checkpoint, load, names, publish, schema,
+};
 
 /// Writes and loads it in several ways; it is the same each time.
 fn assert_survives(leader: &Leader, schema: &Schema) {
     for (parts, budget) in [(1, 1), (1, usize::MAX), (3, 4000), (64, 1000)] {
         let disk = SimulatedDisk::new(3);
-        let how = How { parts, budget, expected_bytes: leader.store.used(), keep: 1 };
+        let how = How { parts, budget, expected_bytes: leader.store.used(), keep: 1, ..SMALL };
         let manifest = publish(&disk, leader, how).unwrap();
         assert_eq!((manifest.parts.len(), names(&disk).len()), (parts.into(), usize::from(parts) + 1));
         disk.crash();
@@ -47,7 +49,7 @@ fn the_longest_key_and_value_of_every_kind_of_table() {
     }
     for (parts, budget) in [(1, 1 << 20), (64, 1)] {
         let disk = SimulatedDisk::new(3);
-        publish(&disk, &leader, How { parts, budget, expected_bytes: 0, keep: 1 }).unwrap();
+        publish(&disk, &leader, How { parts, budget, keep: 1, ..SMALL }).unwrap();
         assert_eq!(load(&disk, schema(), PLENTY).unwrap().digest(), Some(leader.store.digest()));
     }
 }
@@ -114,6 +116,34 @@ fn a_full_disk_publishes_nothing_and_gives_its_room_back() {
         }
     }
     assert!(refused > 50, "{refused} times");
+}
+
+/// And what comes to nothing is ballast again.
+#[test]
+fn on_a_full_disk_a_checkpoint_is_written_where_ballast_is_held() {
+    let mut leader = Leader::new(schema());
+    leader.fill(30, 50);
+    let disk = SimulatedDisk::new(3);
+    publish(&disk, &leader, SMALL).unwrap();
+    leader.fill(40, 60);
+    let free = |room: u64| {
+        let files = names(&disk);
+        let used: usize = files.iter().map(|name| disk.bytes_of(name).unwrap().len()).sum();
+        disk.set_capacity(Some(used as u64 + room));
+    };
+    Ballast::Checkpoint.hold(&disk, 5000).unwrap();
+    Ballast::Manifest.hold(&disk, 10_000).unwrap();
+    free(0);
+    let files = names(&disk);
+    assert!(publish(&disk, &leader, FROM_BALLAST).unwrap_err().is_full(), "5000 bytes are not enough");
+    assert_eq!((names(&disk), ballast::held(&disk).unwrap() >= 15_000), (files, true));
+    free(20_000);
+    Ballast::Checkpoint.hold(&disk, 20_000).unwrap();
+    free(0);
+    let manifest = publish(&disk, &leader, FROM_BALLAST).unwrap();
+    assert_eq!((manifest.parts.len(), ballast::held(&disk).unwrap()), (1, 0));
+    assert!(disk.free_bytes().unwrap() > 10_000, "what it did not need is room again");
+    assert_eq!(load(&disk, schema(), PLENTY).unwrap().digest(), Some(leader.store.digest()));
 }
 
 #[test]

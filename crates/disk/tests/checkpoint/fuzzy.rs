@@ -42,7 +42,7 @@ proptest! {
         let (disk, mut leader) = (SimulatedDisk::new(seed), Leader::new(schema()));
         (0..before).for_each(|_| write_some(&mut leader, &mut random, keys));
         let floor = leader.position();
-        let scan = Scan { floor, parts, expected_bytes: random.below(100_000) };
+        let scan = Scan { floor, parts, expected_bytes: random.below(100_000), from_ballast: false };
         let (writer, writing) = Writer::begin(&disk, &leader.store, scan).unwrap();
         let mut writing: Vec<Option<PartWriter<_>>> = writing.into_iter().map(Some).collect();
         let mut written = Vec::new();
@@ -102,7 +102,7 @@ fn without_the_log_a_scan_is_no_state() {
     let (disk, mut leader) = (SimulatedDisk::new(5), Leader::new(schema()));
     let mut random = Random::new(6);
     (0..800).for_each(|_| write_some(&mut leader, &mut random, 200));
-    let scan = Scan { floor: leader.position(), parts: 1, expected_bytes: 0 };
+    let scan = Scan { floor: leader.position(), parts: 1, expected_bytes: 0, from_ballast: false };
     let (writer, mut parts) = Writer::begin(&disk, &leader.store, scan).unwrap();
     let mut part = parts.remove(0);
     let written = loop {

@@ -93,16 +93,20 @@ pub struct How {
     pub budget: usize,
     pub expected_bytes: u64,
     pub keep: usize,
+    pub from_ballast: bool,
 }
 
-pub const SMALL: How = How { parts: 2, budget: 200, expected_bytes: 0, keep: 2 };
+pub const SMALL: How = How { parts: 2, budget: 200, expected_bytes: 0, keep: 2, from_ballast: false };
+/// As on a full disk.
+pub const FROM_BALLAST: How = How { parts: 1, from_ballast: true, ..SMALL };
 
 /// Writes and publishes a checkpoint of a store that nobody writes to.
 pub fn publish(disk: &SimulatedDisk, leader: &Leader, how: How) -> Result<Manifest, Error> {
     let floor = leader.position();
-    let scan = Scan { floor, parts: how.parts, expected_bytes: how.expected_bytes };
+    let How { parts, budget, expected_bytes, from_ballast, .. } = how;
+    let scan = Scan { floor, parts, expected_bytes, from_ballast };
     let (writer, parts) = Writer::begin(disk, &leader.store, scan)?;
-    let written: Result<Vec<_>, Error> = parts.into_iter().map(|part| write_part(part, how.budget)).collect();
+    let written: Result<Vec<_>, Error> = parts.into_iter().map(|part| write_part(part, budget)).collect();
     match written {
         Ok(written) => writer.publish(disk, written, leader.position(), b"engine".to_vec()),
         Err(error) => {

@@ -258,6 +258,11 @@ pub trait Controller: Send {
         false
     }
 
+    /// Whether the state is being copied, or needs to be: until that is done there is none to make a checkpoint of. Cheap.
+    fn copies_state(&self) -> bool {
+        false
+    }
+
     /// A consistent-enough picture for people and reports.
     fn status(&self, now: Nanos) -> Status;
 

@@ -274,6 +274,9 @@ pub struct StatusReport {
     /// What the node may use, by part.
     #[serde(default)]
     pub memory: MemoryReport,
+    /// How its disk is, if it keeps a journal.
+    #[serde(default)]
+    pub disk: Option<DiskReport>,
     /// Seconds since the process started.
     pub uptime_seconds: f64,
     /// Transactions executed by the workers.
@@ -330,6 +333,19 @@ pub struct MemoryReport {
     pub sending: u64,
     /// Receive buffers for other nodes' frames; the logs point into them.
     pub receiving: u64,
+}
+
+/// How a node's disk is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DiskReport {
+    /// There is no room for another segment of the journal, or not for all of the ballast.
+    pub low: bool,
+    /// There is none in the present segment either: what was accepted waits.
+    pub full: bool,
+    /// Bytes that are held as ballast: room for a checkpoint and what it relies on, which on a full disk makes room.
+    pub ballast: u64,
+    /// Bytes that should be.
+    pub ballast_wanted: u64,
 }
 
 /// A measure of a replica's progress.

@@ -54,6 +54,7 @@ impl StatusReport {
             resident_bytes: 0,
             store_bytes: 0,
             memory: MemoryReport::default(),
+            disk: None,
             uptime_seconds: 0.0,
             executed: 0,
             applied: 0,

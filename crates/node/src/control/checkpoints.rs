@@ -62,6 +62,8 @@ impl Checkpoints {
 
     /// Asks the controller for one if it is time.
     pub fn turn(&mut self, now: Nanos, controller: &mut dyn Controller) {
+        let used = controller.memory().used;
+        self.queues.set_state(used, controller.copies_state());
         if now < self.not_before || now.saturating_sub(self.looked) < LOOK_EVERY {
             return;
         }
@@ -71,7 +73,7 @@ impl Checkpoints {
             self.begun_low = 0;
         }
         let makes_room = self.queues.is_low() && (self.begun_low < self.kept || now >= self.low_again);
-        if makes_room || grown >= self.every_bytes.max(controller.memory().used / 2) {
+        if makes_room || grown >= self.every_bytes.max(used / 2) {
             controller.checkpoint(now, CheckpointNews::Wanted);
         }
     }

@@ -9,10 +9,11 @@ use highwater_engines::Controller;
 use highwater_store::Store;
 use highwater_workloads::{Workload, audit};
 
-use crate::admin::protocol::{AdminResponse, CheckReport, MemoryReport};
+use crate::admin::protocol::{AdminResponse, CheckReport, DiskReport, MemoryReport};
 use crate::held::HeldBytes;
 use crate::load::RunSpec;
 use crate::shared::{ControlLetter, Shared};
+use crate::storage::JournalQueues;
 
 /// Audit rows looked up at one time.
 const AUDIT_ROWS: usize = 1 << 16;
@@ -130,6 +131,12 @@ pub fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
     pages * rustix::param::page_size() as u64
+}
+
+/// How the disk is.
+pub fn disk(queues: &JournalQueues) -> DiskReport {
+    let (ballast, ballast_wanted) = queues.ballast();
+    DiskReport { low: queues.is_low(), full: queues.is_full(), ballast, ballast_wanted }
 }
 
 /// What the node may use, and uses.

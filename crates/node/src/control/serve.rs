@@ -111,6 +111,7 @@ impl Context<'_> {
             resident_bytes: inspect::resident_bytes(),
             store_bytes: inspect::store_bytes(&self.controller.store()),
             memory: inspect::memory(shared, &*self.controller),
+            disk: shared.journal().map(|journal| inspect::disk(journal)),
             uptime_seconds: (self.now - shared.started) as f64 / 1e9,
             executed: shared.total(|counters| &counters.executed),
             applied: shared.total(|counters| &counters.applied),

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use highwater_core::Timestamp;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::limits::CHUNK_BYTES;
-use highwater_disk::checkpoint::{Error, PartWriter, Scan, WriteStep, Writer, WrittenPart, remove_old};
+use highwater_disk::checkpoint::{
+    Error, Manifest, PartWriter, Scan, WriteStep, Writer, WrittenPart, remove_old,
+};
 use highwater_disk::{Disk, DiskFile};
 use highwater_engines::{CheckpointNews, LogPosition};
 use highwater_store::Store;
@@ -132,6 +134,10 @@ struct Scanned {
     writer: Writer,
     parts: Vec<WrittenPart>,
     begun: Instant,
+    /// Bytes of the journal by then.
+    taken: u64,
+    /// The disk was low by then, and had room only where ballast was.
+    frugal: bool,
 }
 
 /// How soon the thread looks whether the node ends.
@@ -155,6 +161,9 @@ where
         let (sender, jobs) = channel();
         let abandoned = Arc::new(AtomicBool::new(false));
         let desk = CheckpointDesk { jobs: sender, abandoned: abandoned.clone() };
+        // One that cannot be read says nothing of the next one's length.
+        let newest = kept.last().and_then(|(number, _)| Manifest::read(&disk, *number).ok());
+        queues.checkpoint_took(newest.map_or(0, |manifest| manifest.len_bytes()), 0);
         let thread =
             CheckpointThread { disk, rules, jobs, abandoned, queues, kept: kept.into(), scanned: None };
         (thread, desk)
@@ -175,6 +184,7 @@ where
         self.drop_scanned();
     }
 
+    /// Does it. Afterwards a checkpoint that is neither being scanned nor waits has no claim to the ballast.
     fn work(&mut self, job: Job, stopping: &(impl Fn() -> bool + Sync), tell: &impl Fn(CheckpointNews)) {
         match job {
             Job::Abandon => self.drop_scanned(),
@@ -194,6 +204,10 @@ where
                 }
             }
         }
+        if self.scanned.is_none() {
+            self.queues.set_checkpoint_waits(false);
+            self.queues.set_ballast_in_use(false);
+        }
     }
 
     /// Writes all parts; the newest timestamp in them, unless it was given up.
@@ -204,8 +218,10 @@ where
         store: &Arc<Store>,
         stopping: &(impl Fn() -> bool + Sync),
     ) -> Result<Option<Timestamp>, Error> {
-        let (begun, abandoned) = (Instant::now(), self.abandoned.clone());
-        let scan = Scan { floor, parts: self.rules.parts, expected_bytes: self.aside(store.used()) };
+        let (begun, taken, abandoned) = (Instant::now(), self.queues.taken(), self.abandoned.clone());
+        let scan = self.room_for(floor, store.used());
+        self.queues.set_ballast_in_use(scan.from_ballast);
+        let frugal = scan.from_ballast && self.queues.is_low();
         let (writer, parts) = Writer::begin(&self.disk, store, scan)?;
         let ended = || abandoned.load(Ordering::Acquire) || stopping();
         let threads = self.rules.threads.clamp(1, parts.len());
@@ -235,15 +251,18 @@ where
             return Ok(None);
         }
         let newest = parts.iter().map(|part| part.part.newest).max().unwrap_or_default();
-        self.scanned = Some(Scanned { number, writer, parts, begun });
+        self.scanned = Some(Scanned { number, writer, parts, begun, taken, frugal });
+        self.queues.set_checkpoint_waits(true);
         Ok(Some(newest))
     }
 
-    /// How much to set aside for a checkpoint of a store that takes so much memory: that is more than enough, often many times. On a low
-    /// disk a checkpoint is what makes room; so there it takes what it needs, as it goes, and fails if that is not there.
-    fn aside(&self, used: u64) -> u64 {
-        let fits = self.disk.free_bytes().is_ok_and(|free| free >= used);
-        if fits || !self.queues.is_low() { used } else { 0 }
+    /// Where a checkpoint of a store goes that takes so much memory: that is more than enough, often many times, and set aside if it is
+    /// there. Else all is written into one file, which is the ballast: on a full disk a checkpoint is what makes room.
+    fn room_for(&self, floor: Timestamp, used: u64) -> Scan {
+        match self.disk.free_bytes().is_ok_and(|free| free >= used) {
+            true => Scan { floor, parts: self.rules.parts, expected_bytes: used, from_ballast: false },
+            false => Scan { floor, parts: 1, expected_bytes: 0, from_ballast: true },
+        }
     }
 
     fn publish(
@@ -266,12 +285,18 @@ where
             ms = scanned.begun.elapsed().as_millis() as u64,
             "a checkpoint is published"
         );
-        self.queues.checkpoint_took(manifest.len_bytes());
+        self.queues.checkpoint_took(manifest.len_bytes(), scanned.taken);
         self.kept.push_back((manifest.number, positions));
-        let removed = remove_old(&self.disk, &manifest, self.rules.keep)?;
+        let removed = remove_old(&self.disk, &manifest, self.keeps(scanned.frugal))?;
         self.kept.retain(|(number, _)| !removed.contains(number));
         self.release();
         Ok(())
+    }
+
+    /// How many checkpoints are kept. Once the disk was full, or this one was written where ballast was, only the newest: the journal
+    /// behind an older one is what fills it, and there may be no room for a second one that would free that.
+    fn keeps(&self, frugal: bool) -> NonZeroUsize {
+        if frugal || self.queues.is_in_straits() { NonZeroUsize::MIN } else { self.rules.keep }
     }
 
     /// What the oldest checkpoint does not need of the journal nobody does.

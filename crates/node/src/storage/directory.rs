@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_disk::{Disk, DiskFile};
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatfs, statvfs};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatfs, fstatvfs, statvfs};
 use rustix::io::Errno;
 
 /// Locked for as long as a process has the directory.
@@ -193,14 +193,10 @@ impl Disk for DataDirectory {
 
     fn create(&self, name: &str, len: u64) -> io::Result<DirectoryFile> {
         self.check_writable()?;
-        // Not tried: for a moment it would take all that there is from everybody else.
-        let all = statvfs(&self.inner.path)?;
-        if all.f_blocks > 0 && all.f_bavail * all.f_frsize < len {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
+        check_room(&self.inner.directory, len)?;
         let path = self.file(name);
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-        if let Err(error) = reserve(&file, len) {
+        if let Err(error) = reserve(&file, 0, len) {
             // What can't be had as a whole is not there at all. The caller is told why it can't.
             let _ = fs::remove_file(&path);
             return Err(error);
@@ -269,25 +265,32 @@ fn copies_on_write(file: &File) -> bool {
     fstatfs(file).is_ok_and(|all| [BTRFS, ZFS, BCACHEFS].contains(&(all.f_type as u64)))
 }
 
-/// Makes a file so long, with room for all of it.
-fn reserve(file: &File, len: u64) -> io::Result<()> {
-    if len == 0 {
+/// What does not fit is not tried: for a moment it would take all that there is from everybody else.
+fn check_room(file: &File, more: u64) -> io::Result<()> {
+    let all = fstatvfs(file)?;
+    let is_full = all.f_blocks > 0 && all.f_bavail * all.f_frsize < more;
+    if is_full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+}
+
+/// Makes a file longer, from where it ends, with room for all of it.
+fn reserve(file: &File, end: u64, more: u64) -> io::Result<()> {
+    if more == 0 {
         return Ok(());
     }
-    match fallocate(file, FallocateFlags::empty(), 0, len) {
-        Err(Errno::OPNOTSUPP) => write_zeros(file, len),
+    match fallocate(file, FallocateFlags::empty(), end, more) {
+        Err(Errno::OPNOTSUPP) => write_zeros(file, end, more),
         result => Ok(result?),
     }
 }
 
 /// Where the file system cannot reserve, writing does it.
-fn write_zeros(file: &File, len: u64) -> io::Result<()> {
+fn write_zeros(file: &File, end: u64, more: u64) -> io::Result<()> {
     let zeros = vec![0; 1 << 20];
-    let mut at = 0;
-    while at < len {
-        let piece = (len - at).min(zeros.len() as u64);
-        file.write_all_at(&zeros[..piece as usize], at)?;
-        at += piece;
+    let mut done = 0;
+    while done < more {
+        let piece = (more - done).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..piece as usize], end + done)?;
+        done += piece;
     }
     Ok(())
 }
@@ -329,6 +332,18 @@ impl DiskFile for DirectoryFile {
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
+    }
+
+    fn grow(&mut self, len: u64) -> io::Result<()> {
+        let before = self.len()?;
+        if before >= len {
+            return Ok(());
+        }
+        check_room(&self.file, len - before)?;
+        reserve(&self.file, before, len - before).inspect_err(|_| {
+            // Part of it may be there. The caller is told why the rest can't.
+            let _ = self.file.set_len(before);
+        })
     }
 
     /// Bytes and length; of the times that a file system keeps nobody asks.
@@ -434,6 +449,11 @@ mod tests {
         // No file system here has so much.
         assert!(disk.create("huge", 1 << 60).is_err());
         assert!(disk.names().unwrap().is_empty());
+        let mut file = disk.create("small", 10).unwrap();
+        assert!(file.grow(1 << 60).is_err() && file.len().unwrap() == 10);
+        file.grow(5000).unwrap();
+        file.grow(20).unwrap();
+        assert_eq!(file.len().unwrap(), 5000);
     }
 
     #[test]

@@ -3,15 +3,22 @@
 //! Where nobody waits for a sync one begins some milliseconds after the one before, and takes more with it: each costs CPU time, here and
 //! in the system, and wakes the workers. What comes after a while of silence, as promises do, waits for nothing.
 //!
-//! The next segment is always reserved, and room is left for a checkpoint, without which no segment is ever given back. Where that cannot be, the disk is *low*: the controller is told, so that the cluster stops
+//! The next segment is always reserved, and so is the [ballast](Ballast): room for a checkpoint, without which no segment is ever given back, and
+//! for another segment. Where that cannot be, the disk is *low*: the controller is told, so that the cluster stops
 //! writing before this disk is full. What is left of the current segment is for elections and reads, which write a little: syncs then
 //! come at a pace at which it lasts: 64 MiB for half an hour of reads without a break.
+//!
+//! When that is used up, too, the disk is *full*: nothing is taken out of the queues, so that what waits to be synced stays bounded. Then
+//! a checkpoint is scanned, into its part of the ballast; and once it waits for nothing but the sync of what it relies on, the journal's
+//! part becomes the next segment. Not before: else a node that catches up would fill that, too, and the checkpoint would wait for more.
+//! (But for a node that copies the state: it has none to scan before it has caught up, and catches up with what it has synced.)
+//! The published checkpoint gives back the journal before it.
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use highwater_disk::{Disk, Journal, JournalError, journal};
+use highwater_disk::{Ballast, Disk, Journal, JournalError, journal};
 
 use super::queue::JournalQueues;
 
@@ -22,10 +29,19 @@ const LASTS: Duration = Duration::from_secs(900);
 /// Longest pause between two syncs on a low disk: a leader whose streams stand still for about a second is given up.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
+/// What a manifest takes: of a thousand workers' streams and tables, and more.
+const MANIFEST_BYTES: u64 = 256 << 10;
+/// The ballast grows in such steps, and in quarters of a segment if these are smaller: each is a call to the file system.
+const LONGEST_STEP: u64 = 16 << 20;
+
 /// The thread.
 pub struct JournalThread<D: Disk> {
     journal: Journal<D>,
     queues: Arc<JournalQueues>,
+    /// What all workers may have accepted that is not synced.
+    most_waiting: u64,
+    /// What the ballast has for a segment and for a checkpoint, if all of it is held.
+    held: Option<(u64, u64)>,
     /// Before this it does not look whether there is room for another segment.
     reserve_at: Option<Instant>,
     /// From one sync to the next, at least.
@@ -35,14 +51,15 @@ pub struct JournalThread<D: Disk> {
 }
 
 impl<D: Disk> JournalThread<D> {
-    /// Ready to run. From here on the queues tell what is durable.
+    /// Ready to run. From here on the queues tell what is durable. `most_waiting`: what all workers may have accepted that is not synced.
     ///
     /// # Panics
     /// If the journal has not a writer for each queue.
-    pub fn new(journal: Journal<D>, queues: Arc<JournalQueues>) -> JournalThread<D> {
+    pub fn new(journal: Journal<D>, queues: Arc<JournalQueues>, most_waiting: u64) -> JournalThread<D> {
         assert_eq!(journal.synced().len(), queues.workers(), "each worker has its own position");
         queues.publish(journal.synced());
-        JournalThread { journal, queues, reserve_at: None, pace: Duration::ZERO, sync_at: None }
+        let (pace, reserve_at, sync_at) = (Duration::ZERO, None, None);
+        JournalThread { journal, queues, most_waiting, held: None, reserve_at, pace, sync_at }
     }
 
     /// Lets so much time pass from the beginning of one sync to that of the next.
@@ -96,16 +113,24 @@ impl<D: Disk> JournalThread<D> {
             }
             let bytes = self.journal.unsynced_bytes();
             self.sync_at = (!self.pace.is_zero()).then(|| Instant::now() + self.pace);
-            let synced = self.journal.sync().map(drop);
+            let synced = match self.must_stop(bytes) {
+                true => Err(JournalError::Full { segment_bytes: self.journal.segment_bytes() }),
+                false => self.journal.sync().map(drop),
+            };
             if synced.is_ok() {
                 self.queues.took(bytes);
+                // Before anybody is woken, who may look.
+                if self.queues.set_full(false) {
+                    tracing::info!("the journal has room again");
+                }
             }
             self.queues.publish(self.journal.synced());
             match synced {
-                Ok(()) if self.queues.set_full(false) => tracing::info!("the journal has room again"),
                 Ok(()) if self.queues.is_low() => return Ok(true),
                 Ok(()) => {}
+                Err(JournalError::Full { .. }) if self.take_ballast()? => {}
                 Err(error @ JournalError::Full { .. }) => {
+                    self.queues.set_straits(true);
                     if self.queues.set_full(true) {
                         tracing::warn!("{error}; writes wait");
                     }
@@ -122,17 +147,41 @@ impl<D: Disk> JournalThread<D> {
         left.into_iter().for_each(std::thread::sleep);
     }
 
+    /// Without all of the ballast no segment but a life's first one is begun, though there may be room: a checkpoint needs that first,
+    /// unless there will be none before something is synced.
+    fn must_stop(&self, bytes: u64) -> bool {
+        self.held.is_none()
+            && self.journal.has_begun()
+            && !self.queues.needs_sync()
+            && bytes > self.journal.room_bytes()
+    }
+
+    /// On a full disk, if a checkpoint waits for what is not synced, or cannot begin: the next segment is the ballast. Whether there was
+    /// any.
+    fn take_ballast(&mut self) -> Result<bool, JournalError> {
+        if !self.queues.needs_sync() || !self.journal.take_ballast()? {
+            return Ok(false);
+        }
+        tracing::warn!(
+            mib = self.journal.room_bytes() >> 20,
+            "the disk is full: the journal goes on in its ballast, so that a checkpoint can be published that makes room"
+        );
+        self.held = None;
+        self.queues.set_straits(true);
+        Ok(true)
+    }
+
     /// Has the next segment reserved, and says so if it cannot be.
     fn reserve(&mut self) -> Result<(), JournalError> {
         let now = Instant::now();
         if self.reserve_at.is_some_and(|at| now < at) {
             return Ok(());
         }
-        match self.journal.reserve_and_leave(self.queues.checkpoint_room()) {
+        match self.hold_all() {
             Ok(()) => {
                 self.reserve_at = None;
                 if self.queues.set_low(false) {
-                    tracing::info!("the disk has room again for the journal");
+                    tracing::info!("the disk has room again for the journal and its ballast");
                 }
                 Ok(())
             }
@@ -146,6 +195,56 @@ impl<D: Disk> JournalThread<D> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The ballast comes before the next segment, and a life's first segment before that.
+    fn hold_all(&mut self) -> Result<(), JournalError> {
+        if !self.journal.has_begun() {
+            self.journal.reserve()?;
+        }
+        self.hold_ballast()?;
+        self.journal.reserve()
+    }
+
+    /// Has as much ballast held as the next checkpoint needs, and the journal meanwhile.
+    fn hold_ballast(&mut self) -> Result<(), JournalError> {
+        let queues = self.queues.clone();
+        let Some(_ballast) = queues.look_after_ballast() else {
+            // Whether there is room shows once the checkpoint is there, or is not.
+            let full = JournalError::Full { segment_bytes: self.journal.segment_bytes() };
+            return if self.queues.is_low() { Err(full) } else { Ok(()) };
+        };
+        if self.queues.take_ballast_news() {
+            self.held = None;
+        }
+        let segment_bytes = self.journal.segment_bytes();
+        let step = (segment_bytes / 4).min(LONGEST_STEP);
+        let checkpoint = self.queues.checkpoint_room().next_multiple_of(step);
+        // No more can wait than was ever written, in steps: a small cluster holds little.
+        let written: u64 = self.journal.synced().iter().sum();
+        let waiting = self.most_waiting.min(written.next_multiple_of(step));
+        let segment = waiting.max(segment_bytes);
+        if self.held == Some((segment, checkpoint)) {
+            return Ok(());
+        }
+        let parts = [
+            (Ballast::Identity, journal::format::BLOCK_BYTES),
+            (Ballast::Manifest, MANIFEST_BYTES),
+            (Ballast::Checkpoint, checkpoint),
+            (Ballast::Segment, segment),
+        ];
+        self.held = None;
+        // Each, though there may be no room for another one.
+        let hold = |held: Result<(), _>, (part, len)| held.and(self.journal.hold_ballast(part, len));
+        let held = parts.into_iter().fold(Ok(()), hold);
+        let all = parts.iter().map(|(_, len)| len).sum();
+        self.queues.set_ballast(self.journal.held_ballast()?, all);
+        held?;
+        self.held = Some((segment, checkpoint));
+        if self.queues.set_straits(false) {
+            tracing::info!("the disk has room again for the ballast");
+        }
+        Ok(())
     }
 
     /// On a low disk: lets so much time pass that what is left lasts, and then waits for writes.

@@ -4,7 +4,7 @@
 //! is. The thread empties all queues, appends and syncs once, tells each worker how far it is synced, and wakes it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread::Thread;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use highwater_engines::{DiskState, LogPosition};
 /// A queue takes writes until it holds so many bytes: enough for one sync to be worth it, little enough for memory.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 
-/// What a checkpoint of next to nothing may grow by.
+/// What a checkpoint takes beyond the records that the journal brought: what frames them, and what came while it was written.
 const CHECKPOINT_SLACK_BYTES: u64 = 2 << 20;
 
 /// All queues of a node.
@@ -25,12 +25,35 @@ pub struct JournalQueues {
     thread: OnceLock<Thread>,
     full: AtomicBool,
     low: AtomicBool,
-    /// Bytes of the disk that another checkpoint may need; 0: none was published yet.
-    checkpoint_room: AtomicU64,
+    /// Length of the last checkpoint.
+    checkpoint_bytes: AtomicU64,
+    /// What [`taken`](JournalQueues::taken) was when it was begun.
+    taken_before: AtomicU64,
+    /// A checkpoint is scanned, and can be published once what it relies on is synced.
+    checkpoint_waits: AtomicBool,
+    /// Bytes of memory that the store takes.
+    store_bytes: AtomicU64,
+    /// The state is being copied, or needs to be.
+    copies: AtomicBool,
+    ballast: BallastState,
     /// Bytes of the disk that the journal took in this life, with what fills its blocks.
     taken: AtomicU64,
     /// Of the disk as it was when the process started.
     begun: OnceLock<DiskState>,
+}
+
+/// What is known of the disk's [ballast](highwater_disk::Ballast).
+#[derive(Default)]
+struct BallastState {
+    /// Bytes that are held, and that should be.
+    held: AtomicU64,
+    wanted: AtomicU64,
+    /// The disk was full, and not all of it is held again.
+    straits: AtomicBool,
+    /// A checkpoint is being written where its part was: the journal's thread leaves it alone.
+    in_use: Mutex<bool>,
+    /// A checkpoint has used its part: it is to be looked after.
+    gone: AtomicBool,
 }
 
 /// One worker's.
@@ -60,7 +83,12 @@ impl JournalQueues {
             thread: OnceLock::new(),
             full: AtomicBool::new(false),
             low: AtomicBool::new(false),
-            checkpoint_room: AtomicU64::new(0),
+            checkpoint_bytes: AtomicU64::new(0),
+            taken_before: AtomicU64::new(0),
+            checkpoint_waits: AtomicBool::new(false),
+            store_bytes: AtomicU64::new(u64::MAX),
+            copies: AtomicBool::new(false),
+            ballast: BallastState::default(),
             taken: AtomicU64::new(0),
             begun: OnceLock::new(),
         }
@@ -111,9 +139,80 @@ impl JournalQueues {
         self.full.load(Ordering::Relaxed)
     }
 
-    /// A checkpoint took so many bytes: the journal leaves room for another one, which may be twice as long.
-    pub fn checkpoint_took(&self, bytes: u64) {
-        self.checkpoint_room.store(2 * bytes + CHECKPOINT_SLACK_BYTES, Ordering::Relaxed);
+    /// A checkpoint took so many bytes, and was begun when the journal had [taken](JournalQueues::taken) so many.
+    pub fn checkpoint_took(&self, bytes: u64, taken_before: u64) {
+        self.checkpoint_bytes.store(bytes, Ordering::Relaxed);
+        self.taken_before.store(taken_before, Ordering::Relaxed);
+    }
+
+    /// The store takes so many bytes of memory, and is replaced by a copy, or is not (any more).
+    pub fn set_state(&self, store_bytes: u64, copies: bool) {
+        self.store_bytes.store(store_bytes, Ordering::Relaxed);
+        if copies {
+            // The last checkpoint says nothing of what comes.
+            self.checkpoint_bytes.store(u64::MAX, Ordering::Relaxed);
+        }
+        if self.copies.swap(copies, Ordering::Relaxed) != copies {
+            self.ring();
+        }
+    }
+
+    /// Bytes that the next checkpoint takes at most: those of the last one and what the journal has brought since, or what the store
+    /// takes in memory if that is less.
+    pub fn checkpoint_room(&self) -> u64 {
+        let since = self.taken().saturating_sub(self.taken_before.load(Ordering::Relaxed));
+        let brought = self.checkpoint_bytes.load(Ordering::Relaxed).saturating_add(since);
+        brought.min(self.store_bytes.load(Ordering::Relaxed)).saturating_add(CHECKPOINT_SLACK_BYTES)
+    }
+
+    /// A checkpoint waits for the journal, or does not any more: on a full disk that is what the ballast is for.
+    pub fn set_checkpoint_waits(&self, waits: bool) {
+        self.checkpoint_waits.store(waits, Ordering::Relaxed);
+        self.ring();
+    }
+
+    /// Whether nothing but a sync leads on: to a checkpoint that makes room, or to a state of which one can be made.
+    pub(super) fn needs_sync(&self) -> bool {
+        self.checkpoint_waits.load(Ordering::Relaxed) || self.copies.load(Ordering::Relaxed)
+    }
+
+    /// A checkpoint is being written where ballast was, or is not any more.
+    pub fn set_ballast_in_use(&self, in_use: bool) {
+        let before = std::mem::replace(&mut *self.ballast.in_use.lock().expect("nobody panics here"), in_use);
+        if before && !in_use {
+            self.ballast.gone.store(true, Ordering::Relaxed);
+            self.ring();
+        }
+    }
+
+    /// To be held while the ballast is looked after; `None` if a checkpoint uses it.
+    pub(super) fn look_after_ballast(&self) -> Option<MutexGuard<'_, bool>> {
+        Some(self.ballast.in_use.lock().expect("nobody panics here")).filter(|in_use| !**in_use)
+    }
+
+    /// Whether a checkpoint has used its ballast since this was asked last.
+    pub(super) fn take_ballast_news(&self) -> bool {
+        self.ballast.gone.swap(false, Ordering::Relaxed)
+    }
+
+    pub(super) fn set_ballast(&self, held: u64, wanted: u64) {
+        self.ballast.held.store(held, Ordering::Relaxed);
+        self.ballast.wanted.store(wanted, Ordering::Relaxed);
+    }
+
+    /// Bytes of the disk that are held as ballast, and that should be.
+    pub fn ballast(&self) -> (u64, u64) {
+        (self.ballast.held.load(Ordering::Relaxed), self.ballast.wanted.load(Ordering::Relaxed))
+    }
+
+    /// Whether this is news.
+    pub(super) fn set_straits(&self, straits: bool) -> bool {
+        self.ballast.straits.swap(straits, Ordering::Relaxed) != straits
+    }
+
+    /// Whether the disk was full, and not all of the ballast is held again.
+    pub fn is_in_straits(&self) -> bool {
+        self.ballast.straits.load(Ordering::Relaxed)
     }
 
     /// The journal took so many more bytes of the disk.
@@ -126,13 +225,8 @@ impl JournalQueues {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// What the journal leaves of the disk.
-    pub fn checkpoint_room(&self) -> u64 {
-        self.checkpoint_room.load(Ordering::Relaxed)
-    }
-
-    /// Whether the disk is about to be full: there is no room for another segment of the journal, though there may be some in the
-    /// one that it has.
+    /// Whether the disk is about to be full: there is no room for another segment of the journal or for the ballast, though there may be
+    /// some in the segment that it has.
     pub fn is_low(&self) -> bool {
         self.low.load(Ordering::Relaxed)
     }
@@ -225,5 +319,30 @@ impl JournalQueues {
     /// Whether this is news.
     pub(super) fn set_full(&self, full: bool) -> bool {
         self.full.swap(full, Ordering::Relaxed) != full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_for_a_checkpoint_is_no_more_than_the_store_takes() {
+        let queues = JournalQueues::new(1, |_| {});
+        let room = || queues.checkpoint_room() - CHECKPOINT_SLACK_BYTES;
+        queues.checkpoint_took(500, 0);
+        queues.took(40);
+        assert_eq!(room(), 540);
+        queues.set_state(520, false);
+        assert_eq!(room(), 520);
+        queues.set_state(2000, false);
+        queues.checkpoint_took(510, 30);
+        assert_eq!(room(), 520, "the last one, and what came since it was begun");
+        queues.set_state(2000, true);
+        assert_eq!(room(), 2000, "what was copied the journal has not brought");
+        queues.set_state(3000, false);
+        assert_eq!(room(), 3000);
+        queues.checkpoint_took(600, 40);
+        assert_eq!(room(), 600);
     }
 }

@@ -327,7 +327,7 @@ where
     D: Disk,
     D::File: DiskFile + Send,
 {
-    let scan = Scan { floor: moment, parts, expected_bytes: store.used() };
+    let scan = Scan { floor: moment, parts, expected_bytes: store.used(), from_ballast: false };
     let (writer, parts) = Writer::begin(disk, store, scan)?;
     let write = |mut part: highwater_disk::checkpoint::PartWriter<D::File>| loop {
         match part.step(CHUNK_BYTES)? {

@@ -370,6 +370,10 @@ impl Controller for RolisController {
         self.on_checkpoint_news(now, news);
     }
 
+    fn copies_state(&self) -> bool {
+        self.receiver.copies()
+    }
+
     fn set_disk(&mut self, disk: DiskState) {
         self.disk_room.low = disk.low;
         self.disk = disk;

@@ -26,7 +26,7 @@ impl Running {
         let journal = Journal::open(disk, options, &mut |_| {}).unwrap().0;
         let waiter: Thread = current();
         let queues = Arc::new(JournalQueues::new(workers, move |_| waiter.unpark()));
-        let thread = JournalThread::new(journal, queues.clone()).paced(pace);
+        let thread = JournalThread::new(journal, queues.clone(), 0).paced(pace);
         let stopping = Arc::new(AtomicBool::new(false));
         let stop = stopping.clone();
         let thread = std::thread::spawn(move || thread.run(|| stop.load(Ordering::Acquire)));
@@ -135,7 +135,7 @@ fn a_full_queue_gives_writes_back_and_wakes_whom_it_refused() {
         let handles: Vec<_> = (0..3).map(spawn).collect();
         workers.set(handles.iter().map(|handle| handle.thread().clone()).collect()).unwrap();
         start.wait();
-        let thread = JournalThread::new(journal, queues.clone());
+        let thread = JournalThread::new(journal, queues.clone(), 0);
         let journal = scope.spawn(move || thread.run(|| stopping.load(Ordering::Acquire)));
         handles.into_iter().for_each(|handle| handle.join().unwrap());
         stopping.store(true, Ordering::Release);
@@ -143,7 +143,8 @@ fn a_full_queue_gives_writes_back_and_wakes_whom_it_refused() {
         journal.join().unwrap().unwrap();
     });
     assert!(refused.into_inner() >= 3 && queues.held_bytes() == 0);
-    assert!(disk.names().unwrap().len() <= 2, "released: {:?}", disk.names());
+    let segments = disk.names().unwrap().into_iter().filter(|name| name.starts_with("journal-"));
+    assert!(segments.count() <= 2, "released: {:?}", disk.names());
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn on_a_full_disk_writes_wait_and_go_on_when_there_is_room() {
 #[test]
 fn a_low_disk_is_told_while_writes_still_go_on_and_told_again_when_it_has_room() {
     let disk = SimulatedDisk::new(1);
-    // A segment and a half.
+    // A segment and a half, beside nothing else.
     disk.set_capacity(Some(3 << 15));
     let running = Running::start(disk.clone(), 1);
     running.queues.put(0, &mut vec![Bytes::from_static(b"x")]);
@@ -190,6 +191,69 @@ fn a_low_disk_is_told_while_writes_still_go_on_and_told_again_when_it_has_room()
     assert!(!running.queues.is_full());
     disk.set_capacity(None);
     running.wait_until(|queues| !queues.is_low());
+    running.stop().unwrap();
+}
+
+/// Whether all of the ballast is.
+fn holds(queues: &JournalQueues) -> bool {
+    let (held, wanted) = queues.ballast();
+    held > 0 && held >= wanted
+}
+
+/// A journal that was written to until its disk was full, but for the ballast; and how many bytes were put in.
+fn on_a_full_disk() -> (Running, u64) {
+    let disk = SimulatedDisk::new(1);
+    let running = Running::start(disk.clone(), 1);
+    running.queues.put(0, &mut vec![Bytes::from_static(b"x")]);
+    running.wait_until(|queues| queues.synced(0).0 == 1);
+    // The next segment is reserved behind it.
+    let segments = || disk.names().unwrap().iter().filter(|name| name.starts_with("journal-")).count();
+    while !holds(&running.queues) || segments() < 2 {
+        std::thread::yield_now();
+    }
+    // Somebody else fills what is left, but for half a segment.
+    let used: usize = disk.names().unwrap().iter().map(|name| disk.bytes_of(name).unwrap().len()).sum();
+    disk.set_capacity(Some(used as u64 + (1 << 15)));
+    let mut put = 1;
+    while !running.queues.is_full() {
+        running.queues.put(0, &mut vec![vec![0; 10_000].into()]);
+        put += 10_000;
+        while !running.queues.is_full() && running.queues.synced(0).0 < put {
+            std::thread::yield_now();
+        }
+    }
+    assert!(running.queues.synced(0).0 < put && running.queues.is_in_straits());
+    let missing = put - running.queues.synced(0).0;
+    assert!(missing < 1 << 16, "the ballast is enough for {missing} bytes");
+    (running, put)
+}
+
+/// What is in the queues stays there, so that the ballast is enough for it; and is synced for a checkpoint, not before.
+#[test]
+fn on_a_full_disk_the_ballast_is_for_what_a_checkpoint_waits_for() {
+    let (running, put) = on_a_full_disk();
+    running.queues.set_checkpoint_waits(true);
+    running.wait_until(|queues| queues.synced(0).0 == put);
+    assert!(running.queues.is_in_straits() && running.queues.is_low());
+    // The checkpoint gives back what is before it, and with that the ballast is taken again.
+    running.queues.checkpoint_took(0, running.queues.taken());
+    running.queues.set_checkpoint_waits(false);
+    running.queues.release(0, LogPosition(put));
+    running.wait_until(|queues| !queues.is_low());
+    assert!(!running.queues.is_in_straits() && holds(&running.queues));
+    running.stop().unwrap();
+}
+
+/// It catches up with what it has synced, and has nothing to make a checkpoint of before.
+#[test]
+fn who_copies_the_state_goes_on_in_the_ballast() {
+    let (running, put) = on_a_full_disk();
+    running.queues.set_state(1000, true);
+    running.wait_until(|queues| queues.synced(0).0 == put);
+    running.queues.set_state(1000, false);
+    running.queues.put(0, &mut vec![Bytes::from_static(b"y")]);
+    running.wait_until(|queues| queues.synced(0).0 > put);
+    assert!(!running.queues.is_full() && running.queues.is_low(), "what is left of the ballast is used");
     running.stop().unwrap();
 }
 
