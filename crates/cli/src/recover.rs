@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use highwater_core::Timestamp;
 use highwater_disk::{Identity, behind};
-use highwater_engines::rolis::remains::{Members, Quorums, Trust, Voter};
+use highwater_engines::rolis::remains::{Members, Quorums, Remains, Trust, Voter};
 use highwater_node::storage::DataDirectory;
 use highwater_node::storage::remains::{Base, Folder};
 use serde::Serialize;
@@ -85,6 +85,8 @@ struct Outcome {
     /// The folder that it begins from, and how many streams another one has more of.
     best: String,
     better_streams: usize,
+    /// Streams of which a part is on none of the disks that are left, though what comes behind it is.
+    short_streams: usize,
     written: Vec<String>,
     digest: Option<String>,
 }
@@ -255,10 +257,11 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
     let survivors: Vec<Survivor> = disks.iter().map(survivor).collect();
     let all_moments: Vec<_> = disks.iter().flat_map(|disk| disk.folder.remains.moments().to_vec()).collect();
     let certain = disks.iter().filter_map(|disk| disk.decided).max();
-    disks.sort_by_key(|disk| std::cmp::Reverse(disk.held));
+    let best = Remains::best(disks.iter().map(|disk| (&disk.folder.remains, disk.held)));
+    disks.swap(0, best.expect("one was read at least"));
     let (best, others) = disks.split_first_mut().expect("one was read at least");
-    let better_streams =
-        others.iter().map(|other| best.folder.remains.take_better(&other.folder.remains)).sum();
+    let others: Vec<&Remains> = others.iter().map(|other| &other.folder.remains).collect();
+    let taken = best.folder.remains.take_best(&others);
     best.held = best.folder.remains.read(Trust::Accepted).map_err(Failure::negative)?.latest();
     Ok(Outcome {
         survivors,
@@ -277,7 +280,8 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
         held: best.held.0,
         held_about: wall_clock::about(&all_moments, best.held),
         best: best.folder.name.clone(),
-        better_streams,
+        better_streams: taken.better,
+        short_streams: taken.short,
         written: Vec::new(),
         digest: None,
     })
@@ -355,6 +359,12 @@ fn page(outcome: &Outcome, args: &RecoverArgs) -> String {
         outcome.best,
         outcome.better_streams
     ));
+    if outcome.short_streams > 0 {
+        text.push_str(&format!(
+            "gap       {} stream(s) go on in a folder that begins behind a part which is in none of them; what is held ends in front of it\n",
+            outcome.short_streams
+        ));
+    }
     if outcome.majority {
         text.push_str(
             "verdict   a majority is here: start these nodes, and the cluster goes on without any loss\n",

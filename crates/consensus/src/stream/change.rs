@@ -6,8 +6,9 @@ use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Ballot, EntryIndex, Nanos, planted};
 
-use crate::Log;
+use super::role::Part;
 use crate::codec::{ballot, index, put_ballot, put_index};
+use crate::{Log, Tail};
 
 /// A change of what an acceptor must not forget.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -291,22 +292,51 @@ impl Recovered {
         &self.log
     }
 
-    /// Takes the place of its own log behind what is known to be decided: what another voter accepted under a later ballot, or
-    /// longer. Whether it is better and fits.
-    pub fn take_better(&mut self, other: &Recovered) -> bool {
-        let better = (other.accepted, other.log.last()) > (self.accepted, self.log.last());
-        let keep = self.decided.max(self.base);
-        if !better || other.log.first() > keep.next() || other.log.last() < keep {
-            return false;
+    fn tail(&self) -> Tail {
+        let (first, last) = (self.log.first(), self.log.last());
+        Tail { accepted: self.accepted, first, last, decided: self.decided }
+    }
+
+    /// How this log becomes the best of all these: what it keeps, and what others have behind that, as far as they lead without a gap.
+    /// The best one is the one that a takeover would choose, and its parts are had as there ([`takeover`](super::takeover)).
+    fn way_to_best<'a>(&self, others: &[&'a Recovered]) -> (Tail, EntryIndex, Vec<&'a Bytes>) {
+        let tails = others.iter().map(|other| other.tail()).chain([self.tail()]);
+        let best = tails.max_by_key(Tail::rank).expect("the own log is one");
+        let of = |log: &Recovered| Part::of(best.accepted.node, &log.tail(), &best);
+        let (keep, mut entries) = (of(self).last, Vec::new());
+        let mut next = keep.next();
+        while let Some((part, other)) =
+            others.iter().map(|other| (of(other), other)).find(|(part, _)| part.has(next))
+        {
+            let indexes = (next.0..=part.last.0).map(EntryIndex);
+            entries.extend(indexes.map(|index| other.log.get(index).expect("it is held")));
+            next = part.last.next();
         }
-        self.log.truncate(keep);
-        for index in keep.next().0..=other.log.last().0 {
-            self.log.append(other.log.get(EntryIndex(index)).expect("it is held").clone());
+        (best, keep, entries)
+    }
+
+    /// Whether all these logs together lead from here to the end of the best one.
+    pub fn reaches_best(&self, others: &[&Recovered]) -> bool {
+        let (best, keep, entries) = self.way_to_best(others);
+        keep.0 + entries.len() as u64 == best.last.0
+    }
+
+    /// Becomes the best of all these logs, as far as they lead there. Whether that was another one than this.
+    ///
+    /// If there is a gap, this log ends in front of it, though it may go on by itself: that was accepted under an older ballot, and nobody
+    /// can tell whether it was overruled.
+    pub fn take_best(&mut self, others: &[&Recovered]) -> bool {
+        let (best, keep, entries) = self.way_to_best(others);
+        let own = best.rank() == self.tail().rank();
+        let known = others.iter().map(|other| other.decided).max().unwrap_or_default();
+        if !own && best.last >= self.decided {
+            self.log.truncate(keep);
+            entries.into_iter().for_each(|entry| self.log.append(entry.clone()));
+            (self.accepted, self.last) = (best.accepted, self.log.last());
+            self.promised = self.promised.max(best.accepted);
         }
-        (self.accepted, self.last) = (other.accepted, other.log.last());
-        self.promised = self.promised.max(other.promised);
-        self.decided = self.decided.max(other.decided);
-        true
+        self.decided = self.decided.max(known.min(self.log.last()));
+        !own
     }
 
     /// Where a later recovery could begin: behind the changes so far. Not in the middle of an adoption.

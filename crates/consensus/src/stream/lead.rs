@@ -79,6 +79,13 @@ impl Stream {
         leading.peers.values().map(|peer| (peer.voter, last.saturating_sub(peer.acked.0))).collect()
     }
 
+    /// The same, all peers together.
+    pub fn lag(&self) -> u64 {
+        let Role::Leading(leading) = &self.role else { return 0 };
+        let last = self.log.last().0;
+        leading.peers.values().map(|peer| last.saturating_sub(peer.acked.0)).sum()
+    }
+
     /// Tells the followers what is decided, if they were told less. Every entry tells it along the way; the host calls
     /// this when it is not about to propose one, or followers would learn of the last entries only with the next ones.
     pub fn announce_decided(&mut self) {

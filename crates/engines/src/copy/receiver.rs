@@ -19,6 +19,9 @@ pub struct Receiver {
 }
 
 enum Stage {
+    /// Nobody has said yet that this replica votes, or does not. If it does, its empty store is what the empty log says. If not, it is
+    /// nothing: the log may begin behind a state that all others have.
+    Unborn,
     /// The store is complete.
     Complete,
     /// A copy is needed; not before `at`.
@@ -56,9 +59,18 @@ const ASK_PATIENCE: Nanos = 1_000_000_000;
 pub const RETRY_AFTER: Nanos = 50_000_000;
 
 impl Receiver {
-    /// A newborn replica: its empty store is what the empty log says.
+    /// A replica that does not know yet what its empty store is.
     pub fn new(seed: u64) -> Receiver {
-        Receiver { stage: Stage::Complete, had_store: false, copied: false, asked: 0, random: seed | 1 }
+        Receiver { stage: Stage::Unborn, had_store: false, copied: false, asked: 0, random: seed | 1 }
+    }
+
+    /// This replica votes, and its log goes back to the birth of the cluster. Whether its store is complete by that.
+    pub fn born(&mut self) -> bool {
+        let unborn = matches!(self.stage, Stage::Unborn);
+        if unborn {
+            self.stage = Stage::Complete;
+        }
+        unborn
     }
 
     /// The store is no good: get another.
@@ -120,7 +132,7 @@ impl Receiver {
     /// What the store lacks to be complete, in words; `copied` bytes have arrived.
     pub fn what_is_missing(&self, copied: u64) -> Option<String> {
         Some(match &self.stage {
-            Stage::Complete => return None,
+            Stage::Unborn | Stage::Complete => return None,
             Stage::Wanted { .. } | Stage::Parking { .. } => "needs the state: waits for a donor".into(),
             Stage::Asking { donor, .. } => format!("needs the state: asked {donor} for a copy"),
             Stage::Arriving { donor, .. } => {
@@ -139,7 +151,7 @@ impl Receiver {
             Stage::Complete => Step::Complete,
             Stage::Wanted { at } if now < at => Step::WaitUntil(at),
             Stage::Wanted { .. } => Step::Park,
-            Stage::Parking { .. } | Stage::Arriving { .. } => Step::Wait,
+            Stage::Unborn | Stage::Parking { .. } | Stage::Arriving { .. } => Step::Wait,
             Stage::Asking { deadline, .. } if now >= deadline => Step::AskAgain,
             Stage::Asking { deadline, .. } => Step::WaitUntil(deadline),
             Stage::CatchingUp { complete_at } => Step::CatchUp(complete_at),

@@ -13,6 +13,8 @@ use crate::seam::{Nanos, Next};
 pub struct Figures {
     /// Last entry, last decided and last applied one.
     published: Option<(EntryIndex, EntryIndex, EntryIndex)>,
+    /// By how many entries all peers lagged then: who is slow says so when all else stands still.
+    lag: u64,
     next_at: Nanos,
 }
 
@@ -23,13 +25,13 @@ impl Figures {
     /// Publishes the figures if they changed, now and then; says when it wants to be called again.
     pub fn refresh(&mut self, now: Nanos, context: &Context, stream: &Stream, applied: EntryIndex) -> Next {
         let state = Some((stream.last(), stream.decided(), applied));
-        if state == self.published {
+        if state == self.published && stream.lag() == self.lag {
             return Next::Idle;
         }
         if now < self.next_at || hooks::status_stays_old() {
             return Next::At(self.next_at.max(now + 1));
         }
-        self.published = state;
+        (self.published, self.lag) = (state, stream.lag());
         self.next_at = now + EVERY;
         let (shared, at) = (&context.shared, context.id.0 as usize);
         *shared.stream_status[at].lock().expect("nobody panics here") = StreamStatus {

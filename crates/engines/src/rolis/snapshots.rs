@@ -41,8 +41,8 @@ pub struct Rounds {
     horizon: Horizon,
     /// Invariant 4.
     lives: Lives,
-    /// A copied state is on its way into the store.
-    incomplete: AtomicBool,
+    /// The store is a state that there was: of a voter from birth on, or copied, or from a checkpoint. Invariant: nobody reads before.
+    complete: AtomicBool,
     /// When to give the snapshots up if nobody asks before; 0 while there are none.
     expires: AtomicU64,
     taken: Mutex<Taken>,
@@ -87,7 +87,7 @@ impl Rounds {
     }
 
     /// Somebody other than an applier is about to write to the store: what is pinned is void. To be called after that is
-    /// visible otherwise (`speculating`, `incomplete`), so that nothing is pinned in the new life before it is over.
+    /// visible otherwise (`speculating`, `complete`), so that nothing is pinned in the new life before it is over.
     pub fn void(&self) {
         self.lives.end();
         let mut taken = self.lock();
@@ -96,13 +96,13 @@ impl Rounds {
 
     /// The store is replaced by one that will not be complete for a while.
     pub fn lose_store(&self) {
-        self.incomplete.store(true, Ordering::SeqCst);
+        self.complete.store(false, Ordering::SeqCst);
         self.void();
     }
 
-    /// The copied store is complete.
+    /// The store is complete, as a copy or from the beginning.
     pub fn store_is_complete(&self) {
-        self.incomplete.store(false, Ordering::SeqCst);
+        self.complete.store(true, Ordering::SeqCst);
     }
 
     /// Whether what was read from an offered snapshot was there. To be asked after reading.
@@ -132,9 +132,9 @@ impl Rounds {
         None
     }
 
-    /// Whether a copied state is on its way into the store.
+    /// Whether the store lacks something: a copied state is on its way into it, or has yet to be.
     pub fn store_is_incomplete(&self) -> bool {
-        self.incomplete.load(Ordering::SeqCst)
+        !self.complete.load(Ordering::SeqCst)
     }
 
     /// A snapshot of `store`, for reads of which the first was asked for at `since`: one that is not older than that, or not

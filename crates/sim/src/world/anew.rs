@@ -52,7 +52,7 @@ impl<L: Library> World<L> {
     ///
     /// # Errors
     /// If no disk can be read. The power has failed all the same.
-    pub(crate) fn found_anew(&mut self, founders: u8) -> Result<(), String> {
+    pub fn found_anew(&mut self, founders: u8) -> Result<(), String> {
         self.cut_power();
         let (store, moment) = self.recover_state()?;
         let workers = self.options.workers;
@@ -78,12 +78,7 @@ impl<L: Library> World<L> {
     /// The best of all disks, with what others have more of, up to the last moment of it.
     fn recover_state(&self) -> Result<(Arc<Store>, Timestamp), String> {
         let newest = |id| self.disk_remains(id).pop();
-        let mut disks: Vec<DiskRemains> = self.ids().filter_map(newest).collect();
-        let held =
-            |disk: &DiskRemains| disk.moments(Trust::Accepted).map_or(Timestamp(0), |(_, latest)| latest);
-        disks.sort_by_key(|disk| std::cmp::Reverse(held(disk)));
-        let (best, others) = disks.split_first_mut().ok_or("no disk can be read")?;
-        others.iter().for_each(|other| best.take_better(other));
+        let best = DiskRemains::best(self.ids().filter_map(newest).collect())?;
         let (_, latest) = best.moments(Trust::Accepted)?;
         Ok((best.state_at(Trust::Accepted, latest)?, latest))
     }

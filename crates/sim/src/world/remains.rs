@@ -61,9 +61,18 @@ impl DiskRemains {
         Ok((reading.earliest(), reading.latest()))
     }
 
-    /// Takes of another disk's logs those that are better.
-    pub fn take_better(&mut self, other: &DiskRemains) {
-        self.remains.take_better(&other.remains);
+    /// What a new cluster begins from: the best of these disks, with what others have more of.
+    ///
+    /// # Errors
+    /// If there is none, or a part of a log is on none of them.
+    pub fn best(mut disks: Vec<DiskRemains>) -> Result<DiskRemains, String> {
+        let held =
+            |disk: &DiskRemains| disk.moments(Trust::Accepted).map_or(Timestamp(0), |(_, latest)| latest);
+        let best = Remains::best(disks.iter().map(|disk| (&disk.remains, held(disk))));
+        let mut best = disks.swap_remove(best.ok_or("no disk can be read")?);
+        let others: Vec<&Remains> = disks.iter().map(|disk| &disk.remains).collect();
+        let taken = best.remains.take_best(&others);
+        if taken.short > 0 { Err(format!("{} stream(s) have a gap", taken.short)) } else { Ok(best) }
     }
 
     /// The state of a moment.

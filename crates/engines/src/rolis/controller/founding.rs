@@ -68,10 +68,19 @@ impl RolisController {
             self.note_removal();
         }
         self.birth.end();
-        if newborn && !self.election.votes() && !self.was_removed() {
-            self.want_store(now);
+        match newborn {
+            true if self.election.votes() => self.be_born(),
+            true if !self.was_removed() => self.want_store(now),
+            _ => {}
         }
         self.refresh_eligibility();
+    }
+
+    /// This replica votes: without a checkpoint or a copy its log is all that there ever was.
+    pub(super) fn be_born(&mut self) {
+        if self.receiver.born() {
+            self.desk.shared.rounds.store_is_complete();
+        }
     }
 
     /// A learner without a store: it copies one.

@@ -361,6 +361,8 @@ impl Controller for RolisController {
             self.lose_store(now);
         } else if let Some(resumed) = self.desk.shared.resumed() {
             self.receiver.resume(resumed.complete_at);
+        } else if self.election.votes() {
+            self.be_born();
         }
         self.desk.shared.resume(None);
         self.refresh_eligibility();

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use highwater_consensus::{Change, Recovered};
 pub use highwater_consensus::{Members, Quorums, Voter};
 use highwater_core::codec::Reader;
+use highwater_core::log::EntryHeader;
 use highwater_core::{EntryIndex, Epoch, Timestamp};
 
 use super::checkpoint::{Contents, StreamStart};
@@ -42,6 +43,15 @@ pub struct Remains {
     streams: Vec<Recovered>,
     members: Option<Members>,
     moments: Vec<Moment>,
+}
+
+/// What a disk took of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Streams of which another disk had a better log.
+    pub better: usize,
+    /// Streams whose best log is not here as a whole: what lies between is on none of the disks.
+    pub short: usize,
 }
 
 /// The checkpoint.
@@ -116,7 +126,8 @@ impl Remains {
     /// All records are taken.
     ///
     /// # Errors
-    /// If a log lacks what its checkpoint needs.
+    /// If a log lacks what its checkpoint needs, or the checkpoint goes on behind the end of its epoch: who reads on there would install
+    /// what all replicas skipped (an older build wrote such ones).
     pub fn finish(&mut self) -> Result<(), String> {
         for (at, stream) in self.streams.iter_mut().enumerate() {
             let start = self.start.as_ref().map(|start| start.contents.streams[at]);
@@ -126,6 +137,14 @@ impl Remains {
             let first = start.map_or(EntryIndex(1), |start| start.start);
             if stream.log().first() > first {
                 return Err(format!("stream {at}: the log begins behind the state that is there"));
+            }
+            let before =
+                stream.log().get(EntryIndex(first.0 - 1)).map(|bytes| EntryHeader::open(bytes, true));
+            let epoch = self.start.as_ref().map(|start| start.contents.epoch);
+            if let (Some(Ok(before)), Some(epoch)) = (before, epoch)
+                && before.header.epoch > epoch
+            {
+                return Err(format!("stream {at}: the checkpoint goes on behind the end of its epoch"));
             }
         }
         Ok(())
@@ -141,11 +160,34 @@ impl Remains {
             && self.read(Trust::Decided).is_ok_and(|reading| reading.latest() >= moment)
     }
 
-    /// Takes of another disk's logs those that are better: accepted under a later ballot, or longer under the same. How many.
-    pub fn take_better(&mut self, other: &Remains) -> usize {
-        other.members.iter().for_each(|members| self.know(members.clone()));
-        let pairs = self.streams.iter_mut().zip(&other.streams);
-        pairs.map(|(own, other)| usize::from(own.take_better(other))).sum()
+    /// Which of these disks a new cluster should begin from: one whose checkpoint leads to the best log of each stream, the one that a
+    /// new leader would take over; if there is none, one that does so in most streams. Of several the one that `held` more.
+    ///
+    /// To hold most is not enough. A deposed leader may have gone on to later timestamps than the cluster, in entries that were overruled;
+    /// and where the others' logs begin behind its own, theirs cannot take the place of them.
+    pub fn best<'a>(disks: impl IntoIterator<Item = (&'a Remains, Timestamp)>) -> Option<usize> {
+        let disks: Vec<(&Remains, Timestamp)> = disks.into_iter().collect();
+        let reaches = |remains: &Remains| {
+            let streams = 0..remains.streams.len();
+            let others =
+                |at: usize| disks.iter().filter_map(|(other, _)| other.streams.get(at)).collect::<Vec<_>>();
+            streams.filter(|at| remains.streams[*at].reaches_best(&others(*at))).count()
+        };
+        let worth = |(remains, held): &(&Remains, Timestamp)| (reaches(remains), *held);
+        // Of equal ones the first.
+        (0..disks.len()).rev().max_by_key(|at| worth(&disks[*at]))
+    }
+
+    /// Goes on with the best log of each stream, of all these disks, as far as they lead there.
+    pub fn take_best(&mut self, others: &[&Remains]) -> Taken {
+        others.iter().flat_map(|other| &other.members).for_each(|members| self.know(members.clone()));
+        let mut taken = Taken::default();
+        for (at, own) in self.streams.iter_mut().enumerate() {
+            let others: Vec<&Recovered> = others.iter().filter_map(|other| other.streams.get(at)).collect();
+            taken.short += usize::from(!own.reaches_best(&others));
+            taken.better += usize::from(own.take_best(&others));
+        }
+        taken
     }
 
     /// When it was what time, as far as it was written down; in order.

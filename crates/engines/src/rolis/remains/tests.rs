@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use highwater_consensus::{Change, Members};
+use highwater_consensus::{Change, Members, RecoveryPoint};
 use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind, Key, TxWriter};
 use highwater_core::{
     Ballot, Incarnation, IndexKind, KeyKind, Level, NodeId, Schema, StreamId, TableId, TableSpec,
@@ -172,20 +172,134 @@ fn what_is_only_accepted_counts_if_nobody_can_overrule_it() {
     assert_eq!(rows(&half, Trust::Accepted, u64::MAX >> 2), [20, 28, 15]);
 }
 
+/// A disk whose checkpoint is of `epoch` and holds everything at or below `floor`; its logs begin behind `last`.
+fn behind_a_checkpoint(epoch: u64, floor: u64, last: [u64; 2], logs: [Vec<Bytes>; 2]) -> Remains {
+    let accepted = ballot(logs.iter().flatten().map(epoch_of).max().unwrap_or_default().max(epoch));
+    let stream = |last: &u64| StreamStart {
+        start: EntryIndex(last + 1),
+        point: RecoveryPoint { promised: accepted, accepted, last: EntryIndex(*last) },
+        decided: EntryIndex(*last),
+    };
+    let members = Members::new(Epoch(epoch), vec![voter(0), voter(1)]);
+    let contents = Contents { epoch: Epoch(epoch), members, streams: last.iter().map(stream).collect() };
+    let positions = [crate::seam::LogPosition(0); 3];
+    let (floor, engine) = (Timestamp(floor), contents.encode());
+    let resume = Resume { floor, complete_at: floor, engine: &engine, positions: &positions };
+    let mut remains = Remains::new(2, Some(resume)).unwrap();
+    for (stream, log) in logs.into_iter().enumerate() {
+        log.into_iter().for_each(|entry| give(&mut remains, stream, &Change::Appended(entry)));
+    }
+    remains.finish().unwrap();
+    remains
+}
+
+fn epoch_of(entry: &Bytes) -> u64 {
+    EntryHeader::open(entry, true).unwrap().header.epoch.0
+}
+
+fn take(one: &mut Remains, others: &[&Remains]) -> (usize, usize) {
+    let Taken { better, short } = one.take_best(others);
+    (better, short)
+}
+
 #[test]
-fn the_better_log_of_each_stream_is_taken() {
+fn the_best_log_of_each_stream_is_taken() {
     let [long, short] = [two_epochs(), two_epochs()];
     let mut one = disk(2, [long[0].clone(), short[1][..2].to_vec()], [3, 2]);
     let other = disk(2, [long[0][..4].to_vec(), short[1].clone()], [3, 2]);
-    assert_eq!(one.take_better(&other), 1, "of stream 1");
+    assert_eq!(take(&mut one, &[&other]), (1, 0), "of stream 1");
     assert_eq!(one.read(Trust::Accepted).unwrap().latest(), Timestamp(65));
     // A longer log of an older ballot is none.
     let mut newer = disk(3, [long[0][..2].to_vec(), short[1][..2].to_vec()], [1, 1]);
-    let older = disk(2, two_epochs(), [1, 1]);
-    assert_eq!(newer.take_better(&older), 0);
-    let mut older = older;
-    assert_eq!(older.take_better(&newer), 2, "the shorter one was accepted later");
+    let mut older = disk(2, two_epochs(), [1, 1]);
+    assert_eq!(take(&mut newer, &[&older]), (0, 0));
+    assert_eq!(take(&mut older, &[&newer]), (2, 0), "the shorter one was accepted later");
     assert_eq!(older.entries()[0].0, EntryIndex(2));
+}
+
+/// A deposed leader went on by itself, up to timestamps that the cluster has not reached (its clock was ahead). The other disk's logs begin
+/// behind a checkpoint, so they did not fit behind what the first one knew to be decided: what was overruled was recovered, and what was
+/// acknowledged since was not.
+#[test]
+fn who_holds_most_is_not_the_best_if_that_was_overruled() {
+    let deposed = disk(
+        1,
+        [
+            vec![
+                change(0, 1, 1, 1),
+                batch(0, 1, 2, &[(10, 1)], 20, &[]),
+                batch(0, 1, 3, &[(900, 2)], 1000, &[]),
+            ],
+            vec![change(1, 1, 1, 1), batch(1, 1, 2, &[], 20, &[]), batch(1, 1, 3, &[], 1000, &[])],
+        ],
+        [1, 1],
+    );
+    let rest = [vec![batch(0, 2, 5, &[(70, 3)], 80, &[])], vec![batch(1, 2, 5, &[], 80, &[])]];
+    let other = behind_a_checkpoint(2, 60, [4, 4], rest);
+    let held = |disk: &Remains| disk.read(Trust::Accepted).unwrap().latest();
+    assert_eq!((held(&deposed), held(&other)), (Timestamp(1000), Timestamp(80)));
+    let disks = [(&deposed, held(&deposed)), (&other, held(&other))];
+    assert_eq!(Remains::best(disks), Some(1));
+    let mut other = other;
+    assert_eq!(take(&mut other, &[&deposed]), (0, 0));
+    assert_eq!(held(&other), Timestamp(80));
+}
+
+/// Of two disks each has more of one stream, and neither knows that what both hold is decided.
+#[test]
+fn logs_that_were_accepted_under_one_ballot_fit_wherever_they_begin() {
+    let [first, second] = two_epochs();
+    let mut one = disk(2, [first.clone(), second[..3].to_vec()], [4, 1]);
+    let other = behind_a_checkpoint(1, 18, [2, 2], [first[2..4].to_vec(), second[2..].to_vec()]);
+    assert_eq!(
+        take(&mut one, &[&other]),
+        (1, 0),
+        "its log of stream 1 begins behind entry 1, the last that is surely decided here"
+    );
+    assert_eq!(one.read(Trust::Accepted).unwrap().latest(), Timestamp(65));
+}
+
+#[test]
+fn the_best_log_may_be_in_parts_and_have_a_gap() {
+    let [first, second] = two_epochs();
+    let old = || disk(1, [first[..3].to_vec(), second[..3].to_vec()], [1, 3]);
+    let end = behind_a_checkpoint(2, 50, [4, 4], [first[4..].to_vec(), Vec::new()]);
+    let middle = disk(2, [first[..4].to_vec(), second.clone()], [4, 4]);
+    let mut whole = old();
+    assert_eq!(take(&mut whole, &[&end, &middle]), (2, 0));
+    assert_eq!(whole.read(Trust::Accepted).unwrap().latest(), Timestamp(65));
+    // Without the middle nobody can tell which of its own entries were overruled.
+    let mut gap = old();
+    assert_eq!(take(&mut gap, &[&end]), (2, 2));
+    assert_eq!(gap.entries().iter().map(|(last, _)| last.0).collect::<Vec<_>>(), [1, 3]);
+    let held = |disk: &Remains| disk.read(Trust::Accepted).unwrap().latest();
+    let old = old();
+    assert_eq!(
+        Remains::best([(&old, held(&old)), (&end, held(&end))]),
+        Some(1),
+        "the checkpoint is of later"
+    );
+}
+
+/// As an older build wrote it: stream 0 ends epoch 1 at entry 2, of an epoch that never opened and whose base is below the floor.
+#[test]
+fn a_checkpoint_that_goes_on_behind_the_end_of_its_epoch_is_refused() {
+    let start = |start: u64, last: u64| StreamStart {
+        start: EntryIndex(start),
+        point: RecoveryPoint { promised: ballot(1), accepted: ballot(1), last: EntryIndex(last) },
+        decided: EntryIndex(start - 1),
+    };
+    let members = Members::new(Epoch(1), vec![voter(0), voter(1)]);
+    for (at, refused) in [(3, true), (2, false)] {
+        let streams = vec![start(at, 1), start(2, 1)];
+        let engine = Contents { epoch: Epoch(1), members: members.clone(), streams }.encode();
+        let positions = [crate::seam::LogPosition(0); 3];
+        let floor = Timestamp(30);
+        let resume = Resume { floor, complete_at: floor, engine: &engine, positions: &positions };
+        let mut remains = Remains::new(2, Some(resume)).unwrap();
+        give(&mut remains, 0, &Change::Appended(change(0, 3, 2, 15)));
+        assert_eq!(remains.finish().is_err_and(|why| why.contains("behind the end of its epoch")), refused);
+    }
 }
 
 #[test]
