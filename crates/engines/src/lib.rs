@@ -72,5 +72,5 @@ pub use registry::{EngineKind, build};
 pub use seam::{
     CheckpointNews, CheckpointOrder, ControlOutbox, Controller, Counters, DiskState, Endpoint, Figure, Frame,
     Freshness, Handover, LogPosition, Member, MemberAnswer, MemberChange, Nanos, Next, Outbox, Refusal,
-    Released, Replica, Request, Resume, Roster, Service, Session, Status, Token, Worker,
+    Released, Replica, Request, Resume, Roster, Service, Session, Status, Token, Worker, releasable,
 };

@@ -38,9 +38,34 @@ pub enum CheckpointOrder {
         /// For each writer, the workers and then the controller: what it wrote up to here is not needed with this checkpoint. Of
         /// that the host releases, and hands back in [`Resume`], no more than is synced by now.
         released: Vec<LogPosition>,
+        /// What the controller wrote once more, in place of what is released of it, ends here: see [`releasable`].
+        anew: LogPosition,
     },
     /// What was scanned, or is being, is of no use: throw it away. Why, in words.
     Abandon(&'static str),
+}
+
+/// Of what a checkpoint releases that which a host may release, and hands back: what is synced, and of the controller no more than the
+/// checkpoint `before` did, unless what it wrote `anew` is synced.
+///
+/// Invariant: whatever the controller remembers is on disk behind the position that is handed back for it. In an idle cluster no worker
+/// writes anything for a checkpoint, so none of them waits for the sync that the controller's records need; on a full disk they wait long.
+pub fn releasable(
+    mut released: Vec<LogPosition>,
+    anew: LogPosition,
+    synced: impl Fn(usize) -> LogPosition,
+    before: Option<&[LogPosition]>,
+) -> Vec<LogPosition> {
+    let controller = released.len() - 1;
+    if synced(controller) < anew {
+        let before = before.map_or(LogPosition(0), |before| before[controller]);
+        released[controller] = released[controller].min(before);
+    }
+    released
+        .iter_mut()
+        .enumerate()
+        .for_each(|(writer, position)| *position = (*position).min(synced(writer)));
+    released
 }
 
 /// From a host to its engine's controller.
@@ -72,4 +97,23 @@ pub struct Resume<'a> {
     pub engine: &'a [u8],
     /// Where each writer's records begin that are going to be handed in.
     pub positions: &'a [LogPosition],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_written_anew_on_disk_is_not_released() {
+        let positions = |all: [u64; 2]| all.map(LogPosition).to_vec();
+        let release = |synced: [u64; 2], before: Option<[u64; 2]>| {
+            let before = before.map(positions);
+            let synced = |writer: usize| LogPosition(synced[writer]);
+            releasable(positions([500, 90]), LogPosition(120), synced, before.as_deref())
+        };
+        assert_eq!(release([600, 120], Some([300, 40])), positions([500, 90]));
+        assert_eq!(release([600, 119], Some([300, 40])), positions([500, 40]), "a crash would leave neither");
+        assert_eq!(release([600, 90], None), positions([500, 0]));
+        assert_eq!(release([400, 130], None), positions([400, 90]));
+    }
 }

@@ -15,7 +15,7 @@ use highwater_core::{Incarnation, Level, Levels, NodeId};
 use highwater_store::Store;
 
 use crate::memory::MemoryStatus;
-pub use checkpoint::{CheckpointNews, CheckpointOrder, Resume};
+pub use checkpoint::{CheckpointNews, CheckpointOrder, Resume, releasable};
 pub use counters::Counters;
 pub use handover::Handover;
 pub use highwater_core::Nanos;

@@ -87,8 +87,8 @@ impl Checkpoints {
                 self.low_again = self.looked + LOW_PAUSE;
                 self.desk.scan(number, floor, controller.store());
             }
-            CheckpointOrder::Publish { number, complete_at, engine, released } => {
-                self.desk.publish(number, complete_at, engine, released);
+            CheckpointOrder::Publish { number, complete_at, engine, released, anew } => {
+                self.desk.publish(number, complete_at, engine, (released, anew));
             }
             CheckpointOrder::Abandon(why) => {
                 tracing::info!(%node, "a checkpoint is given up: {why}");

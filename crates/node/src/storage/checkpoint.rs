@@ -17,7 +17,7 @@ use highwater_disk::checkpoint::{
     Error, Manifest, PartWriter, Scan, WriteStep, Writer, WrittenPart, remove_old,
 };
 use highwater_disk::{Disk, DiskFile};
-use highwater_engines::{CheckpointNews, LogPosition};
+use highwater_engines::{CheckpointNews, LogPosition, releasable};
 use highwater_store::Store;
 
 use super::queue::JournalQueues;
@@ -70,8 +70,17 @@ pub struct CheckpointRules {
 }
 
 enum Job {
-    Scan { number: u64, floor: Timestamp, store: Arc<Store> },
-    Publish { number: u64, complete_at: Timestamp, engine: Vec<u8>, released: Vec<LogPosition> },
+    Scan {
+        number: u64,
+        floor: Timestamp,
+        store: Arc<Store>,
+    },
+    Publish {
+        number: u64,
+        complete_at: Timestamp,
+        engine: Vec<u8>,
+        released: (Vec<LogPosition>, LogPosition),
+    },
     Abandon,
 }
 
@@ -99,8 +108,14 @@ impl CheckpointDesk {
         self.post(Job::Scan { number, floor, store });
     }
 
-    /// Has what was scanned published.
-    pub fn publish(&self, number: u64, complete_at: Timestamp, engine: Vec<u8>, released: Vec<LogPosition>) {
+    /// Has what was scanned published. `released`: what it releases of the journal, and where what was written for it ends.
+    pub fn publish(
+        &self,
+        number: u64,
+        complete_at: Timestamp,
+        engine: Vec<u8>,
+        released: (Vec<LogPosition>, LogPosition),
+    ) {
         self.post(Job::Publish { number, complete_at, engine, released });
     }
 
@@ -142,6 +157,9 @@ struct Scanned {
 
 /// How soon the thread looks whether the node ends.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a checkpoint waits for the journal before it is published, and how often it looks.
+const SYNC_PATIENCE: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Added to the thread's niceness.
 const NICER: i32 = 10;
 
@@ -198,6 +216,7 @@ where
             }
             Job::Publish { number, complete_at, engine, released } => {
                 let Some(scanned) = self.scanned.take_if(|scanned| scanned.number == number) else { return };
+                self.await_sync(released.1, stopping);
                 match self.publish(scanned, complete_at, &engine, released) {
                     Ok(()) => tell(CheckpointNews::Published(number)),
                     Err(error) => failed(number, &error, tell),
@@ -265,16 +284,24 @@ where
         }
     }
 
+    /// Lets the controller's writes for a checkpoint come to the disk, so that what is older can go; but not for long, for the disk may be
+    /// full, and wait for the room that this checkpoint makes.
+    fn await_sync(&self, anew: LogPosition, stopping: &(impl Fn() -> bool + Sync)) {
+        let (begun, controller) = (Instant::now(), self.queues.workers() - 1);
+        while self.queues.synced(controller) < anew && begun.elapsed() < SYNC_PATIENCE && !stopping() {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
     fn publish(
         &mut self,
         scanned: Scanned,
         complete_at: Timestamp,
         engine: &[u8],
-        mut positions: Vec<LogPosition>,
+        (released, anew): (Vec<LogPosition>, LogPosition),
     ) -> Result<(), Error> {
-        for (writer, position) in positions.iter_mut().enumerate() {
-            *position = (*position).min(self.queues.synced(writer));
-        }
+        let before = self.kept.back().map(|(_, before)| &before[..]);
+        let positions = releasable(released, anew, |writer| self.queues.synced(writer), before);
         let preamble = Preamble { incarnation: self.rules.incarnation, positions: positions.clone() };
         let words = [&preamble.encode(), engine].concat();
         let manifest = scanned.writer.publish(&self.disk, scanned.parts, complete_at, words)?;

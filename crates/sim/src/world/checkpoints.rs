@@ -40,11 +40,11 @@ impl<L: Library> World<L> {
                     node.disk.scan = Some(Scan { number, floor, parts, chunks: Vec::new(), newest });
                     self.plan_checkpoint(id, number);
                 }
-                CheckpointOrder::Publish { number, complete_at, engine, released } => {
+                CheckpointOrder::Publish { number, complete_at, engine, released, anew } => {
                     if trims_before_published() {
                         node.disk.trim(&node.disk.synced_of(released.clone()), workers);
                     }
-                    node.disk.publication = Some(Publication { complete_at, engine, released });
+                    node.disk.publication = Some(Publication { complete_at, engine, released, anew });
                     self.plan_checkpoint(id, number);
                 }
                 CheckpointOrder::Abandon(_) => {

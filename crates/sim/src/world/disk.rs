@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::{Random, Timestamp};
-use highwater_engines::{DiskState, LogPosition, Nanos, Replica, Resume};
+use highwater_engines::{DiskState, LogPosition, Nanos, Replica, Resume, releasable};
 use highwater_store::{Export, Importer};
 
 use crate::network::Channel;
@@ -87,6 +87,7 @@ pub(super) struct Publication {
     pub complete_at: Timestamp,
     pub engine: Vec<u8>,
     pub released: Vec<LogPosition>,
+    pub anew: LogPosition,
 }
 
 /// A scan under way, or at its end.
@@ -245,8 +246,9 @@ impl Disk {
 
     /// A checkpoint is published; of the older ones some are removed, and what of the records only they needed.
     pub fn publish(&mut self, scan: Scan, publication: Publication, keep: usize, workers: u16) {
-        let Publication { complete_at, engine, released } = publication;
-        let released = self.synced_of(released);
+        let Publication { complete_at, engine, released, anew } = publication;
+        let before = self.checkpoints.last().map(|before| &before.released[..]);
+        let released = releasable(released, anew, |writer| self.synced_to[writer], before);
         let Scan { floor, chunks, .. } = scan;
         let chunks = Arc::new(chunks);
         self.checkpoints.push(Checkpoint { chunks, floor, complete_at, engine, released });

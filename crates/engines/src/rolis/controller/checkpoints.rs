@@ -57,10 +57,10 @@ impl RolisController {
         self.desk.command_all(|_| Command::CheckpointFrom { number, epoch, floor });
     }
 
-    /// What the controller remembers is written once more, so that with this checkpoint nothing older is needed. It is on disk before
-    /// the checkpoint is: the workers' last writes for it come later.
+    /// What the controller remembers is written once more, so that with this checkpoint nothing older is needed. (The level in use is
+    /// written in the next turn.) Until it is on disk the host keeps what is older.
     fn write_anew(&mut self) {
-        self.written_anew = self.desk.written();
+        self.written_anew = (self.desk.written(), LogPosition(u64::MAX));
         self.written = None;
         self.raising.forget_written();
         self.remember_members();
@@ -111,6 +111,8 @@ impl RolisController {
             None => self.desk.shared.watermark.mark(),
         };
         let complete_at = position.max(newest);
+        // A turn or more has passed: the level in use is among it.
+        self.written_anew.1 = self.desk.written();
         self.checkpointing.scanned(complete_at);
         self.keep_tombstones(false);
         let led = leading.map(|ballot| ballot.epoch);
@@ -136,12 +138,14 @@ impl RolisController {
         let members = members.expect("a checkpoint begins when there are members");
         let contents = Contents { epoch: settled.epoch, members, streams: settled.streams };
         let mut released = settled.released;
-        released.push(self.written_anew);
+        let (from, anew) = self.written_anew;
+        released.push(from);
         self.desk.order(CheckpointOrder::Publish {
             number,
             complete_at: settled.complete_at,
             engine: contents.encode(),
             released,
+            anew,
         });
     }
 

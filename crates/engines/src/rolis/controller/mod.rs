@@ -88,8 +88,8 @@ pub struct RolisController {
     checkpointing: Checkpointing,
     /// There is a checkpoint of this store, or it began empty.
     has_checkpoint: bool,
-    /// Where what this controller writes began to be written once more, for a checkpoint.
-    written_anew: LogPosition,
+    /// Where what this controller wrote once more for a checkpoint begins and ends.
+    written_anew: (LogPosition, LogPosition),
     disk_room: DiskRoom,
     timekeeper: Timekeeper,
     /// This node's.
@@ -143,7 +143,7 @@ impl RolisController {
             written: None,
             checkpointing: Checkpointing::default(),
             has_checkpoint: false,
-            written_anew: LogPosition::default(),
+            written_anew: Default::default(),
             disk_room: DiskRoom::default(),
             timekeeper: Timekeeper::default(),
             disk: DiskState::default(),
