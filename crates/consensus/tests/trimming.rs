@@ -262,3 +262,22 @@ fn who_acknowledges_nothing_is_sent_a_window_s_worth_though_the_log_goes_on() {
     assert!(streams[0].decided() >= EntryIndex(100), "{}", streams[0].describe());
     assert!((1..=window + 2 * entry.len()).contains(&sent), "{sent} bytes of a window of {window}");
 }
+
+/// A voter trimmed, right after its promise, what the new leader lacked and had from nobody else: `Fetch` was never answered, and whoever
+/// had everything kept its vote for that leader.
+#[test]
+fn what_a_promise_told_of_a_log_stays_there_until_its_leader_has_it() {
+    let mut streams = cluster();
+    propose(&mut streams, 100, &[0, 1]);
+    let next = Ballot { epoch: Epoch(2), node: NodeId(2) };
+    assert!(take_over(&mut streams, 2, next, &[1, 2]));
+    let all = streams[1].decided();
+    streams[1].trim(all, 0);
+    deliver(&mut streams, &[1, 2]);
+    assert!(streams[2].is_leading(next), "{}", streams[2].describe());
+    streams[2].propose(Bytes::from_static(b"x"));
+    deliver(&mut streams, &[1, 2]);
+    let all = streams[1].decided();
+    streams[1].trim(all, 0);
+    assert!(streams[1].log_bytes() <= 1, "taken over: nothing is kept any more. {}", streams[1].describe());
+}

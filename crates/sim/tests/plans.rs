@@ -137,6 +137,12 @@ regressions! {
     /// kept: d69656d.)
     fn who_votes_in_an_epoch_that_was_won_after_a_loss_goes_on() passes "voter_of_an_epoch_won_after_a_loss";
 
+    /// A new leader lacked entries that one voter had when it promised, and trimmed right after that: its question was never answered. It
+    /// would have given up after ten timeouts, but its machine had slept while it collected promises; it took that for a slow disk, and
+    /// waited a thousand times as long for whoever might have one, while another voter had everything.
+    fn a_leader_whose_machine_slept_while_it_won_does_not_wait_for_what_is_gone() passes
+        "leader_slept_while_it_won";
+
     /// (Of the simulator.) One of three had lost its memory, and nobody had noticed yet, when an operator removed another: of the two
     /// that were left one was gone. Operators wait until a majority of those who are to stay has its state.
     fn nobody_is_removed_while_too_few_of_those_who_stay_have_their_state() passes "removal_beside_a_death";

@@ -170,13 +170,18 @@ impl Stream {
     /// pull them. Entries that every replica knows to be decided are pulled by nobody, so of these only a sixteenth of
     /// `keep_bytes` is kept; as long as no replica lags, the log is small enough to stay in the processor's cache.
     ///
+    /// What a promise told of this log stays in it until the leader that it was for has taken it over: that leader may lack it, and
+    /// have it from nobody else.
+    ///
     /// Returns whether this follower had refused entries for lack of room and now has room for them: then the next
     /// [`tick`](Stream::tick) asks the leader for them.
     pub fn trim(&mut self, upto: EntryIndex, keep_bytes: u64) -> bool {
         let upto = upto.min(self.decided);
         self.installed = self.installed.max(upto);
-        self.log.trim(upto.min(self.known_by_all), keep_bytes / 16);
-        self.log.trim(upto.min(self.may_be_gone()), keep_bytes);
+        if self.accepted == self.promised {
+            self.log.trim(upto.min(self.known_by_all), keep_bytes / 16);
+            self.log.trim(upto.min(self.may_be_gone()), keep_bytes);
+        }
         self.take_again_if_room()
     }
 

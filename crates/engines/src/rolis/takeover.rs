@@ -105,9 +105,9 @@ impl Leadership {
     }
 
     /// What this leader has to grant to disks: a promise is one sync, or two if the disk was at one, and so is everything else that waits
-    /// for one. 0 as long as promises come at once.
+    /// for one. 0 as long as promises come at once. If they took very long, that was no disk: this machine slept, say.
     pub fn disk_patience(&self, timeout: Nanos) -> Nanos {
-        self.promises_took.saturating_sub(timeout)
+        self.promises_took.saturating_sub(timeout).min(PATIENCE * timeout)
     }
 
     /// The promises that a ballot needs are there.
@@ -188,4 +188,25 @@ pub fn plan(
     };
     let tails = promises.iter().filter_map(of_stream).collect();
     Command::TakeOver { plan: Plan { ballot, tails, quorums: quorums.clone() }, start: start.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::{Epoch, NodeId};
+
+    use super::*;
+
+    #[test]
+    fn a_leader_whose_machine_slept_does_not_take_its_disk_to_be_as_slow() {
+        let (timeout, ballot) = (500, Ballot { epoch: Epoch(2), node: NodeId(0) });
+        let patience_after = |took: Nanos| {
+            let mut leadership = Leadership::default();
+            leadership.fence(1000, ballot);
+            leadership.won(1000 + took);
+            leadership.disk_patience(timeout)
+        };
+        assert_eq!(patience_after(500), 0);
+        assert_eq!(patience_after(2500), 2000, "four timeouts for two syncs");
+        assert_eq!(patience_after(1_000_000), PATIENCE * timeout);
+    }
 }

@@ -1,7 +1,7 @@
 //! How replicas stand, by what they say of each other: who votes with a complete store, who may lose its memory.
 
 use highwater_core::{Epoch, Library, NodeId};
-use highwater_engines::{Service, Status};
+use highwater_engines::{Member, Service, Status};
 
 use crate::world::World;
 use crate::world::order::{Order, Voters};
@@ -13,15 +13,28 @@ pub(super) fn newest_open<L: Library>(world: &World<L>) -> Option<Epoch> {
 
 /// Whether a node's process may end: if it may lose its memory, or if it has a disk, and on it all that it is relied on for.
 pub fn may_end<L: Library>(world: &World<L>, victim: NodeId) -> bool {
-    let remembers = !world.is_behind() || world.may_lose;
-    world.durable() && remembers && keeps(world, victim) || spare(world, victim)
+    world.durable() && may_forget(world) && keeps(world, victim) || spare(world, victim)
 }
 
 /// Whether all may end at once: what most of them hold is on their disks.
 pub fn may_all_end<L: Library>(world: &World<L>) -> bool {
-    let remembers = !world.is_behind() || world.may_lose;
     let kept = world.ids().filter(|id| keeps(world, *id)).fold(0, |kept, id| kept | 1 << id.0);
-    world.durable() && remembers && outvotes(kept, &memberships(world))
+    world.durable() && may_forget(world) && outvotes(kept, &memberships(world))
+}
+
+/// Whether a majority may forget what it accepted last. Then nobody leads before *all* voters are back, each with its disk: so nobody has
+/// lost it, or has nothing on it yet.
+fn may_forget<L: Library>(world: &World<L>) -> bool {
+    let accounts = accounts(world);
+    let votes = |id: NodeId| {
+        let life = world.incarnation(id);
+        let is = |member: &Member| member.node == id && member.voter && member.incarnation == life;
+        accounts.iter().all(|account| account.members.iter().any(is))
+    };
+    let comes_back = |id: &NodeId| world.has_its_disk(*id) && votes(*id);
+    let back = world.ids().filter(comes_back).fold(0, |back, id| back | 1 << id.0);
+    let all = |members: &u32| back & members == *members;
+    !world.is_behind() || world.may_lose && memberships(world).iter().all(all)
 }
 
 /// Whether a node's disk leads to the state that it has: not while it copies one, or has copied one that is not on its disk.

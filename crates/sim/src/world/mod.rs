@@ -495,7 +495,7 @@ impl<L: Library> World<L> {
         (0..self.options.workers).map(Channel::Worker).chain([Channel::Control])
     }
 
-    fn incarnation(&self, id: NodeId) -> Incarnation {
+    pub(crate) fn incarnation(&self, id: NodeId) -> Incarnation {
         self.nodes[id.0 as usize].incarnation
     }
 }

@@ -149,8 +149,13 @@ impl<L: Library> World<L> {
 
     /// Whether a node is down, and its disk has what it was relied on for.
     pub fn is_down_with_its_disk(&self, id: NodeId) -> bool {
+        !self.is_up(id) && self.has_its_disk(id)
+    }
+
+    /// Whether there is something on a node's disk that a crash leaves there, and it is not a copy of what was there before.
+    pub fn has_its_disk(&self, id: NodeId) -> bool {
         let disk = &self.nodes[id.0 as usize].disk;
-        !self.is_up(id) && !disk.is_empty() && !disk.is_older
+        disk.synced > 0 && !disk.is_older
     }
 
     /// Power fails everywhere at once.
