@@ -2,10 +2,10 @@
 """A node of a loaded cluster is replaced by a new one, which copies everything: how long that takes, and what clients see of it.
 
     cargo build --release && cargo build --release -p highwater-node --example transfers
-    tests/replacement.py [--gb 2] [--seconds 60] [--release DIR]
+    tests/replacement.py [--gb 2] [--seconds 60] [--times 1] [--release DIR]
 
 Three replicas with durability sync are filled by redis-benchmark with values of 1 kB; then 8 connections transfer for so many seconds, one
-after the other each, while node 2 is replaced by node 3, by `highwater member replace`. The transfers must add up. Needs redis-benchmark.
+after the other each, while a node that does not lead is replaced by a new one, by `highwater member replace`. The transfers must add up. Needs redis-benchmark.
 """
 
 import argparse
@@ -27,6 +27,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gb", type=float, default=2)
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--times", type=int, default=1, help="replacements, one after the other, each of the last newcomer")
     parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
     args = parser.parse_args()
     highwater = args.release.resolve() / "highwater"
@@ -34,7 +35,7 @@ def main():
         sys.exit("redis-benchmark is not installed (Debian: redis-tools)")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="highwater-replacement-"))
     children = []
-    ports = free_ports(12)
+    ports = free_ports(3 * (3 + args.times))
 
     def node(i):
         at = [f"127.0.0.1:{port}" for port in ports[3 * i : 3 * i + 3]]
@@ -49,6 +50,10 @@ def main():
         log = open(folder / f"{i}.log", "ab")
         children.append(subprocess.Popen([highwater, "serve", "--config", config], stdout=log, stderr=log))
         return config
+
+    def end_of(i):
+        children[i].terminate()
+        children[i].wait()
 
     def status(i):
         done = subprocess.run([highwater, "status", "--admin", f"127.0.0.1:{ports[3 * i + 2]}", "--json"], capture_output=True, text=True)
@@ -75,7 +80,8 @@ def main():
             if time.monotonic() > end:
                 sys.exit(f"no leader within 30 s; see {folder}")
             time.sleep(0.05)
-        resp = ports[3 * leader() + 1]
+        leads = leader()
+        resp = ports[3 * leads + 1]
         keys = int(args.gb * 1e9 / 1100)
         began = time.monotonic()
         fill = ["redis-benchmark", "-p", str(resp), "-t", "set", "-d", "1000", "-r", str(keys), "-n", str(2 * keys), "-P", "128", "-c", "8", "-q"]
@@ -85,23 +91,29 @@ def main():
         load = subprocess.Popen(transfers, stdout=subprocess.PIPE, text=True)
         try:
             time.sleep(3)
-            start(3, [0, 1, 2, 3])
-            began = time.monotonic()
-            replace = [highwater, "member", "replace", "2", "--by", "3", "--config", folder / "3.toml"]
-            done = subprocess.run(replace, capture_output=True, text=True)
-            took = time.monotonic() - began
-            print(done.stdout.strip())
-            if done.returncode != 0:
-                sys.exit(f"member replace: {done.stderr}")
+            took, members = [], [0, 1, 2]
+            for newcomer in range(3, 3 + args.times):
+                goes = max(member for member in members if member != leads)
+                config = start(newcomer, [*members, newcomer])
+                members = [*(member for member in members if member != goes), newcomer]
+                began = time.monotonic()
+                replace = [highwater, "member", "replace", str(goes), "--by", str(newcomer), "--config", config]
+                done = subprocess.run(replace, capture_output=True, text=True)
+                took.append(time.monotonic() - began)
+                print(done.stdout.strip().splitlines()[-1] if args.times > 1 else done.stdout.strip(), flush=True)
+                if done.returncode != 0:
+                    sys.exit(f"member replace: {done.stderr}")
+                end_of(goes)
             under_load = load.poll() is None
-            print(f"replaced in {took:.1f} s{'' if under_load else ', longer than the load lasted: ask for more --seconds'}", flush=True)
+            took = ", ".join(f"{one:.1f}" for one in took)
+            print(f"replaced in {took} s{'' if under_load else ', longer than the load lasted: ask for more --seconds'}", flush=True)
             for line in load.stdout:
                 print(line.strip())
             if load.wait() != 0:
                 sys.exit("the transfers do not add up")
         finally:
             load.poll() is None and load.terminate()
-        sizes = [int(size) for size in re.findall(r'"store_bytes": ?(\d+)', status(3))]
+        sizes = [int(size) for size in re.findall(r'"store_bytes": ?(\d+)', status(newcomer))]
         print(f"store of the new node: {sizes[0] / 2**30 if sizes else float('nan'):.2f} GiB")
     finally:
         for child in reversed(children):
