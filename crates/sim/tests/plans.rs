@@ -137,6 +137,11 @@ regressions! {
     /// kept: d69656d.)
     fn who_votes_in_an_epoch_that_was_won_after_a_loss_goes_on() passes "voter_of_an_epoch_won_after_a_loss";
 
+    /// (Before it landed.) A voter learned who votes from a heartbeat, and its election knew it before the rest of the replica did: its store
+    /// was never complete, so it answered no reads on snapshots, and could not lead.
+    fn a_voter_that_hears_of_its_cluster_from_a_heartbeat_has_a_store() passes
+        "voter_that_heard_of_the_cluster_from_a_heartbeat";
+
     /// A new leader lacked entries that one voter had when it promised, and trimmed right after that: its question was never answered. It
     /// would have given up after ten timeouts, but its machine had slept while it collected promises; it took that for a slow disk, and
     /// waited a thousand times as long for whoever might have one, while another voter had everything.

@@ -68,17 +68,18 @@ impl RolisController {
             self.note_removal();
         }
         self.birth.end();
-        match newborn {
-            true if self.election.votes() => self.be_born(),
-            true if !self.was_removed() => self.want_store(now),
-            _ => {}
+        match self.election.votes() {
+            // Also where the election has learned it before, from a heartbeat.
+            true => self.be_born(),
+            false if newborn && !self.was_removed() => self.want_store(now),
+            false => {}
         }
         self.refresh_eligibility();
     }
 
     /// This replica votes: without a checkpoint or a copy its log is all that there ever was.
     pub(super) fn be_born(&mut self) {
-        if self.receiver.born() {
+        if self.desk.shared.resumed().is_none() && self.receiver.born() {
             self.desk.shared.rounds.store_is_complete();
         }
     }
