@@ -27,6 +27,9 @@ use crate::word::{Busy, DEAD, TIMESTAMP, TOMBSTONE};
 /// Memory for one large value that a scan keeps from one chunk to the next.
 const KEPT_SCRATCH: usize = 1 << 20;
 
+/// A value is asked for so many records before it is read.
+const AHEAD: usize = 4;
+
 /// One part of a store's state, read chunk by chunk.
 pub struct Export {
     store: Arc<Store>,
@@ -129,7 +132,9 @@ impl Export {
             _ => (first, Vec::new()),
         };
         let (records, behind) = index.scan(from);
-        let hashed = records.map(|record| (K::hash(K::stored(&record)), record));
+        // All of them are asked for before the first is looked at.
+        let records: Vec<Record> = records.inspect(Record::prefetch).collect();
+        let hashed = records.iter().map(|record| (K::hash(K::stored(record)), *record));
         let mut records: Vec<(u64, Record)> =
             hashed.filter(|(hash, _)| (from..=last).contains(hash)).collect();
         records.sort_unstable_by(|(a_hash, a), (b_hash, b)| {
@@ -139,7 +144,10 @@ impl Export {
             *hash == from && K::shown(K::stored(record), |shown| shown < key.as_slice())
         };
         let start = records.partition_point(passed);
-        for (hash, record) in &records[start..] {
+        for (at, (hash, record)) in records.iter().enumerate().skip(start) {
+            if let Some((_, ahead)) = records.get(at + AHEAD) {
+                ahead.prefetch_value();
+            }
             let here = || Cursor::Hash(*hash, K::shown(K::stored(record), <[u8]>::to_vec));
             if out.len() >= end {
                 return Step::More(here());
@@ -172,7 +180,11 @@ impl Export {
         let range = (from, Bound::Unbounded);
         tree.copy_leaf(None, Direction::Forward, range, &mut Fingers::default(), &mut leaf);
         let (first, last) = self.hashes();
+        (0..leaf.len()).for_each(|at| leaf.record(at, Direction::Forward).prefetch());
         for at in 0..leaf.len() {
+            if at + AHEAD < leaf.len() {
+                leaf.record(at + AHEAD, Direction::Forward).prefetch_value();
+            }
             let record = leaf.record(at, Direction::Forward);
             if !(first..=last).contains(&K::hash(K::stored(&record))) {
                 continue;
