@@ -407,3 +407,24 @@ fn an_acknowledgement_that_covers_more_waits_for_more() {
     assert!(matches!(last.message, Message::Accepted { index: EntryIndex(2), .. }), "{sent:?}");
     assert_eq!((sent.len(), last.after), (1, made), "{sent:?}");
 }
+
+/// A follower's question after a reconnection was lost, and so was what it said when its disk knew what was decided. It took the latter
+/// for an answer to a question of the leader, and did not ask again.
+#[test]
+fn a_word_that_answers_nothing_does_not_end_a_question() {
+    let options = StreamOptions { durability: Durability::Async, ..OPTIONS };
+    let mut streams = [0, 1, 2].map(|node| Stream::new(voter(node), EntryIndex::NONE, options));
+    assert!(win(&mut streams, 0, ballot(1, 0), &[0, 1, 2]));
+    propose(&mut streams[0], "a");
+    run_until_quiet(&mut streams, 0, &[0, 1, 2]);
+    streams[0].all_is_known_to_a_quorum();
+    run_until_quiet(&mut streams, 0, &[0, 1, 2]);
+    let follower = &mut streams[2];
+    follower.peer_up(MS, voter(0));
+    assert!(sent(follower).iter().any(|lost| matches!(lost.message, Message::Pull { .. })));
+    follower.take_changes();
+    follower.synced(follower.changes_made());
+    assert!(sent(follower).iter().any(|lost| matches!(lost.message, Message::Accepted { .. })));
+    follower.tick(20 * MS);
+    assert!(sent(follower).iter().any(|again| matches!(again.message, Message::Pull { .. })));
+}

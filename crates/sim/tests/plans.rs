@@ -137,6 +137,11 @@ regressions! {
     /// kept: d69656d.)
     fn who_votes_in_an_epoch_that_was_won_after_a_loss_goes_on() passes "voter_of_an_epoch_won_after_a_loss";
 
+    /// **Unsafe**, with `sync`. The leader's disk was slow: what it decided was on the disks of the two others. Both fell behind in one
+    /// stream or another and dropped what they had for a copy of the leader's state, which stood in its memory only, and the leader
+    /// crashed. Acknowledged transactions were nowhere any more, and nobody could lead. A donor's disk has what it gives now.
+    fn what_a_copy_replaces_is_on_the_donors_disk() passes "donor_whose_disk_was_behind";
+
     /// (Before it landed.) A voter learned who votes from a heartbeat, and its election knew it before the rest of the replica did: its store
     /// was never complete, so it answered no reads on snapshots, and could not lead.
     fn a_voter_that_hears_of_its_cluster_from_a_heartbeat_has_a_store() passes

@@ -115,7 +115,7 @@ impl Stream {
         let Some(durable) = &mut self.durable else { return };
         if durable.owes_word && durable.decided.1 == all && leader_known && self.accepted == ballot {
             durable.owes_word = false;
-            self.acknowledge(ballot);
+            self.tell_accepted(ballot);
         }
     }
 

@@ -241,14 +241,19 @@ impl Stream {
         }
     }
 
-    /// Tells the leader how far this log equals its own. That answers every question, so none is repeated.
+    /// Tells the leader how far this log equals its own, after a message of its. That answers every question, so none is repeated.
     pub(super) fn acknowledge(&mut self, ballot: Ballot) {
-        debug_assert_eq!(self.accepted, ballot);
-        self.record_decided();
-        let index = self.log.last();
         if let Role::Following(following) = &mut self.role {
             following.questioning = false;
         }
+        self.tell_accepted(ballot);
+    }
+
+    /// The same at any time.
+    pub(super) fn tell_accepted(&mut self, ballot: Ballot) {
+        debug_assert_eq!(self.accepted, ballot);
+        self.record_decided();
+        let index = self.log.last();
         // One acknowledgement covers all before it: if the last message that waits to be sent is one, replace it.
         let message = Message::Accepted { ballot, index, received: index, decided: self.told_decided() };
         if let Some(waiting) = self.out.last()

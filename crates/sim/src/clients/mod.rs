@@ -403,10 +403,11 @@ impl Clients {
         self.clients.len() - 1
     }
 
-    /// Whether all of these were acknowledged; and whether one ended otherwise.
+    /// Whether all of these were acknowledged; and whether all have ended, some otherwise.
     pub fn answered(&self, tokens: &[u64]) -> (bool, bool) {
         let ok = |token: &u64| self.journal.0[token].status() == Some(Status::Ok);
         let open = |token: &u64| self.clients[self.journal.0[token].client].open == Some(*token);
-        (tokens.iter().all(ok), tokens.iter().any(|token| !open(token) && !ok(token)))
+        let (all, over) = (tokens.iter().all(ok), !tokens.iter().any(open));
+        (all, over && !all)
     }
 }

@@ -192,7 +192,9 @@ impl RolisController {
 
     pub(super) fn on_copy_request(&mut self, from: Voter, copy: u64) {
         let (receiver, name) = (from.node, CopyName { receiver: from.node, copy });
-        if !self.receiver.store_is_complete() || self.election.members().is_none() {
+        // Nor from one that would lose it with its process: of those that have a state on disk too few may be left.
+        if !self.receiver.store_is_complete() || self.lacks_checkpoint() || self.election.members().is_none()
+        {
             return self.desk.send(receiver, ControlMessage::CopyRefuse { copy });
         }
         self.stop_serving(receiver, None);

@@ -1,6 +1,6 @@
 //! What the controller has a worker do: promise, follow, take over, open, park, go on from a copy.
 
-use highwater_core::{Ballot, Durability, EntryIndex, Epoch, Timestamp};
+use highwater_core::{Ballot, EntryIndex, Epoch, Timestamp};
 use highwater_store::{Applier, Occ};
 
 use crate::copy::{Installer, Sender};
@@ -58,10 +58,8 @@ impl RolisWorker {
                     self.lead.close_up_to(self.high());
                 }
                 let located = Report::Located { copy, stream: self.context.id, start };
-                if self.context.options().durability != Durability::Async {
-                    return turn.report(&self.context, located);
-                }
-                // The receiver's log will begin there, and say that all before is decided: this disk has to know that first.
+                // The receiver's log will begin there, and say that all before is decided: this disk has to know that first. And others may
+                // have dropped what they had of it: if this process ends before they have their copies, its disk is all there is.
                 self.stream.record_decided();
                 self.gate.report(self.stream.changes_made(), located, &self.context, turn);
             }
