@@ -4,6 +4,7 @@ use std::num::NonZeroU16;
 
 use clap::Args;
 use highwater_core::NodeId;
+use highwater_core::limits::{MAX_NODE_ID, MAX_NODES};
 use highwater_disk::identity::MAX_CLUSTER_BYTES;
 use highwater_node::storage::remains::Founding;
 
@@ -28,6 +29,10 @@ impl Founders {
         nodes.dedup();
         if nodes.len() != self.nodes.len() || nodes.is_empty() {
             return Err(Failure::usage("--nodes names each node once"));
+        }
+        if nodes.len() > MAX_NODES.into() || nodes.iter().any(|node| node.0 > MAX_NODE_ID) {
+            let what = format!("--nodes names up to {MAX_NODES} nodes, with ids up to {MAX_NODE_ID}");
+            return Err(Failure::usage(what));
         }
         let plain = !cluster.trim().is_empty() && !cluster.contains(char::is_control);
         if !plain || cluster.len() > MAX_CLUSTER_BYTES {

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use highwater_core::limits::MAX_NODE_ID;
 use highwater_node::admin::protocol::{MemberRequest, MemberState, StatusReport};
 use highwater_node::config::NodeConfig;
 use serde::Serialize;
@@ -130,6 +131,9 @@ pub fn run(action: &MemberAction) -> Result<()> {
 impl New {
     /// The node, with its addresses from the command line or the config.
     fn node(&self, id: u8) -> Result<NodeConfig> {
+        if id > MAX_NODE_ID {
+            return Err(Failure::usage(format!("ids of nodes go up to {MAX_NODE_ID}")));
+        }
         if let Some(Addresses([peer, resp, admin])) = self.addresses.clone() {
             return Ok(NodeConfig { id, peer, resp, admin });
         }
@@ -248,6 +252,10 @@ struct Listed {
 
 fn list(ask: &Where) -> Result<()> {
     let status = any_status(&ask.admins()?)?;
+    let old = is_old(&status).then(|| match status.removed.contains(&status.node) {
+        true => format!("node {} was removed: what it shows may be old", status.node),
+        false => format!("node {} knows of no leader: what it shows may be old", status.node),
+    });
     // The leader knows more.
     let leading = status.leader.filter(|leader| *leader != status.node);
     let leader = leading.and_then(|leader| status.nodes.iter().find(|node| node.id == leader));
@@ -258,7 +266,7 @@ fn list(ask: &Where) -> Result<()> {
     if ask.json {
         let line = serde_json::json!({
             "leader": status.leader, "epoch": status.epoch, "level": status.level, "held_back_by": status.held_back_by,
-            "members": listed, "removed": status.removed
+            "members": listed, "removed": status.removed, "may_be_old": old
         });
         println!("{line}");
         return Ok(());
@@ -277,6 +285,9 @@ fn list(ask: &Where) -> Result<()> {
         let removed: Vec<String> = status.removed.iter().map(u8::to_string).collect();
         println!("removed, never to be used again: {}", removed.join(", "));
     }
+    if let Some(old) = old {
+        println!("{old}");
+    }
     Ok(())
 }
 
@@ -294,16 +305,22 @@ fn listed(status: &StatusReport, member: &highwater_node::admin::protocol::Membe
     }
 }
 
-/// What the first one that answers says.
+/// What the first one says that belongs to the cluster and knows a leader; else what the first one says that answers.
 fn any_status(admins: &[String]) -> Result<StatusReport> {
-    let mut why = None;
+    let (mut why, mut first) = (None, None);
     for admin in admins {
         match AdminClient::connect_to(admin, PATIENCE).and_then(|mut client| client.status()) {
-            Ok(status) => return Ok(status),
+            Ok(status) if !is_old(&status) => return Ok(status),
+            Ok(status) => first = first.or(Some(status)),
             Err(error) => why = why.or(Some(failure_at(admin, error))),
         }
     }
-    Err(why.expect("a config lists nodes"))
+    first.ok_or_else(|| why.expect("a config lists nodes"))
+}
+
+/// Whether others may know better who belongs.
+fn is_old(status: &StatusReport) -> bool {
+    status.leader.is_none() || status.removed.contains(&status.node)
 }
 
 #[cfg(test)]

@@ -240,6 +240,14 @@ fn grow_and_shrink(durability: &str) {
         assert_eq!(nodes.members(3), [0, 1, 2, 3, 4]);
         let config = nodes.path(3, "toml");
         nodes.must(&["add", "3", "--config", config.to_str().unwrap()]);
+        // Two that vote do not become one by mistake.
+        let why = nodes.refused(&["replace", "4", "--by", "3", "--config", config.to_str().unwrap()]);
+        assert!(why.contains("n3 is a member already"), "{why}");
+        // The config of the first node lists nobody else: its cluster has grown since.
+        let (status, first) = (["status", "--cluster", "--json", "--config"], nodes.path(0, "toml"));
+        let output = Command::new(env!("CARGO_BIN_EXE_highwater")).args(status).arg(first).output().unwrap();
+        let cluster: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(cluster["nodes"].as_array().unwrap().len(), 5, "{cluster}");
 
         // The leader goes, then another one, which does not run.
         let first = nodes.leader().expect("somebody leads");
@@ -247,6 +255,8 @@ fn grow_and_shrink(durability: &str) {
         nodes.must(&["remove", &first.to_string(), "--admin", &ask]);
         goes_on(nodes);
         nodes.eventually("the removed one is not told", |nodes| nodes.log_has(first, "was removed"));
+        let old = nodes.must_list(first)["may_be_old"].as_str().unwrap().to_string();
+        assert!(old.contains("was removed"), "{old}");
         let second = (0..5).find(|id| *id != first && Some(*id) != nodes.leader()).unwrap();
         nodes.kill(second);
         let ask = nodes.admin((0..5).find(|id| ![first, second].contains(id)).unwrap());

@@ -40,7 +40,7 @@ pub fn run(args: &CreateArgs) -> Result<()> {
 
 fn unreadable(args: &CreateArgs, why: &dyn std::fmt::Display) -> Failure {
     Failure::unreadable(format!("{}: {why}", args.from.display())).hint(
-        "--from is a node's own folder, storage.dir/node-N, of a cluster with cluster.durability = \"sync\"",
+        "--from is a node's own folder, storage.dir/node-N, of a cluster with cluster.durability = \"sync\" or \"async\"",
     )
 }
 

@@ -65,6 +65,9 @@ pub fn look(place: &Place, json: bool) -> Result<Look> {
             None => nodes.push(view),
         }
     }
+    let unlisted = unlisted(&nodes);
+    nodes.extend(ask_all(&unlisted));
+    nodes.sort_by_key(|view| view.node);
     let cluster = Cluster::of(nodes);
     let text = if json {
         serde_json::to_string(&cluster).map_err(Failure::negative)? + "\n"
@@ -73,6 +76,16 @@ pub fn look(place: &Place, json: bool) -> Result<Look> {
     };
     let trouble = cluster.trouble.map(|trouble| format!("the cluster cannot serve: {trouble}"));
     Ok((text, trouble.map_or(Ok(()), |trouble| Err(Failure::unavailable(trouble)))))
+}
+
+/// Members by the leader's word that nobody has asked yet, and where to: added since the config was written, say.
+fn unlisted(nodes: &[View]) -> Vec<(u8, String)> {
+    let leader = judge(nodes).ok().and_then(|leader| nodes.iter().find(|view| view.node == leader));
+    let Some(leading) = leader.and_then(|view| view.status.as_ref()) else { return Vec::new() };
+    let listed = |id: u8| nodes.iter().any(|view| view.node == id);
+    let known = |id: u8| leading.nodes.iter().find(|node| node.id == id);
+    let new = leading.members.iter().map(|member| member.node).filter(|id| !listed(*id));
+    new.map(|id| (id, known(id).map_or_else(String::new, |node| node.admin.clone()))).collect()
 }
 
 fn ask_all(admins: &[(u8, String)]) -> Vec<View> {
@@ -191,7 +204,7 @@ impl Cluster {
 
     /// A restart loses what the node holds: the others must be a majority with complete data, and take it back.
     fn why_no_restart(&self) -> Option<String> {
-        let nodes = self.nodes.len();
+        let nodes = self.nodes.iter().filter(|view| !self.was_removed(view.node)).count();
         let engine =
             self.nodes.iter().find_map(|view| view.status.as_ref()?.engine.parse::<EngineKind>().ok());
         if let Some(engine) = engine.filter(|engine| !engine.abilities().fails_over) {
@@ -204,9 +217,15 @@ impl Cluster {
         Some(format!("{why}: restart no other node before that is over"))
     }
 
+    /// Whether that is the leader's word of a node.
+    fn was_removed(&self, node: u8) -> bool {
+        let leading = self.nodes.iter().find(|view| Some(view.node) == self.leader);
+        leading.and_then(|view| view.status.as_ref()).is_some_and(|status| status.removed.contains(&node))
+    }
+
     /// Who does not vote with complete data, in words: what another node holds must not be lost meanwhile.
     fn find_incomplete(&self) -> Option<String> {
-        self.nodes.iter().find_map(|view| {
+        self.nodes.iter().filter(|view| !self.was_removed(view.node)).find_map(|view| {
             let node = view.node;
             let Some(member) = self.membership(node) else {
                 return Some(format!("node {node} does not vote yet"));
@@ -369,6 +388,39 @@ mod tests {
         leading.status.as_mut().unwrap().held_back_by = vec![1, 2];
         let text = line(leading);
         assert!(text.contains("level 1 is in use; for level 2 upgrade and start node 1, 2\n"), "{text}");
+    }
+
+    #[test]
+    fn a_member_that_no_config_lists_counts_and_one_that_was_removed_does_not() {
+        let member = |node| MemberReport {
+            node,
+            incarnation: "ab".into(),
+            voter: true,
+            levels: None,
+            connected: Some(true),
+            lag: Some(0),
+            silent_ms: Some(0),
+        };
+        let nodes = |members: &[u8]| {
+            let mut nodes: Vec<View> = (0..3)
+                .map(|node| view(node, if node == 0 { "leader" } else { "follower" }, 3, Some(0), None))
+                .collect();
+            let status = nodes[0].status.as_mut().unwrap();
+            status.members = members.iter().copied().map(member).collect();
+            nodes
+        };
+        let added = nodes(&[0, 1, 2, 3]);
+        let unlisted = unlisted(&added);
+        assert_eq!(unlisted, [(3, String::new())]);
+        let with = |more: View| added.iter().cloned().chain([more]).collect();
+        assert!(Cluster::of(with(silent(3, false))).no_restart.unwrap().contains("node 3 does not answer"));
+        let up = view(3, "follower", 3, Some(0), None);
+        assert_eq!(Cluster::of(with(up.clone())).no_restart, None);
+
+        let mut replaced = nodes(&[0, 1, 3]);
+        replaced[0].status.as_mut().unwrap().removed = vec![2];
+        replaced.push(up);
+        assert_eq!(Cluster::of(replaced).no_restart, None);
     }
 
     #[test]

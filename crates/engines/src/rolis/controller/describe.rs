@@ -90,12 +90,15 @@ impl RolisController {
     fn why_never_again(&self) -> Option<String> {
         let (lost, members) = (self.without_memory(), self.election.members()?.clone());
         let left = Quorums::of(members).reached(|voter| !lost.contains(&voter.node));
+        let then = match self.desk.shared.options.durability.has_disk() {
+            true => {
+                "stop all nodes, remove nothing, and let `highwater recover --from` say what their disks hold"
+            }
+            false => "stop all nodes and start them empty",
+        };
+        let lost = list(&lost);
         (!left).then(|| {
-            format!(
-                "{} came back without memory, and the rest is no majority: this cluster cannot go on; \
-                 stop all nodes and start them empty",
-                list(&lost)
-            )
+            format!("{lost} came back without memory, and the rest is no majority: this cluster cannot go on; {then}")
         })
     }
 

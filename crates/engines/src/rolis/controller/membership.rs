@@ -53,8 +53,11 @@ impl RolisController {
             MemberChange::Replace { node, by, contact } => {
                 match (members.voter(node), members.voter(by)) {
                     (None, Some(_)) if members.has_removed(node) => Done,
-                    // Both vote: it was added before.
-                    (_, Some(_)) => self.remove(now, &members, node),
+                    // Two that vote do not become one by mistake.
+                    (Some(_), Some(_)) => Refused(format!(
+                        "{by} is a member already: name a node that is none; or `member remove {node}`, to go on without it"
+                    )),
+                    (None, Some(_)) => no_member(&members, node),
                     (None, None) => no_member(&members, node),
                     (Some(voter), None) if voter == self.desk.me => self.make_way(now, &members, node),
                     (Some(_), None) => self.let_in(now, &members, by, contact, Some(node)),
