@@ -78,14 +78,16 @@ pub fn look(place: &Place, json: bool) -> Result<Look> {
     Ok((text, trouble.map_or(Ok(()), |trouble| Err(Failure::unavailable(trouble)))))
 }
 
-/// Members by the leader's word that nobody has asked yet, and where to: added since the config was written, say.
+/// Members that nobody has asked yet, and where to: added since the config was written, say. By the word of who knows the newest epoch.
 fn unlisted(nodes: &[View]) -> Vec<(u8, String)> {
-    let leader = judge(nodes).ok().and_then(|leader| nodes.iter().find(|view| view.node == leader));
-    let Some(leading) = leader.and_then(|view| view.status.as_ref()) else { return Vec::new() };
+    let belongs = |status: &&StatusReport| !status.removed.contains(&status.node);
+    let newest = nodes.iter().filter_map(|view| view.status.as_ref()).filter(belongs);
+    let knowledge = |status: &&StatusReport| (status.epoch, status.leader == Some(status.node));
+    let Some(newest) = newest.max_by_key(knowledge) else { return Vec::new() };
     let listed = |id: u8| nodes.iter().any(|view| view.node == id);
-    let known = |id: u8| leading.nodes.iter().find(|node| node.id == id);
-    let new = leading.members.iter().map(|member| member.node).filter(|id| !listed(*id));
-    new.map(|id| (id, known(id).map_or_else(String::new, |node| node.admin.clone()))).collect()
+    let admin = |id: u8| newest.nodes.iter().find(|node| node.id == id).map(|node| node.admin.clone());
+    let new = newest.members.iter().map(|member| member.node).filter(|id| !listed(*id));
+    new.map(|id| (id, admin(id).unwrap_or_default())).collect()
 }
 
 fn ask_all(admins: &[(u8, String)]) -> Vec<View> {
