@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use highwater_core::NodeId;
+use highwater_engines::memory::MemoryStatus;
 use highwater_engines::{CheckpointNews, CheckpointOrder, Controller, Nanos};
 
 use crate::storage::{CheckpointDesk, JournalQueues};
@@ -18,11 +19,18 @@ const FAILED_PAUSE: Nanos = 10_000_000_000;
 /// The same, and between two that made too little room, on a disk that is low.
 const LOW_PAUSE: Nanos = 1_000_000_000;
 
+/// By how many bytes the journal may grow before a checkpoint is due: by `every_bytes`, or by what the store takes if that is more, so
+/// that checkpoints write no more than the journal that they replace. But no further than a quarter of the memory: whoever
+/// starts again holds in it what it reads of the journal.
+fn due_after(every_bytes: u64, memory: MemoryStatus) -> u64 {
+    every_bytes.max(memory.used).min(memory.shares.whole / 4)
+}
+
 /// A node's checkpoints, as its control thread sees them.
 pub struct Checkpoints {
     desk: CheckpointDesk,
     queues: Arc<JournalQueues>,
-    /// One is due once the journal has grown by so many bytes, or by half of what the store takes if that is more.
+    /// One is due once the journal has grown by so many bytes; see [`due_after`].
     every_bytes: u64,
     /// Bytes of the journal when the last one began, or when this process did.
     journal_bytes: u64,
@@ -62,8 +70,8 @@ impl Checkpoints {
 
     /// Asks the controller for one if it is time.
     pub fn turn(&mut self, now: Nanos, controller: &mut dyn Controller) {
-        let used = controller.memory().used;
-        self.queues.set_state(used, controller.copies_state());
+        let memory = controller.memory();
+        self.queues.set_state(memory.used, controller.copies_state());
         if now < self.not_before || now.saturating_sub(self.looked) < LOOK_EVERY {
             return;
         }
@@ -73,7 +81,7 @@ impl Checkpoints {
             self.begun_low = 0;
         }
         let makes_room = self.queues.is_low() && (self.begun_low < self.kept || now >= self.low_again);
-        if makes_room || grown >= self.every_bytes.max(used / 2) {
+        if makes_room || grown >= due_after(self.every_bytes, memory) {
             controller.checkpoint(now, CheckpointNews::Wanted);
         }
     }
@@ -109,5 +117,25 @@ impl Checkpoints {
     fn due(&mut self) {
         self.begun_low = self.begun_low.saturating_sub(1);
         self.journal_bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::{Incarnation, NodeId};
+    use highwater_engines::Options;
+
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_due_by_the_setting_the_data_and_the_memory() {
+        let mut options = Options::new(NodeId(0), 3, 1, Incarnation(1));
+        options.memory_bytes = 8 << 30;
+        let shares = options.shares().expect("there is enough");
+        let used = |used| MemoryStatus { shares, used, logs: 0, most: shares.store };
+        assert_eq!(due_after(1 << 30, used(0)), 1 << 30);
+        assert_eq!(due_after(1 << 30, used(3 << 29)), 3 << 29, "as much as the data");
+        assert_eq!(due_after(1 << 30, used(5 << 30)), 2 << 30, "a quarter of the memory");
+        assert_eq!(due_after(4 << 30, used(0)), 2 << 30);
     }
 }
