@@ -28,6 +28,8 @@ pub mod copy;
 pub mod engine;
 pub mod mailbox;
 #[cfg(not(loom))]
+pub mod meerkat;
+#[cfg(not(loom))]
 pub mod memory;
 #[cfg(not(loom))]
 pub mod observer;

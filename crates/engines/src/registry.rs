@@ -114,6 +114,8 @@ engines! {
     Strawman = crate::rolis::Strawman,
     /// Plain primary-backup, as small as an engine can be: an example, and a test of the seam.
     Backup = crate::backup::Backup,
+    /// Leaderless: every replica takes transactions, all validate them.
+    Meerkat = crate::meerkat::Meerkat,
 }
 
 impl fmt::Display for EngineKind {

@@ -4,7 +4,8 @@
 //! - [`word`] and `record`: what is stored, and how it is read without locks.
 //! - [`guard`] and `heap`: when and where memory is used again.
 //! - `hash` and `tree`: the two indexes, each with versions that prove absence.
-//! - [`occ`]: transactions. [`applier`]: a follower's way to write. [`snapshot`]: its readers. [`export`],
+//! - [`occ`]: transactions. [`applier`]: a follower's way to write. [`snapshot`]: its readers. [`latest`]: newest versions, for
+//!   who validates by timestamps. [`export`],
 //!   [`import`], [`exported`] (the bytes between them), [`digest`]: state transfer, comparison.
 //! - [`hooks`]: where a simulator may step in.
 //!
@@ -39,6 +40,8 @@ mod index;
 #[cfg(not(loom))]
 mod keys;
 #[cfg(not(loom))]
+pub mod latest;
+#[cfg(not(loom))]
 pub mod occ;
 #[cfg(feature = "planted")]
 pub mod planted;
@@ -67,6 +70,8 @@ pub use exported::{ExportedRecord, ExportedRecords};
 pub use heap::{Memory, Provision, give_back_freed, one_arena};
 #[cfg(not(loom))]
 pub use import::Importer;
+#[cfg(not(loom))]
+pub use latest::{Latest, Version};
 #[cfg(not(loom))]
 pub use occ::Occ;
 #[cfg(not(loom))]

@@ -1,0 +1,183 @@
+//! What a change of epoch decides: who takes part from then on, and what became of every transaction of the epoch before.
+
+use bytes::Bytes;
+use highwater_core::codec::{Malformed, Reader};
+use highwater_core::{Epoch, Incarnation, NodeId, Timestamp};
+
+use super::payload::Payload;
+use super::record::Told;
+
+/// Who takes part in an epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// They validate, and coordinate.
+    pub voters: Vec<(NodeId, Incarnation)>,
+    /// They hear outcomes while they copy the state.
+    pub learners: Vec<(NodeId, Incarnation)>,
+}
+
+impl Members {
+    /// Whether a life of a node votes.
+    pub fn has_voter(&self, who: (NodeId, Incarnation)) -> bool {
+        self.voters.contains(&who)
+    }
+
+    /// Whether a life of a node takes part.
+    pub fn has(&self, who: (NodeId, Incarnation)) -> bool {
+        self.has_voter(who) || self.learners.contains(&who)
+    }
+}
+
+/// What became of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Which.
+    pub ts: Timestamp,
+    /// It committed.
+    pub commit: bool,
+    /// What it read and wrote, if it committed.
+    pub payload: Option<Payload>,
+}
+
+/// A change of epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The epoch that begins.
+    pub epoch: Epoch,
+    /// No transaction of an earlier one is later.
+    pub base: Timestamp,
+    /// Who takes part.
+    pub members: Members,
+    /// Of each worker the transactions that may not have been over everywhere. Of those that are not named none committed.
+    pub ended: Vec<Vec<Ended>>,
+}
+
+fn put_members(out: &mut Vec<u8>, members: &[(NodeId, Incarnation)]) {
+    out.push(members.len() as u8);
+    for (node, life) in members {
+        out.push(node.0);
+        out.extend_from_slice(&life.0.to_le_bytes());
+    }
+}
+
+fn take_members(reader: &mut Reader<'_>) -> Result<Vec<(NodeId, Incarnation)>, Malformed> {
+    let count = reader.u8()?;
+    (0..count).map(|_| Ok((NodeId(reader.u8()?), Incarnation(reader.u64()?)))).collect()
+}
+
+fn put_payload(out: &mut Vec<u8>, payload: Option<&Payload>) {
+    // A payload has 4 bytes at least.
+    out.extend_from_slice(&payload.map_or(0, |payload| payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(payload.map_or(&[], |payload| payload.bytes()));
+}
+
+fn take_payload(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Option<Payload>, Malformed> {
+    let len = reader.u32()? as usize;
+    let at = whole.len() - reader.rest().len();
+    reader.take(len)?;
+    (len > 0).then(|| Payload::parse(whole.slice(at..at + len))).transpose()
+}
+
+impl Change {
+    /// `epoch u64 | base u64 | voters | learners | workers u16 | each: count u32, each: ts u64, commit u8, payload (u32 length)`;
+    /// members are `count u8, each: node u8, life u64`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.epoch.0.to_le_bytes());
+        out.extend_from_slice(&self.base.0.to_le_bytes());
+        put_members(out, &self.members.voters);
+        put_members(out, &self.members.learners);
+        out.extend_from_slice(&(self.ended.len() as u16).to_le_bytes());
+        for ended in &self.ended {
+            out.extend_from_slice(&(ended.len() as u32).to_le_bytes());
+            for Ended { ts, commit, payload } in ended {
+                out.extend_from_slice(&ts.0.to_le_bytes());
+                out.push((*commit).into());
+                put_payload(out, payload.as_ref());
+            }
+        }
+    }
+
+    /// Reads what [`encode`](Change::encode) wrote; `reader` stands in `whole`.
+    pub fn decode(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Change, Malformed> {
+        let (epoch, base) = (Epoch(reader.u64()?), Timestamp(reader.u64()?));
+        let members = Members { voters: take_members(reader)?, learners: take_members(reader)? };
+        let mut ended = Vec::new();
+        for _ in 0..reader.u16()? {
+            let count = reader.u32()?;
+            let mut of = Vec::new();
+            for _ in 0..count {
+                let (ts, commit) = (Timestamp(reader.u64()?), reader.u8()? != 0);
+                of.push(Ended { ts, commit, payload: take_payload(whole, reader)? });
+            }
+            ended.push(of);
+        }
+        Ok(Change { epoch, base, members, ended })
+    }
+}
+
+/// Appends the records of one worker: `count u32, each: ts u64 | flags u8 | view u32 | payload`.
+pub fn put_records(out: &mut Vec<u8>, records: &[Told]) {
+    let two = |what: Option<bool>, bit: u8| what.map_or(0, |is| bit | if is { bit << 1 } else { 0 });
+    out.extend_from_slice(&(records.len() as u32).to_le_bytes());
+    for Told { ts, valid, accepted, outcome, payload } in records {
+        out.extend_from_slice(&ts.0.to_le_bytes());
+        out.push(two(*valid, 1) | two(accepted.map(|(_, commit)| commit), 4) | two(*outcome, 16));
+        out.extend_from_slice(&accepted.map_or(0, |(view, _)| view).to_le_bytes());
+        put_payload(out, payload.as_ref());
+    }
+}
+
+/// Reads what [`put_records`] wrote.
+pub fn take_records(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Vec<Told>, Malformed> {
+    let count = reader.u32()?;
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let (ts, flags, view) = (Timestamp(reader.u64()?), reader.u8()?, reader.u32()?);
+        let two = |bit: u8| (flags & bit != 0).then_some(flags & bit << 1 != 0);
+        let accepted = two(4).map(|commit| (view, commit));
+        let payload = take_payload(whole, reader)?;
+        all.push(Told { ts, valid: two(1), accepted, outcome: two(16), payload });
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_and_records_round_trip() {
+        let payload = Payload::build((&[], 0), (&[], 0), &[]);
+        let ended = vec![
+            vec![Ended { ts: Timestamp(5), commit: true, payload: Some(payload.clone()) }],
+            vec![],
+            vec![Ended { ts: Timestamp(7), commit: false, payload: None }],
+        ];
+        let voters = vec![(NodeId(0), Incarnation(9)), (NodeId(2), Incarnation(8))];
+        let members = Members { voters, learners: vec![(NodeId(1), Incarnation(7))] };
+        let change = Change { epoch: Epoch(4), base: Timestamp(100), members, ended };
+        let mut bytes = Vec::new();
+        change.encode(&mut bytes);
+        let whole = Bytes::from(bytes);
+        let mut reader = Reader::new(&whole);
+        assert_eq!(Change::decode(&whole, &mut reader), Ok(change));
+        assert!(reader.is_empty());
+        for len in 0..whole.len() {
+            let cut = whole.slice(..len);
+            assert!(Change::decode(&cut, &mut Reader::new(&cut)).is_err());
+        }
+        let mut records = Vec::new();
+        for valid in [None, Some(true), Some(false)] {
+            for accepted in [None, Some((3, true)), Some((0, false))] {
+                for outcome in [None, Some(true), Some(false)] {
+                    let payload = valid.map(|_| payload.clone());
+                    records.push(Told { ts: Timestamp(1), valid, accepted, outcome, payload });
+                }
+            }
+        }
+        let mut bytes = Vec::new();
+        put_records(&mut bytes, &records);
+        let whole = Bytes::from(bytes);
+        assert_eq!(take_records(&whole, &mut Reader::new(&whole)), Ok(records));
+    }
+}

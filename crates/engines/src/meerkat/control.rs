@@ -1,0 +1,391 @@
+//! What controllers say to each other. Long messages travel in pieces.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use highwater_core::codec::{Malformed, Reader};
+use highwater_core::{Epoch, NodeId, Timestamp};
+
+use super::change::{Change, put_records, take_records};
+use super::record::Told;
+
+/// An attempt to decide a change of epoch: numbers grow, nodes tell two of one number apart. (The paper names one recovery coordinator
+/// for each epoch, and does not say how its successor learns what it has decided.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Round {
+    /// Its number.
+    pub number: u64,
+    /// Who leads it.
+    pub node: NodeId,
+}
+
+/// How a node stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// It knows of no cluster.
+    #[default]
+    Unborn,
+    /// It has promised, or accepted, the first epoch.
+    Bearing,
+    /// It takes no part: it lost its memory, or missed too much.
+    Outside,
+    /// It copies the state.
+    Learning,
+    /// It holds the state, and hears outcomes.
+    Ready,
+    /// It votes.
+    Voting,
+}
+
+impl Standing {
+    const ALL: [Standing; 6] = [
+        Standing::Unborn,
+        Standing::Bearing,
+        Standing::Outside,
+        Standing::Learning,
+        Standing::Ready,
+        Standing::Voting,
+    ];
+}
+
+/// Said at every heartbeat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beat {
+    /// The last epoch that it has begun.
+    pub epoch: Epoch,
+    /// How it stands.
+    pub standing: Standing,
+    /// Whom it hears: a bit each.
+    pub hears: u32,
+    /// Bytes that its store may still grow by.
+    pub room: u64,
+}
+
+/// A message between controllers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// How the sender stands.
+    Beat(Beat),
+    /// Take part in the epoch before this one no more, and say what you know of it.
+    Prepare {
+        /// The epoch that is to begin.
+        epoch: Epoch,
+        /// By which attempt.
+        round: Round,
+    },
+    /// It does not.
+    Promise {
+        /// As asked.
+        epoch: Epoch,
+        /// As asked.
+        round: Round,
+        /// What was accepted of an earlier attempt.
+        accepted: Option<(Round, Arc<Change>)>,
+        /// Above all timestamps that it has seen.
+        latest: Timestamp,
+        /// Of each worker what it knows.
+        records: Arc<Vec<Vec<Told>>>,
+    },
+    /// A later attempt was promised.
+    Refuse {
+        /// As asked.
+        epoch: Epoch,
+        /// That attempt.
+        round: Round,
+    },
+    /// Take this for decided, unless you promised a later attempt.
+    Accept {
+        /// The attempt.
+        round: Round,
+        /// What it proposes.
+        change: Arc<Change>,
+    },
+    /// It is accepted.
+    Accepted {
+        /// As proposed.
+        epoch: Epoch,
+        /// As proposed.
+        round: Round,
+    },
+    /// It is decided.
+    Decided {
+        /// The last change that the sender knows.
+        change: Arc<Change>,
+    },
+    /// A learner asks for a copy of the state.
+    CopyRequest {
+        /// Its name for it.
+        copy: u64,
+        /// The epoch since which it hears outcomes.
+        epoch: Epoch,
+    },
+    /// It gets one.
+    CopyGrant {
+        /// As asked.
+        copy: u64,
+    },
+}
+
+fn put_round(out: &mut Vec<u8>, round: Round) {
+    out.extend_from_slice(&round.number.to_le_bytes());
+    out.push(round.node.0);
+}
+
+fn take_round(reader: &mut Reader<'_>) -> Result<Round, Malformed> {
+    Ok(Round { number: reader.u64()?, node: NodeId(reader.u8()?) })
+}
+
+impl Control {
+    /// `tag u8 | fields`, little endian.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Control::Beat(Beat { epoch, standing, hears, room }) => {
+                out.push(1);
+                out.extend_from_slice(&epoch.0.to_le_bytes());
+                out.push(*standing as u8);
+                out.extend_from_slice(&hears.to_le_bytes());
+                out.extend_from_slice(&room.to_le_bytes());
+            }
+            Control::Prepare { epoch, round } => {
+                out.push(2);
+                out.extend_from_slice(&epoch.0.to_le_bytes());
+                put_round(out, *round);
+            }
+            Control::Promise { epoch, round, accepted, latest, records } => {
+                out.push(3);
+                out.extend_from_slice(&epoch.0.to_le_bytes());
+                put_round(out, *round);
+                out.extend_from_slice(&latest.0.to_le_bytes());
+                out.extend_from_slice(&(records.len() as u16).to_le_bytes());
+                records.iter().for_each(|of| put_records(out, of));
+                out.push(accepted.is_some().into());
+                if let Some((round, change)) = accepted {
+                    put_round(out, *round);
+                    change.encode(out);
+                }
+            }
+            Control::Refuse { epoch, round } => {
+                out.push(4);
+                out.extend_from_slice(&epoch.0.to_le_bytes());
+                put_round(out, *round);
+            }
+            Control::Accept { round, change } => {
+                out.push(5);
+                put_round(out, *round);
+                change.encode(out);
+            }
+            Control::Accepted { epoch, round } => {
+                out.push(6);
+                out.extend_from_slice(&epoch.0.to_le_bytes());
+                put_round(out, *round);
+            }
+            Control::Decided { change } => {
+                out.push(7);
+                change.encode(out);
+            }
+            Control::CopyRequest { copy, epoch } => {
+                out.push(8);
+                out.extend_from_slice(&copy.to_le_bytes());
+                out.extend_from_slice(&epoch.0.to_le_bytes());
+            }
+            Control::CopyGrant { copy } => {
+                out.push(9);
+                out.extend_from_slice(&copy.to_le_bytes());
+            }
+        }
+    }
+
+    /// Reads what [`encode`](Control::encode) wrote.
+    pub fn decode(whole: &Bytes) -> Result<Control, Malformed> {
+        let reader = &mut Reader::new(whole);
+        let message = match reader.u8()? {
+            1 => {
+                let (epoch, standing) = (Epoch(reader.u64()?), reader.u8()?);
+                let standing = *Standing::ALL.get(standing as usize).ok_or(Malformed("standing"))?;
+                Control::Beat(Beat { epoch, standing, hears: reader.u32()?, room: reader.u64()? })
+            }
+            2 => Control::Prepare { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
+            3 => {
+                let (epoch, round) = (Epoch(reader.u64()?), take_round(reader)?);
+                let latest = Timestamp(reader.u64()?);
+                let workers = reader.u16()?;
+                let records = (0..workers).map(|_| take_records(whole, reader)).collect::<Result<_, _>>()?;
+                let accepted = match reader.u8()? {
+                    0 => None,
+                    _ => Some((take_round(reader)?, Arc::new(Change::decode(whole, reader)?))),
+                };
+                Control::Promise { epoch, round, accepted, latest, records: Arc::new(records) }
+            }
+            4 => Control::Refuse { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
+            5 => {
+                let round = take_round(reader)?;
+                Control::Accept { round, change: Arc::new(Change::decode(whole, reader)?) }
+            }
+            6 => Control::Accepted { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
+            7 => Control::Decided { change: Arc::new(Change::decode(whole, reader)?) },
+            8 => Control::CopyRequest { copy: reader.u64()?, epoch: Epoch(reader.u64()?) },
+            9 => Control::CopyGrant { copy: reader.u64()? },
+            _ => return Err(Malformed("control tag")),
+        };
+        if reader.is_empty() { Ok(message) } else { Err(Malformed("control length")) }
+    }
+
+    /// What it is, for the trace of a run.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Control::Beat(_) => "beat",
+            Control::Prepare { .. } => "prepare",
+            Control::Promise { .. } => "promise",
+            Control::Refuse { .. } => "refuse",
+            Control::Accept { .. } => "accept",
+            Control::Accepted { .. } => "accepted",
+            Control::Decided { .. } => "decided",
+            Control::CopyRequest { .. } => "copy request",
+            Control::CopyGrant { .. } => "copy grant",
+        }
+    }
+}
+
+/// A longer message is sent in pieces of so many bytes.
+const PIECE_BYTES: usize = 1 << 20;
+/// Tag of a piece: `tag u8 | message u64 | number u32 | of how many u32 | bytes`.
+const PIECE: u8 = 100;
+/// Longest message that is put together again.
+const MOST_PIECES: u32 = 4096;
+
+/// The bytes to send for a message; `name` tells its pieces from others'.
+pub fn pieces(message: &Control, name: u64) -> Vec<Bytes> {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    if bytes.len() <= PIECE_BYTES {
+        return vec![bytes.into()];
+    }
+    let count = bytes.len().div_ceil(PIECE_BYTES) as u32;
+    let piece = |(number, part): (usize, &[u8])| {
+        let mut piece = Vec::with_capacity(17 + part.len());
+        piece.push(PIECE);
+        piece.extend_from_slice(&name.to_le_bytes());
+        piece.extend_from_slice(&(number as u32).to_le_bytes());
+        piece.extend_from_slice(&count.to_le_bytes());
+        piece.extend_from_slice(part);
+        piece.into()
+    };
+    bytes.chunks(PIECE_BYTES).enumerate().map(piece).collect()
+}
+
+/// Messages that arrive in pieces.
+#[derive(Default)]
+pub struct Assembly(BTreeMap<NodeId, (u64, Vec<Option<Bytes>>)>);
+
+impl Assembly {
+    /// Takes what came; a message, if it is whole now.
+    ///
+    /// # Errors
+    /// If it makes no sense.
+    pub fn take(&mut self, from: NodeId, bytes: Bytes) -> Result<Option<Control>, Malformed> {
+        if bytes.first() != Some(&PIECE) {
+            return Control::decode(&bytes).map(Some);
+        }
+        let mut reader = Reader::new(&bytes[1..]);
+        let (name, number, count) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        if number >= count || count > MOST_PIECES {
+            return Err(Malformed("piece"));
+        }
+        let (known, parts) = self.0.entry(from).or_default();
+        if *known != name || parts.len() != count as usize {
+            (*known, *parts) = (name, vec![None; count as usize]);
+        }
+        parts[number as usize] = Some(bytes.slice(bytes.len() - reader.rest().len()..));
+        if parts.iter().any(Option::is_none) {
+            return Ok(None);
+        }
+        let (_, parts) = self.0.remove(&from).unwrap_or_default();
+        let whole: Vec<u8> = parts.into_iter().flatten().flatten().collect();
+        Control::decode(&whole.into()).map(Some)
+    }
+
+    /// What came of `node` in pieces is not completed any more.
+    pub fn forget(&mut self, node: NodeId) {
+        self.0.remove(&node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::Incarnation;
+
+    use super::*;
+    use crate::meerkat::change::{Ended, Members};
+
+    fn change() -> Arc<Change> {
+        let ended = vec![vec![Ended { ts: Timestamp(5), commit: false, payload: None }], vec![]];
+        let members = Members { voters: vec![(NodeId(1), Incarnation(2))], learners: Vec::new() };
+        Arc::new(Change { epoch: Epoch(3), base: Timestamp(9), members, ended })
+    }
+
+    fn every() -> Vec<Control> {
+        let (epoch, round) = (Epoch(3), Round { number: 7, node: NodeId(2) });
+        let told = Told { ts: Timestamp(4), valid: Some(true), accepted: None, outcome: None, payload: None };
+        let records = Arc::new(vec![vec![told], vec![]]);
+        let mut all = vec![
+            Control::Prepare { epoch, round },
+            Control::Promise { epoch, round, accepted: None, latest: Timestamp(8), records: records.clone() },
+            Control::Promise {
+                epoch,
+                round,
+                accepted: Some((round, change())),
+                latest: Timestamp(8),
+                records,
+            },
+            Control::Refuse { epoch, round },
+            Control::Accept { round, change: change() },
+            Control::Accepted { epoch, round },
+            Control::Decided { change: change() },
+            Control::CopyRequest { copy: 77, epoch },
+            Control::CopyGrant { copy: 77 },
+        ];
+        let beat = |standing| Control::Beat(Beat { epoch, standing, hears: 5, room: 99 });
+        all.extend(Standing::ALL.map(beat));
+        all
+    }
+
+    #[test]
+    fn messages_round_trip() {
+        let mut assembly = Assembly::default();
+        for message in every() {
+            let mut bytes = pieces(&message, 1);
+            assert_eq!(bytes.len(), 1);
+            assert_eq!(assembly.take(NodeId(0), bytes.remove(0)), Ok(Some(message)));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_an_error_and_no_panic() {
+        for message in every() {
+            let bytes = pieces(&message, 1).remove(0);
+            for len in 0..bytes.len() {
+                assert!(Control::decode(&bytes.slice(..len)).is_err(), "{message:?} {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_message_arrives_in_pieces_in_any_order() {
+        let told = |ts| Told { ts: Timestamp(ts), valid: None, accepted: None, outcome: None, payload: None };
+        let records = Arc::new(vec![(0..200_000).map(told).collect::<Vec<_>>()]);
+        let (epoch, round) = (Epoch(3), Round::default());
+        let message = Control::Promise { epoch, round, accepted: None, latest: Timestamp(8), records };
+        let mut all = pieces(&message, 5);
+        assert!(all.len() > 2);
+        let mut assembly = Assembly::default();
+        // One of an earlier message, that never came whole.
+        assert_eq!(assembly.take(NodeId(0), pieces(&message, 4).remove(0)), Ok(None));
+        all.reverse();
+        let last = all.pop().expect("there are some");
+        for piece in all {
+            assert_eq!(assembly.take(NodeId(0), piece), Ok(None));
+        }
+        assert_eq!(assembly.take(NodeId(0), last), Ok(Some(message)));
+    }
+}

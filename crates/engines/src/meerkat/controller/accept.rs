@@ -1,0 +1,213 @@
+//! Everybody's part in a change of epoch: pause and promise, accept, begin.
+//!
+//! Invariants:
+//! - Who promised the next epoch does nothing more in this one: its workers have paused before the promise leaves.
+//! - Nothing of a change takes effect here before it is decided.
+//! - Who missed a change takes no part any more, until it has copied the state.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use highwater_core::{Epoch, Incarnation, NodeId, Timestamp, hooks};
+use highwater_store::Store;
+
+use super::{MeerkatController, Paused};
+use crate::meerkat::change::Change;
+use crate::meerkat::control::{Control, Round, Standing};
+use crate::meerkat::facts::Began;
+use crate::meerkat::marks_of;
+use crate::meerkat::record::Told;
+use crate::meerkat::shared::{Begin, Command};
+use crate::seam::Nanos;
+
+impl MeerkatController {
+    /// Whether this node has a say in whether this epoch begins. If the sender is behind it is told what is decided.
+    fn has_say(&mut self, from: NodeId, epoch: Epoch) -> bool {
+        if epoch <= self.epoch {
+            if let Some(change) = self.decided.clone() {
+                self.send(from, Control::Decided { change });
+            }
+            return false;
+        }
+        let born = self.standing == Standing::Unborn || self.standing == Standing::Bearing;
+        epoch == self.epoch.next() && (self.is_voter() || (epoch == Epoch(1) && born))
+    }
+
+    pub(super) fn on_prepare(&mut self, now: Nanos, from: NodeId, epoch: Epoch, round: Round) {
+        if !self.has_say(from, epoch) {
+            return;
+        }
+        if round < self.promised {
+            return self.send(from, Control::Refuse { epoch, round: self.promised });
+        }
+        self.promised = round;
+        self.stirred = now;
+        if self.paused.as_ref().is_none_or(|paused| paused.epoch != epoch) {
+            self.pause(epoch);
+        }
+        self.promise();
+    }
+
+    fn pause(&mut self, epoch: Epoch) {
+        let workers = self.shared.options.workers as usize;
+        self.shared.set_open(None);
+        // At its birth there is nothing to tell.
+        let whole = (self.epoch == Epoch(0)).then(|| Arc::new(vec![Vec::new(); workers]));
+        if whole.is_none() {
+            self.shared.command(|| Command::Pause(epoch));
+        }
+        let records = vec![None; workers];
+        self.paused = Some(Paused { epoch, records, latest: Timestamp::ZERO, whole });
+    }
+
+    pub(super) fn on_paused(
+        &mut self,
+        now: Nanos,
+        worker: u16,
+        epoch: Epoch,
+        records: Vec<Told>,
+        latest: Timestamp,
+    ) {
+        let Some(paused) = self.paused.as_mut().filter(|paused| paused.epoch == epoch) else { return };
+        let seen = records.iter().map(|told| told.ts).max();
+        paused.latest = paused.latest.max(latest).max(seen.unwrap_or_default());
+        paused.records[worker as usize] = Some(records);
+        if paused.records.iter().all(Option::is_some) && paused.whole.is_none() {
+            let all = std::mem::take(&mut paused.records).into_iter().flatten().collect();
+            paused.whole = Some(Arc::new(all));
+            self.stirred = now;
+            self.promise();
+        }
+    }
+
+    /// Once all workers have paused.
+    fn promise(&mut self) {
+        let Some(paused) = &self.paused else { return };
+        let Some(records) = paused.whole.clone() else { return };
+        let base = self.decided.as_ref().map_or(Timestamp::ZERO, |change| change.base);
+        let (epoch, latest) = (paused.epoch, paused.latest.max(base));
+        let (round, accepted) = (self.promised, self.accepted.clone());
+        if self.epoch == Epoch(0) {
+            self.standing = Standing::Bearing;
+        }
+        self.send(round.node, Control::Promise { epoch, round, accepted, latest, records });
+    }
+
+    pub(super) fn on_accept(&mut self, now: Nanos, from: NodeId, round: Round, change: Arc<Change>) {
+        let epoch = change.epoch;
+        if !self.has_say(from, epoch) {
+            return;
+        }
+        if round < self.promised {
+            return self.send(from, Control::Refuse { epoch, round: self.promised });
+        }
+        if epoch == Epoch(1) && !change.members.has_voter((self.me, self.life)) {
+            // Of another life of this node's memory.
+            return;
+        }
+        (self.promised, self.stirred) = (round, now);
+        if let Some((before, known)) = &self.accepted {
+            assert!(*before != round || **known == *change, "an attempt has one proposal");
+        }
+        self.accepted = Some((round, change));
+        if self.paused.is_none() {
+            self.pause(epoch);
+        }
+        if epoch == Epoch(1) {
+            self.standing = Standing::Bearing;
+        }
+        self.send(from, Control::Accepted { epoch, round });
+    }
+
+    pub(super) fn on_decided(&mut self, now: Nanos, change: &Arc<Change>) {
+        if change.epoch <= self.epoch {
+            return;
+        }
+        let me: (NodeId, Incarnation) = (self.me, self.life);
+        let follows = change.epoch == self.epoch.next()
+            && (change.epoch == Epoch(1) || self.members.as_ref().is_some_and(|members| members.has(me)));
+        let (was_voter, votes) = (self.is_voter(), change.members.has_voter(me));
+        let takes_part = change.members.has(me);
+        if takes_part && follows && (votes || !was_voter) {
+            self.begin(now, change, false);
+        } else if takes_part && !votes {
+            self.begin(now, change, true);
+        } else {
+            self.stay_outside(change);
+        }
+    }
+
+    /// Installs a change, and takes part in what begins with it.
+    fn begin(&mut self, now: Nanos, change: &Arc<Change>, afresh: bool) {
+        if afresh {
+            self.store = Store::new(self.schema.clone());
+            self.marks = marks_of(&self.schema, &self.shared.options);
+            self.copying = None;
+        }
+        let votes = change.members.has_voter((self.me, self.life));
+        let ready = !afresh && self.standing == Standing::Ready;
+        self.standing = match votes {
+            true => Standing::Voting,
+            false if ready => Standing::Ready,
+            false => Standing::Learning,
+        };
+        self.shared.keeps_tombstones.store(!votes, Ordering::SeqCst);
+        self.shared.set_open(None);
+        self.forget_attempts(now, change);
+        self.members = Some(change.members.clone());
+        self.installing = self.shared.options.workers as usize;
+        let (store, marks) = (self.store.clone(), self.marks.clone());
+        let begin = Arc::new(Begin { change: change.clone(), store, marks, afresh });
+        self.shared.command(|| Command::Begin(begin.clone()));
+        let ended: usize = change.ended.iter().map(Vec::len).sum();
+        let names = |members: &[(NodeId, Incarnation)]| {
+            members.iter().map(|(node, _)| node.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        let (voters, learners) = (names(&change.members.voters), names(&change.members.learners));
+        let learners = if learners.is_empty() { String::new() } else { format!(", learners {learners}") };
+        self.note(format!(
+            "{} begins: voters {voters}{learners}; {ended} transactions settled",
+            change.epoch
+        ));
+        hooks::tell_own(|| {
+            let mut bytes = Vec::new();
+            change.encode(&mut bytes);
+            let mut hasher = DefaultHasher::new();
+            bytes.hash(&mut hasher);
+            Began { epoch: change.epoch, base: change.base, hash: hasher.finish() }
+        });
+    }
+
+    fn stay_outside(&mut self, change: &Arc<Change>) {
+        self.note(format!("{} has begun without this node: it needs a copy of the state", change.epoch));
+        self.standing = Standing::Outside;
+        self.members = None;
+        self.copying = None;
+        self.shared.set_open(None);
+        self.forget_attempts(0, change);
+        self.shared.command(|| Command::Forget);
+    }
+
+    fn forget_attempts(&mut self, now: Nanos, change: &Arc<Change>) {
+        self.epoch = change.epoch;
+        self.decided = Some(change.clone());
+        self.promised = Round::default();
+        self.accepted = None;
+        self.paused = None;
+        self.attempt = None;
+        self.wanted = None;
+        self.stirred = now;
+    }
+
+    /// A worker has installed the change; once all have, the epoch is open here.
+    pub(super) fn on_begun(&mut self, epoch: Epoch) {
+        if epoch != self.epoch || self.installing == 0 {
+            return;
+        }
+        self.installing -= 1;
+        if self.installing == 0 && self.paused.is_none() {
+            self.shared.set_open(Some(epoch));
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The node that leads an attempt to change the epoch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use highwater_core::{Epoch, Incarnation, NodeId, Timestamp, hooks};
+
+use super::MeerkatController;
+use crate::meerkat::change::{Change, Members};
+use crate::meerkat::control::{Control, Round};
+use crate::meerkat::facts::Asked;
+use crate::meerkat::merge::merge;
+use crate::meerkat::record::Told;
+use crate::seam::Nanos;
+
+/// What a node promised.
+struct Promised {
+    life: Incarnation,
+    accepted: Option<(Round, Arc<Change>)>,
+    latest: Timestamp,
+    records: Arc<Vec<Vec<Told>>>,
+}
+
+enum Stage {
+    Preparing(BTreeMap<NodeId, Promised>),
+    Accepting { change: Arc<Change>, by: BTreeMap<NodeId, Incarnation> },
+}
+
+/// An attempt.
+pub(super) struct Attempt {
+    epoch: Epoch,
+    round: Round,
+    stage: Stage,
+    begun: Nanos,
+    asked: Nanos,
+}
+
+impl MeerkatController {
+    /// Leads an attempt to begin the next epoch.
+    pub(super) fn begin_attempt(&mut self, now: Nanos, why: &str) {
+        let epoch = self.epoch.next();
+        let round = Round { number: self.promised.number + 1, node: self.me };
+        self.note(format!("asks for {epoch}: {why}"));
+        hooks::tell_own(|| Asked);
+        self.attempt =
+            Some(Attempt { epoch, round, stage: Stage::Preparing(BTreeMap::new()), begun: now, asked: now });
+        self.stirred = now;
+        self.send_all(&Control::Prepare { epoch, round });
+    }
+
+    /// Whether a node has a say in the attempt under way, in the life that it lives now.
+    fn counts(&self, node: NodeId, life: Incarnation) -> bool {
+        match &self.members {
+            Some(members) => members.has_voter((node, life)),
+            None => true,
+        }
+    }
+
+    pub(super) fn on_promise(
+        &mut self,
+        now: Nanos,
+        from: NodeId,
+        (epoch, round): (Epoch, Round),
+        accepted: Option<(Round, Arc<Change>)>,
+        (latest, records): (Timestamp, Arc<Vec<Vec<Told>>>),
+    ) {
+        let Some(life) = self.life_of(from).filter(|life| self.counts(from, *life)) else { return };
+        if records.len() != self.shared.options.workers as usize {
+            return;
+        }
+        let Some(attempt) = self.attempt.as_mut().filter(|own| (own.epoch, own.round) == (epoch, round))
+        else {
+            return;
+        };
+        if let Stage::Preparing(promises) = &mut attempt.stage {
+            promises.insert(from, Promised { life, accepted, latest, records });
+            self.stirred = now;
+            self.propose(now, false);
+        }
+    }
+
+    /// Proposes, if promises suffice: of a majority, and of all that may come soon. `late`: no more are expected.
+    fn propose(&mut self, now: Nanos, late: bool) {
+        let quorums = self.shared.quorums;
+        let Some(Attempt { epoch, round, stage: Stage::Preparing(promises), .. }) = &self.attempt else {
+            return;
+        };
+        let (epoch, round) = (*epoch, *round);
+        let here = |node: &NodeId, promised: &Promised| self.life_of(*node) == Some(promised.life);
+        let count = promises.iter().filter(|(node, promised)| here(node, promised)).count() as u32;
+        let known = promises.values().filter_map(|promised| promised.accepted.as_ref());
+        let known = known.max_by_key(|(round, _)| *round).map(|(_, change)| change.clone());
+        // A cluster is born when everybody is there; but if somebody may have been told already that it is, that is what counts.
+        let born_with = if epoch == Epoch(1) && known.is_none() { quorums.all } else { quorums.majority };
+        let all =
+            self.nodes().filter(|node| self.life_of(*node).is_some_and(|life| self.counts(*node, life)));
+        let all = all.filter(|node| self.hears(now, *node)).count() as u32;
+        if count < born_with || (count < all && !late) {
+            return;
+        }
+        let change = known.unwrap_or_else(|| {
+            let replies: Vec<&[Vec<Told>]> =
+                promises.values().map(|promised| &promised.records[..]).collect();
+            let latest = promises.values().map(|promised| promised.latest).max().unwrap_or_default();
+            let members = if epoch == Epoch(1) {
+                let voters = promises.iter().map(|(node, promised)| (*node, promised.life)).collect();
+                Members { voters, learners: Vec::new() }
+            } else {
+                let promised = promises.keys().copied().collect::<Vec<_>>();
+                self.members_to_be(now, &promised)
+            };
+            let ended = merge(quorums, self.shared.options.workers as usize, &replies);
+            Arc::new(Change { epoch, base: latest.next(), members, ended })
+        });
+        let attempt = self.attempt.as_mut().expect("it is under way");
+        attempt.stage = Stage::Accepting { change: change.clone(), by: BTreeMap::new() };
+        attempt.asked = now;
+        self.send_all(&Control::Accept { round, change });
+    }
+
+    pub(super) fn on_refuse(&mut self, epoch: Epoch, round: Round) {
+        if self.attempt.as_ref().is_some_and(|own| own.epoch == epoch && own.round < round) {
+            self.attempt = None;
+            self.promised = self.promised.max(Round { number: round.number, node: NodeId(0) });
+        }
+    }
+
+    pub(super) fn on_accepted(&mut self, now: Nanos, from: NodeId, epoch: Epoch, round: Round) {
+        let Some(life) = self.life_of(from) else { return };
+        let counts = self.counts(from, life);
+        let majority = self.shared.quorums.majority as usize;
+        let Some(attempt) = self.attempt.as_mut().filter(|own| (own.epoch, own.round) == (epoch, round))
+        else {
+            return;
+        };
+        let Stage::Accepting { change, by } = &mut attempt.stage else { return };
+        if !counts || epoch == Epoch(1) && !change.members.has_voter((from, life)) {
+            return;
+        }
+        by.insert(from, life);
+        self.stirred = now;
+        if by.len() < majority {
+            return;
+        }
+        let change = change.clone();
+        self.others().for_each(|node| self.send(node, Control::Decided { change: change.clone() }));
+        self.on_decided(now, &change);
+    }
+
+    /// Asks again who has not answered; gives up what takes too long.
+    pub(super) fn drive(&mut self, now: Nanos) {
+        let (every, patience) = (self.timeout() / 2, 6 * self.timeout());
+        let Some(attempt) = &self.attempt else { return };
+        if now > attempt.begun + patience {
+            self.attempt = None;
+            return;
+        }
+        if now < attempt.asked + every {
+            return;
+        }
+        let (epoch, round) = (attempt.epoch, attempt.round);
+        let (silent, message): (Vec<NodeId>, Control) = match &attempt.stage {
+            Stage::Preparing(promises) => {
+                let silent = self.nodes().filter(|node| !promises.contains_key(node)).collect();
+                (silent, Control::Prepare { epoch, round })
+            }
+            Stage::Accepting { change, by } => {
+                let silent = self.nodes().filter(|node| !by.contains_key(node)).collect();
+                (silent, Control::Accept { round, change: change.clone() })
+            }
+        };
+        if let Some(attempt) = &mut self.attempt {
+            attempt.asked = now;
+        }
+        silent.into_iter().for_each(|node| self.send(node, message.clone()));
+        self.propose(now, true);
+    }
+}

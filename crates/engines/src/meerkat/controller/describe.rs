@@ -1,0 +1,111 @@
+//! What a replica says of itself.
+
+use std::sync::atomic::Ordering;
+
+use highwater_core::{Incarnation, NodeId};
+
+use super::MeerkatController;
+use crate::meerkat::control::Standing;
+use crate::meerkat::{BUSY, COPIED, DECIDED, FAST, SLOW};
+use crate::seam::{Figure, Member, Nanos, Service, Status};
+
+impl MeerkatController {
+    /// Whether workers have something to look at.
+    pub(super) fn wake_workers(&self) -> bool {
+        // Commands are rare, and a wake-up too many costs little.
+        true
+    }
+
+    fn service(&self) -> Service {
+        match self.standing {
+            Standing::Unborn | Standing::Bearing => Service::Starting,
+            Standing::Outside | Standing::Learning | Standing::Ready => Service::Joining,
+            Standing::Voting if self.shared.open_epoch() == Some(self.epoch) => Service::Serving,
+            Standing::Voting => Service::Standby,
+        }
+    }
+
+    fn role(&self) -> &'static str {
+        match self.standing {
+            Standing::Unborn | Standing::Bearing => "unborn",
+            Standing::Outside => "outsider",
+            Standing::Learning | Standing::Ready => "learner",
+            Standing::Voting if self.attempt.is_some() => "candidate",
+            Standing::Voting => "replica",
+        }
+    }
+
+    fn member(&self, now: Nanos, node: NodeId) -> Option<Member> {
+        let members = self.members.as_ref()?;
+        let vote = members.voters.iter().find(|(known, _)| *known == node);
+        let peer = self.peers[node.0 as usize];
+        // Who has no vote now is a voter that is away: as many as ever have to agree.
+        let incarnation = vote.map_or(Incarnation(0), |(_, life)| *life);
+        let own = node == self.me;
+        Some(Member {
+            node,
+            incarnation,
+            voter: true,
+            connected: Some(own || peer.is_some_and(|peer| peer.connected && peer.life == incarnation)),
+            lag: None,
+            levels: None,
+            heard_ago: if own { Some(0) } else { peer.map(|peer| now.saturating_sub(peer.heard)) },
+        })
+    }
+
+    fn trouble(&self, now: Nanos) -> Option<String> {
+        if self.service() == Service::Starting {
+            let missing: Vec<String> = self
+                .others()
+                .filter(|node| !self.hears(now, *node))
+                .map(|node| format!("node {}", node.0))
+                .collect();
+            return (!missing.is_empty()).then(|| format!("waits for {}", missing.join(", ")));
+        }
+        if self.shared.no_quorum.load(Ordering::Relaxed) {
+            return Some("no quorum: it has not heard from a majority for a while".into());
+        }
+        match self.standing {
+            Standing::Outside => Some("waits to be taken in: it lost its memory, or missed too much".into()),
+            _ if self.paused.is_some() => Some("a change of epoch is under way".into()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn describe(&self, now: Nanos) -> Status {
+        let options = &self.shared.options;
+        let service = self.service();
+        let serving = self.shared.serving();
+        let ask = if service == Service::Serving { Some(self.me) } else { serving };
+        let copies = matches!(self.standing, Standing::Learning | Standing::Outside | Standing::Ready);
+        let copied = self.shared.sum(|cell| &cell.copied);
+        let figure = |name, figure: fn(&crate::meerkat::shared::Cell) -> &std::sync::atomic::AtomicU64| {
+            Figure::each(name, self.shared.cells.iter().map(|cell| figure(cell).load(Ordering::Relaxed)))
+        };
+        Status {
+            node: self.me,
+            incarnation: self.life,
+            service,
+            role: self.role().into(),
+            epoch: self.epoch,
+            ask,
+            heard_ago: None,
+            figures: vec![
+                figure(BUSY, |cell| &cell.busy),
+                figure(DECIDED, |cell| &cell.decided),
+                figure(FAST, |cell| &cell.fast),
+                figure(SLOW, |cell| &cell.slow),
+                Figure::one(COPIED, copied),
+            ],
+            members: self.nodes().filter_map(|node| self.member(now, node)).collect(),
+            copying_bytes: copies.then_some(copied),
+            copying_from: self.copying.as_ref().map(|copying| copying.donor),
+            forgets: false,
+            freshness: None,
+            levels: options.levels,
+            level: None,
+            held_back_by: Vec::new(),
+            trouble: self.trouble(now),
+        }
+    }
+}

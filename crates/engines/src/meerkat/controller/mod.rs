@@ -1,0 +1,366 @@
+//! The controller: who takes part, and changes of epoch (section 5.3.1 of the paper).
+//!
+//! Each change of epoch is one instance of Paxos. A node that has a reason to, leads an attempt (a [`Round`]): it asks for promises;
+//! whoever promises has its workers pause, and tells all their records. With the promises of a majority it knows what became of
+//! every transaction ([`merge`](super::merge)), and who takes part from then on; a majority of the old epoch has to accept that before
+//! anybody acts on it. (The paper sends the result at once. If only one replica gets it and its sender dies, the next recovery coordinator
+//! may decide otherwise, and that replica's clients have seen what never happened.) Then all install it, and begin.
+//!
+//! Reasons: a node that lost its memory wants in, a learner has its copy, a voter is gone, a transaction cannot be settled otherwise, a
+//! voter does not hear outcomes and too many are kept for it, an earlier attempt was begun and came to nothing.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod` | what it joins, and its turn |
+//! | `attempt` | the node that leads one: promises, proposal, decision |
+//! | `accept` | everybody's part: pause, promise, accept, begin |
+//! | `reasons` | whether a change is wanted, and who takes part then |
+//! | `copies` | a learner's way to the state, and a donor's part in it |
+//! | `describe` | statuses |
+
+mod accept;
+mod attempt;
+mod copies;
+mod describe;
+mod reasons;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use highwater_core::{Epoch, Incarnation, Levels, NodeId, Random, Schema, Timestamp, hooks};
+use highwater_store::Store;
+
+use super::change::{Change, Members};
+use super::control::{Assembly, Beat, Control, Round, Standing, pieces};
+use super::marks::Marks;
+use super::own::bit;
+use super::record::Told;
+use super::shared::{Report, Shared};
+use crate::memory::MemoryStatus;
+use crate::seam::{ControlOutbox, Controller, Nanos, Next, Status};
+use attempt::Attempt;
+use copies::Copying;
+
+/// Another node, as this one knows it.
+#[derive(Clone, Copy, Default)]
+struct Peer {
+    life: Incarnation,
+    connected: bool,
+    heard: Nanos,
+    beat: Beat,
+    /// When it was last told what is decided.
+    told: Nanos,
+}
+
+/// What the workers told when they paused.
+struct Paused {
+    /// For which epoch.
+    epoch: Epoch,
+    records: Vec<Option<Vec<Told>>>,
+    latest: Timestamp,
+    /// All of it, once all have.
+    whole: Option<Arc<Vec<Vec<Told>>>>,
+}
+
+/// The controller of a Meerkat replica.
+pub struct MeerkatController {
+    me: NodeId,
+    life: Incarnation,
+    shared: Arc<Shared>,
+    schema: Schema,
+    store: Arc<Store>,
+    marks: Arc<Marks>,
+    random: Random,
+    peers: Vec<Option<Peer>>,
+    assembly: Assembly,
+    /// The last epoch whose change was installed here, or is being.
+    epoch: Epoch,
+    /// Who takes part in it. Nobody: this node knows of none, or takes no part.
+    members: Option<Members>,
+    standing: Standing,
+    /// The change by which it began.
+    decided: Option<Arc<Change>>,
+    /// Workers that have not installed it.
+    installing: usize,
+    promised: Round,
+    /// What was accepted for the next epoch.
+    accepted: Option<(Round, Arc<Change>)>,
+    paused: Option<Paused>,
+    /// The attempt that this node leads.
+    attempt: Option<Attempt>,
+    /// Since when there has been a reason for a change.
+    wanted: Option<Nanos>,
+    /// When an attempt was last seen to go on.
+    stirred: Nanos,
+    copying: Option<Copying>,
+    copies: u64,
+    next_beat: Nanos,
+    sent: u64,
+    to_self: VecDeque<Control>,
+    outbox: Vec<(NodeId, Bytes)>,
+    events: Vec<String>,
+}
+
+impl MeerkatController {
+    /// The controller of a fresh replica.
+    pub fn new(
+        shared: Arc<Shared>,
+        schema: Schema,
+        store: Arc<Store>,
+        marks: Arc<Marks>,
+    ) -> MeerkatController {
+        let options = &shared.options;
+        MeerkatController {
+            me: options.node,
+            life: options.incarnation,
+            random: Random::new(options.seed ^ 0x5eed),
+            peers: vec![None; options.nodes as usize],
+            schema,
+            store,
+            marks,
+            assembly: Assembly::default(),
+            epoch: Epoch(0),
+            members: None,
+            standing: Standing::Unborn,
+            decided: None,
+            installing: 0,
+            promised: Round::default(),
+            accepted: None,
+            paused: None,
+            attempt: None,
+            wanted: None,
+            stirred: 0,
+            copying: None,
+            copies: 0,
+            next_beat: 0,
+            sent: 0,
+            to_self: VecDeque::new(),
+            outbox: Vec::new(),
+            events: Vec::new(),
+            shared,
+        }
+    }
+
+    fn heartbeat(&self) -> Nanos {
+        self.shared.options.heartbeat
+    }
+
+    fn timeout(&self) -> Nanos {
+        self.shared.options.election_timeout
+    }
+
+    fn note(&mut self, what: String) {
+        self.events.push(what);
+    }
+
+    /// Sends a message, to this node too.
+    fn send(&mut self, to: NodeId, message: Control) {
+        if to == self.me {
+            return self.to_self.push_back(message);
+        }
+        if !self.peers[to.0 as usize].is_some_and(|peer| peer.connected) {
+            return;
+        }
+        self.sent += 1;
+        let name = self.life.0 ^ self.sent;
+        self.outbox.extend(pieces(&message, name).into_iter().map(|piece| (to, piece)));
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.shared.options.nodes).map(NodeId)
+    }
+
+    fn others(&self) -> impl Iterator<Item = NodeId> + use<> {
+        let me = self.me;
+        self.nodes().filter(move |node| *node != me)
+    }
+
+    fn send_all(&mut self, message: &Control) {
+        self.nodes().for_each(|node| self.send(node, message.clone()));
+    }
+
+    /// Which life of a node is here, if one is.
+    fn life_of(&self, node: NodeId) -> Option<Incarnation> {
+        if node == self.me {
+            return Some(self.life);
+        }
+        self.peers[node.0 as usize].filter(|peer| peer.connected).map(|peer| peer.life)
+    }
+
+    /// Whether a node has been heard of late.
+    fn hears(&self, now: Nanos, node: NodeId) -> bool {
+        let fresh = |peer: Peer| peer.connected && now.saturating_sub(peer.heard) <= 2 * self.timeout();
+        node == self.me || self.peers[node.0 as usize].is_some_and(fresh)
+    }
+
+    /// Whom it hears: a bit each.
+    fn heard(&self, now: Nanos) -> u32 {
+        self.nodes().filter(|node| self.hears(now, *node)).fold(0, |all, node| all | bit(node))
+    }
+
+    /// What a node said of itself last.
+    fn beat_of(&self, node: NodeId) -> Beat {
+        if node == self.me {
+            return Beat { epoch: self.epoch, standing: self.standing, hears: 0, room: 0 };
+        }
+        self.peers[node.0 as usize].map_or(Beat::default(), |peer| peer.beat)
+    }
+
+    fn is_voter(&self) -> bool {
+        self.members.as_ref().is_some_and(|members| members.has_voter((self.me, self.life)))
+    }
+
+    fn room(&self) -> u64 {
+        let memory = self.memory();
+        match memory.shares.store {
+            u64::MAX => u64::MAX,
+            store => store.saturating_sub(memory.used),
+        }
+    }
+
+    fn beat(&mut self, now: Nanos) {
+        if now < self.next_beat {
+            return;
+        }
+        self.next_beat = now + self.heartbeat();
+        let (epoch, standing, hears, room) = (self.epoch, self.standing, self.heard(now), self.room());
+        let beat = Control::Beat(Beat { epoch, standing, hears, room });
+        self.others().for_each(|node| self.send(node, beat.clone()));
+        // Every replica installs what all coordinators write: they share what the smallest has left.
+        let beats: Vec<Beat> =
+            self.others().filter(|node| self.hears(now, *node)).map(|node| self.beat_of(node)).collect();
+        let least = beats.iter().filter(|beat| beat.standing >= Standing::Learning).map(|beat| beat.room);
+        let least = least.fold(room, u64::min);
+        let parts = 2 * u64::from(self.shared.options.nodes) * u64::from(self.shared.options.workers);
+        let share = if least == u64::MAX { u64::MAX } else { least / parts };
+        self.shared.room.store(share, Ordering::Relaxed);
+        let voters = self.members.iter().flat_map(|members| &members.voters);
+        let heard = voters.filter(|(node, _)| self.hears(now, *node)).count() as u32;
+        self.shared.no_quorum.store(heard < self.shared.quorums.majority, Ordering::Relaxed);
+        let serving = self.nodes().find(|node| {
+            let beat = self.beat_of(*node);
+            self.hears(now, *node) && beat.standing == Standing::Voting && beat.epoch >= self.epoch
+        });
+        self.shared.set_serving(serving);
+        self.help(now);
+    }
+
+    /// Tells those what is decided who are behind.
+    fn help(&mut self, now: Nanos) {
+        let Some(change) = self.decided.clone() else { return };
+        let every = self.timeout() / 2;
+        for node in self.others() {
+            let behind =
+                |peer: &Peer| peer.connected && peer.beat.epoch < change.epoch && now >= peer.told + every;
+            if self.peers[node.0 as usize].as_ref().is_some_and(behind) {
+                self.send(node, Control::Decided { change: change.clone() });
+                if let Some(peer) = &mut self.peers[node.0 as usize] {
+                    peer.told = now;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, now: Nanos, from: NodeId, message: Control) {
+        match message {
+            Control::Beat(beat) => {
+                if let Some(peer) = &mut self.peers[from.0 as usize] {
+                    peer.beat = beat;
+                }
+            }
+            Control::Prepare { epoch, round } => self.on_prepare(now, from, epoch, round),
+            Control::Promise { epoch, round, accepted, latest, records } => {
+                self.on_promise(now, from, (epoch, round), accepted, (latest, records));
+            }
+            Control::Refuse { epoch, round } => self.on_refuse(epoch, round),
+            Control::Accept { round, change } => self.on_accept(now, from, round, change),
+            Control::Accepted { epoch, round } => self.on_accepted(now, from, epoch, round),
+            Control::Decided { change } => self.on_decided(now, &change),
+            Control::CopyRequest { copy, epoch } => self.on_copy_request(from, copy, epoch),
+            Control::CopyGrant { copy } => self.on_copy_grant(now, from, copy),
+        }
+    }
+
+    fn take_reports(&mut self, now: Nanos) {
+        let shared = self.shared.clone();
+        for report in shared.reports.take() {
+            hooks::point(hooks::CONTROL);
+            match report {
+                Report::Paused { worker, epoch, records, latest } => {
+                    self.on_paused(now, worker, epoch, records, latest);
+                }
+                Report::Begun(epoch) => self.on_begun(epoch),
+                Report::Copied { worker, copy } => self.on_copied(worker, copy),
+                Report::Stalled(copy) => self.on_stalled(now, copy),
+            }
+        }
+    }
+
+    fn take_own(&mut self, now: Nanos) {
+        while let Some(message) = self.to_self.pop_front() {
+            hooks::point(hooks::CONTROL);
+            self.take(now, self.me, message);
+        }
+    }
+}
+
+impl Controller for MeerkatController {
+    fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation, _levels: Levels) {
+        let Some(known) = self.peers.get_mut(peer.0 as usize) else { return };
+        let before = known.filter(|known| known.life == incarnation).unwrap_or_default();
+        *known = Some(Peer { life: incarnation, connected: true, heard: now, told: 0, ..before });
+        self.assembly.forget(peer);
+        self.next_beat = self.next_beat.min(now);
+    }
+
+    fn peer_down(&mut self, _now: Nanos, peer: NodeId, refused: bool) {
+        if let Some(Some(known)) = self.peers.get_mut(peer.0 as usize) {
+            known.connected = false;
+            if refused {
+                known.heard = 0;
+            }
+        }
+        self.assembly.forget(peer);
+    }
+
+    fn deliver(&mut self, now: Nanos, from: NodeId, message: Bytes) {
+        let Some(Some(peer)) = self.peers.get_mut(from.0 as usize) else { return };
+        peer.heard = now;
+        if let Ok(Some(message)) = self.assembly.take(from, message) {
+            self.take(now, from, message);
+        }
+    }
+
+    fn turn(&mut self, now: Nanos, out: &mut ControlOutbox) -> Next {
+        self.take_reports(now);
+        self.take_own(now);
+        self.watch(now);
+        self.take_own(now);
+        self.copy(now);
+        self.beat(now);
+        out.messages.append(&mut self.outbox);
+        out.events.append(&mut self.events);
+        out.wake_workers = std::mem::take(&mut self.wake_workers());
+        Next::At(self.next_beat)
+    }
+
+    fn status(&self, now: Nanos) -> Status {
+        self.describe(now)
+    }
+
+    fn memory(&self) -> MemoryStatus {
+        let shares = self.shared.options.shares().expect("the host validated the options");
+        let logs = self.shared.sum(|cell| &cell.bytes);
+        MemoryStatus { shares, used: self.store.used(), logs, most: shares.store }
+    }
+
+    fn copies_state(&self) -> bool {
+        self.standing == Standing::Learning
+    }
+
+    fn store(&self) -> Arc<Store> {
+        self.store.clone()
+    }
+}

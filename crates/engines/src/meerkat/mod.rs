@@ -1,0 +1,200 @@
+//! Meerkat (EuroSys '20): no leader, and no coordination between cores or replicas for transactions that do not conflict.
+//!
+//! # How a transaction commits
+//!
+//! Every replica takes requests; the worker that takes one coordinates it. It executes on its own replica's store without
+//! locks, proposes a timestamp, and asks all replicas whether the transaction can stand there. Each looks by itself: what was read must be
+//! the latest version, no transaction under way may write below it, nobody may have read later what it writes. If a
+//! supermajority says yes, it is committed: one round trip. If only a majority does, or not all answer, the coordinator has a
+//! majority accept the decision: two. Then it tells everybody what became of it, and they install it; whoever is older than what
+//! stands in a record is skipped (Thomas's write rule).
+//!
+//! All messages about a transaction go to the workers of its coordinator's number, so that its records are theirs alone.
+//!
+//! # How it is settled when somebody fails
+//!
+//! | who falls silent | what follows |
+//! |---|---|
+//! | a coordinator | another replica's worker ends its transactions, one by one: views, promises, what is safe (`worker/terminate`) |
+//! | a replica | nothing; with less than a supermajority left every transaction takes two rounds. When it is gone for good it leaves the epoch, so that others can forget |
+//! | a replica comes back without its memory | it takes part as a learner, copies the state, and votes after a change of epoch |
+//!
+//! A change of epoch ends all that is under way, by the records of a majority ([`merge`]), and is itself decided by Paxos
+//! (`controller`). Messages of another epoch are not heard.
+//!
+//! # What it gives
+//!
+//! Transactions are serializable in the order of their timestamps, whatever clocks say. That order agrees with real time for two
+//! transactions that conflict; for others it does as far as clocks agree: see docs/engines/meerkat.md.
+//!
+//! # Where it leaves the paper
+//!
+//! - A writer at or below the version that was read is not in the way; a timestamp exceeds every version read ([`stamps`], [`mod@validate`]).
+//!   The paper's algorithm 1 lets a transaction read a version later than its own timestamp.
+//! - `rts`, `readers` and `writers` stand in a table of a fixed size, by hash, and for scans by ranges ([`marks`]).
+//! - An abort without a second round takes as many refusals as make rule 4 of a change of epoch impossible ([`own`]).
+//! - That rule's check is exact, and records stay while it may need them ([`merge`], [`record`]).
+//! - A change of epoch takes effect when a majority has accepted it.
+//! - Records are forgotten when every replica has heard the outcome ([`outcomes`]); the paper leaves that open.
+//!
+//! | file | what |
+//! |---|---|
+//! | `stamps`, `quorum`, `payload` | timestamps; how many; what a transaction read and writes |
+//! | `tx` | execution |
+//! | `marks`, `validate` | readers and writers under way; whether a transaction can stand |
+//! | `record`, `own`, `outcomes` | what a worker knows of transactions: anybody's, its own, decided ones |
+//! | `message`, `post` | what workers say to each other, and how it leaves |
+//! | `worker/` | joins them |
+//! | `change`, `merge`, `control`, `controller/` | changes of epoch |
+//! | `shared` | what the threads of a replica share |
+//! | `facts`, `planted` | what an observer compares; mistakes to be caught |
+
+pub mod change;
+mod control;
+mod controller;
+pub mod facts;
+pub mod marks;
+pub mod merge;
+mod message;
+mod outcomes;
+pub mod own;
+pub mod payload;
+#[cfg(feature = "planted")]
+pub mod planted;
+mod post;
+pub mod quorum;
+pub mod record;
+mod shared;
+pub mod stamps;
+mod tx;
+pub mod validate;
+mod worker;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use highwater_core::codec::Reader;
+use highwater_core::{Clock, Library, NodeId, Registry, Schema};
+use highwater_store::Store;
+
+use crate::copy;
+use crate::engine::{Abilities, Engine, whole};
+use crate::observer::Rules;
+use crate::options::Options;
+use crate::seam::{Counters, Replica, Service, Status, Worker};
+use control::Control;
+use controller::MeerkatController;
+use facts::MeerkatRules;
+use marks::Marks;
+use message::{Head, Message, TAG};
+use shared::Shared;
+use tx::MeerkatTx;
+use worker::MeerkatWorker;
+
+const ABILITIES: Abilities =
+    Abilities { replicates: true, fails_over: true, interruptible: true, ..Abilities::NONE };
+
+/// Transactions under way at a replica, by worker.
+const BUSY: &str = "under way";
+/// Transactions of which it has learnt what became.
+const DECIDED: &str = "decided";
+/// Its own that were decided in one round.
+const FAST: &str = "fast path";
+/// Its own that took two.
+const SLOW: &str = "slow path";
+/// Bytes of a state that it has copied.
+const COPIED: &str = "copied";
+
+/// Leaderless: coordinators, validation at every replica.
+pub struct Meerkat;
+
+/// Fresh marks, in a share of the memory.
+fn marks_of(schema: &Schema, options: &Options) -> Arc<Marks> {
+    let bytes = if options.memory_bytes == u64::MAX { 4 << 20 } else { options.memory_bytes / 256 };
+    Arc::new(Marks::new(schema, bytes))
+}
+
+impl Engine for Meerkat {
+    const NAME: &'static str = "meerkat";
+    const CODE: u8 = 4;
+    const ABOUT: &'static str = "leaderless: every replica takes transactions, all validate them";
+    const ABILITIES: Abilities = ABILITIES;
+    const SITES: &'static [highwater_core::hooks::Site] = copy::hooks::SITES;
+    #[cfg(feature = "planted")]
+    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
+        &[planted::ALL, crate::planted::ALL, highwater_store::planted::ALL];
+
+    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+        let (schema, store) = (library.schema(), Store::new(library.schema()));
+        let marks = marks_of(&schema, &options);
+        let mut registry: Registry<MeerkatTx> = Registry::new();
+        library.register(&mut registry);
+        let (procedures, versions) = (registry.names(), registry.versions());
+        let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
+        let shared = Arc::new(Shared::new(options, clock));
+        let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
+            let (at, counters) = (at as u16, counters.clone());
+            Box::new(MeerkatWorker::new(at, shared.clone(), (&store, &marks), registry.clone(), counters))
+        };
+        let workers = counters.iter().enumerate().map(worker).collect();
+        let controller = Box::new(MeerkatController::new(shared, schema, store, marks));
+        Replica { controller, workers, counters, procedures, versions }
+    }
+
+    /// All that serve do so alike.
+    fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
+        let serving = Self::serving(statuses)?;
+        let epoch = statuses.iter().flatten().find(|status| status.node == serving)?.epoch;
+        let agree = |status: &&Status| status.serves() && status.epoch == epoch;
+        (statuses.iter().flatten().filter(agree).count() > statuses.len() / 2).then_some(serving)
+    }
+
+    fn healthy(statuses: &[Option<Status>]) -> Result<NodeId, String> {
+        let (all, serving) = whole(statuses, Self::serving(statuses))?;
+        for status in all {
+            if let Some(trouble) = &status.trouble {
+                return Err(format!("replica {} ({}): {trouble}", status.node.0, status.role));
+            }
+            if status.service != Service::Serving {
+                return Err(format!("replica {} is a {}, and does not serve", status.node.0, status.role));
+            }
+        }
+        Ok(serving.node)
+    }
+
+    fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
+        let (all, _) = whole(statuses, Self::serving(statuses))?;
+        for status in &all {
+            if !status.serves() {
+                return Err(format!("replica {} does not serve", status.node.0));
+            }
+            let busy: u64 = status.figure(BUSY).iter().sum();
+            if busy > 0 {
+                return Err(format!("replica {} has {busy} transactions under way", status.node.0));
+            }
+        }
+        Ok(all.iter().flat_map(|status| status.figure(DECIDED)).sum())
+    }
+
+    fn rules() -> Box<dyn Rules> {
+        Box::new(MeerkatRules::default())
+    }
+
+    fn words(to_controller: bool, head: &[u8]) -> String {
+        if to_controller {
+            let known = Control::decode(&Bytes::copy_from_slice(head));
+            return known.map_or_else(|_| "a piece of a message".into(), |message| message.name().into());
+        }
+        let mut reader = Reader::new(head);
+        let Ok(TAG) = reader.u8() else { return "a part of a copy".into() };
+        let Ok((head, _)) = Head::decode(&mut reader) else { return "nonsense".into() };
+        let mut rest = Bytes::copy_from_slice(reader.rest());
+        let mut words = format!("{} heard {}", head.epoch, head.heard);
+        while !rest.is_empty()
+            && let Ok(Message { ts, about }) = Message::decode(&mut rest)
+        {
+            words += &format!(", {ts} {about:?}");
+        }
+        words
+    }
+}

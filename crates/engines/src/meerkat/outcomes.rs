@@ -1,0 +1,188 @@
+//! What became of the transactions that a worker coordinates: told to every replica, until each has said that it has taken effect.
+//!
+//! Outcomes are numbered; a replica takes them in the order of their numbers, and says in every frame how far it is. What does not
+//! arrive is told again from there.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use highwater_core::{NodeId, Timestamp};
+
+use super::message::{About, Message};
+use super::payload::Payload;
+
+struct Entry {
+    ts: Timestamp,
+    commit: bool,
+    payload: Payload,
+    /// Who has a record of it: a bit each.
+    known: u32,
+}
+
+/// How far a replica is.
+#[derive(Clone, Copy, Default)]
+struct Cursor {
+    sent: u64,
+    heard: u64,
+    /// Nothing was heard since it was told again: payloads go along.
+    again: bool,
+    /// What it had heard at the last beat.
+    at_beat: u64,
+}
+
+/// The outcomes of one coordinator.
+#[derive(Default)]
+pub struct Outcomes {
+    /// The number of the last one.
+    last: u64,
+    /// Those that some replica has not heard, up to the last.
+    log: VecDeque<Entry>,
+    bytes: usize,
+    cursors: BTreeMap<NodeId, Cursor>,
+    /// Transactions that are not over everywhere.
+    open: BTreeSet<Timestamp>,
+}
+
+impl Outcomes {
+    /// A new epoch begins, in which these have to hear.
+    pub fn begin(&mut self, listeners: impl Iterator<Item = NodeId>) {
+        *self = Outcomes {
+            cursors: listeners.map(|node| (node, Cursor::default())).collect(),
+            ..Outcomes::default()
+        };
+    }
+
+    /// A transaction begins.
+    pub fn open(&mut self, ts: Timestamp) {
+        self.open.insert(ts);
+    }
+
+    /// The earliest transaction that is not over everywhere.
+    pub fn first_open(&self) -> Option<Timestamp> {
+        self.open.first().copied()
+    }
+
+    /// A transaction is decided. `known`: who has a record of it, a bit each.
+    pub fn push(&mut self, ts: Timestamp, commit: bool, payload: Payload, known: u32) {
+        self.last += 1;
+        self.bytes += payload.len();
+        self.log.push_back(Entry { ts, commit, payload, known });
+        self.trim();
+    }
+
+    /// `node` has heard those up to a number.
+    pub fn heard(&mut self, node: NodeId, number: u64) {
+        let last = self.last;
+        let Some(cursor) =
+            self.cursors.get_mut(&node).filter(|cursor| (cursor.heard + 1..=last).contains(&number))
+        else {
+            return;
+        };
+        cursor.heard = number;
+        cursor.sent = cursor.sent.max(number);
+        cursor.again = false;
+        self.trim();
+    }
+
+    fn trim(&mut self) {
+        let all = self.cursors.values().map(|cursor| cursor.heard).min().unwrap_or(self.last);
+        while self.first_number() <= all
+            && let Some(entry) = self.log.pop_front()
+        {
+            self.bytes -= entry.payload.len();
+            self.open.remove(&entry.ts);
+        }
+    }
+
+    fn first_number(&self) -> u64 {
+        self.last + 1 - self.log.len() as u64
+    }
+
+    /// What `node` has not been told yet, or is to be told again.
+    pub fn tell(&mut self, node: NodeId, mut post: impl FnMut(Message)) {
+        let first = self.first_number();
+        let Some(cursor) = self.cursors.get_mut(&node) else { return };
+        for number in cursor.sent + 1..=self.last {
+            let entry = &self.log[(number - first) as usize];
+            let lacks = cursor.again || entry.known >> node.0 & 1 == 0;
+            let payload = (entry.commit && lacks).then(|| entry.payload.clone());
+            post(Message { ts: entry.ts, about: About::Outcome { number, commit: entry.commit, payload } });
+        }
+        cursor.sent = self.last;
+    }
+
+    /// Whoever has not heard anything more since this was called last is told again.
+    pub fn tell_those_who_stand_still(&mut self) {
+        for cursor in self.cursors.values_mut() {
+            if cursor.sent > cursor.heard && cursor.heard == cursor.at_beat {
+                cursor.again = true;
+                cursor.sent = cursor.heard;
+            }
+            cursor.at_beat = cursor.heard;
+        }
+    }
+
+    /// The connection to `node` is new: it is told again what it has not heard.
+    pub fn tell_again(&mut self, node: NodeId) {
+        if let Some(cursor) = self.cursors.get_mut(&node) {
+            cursor.again = cursor.sent > cursor.heard;
+            cursor.sent = cursor.heard;
+        }
+    }
+
+    /// Whether somebody has not heard all.
+    pub fn unheard(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Bytes that are kept for those who have not heard.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Who has heard least.
+    pub fn slowest(&self) -> Option<NodeId> {
+        self.cursors.iter().min_by_key(|(_, cursor)| cursor.heard).map(|(node, _)| *node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(outcomes: &mut Outcomes, node: u8) -> Vec<(u64, bool)> {
+        let mut told = Vec::new();
+        outcomes.tell(NodeId(node), |message| {
+            let About::Outcome { number, payload, .. } = message.about else { panic!("an outcome") };
+            told.push((number, payload.is_some()));
+        });
+        told
+    }
+
+    #[test]
+    fn each_is_told_until_it_has_heard() {
+        let mut outcomes = Outcomes::default();
+        outcomes.begin([NodeId(1), NodeId(2)].into_iter());
+        let payload = Payload::build((&[], 0), (&[], 0), &[]);
+        for ts in [30, 10, 20] {
+            outcomes.open(Timestamp(ts));
+        }
+        outcomes.push(Timestamp(30), true, payload.clone(), 0b010);
+        outcomes.push(Timestamp(10), true, payload.clone(), 0b110);
+        assert_eq!(told(&mut outcomes, 1), [(1, false), (2, false)]);
+        assert_eq!(told(&mut outcomes, 2), [(1, true), (2, false)], "it has no record of the first");
+        assert_eq!(told(&mut outcomes, 2), []);
+        outcomes.heard(NodeId(1), 2);
+        assert_eq!((outcomes.unheard(), outcomes.first_open()), (2, Some(Timestamp(10))));
+        outcomes.tell_again(NodeId(2));
+        assert_eq!(told(&mut outcomes, 2), [(1, true), (2, true)]);
+        outcomes.heard(NodeId(2), 1);
+        assert_eq!((outcomes.unheard(), outcomes.slowest()), (1, Some(NodeId(2))));
+        outcomes.heard(NodeId(2), 9);
+        assert_eq!(outcomes.unheard(), 1, "nobody hears what was never told");
+        outcomes.heard(NodeId(2), 2);
+        assert_eq!(
+            (outcomes.unheard(), outcomes.bytes(), outcomes.first_open()),
+            (0, 0, Some(Timestamp(20)))
+        );
+    }
+}

@@ -1,0 +1,276 @@
+//! What a transaction read and what it writes, as it travels with `Validate`.
+//!
+//! ```text
+//! payload   reads_len u32 | reads | scans | transaction (log format, with its timestamp; nothing if it writes nothing)
+//! reads     count varint, each: table u8 | key (length varint) | version u64
+//! scans     count varint, each: table u8 | low | high | count varint, each: key (length varint) | version u64
+//! bound     0; or 1 (included) or 2 (excluded), and a key (length varint)
+//! ```
+//!
+//! A version is the timestamp of the commit that wrote what was read, or deleted it; 0: there was no trace of the key. A scan lists
+//! every record that it passed, deleted ones included.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use highwater_core::log::{Key, TX_HEADER_BYTES, Transactions, Write, Writes};
+use highwater_core::transaction::KeyRange;
+use highwater_core::{TableId, Timestamp};
+
+/// A key that was read, and which version of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read<'a> {
+    /// Where.
+    pub table: TableId,
+    /// Which key.
+    pub key: &'a [u8],
+    /// What was read.
+    pub version: Timestamp,
+}
+
+/// A range that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan<'a> {
+    /// Where.
+    pub table: TableId,
+    /// What part of the table, as far as it was visited.
+    pub range: KeyRange<'a>,
+    /// The records that were there, in the order of the visit.
+    pub items: Vec<(&'a [u8], Timestamp)>,
+}
+
+impl Scan<'_> {
+    /// Whether a key is in the range.
+    pub fn covers(&self, key: &[u8]) -> bool {
+        covers(self.range, key)
+    }
+
+    /// Which version of a key the scan saw; zero if it saw none.
+    pub fn version_of(&self, key: &[u8]) -> Timestamp {
+        self.items.iter().find(|(seen, _)| *seen == key).map_or(Timestamp::ZERO, |(_, version)| *version)
+    }
+}
+
+/// Whether a key is in a range.
+pub fn covers(range: KeyRange<'_>, key: &[u8]) -> bool {
+    let low = match range.0 {
+        Bound::Included(low) => key >= low,
+        Bound::Excluded(low) => key > low,
+        Bound::Unbounded => true,
+    };
+    low && match range.1 {
+        Bound::Included(high) => key <= high,
+        Bound::Excluded(high) => key < high,
+        Bound::Unbounded => true,
+    }
+}
+
+/// The bytes that callers know of a key from the log.
+pub fn with_key<R>(key: Key<'_>, then: impl FnOnce(&[u8]) -> R) -> R {
+    match key {
+        Key::U64(key) => then(&key.to_be_bytes()),
+        Key::Bytes(key) => then(key),
+    }
+}
+
+/// A payload that is sound: taking it apart never fails.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Payload(Bytes);
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "payload of {} bytes", self.0.len())
+    }
+}
+
+const SOUND: &str = "a payload was looked at when it came";
+
+impl Payload {
+    /// Of a transaction that has ended: its sections, and its writes in wire form.
+    pub fn build((reads, read_count): (&[u8], u64), (scans, scan_count): (&[u8], u64), tx: &[u8]) -> Payload {
+        let mut bytes = Vec::with_capacity(4 + 20 + reads.len() + scans.len() + tx.len());
+        bytes.extend_from_slice(&[0; 4]);
+        put_varint(&mut bytes, read_count);
+        bytes.extend_from_slice(reads);
+        put_varint(&mut bytes, scan_count);
+        bytes.extend_from_slice(scans);
+        let len = bytes.len() as u32;
+        bytes[..4].copy_from_slice(&len.to_le_bytes());
+        bytes.extend_from_slice(tx);
+        Payload(bytes.into())
+    }
+
+    /// From the wire.
+    ///
+    /// # Errors
+    /// If it makes no sense.
+    pub fn parse(bytes: Bytes) -> Result<Payload, Malformed> {
+        let split = Reader::new(&bytes).u32()? as usize;
+        if split < 4 || split > bytes.len() {
+            return Err(Malformed("payload"));
+        }
+        let mut reader = Reader::new(&bytes[4..split]);
+        for _ in 0..reader.varint()? {
+            take_read(&mut reader)?;
+        }
+        for _ in 0..reader.varint()? {
+            take_scan(&mut reader)?;
+        }
+        if !reader.is_empty() {
+            return Err(Malformed("payload (bytes behind its scans)"));
+        }
+        let mut transactions = Transactions::new(&bytes[split..]);
+        if let Some(transaction) = transactions.next() {
+            Writes::new(transaction?.1).try_for_each(|write| write.map(drop))?;
+            if transactions.next().is_some() {
+                return Err(Malformed("payload (more than one transaction)"));
+            }
+        }
+        Ok(Payload(bytes))
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// How long it is.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn split(&self) -> usize {
+        Reader::new(&self.0).u32().expect(SOUND) as usize
+    }
+
+    /// Keys that were read.
+    pub fn reads(&self) -> Reads<'_> {
+        let mut reader = Reader::new(&self.0[4..]);
+        let left = reader.varint().expect(SOUND);
+        Reads { reader, left }
+    }
+
+    /// Ranges that were read.
+    pub fn scans(&self) -> Scans<'_> {
+        let mut reads = self.reads();
+        reads.by_ref().for_each(drop);
+        let left = reads.reader.varint().expect(SOUND);
+        Scans { reader: reads.reader, left }
+    }
+
+    /// The transaction in wire form, with its timestamp; nothing if it writes nothing.
+    pub fn transaction(&self) -> &[u8] {
+        &self.0[self.split()..]
+    }
+
+    /// What it writes.
+    pub fn writes(&self) -> impl Iterator<Item = Write<'_>> {
+        let bytes = self.transaction().get(TX_HEADER_BYTES..).unwrap_or_default();
+        Writes::new(bytes).map(|write| write.expect(SOUND))
+    }
+
+    /// Which version of a key it read, if it read it by itself or in a range.
+    pub fn version_read(&self, table: TableId, key: &[u8]) -> Option<Timestamp> {
+        let read = self.reads().find(|read| read.table == table && read.key == key).map(|read| read.version);
+        read.or_else(|| {
+            let scan = self.scans().find(|scan| scan.table == table && scan.covers(key));
+            scan.map(|scan| scan.version_of(key))
+        })
+    }
+
+    /// Whether the two cannot both commit, this one at `ts` and `other` at `at`: one read what the other one, earlier in the order of
+    /// timestamps, wrote over. Exact: nothing is refused that could have been found valid.
+    pub fn conflicts(&self, ts: Timestamp, other: &Payload, at: Timestamp) -> bool {
+        self.missed(ts, other, at) || other.missed(at, self, ts)
+    }
+
+    /// Whether this transaction, at `ts`, should have read what `other` wrote at `at`, and did not.
+    fn missed(&self, ts: Timestamp, other: &Payload, at: Timestamp) -> bool {
+        at < ts
+            && other.writes().any(|write| {
+                with_key(write.key, |key| {
+                    self.version_read(write.table, key).is_some_and(|version| version < at)
+                })
+            })
+    }
+}
+
+fn take_read<'a>(reader: &mut Reader<'a>) -> Result<Read<'a>, Malformed> {
+    let (table, key) = (TableId(reader.u8()?), reader.bytes()?);
+    Ok(Read { table, key, version: Timestamp(reader.u64()?) })
+}
+
+fn take_bound<'a>(reader: &mut Reader<'a>) -> Result<Bound<&'a [u8]>, Malformed> {
+    Ok(match reader.u8()? {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(reader.bytes()?),
+        2 => Bound::Excluded(reader.bytes()?),
+        _ => return Err(Malformed("bound")),
+    })
+}
+
+fn take_scan<'a>(reader: &mut Reader<'a>) -> Result<Scan<'a>, Malformed> {
+    let table = TableId(reader.u8()?);
+    let range = (take_bound(reader)?, take_bound(reader)?);
+    let count = reader.varint()?;
+    let mut items = Vec::new();
+    for _ in 0..count {
+        let key = reader.bytes()?;
+        items.push((key, Timestamp(reader.u64()?)));
+    }
+    Ok(Scan { table, range, items })
+}
+
+/// Appends a read.
+pub fn put_read(out: &mut Vec<u8>, read: Read<'_>) {
+    out.push(read.table.0);
+    put_bytes(out, read.key);
+    out.extend_from_slice(&read.version.0.to_le_bytes());
+}
+
+/// Appends a bound of a range.
+pub fn put_bound(out: &mut Vec<u8>, bound: Bound<&[u8]>) {
+    match bound {
+        Bound::Unbounded => out.push(0),
+        Bound::Included(key) => {
+            out.push(1);
+            put_bytes(out, key);
+        }
+        Bound::Excluded(key) => {
+            out.push(2);
+            put_bytes(out, key);
+        }
+    }
+}
+
+/// The reads of a payload.
+pub struct Reads<'a> {
+    reader: Reader<'a>,
+    left: u64,
+}
+
+impl<'a> Iterator for Reads<'a> {
+    type Item = Read<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Read<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        Some(take_read(&mut self.reader).expect(SOUND))
+    }
+}
+
+/// The scans of a payload.
+pub struct Scans<'a> {
+    reader: Reader<'a>,
+    left: u64,
+}
+
+impl<'a> Iterator for Scans<'a> {
+    type Item = Scan<'a>;
+
+    fn next(&mut self) -> Option<Scan<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        Some(take_scan(&mut self.reader).expect(SOUND))
+    }
+}

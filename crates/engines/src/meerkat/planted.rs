@@ -1,0 +1,58 @@
+//! Mistakes that Meerkat could make, to be planted in it: see [`highwater_core::planted`](mod@highwater_core::planted).
+
+highwater_core::bugs! {
+    MajorityIsFast = "majority-is-fast" {
+        mistake: "a transaction commits at once when a majority found it valid, not a supermajority",
+        breaks: "a backup coordinator or a change of epoch that hears others aborts it",
+        shows: Mortal,
+        within: 2000,
+    }
+    MarksLeft = "marks-left" {
+        mistake: "a transaction that is refused, or aborted, leaves its marks",
+        breaks: "whoever writes what it read is refused for ever",
+        shows: Contended,
+        within: 2000,
+    }
+    AcceptedForgotten = "accepted-forgotten" {
+        mistake: "a change of epoch does not look at accepted proposals",
+        breaks: "what was decided on the slow path is decided otherwise",
+        shows: Mortal,
+        within: 2000,
+    }
+    OutcomeLost = "outcome-lost" {
+        mistake: "a replica that has not validated a transaction does not install it when it commits",
+        breaks: "replicas differ",
+        shows: Any,
+        within: 2000,
+    }
+    NotRevalidated = "not-revalidated" {
+        mistake: "a change of epoch commits what may have committed on the fast path without a look at what it is in conflict with",
+        breaks: "two transactions in conflict commit",
+        shows: Mortal,
+        within: 2000,
+    }
+    ViewShared = "view-shared" {
+        mistake: "every backup coordinator proposes in view 1",
+        breaks: "two proposals of one view: both are decided",
+        shows: Halved,
+        within: 2000,
+    }
+    TrimmedEarly = "trimmed-early" {
+        mistake: "a replica forgets a transaction as soon as it is over there",
+        breaks: "a change of epoch does not learn that it committed",
+        shows: Mortal,
+        within: 2000,
+    }
+    RtsNotRaised = "rts-not-raised" {
+        mistake: "a read that commits leaves no trace",
+        breaks: "a write with an earlier timestamp comes between it and what it read",
+        shows: Contended,
+        within: 2000,
+    }
+    OldEpochCounts = "old-epoch-counts" {
+        mistake: "a replica that promised a change of epoch goes on in the old one",
+        breaks: "what it finds valid or accepts after that is not in what the change decides",
+        shows: Mortal,
+        within: 2000,
+    }
+}

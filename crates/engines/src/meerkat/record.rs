@@ -1,0 +1,191 @@
+//! One worker's part of the `trecord`: what this replica knows of transactions (the paper's figure 2), by coordinator.
+//!
+//! A record is needed until the transaction is over at every replica: a backup coordinator or a change of epoch may ask for it. It is
+//! needed longer while an older transaction is under way here, with which it may be in conflict: a change of epoch that finds
+//! that one valid has to see why it is not (see [`merge`](super::merge)).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use highwater_core::{NodeId, Timestamp};
+
+use super::payload::Payload;
+use crate::seam::Nanos;
+
+/// What a replica knows of a transaction.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// What it reads and writes, if that came.
+    pub payload: Option<Payload>,
+    /// Whether it was found valid, once that was looked at. Never changes: votes are counted by others.
+    pub valid: Option<bool>,
+    /// Its marks stand.
+    pub marked: bool,
+    /// Proposals of earlier views are not accepted.
+    pub view: u32,
+    /// The last proposal that was accepted: in which view, and whether to commit.
+    pub accepted: Option<(u32, bool)>,
+    /// Whether it committed, once that is known.
+    pub outcome: Option<bool>,
+    /// When it was first heard of here.
+    pub since: Nanos,
+    /// When it was over here.
+    pub ended: Nanos,
+}
+
+/// A record on its way to whoever leads a change of epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Which transaction.
+    pub ts: Timestamp,
+    /// As in [`Record`].
+    pub valid: Option<bool>,
+    /// As in [`Record`].
+    pub accepted: Option<(u32, bool)>,
+    /// As in [`Record`].
+    pub outcome: Option<bool>,
+    /// As in [`Record`].
+    pub payload: Option<Payload>,
+}
+
+/// The records of one worker.
+#[derive(Default)]
+pub struct Records {
+    /// By the coordinator's node.
+    of: BTreeMap<NodeId, BTreeMap<Timestamp, Record>>,
+    /// In the order in which they were first heard of.
+    arrived: VecDeque<(Nanos, NodeId, Timestamp)>,
+    bytes: u64,
+    count: usize,
+}
+
+impl Records {
+    /// The record of a transaction; a new one if there was none.
+    pub fn entry(&mut self, now: Nanos, node: NodeId, ts: Timestamp) -> &mut Record {
+        let of = self.of.entry(node).or_default();
+        of.entry(ts).or_insert_with(|| {
+            self.arrived.push_back((now, node, ts));
+            self.count += 1;
+            Record { since: now, ..Record::default() }
+        })
+    }
+
+    /// The record of a transaction, if there is one.
+    pub fn get(&self, node: NodeId, ts: Timestamp) -> Option<&Record> {
+        self.of.get(&node)?.get(&ts)
+    }
+
+    /// Bytes of payloads were added.
+    pub fn add_bytes(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+
+    /// Bytes that they hold, about.
+    pub fn bytes(&self) -> u64 {
+        self.bytes + (self.count * size_of::<Record>()) as u64
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Since when the oldest one that is not over has been here.
+    pub fn oldest_pending(&mut self) -> Option<Nanos> {
+        while let Some((since, node, ts)) = self.arrived.front() {
+            match self.of.get(node).and_then(|of| of.get(ts)) {
+                Some(record) if record.outcome.is_none() => return Some(*since),
+                _ => drop(self.arrived.pop_front()),
+            }
+        }
+        None
+    }
+
+    /// Those that are not over, and have been here since before `since`; at most so many.
+    pub fn overdue(&self, since: Nanos, most: usize) -> Vec<(NodeId, Timestamp)> {
+        let early = self.arrived.iter().take_while(|(at, ..)| *at <= since);
+        let pending =
+            early.filter(|(_, node, ts)| self.get(*node, *ts).is_some_and(|record| record.outcome.is_none()));
+        pending.take(most).map(|(_, node, ts)| (*node, *ts)).collect()
+    }
+
+    /// How many are not over.
+    pub fn pending(&self) -> usize {
+        let all = self.of.values().flat_map(BTreeMap::values);
+        all.filter(|record| record.outcome.is_none()).count()
+    }
+
+    /// Drops records of `node`'s transactions up to `closed`, which are over everywhere, as far as they were over here before `before`.
+    pub fn trim(&mut self, node: NodeId, closed: Timestamp, before: Nanos) {
+        let Some(of) = self.of.get_mut(&node) else { return };
+        while let Some(first) = of.first_entry()
+            && *first.key() <= closed
+            && first.get().outcome.is_some()
+            && first.get().ended < before
+        {
+            let record = first.remove();
+            self.count -= 1;
+            self.bytes -= record.payload.map_or(0, |payload| payload.len() as u64);
+        }
+    }
+
+    /// All of them, for a change of epoch.
+    pub fn tell(&self) -> Vec<Told> {
+        let all = self.of.values().flatten();
+        let told = all.map(|(ts, record)| Told {
+            ts: *ts,
+            valid: record.valid,
+            accepted: record.accepted,
+            outcome: record.outcome,
+            payload: record.payload.clone(),
+        });
+        told.collect()
+    }
+
+    /// Those that are not over.
+    pub fn unfinished(&self) -> Vec<(NodeId, Timestamp)> {
+        let all =
+            self.of.iter().flat_map(|(node, of)| of.iter().map(move |(ts, record)| (*node, *ts, record)));
+        all.filter(|(.., record)| record.outcome.is_none()).map(|(node, ts, _)| (node, ts)).collect()
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = Records::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeId = NodeId(1);
+
+    #[test]
+    fn a_record_stays_while_an_older_one_is_pending() {
+        let mut records = Records::default();
+        records.entry(10, NODE, Timestamp(100));
+        let record = records.entry(20, NODE, Timestamp(90));
+        (record.outcome, record.ended) = (Some(true), 30);
+        assert_eq!(records.oldest_pending(), Some(10));
+        records.trim(NODE, Timestamp(200), 10);
+        assert_eq!(records.len(), 2, "the older one may have been found valid in conflict with it");
+        let record = records.entry(40, NODE, Timestamp(100));
+        (record.outcome, record.ended) = (Some(false), 40);
+        assert_eq!((records.oldest_pending(), records.pending()), (None, 0));
+        records.trim(NODE, Timestamp(95), Nanos::MAX);
+        assert!(records.get(NODE, Timestamp(100)).is_some(), "it is not over everywhere");
+        records.trim(NODE, Timestamp(100), Nanos::MAX);
+        assert_eq!(records.len(), 0);
+    }
+
+    #[test]
+    fn those_that_are_overdue_are_named_in_the_order_in_which_they_came() {
+        let mut records = Records::default();
+        for (at, ts) in [(10, 7), (20, 5), (30, 6)] {
+            records.entry(at, NODE, Timestamp(ts));
+        }
+        records.entry(0, NODE, Timestamp(7)).outcome = Some(true);
+        assert_eq!(records.overdue(25, 9), [(NODE, Timestamp(5))]);
+        assert_eq!(records.unfinished().len(), 2);
+    }
+}

@@ -1,0 +1,218 @@
+//! What the threads of a replica share. On the path of a transaction only marks, in lines of their own, and what a worker says of
+//! itself: each writes its own cell.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use highwater_core::{Clock, Epoch, Incarnation, NodeId, Timestamp};
+use highwater_store::Store;
+
+use super::change::{Change, Members};
+use super::marks::Marks;
+use super::quorum::Quorums;
+use super::record::Told;
+use super::stamps::Layout;
+use crate::copy::CopyName;
+use crate::mailbox::Mailbox;
+use crate::options::Options;
+use crate::seam::Nanos;
+
+/// From the controller to a worker.
+pub enum Command {
+    /// Take part in the epoch no more, and tell all records.
+    Pause(Epoch),
+    /// An epoch begins.
+    Begin(Arc<Begin>),
+    /// What this node coordinated is unknown to it, and its store is no good.
+    Forget,
+    /// A copy of this store is about to be granted.
+    Announce(CopyName),
+    /// This worker's part of a copy comes from there.
+    Expect {
+        /// From whom.
+        donor: NodeId,
+        /// Which copy.
+        copy: u64,
+    },
+}
+
+/// An epoch, as the workers of a replica begin it.
+pub struct Begin {
+    /// What was decided.
+    pub change: Arc<Change>,
+    /// The store to go on with, and its marks: another one if what there was is no good.
+    pub store: Arc<Store>,
+    /// See [`store`](Begin::store).
+    pub marks: Arc<Marks>,
+    /// The store is another one: this replica takes part as a learner from here on.
+    pub afresh: bool,
+}
+
+/// From a worker to the controller.
+pub enum Report {
+    /// It has paused; its records.
+    Paused {
+        /// Which worker.
+        worker: u16,
+        /// For which epoch.
+        epoch: Epoch,
+        /// What it knows of transactions.
+        records: Vec<Told>,
+        /// Above all timestamps that it has seen.
+        latest: Timestamp,
+    },
+    /// It has installed everything that the change of epoch decided.
+    Begun(Epoch),
+    /// Its part of a copy is installed.
+    Copied {
+        /// Which worker.
+        worker: u16,
+        /// Which copy.
+        copy: u64,
+    },
+    /// A copy cannot go on.
+    Stalled(u64),
+}
+
+/// What a worker says of itself. A pair of cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+pub struct Cell {
+    /// Since when its oldest transaction under way has been here; [`Nanos::MAX`]: there is none.
+    pub oldest: AtomicU64,
+    /// Everything at or below is over at every replica, for the transactions of its number.
+    pub closed: AtomicU64,
+    /// Transactions under way here: records, own ones, outcomes that somebody has not heard.
+    pub busy: AtomicU64,
+    /// Transactions that were decided here, committed or not.
+    pub decided: AtomicU64,
+    /// Own transactions that were decided without a second round.
+    pub fast: AtomicU64,
+    /// The others.
+    pub slow: AtomicU64,
+    /// Bytes of records and outcomes.
+    pub bytes: AtomicU64,
+    /// Who keeps it from forgetting outcomes, and holds too many up: node id plus 1.
+    pub laggard: AtomicU32,
+    /// A transaction cannot be settled without a change of epoch.
+    pub stuck: AtomicBool,
+    /// Bytes of a copied state that came.
+    pub copied: AtomicU64,
+}
+
+/// One per replica.
+pub struct Shared {
+    pub options: Options,
+    pub clock: Arc<Clock>,
+    pub layout: Layout,
+    pub quorums: Quorums,
+    /// Controller to worker.
+    pub commands: Vec<Mailbox<Command>>,
+    /// Workers to controller.
+    pub reports: Mailbox<Report>,
+    pub cells: Vec<Cell>,
+    /// The epoch in which this replica takes part; 0: none. Set when all workers have installed what came before it.
+    open: AtomicU64,
+    /// It has not heard from a majority for a while.
+    pub no_quorum: AtomicBool,
+    /// A node that serves, as far as is known: node id plus 1.
+    serving: AtomicU32,
+    /// What it installs may yet be older than a tombstone: none is unlinked.
+    pub keeps_tombstones: AtomicBool,
+    /// What this replica may make its store grow by, all workers together, until that is looked at again.
+    pub room: AtomicU64,
+}
+
+impl Shared {
+    /// Of a fresh replica.
+    pub fn new(options: Options, clock: Arc<Clock>) -> Shared {
+        let workers = options.workers;
+        Shared {
+            layout: Layout::new(workers),
+            quorums: Quorums::of(options.nodes),
+            commands: (0..workers).map(|_| Mailbox::default()).collect(),
+            reports: Mailbox::default(),
+            cells: (0..workers).map(|_| Cell::default()).collect(),
+            open: AtomicU64::new(0),
+            no_quorum: AtomicBool::new(false),
+            serving: AtomicU32::new(0),
+            keeps_tombstones: AtomicBool::new(false),
+            room: AtomicU64::new(u64::MAX),
+            options,
+            clock,
+        }
+    }
+
+    /// The epoch in which this replica takes part, if it does.
+    #[inline]
+    pub fn open_epoch(&self) -> Option<Epoch> {
+        // Acquire; pairs with the Release in `set_open`: what came before the epoch is installed by all workers.
+        let epoch = self.open.load(Ordering::Acquire);
+        (epoch != 0).then_some(Epoch(epoch))
+    }
+
+    /// All workers have installed what came before this epoch; or this replica pauses.
+    pub fn set_open(&self, epoch: Option<Epoch>) {
+        // Release; pairs with the Acquire in `open_epoch`.
+        self.open.store(epoch.map_or(0, |epoch| epoch.0), Ordering::Release);
+    }
+
+    /// A node that serves, as far as is known.
+    pub fn serving(&self) -> Option<NodeId> {
+        (self.serving.load(Ordering::Relaxed) as u8).checked_sub(1).map(NodeId)
+    }
+
+    /// Sets it.
+    pub fn set_serving(&self, node: Option<NodeId>) {
+        self.serving.store(node.map_or(0, |node| u32::from(node.0) + 1), Ordering::Relaxed);
+    }
+
+    /// Since when the oldest transaction under way has been at this replica.
+    pub fn oldest_pending(&self) -> Nanos {
+        let all = self.cells.iter().map(|cell| cell.oldest.load(Ordering::SeqCst));
+        all.min().unwrap_or(Nanos::MAX)
+    }
+
+    /// Everything at or below is over at every replica.
+    pub fn closed(&self) -> Timestamp {
+        Timestamp(self.cells.iter().map(|cell| cell.closed.load(Ordering::Relaxed)).min().unwrap_or(0))
+    }
+
+    /// The sum of a figure over all workers.
+    pub fn sum(&self, figure: impl Fn(&Cell) -> &AtomicU64) -> u64 {
+        self.cells.iter().map(|cell| figure(cell).load(Ordering::Relaxed)).sum()
+    }
+
+    /// Tells all workers.
+    pub fn command(&self, command: impl Fn() -> Command) {
+        self.commands.iter().for_each(|mailbox| mailbox.put(command()));
+    }
+}
+
+/// A worker's view of an epoch.
+pub struct Seat {
+    /// Which.
+    pub epoch: Epoch,
+    /// Who belongs.
+    pub members: Members,
+    /// This node has a vote.
+    pub votes: bool,
+}
+
+impl Seat {
+    /// Whether a life of a node votes.
+    pub fn is_voter(&self, node: NodeId, life: Incarnation) -> bool {
+        self.members.voters.contains(&(node, life))
+    }
+
+    /// Whether a life of a node belongs.
+    pub fn belongs(&self, node: NodeId, life: Incarnation) -> bool {
+        self.is_voter(node, life) || self.members.learners.contains(&(node, life))
+    }
+
+    /// All nodes that belong, but `me`.
+    pub fn others(&self, me: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        let all = self.members.voters.iter().chain(&self.members.learners);
+        all.map(|(node, _)| *node).filter(move |node| *node != me)
+    }
+}

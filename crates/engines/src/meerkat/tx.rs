@@ -1,0 +1,446 @@
+//! Execution: a transaction that reads this replica's store, remembers which versions it saw, and keeps its writes to itself.
+//!
+//! Nothing is locked, and nobody else sees anything of it. What it read and writes becomes a [`Payload`], which every replica
+//! validates. A key that it reads twice has to have the same version both times, or it ends as a conflict at once.
+
+use std::ops::{Bound, ControlFlow, Range};
+use std::sync::Arc;
+
+use highwater_core::codec::{put_bytes, put_varint};
+use highwater_core::contain::unbroken;
+use highwater_core::limits::{MAX_KEY_BYTES, MAX_OPERATIONS, MAX_VALUE_BYTES};
+use highwater_core::log::{Key, TxWriter, WriteAt};
+use highwater_core::transaction::KeyRange;
+use highwater_core::{Abort, Direction, IndexKind, KeyKind, TableId, Timestamp, Transaction};
+use highwater_store::{Latest, Store};
+
+use super::marks::hash;
+use super::payload::{Payload, Read, covers, put_bound, put_read};
+
+/// Marks "none" in the map.
+const EMPTY: u32 = u32::MAX;
+/// Fewer keys than this are looked through one by one.
+const FEW: usize = 8;
+
+/// A key that the transaction has touched.
+struct Touched {
+    table: TableId,
+    hash: u64,
+    key: Range<usize>,
+    /// The version that it read, if it read it.
+    read: Option<Timestamp>,
+    /// What it writes.
+    write: Option<Own>,
+}
+
+#[derive(Clone, Copy)]
+struct Own {
+    at: WriteAt,
+    delete: bool,
+}
+
+/// A worker's transactions, one after another.
+pub struct MeerkatTx {
+    latest: Latest,
+    writer: TxWriter,
+    keys: Vec<u8>,
+    touched: Vec<Touched>,
+    /// Positions in `touched` by hash, once there are more than a few.
+    map: Vec<u32>,
+    reads: Vec<u8>,
+    read_count: u64,
+    scans: Vec<u8>,
+    scan_count: u64,
+    /// Records that scans passed.
+    scanned: usize,
+    /// The latest version that was seen.
+    seen: Timestamp,
+    /// Bytes by which it may make the store grow.
+    room: u64,
+    grows: u64,
+    value: Vec<u8>,
+}
+
+impl MeerkatTx {
+    /// Transactions on `store`, of at most so many bytes.
+    pub fn new(store: Arc<Store>, most: usize) -> MeerkatTx {
+        let mut writer = TxWriter::new(Vec::new());
+        writer.set_most(most);
+        MeerkatTx {
+            latest: Latest::new(store),
+            writer,
+            keys: Vec::new(),
+            touched: Vec::new(),
+            map: Vec::new(),
+            reads: Vec::new(),
+            read_count: 0,
+            scans: Vec::new(),
+            scan_count: 0,
+            scanned: 0,
+            seen: Timestamp::ZERO,
+            room: u64::MAX,
+            grows: 0,
+            value: Vec::new(),
+        }
+    }
+
+    /// For validation, between transactions.
+    pub fn latest(&mut self) -> &mut Latest {
+        &mut self.latest
+    }
+
+    /// Most bytes of one transaction.
+    pub fn most(&self) -> usize {
+        self.writer.most()
+    }
+
+    /// Opens a transaction, which may make the store grow by `room` bytes.
+    pub fn begin(&mut self, room: u64) {
+        self.writer.abort();
+        self.writer.take(Vec::new());
+        self.writer.begin();
+        self.keys.clear();
+        self.touched.clear();
+        self.map.clear();
+        self.reads.clear();
+        self.scans.clear();
+        (self.read_count, self.scan_count, self.scanned) = (0, 0, 0);
+        self.seen = Timestamp::ZERO;
+        (self.room, self.grows) = (room, 0);
+    }
+
+    /// The latest version that it saw: its timestamp has to be later.
+    pub fn seen(&self) -> Timestamp {
+        self.seen
+    }
+
+    /// Forgets what it would have written; what it read stays.
+    pub fn roll_back(&mut self) {
+        self.writer.abort();
+        self.writer.begin();
+        self.touched.iter_mut().for_each(|touched| touched.write = None);
+    }
+
+    /// Ends the transaction: what it read and writes, at `ts`.
+    pub fn end(&mut self, ts: Timestamp) -> Payload {
+        self.writer.commit(ts);
+        let tx = self.writer.take(Vec::new());
+        Payload::build((&self.reads, self.read_count), (&self.scans, self.scan_count), &tx)
+    }
+
+    fn find(&self, table: TableId, hash: u64, key: &[u8]) -> Option<usize> {
+        let is = |touched: &Touched| {
+            touched.hash == hash && touched.table == table && self.keys[touched.key.clone()] == *key
+        };
+        if self.map.is_empty() {
+            return self.touched.iter().position(is);
+        }
+        let mask = self.map.len() - 1;
+        let mut at = hash as usize & mask;
+        while self.map[at] != EMPTY {
+            let position = self.map[at] as usize;
+            if is(&self.touched[position]) {
+                return Some(position);
+            }
+            at = (at + 1) & mask;
+        }
+        None
+    }
+
+    fn touch(&mut self, table: TableId, hash: u64, key: &[u8], read: Option<Timestamp>) -> usize {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        self.touched.push(Touched { table, hash, key: start..self.keys.len(), read, write: None });
+        let count = self.touched.len();
+        if count > FEW && 2 * count > self.map.len() {
+            self.map.clear();
+            self.map.resize((4 * count).next_power_of_two(), EMPTY);
+            (0..count).for_each(|at| self.enter(at));
+        } else if !self.map.is_empty() {
+            self.enter(count - 1);
+        }
+        count - 1
+    }
+
+    fn enter(&mut self, position: usize) {
+        let mask = self.map.len() - 1;
+        let mut at = self.touched[position].hash as usize & mask;
+        while self.map[at] != EMPTY {
+            at = (at + 1) & mask;
+        }
+        self.map[at] = position as u32;
+    }
+
+    /// Looks a key up, and its value if `value`; remembers what was seen. Where it is among the touched, and whether the key exists
+    /// for this transaction.
+    fn look(&mut self, table: TableId, key: &[u8], value: bool) -> Result<(usize, bool), Abort> {
+        let hash = hash(table, key);
+        let known = self.find(table, hash, key);
+        if let Some(own) = known.and_then(|at| self.touched[at].write) {
+            return Ok((known.expect("it was found"), !own.delete));
+        }
+        if self.touched.len() + self.scanned >= MAX_OPERATIONS {
+            return Err(Abort::TooLarge);
+        }
+        let (ts, live) = if value {
+            let version = self.latest.get(table, key)?;
+            self.value.clear();
+            self.value.extend_from_slice(version.value.unwrap_or_default());
+            (version.ts, version.value.is_some())
+        } else {
+            self.latest.version(table, key)?
+        };
+        self.seen = self.seen.max(ts);
+        match known {
+            Some(at) => {
+                match self.touched[at].read {
+                    Some(before) if before != ts => return Err(Abort::Conflict),
+                    Some(_) => {}
+                    None => {
+                        self.touched[at].read = Some(ts);
+                        self.remember(table, key, ts);
+                    }
+                }
+                Ok((at, live))
+            }
+            None => {
+                let at = self.touch(table, hash, key, Some(ts));
+                self.remember(table, key, ts);
+                Ok((at, live))
+            }
+        }
+    }
+
+    fn remember(&mut self, table: TableId, key: &[u8], version: Timestamp) {
+        put_read(&mut self.reads, Read { table, key, version });
+        self.read_count += 1;
+    }
+
+    /// Whether one more write is within all limits.
+    fn check_write(&self, table: TableId, key: &[u8], value_len: usize) -> Result<(), Abort> {
+        let spec = self.latest.store().schema().get(table).ok_or(Abort::BadRequest)?;
+        let fits_table = spec.keys == KeyKind::Bytes || key.len() == 8;
+        if !fits_table || key.len() > MAX_KEY_BYTES || value_len > MAX_VALUE_BYTES {
+            return Err(Abort::BadRequest);
+        }
+        let fits =
+            self.writer.fits(key.len(), value_len) && self.touched.len() + self.scanned < MAX_OPERATIONS;
+        if fits { Ok(()) } else { Err(Abort::TooLarge) }
+    }
+
+    /// Writes a key that it has touched; `None` deletes.
+    fn write(&mut self, at: usize, key: &[u8], value: Option<&[u8]>) -> Result<(), Abort> {
+        let table = self.touched[at].table;
+        if let Some(value) = value {
+            // By the size of what it writes, as if nothing was there: exact enough for a bound.
+            self.grows = self.grows.saturating_add(Store::cost(key.len(), value.len()));
+            if self.grows > self.room {
+                return Err(Abort::OutOfMemory);
+            }
+        }
+        if let Some(own) = self.touched[at].write {
+            match value {
+                Some(value) if !own.delete && own.at.len as usize == value.len() => {
+                    self.writer.overwrite(own.at, value);
+                    return Ok(());
+                }
+                _ => self.writer.supersede(own.at),
+            }
+        }
+        let kind = self.latest.store().schema().get(table).map(|spec| spec.keys);
+        let logged = match kind {
+            Some(KeyKind::U64) => {
+                Key::U64(u64::from_be_bytes(key.try_into().map_err(|_| Abort::BadRequest)?))
+            }
+            _ => Key::Bytes(key),
+        };
+        let own = match value {
+            Some(value) => Own { at: self.writer.put(table, logged, value), delete: false },
+            None => Own { at: self.writer.delete(table, logged), delete: true },
+        };
+        self.touched[at].write = Some(own);
+        Ok(())
+    }
+
+    /// Of a scan that ended early it is the part that was visited that counts.
+    fn remember_scan(&mut self, table: TableId, range: KeyRange<'_>, direction: Direction, passed: &Passed) {
+        let end = passed.last.as_deref().map(Bound::Included);
+        let range = match (direction, end) {
+            (_, None) => range,
+            (Direction::Forward, Some(end)) => (range.0, end),
+            (Direction::Backward, Some(end)) => (end, range.1),
+        };
+        self.scans.push(table.0);
+        put_bound(&mut self.scans, range.0);
+        put_bound(&mut self.scans, range.1);
+        put_varint(&mut self.scans, passed.count);
+        self.scans.extend_from_slice(&passed.items);
+        self.scan_count += 1;
+        self.scanned += passed.count as usize;
+        self.seen = self.seen.max(passed.seen);
+    }
+
+    /// What it writes in a range, in the order of a scan.
+    fn own_in(&self, table: TableId, range: KeyRange<'_>, direction: Direction) -> Vec<(Vec<u8>, Own)> {
+        let own = self.touched.iter().filter(|touched| touched.table == table);
+        let own = own.filter_map(|touched| Some((&self.keys[touched.key.clone()], touched.write?)));
+        let mut own: Vec<_> =
+            own.filter(|(key, _)| covers(range, key)).map(|(key, own)| (key.to_vec(), own)).collect();
+        own.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        if direction == Direction::Backward {
+            own.reverse();
+        }
+        own
+    }
+}
+
+impl Own {
+    /// What it writes; nothing if it deletes.
+    fn value(self, writer: &TxWriter) -> Option<&[u8]> {
+        (!self.delete).then(|| writer.value(self.at))
+    }
+}
+
+/// What a scan passed.
+#[derive(Default)]
+struct Passed {
+    /// Records of the store, encoded.
+    items: Vec<u8>,
+    count: u64,
+    /// The latest version among them.
+    seen: Timestamp,
+    /// The last key that was visited.
+    last: Option<Vec<u8>>,
+    /// The visit ended there.
+    broke: bool,
+    /// So many more may be remembered.
+    room: usize,
+    full: bool,
+}
+
+impl Passed {
+    /// Remembers a record; whether that was one too many.
+    fn take(&mut self, key: &[u8], version: Timestamp) -> bool {
+        self.full = self.count as usize >= self.room;
+        if !self.full {
+            put_bytes(&mut self.items, key);
+            self.items.extend_from_slice(&version.0.to_le_bytes());
+            self.count += 1;
+            self.seen = self.seen.max(version);
+        }
+        self.full
+    }
+
+    /// Shows a pair, if it is one; whether the visit ends there.
+    fn show(
+        &mut self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> bool {
+        if let Some(value) = value {
+            self.broke = visit(key, value).is_break();
+            if self.broke {
+                self.last = Some(key.to_vec());
+            }
+        }
+        self.broke
+    }
+}
+
+impl Transaction for MeerkatTx {
+    fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort> {
+        let (at, live) = unbroken(|| self.look(table, key, true))?;
+        Ok(live.then(|| match self.touched[at].write {
+            Some(own) => self.writer.value(own.at),
+            None => &self.value,
+        }))
+    }
+
+    fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), Abort> {
+        self.check_write(table, key, value.len())?;
+        unbroken(|| {
+            let hash = hash(table, key);
+            let at = self.find(table, hash, key).unwrap_or_else(|| self.touch(table, hash, key, None));
+            self.write(at, key, Some(value))
+        })
+    }
+
+    fn insert(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<bool, Abort> {
+        self.check_write(table, key, value.len())?;
+        unbroken(|| {
+            let (at, live) = self.look(table, key, false)?;
+            if !live {
+                self.write(at, key, Some(value))?;
+            }
+            Ok(!live)
+        })
+    }
+
+    fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        self.check_write(table, key, 0)?;
+        unbroken(|| {
+            let (at, live) = self.look(table, key, false)?;
+            if live {
+                self.write(at, key, None)?;
+            }
+            Ok(live)
+        })
+    }
+
+    fn scan<F>(
+        &mut self,
+        table: TableId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        mut visit: F,
+    ) -> Result<(), Abort>
+    where
+        F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    {
+        let spec = self.latest.store().schema().get(table).ok_or(Abort::BadRequest)?;
+        if spec.index != IndexKind::Ordered {
+            return Err(Abort::BadRequest);
+        }
+        let own = unbroken(|| self.own_in(table, range, direction));
+        let mut own = own.iter().peekable();
+        let mut passed =
+            Passed { room: MAX_OPERATIONS - self.touched.len() - self.scanned, ..Passed::default() };
+        let before = |a: &[u8], b: &[u8]| if direction == Direction::Forward { a < b } else { a > b };
+        let (latest, writer) = (&mut self.latest, &self.writer);
+        latest.scan(table, range, direction, |key, version| {
+            while let Some((own_key, write)) = own.next_if(|(own_key, _)| before(own_key, key)) {
+                if passed.show(own_key, write.value(writer), &mut visit) {
+                    return ControlFlow::Break(());
+                }
+            }
+            if unbroken(|| passed.take(key, version.ts)) {
+                return ControlFlow::Break(());
+            }
+            let value = match own.next_if(|(own_key, _)| own_key == key) {
+                Some((_, write)) => write.value(writer),
+                None => version.value,
+            };
+            if passed.show(key, value, &mut visit) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })?;
+        if passed.full {
+            return Err(Abort::TooLarge);
+        }
+        while !passed.broke
+            && let Some((own_key, write)) = own.next()
+        {
+            passed.show(own_key, write.value(writer), &mut visit);
+        }
+        unbroken(|| self.remember_scan(table, range, direction, &passed));
+        Ok(())
+    }
+
+    fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {
+        let (at, _) = unbroken(|| self.look(table, key, false))?;
+        Ok(self.touched[at].read.unwrap_or(Timestamp::ZERO))
+    }
+}

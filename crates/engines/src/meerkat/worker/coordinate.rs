@@ -1,0 +1,261 @@
+//! The coordinator of this worker's own transactions: sections 5.2.1 and 5.2.2 of the paper.
+
+use highwater_core::limits::MAX_REPLY_BYTES;
+use highwater_core::{Abort, NodeId, Outcome, Timestamp, planted};
+
+use super::MeerkatWorker;
+use crate::call::{explain, explain_too_new};
+use crate::meerkat::message::{About, Message};
+use crate::meerkat::own::{Asked, Decision, Own, Phase, Retry, bit};
+use crate::meerkat::quorum::Quorums;
+use crate::meerkat::validate::validate;
+use crate::seam::{Counters, Nanos, Request};
+
+/// Attempts are put off by so many round trips at most, however many there were.
+const MOST_ROUND_TRIPS: u64 = 64;
+/// The shortest time in which a reply may be expected.
+const LEAST_PATIENCE: Nanos = 1_000_000;
+
+impl MeerkatWorker {
+    /// Takes a request: the first attempt.
+    pub(super) fn begin_own(&mut self, now: Nanos, request: &Request<'_>) {
+        let asked = Asked {
+            token: request.token,
+            procedure: request.procedure,
+            args: request.args.into(),
+            session: request.session,
+            attempts: 0,
+        };
+        self.attempt(now, asked, Timestamp::ZERO);
+    }
+
+    /// Executes it, and proposes it to the replicas.
+    pub(super) fn attempt(&mut self, now: Nanos, mut asked: Asked, hint: Timestamp) {
+        asked.attempts += 1;
+        self.tx.begin(self.cell_room());
+        self.reply.clear();
+        let ran = self.registry.run(asked.procedure, &mut self.tx, &asked.args, &mut self.reply);
+        let ran = if self.reply.len() > MAX_REPLY_BYTES && ran != Err(Abort::Conflict) {
+            Err(Abort::TooLarge)
+        } else {
+            ran
+        };
+        let outcome = match ran {
+            Ok(()) => Outcome::Committed,
+            Err(Abort::Conflict) => return self.put_off(now, asked, hint),
+            Err(Abort::Rollback) => Outcome::RolledBack,
+            Err(Abort::BadRequest) => Outcome::BadRequest,
+            Err(Abort::TooLarge) => {
+                explain(&mut self.reply, self.tx.most());
+                Outcome::TooLarge
+            }
+            Err(Abort::TooNew) => {
+                explain_too_new(&mut self.reply);
+                Outcome::BadRequest
+            }
+            Err(Abort::OutOfMemory) => {
+                self.reply.clear();
+                Outcome::OutOfMemory
+            }
+            Err(Abort::DiskFull) => {
+                self.reply.clear();
+                Outcome::DiskFull
+            }
+        };
+        if outcome != Outcome::Committed {
+            // It reveals what it read all the same: that is validated, as with any other.
+            self.tx.roll_back();
+        }
+        let ts = self.stamps.next(self.tx.seen().max(hint));
+        let payload = self.tx.end(ts);
+        Counters::add(&self.counters.executed, 1);
+        Counters::add(&self.counters.log_bytes, payload.len() as u64);
+        self.outcomes.open(ts);
+        let record = self.records.entry(now, self.me, ts);
+        record.payload = Some(payload.clone());
+        self.records.add_bytes(payload.len());
+        let reply = self.reply.clone();
+        let own = Own {
+            asked,
+            outcome,
+            reply,
+            payload: payload.clone(),
+            valid: 0,
+            invalid: 0,
+            hint: Timestamp::ZERO,
+            phase: Phase::Validating,
+            since: now,
+        };
+        self.owns.add(ts, own);
+        let (valid, hint) = self.vote(now, self.me, ts);
+        let own = self.owns.all.get_mut(&ts).expect("it was just added");
+        if valid {
+            own.valid |= bit(self.me);
+        } else {
+            (own.invalid, own.hint) = (bit(self.me), hint);
+        }
+        // A refusal at home is most likely one everywhere; but others may know better, and it must be over for all.
+        self.post.to_all(&Message { ts, about: About::Validate { payload } });
+        self.decide(now, ts, false);
+    }
+
+    /// What this replica says to a transaction that has a record with a payload, once and for all.
+    pub(super) fn vote(&mut self, now: Nanos, node: NodeId, ts: Timestamp) -> (bool, Timestamp) {
+        let record = self.records.entry(now, node, ts);
+        if let Some(valid) = record.valid {
+            return (valid, Timestamp::ZERO);
+        }
+        let payload = record.payload.clone().expect("a transaction that is validated has a payload");
+        self.announce_pending(now);
+        let valid = validate(&self.marks, self.tx.latest(), &payload, ts);
+        let record = self.records.entry(now, node, ts);
+        record.valid = Some(valid.is_ok());
+        record.marked = valid.is_ok();
+        (valid.is_ok(), valid.err().map_or(Timestamp::ZERO, |way| way.0))
+    }
+
+    /// Bytes by which a transaction may make the store grow.
+    fn cell_room(&self) -> u64 {
+        self.shared.room.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// How long a reply may take before no more are expected, and it is asked again.
+    pub(super) fn patience(&self) -> Nanos {
+        (4 * self.round_trip).clamp(LEAST_PATIENCE, self.beat().max(LEAST_PATIENCE))
+    }
+
+    fn quorums(&self) -> Quorums {
+        let quorums = self.shared.quorums;
+        if planted!(meerkat::MajorityIsFast) {
+            Quorums { fast: quorums.majority, ..quorums }
+        } else {
+            quorums
+        }
+    }
+
+    /// A replica has said whether it found a transaction of this worker's valid.
+    pub(super) fn on_vote(&mut self, now: Nanos, from: NodeId, ts: Timestamp, valid: bool, hint: Timestamp) {
+        let Some(own) = self.owns.all.get_mut(&ts) else { return };
+        if valid {
+            own.valid |= bit(from);
+        } else {
+            own.invalid |= bit(from);
+            own.hint = own.hint.max(hint);
+        }
+        assert!(own.valid & own.invalid == 0, "a replica votes once on {ts}");
+        self.decide(now, ts, false);
+    }
+
+    /// What follows from what is known of a transaction of this worker's. `late`: no more is expected.
+    pub(super) fn decide(&mut self, now: Nanos, ts: Timestamp, late: bool) {
+        let (quorums, reachable) = (self.quorums(), self.reachable());
+        let Some(own) = self.owns.all.get_mut(&ts) else { return };
+        let late = late || own.voted() & reachable == reachable;
+        match own.decide(quorums, late) {
+            Decision::Wait => {}
+            Decision::Settle { commit, fast } => {
+                let took = now.saturating_sub(own.since);
+                self.round_trip = (7 * self.round_trip + took.max(1)) / 8;
+                let cell = self.cell();
+                let path = if fast { &cell.fast } else { &cell.slow };
+                Counters::add(path, 1);
+                self.settle(now, ts, commit);
+            }
+            Decision::Propose { commit } => self.propose(now, ts, commit),
+        }
+    }
+
+    /// The slow path: in view 0 the coordinator is the only proposer.
+    fn propose(&mut self, now: Nanos, ts: Timestamp, commit: bool) {
+        let accepted = self.accept(now, self.me, ts, 0, commit);
+        let own = self.owns.all.get_mut(&ts).expect("it is under way");
+        if accepted.is_err() {
+            own.phase = Phase::Overtaken;
+            return;
+        }
+        own.phase = Phase::Accepting { commit, by: bit(self.me) };
+        own.since = now;
+        self.post.to_all(&Message { ts, about: About::Accept { view: 0, commit } });
+        self.decide(now, ts, false);
+    }
+
+    /// A replica has accepted what this worker proposed.
+    pub(super) fn on_accepted(&mut self, now: Nanos, from: NodeId, ts: Timestamp) {
+        let Some(own) = self.owns.all.get_mut(&ts) else { return };
+        if let Phase::Accepting { by, .. } = &mut own.phase {
+            *by |= bit(from);
+            self.decide(now, ts, false);
+        }
+    }
+
+    /// A replica has promised a later view to a backup coordinator.
+    pub(super) fn on_overtaken(&mut self, ts: Timestamp) {
+        if let Some(own) = self.owns.all.get_mut(&ts) {
+            own.phase = Phase::Overtaken;
+        }
+    }
+
+    /// It is decided, by this worker, a backup coordinator or a change of epoch.
+    pub(super) fn settle(&mut self, now: Nanos, ts: Timestamp, commit: bool) {
+        let Some(own) = self.owns.remove(ts) else { return };
+        self.conclude(now, self.me, ts, commit, None);
+        self.outcomes.push(ts, commit, own.payload.clone(), own.voted());
+        self.end(now, own, commit);
+    }
+
+    /// Tells the client, or tries again.
+    pub(super) fn end(&mut self, now: Nanos, own: Own, commit: bool) {
+        let Own { asked, outcome, reply, hint, .. } = own;
+        if !commit {
+            return self.put_off(now, asked, hint);
+        }
+        let done = outcome == Outcome::Committed;
+        let counter = if done { &self.counters.committed } else { &self.counters.rolled_back };
+        Counters::add(counter, 1);
+        self.done.reply(asked.token, outcome, &reply);
+    }
+
+    /// An attempt came to nothing: another one, later, unless there were too many.
+    fn put_off(&mut self, now: Nanos, asked: Asked, hint: Timestamp) {
+        Counters::add(&self.counters.conflicts, 1);
+        self.stamps.observe(hint);
+        if asked.attempts >= self.shared.options.max_attempts {
+            return self.done.reply(asked.token, Outcome::Conflict, &[]);
+        }
+        let most = (1 << asked.attempts.min(10)).min(MOST_ROUND_TRIPS) * self.round_trip.max(1_000) / 2;
+        let at = now + self.random.below(most + 1);
+        self.owns.retries.push(Retry { at, asked, hint });
+    }
+
+    /// Those that have waited long enough go the slow path.
+    pub(super) fn decide_late(&mut self, now: Nanos) {
+        if self.working().is_none() {
+            return;
+        }
+        let patience = self.patience();
+        let late = |own: &Own| own.phase == Phase::Validating && own.since + patience <= now;
+        let late: Vec<_> = self.owns.all.iter().filter(|(_, own)| late(own)).map(|(ts, _)| *ts).collect();
+        late.into_iter().for_each(|ts| self.decide(now, ts, true));
+    }
+
+    /// Asks those again who did not answer.
+    pub(super) fn ask_again(&mut self, now: Nanos) {
+        let (beat, reachable) = (self.beat(), self.reachable());
+        for (ts, own) in self.owns.all.iter().filter(|(_, own)| own.since + beat / 2 <= now) {
+            let (silent, about) = match own.phase {
+                Phase::Validating => {
+                    (reachable & !own.voted(), About::Validate { payload: own.payload.clone() })
+                }
+                Phase::Accepting { commit, by } => (reachable & !by, About::Accept { view: 0, commit }),
+                // Whoever knows says what became of it. Nothing more is proposed in view 0.
+                Phase::Overtaken => (reachable, About::Validate { payload: own.payload.clone() }),
+            };
+            let message = Message { ts: *ts, about };
+            for node in (0..self.shared.options.nodes).map(NodeId).filter(|node| *node != self.me) {
+                if silent & bit(node) != 0 {
+                    self.post.to(node, &message);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Changes of epoch, as a worker lives through them; and its part in copies of the state.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use highwater_consensus::Voter;
+use highwater_core::{Epoch, NodeId, Outcome, Timestamp};
+use highwater_store::Applier;
+
+use super::MeerkatWorker;
+use crate::copy::{CopyMessage, Installer, Source};
+use crate::meerkat::change::Ended;
+use crate::meerkat::message::TAG;
+use crate::meerkat::shared::{Begin, Command, Report, Seat};
+use crate::meerkat::tx::MeerkatTx;
+use crate::seam::{Endpoint, Frame, Nanos, Next, Outbox};
+
+/// A store that holds nothing but what is decided: whatever is read of it may be copied.
+struct Settled;
+
+impl Source for Settled {
+    fn is_sound(&self) -> bool {
+        true
+    }
+
+    fn position(&self) -> Timestamp {
+        Timestamp::ZERO
+    }
+
+    fn settled(&self) -> Timestamp {
+        Timestamp::MAX
+    }
+}
+
+impl MeerkatWorker {
+    pub(super) fn take_commands(&mut self, now: Nanos) {
+        let shared = self.shared.clone();
+        for command in shared.commands[self.at as usize].take() {
+            match command {
+                Command::Pause(epoch) => self.pause(epoch),
+                Command::Begin(begin) => self.begin(now, &begin),
+                Command::Forget => self.forget(),
+                Command::Announce(name) => self.sender.announce(name),
+                Command::Expect { donor, copy } => {
+                    self.installer = Installer::expect(now, donor, copy, self.store.clone());
+                }
+            }
+        }
+    }
+
+    /// From here on nothing that was not told takes part in the old epoch.
+    fn pause(&mut self, epoch: Epoch) {
+        self.paused = Some(epoch);
+        self.post.clear();
+        let (worker, records, latest) = (self.at, self.records.tell(), self.stamps.last());
+        self.report(Report::Paused { worker, epoch, records, latest });
+    }
+
+    /// Installs what the change of epoch decided, and begins anew with nothing under way.
+    fn begin(&mut self, now: Nanos, begin: &Arc<Begin>) {
+        let Begin { change, store, marks, afresh } = &**begin;
+        if *afresh {
+            self.forget();
+            self.store = store.clone();
+            self.marks = marks.clone();
+            self.tx = MeerkatTx::new(store.clone(), self.shared.options.max_transaction_bytes);
+            self.applier = Applier::new(store.clone());
+            self.installer = Installer::default();
+        }
+        for Ended { ts, commit, payload } in &change.ended[self.at as usize] {
+            let node = self.shared.layout.coordinator(*ts).node;
+            let known = self.conclude(now, node, *ts, *commit, payload.clone());
+            assert!(known, "a change of epoch tells what {ts} writes");
+        }
+        for (node, ts) in self.records.unfinished() {
+            self.conclude(now, node, ts, false, None);
+        }
+        let votes = change.members.has_voter((self.me, self.shared.options.incarnation));
+        let under_way = std::mem::take(&mut self.owns.all);
+        for (ts, _) in under_way.iter() {
+            assert!(self.records.get(self.me, *ts).is_some(), "an own transaction has a record");
+        }
+        let outcome = |worker: &Self, ts| worker.records.get(worker.me, ts).and_then(|record| record.outcome);
+        let ended: Vec<_> =
+            under_way.into_iter().map(|(ts, own)| (own, outcome(self, ts) == Some(true))).collect();
+        self.owns.forget_bytes();
+        for (own, commit) in ended {
+            self.end(now, own, commit);
+        }
+        if !votes {
+            // Nothing was done: another replica may.
+            for retry in std::mem::take(&mut self.owns.retries) {
+                self.done.reply(retry.asked.token, Outcome::Conflict, &[]);
+            }
+        }
+        self.records.clear();
+        self.terminations.clear();
+        self.post.clear();
+        for peer in self.peers.iter_mut().flatten() {
+            peer.heard = 0;
+            peer.closed = Timestamp::ZERO;
+            peer.told = (0, Timestamp::ZERO);
+        }
+        self.stamps.observe(change.base);
+        let seat = Seat { epoch: change.epoch, members: change.members.clone(), votes };
+        let others: Vec<NodeId> = seat.others(self.me).collect();
+        self.outcomes.begin(others.into_iter());
+        self.seat = Some(seat);
+        self.paused = None;
+        let cell = self.cell();
+        cell.oldest.store(Nanos::MAX, Ordering::SeqCst);
+        cell.closed.store(0, Ordering::Relaxed);
+        cell.stuck.store(false, Ordering::Relaxed);
+        self.next_beat = now;
+        self.restless = super::RESTLESS;
+        self.report(Report::Begun(change.epoch));
+    }
+
+    /// This replica missed what became of the epoch that it was in: of what it coordinated it knows nothing.
+    fn forget(&mut self) {
+        for (_, own) in std::mem::take(&mut self.owns.all) {
+            self.done.reply(own.asked.token, Outcome::Unknown, &[]);
+        }
+        self.owns.forget_bytes();
+        for retry in std::mem::take(&mut self.owns.retries) {
+            self.done.reply(retry.asked.token, Outcome::Conflict, &[]);
+        }
+        for (node, ts) in self.records.unfinished() {
+            self.conclude(0, node, ts, false, None);
+        }
+        self.seat = None;
+        self.paused = None;
+        for peer in self.peers.iter_mut().flatten() {
+            (peer.heard, peer.closed) = (0, Timestamp::ZERO);
+        }
+        self.outcomes.begin(std::iter::empty());
+        self.records.clear();
+        self.terminations.clear();
+        self.post.clear();
+        self.sender.refuse_all();
+        self.cell().oldest.store(Nanos::MAX, Ordering::SeqCst);
+    }
+
+    pub(super) fn on_copy(&mut self, now: Nanos, from: NodeId, message: CopyMessage, body: &Bytes) {
+        let Some(peer) = &self.peers[from.0 as usize] else { return };
+        let receiver = Voter { node: from, incarnation: peer.incarnation };
+        match message {
+            CopyMessage::CopyStart { copy } => {
+                let (part, parts) = (self.at as usize, self.shared.options.workers as usize);
+                let may = self.votes();
+                self.sender.start(receiver, copy, may, &self.store, (part, parts));
+            }
+            CopyMessage::CopyChunk { copy, seq, complete_at } => {
+                let came = self.installer.take(now, from, (copy, seq), complete_at, body);
+                self.cell().copied.fetch_add(came as u64, Ordering::Relaxed);
+            }
+            CopyMessage::CopyAck { copy, seq } => self.sender.acknowledged(receiver, copy, seq),
+        }
+    }
+
+    /// Sends and installs parts of a state.
+    pub(super) fn copy_some(&mut self, now: Nanos, out: &mut Outbox) -> Next {
+        let worker = self.at;
+        let mut post = |node: NodeId, message: CopyMessage, body: Bytes| {
+            let mut head = Vec::with_capacity(32);
+            message.encode(&mut head);
+            debug_assert!(head[0] < TAG, "messages of copies have tags of their own");
+            out.frames.push((Endpoint { node, worker }, Frame { head: head.into(), body }));
+        };
+        let sent = self.sender.turn(now, &Settled, &mut post);
+        self.installer.acknowledge(|node, message| post(node, message, Bytes::new()));
+        let peers = &self.peers;
+        let connected = |node: NodeId| peers[node.0 as usize].as_ref().is_some_and(|peer| peer.connected);
+        let wanted = self.installer.watch(now, connected, |node, message| post(node, message, Bytes::new()));
+        // A receiver notices by itself.
+        self.sender.take_refused();
+        if let Some((copy, _)) = self.installer.take_completed() {
+            self.report(Report::Copied { worker, copy });
+        }
+        if let Some(copy) = self.installer.take_stalled() {
+            self.report(Report::Stalled(copy));
+        }
+        sent.next.sooner(wanted)
+    }
+}

@@ -1,0 +1,435 @@
+//! A worker: coordinator of the transactions that its clients ask for, and replica of everybody's of its number.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod` | what it joins, and its turn |
+//! | `coordinate` | its own transactions: execution, votes, decisions, attempts |
+//! | `replicate` | its part as a replica: validation, acceptance, outcomes |
+//! | `terminate` | its part as a backup coordinator |
+//! | `epochs` | pause, and the beginning of an epoch |
+
+mod coordinate;
+mod epochs;
+mod replicate;
+mod terminate;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use highwater_core::codec::Reader;
+use highwater_core::{Epoch, Incarnation, Levels, NodeId, Random, Registry, Timestamp};
+use highwater_store::{Applier, Store};
+
+use super::ABILITIES;
+use super::marks::Marks;
+use super::message::{Head, Message, TAG};
+use super::outcomes::Outcomes;
+use super::own::{Owns, bit};
+use super::post::Post;
+use super::record::Records;
+use super::shared::{Cell, Report, Seat, Shared};
+use super::stamps::{Coordinator, Stamps};
+use super::tx::MeerkatTx;
+use crate::copy::{CopyMessage, Installer, Sender};
+use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+use terminate::Terminations;
+
+/// How long a worker that has nothing to do goes on telling others how far it is, in heartbeats.
+const RESTLESS: u32 = 3;
+
+/// The same-numbered worker of another node.
+struct Peer {
+    incarnation: Incarnation,
+    connected: bool,
+    /// Its outcomes up to this number have taken effect here.
+    heard: u64,
+    /// What it was told last: [`Peer::heard`], and what is closed.
+    told: (u64, Timestamp),
+    /// Of what it coordinates what is at or below is over everywhere.
+    closed: Timestamp,
+}
+
+/// A worker of a Meerkat replica.
+pub struct MeerkatWorker {
+    at: u16,
+    me: NodeId,
+    shared: Arc<Shared>,
+    counters: Arc<Counters>,
+    registry: Registry<MeerkatTx>,
+    store: Arc<Store>,
+    marks: Arc<Marks>,
+    tx: MeerkatTx,
+    applier: Applier,
+    stamps: Stamps,
+    random: Random,
+    /// The epoch that it takes part in, if it takes part in one.
+    seat: Option<Seat>,
+    /// It promised this epoch, and does nothing in the one before.
+    paused: Option<Epoch>,
+    peers: Vec<Option<Peer>>,
+    records: Records,
+    owns: Owns,
+    outcomes: Outcomes,
+    terminations: Terminations,
+    post: Post,
+    /// Replies of this turn.
+    done: Outbox,
+    reply: Vec<u8>,
+    /// How long a round trip takes, about.
+    round_trip: Nanos,
+    /// When it tells again what nobody answered, and how far it is.
+    next_beat: Nanos,
+    restless: u32,
+    installer: Installer,
+    sender: Sender,
+}
+
+impl MeerkatWorker {
+    /// A worker of a fresh replica.
+    pub fn new(
+        at: u16,
+        shared: Arc<Shared>,
+        (store, marks): (&Arc<Store>, &Arc<Marks>),
+        registry: Registry<MeerkatTx>,
+        counters: Arc<Counters>,
+    ) -> MeerkatWorker {
+        let options = &shared.options;
+        let me = options.node;
+        let coordinator = Coordinator { node: me, worker: at };
+        shared.cells[at as usize].oldest.store(Nanos::MAX, Ordering::SeqCst);
+        MeerkatWorker {
+            at,
+            me,
+            counters,
+            registry,
+            tx: MeerkatTx::new(store.clone(), options.max_transaction_bytes),
+            applier: Applier::new(store.clone()),
+            store: store.clone(),
+            marks: marks.clone(),
+            stamps: Stamps::new(shared.clock.clone(), shared.layout, coordinator),
+            random: Random::new(options.seed ^ (u64::from(at) + 1) << 40),
+            seat: None,
+            paused: None,
+            peers: (0..options.nodes).map(|_| None).collect(),
+            records: Records::default(),
+            owns: Owns::default(),
+            outcomes: Outcomes::default(),
+            terminations: Terminations::default(),
+            post: Post::new(options.nodes),
+            done: Outbox::default(),
+            reply: Vec::new(),
+            round_trip: 100_000,
+            next_beat: 0,
+            restless: 0,
+            installer: Installer::default(),
+            sender: Sender::default(),
+            shared,
+        }
+    }
+
+    fn cell(&self) -> &Cell {
+        &self.shared.cells[self.at as usize]
+    }
+
+    fn beat(&self) -> Nanos {
+        self.shared.options.heartbeat
+    }
+
+    /// The epoch that it works in now, if it does: not while it pauses, or other workers still install what came before.
+    fn working(&self) -> Option<Epoch> {
+        let seat = self.seat.as_ref()?;
+        let paused = self.paused.is_some() && !highwater_core::planted!(meerkat::OldEpochCounts);
+        let open =
+            self.shared.open_epoch() == Some(seat.epoch) || highwater_core::planted!(meerkat::OldEpochCounts);
+        (!paused && open).then_some(seat.epoch)
+    }
+
+    /// Whether it votes, and coordinates.
+    fn votes(&self) -> bool {
+        self.seat.as_ref().is_some_and(|seat| seat.votes)
+    }
+
+    fn connected(&self, node: NodeId) -> bool {
+        self.peers[node.0 as usize].as_ref().is_some_and(|peer| peer.connected)
+    }
+
+    /// Voters that are connected, this node included: a bit each.
+    fn reachable(&self) -> u32 {
+        let Some(seat) = &self.seat else { return 0 };
+        let here = |(node, life): &&(NodeId, Incarnation)| {
+            *node == self.me
+                || self.peers[node.0 as usize]
+                    .as_ref()
+                    .is_some_and(|peer| peer.connected && peer.incarnation == *life)
+        };
+        seat.members.voters.iter().filter(here).fold(0, |all, (node, _)| all | bit(*node))
+    }
+
+    fn may_serve(&self) -> Result<(), Refusal> {
+        let elsewhere = || Refusal::NotServing { ask: self.shared.serving().filter(|node| *node != self.me) };
+        if !self.votes() {
+            return Err(elsewhere());
+        }
+        if self.shared.no_quorum.load(Ordering::Relaxed)
+            || self.reachable().count_ones() < self.shared.quorums.majority
+        {
+            return Err(Refusal::NoQuorum);
+        }
+        // A change of epoch is under way: a round trip or two.
+        if self.working().is_none() { Err(Refusal::Busy) } else { Ok(()) }
+    }
+
+    /// Of what this worker coordinates everything at or below is over everywhere, and there will be no others.
+    fn closed(&self) -> Timestamp {
+        let open = self.outcomes.first_open();
+        open.map_or(self.stamps.last(), |first| Timestamp(first.0 - 1).min(self.stamps.last()))
+    }
+
+    fn head(&self, epoch: Epoch, node: NodeId) -> Head {
+        let heard = self.peers[node.0 as usize].as_ref().map_or(0, |peer| peer.heard);
+        Head { epoch, closed: self.closed(), heard }
+    }
+
+    /// A frame's messages, one after the other.
+    fn take_frame(&mut self, now: Nanos, from: NodeId, frame: &Frame) -> Option<()> {
+        let mut reader = Reader::new(&frame.head);
+        let tag = reader.u8().ok()?;
+        if tag != TAG {
+            let message = CopyMessage::decode(tag, &mut reader).ok()?;
+            self.on_copy(now, from, message, &frame.body);
+            return Some(());
+        }
+        let (head, crc) = Head::decode(&mut reader).ok()?;
+        let (seat, life) = (self.seat.as_ref()?, self.peers[from.0 as usize].as_ref()?.incarnation);
+        let epoch = self.working()?;
+        if head.epoch != epoch || !seat.belongs(from, life) || crc32fast::hash(&frame.body) != crc {
+            return None;
+        }
+        let voter = seat.is_voter(from, life);
+        self.take_head(from, head);
+        let light = frame.head.slice(frame.head.len() - reader.rest().len()..);
+        for mut rest in [light, frame.body.clone()] {
+            while !rest.is_empty() {
+                let Ok(message) = Message::decode(&mut rest) else { break };
+                self.on_message(now, from, voter, message);
+            }
+        }
+        Some(())
+    }
+
+    fn take_head(&mut self, from: NodeId, head: Head) {
+        self.outcomes.heard(from, head.heard);
+        if let Some(peer) = &mut self.peers[from.0 as usize] {
+            peer.closed = peer.closed.max(head.closed);
+        }
+    }
+
+    /// What goes out: whatever there is for anybody.
+    fn send(&mut self, beat: bool, out: &mut Outbox) {
+        let Some(epoch) = self.working() else {
+            self.post.clear();
+            return;
+        };
+        let Some(seat) = &self.seat else { return };
+        let others: Vec<NodeId> = seat.others(self.me).collect();
+        let closed = if beat && self.owns.all.is_empty() && self.outcomes.unheard() == 0 {
+            self.stamps.close()
+        } else {
+            self.closed()
+        };
+        for node in others {
+            if !self.connected(node) {
+                continue;
+            }
+            let (post, outcomes) = (&mut self.post, &mut self.outcomes);
+            outcomes.tell(node, |message| post.to(node, &message));
+            let seat = self.seat.as_ref().expect("it works in an epoch");
+            let votes = seat.members.voters.iter().any(|(voter, _)| *voter == node);
+            let head = self.head(epoch, node);
+            let peer = self.peers[node.0 as usize].as_mut().expect("it is connected");
+            let news = beat && peer.told != (head.heard, closed);
+            if self.post.has(node) || (votes && self.post.has_for_all()) || news {
+                peer.told = (head.heard, head.closed);
+                self.post.send(node, self.at, head, votes, out);
+            }
+        }
+        self.post.sent_to_all();
+    }
+
+    /// Now and then: asks again what nobody answered, tells again what nobody heard.
+    fn beat_if_due(&mut self, now: Nanos) -> bool {
+        if now < self.next_beat {
+            return false;
+        }
+        self.next_beat = now + self.beat();
+        if self.working().is_none() {
+            return false;
+        }
+        let busy = self.owns.len() > 0 || self.outcomes.unheard() > 0 || self.records.len() > 0;
+        self.restless = if busy { RESTLESS } else { self.restless.saturating_sub(1) };
+        self.ask_again(now);
+        self.outcomes.tell_those_who_stand_still();
+        self.terminate_overdue(now);
+        busy || self.restless > 0
+    }
+
+    fn trim(&mut self) {
+        let before = self.shared.oldest_pending();
+        let own = self.closed();
+        let planted = highwater_core::planted!(meerkat::TrimmedEarly);
+        let mut least = own;
+        let Some(seat) = &self.seat else { return };
+        for (node, _) in &seat.members.voters {
+            let closed = if *node == self.me {
+                own
+            } else {
+                self.peers[node.0 as usize].as_ref().map_or(Timestamp::ZERO, |peer| peer.closed)
+            };
+            least = least.min(closed);
+            let (closed, before) = if planted { (Timestamp::MAX, Nanos::MAX) } else { (closed, before) };
+            self.records.trim(*node, closed, before);
+        }
+        self.cell().closed.store(least.0, Ordering::Relaxed);
+    }
+
+    fn publish(&mut self) {
+        let oldest = self.records.oldest_pending().unwrap_or(Nanos::MAX);
+        let busy =
+            self.records.pending() + self.owns.len() + self.outcomes.unheard() + self.terminations.len();
+        let laggard = if self.outcomes.bytes() > self.shared.options.log_retain_bytes / 2 {
+            self.outcomes.slowest().map_or(0, |node| u32::from(node.0) + 1)
+        } else {
+            0
+        };
+        let cell = self.cell();
+        cell.oldest.store(oldest, Ordering::SeqCst);
+        cell.busy.store(busy as u64, Ordering::Relaxed);
+        cell.bytes.store(self.records.bytes() + self.outcomes.bytes() as u64, Ordering::Relaxed);
+        cell.laggard.store(laggard, Ordering::Relaxed);
+    }
+
+    fn next(&self, now: Nanos) -> Next {
+        let busy = self.owns.len() > 0
+            || self.outcomes.unheard() > 0
+            || self.records.len() > 0
+            || self.terminations.len() > 0
+            || self.restless > 0;
+        let beat = if busy { Next::At(self.next_beat.max(now + 1)) } else { Next::Idle };
+        let late = self.owns.all.values().map(|own| own.since + self.patience()).filter(|at| *at > now).min();
+        let times = [self.owns.next_retry(), late];
+        times.into_iter().flatten().fold(beat, |next, at| next.sooner(Next::At(at.max(now + 1))))
+    }
+}
+
+impl Worker for MeerkatWorker {
+    fn ready(&self) -> Result<(), Refusal> {
+        self.may_serve()?;
+        let options = &self.shared.options;
+        let full = self.owns.len() >= options.max_in_flight_requests
+            || self.owns.bytes() >= options.max_in_flight_bytes
+            || self.outcomes.bytes() >= options.log_retain_bytes
+            || self.done.reply_bytes.len() >= options.max_in_flight_bytes;
+        if full { Err(Refusal::Busy) } else { Ok(()) }
+    }
+
+    fn unreleased_reply_bytes(&self) -> usize {
+        self.owns.all.values().map(|own| own.reply.len()).sum::<usize>() + self.done.reply_bytes.len()
+    }
+
+    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        ABILITIES.admit(&request)?;
+        self.take_commands(now);
+        self.ready()?;
+        self.begin_own(now, &request);
+        Ok(())
+    }
+
+    fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation, _levels: Levels) {
+        if peer.0 >= self.shared.options.nodes {
+            return;
+        }
+        let known = self.peers[peer.0 as usize].take().filter(|known| known.incarnation == incarnation);
+        let known = known.unwrap_or(Peer {
+            incarnation,
+            connected: true,
+            heard: 0,
+            told: (0, Timestamp::ZERO),
+            closed: Timestamp::ZERO,
+        });
+        self.peers[peer.0 as usize] = Some(Peer { connected: true, told: (0, Timestamp::ZERO), ..known });
+        self.installer.peer_changed(peer);
+        self.sender.peer_changed(peer);
+        self.outcomes.tell_again(peer);
+        self.next_beat = self.next_beat.min(now + self.beat());
+        self.restless = RESTLESS;
+    }
+
+    fn peer_down(&mut self, _now: Nanos, peer: NodeId) {
+        if let Some(Some(peer)) = self.peers.get_mut(peer.0 as usize) {
+            peer.connected = false;
+        }
+        self.installer.peer_changed(peer);
+        self.sender.peer_changed(peer);
+    }
+
+    fn deliver(&mut self, now: Nanos, from: Endpoint, frame: Frame) {
+        self.take_commands(now);
+        if from.worker == self.at && from.node.0 < self.shared.options.nodes {
+            // What makes no sense, or is of another epoch, is as good as lost.
+            let _ = self.take_frame(now, from.node, &frame);
+        }
+    }
+
+    fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
+        self.take_commands(now);
+        while self.working().is_some()
+            && let Some(retry) = self.owns.due(now)
+        {
+            self.attempt(now, retry.asked, retry.hint);
+        }
+        let beat = self.beat_if_due(now);
+        self.decide_late(now);
+        self.send(beat, out);
+        let copying = self.copy_some(now, out);
+        self.trim();
+        self.publish();
+        let floor = if self.shared.keeps_tombstones.load(Ordering::Relaxed) {
+            Timestamp::ZERO
+        } else {
+            self.shared.closed()
+        };
+        let more = self.applier.collect(floor);
+        out.replies.append(&mut self.done.replies);
+        // Offsets of replies are those of an outbox that was empty.
+        assert!(
+            out.reply_bytes.is_empty() || self.done.reply_bytes.is_empty(),
+            "an outbox is emptied between turns"
+        );
+        out.reply_bytes.append(&mut self.done.reply_bytes);
+        if self.done.wake_controller {
+            out.wake_controller = true;
+        }
+        self.done.clear();
+        if more { Next::Now } else { self.next(now).sooner(copying) }
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "epoch {}, {} under way, {} put off, {} outcomes unheard, {} records ({} pending), {} taken over",
+            self.seat.as_ref().map_or(0, |seat| seat.epoch.0),
+            self.owns.all.len(),
+            self.owns.retries.len(),
+            self.outcomes.unheard(),
+            self.records.len(),
+            self.records.pending(),
+            self.terminations.len()
+        )
+    }
+}
+
+impl MeerkatWorker {
+    fn report(&mut self, report: Report) {
+        self.shared.reports.put(report);
+        self.done.wake_controller = true;
+    }
+}

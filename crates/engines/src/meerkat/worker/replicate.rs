@@ -1,0 +1,200 @@
+//! The worker as a replica: it validates, accepts, and installs what is decided.
+
+use std::sync::atomic::Ordering;
+
+use highwater_core::{NodeId, Timestamp, hooks, planted};
+
+use super::MeerkatWorker;
+use crate::meerkat::facts::Ended;
+use crate::meerkat::message::{About, Message};
+use crate::meerkat::payload::Payload;
+use crate::meerkat::shared::Seat;
+use crate::meerkat::validate::unmark;
+use crate::seam::{Counters, Nanos};
+
+impl MeerkatWorker {
+    pub(super) fn on_message(&mut self, now: Nanos, from: NodeId, voter: bool, message: Message) {
+        let Message { ts, about } = message;
+        let node = self.shared.layout.coordinator(ts).node;
+        let votes = self.votes();
+        match about {
+            About::Validate { payload } if votes && voter => self.on_validate(now, from, ts, payload),
+            About::Vote { valid, hint } if voter && node == self.me => {
+                self.on_vote(now, from, ts, valid, hint)
+            }
+            About::Accept { view, commit } if votes && voter => self.on_accept(now, from, ts, (view, commit)),
+            About::Accepted { view } if voter => match view {
+                0 => self.on_accepted(now, from, ts),
+                _ => self.on_accepted_later(now, from, (node, ts), view),
+            },
+            About::Overtaken { view } if voter => {
+                if node == self.me {
+                    self.on_overtaken(ts);
+                }
+                self.terminations.overtaken((node, ts), view);
+            }
+            About::Outcome { number, commit, payload } if node == from => {
+                self.on_outcome(now, from, number, (ts, commit), payload);
+            }
+            About::Over { commit } => self.on_over(now, from, (node, ts), commit),
+            About::Prepare { view } if votes && voter => self.on_prepare(now, from, (node, ts), view),
+            About::Promise { view, valid, accepted, payload } if voter => {
+                self.on_promise(now, from, (node, ts), view, (valid, accepted, payload));
+            }
+            About::Settle { commit, payload } => self.on_settle(now, from, (node, ts), commit, payload),
+            About::Settled => self.terminations.settled((node, ts), from),
+            // From, or to, somebody without a vote.
+            _ => {}
+        }
+    }
+
+    fn on_validate(&mut self, now: Nanos, from: NodeId, ts: Timestamp, payload: Payload) {
+        if self.is_closed(from, ts) {
+            return;
+        }
+        let record = self.records.entry(now, from, ts);
+        if let Some(commit) = record.outcome {
+            return self.post.to(from, &Message { ts, about: About::Over { commit } });
+        }
+        if record.payload.is_none() {
+            let len = payload.len();
+            record.payload = Some(payload);
+            self.records.add_bytes(len);
+        }
+        let (valid, hint) = self.vote(now, from, ts);
+        self.post.to(from, &Message { ts, about: About::Vote { valid, hint } });
+    }
+
+    /// Whether a transaction is over everywhere, by the word of its coordinator: what comes is late, and must not make a record.
+    fn is_closed(&self, node: NodeId, ts: Timestamp) -> bool {
+        node != self.me && self.peers[node.0 as usize].as_ref().is_some_and(|peer| ts <= peer.closed)
+    }
+
+    fn on_accept(&mut self, now: Nanos, from: NodeId, ts: Timestamp, (view, commit): (u32, bool)) {
+        let node = self.shared.layout.coordinator(ts).node;
+        if self.is_closed(node, ts) {
+            return;
+        }
+        if let Some(commit) = self.records.entry(now, node, ts).outcome {
+            return self.post.to(from, &Message { ts, about: About::Over { commit } });
+        }
+        let about = match self.accept(now, node, ts, view, commit) {
+            Ok(()) => About::Accepted { view },
+            Err(view) => About::Overtaken { view },
+        };
+        self.post.to(from, &Message { ts, about });
+    }
+
+    /// Accepts a proposal, unless a later view was promised: then that one.
+    pub(super) fn accept(
+        &mut self,
+        now: Nanos,
+        node: NodeId,
+        ts: Timestamp,
+        view: u32,
+        commit: bool,
+    ) -> Result<(), u32> {
+        self.announce_pending(now);
+        let record = self.records.entry(now, node, ts);
+        if record.view > view {
+            return Err(record.view);
+        }
+        if let Some((before, decision)) = record.accepted {
+            let same = before != view || decision == commit || planted!(meerkat::ViewShared);
+            assert!(same, "view {view} of {ts} has one proposal");
+        }
+        record.view = view;
+        record.accepted = Some((view, commit));
+        Ok(())
+    }
+
+    fn on_outcome(
+        &mut self,
+        now: Nanos,
+        from: NodeId,
+        number: u64,
+        (ts, commit): (Timestamp, bool),
+        payload: Option<Payload>,
+    ) {
+        let Some(peer) = &self.peers[from.0 as usize] else { return };
+        // In the order of their numbers: what is missing is told again.
+        if number != peer.heard + 1 || !self.conclude(now, from, ts, commit, payload) {
+            return;
+        }
+        if let Some(peer) = &mut self.peers[from.0 as usize] {
+            peer.heard = number;
+        }
+    }
+
+    /// A transaction is over elsewhere.
+    fn on_over(&mut self, now: Nanos, from: NodeId, (node, ts): (NodeId, Timestamp), commit: bool) {
+        if node == self.me {
+            self.settle(now, ts, commit);
+        }
+        self.terminations.over((node, ts), from, commit);
+        self.go_on_with(now, (node, ts));
+    }
+
+    /// A transaction is decided: it is installed here, if it commits, and its marks go. `false` if it cannot be, because nobody has said
+    /// what it writes.
+    pub(super) fn conclude(
+        &mut self,
+        now: Nanos,
+        node: NodeId,
+        ts: Timestamp,
+        commit: bool,
+        payload: Option<Payload>,
+    ) -> bool {
+        if self.is_closed(node, ts) && self.records.get(node, ts).is_none() {
+            return true;
+        }
+        let record = self.records.entry(now, node, ts);
+        if let Some(before) = record.outcome {
+            assert_eq!(before, commit, "{ts} has one outcome");
+            return true;
+        }
+        if record.payload.is_none()
+            && let Some(payload) = payload
+        {
+            let len = payload.len();
+            record.payload = Some(payload);
+            self.records.add_bytes(len);
+        }
+        let record = self.records.entry(now, node, ts);
+        let (payload, marked) = (record.payload.clone(), record.marked);
+        if commit {
+            let Some(payload) = &payload else { return false };
+            let lost = planted!(meerkat::OutcomeLost) && record.valid.is_none();
+            if !payload.transaction().is_empty() && !lost {
+                let applied = self.applier.apply(payload.transaction(), Timestamp::ZERO, Timestamp::MAX);
+                applied.expect("a coordinator encodes what its own tables know");
+                Counters::add(&self.counters.applied, 1);
+            }
+        }
+        if let Some(payload) = &payload
+            && (marked || commit)
+            && !(planted!(meerkat::MarksLeft) && !commit)
+        {
+            unmark(&self.marks, payload, ts, commit && !planted!(meerkat::RtsNotRaised));
+        }
+        let record = self.records.entry(now, node, ts);
+        (record.outcome, record.marked, record.ended) = (Some(commit), false, now);
+        // A name is of one epoch: who joins is told what became of transactions of the one before.
+        if let Some(Seat { epoch, .. }) = self.seat {
+            hooks::tell_own(|| Ended { epoch, ts, commit });
+        }
+        let decided = &self.cell().decided;
+        decided.store(decided.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.restless = super::RESTLESS;
+        self.next_beat = self.next_beat.min(now + self.beat());
+        true
+    }
+
+    /// A record of a transaction under way is about to be made: others must not drop, from here on, what it may be in conflict with.
+    pub(super) fn announce_pending(&self, now: Nanos) {
+        let oldest = &self.cell().oldest;
+        if oldest.load(Ordering::SeqCst) > now {
+            oldest.store(now, Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The worker as a backup coordinator: it ends transactions whose coordinators have fallen silent. Section 5.3.2 of the paper.
+//!
+//! Views of a transaction are numbered; of a view above 0 the replica `view mod n` is the proposer. It has a majority promise to hear no
+//! earlier view, learns what they know, proposes what is safe, has it accepted by a majority, and tells everybody.
+//!
+//! What is safe, by the promises, in this order: what somebody knows to be the outcome; the proposal that was accepted in the latest
+//! view; to commit, if a majority found it valid; to abort, if it cannot have committed on the fast path: those who found it valid and
+//! those who were not heard are fewer than that takes. (The paper asks for a majority of equal votes, and does not say what follows if
+//! there is none.) Else it waits for more promises; and if none come, a change of epoch settles it.
+//!
+//! Who promises without having validated will not do so later: its vote is no.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use highwater_core::{NodeId, Timestamp, planted};
+
+use super::MeerkatWorker;
+use crate::meerkat::message::{About, Message};
+use crate::meerkat::own::bit;
+use crate::meerkat::payload::Payload;
+use crate::meerkat::quorum::Quorums;
+use crate::seam::Nanos;
+
+/// Transactions that are taken over at a beat, at most.
+const MOST: usize = 64;
+
+/// A transaction by its coordinator and timestamp.
+pub(super) type Name = (NodeId, Timestamp);
+/// Whether a replica found it valid, what it accepted, and its payload.
+pub(super) type Promised = (bool, Option<(u32, bool)>, Option<Payload>);
+
+enum Stage {
+    Preparing { promises: u32, valid: u32, accepted: Option<(u32, bool)> },
+    Accepting { commit: bool, by: u32 },
+    Telling { commit: bool, heard: u32 },
+}
+
+struct Termination {
+    view: u32,
+    stage: Stage,
+    payload: Option<Payload>,
+    since: Nanos,
+}
+
+/// The transactions that this worker takes over.
+#[derive(Default)]
+pub(super) struct Terminations(BTreeMap<Name, Termination>);
+
+impl Terminations {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Somebody promised a later view: leave it to that one.
+    pub fn overtaken(&mut self, name: Name, view: u32) {
+        let earlier = |own: &Termination| own.view < view && !matches!(own.stage, Stage::Telling { .. });
+        if self.0.get(&name).is_some_and(earlier) {
+            self.0.remove(&name);
+        }
+    }
+
+    /// `from` knows the outcome.
+    pub fn over(&mut self, name: Name, from: NodeId, commit: bool) {
+        if let Some(own) = self.0.get_mut(&name) {
+            match &mut own.stage {
+                Stage::Telling { heard, .. } => *heard |= bit(from),
+                _ => own.stage = Stage::Telling { commit, heard: bit(from) },
+            }
+        }
+    }
+
+    pub fn settled(&mut self, name: Name, from: NodeId) {
+        if let Some(Termination { stage: Stage::Telling { heard, .. }, .. }) = self.0.get_mut(&name) {
+            *heard |= bit(from);
+        }
+    }
+}
+
+/// What is safe to propose, if anything is yet.
+fn safe(quorums: Quorums, promises: u32, valid: u32, accepted: Option<(u32, bool)>) -> Option<bool> {
+    let (promises, valid) = (promises.count_ones(), valid.count_ones());
+    if promises < quorums.majority {
+        return None;
+    }
+    if let Some((_, commit)) = accepted {
+        return Some(commit);
+    }
+    if valid >= quorums.majority {
+        return Some(true);
+    }
+    (valid + quorums.all - promises < quorums.fast).then_some(false)
+}
+
+impl MeerkatWorker {
+    /// Takes transactions over that have been under way for too long: the more of the others' turns went by, the more likely it is this
+    /// replica's.
+    pub(super) fn terminate_overdue(&mut self, now: Nanos) {
+        let patience = 2 * self.shared.options.election_timeout;
+        if self.votes() && now > patience {
+            for name in self.records.overdue(now - patience, MOST) {
+                let begun = self.terminations.0.get(&name).map(|own| own.since);
+                match begun {
+                    Some(since) if now - since < patience => self.ask_for(name),
+                    // Its own coordinator goes on by itself, unless it was overtaken.
+                    _ => self.take_over(now, name),
+                }
+            }
+        }
+        let names: Vec<Name> = self.terminations.0.keys().copied().collect();
+        for name in names {
+            self.go_on_with(now, name);
+        }
+    }
+
+    fn take_over(&mut self, now: Nanos, name: Name) {
+        let (node, ts) = name;
+        let n = u32::from(self.shared.options.nodes);
+        let record = self.records.entry(now, node, ts);
+        // The next view of which this replica is the proposer.
+        let turns = (n + u32::from(self.me.0) - record.view % n) % n;
+        let view = record.view + if turns == 0 { n } else { turns };
+        let view = if planted!(meerkat::ViewShared) { 1 } else { view };
+        let long = self.terminations.0.contains_key(&name);
+        if long {
+            // A view came to nothing. If promises leave it open, only a change of epoch can settle it.
+            self.cell().stuck.store(true, Ordering::Relaxed);
+        }
+        let stage = Stage::Preparing { promises: 0, valid: 0, accepted: None };
+        self.terminations.0.insert(name, Termination { view, stage, payload: None, since: now });
+        if let Ok(promised) = self.promise(now, name, view) {
+            self.on_promise(now, self.me, name, view, promised);
+        }
+        self.ask_for(name);
+    }
+
+    /// Asks whoever has not answered.
+    fn ask_for(&mut self, name: Name) {
+        let reachable = self.reachable() & !bit(self.me);
+        let Some(own) = self.terminations.0.get(&name) else { return };
+        let (silent, about) = match own.stage {
+            Stage::Preparing { promises, .. } => (reachable & !promises, About::Prepare { view: own.view }),
+            Stage::Accepting { commit, by } => (reachable & !by, About::Accept { view: own.view, commit }),
+            Stage::Telling { .. } => return,
+        };
+        let message = Message { ts: name.1, about };
+        for node in (0..self.shared.options.nodes).map(NodeId).filter(|node| silent & bit(*node) != 0) {
+            self.post.to(node, &message);
+        }
+    }
+
+    /// Promises to hear no earlier view; or says that there was a later one.
+    fn promise(&mut self, now: Nanos, (node, ts): Name, view: u32) -> Result<Promised, u32> {
+        self.announce_pending(now);
+        let record = self.records.entry(now, node, ts);
+        if record.view > view
+            || record.view == view && view > 0 && record.accepted.is_some_and(|(at, _)| at == view)
+        {
+            return Err(record.view);
+        }
+        record.view = view;
+        let valid = *record.valid.get_or_insert(false);
+        Ok((valid, record.accepted, record.payload.clone()))
+    }
+
+    pub(super) fn on_prepare(&mut self, now: Nanos, from: NodeId, name: Name, view: u32) {
+        let (node, ts) = name;
+        let closed =
+            node != self.me && self.peers[node.0 as usize].as_ref().is_some_and(|peer| ts <= peer.closed);
+        let about = match self.records.get(node, ts).and_then(|record| record.outcome) {
+            Some(commit) => {
+                let payload = self.records.get(node, ts).and_then(|record| record.payload.clone());
+                // More than `Over`: whoever asks may not know what it writes.
+                About::Settle { commit, payload: payload.filter(|_| commit) }
+            }
+            None if closed => return,
+            None => match self.promise(now, name, view) {
+                Ok((valid, accepted, payload)) => About::Promise { view, valid, accepted, payload },
+                Err(view) => About::Overtaken { view },
+            },
+        };
+        self.post.to(from, &Message { ts, about });
+    }
+
+    pub(super) fn on_promise(&mut self, now: Nanos, from: NodeId, name: Name, view: u32, promised: Promised) {
+        let quorums = self.shared.quorums;
+        let (found_valid, latest, its_payload) = promised;
+        let Some(own) = self.terminations.0.get_mut(&name).filter(|own| own.view == view) else { return };
+        let Stage::Preparing { promises, valid, accepted } = &mut own.stage else { return };
+        *promises |= bit(from);
+        if found_valid {
+            *valid |= bit(from);
+        }
+        if latest.is_some_and(|(at, _)| accepted.is_none_or(|(before, _)| before < at)) {
+            *accepted = latest;
+        }
+        let proposal = safe(quorums, *promises, *valid, *accepted);
+        own.payload = own.payload.take().or(its_payload);
+        let Some(commit) = proposal else { return };
+        let (node, ts) = name;
+        if self.accept(now, node, ts, view, commit).is_err() {
+            self.terminations.0.remove(&name);
+            return;
+        }
+        let own = self.terminations.0.get_mut(&name).expect("it was just there");
+        own.stage = Stage::Accepting { commit, by: bit(self.me) };
+        self.post.to_all(&Message { ts, about: About::Accept { view, commit } });
+        self.go_on_with(now, name);
+    }
+
+    pub(super) fn on_accepted_later(&mut self, now: Nanos, from: NodeId, name: Name, view: u32) {
+        let Some(own) = self.terminations.0.get_mut(&name).filter(|own| own.view == view) else { return };
+        if let Stage::Accepting { by, .. } = &mut own.stage {
+            *by |= bit(from);
+            self.go_on_with(now, name);
+        }
+    }
+
+    /// What follows from what is known of a transaction that was taken over.
+    pub(super) fn go_on_with(&mut self, now: Nanos, name: Name) {
+        let (node, ts) = name;
+        let majority = self.shared.quorums.majority;
+        let known = self.records.get(node, ts).and_then(|record| record.outcome);
+        let Some(own) = self.terminations.0.get_mut(&name) else { return };
+        match own.stage {
+            Stage::Accepting { commit, by } if by.count_ones() >= majority => {
+                own.stage = Stage::Telling { commit, heard: 0 };
+            }
+            Stage::Preparing { .. } | Stage::Accepting { .. } if known.is_some() => {
+                own.stage = Stage::Telling { commit: known.unwrap_or_default(), heard: 0 };
+            }
+            _ => {}
+        }
+        let Stage::Telling { commit, heard } = own.stage else { return };
+        let payload = own.payload.clone();
+        if node == self.me {
+            self.settle(now, ts, commit);
+        }
+        if known.is_none() && !self.conclude(now, node, ts, commit, payload.clone()) {
+            // Somebody who knows what it writes will say so.
+            self.terminations.0.remove(&name);
+            return;
+        }
+        let payload = self.records.get(node, ts).and_then(|record| record.payload.clone()).or(payload);
+        let others: Vec<NodeId> =
+            self.seat.as_ref().map(|seat| seat.others(self.me).collect()).unwrap_or_default();
+        let silent: Vec<NodeId> = others.into_iter().filter(|node| heard & bit(*node) == 0).collect();
+        if silent.is_empty() {
+            self.terminations.0.remove(&name);
+            return;
+        }
+        let about = About::Settle { commit, payload: payload.filter(|_| commit) };
+        let message = Message { ts, about };
+        for node in silent {
+            if self.connected(node) {
+                self.post.to(node, &message);
+            }
+        }
+    }
+
+    /// A transaction is decided by the word of a backup coordinator, or of somebody who knows.
+    pub(super) fn on_settle(
+        &mut self,
+        now: Nanos,
+        from: NodeId,
+        name: Name,
+        commit: bool,
+        payload: Option<Payload>,
+    ) {
+        let (node, ts) = name;
+        if node == self.me && self.owns.all.contains_key(&ts) {
+            self.settle(now, ts, commit);
+        }
+        if self.conclude(now, node, ts, commit, payload) {
+            self.post.to(from, &Message { ts, about: About::Settled });
+            self.terminations.over(name, from, commit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Section 5.3.2.
+    #[test]
+    fn a_backup_coordinator_proposes_what_is_safe() {
+        let three = Quorums::of(3);
+        assert_eq!(safe(three, 0b001, 0b001, None), None, "no majority");
+        assert_eq!(safe(three, 0b011, 0b001, Some((0, true))), Some(true), "accepted before");
+        assert_eq!(safe(three, 0b011, 0b011, None), Some(true));
+        assert_eq!(safe(three, 0b011, 0b001, None), Some(false), "two of three is not fast");
+    }
+
+    /// Two of five found it valid, one did not; if the two others did, it may have committed.
+    #[test]
+    fn it_waits_where_votes_that_it_has_not_heard_may_have_decided() {
+        let five = Quorums::of(5);
+        assert_eq!(safe(five, 0b00111, 0b00011, None), None);
+        assert_eq!(safe(five, 0b01111, 0b00011, None), Some(false));
+        assert_eq!(safe(five, 0b01111, 0b01011, None), Some(true));
+        assert_eq!(safe(five, 0b00111, 0b00001, None), Some(false));
+    }
+}
