@@ -106,6 +106,8 @@ pub struct Abilities {
     pub sessions: bool,
     /// It can go on from what its replicas wrote to their disks.
     pub durable: bool,
+    /// Its one order of transactions agrees with real time, whatever clocks say: strict serializability. Else it is serializability.
+    pub real_time: bool,
     /// It keeps a bound on the [age](crate::seam::Freshness) of what a transaction reads.
     pub freshness: bool,
 }
@@ -120,6 +122,7 @@ impl Abilities {
         interruptible: false,
         sessions: false,
         durable: false,
+        real_time: false,
         freshness: false,
     };
 

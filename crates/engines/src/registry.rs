@@ -116,6 +116,8 @@ engines! {
     Backup = crate::backup::Backup,
     /// Leaderless: every replica takes transactions, all validate them.
     Meerkat = crate::meerkat::Meerkat,
+    /// The same, in an order that agrees with real time.
+    MeerkatStrict = crate::meerkat::MeerkatStrict,
 }
 
 impl fmt::Display for EngineKind {

@@ -14,7 +14,7 @@ pub(super) const PRIMARY: NodeId = NodeId(0);
 
 /// Every write goes to every replica, and nobody takes over.
 pub(super) const ABILITIES: Abilities =
-    Abilities { replicates: true, interruptible: true, sessions: true, ..Abilities::NONE };
+    Abilities { replicates: true, interruptible: true, sessions: true, real_time: true, ..Abilities::NONE };
 
 /// One per replica.
 pub(super) struct Shared {

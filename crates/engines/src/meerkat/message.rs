@@ -6,7 +6,7 @@
 //! head      16 u8 | epoch u64 | closed u64 | heard u64 | crc of the body u32 | messages
 //! body      messages
 //! message   tag u8 | ts u64 | fields, little endian
-//! flags     bit 0 commit or valid, bit 1 a payload follows, bit 2 a decision was accepted, bit 3 that it commits
+//! flags     bit 0 commit or valid, bit 1 a payload follows, bit 2 a decision was accepted, bit 3 that it commits, bit 4 late
 //! ```
 
 use bytes::Bytes;
@@ -50,7 +50,9 @@ pub enum About {
     Vote {
         /// Found valid.
         valid: bool,
-        /// If not: what was in the way; a later timestamp may do.
+        /// Not even looked at: the replica's clock was past its timestamp.
+        late: bool,
+        /// If it is not valid: that clock, or what was in the way; a later timestamp may do.
         hint: Timestamp,
     },
     /// Coordinator, or whoever acts for it, to replicas: take this for decided, unless you promised a later view.
@@ -117,6 +119,7 @@ const COMMIT: u8 = 1;
 const PAYLOAD: u8 = 2;
 const ACCEPTED: u8 = 4;
 const ACCEPTED_COMMIT: u8 = 8;
+const LATE: u8 = 16;
 
 fn flag(is: bool, bit: u8) -> u8 {
     if is { bit } else { 0 }
@@ -155,7 +158,7 @@ impl Message {
         let with = flag(self.payload().is_some(), PAYLOAD);
         let (tag, flags) = match &self.about {
             Validate { .. } => (1, with),
-            Vote { valid, .. } => (2, flag(*valid, COMMIT)),
+            Vote { valid, late, .. } => (2, flag(*valid, COMMIT) | flag(*late, LATE)),
             Accept { commit, .. } => (3, flag(*commit, COMMIT)),
             Accepted { .. } => (4, 0),
             Overtaken { .. } => (5, 0),
@@ -197,7 +200,7 @@ impl Message {
         let commit = flags & COMMIT != 0;
         let about = match tag {
             1 => Validate { payload: take_payload(rest, &mut reader)? },
-            2 => Vote { valid: commit, hint: Timestamp(reader.u64()?) },
+            2 => Vote { valid: commit, late: flags & LATE != 0, hint: Timestamp(reader.u64()?) },
             3 => Accept { view: reader.u32()?, commit },
             4 => Accepted { view: reader.u32()? },
             5 => Overtaken { view: reader.u32()? },
@@ -248,7 +251,8 @@ mod tests {
         let some = Some(payload());
         let about = vec![
             Validate { payload: payload() },
-            Vote { valid: false, hint: Timestamp(77) },
+            Vote { valid: false, late: true, hint: Timestamp(77) },
+            Vote { valid: true, late: false, hint: Timestamp(0) },
             Accept { view: 3, commit: true },
             Accepted { view: 3 },
             Overtaken { view: 8 },

@@ -40,6 +40,7 @@
 //! | file | what |
 //! |---|---|
 //! | `stamps`, `quorum`, `payload` | timestamps; how many; what a transaction read and writes |
+//! | `strict` | real time |
 //! | `tx` | execution |
 //! | `marks`, `validate` | readers and writers under way; whether a transaction can stand |
 //! | `record`, `own`, `outcomes` | what a worker knows of transactions: anybody's, its own, decided ones |
@@ -66,6 +67,7 @@ pub mod quorum;
 pub mod record;
 mod shared;
 pub mod stamps;
+pub mod strict;
 mod tx;
 pub mod validate;
 mod worker;
@@ -93,6 +95,7 @@ use worker::MeerkatWorker;
 
 const ABILITIES: Abilities =
     Abilities { replicates: true, fails_over: true, interruptible: true, ..Abilities::NONE };
+const STRICT_ABILITIES: Abilities = Abilities { real_time: true, ..ABILITIES };
 
 /// Transactions under way at a replica, by worker.
 const BUSY: &str = "under way";
@@ -108,93 +111,125 @@ const COPIED: &str = "copied";
 /// Leaderless: coordinators, validation at every replica.
 pub struct Meerkat;
 
+/// The same, in an order that agrees with real time: see [`strict`].
+pub struct MeerkatStrict;
+
 /// Fresh marks, in a share of the memory.
 fn marks_of(schema: &Schema, options: &Options) -> Arc<Marks> {
     let bytes = if options.memory_bytes == u64::MAX { 4 << 20 } else { options.memory_bytes / 256 };
     Arc::new(Marks::new(schema, bytes))
 }
 
-impl Engine for Meerkat {
-    const NAME: &'static str = "meerkat";
-    const CODE: u8 = 4;
-    const ABOUT: &'static str = "leaderless: every replica takes transactions, all validate them";
-    const ABILITIES: Abilities = ABILITIES;
-    const SITES: &'static [highwater_core::hooks::Site] = copy::hooks::SITES;
-    #[cfg(feature = "planted")]
-    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
-        &[planted::ALL, crate::planted::ALL, highwater_store::planted::ALL];
-
-    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-        let (schema, store) = (library.schema(), Store::new(library.schema()));
-        let marks = marks_of(&schema, &options);
-        let mut registry: Registry<MeerkatTx> = Registry::new();
-        library.register(&mut registry);
-        let (procedures, versions) = (registry.names(), registry.versions());
-        let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
-        let shared = Arc::new(Shared::new(options, clock));
-        let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
-            let (at, counters) = (at as u16, counters.clone());
-            Box::new(MeerkatWorker::new(at, shared.clone(), (&store, &marks), registry.clone(), counters))
-        };
-        let workers = counters.iter().enumerate().map(worker).collect();
-        let controller = Box::new(MeerkatController::new(shared, schema, store, marks));
-        Replica { controller, workers, counters, procedures, versions }
-    }
-
-    /// All that serve do so alike.
-    fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
-        let serving = Self::serving(statuses)?;
-        let epoch = statuses.iter().flatten().find(|status| status.node == serving)?.epoch;
-        let agree = |status: &&Status| status.serves() && status.epoch == epoch;
-        (statuses.iter().flatten().filter(agree).count() > statuses.len() / 2).then_some(serving)
-    }
-
-    fn healthy(statuses: &[Option<Status>]) -> Result<NodeId, String> {
-        let (all, serving) = whole(statuses, Self::serving(statuses))?;
-        for status in all {
-            if let Some(trouble) = &status.trouble {
-                return Err(format!("replica {} ({}): {trouble}", status.node.0, status.role));
-            }
-            if status.service != Service::Serving {
-                return Err(format!("replica {} is a {}, and does not serve", status.node.0, status.role));
-            }
-        }
-        Ok(serving.node)
-    }
-
-    fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
-        let (all, _) = whole(statuses, Self::serving(statuses))?;
-        for status in &all {
-            if !status.serves() {
-                return Err(format!("replica {} does not serve", status.node.0));
-            }
-            let busy: u64 = status.figure(BUSY).iter().sum();
-            if busy > 0 {
-                return Err(format!("replica {} has {busy} transactions under way", status.node.0));
-            }
-        }
-        Ok(all.iter().flat_map(|status| status.figure(DECIDED)).sum())
-    }
-
-    fn rules() -> Box<dyn Rules> {
-        Box::new(MeerkatRules::default())
-    }
-
-    fn words(to_controller: bool, head: &[u8]) -> String {
-        if to_controller {
-            let known = Control::decode(&Bytes::copy_from_slice(head));
-            return known.map_or_else(|_| "a piece of a message".into(), |message| message.name().into());
-        }
-        let mut reader = Reader::new(head);
-        let Ok(TAG) = reader.u8() else { return "a part of a copy".into() };
-        let Ok((head, _)) = Head::decode(&mut reader) else { return "nonsense".into() };
-        let mut rest = Bytes::copy_from_slice(reader.rest());
-        let mut words = format!("{} heard {}", head.epoch, head.heard);
-        while !rest.is_empty()
-            && let Ok(Message { ts, about }) = Message::decode(&mut rest)
-        {
-            words += &format!(", {ts} {about:?}");
-        }
-        words
-    }
+/// All that serve do so alike.
+fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
+    let serving = Meerkat::serving(statuses)?;
+    let epoch = statuses.iter().flatten().find(|status| status.node == serving)?.epoch;
+    let agree = |status: &&Status| status.serves() && status.epoch == epoch;
+    (statuses.iter().flatten().filter(agree).count() > statuses.len() / 2).then_some(serving)
 }
+
+fn healthy(statuses: &[Option<Status>]) -> Result<NodeId, String> {
+    let (all, serving) = whole(statuses, Meerkat::serving(statuses))?;
+    for status in all {
+        if let Some(trouble) = &status.trouble {
+            return Err(format!("replica {} ({}): {trouble}", status.node.0, status.role));
+        }
+        if status.service != Service::Serving {
+            return Err(format!("replica {} is a {}, and does not serve", status.node.0, status.role));
+        }
+    }
+    Ok(serving.node)
+}
+
+fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
+    let (all, _) = whole(statuses, Meerkat::serving(statuses))?;
+    for status in &all {
+        if !status.serves() {
+            return Err(format!("replica {} does not serve", status.node.0));
+        }
+        let busy: u64 = status.figure(BUSY).iter().sum();
+        if busy > 0 {
+            return Err(format!("replica {} has {busy} transactions under way", status.node.0));
+        }
+    }
+    Ok(all.iter().flat_map(|status| status.figure(DECIDED)).sum())
+}
+
+/// What a message says, for people.
+fn words(to_controller: bool, head: &[u8]) -> String {
+    if to_controller {
+        let known = Control::decode(&Bytes::copy_from_slice(head));
+        return known.map_or_else(|_| "a piece of a message".into(), |message| message.name().into());
+    }
+    let mut reader = Reader::new(head);
+    let Ok(TAG) = reader.u8() else { return "a part of a copy".into() };
+    let Ok((head, _)) = Head::decode(&mut reader) else { return "nonsense".into() };
+    let mut rest = Bytes::copy_from_slice(reader.rest());
+    let mut words = format!("{} heard {}", head.epoch, head.heard);
+    while !rest.is_empty()
+        && let Ok(Message { ts, about }) = Message::decode(&mut rest)
+    {
+        words += &format!(", {ts} {about:?}");
+    }
+    words
+}
+
+fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>, abilities: Abilities) -> Replica {
+    let (schema, store) = (library.schema(), Store::new(library.schema()));
+    let marks = marks_of(&schema, &options);
+    let mut registry: Registry<MeerkatTx> = Registry::new();
+    library.register(&mut registry);
+    let (procedures, versions) = (registry.names(), registry.versions());
+    let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
+    let shared = Arc::new(Shared::new(options, clock, abilities.real_time));
+    let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
+        let (at, counters) = (at as u16, counters.clone());
+        Box::new(MeerkatWorker::new(at, shared.clone(), (&store, &marks), registry.clone(), counters))
+    };
+    let workers = counters.iter().enumerate().map(worker).collect();
+    let controller = Box::new(MeerkatController::new(shared, schema, store, marks));
+    Replica { controller, workers, counters, procedures, versions }
+}
+
+/// What both have in common.
+macro_rules! meerkat {
+    ($engine:ident: $name:literal, $code:literal, $about:literal, $abilities:expr) => {
+        impl Engine for $engine {
+            const NAME: &'static str = $name;
+            const CODE: u8 = $code;
+            const ABOUT: &'static str = $about;
+            const ABILITIES: Abilities = $abilities;
+            const SITES: &'static [highwater_core::hooks::Site] = copy::hooks::SITES;
+            #[cfg(feature = "planted")]
+            const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
+                &[planted::ALL, crate::planted::ALL, highwater_store::planted::ALL];
+
+            fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+                build(options, library, clock, Self::ABILITIES)
+            }
+
+            fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
+                agreed(statuses)
+            }
+
+            fn healthy(statuses: &[Option<Status>]) -> Result<NodeId, String> {
+                healthy(statuses)
+            }
+
+            fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
+                converged(statuses)
+            }
+
+            fn rules() -> Box<dyn Rules> {
+                Box::new(MeerkatRules::default())
+            }
+
+            fn words(to_controller: bool, head: &[u8]) -> String {
+                words(to_controller, head)
+            }
+        }
+    };
+}
+
+meerkat!(Meerkat: "meerkat", 4, "leaderless: every replica takes transactions, all validate them; serializable", ABILITIES);
+meerkat!(MeerkatStrict: "meerkat-strict", 5, "the same, in an order that agrees with real time", STRICT_ABILITIES);

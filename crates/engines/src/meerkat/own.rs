@@ -181,6 +181,22 @@ impl Own {
     }
 }
 
+/// What a replica says to a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vote {
+    /// Found valid.
+    pub valid: bool,
+    /// See [`About::Vote`](super::message::About::Vote).
+    pub late: bool,
+    /// The same.
+    pub hint: Timestamp,
+}
+
+impl Vote {
+    /// Found valid.
+    pub const VALID: Vote = Vote { valid: true, late: false, hint: Timestamp::ZERO };
+}
+
 /// A bit of a set of nodes.
 pub fn bit(node: NodeId) -> u32 {
     1 << node.0

@@ -18,6 +18,8 @@ pub struct Record {
     pub payload: Option<Payload>,
     /// Whether it was found valid, once that was looked at. Never changes: votes are counted by others.
     pub valid: Option<bool>,
+    /// It was found valid, and nobody was told so: its time has not come (see [`strict`](super::strict)).
+    pub withheld: bool,
     /// Its marks stand.
     pub marked: bool,
     /// Proposals of earlier views are not accepted.
@@ -56,6 +58,7 @@ pub struct Records {
     arrived: VecDeque<(Nanos, NodeId, Timestamp)>,
     bytes: u64,
     count: usize,
+    pending: usize,
 }
 
 impl Records {
@@ -65,6 +68,7 @@ impl Records {
         of.entry(ts).or_insert_with(|| {
             self.arrived.push_back((now, node, ts));
             self.count += 1;
+            self.pending += 1;
             Record { since: now, ..Record::default() }
         })
     }
@@ -110,8 +114,18 @@ impl Records {
 
     /// How many are not over.
     pub fn pending(&self) -> usize {
-        let all = self.of.values().flat_map(BTreeMap::values);
-        all.filter(|record| record.outcome.is_none()).count()
+        self.pending
+    }
+
+    /// A transaction is over here.
+    ///
+    /// # Panics
+    /// If it was before.
+    pub fn end(&mut self, now: Nanos, node: NodeId, ts: Timestamp, commit: bool) {
+        let record = self.entry(now, node, ts);
+        assert!(record.outcome.is_none(), "{ts} ends once");
+        (record.outcome, record.marked, record.ended) = (Some(commit), false, now);
+        self.pending -= 1;
     }
 
     /// Drops records of `node`'s transactions up to `closed`, which are over everywhere, as far as they were over here before `before`.
@@ -164,13 +178,12 @@ mod tests {
     fn a_record_stays_while_an_older_one_is_pending() {
         let mut records = Records::default();
         records.entry(10, NODE, Timestamp(100));
-        let record = records.entry(20, NODE, Timestamp(90));
-        (record.outcome, record.ended) = (Some(true), 30);
+        records.entry(20, NODE, Timestamp(90));
+        records.end(30, NODE, Timestamp(90), true);
         assert_eq!(records.oldest_pending(), Some(10));
         records.trim(NODE, Timestamp(200), 10);
         assert_eq!(records.len(), 2, "the older one may have been found valid in conflict with it");
-        let record = records.entry(40, NODE, Timestamp(100));
-        (record.outcome, record.ended) = (Some(false), 40);
+        records.end(40, NODE, Timestamp(100), false);
         assert_eq!((records.oldest_pending(), records.pending()), (None, 0));
         records.trim(NODE, Timestamp(95), Nanos::MAX);
         assert!(records.get(NODE, Timestamp(100)).is_some(), "it is not over everywhere");
@@ -184,7 +197,7 @@ mod tests {
         for (at, ts) in [(10, 7), (20, 5), (30, 6)] {
             records.entry(at, NODE, Timestamp(ts));
         }
-        records.entry(0, NODE, Timestamp(7)).outcome = Some(true);
+        records.end(40, NODE, Timestamp(7), true);
         assert_eq!(records.overdue(25, 9), [(NODE, Timestamp(5))]);
         assert_eq!(records.unfinished().len(), 2);
     }

@@ -106,6 +106,8 @@ pub struct Shared {
     pub clock: Arc<Clock>,
     pub layout: Layout,
     pub quorums: Quorums,
+    /// Timestamps agree with real time: see [`strict`](super::strict).
+    pub strict: bool,
     /// Controller to worker.
     pub commands: Vec<Mailbox<Command>>,
     /// Workers to controller.
@@ -125,7 +127,7 @@ pub struct Shared {
 
 impl Shared {
     /// Of a fresh replica.
-    pub fn new(options: Options, clock: Arc<Clock>) -> Shared {
+    pub fn new(options: Options, clock: Arc<Clock>, strict: bool) -> Shared {
         let workers = options.workers;
         Shared {
             layout: Layout::new(workers),
@@ -138,6 +140,7 @@ impl Shared {
             serving: AtomicU32::new(0),
             keeps_tombstones: AtomicBool::new(false),
             room: AtomicU64::new(u64::MAX),
+            strict,
             options,
             clock,
         }
@@ -181,11 +184,6 @@ impl Shared {
     /// The sum of a figure over all workers.
     pub fn sum(&self, figure: impl Fn(&Cell) -> &AtomicU64) -> u64 {
         self.cells.iter().map(|cell| figure(cell).load(Ordering::Relaxed)).sum()
-    }
-
-    /// Tells all workers.
-    pub fn command(&self, command: impl Fn() -> Command) {
-        self.commands.iter().for_each(|mailbox| mailbox.put(command()));
     }
 }
 

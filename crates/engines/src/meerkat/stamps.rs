@@ -44,6 +44,11 @@ impl Layout {
         Coordinator { node: NodeId((id & ((1 << NODE_BITS) - 1)) as u8), worker: (id >> NODE_BITS) as u16 }
     }
 
+    /// By how many ticks `later` is later; 0 if it is not.
+    pub fn ticks_between(self, ts: Timestamp, later: Timestamp) -> u64 {
+        self.tick(later).saturating_sub(self.tick(ts))
+    }
+
     fn tick(self, ts: Timestamp) -> u64 {
         ts.0 >> self.bits
     }
@@ -72,10 +77,10 @@ impl Stamps {
         Stamps { clock, layout, id, last: 0 }
     }
 
-    /// A timestamp above all that this coordinator proposed before, and above `seen`.
+    /// A timestamp above all that this coordinator proposed before, and above `seen`; and so many ticks ahead of its clock.
     #[inline]
-    pub fn next(&mut self, seen: Timestamp) -> Timestamp {
-        let now = self.clock.now().0 >> self.layout.bits;
+    pub fn next(&mut self, seen: Timestamp, lead: u64) -> Timestamp {
+        let now = (self.clock.now().0 >> self.layout.bits) + lead;
         self.last = now.max(self.last + 1).max(self.layout.tick(seen) + 1);
         self.layout.stamp(self.last, self.id)
     }
@@ -114,7 +119,7 @@ mod tests {
             let mut stamps = stamps(node, worker, workers);
             let coordinator = Coordinator { node: NodeId(node), worker };
             for _ in 0..5 {
-                let ts = stamps.next(Timestamp::ZERO);
+                let ts = stamps.next(Timestamp::ZERO, 0);
                 assert_eq!(Layout::new(workers).coordinator(ts), coordinator);
             }
         }
@@ -123,13 +128,13 @@ mod tests {
     #[test]
     fn timestamps_grow_above_what_was_seen_observed_and_closed() {
         let (mut a, mut b) = (stamps(0, 0, 2), stamps(1, 1, 2));
-        let first = a.next(Timestamp(1 << 40));
+        let first = a.next(Timestamp(1 << 40), 0);
         assert!(first.0 > 1 << 40);
-        assert!(a.next(Timestamp::ZERO) > first);
+        assert!(a.next(Timestamp::ZERO, 0) > first);
         b.observe(first);
-        let second = b.next(Timestamp::ZERO);
+        let second = b.next(Timestamp::ZERO, 0);
         assert!(second > first);
         let closed = b.close();
-        assert!(closed >= second && b.next(Timestamp::ZERO) > closed);
+        assert!(closed >= second && b.next(Timestamp::ZERO, 0) > closed);
     }
 }

@@ -10,6 +10,7 @@ pub(super) const ABILITIES: Abilities = Abilities {
     snapshots: true,
     interruptible: true,
     durable: true,
+    real_time: true,
     sessions: true,
     freshness: true,
 };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use highwater_checker::{Options, check};
+use highwater_checker::{Level, Options, check};
 use highwater_core::{NodeId, Timestamp};
 use highwater_engines::rolis::remains::Trust;
 use highwater_store::Digest;
@@ -21,7 +21,7 @@ impl Run {
         self.judge_replicas()?;
         self.judge_clusters()?;
         self.judge_disks()?;
-        let verdict = check(&self.clients.journal.history(), &Options::strict());
+        let verdict = check(&self.clients.journal.history(), &self.promised());
         if let Some(first) = verdict.anomalies.first() {
             let kinds: Vec<String> =
                 verdict.found.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -31,6 +31,13 @@ impl Run {
             return self.fail(FailureKind::Promise("what a transaction sees is of one moment"), wrong);
         }
         Ok(())
+    }
+
+    /// What the engine's histories must show.
+    fn promised(&self) -> Options {
+        let engine = self.plan.engine().expect("a plan names an engine");
+        let level = if engine.abilities().real_time { Level::Strict } else { Level::Serializable };
+        Options { level, ..Options::strict() }
     }
 
     fn judge_replicas(&self) -> Result<(), Verdict> {

@@ -51,11 +51,11 @@ impl MeerkatController {
 
     fn pause(&mut self, epoch: Epoch) {
         let workers = self.shared.options.workers as usize;
-        self.shared.set_open(None);
+        self.set_open(None);
         // At its birth there is nothing to tell.
         let whole = (self.epoch == Epoch(0)).then(|| Arc::new(vec![Vec::new(); workers]));
         if whole.is_none() {
-            self.shared.command(|| Command::Pause(epoch));
+            self.command(|| Command::Pause(epoch));
         }
         let records = vec![None; workers];
         self.paused = Some(Paused { epoch, records, latest: Timestamp::ZERO, whole });
@@ -153,13 +153,15 @@ impl MeerkatController {
             false => Standing::Learning,
         };
         self.shared.keeps_tombstones.store(!votes, Ordering::SeqCst);
-        self.shared.set_open(None);
+        self.set_open(None);
+        // No worker proposes now. All clocks of an epoch are about as late as the latest one was.
+        self.shared.clock.advance_past(change.base);
         self.forget_attempts(now, change);
         self.members = Some(change.members.clone());
         self.installing = self.shared.options.workers as usize;
         let (store, marks) = (self.store.clone(), self.marks.clone());
         let begin = Arc::new(Begin { change: change.clone(), store, marks, afresh });
-        self.shared.command(|| Command::Begin(begin.clone()));
+        self.command(|| Command::Begin(begin.clone()));
         let ended: usize = change.ended.iter().map(Vec::len).sum();
         let names = |members: &[(NodeId, Incarnation)]| {
             members.iter().map(|(node, _)| node.to_string()).collect::<Vec<_>>().join(" ")
@@ -184,9 +186,9 @@ impl MeerkatController {
         self.standing = Standing::Outside;
         self.members = None;
         self.copying = None;
-        self.shared.set_open(None);
+        self.set_open(None);
         self.forget_attempts(0, change);
-        self.shared.command(|| Command::Forget);
+        self.command(|| Command::Forget);
     }
 
     fn forget_attempts(&mut self, now: Nanos, change: &Arc<Change>) {
@@ -207,7 +209,7 @@ impl MeerkatController {
         }
         self.installing -= 1;
         if self.installing == 0 && self.paused.is_none() {
-            self.shared.set_open(Some(epoch));
+            self.set_open(Some(epoch));
         }
     }
 }

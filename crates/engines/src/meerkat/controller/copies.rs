@@ -56,7 +56,7 @@ impl MeerkatController {
             return;
         }
         // In front of the grant: the workers know before they are asked.
-        self.shared.command(|| Command::Announce(CopyName { receiver: from, copy }));
+        self.command(|| Command::Announce(CopyName { receiver: from, copy }));
         self.send(from, Control::CopyGrant { copy });
     }
 
@@ -66,7 +66,7 @@ impl MeerkatController {
         };
         if !std::mem::replace(&mut copying.granted, true) {
             copying.asked = now;
-            self.shared.command(|| Command::Expect { donor: from, copy });
+            self.command(|| Command::Expect { donor: from, copy });
         }
     }
 

@@ -10,12 +10,6 @@ use crate::meerkat::{BUSY, COPIED, DECIDED, FAST, SLOW};
 use crate::seam::{Figure, Member, Nanos, Service, Status};
 
 impl MeerkatController {
-    /// Whether workers have something to look at.
-    pub(super) fn wake_workers(&self) -> bool {
-        // Commands are rare, and a wake-up too many costs little.
-        true
-    }
-
     fn service(&self) -> Service {
         match self.standing {
             Standing::Unborn | Standing::Bearing => Service::Starting,

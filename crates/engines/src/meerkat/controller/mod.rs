@@ -37,7 +37,7 @@ use super::control::{Assembly, Beat, Control, Round, Standing, pieces};
 use super::marks::Marks;
 use super::own::bit;
 use super::record::Told;
-use super::shared::{Report, Shared};
+use super::shared::{Command, Report, Shared};
 use crate::memory::MemoryStatus;
 use crate::seam::{ControlOutbox, Controller, Nanos, Next, Status};
 use attempt::Attempt;
@@ -101,6 +101,8 @@ pub struct MeerkatController {
     to_self: VecDeque<Control>,
     outbox: Vec<(NodeId, Bytes)>,
     events: Vec<String>,
+    /// Commands wait for the workers.
+    wakes: bool,
 }
 
 impl MeerkatController {
@@ -139,6 +141,7 @@ impl MeerkatController {
             to_self: VecDeque::new(),
             outbox: Vec::new(),
             events: Vec::new(),
+            wakes: false,
             shared,
         }
     }
@@ -153,6 +156,18 @@ impl MeerkatController {
 
     fn note(&mut self, what: String) {
         self.events.push(what);
+    }
+
+    /// Tells all workers.
+    fn command(&mut self, command: impl Fn() -> Command) {
+        self.shared.commands.iter().for_each(|mailbox| mailbox.put(command()));
+        self.wakes = true;
+    }
+
+    /// The epoch is open here from now on; or this replica takes no part for a while.
+    fn set_open(&mut self, epoch: Option<Epoch>) {
+        self.shared.set_open(epoch);
+        self.wakes = true;
     }
 
     /// Sends a message, to this node too.
@@ -342,7 +357,7 @@ impl Controller for MeerkatController {
         self.beat(now);
         out.messages.append(&mut self.outbox);
         out.events.append(&mut self.events);
-        out.wake_workers = std::mem::take(&mut self.wake_workers());
+        out.wake_workers = std::mem::take(&mut self.wakes);
         Next::At(self.next_beat)
     }
 

@@ -5,8 +5,9 @@ use highwater_core::{Abort, NodeId, Outcome, Timestamp, planted};
 
 use super::MeerkatWorker;
 use crate::call::{explain, explain_too_new};
+use crate::meerkat::marks::InTheWay;
 use crate::meerkat::message::{About, Message};
-use crate::meerkat::own::{Asked, Decision, Own, Phase, Retry, bit};
+use crate::meerkat::own::{Asked, Decision, Own, Phase, Retry, Vote, bit};
 use crate::meerkat::quorum::Quorums;
 use crate::meerkat::validate::validate;
 use crate::seam::{Counters, Nanos, Request};
@@ -66,7 +67,7 @@ impl MeerkatWorker {
             // It reveals what it read all the same: that is validated, as with any other.
             self.tx.roll_back();
         }
-        let ts = self.stamps.next(self.tx.seen().max(hint));
+        let ts = self.stamps.next(self.tx.seen().max(hint), self.lead.ticks());
         let payload = self.tx.end(ts);
         Counters::add(&self.counters.executed, 1);
         Counters::add(&self.counters.log_bytes, payload.len() as u64);
@@ -87,31 +88,39 @@ impl MeerkatWorker {
             since: now,
         };
         self.owns.add(ts, own);
-        let (valid, hint) = self.vote(now, self.me, ts);
-        let own = self.owns.all.get_mut(&ts).expect("it was just added");
-        if valid {
-            own.valid |= bit(self.me);
-        } else {
-            (own.invalid, own.hint) = (bit(self.me), hint);
+        let vote = self.vote(now, self.me, ts);
+        if let Some(vote) = vote {
+            self.count(self.me, ts, vote);
         }
         // A refusal at home is most likely one everywhere; but others may know better, and it must be over for all.
         self.post.to_all(&Message { ts, about: About::Validate { payload } });
         self.decide(now, ts, false);
     }
 
-    /// What this replica says to a transaction that has a record with a payload, once and for all.
-    pub(super) fn vote(&mut self, now: Nanos, node: NodeId, ts: Timestamp) -> (bool, Timestamp) {
+    /// What this replica says to a transaction that has a record with a payload, once and for all; `None`: not yet.
+    pub(super) fn vote(&mut self, now: Nanos, node: NodeId, ts: Timestamp) -> Option<Vote> {
         let record = self.records.entry(now, node, ts);
         if let Some(valid) = record.valid {
-            return (valid, Timestamp::ZERO);
+            return (!record.withheld).then_some(Vote { valid, ..Vote::VALID });
         }
         let payload = record.payload.clone().expect("a transaction that is validated has a payload");
         self.announce_pending(now);
-        let valid = validate(&self.marks, self.tx.latest(), &payload, ts);
+        self.latest = self.latest.max(ts);
+        let late = self.is_late(ts);
+        let valid = match late {
+            Some(clock) => Err(InTheWay(clock)),
+            None => validate(&self.marks, self.tx.latest(), &payload, ts),
+        };
+        let withheld = valid.is_ok() && self.shared.strict;
         let record = self.records.entry(now, node, ts);
         record.valid = Some(valid.is_ok());
-        record.marked = valid.is_ok();
-        (valid.is_ok(), valid.err().map_or(Timestamp::ZERO, |way| way.0))
+        (record.marked, record.withheld) = (valid.is_ok(), withheld);
+        if withheld {
+            self.unripe.insert(ts, now);
+            return None;
+        }
+        let hint = valid.err().map_or(Timestamp::ZERO, |way| way.0);
+        Some(Vote { valid: valid.is_ok(), late: late.is_some(), hint })
     }
 
     /// Bytes by which a transaction may make the store grow.
@@ -134,16 +143,23 @@ impl MeerkatWorker {
     }
 
     /// A replica has said whether it found a transaction of this worker's valid.
-    pub(super) fn on_vote(&mut self, now: Nanos, from: NodeId, ts: Timestamp, valid: bool, hint: Timestamp) {
+    pub(super) fn on_vote(&mut self, now: Nanos, from: NodeId, ts: Timestamp, vote: Vote) {
+        self.count(from, ts, vote);
+        self.decide(now, ts, false);
+    }
+
+    fn count(&mut self, from: NodeId, ts: Timestamp, vote: Vote) {
         let Some(own) = self.owns.all.get_mut(&ts) else { return };
-        if valid {
+        if vote.valid {
             own.valid |= bit(from);
         } else {
             own.invalid |= bit(from);
-            own.hint = own.hint.max(hint);
+            own.hint = own.hint.max(vote.hint);
+        }
+        if vote.late {
+            self.lead.late(self.shared.layout, ts, vote.hint);
         }
         assert!(own.valid & own.invalid == 0, "a replica votes once on {ts}");
-        self.decide(now, ts, false);
     }
 
     /// What follows from what is known of a transaction of this worker's. `late`: no more is expected.
@@ -155,6 +171,7 @@ impl MeerkatWorker {
             Decision::Wait => {}
             Decision::Settle { commit, fast } => {
                 let took = now.saturating_sub(own.since);
+                self.lead.went_well();
                 self.round_trip = (7 * self.round_trip + took.max(1)) / 8;
                 let cell = self.cell();
                 let path = if fast { &cell.fast } else { &cell.slow };

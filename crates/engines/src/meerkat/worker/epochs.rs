@@ -53,7 +53,14 @@ impl MeerkatWorker {
     fn pause(&mut self, epoch: Epoch) {
         self.paused = Some(epoch);
         self.post.clear();
-        let (worker, records, latest) = (self.at, self.records.tell(), self.stamps.last());
+        for ts in std::mem::take(&mut self.unripe).into_keys() {
+            let node = self.shared.layout.coordinator(ts).node;
+            if self.records.get(node, ts).is_some_and(|record| record.withheld && record.outcome.is_none()) {
+                self.take_back(0, node, ts);
+            }
+        }
+        let latest = self.latest.max(self.stamps.last()).max(self.shared.clock.now());
+        let (worker, records) = (self.at, self.records.tell());
         self.report(Report::Paused { worker, epoch, records, latest });
     }
 
@@ -95,6 +102,7 @@ impl MeerkatWorker {
             }
         }
         self.records.clear();
+        self.unripe.clear();
         self.terminations.clear();
         self.post.clear();
         for peer in self.peers.iter_mut().flatten() {
@@ -126,9 +134,7 @@ impl MeerkatWorker {
         for retry in std::mem::take(&mut self.owns.retries) {
             self.done.reply(retry.asked.token, Outcome::Conflict, &[]);
         }
-        for (node, ts) in self.records.unfinished() {
-            self.conclude(0, node, ts, false, None);
-        }
+        // Marks and store are replaced before anything is validated again.
         self.seat = None;
         self.paused = None;
         for peer in self.peers.iter_mut().flatten() {
@@ -136,6 +142,7 @@ impl MeerkatWorker {
         }
         self.outcomes.begin(std::iter::empty());
         self.records.clear();
+        self.unripe.clear();
         self.terminations.clear();
         self.post.clear();
         self.sender.refuse_all();

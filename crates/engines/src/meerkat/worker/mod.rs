@@ -5,14 +5,17 @@
 //! | `mod` | what it joins, and its turn |
 //! | `coordinate` | its own transactions: execution, votes, decisions, attempts |
 //! | `replicate` | its part as a replica: validation, acceptance, outcomes |
+//! | `ripen` | votes that are withheld until their time has come |
 //! | `terminate` | its part as a backup coordinator |
 //! | `epochs` | pause, and the beginning of an epoch |
 
 mod coordinate;
 mod epochs;
 mod replicate;
+mod ripen;
 mod terminate;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,11 +32,14 @@ use super::post::Post;
 use super::record::Records;
 use super::shared::{Cell, Report, Seat, Shared};
 use super::stamps::{Coordinator, Stamps};
+use super::strict::Lead;
 use super::tx::MeerkatTx;
 use crate::copy::{CopyMessage, Installer, Sender};
 use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
 use terminate::Terminations;
 
+/// How soon it looks again whether a vote's time has come.
+const LOOK_AGAIN: Nanos = 10_000;
 /// How long a worker that has nothing to do goes on telling others how far it is, in heartbeats.
 const RESTLESS: u32 = 3;
 
@@ -71,6 +77,11 @@ pub struct MeerkatWorker {
     owns: Owns,
     outcomes: Outcomes,
     terminations: Terminations,
+    /// The latest timestamp that it has met.
+    latest: Timestamp,
+    /// Votes that are withheld, and since when.
+    unripe: BTreeMap<Timestamp, Nanos>,
+    lead: Lead,
     post: Post,
     /// Replies of this turn.
     done: Outbox,
@@ -115,6 +126,9 @@ impl MeerkatWorker {
             owns: Owns::default(),
             outcomes: Outcomes::default(),
             terminations: Terminations::default(),
+            latest: Timestamp::ZERO,
+            unripe: BTreeMap::new(),
+            lead: Lead::default(),
             post: Post::new(options.nodes),
             done: Outbox::default(),
             reply: Vec::new(),
@@ -315,8 +329,13 @@ impl MeerkatWorker {
             || self.terminations.len() > 0
             || self.restless > 0;
         let beat = if busy { Next::At(self.next_beat.max(now + 1)) } else { Next::Idle };
+        if self.working().is_none() {
+            // Whatever is put off waits for the next epoch, which comes with a command.
+            return beat;
+        }
         let late = self.owns.all.values().map(|own| own.since + self.patience()).filter(|at| *at > now).min();
-        let times = [self.owns.next_retry(), late];
+        let ripe = (!self.unripe.is_empty()).then_some(now + LOOK_AGAIN);
+        let times = [self.owns.next_retry(), late, ripe];
         times.into_iter().flatten().fold(beat, |next, at| next.sooner(Next::At(at.max(now + 1))))
     }
 }
@@ -337,6 +356,7 @@ impl Worker for MeerkatWorker {
     }
 
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        // Both kinds admit the same.
         ABILITIES.admit(&request)?;
         self.take_commands(now);
         self.ready()?;
@@ -387,6 +407,7 @@ impl Worker for MeerkatWorker {
         {
             self.attempt(now, retry.asked, retry.hint);
         }
+        self.ripen(now);
         let beat = self.beat_if_due(now);
         self.decide_late(now);
         self.send(beat, out);

@@ -7,6 +7,7 @@ use highwater_core::{NodeId, Timestamp, hooks, planted};
 use super::MeerkatWorker;
 use crate::meerkat::facts::Ended;
 use crate::meerkat::message::{About, Message};
+use crate::meerkat::own::Vote;
 use crate::meerkat::payload::Payload;
 use crate::meerkat::shared::Seat;
 use crate::meerkat::validate::unmark;
@@ -19,8 +20,8 @@ impl MeerkatWorker {
         let votes = self.votes();
         match about {
             About::Validate { payload } if votes && voter => self.on_validate(now, from, ts, payload),
-            About::Vote { valid, hint } if voter && node == self.me => {
-                self.on_vote(now, from, ts, valid, hint)
+            About::Vote { valid, late, hint } if voter && node == self.me => {
+                self.on_vote(now, from, ts, Vote { valid, late, hint });
             }
             About::Accept { view, commit } if votes && voter => self.on_accept(now, from, ts, (view, commit)),
             About::Accepted { view } if voter => match view {
@@ -61,8 +62,9 @@ impl MeerkatWorker {
             record.payload = Some(payload);
             self.records.add_bytes(len);
         }
-        let (valid, hint) = self.vote(now, from, ts);
-        self.post.to(from, &Message { ts, about: About::Vote { valid, hint } });
+        if let Some(Vote { valid, late, hint }) = self.vote(now, from, ts) {
+            self.post.to(from, &Message { ts, about: About::Vote { valid, late, hint } });
+        }
     }
 
     /// Whether a transaction is over everywhere, by the word of its coordinator: what comes is late, and must not make a record.
@@ -95,6 +97,7 @@ impl MeerkatWorker {
         commit: bool,
     ) -> Result<(), u32> {
         self.announce_pending(now);
+        self.latest = self.latest.max(ts);
         let record = self.records.entry(now, node, ts);
         if record.view > view {
             return Err(record.view);
@@ -148,6 +151,7 @@ impl MeerkatWorker {
         if self.is_closed(node, ts) && self.records.get(node, ts).is_none() {
             return true;
         }
+        self.latest = self.latest.max(ts);
         let record = self.records.entry(now, node, ts);
         if let Some(before) = record.outcome {
             assert_eq!(before, commit, "{ts} has one outcome");
@@ -177,8 +181,7 @@ impl MeerkatWorker {
         {
             unmark(&self.marks, payload, ts, commit && !planted!(meerkat::RtsNotRaised));
         }
-        let record = self.records.entry(now, node, ts);
-        (record.outcome, record.marked, record.ended) = (Some(commit), false, now);
+        self.records.end(now, node, ts, commit);
         // A name is of one epoch: who joins is told what became of transactions of the one before.
         if let Some(Seat { epoch, .. }) = self.seat {
             hooks::tell_own(|| Ended { epoch, ts, commit });

@@ -163,6 +163,10 @@ impl MeerkatWorker {
             return Err(record.view);
         }
         record.view = view;
+        if record.withheld {
+            self.take_back(now, node, ts);
+        }
+        let record = self.records.entry(now, node, ts);
         let valid = *record.valid.get_or_insert(false);
         Ok((valid, record.accepted, record.payload.clone()))
     }

@@ -1,0 +1,51 @@
+//! Votes that are withheld until their time has come: see [`strict`](crate::meerkat::strict).
+
+use highwater_core::{NodeId, Timestamp};
+
+use super::MeerkatWorker;
+use crate::meerkat::message::{About, Message};
+use crate::meerkat::own::Vote;
+use crate::meerkat::validate::unmark;
+use crate::seam::Nanos;
+
+impl MeerkatWorker {
+    /// What this replica's clock shows, if that is past a transaction's time already.
+    pub(super) fn is_late(&self, ts: Timestamp) -> Option<Timestamp> {
+        let late = self.shared.strict.then(|| self.shared.clock.now()).filter(|clock| ts <= *clock);
+        late.filter(|_| !highwater_core::planted!(meerkat::LateIsValid))
+    }
+
+    /// Votes whose time has come leave.
+    pub(super) fn ripen(&mut self, now: Nanos) {
+        while let Some((ts, since)) = self.unripe.first_key_value().map(|(ts, since)| (*ts, *since)) {
+            if self.shared.clock.now() < ts && !highwater_core::planted!(meerkat::VotesUnripe) {
+                if now < since + self.patience() {
+                    return;
+                }
+                // It stands still, or is far behind the coordinator's. It may go ahead as well.
+                self.shared.clock.advance_past(ts);
+            }
+            self.unripe.remove(&ts);
+            let node = self.shared.layout.coordinator(ts).node;
+            if self.records.get(node, ts).is_none_or(|record| !record.withheld || record.outcome.is_some()) {
+                continue;
+            }
+            self.records.entry(now, node, ts).withheld = false;
+            if node == self.me {
+                self.on_vote(now, node, ts, Vote::VALID);
+            } else {
+                let about = About::Vote { valid: true, late: false, hint: Timestamp::ZERO };
+                self.post.to(node, &Message { ts, about });
+            }
+        }
+    }
+
+    /// A vote that nobody was told becomes a refusal.
+    pub(super) fn take_back(&mut self, now: Nanos, node: NodeId, ts: Timestamp) {
+        let record = self.records.entry(now, node, ts);
+        (record.valid, record.withheld, record.marked) = (Some(false), false, false);
+        if let Some(payload) = record.payload.clone() {
+            unmark(&self.marks, &payload, ts, false);
+        }
+    }
+}
