@@ -79,6 +79,12 @@ fn take_payload(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Option<Payload
 }
 
 impl Change {
+    /// How long it is, about.
+    pub fn bytes(&self) -> usize {
+        let of = |ended: &Ended| 16 + ended.payload.as_ref().map_or(0, Payload::len);
+        self.ended.iter().flatten().map(of).sum()
+    }
+
     /// `epoch u64 | base u64 | voters | learners | workers u16 | each: count u32, each: ts u64, commit u8, payload (u32 length)`;
     /// members are `count u8, each: node u8, life u64`.
     pub fn encode(&self, out: &mut Vec<u8>) {

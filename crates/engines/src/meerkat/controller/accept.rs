@@ -25,9 +25,7 @@ impl MeerkatController {
     /// Whether this node has a say in whether this epoch begins. If the sender is behind it is told what is decided.
     fn has_say(&mut self, from: NodeId, epoch: Epoch) -> bool {
         if epoch <= self.epoch {
-            if let Some(change) = self.decided.clone() {
-                self.send(from, Control::Decided { change });
-            }
+            self.tell_decided(from, Epoch(epoch.0 - 1));
             return false;
         }
         let born = self.standing == Standing::Unborn || self.standing == Standing::Bearing;
@@ -85,7 +83,7 @@ impl MeerkatController {
     fn promise(&mut self) {
         let Some(paused) = &self.paused else { return };
         let Some(records) = paused.whole.clone() else { return };
-        let base = self.decided.as_ref().map_or(Timestamp::ZERO, |change| change.base);
+        let base = self.history.back().map_or(Timestamp::ZERO, |change| change.base);
         let (epoch, latest) = (paused.epoch, paused.latest.max(base));
         let (round, accepted) = (self.promised, self.accepted.clone());
         if self.epoch == Epoch(0) {
@@ -193,7 +191,7 @@ impl MeerkatController {
 
     fn forget_attempts(&mut self, now: Nanos, change: &Arc<Change>) {
         self.epoch = change.epoch;
-        self.decided = Some(change.clone());
+        self.keep(change.clone());
         self.promised = Round::default();
         self.accepted = None;
         self.paused = None;

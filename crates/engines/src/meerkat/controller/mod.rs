@@ -43,6 +43,11 @@ use crate::seam::{ControlOutbox, Controller, Nanos, Next, Status};
 use attempt::Attempt;
 use copies::Copying;
 
+/// Changes that are kept for voters that are behind, at most.
+const MOST_KEPT: usize = 16;
+/// The same, in bytes; the last one is kept whatever it takes.
+const MOST_KEPT_BYTES: usize = 32 << 20;
+
 /// Another node, as this one knows it.
 #[derive(Clone, Copy, Default)]
 struct Peer {
@@ -80,8 +85,8 @@ pub struct MeerkatController {
     /// Who takes part in it. Nobody: this node knows of none, or takes no part.
     members: Option<Members>,
     standing: Standing,
-    /// The change by which it began.
-    decided: Option<Arc<Change>>,
+    /// The last changes, the one by which it began behind the others: for voters that are behind.
+    history: VecDeque<Arc<Change>>,
     /// Workers that have not installed it.
     installing: usize,
     promised: Round,
@@ -126,7 +131,7 @@ impl MeerkatController {
             epoch: Epoch(0),
             members: None,
             standing: Standing::Unborn,
-            decided: None,
+            history: VecDeque::new(),
             installing: 0,
             promised: Round::default(),
             accepted: None,
@@ -264,17 +269,40 @@ impl MeerkatController {
 
     /// Tells those what is decided who are behind.
     fn help(&mut self, now: Nanos) {
-        let Some(change) = self.decided.clone() else { return };
         let every = self.timeout() / 2;
         for node in self.others() {
-            let behind =
-                |peer: &Peer| peer.connected && peer.beat.epoch < change.epoch && now >= peer.told + every;
-            if self.peers[node.0 as usize].as_ref().is_some_and(behind) {
-                self.send(node, Control::Decided { change: change.clone() });
-                if let Some(peer) = &mut self.peers[node.0 as usize] {
-                    peer.told = now;
-                }
+            let due =
+                |peer: &Peer| peer.connected && peer.beat.epoch < self.epoch && now >= peer.told + every;
+            let Some(peer) = self.peers[node.0 as usize].filter(due) else { continue };
+            self.tell_decided(node, peer.beat.epoch);
+            if let Some(peer) = &mut self.peers[node.0 as usize] {
+                peer.told = now;
             }
+        }
+    }
+
+    /// Tells a node that has begun `epoch` what was decided then, if that is kept; else what was decided last.
+    fn tell_decided(&mut self, node: NodeId, epoch: Epoch) {
+        let next = self.history.iter().find(|change| change.epoch == epoch.next());
+        if let Some(change) = next.or(self.history.back()).cloned() {
+            self.send(node, Control::Decided { change });
+        }
+    }
+
+    /// Whether a node that has begun `epoch` can be told all that was decided since.
+    fn leads_on_from(&self, epoch: Epoch) -> bool {
+        self.history.front().is_some_and(|first| first.epoch <= epoch.next())
+    }
+
+    /// Another change was decided: as many are kept as voters may be behind.
+    fn keep(&mut self, change: Arc<Change>) {
+        self.history.push_back(change);
+        let bytes =
+            |history: &VecDeque<Arc<Change>>| history.iter().map(|change| change.bytes()).sum::<usize>();
+        while self.history.len() > 1
+            && (self.history.len() > MOST_KEPT || bytes(&self.history) > MOST_KEPT_BYTES)
+        {
+            self.history.pop_front();
         }
     }
 

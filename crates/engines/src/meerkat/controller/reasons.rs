@@ -41,7 +41,11 @@ impl MeerkatController {
     pub(super) fn members_to_be(&self, now: Nanos, promised: &[NodeId]) -> Members {
         let Some(members) = &self.members else { return Members::default() };
         let laggards = self.laggards();
-        let outside = |node: NodeId| self.beat_of(node).standing == Standing::Outside;
+        // Also who is so far behind that it will be.
+        let outside = |node: NodeId| {
+            let beat = self.beat_of(node);
+            beat.standing == Standing::Outside || !self.leads_on_from(beat.epoch)
+        };
         let stays = |who: &(NodeId, Incarnation)| {
             let lags = laggards & bit(who.0) != 0 && who.0 != self.me;
             promised.contains(&who.0) && !lags || !(self.is_gone(now, *who) || lags || outside(who.0))
@@ -65,6 +69,14 @@ impl MeerkatController {
             if wants && !taken {
                 learners.push((node, life));
             }
+        }
+        if (voters.len() as u32) < self.shared.quorums.majority {
+            // Too few for anything to be decided: nobody leaves.
+            let back = members.voters.iter().copied();
+            voters.extend(back.filter(|(node, life)| self.life_of(*node) == Some(*life) && !outside(*node)));
+            voters.sort_unstable();
+            voters.dedup();
+            learners.retain(|who| !voters.contains(who));
         }
         voters.sort_unstable();
         learners.sort_unstable();
