@@ -27,6 +27,9 @@ struct Cursor {
     again: bool,
     /// What it had heard at the last beat.
     at_beat: u64,
+    /// Beats since it has heard more, and how many have to be for it to be told again.
+    still: u32,
+    patience: u32,
 }
 
 /// The outcomes of one coordinator.
@@ -113,11 +116,18 @@ impl Outcomes {
     /// Whoever has not heard anything more since this was called last is told again.
     pub fn tell_those_who_stand_still(&mut self) {
         for cursor in self.cursors.values_mut() {
-            if cursor.sent > cursor.heard && cursor.heard == cursor.at_beat {
+            if cursor.sent == cursor.heard || cursor.heard != cursor.at_beat {
+                (cursor.at_beat, cursor.still) = (cursor.heard, 0);
+                // On a slow wire whoever tells again makes it slower.
+                cursor.patience = if cursor.sent == cursor.heard { 2 } else { cursor.patience.max(2) };
+                continue;
+            }
+            cursor.still += 1;
+            if cursor.still >= cursor.patience.max(2) {
                 cursor.again = true;
                 cursor.sent = cursor.heard;
+                (cursor.still, cursor.patience) = (0, (2 * cursor.patience.max(2)).min(256));
             }
-            cursor.at_beat = cursor.heard;
         }
     }
 
@@ -126,6 +136,7 @@ impl Outcomes {
         if let Some(cursor) = self.cursors.get_mut(&node) {
             cursor.again = cursor.sent > cursor.heard;
             cursor.sent = cursor.heard;
+            (cursor.still, cursor.patience) = (0, 2);
         }
     }
 

@@ -58,6 +58,8 @@ pub struct Own {
     pub phase: Phase,
     /// When it was proposed.
     pub since: Nanos,
+    /// When those are asked again who have not answered, and how often they were.
+    pub again: (Nanos, u32),
 }
 
 /// What a coordinator does next.
@@ -224,6 +226,7 @@ mod tests {
             hint: Timestamp::ZERO,
             phase: Phase::Validating,
             since: 0,
+            again: (0, 0),
         }
     }
 

@@ -196,6 +196,7 @@ impl MeerkatController {
         self.accepted = None;
         self.paused = None;
         self.attempt = None;
+        self.failed = 0;
         self.wanted = None;
         self.stirred = now;
     }

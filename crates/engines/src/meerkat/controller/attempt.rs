@@ -33,6 +33,8 @@ pub(super) struct Attempt {
     stage: Stage,
     begun: Nanos,
     asked: Nanos,
+    /// How often others were asked: on a slow wire whoever asks again makes it slower.
+    times: u32,
 }
 
 impl MeerkatController {
@@ -42,8 +44,14 @@ impl MeerkatController {
         let round = Round { number: self.promised.number + 1, node: self.me };
         self.note(format!("asks for {epoch}: {why}"));
         hooks::tell_own(|| Asked);
-        self.attempt =
-            Some(Attempt { epoch, round, stage: Stage::Preparing(BTreeMap::new()), begun: now, asked: now });
+        self.attempt = Some(Attempt {
+            epoch,
+            round,
+            stage: Stage::Preparing(BTreeMap::new()),
+            begun: now,
+            asked: now,
+            times: 0,
+        });
         self.stirred = now;
         self.send_all(&Control::Prepare { epoch, round });
     }
@@ -114,13 +122,14 @@ impl MeerkatController {
         });
         let attempt = self.attempt.as_mut().expect("it is under way");
         attempt.stage = Stage::Accepting { change: change.clone(), by: BTreeMap::new() };
-        attempt.asked = now;
+        (attempt.asked, attempt.times) = (now, 0);
         self.send_all(&Control::Accept { round, change });
     }
 
     pub(super) fn on_refuse(&mut self, epoch: Epoch, round: Round) {
         if self.attempt.as_ref().is_some_and(|own| own.epoch == epoch && own.round < round) {
             self.attempt = None;
+            self.failed += 1;
             self.promised = self.promised.max(Round { number: round.number, node: NodeId(0) });
         }
     }
@@ -149,13 +158,14 @@ impl MeerkatController {
 
     /// Asks again who has not answered; gives up what takes too long.
     pub(super) fn drive(&mut self, now: Nanos) {
-        let (every, patience) = (self.timeout() / 2, 6 * self.timeout());
+        let (every, patience) = (self.timeout(), (6 * self.timeout()) << self.failed.min(6));
         let Some(attempt) = &self.attempt else { return };
         if now > attempt.begun + patience {
             self.attempt = None;
+            self.failed += 1;
             return;
         }
-        if now < attempt.asked + every {
+        if now < attempt.asked + (every << attempt.times.min(8)) {
             return;
         }
         let (epoch, round) = (attempt.epoch, attempt.round);
@@ -171,6 +181,7 @@ impl MeerkatController {
         };
         if let Some(attempt) = &mut self.attempt {
             attempt.asked = now;
+            attempt.times += 1;
         }
         silent.into_iter().for_each(|node| self.send(node, message.clone()));
         self.propose(now, true);

@@ -95,6 +95,8 @@ pub struct MeerkatController {
     paused: Option<Paused>,
     /// The attempt that this node leads.
     attempt: Option<Attempt>,
+    /// Attempts of this node that came to nothing, one after the other: the next one gets more time.
+    failed: u32,
     /// Since when there has been a reason for a change.
     wanted: Option<Nanos>,
     /// When an attempt was last seen to go on.
@@ -137,6 +139,7 @@ impl MeerkatController {
             accepted: None,
             paused: None,
             attempt: None,
+            failed: 0,
             wanted: None,
             stirred: 0,
             copying: None,

@@ -86,6 +86,7 @@ impl MeerkatWorker {
             hint: Timestamp::ZERO,
             phase: Phase::Validating,
             since: now,
+            again: (now + self.ask_after(0), 0),
         };
         self.owns.add(ts, own);
         let vote = self.vote(now, self.me, ts);
@@ -185,13 +186,14 @@ impl MeerkatWorker {
     /// The slow path: in view 0 the coordinator is the only proposer.
     fn propose(&mut self, now: Nanos, ts: Timestamp, commit: bool) {
         let accepted = self.accept(now, self.me, ts, 0, commit);
+        let after = self.ask_after(0);
         let own = self.owns.all.get_mut(&ts).expect("it is under way");
         if accepted.is_err() {
             own.phase = Phase::Overtaken;
             return;
         }
         own.phase = Phase::Accepting { commit, by: bit(self.me) };
-        own.since = now;
+        (own.since, own.again) = (now, (now + after, 0));
         self.post.to_all(&Message { ts, about: About::Accept { view: 0, commit } });
         self.decide(now, ts, false);
     }
@@ -255,24 +257,40 @@ impl MeerkatWorker {
         late.into_iter().for_each(|ts| self.decide(now, ts, true));
     }
 
+    /// How long an answer may take before it is asked for again, for the `times`th time: frames are lost with connections only, as a
+    /// rule, and on a slow wire whoever asks again makes it slower.
+    pub(super) fn ask_after(&self, times: u32) -> Nanos {
+        self.beat().max(8 * self.round_trip) << times.min(8)
+    }
+
     /// Asks those again who did not answer.
     pub(super) fn ask_again(&mut self, now: Nanos) {
-        let (beat, reachable) = (self.beat(), self.reachable());
-        for (ts, own) in self.owns.all.iter().filter(|(_, own)| own.since + beat / 2 <= now) {
+        let reachable = self.reachable();
+        let due: Vec<Timestamp> =
+            self.owns.all.iter().filter(|(_, own)| own.again.0 <= now).map(|(ts, _)| *ts).collect();
+        for ts in due {
+            let after = self.owns.all.get(&ts).map_or(0, |own| self.ask_after(own.again.1 + 1));
+            let Some(own) = self.owns.all.get_mut(&ts) else { continue };
+            own.again = (now + after, own.again.1 + 1);
+            let validate = || About::Validate { payload: own.payload.clone() };
             let (silent, about) = match own.phase {
-                Phase::Validating => {
-                    (reachable & !own.voted(), About::Validate { payload: own.payload.clone() })
-                }
+                Phase::Validating => (reachable & !own.voted(), validate()),
                 Phase::Accepting { commit, by } => (reachable & !by, About::Accept { view: 0, commit }),
                 // Whoever knows says what became of it. Nothing more is proposed in view 0.
-                Phase::Overtaken => (reachable, About::Validate { payload: own.payload.clone() }),
+                Phase::Overtaken => (reachable, validate()),
             };
-            let message = Message { ts: *ts, about };
+            let message = Message { ts, about };
             for node in (0..self.shared.options.nodes).map(NodeId).filter(|node| *node != self.me) {
                 if silent & bit(node) != 0 {
                     self.post.to(node, &message);
                 }
             }
         }
+    }
+
+    /// The connection to a replica is new: what it was asked may be lost.
+    pub(super) fn ask_soon(&mut self, now: Nanos) {
+        let soon = now + self.beat();
+        self.owns.all.values_mut().for_each(|own| own.again = (own.again.0.min(soon), 0));
     }
 }

@@ -380,6 +380,7 @@ impl Worker for MeerkatWorker {
         self.installer.peer_changed(peer);
         self.sender.peer_changed(peer);
         self.outcomes.tell_again(peer);
+        self.ask_soon(now);
         self.next_beat = self.next_beat.min(now + self.beat());
         self.restless = RESTLESS;
     }

@@ -100,14 +100,12 @@ impl MeerkatWorker {
     /// Takes transactions over that have been under way for too long: the more of the others' turns went by, the more likely it is this
     /// replica's.
     pub(super) fn terminate_overdue(&mut self, now: Nanos) {
-        let patience = 2 * self.shared.options.election_timeout;
+        let patience = (2 * self.shared.options.election_timeout).max(16 * self.round_trip);
         if self.votes() && now > patience {
             for name in self.records.overdue(now - patience, MOST) {
                 let begun = self.terminations.0.get(&name).map(|own| own.since);
-                match begun {
-                    Some(since) if now - since < patience => self.ask_for(name),
-                    // Its own coordinator goes on by itself, unless it was overtaken.
-                    _ => self.take_over(now, name),
+                if begun.is_none_or(|since| now - since >= patience) {
+                    self.take_over(now, name);
                 }
             }
         }
@@ -125,9 +123,12 @@ impl MeerkatWorker {
         let turns = (n + u32::from(self.me.0) - record.view % n) % n;
         let view = record.view + if turns == 0 { n } else { turns };
         let view = if planted!(meerkat::ViewShared) { 1 } else { view };
-        let long = self.terminations.0.contains_key(&name);
-        if long {
-            // A view came to nothing. If promises leave it open, only a change of epoch can settle it.
+        let open = |own: &Termination| match own.stage {
+            Stage::Preparing { promises, .. } => promises.count_ones() >= self.shared.quorums.majority,
+            _ => false,
+        };
+        if self.terminations.0.get(&name).is_some_and(open) {
+            // Promises leave it open, and no more have come: only a change of epoch can settle it.
             self.cell().stuck.store(true, Ordering::Relaxed);
         }
         let stage = Stage::Preparing { promises: 0, valid: 0, accepted: None };
