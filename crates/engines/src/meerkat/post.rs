@@ -24,6 +24,10 @@ impl Bodies {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.closed.is_empty()
+    }
+
     fn close(&mut self) {
         if !self.open.is_empty() {
             let room = self.open.len().min(BODY_BYTES);
@@ -59,24 +63,25 @@ impl Post {
         self.all.put(message);
     }
 
-    /// To one replica.
+    /// To one replica. Its messages keep their order: behind a heavy one light ones travel in bodies, too.
     pub fn to(&mut self, node: NodeId, message: &Message) {
         let letter = &mut self.letters[node.0 as usize];
-        match message.payload() {
-            Some(_) => letter.heavy.put(message),
-            None => message.encode(&mut letter.light),
+        if message.payload().is_some() || !letter.heavy.is_empty() {
+            letter.heavy.put(message);
+        } else {
+            message.encode(&mut letter.light);
         }
     }
 
     /// Whether there is anything for a node, beside what is for all.
     pub fn has(&self, node: NodeId) -> bool {
         let letter = &self.letters[node.0 as usize];
-        !letter.light.is_empty() || !letter.heavy.open.is_empty() || !letter.heavy.closed.is_empty()
+        !letter.light.is_empty() || !letter.heavy.is_empty()
     }
 
     /// Whether there is anything for all.
     pub fn has_for_all(&self) -> bool {
-        !self.all.open.is_empty() || !self.all.closed.is_empty()
+        !self.all.is_empty()
     }
 
     /// Sends what there is to `node`, at least a frame without messages; `for_all`: it is one of all.
@@ -106,5 +111,45 @@ impl Post {
     pub fn clear(&mut self) {
         self.all = Bodies::default();
         self.letters.iter_mut().for_each(|letter| *letter = Letter::default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use highwater_core::codec::Reader;
+    use highwater_core::{Epoch, Timestamp};
+
+    use super::*;
+    use crate::meerkat::message::About;
+    use crate::meerkat::payload::Payload;
+
+    /// Outcomes are numbered, and taken in the order of their numbers.
+    #[test]
+    fn heavy_and_light_messages_to_one_replica_keep_their_order() {
+        let mut post = Post::new(3);
+        let payload = || Payload::build((&[], 0), (&[], 0), &[]);
+        let outcome = |number, heavy: bool| {
+            let about = About::Outcome { number, commit: heavy, payload: heavy.then(payload) };
+            Message { ts: Timestamp(number), about }
+        };
+        let sent: Vec<Message> = (1..=6).map(|number| outcome(number, number % 3 == 2)).collect();
+        sent.iter().for_each(|message| post.to(NodeId(1), message));
+        let mut out = Outbox::default();
+        let head = Head { epoch: Epoch(1), closed: Timestamp::ZERO, heard: 0 };
+        post.send(NodeId(1), 0, head, true, &mut out);
+        let mut got = Vec::new();
+        for (_, frame) in &out.frames {
+            let mut reader = Reader::new(&frame.head[1..]);
+            Head::decode(&mut reader).expect("a head is in front");
+            let light = Bytes::copy_from_slice(reader.rest());
+            for mut rest in [light, frame.body.clone()] {
+                while !rest.is_empty() {
+                    got.push(Message::decode(&mut rest).expect("sound"));
+                }
+            }
+        }
+        assert_eq!(got, sent);
+        assert!(!post.has(NodeId(1)));
     }
 }

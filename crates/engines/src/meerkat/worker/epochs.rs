@@ -109,6 +109,7 @@ impl MeerkatWorker {
             peer.heard = 0;
             peer.closed = Timestamp::ZERO;
             peer.told = (0, Timestamp::ZERO);
+            peer.met = false;
         }
         self.stamps.observe(change.base);
         let seat = Seat { epoch: change.epoch, members: change.members.clone(), votes };

@@ -53,6 +53,8 @@ struct Peer {
     told: (u64, Timestamp),
     /// Of what it coordinates what is at or below is over everywhere.
     closed: Timestamp,
+    /// It was heard in this epoch: what it was sent before may have come before it had begun, and is lost.
+    met: bool,
 }
 
 /// A worker of a Meerkat replica.
@@ -220,7 +222,7 @@ impl MeerkatWorker {
             return None;
         }
         let voter = seat.is_voter(from, life);
-        self.take_head(from, head);
+        self.take_head(now, from, head);
         let light = frame.head.slice(frame.head.len() - reader.rest().len()..);
         for mut rest in [light, frame.body.clone()] {
             while !rest.is_empty() {
@@ -231,10 +233,15 @@ impl MeerkatWorker {
         Some(())
     }
 
-    fn take_head(&mut self, from: NodeId, head: Head) {
+    fn take_head(&mut self, now: Nanos, from: NodeId, head: Head) {
         self.outcomes.heard(from, head.heard);
-        if let Some(peer) = &mut self.peers[from.0 as usize] {
-            peer.closed = peer.closed.max(head.closed);
+        let Some(peer) = &mut self.peers[from.0 as usize] else { return };
+        peer.closed = peer.closed.max(head.closed);
+        if !std::mem::replace(&mut peer.met, true) {
+            peer.told = (u64::MAX, Timestamp::ZERO);
+            self.outcomes.tell_again(from);
+            self.ask_soon(now);
+            self.restless = RESTLESS;
         }
     }
 
@@ -375,6 +382,7 @@ impl Worker for MeerkatWorker {
             heard: 0,
             told: (0, Timestamp::ZERO),
             closed: Timestamp::ZERO,
+            met: false,
         });
         self.peers[peer.0 as usize] = Some(Peer { connected: true, told: (0, Timestamp::ZERO), ..known });
         self.installer.peer_changed(peer);

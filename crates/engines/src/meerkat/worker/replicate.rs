@@ -119,7 +119,11 @@ impl MeerkatWorker {
         (ts, commit): (Timestamp, bool),
         payload: Option<Payload>,
     ) {
-        let Some(peer) = &self.peers[from.0 as usize] else { return };
+        let Some(peer) = &mut self.peers[from.0 as usize] else { return };
+        if number <= peer.heard {
+            // What was said of it was lost.
+            peer.told.0 = u64::MAX;
+        }
         // In the order of their numbers: what is missing is told again.
         if number != peer.heard + 1 || !self.conclude(now, from, ts, commit, payload) {
             return;
