@@ -1,11 +1,47 @@
-//! One attempt of a request on the leader: what all engines over [`Occ`] do alike.
+//! One attempt of a request where it is executed: what all engines do alike, whatever their transactions are.
 
 use highwater_core::limits::MAX_REPLY_BYTES;
-use highwater_core::{Abort, Outcome, Registry, Timestamp};
+use highwater_core::{Abort, Outcome, Registry, Timestamp, Transaction};
 use highwater_store::Occ;
 
 use crate::call::{Call, explain, explain_too_new};
 use crate::sessions::once;
+
+/// Transactions of which a worker runs one after another.
+pub(crate) trait Attempts: Transaction {
+    /// Opens one.
+    fn begin(&mut self);
+
+    /// Ends it, and leaves nothing of it.
+    fn abort(&mut self);
+
+    /// Nothing that it wrote is written; what it read stays.
+    fn drop_writes(&mut self);
+
+    /// Most bytes that one may write.
+    fn most(&mut self) -> usize;
+}
+
+impl Attempts for Occ {
+    #[inline]
+    fn begin(&mut self) {
+        Occ::begin(self);
+    }
+
+    #[inline]
+    fn abort(&mut self) {
+        Occ::abort(self);
+    }
+
+    #[inline]
+    fn drop_writes(&mut self) {
+        Occ::drop_writes(self);
+    }
+
+    fn most(&mut self) -> usize {
+        self.log().most()
+    }
+}
 
 /// Runs a procedure once and ends its transaction by `commit` (`true`: its writes are dropped, what it read is validated).
 /// `None`: a conflict; nothing is left of the attempt.
@@ -13,38 +49,38 @@ use crate::sessions::once;
 /// Every decision but a conflict reveals what was read: it is validated, has a timestamp, and waits for the mark like a
 /// commit. Of a request under a session [`once`] is what runs it.
 #[inline]
-pub(crate) fn attempt(
-    registry: &Registry<Occ>,
-    occ: &mut Occ,
+pub(crate) fn attempt<T: Attempts>(
+    registry: &Registry<T>,
+    tx: &mut T,
     call: Call<'_>,
     reply: &mut Vec<u8>,
-    mut commit: impl FnMut(&mut Occ, bool) -> Result<Timestamp, Abort>,
+    mut commit: impl FnMut(&mut T, bool) -> Result<Timestamp, Abort>,
 ) -> Option<(Timestamp, Outcome)> {
     reply.clear();
     if let Some(session) = call.session {
-        return once::attempt(registry, occ, (session, call), reply, commit);
+        return once::attempt(registry, tx, (session, call), reply, commit);
     }
-    occ.begin();
-    let ran = registry.run(call.procedure, occ, call.args, reply);
+    tx.begin();
+    let ran = registry.run(call.procedure, tx, call.args, reply);
     let why = if reply.len() > MAX_REPLY_BYTES && ran != Err(Abort::Conflict) {
         Abort::TooLarge
     } else if let Err(why) = ran {
         why
     } else {
-        match commit(occ, false) {
+        match commit(tx, false) {
             Ok(ts) => return Some((ts, Outcome::Committed)),
             Err(why) => why,
         }
     };
     let outcome = match why {
         Abort::Conflict => {
-            occ.abort();
+            tx.abort();
             return None;
         }
         Abort::Rollback => Outcome::RolledBack,
         Abort::BadRequest => Outcome::BadRequest,
         Abort::TooLarge => {
-            explain(reply, occ.log().most());
+            explain(reply, tx.most());
             Outcome::TooLarge
         }
         Abort::TooNew => {
@@ -60,5 +96,5 @@ pub(crate) fn attempt(
             Outcome::DiskFull
         }
     };
-    commit(occ, true).ok().map(|ts| (ts, outcome))
+    commit(tx, true).ok().map(|ts| (ts, outcome))
 }

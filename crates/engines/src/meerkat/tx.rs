@@ -16,6 +16,7 @@ use highwater_store::{Latest, Store};
 
 use super::marks::hash;
 use super::payload::{Payload, Read, covers, put_bound, put_read};
+use crate::attempt::Attempts;
 
 /// Marks "none" in the map.
 const EMPTY: u32 = u32::MAX;
@@ -89,13 +90,12 @@ impl MeerkatTx {
         &mut self.latest
     }
 
-    /// Most bytes of one transaction.
-    pub fn most(&self) -> usize {
-        self.writer.most()
+    /// The next transaction may make the store grow by so many bytes.
+    pub fn set_room(&mut self, bytes: u64) {
+        self.room = bytes;
     }
 
-    /// Opens a transaction, which may make the store grow by `room` bytes.
-    pub fn begin(&mut self, room: u64) {
+    fn open(&mut self) {
         self.writer.abort();
         self.writer.take(Vec::new());
         self.writer.begin();
@@ -106,19 +106,12 @@ impl MeerkatTx {
         self.scans.clear();
         (self.read_count, self.scan_count, self.scanned) = (0, 0, 0);
         self.seen = Timestamp::ZERO;
-        (self.room, self.grows) = (room, 0);
+        self.grows = 0;
     }
 
     /// The latest version that it saw: its timestamp has to be later.
     pub fn seen(&self) -> Timestamp {
         self.seen
-    }
-
-    /// Forgets what it would have written; what it read stays.
-    pub fn roll_back(&mut self) {
-        self.writer.abort();
-        self.writer.begin();
-        self.touched.iter_mut().for_each(|touched| touched.write = None);
     }
 
     /// Ends the transaction: what it read and writes, at `ts`.
@@ -345,6 +338,26 @@ impl Passed {
             }
         }
         self.broke
+    }
+}
+
+impl Attempts for MeerkatTx {
+    fn begin(&mut self) {
+        self.open();
+    }
+
+    fn abort(&mut self) {
+        self.writer.abort();
+    }
+
+    fn drop_writes(&mut self) {
+        self.writer.abort();
+        self.writer.begin();
+        self.touched.iter_mut().for_each(|touched| touched.write = None);
+    }
+
+    fn most(&mut self) -> usize {
+        self.writer.most()
     }
 }
 

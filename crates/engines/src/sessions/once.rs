@@ -4,10 +4,10 @@ use std::io::Write;
 
 use highwater_core::limits::MAX_SESSION_REPLY_BYTES;
 use highwater_core::{Abort, Outcome, Registry, TableId, Timestamp, planted};
-use highwater_store::Occ;
 
 use super::Denial;
 use super::record::{Kept, Record, clock};
+use crate::attempt::Attempts;
 use crate::call::{Call, explain, explain_too_new};
 use crate::seam::Session;
 
@@ -23,43 +23,43 @@ enum Found {
 
 /// As [`attempt`](crate::attempt::attempt), of a request under a session: runs the procedure unless that number has an end
 /// already, and records what it came to in the same transaction.
-pub(crate) fn attempt(
-    registry: &Registry<Occ>,
-    occ: &mut Occ,
+pub(crate) fn attempt<T: Attempts>(
+    registry: &Registry<T>,
+    tx: &mut T,
     (session, call): (Session, Call<'_>),
     reply: &mut Vec<u8>,
-    mut commit: impl FnMut(&mut Occ, bool) -> Result<Timestamp, Abort>,
+    mut commit: impl FnMut(&mut T, bool) -> Result<Timestamp, Abort>,
 ) -> Option<(Timestamp, Outcome)> {
-    occ.begin();
+    tx.begin();
     let found = match registry.sessions() {
         None => Ok(Found::Denied(Denial::Unkept)),
-        Some(table) => look(occ, table, session, fingerprint(call), reply),
+        Some(table) => look(tx, table, session, fingerprint(call), reply),
     };
     let clock = match found {
         Ok(Found::New(clock)) => clock,
-        Ok(Found::Ended(outcome)) => return commit(occ, true).ok().map(|ts| (ts, outcome)),
+        Ok(Found::Ended(outcome)) => return commit(tx, true).ok().map(|ts| (ts, outcome)),
         Ok(Found::Denied(denial)) => {
             write!(reply, "{}", denial.of(session)).expect("writing to memory does not fail");
-            return commit(occ, true).ok().map(|ts| (ts, Outcome::Denied));
+            return commit(tx, true).ok().map(|ts| (ts, Outcome::Denied));
         }
         Err(_conflict) => {
-            occ.abort();
+            tx.abort();
             return None;
         }
     };
     let table = registry.sessions().expect("the session was found there");
-    let ran = registry.run(call.procedure, occ, call.args, reply);
+    let ran = registry.run(call.procedure, tx, call.args, reply);
     let mut kept = match ran {
         Err(Abort::Conflict) => {
-            occ.abort();
+            tx.abort();
             return None;
         }
-        Err(Abort::OutOfMemory) => return no_room(occ, Outcome::OutOfMemory, reply, commit),
-        Err(Abort::DiskFull) => return no_room(occ, Outcome::DiskFull, reply, commit),
+        Err(Abort::OutOfMemory) => return no_room(tx, Outcome::OutOfMemory, reply, commit),
+        Err(Abort::DiskFull) => return no_room(tx, Outcome::DiskFull, reply, commit),
         // Nor is this an end: once the cluster is upgraded, the same request runs.
         Err(Abort::TooNew) => {
             explain_too_new(reply);
-            return commit(occ, true).ok().map(|ts| (ts, Outcome::BadRequest));
+            return commit(tx, true).ok().map(|ts| (ts, Outcome::BadRequest));
         }
         Err(Abort::TooLarge) => Kept::TooLarge,
         _ if reply.len() > MAX_SESSION_REPLY_BYTES => Kept::TooLarge,
@@ -68,35 +68,35 @@ pub(crate) fn attempt(
         Ok(()) => Kept::Committed,
     };
     if planted!(SessionApart) && kept == Kept::Committed {
-        let ts = commit(occ, false).ok()?;
-        occ.begin();
+        let ts = commit(tx, false).ok()?;
+        tx.begin();
         let record =
             Record { clock, sequence: session.sequence, fingerprint: fingerprint(call), kept, reply };
-        let recorded = record.put(occ, table, session.id).and_then(|()| commit(occ, false));
-        occ.abort();
+        let recorded = record.put(tx, table, session.id).and_then(|()| commit(tx, false));
+        tx.abort();
         return Some((recorded.unwrap_or(ts), Outcome::Committed));
     }
     loop {
         if kept != Kept::Committed {
-            occ.drop_writes();
+            tx.drop_writes();
         }
         if kept == Kept::TooLarge {
-            explain_here(reply, occ.log().most());
+            explain_here(reply, tx.most());
         }
         let fingerprint = fingerprint(call);
         let record = Record { clock, sequence: session.sequence, fingerprint, kept, reply };
-        let ended = record.put(occ, table, session.id).and_then(|()| commit(occ, false));
+        let ended = record.put(tx, table, session.id).and_then(|()| commit(tx, false));
         match ended {
             Ok(ts) => return kept.outcome().map(|outcome| (ts, outcome)),
             Err(Abort::Conflict) => {
-                occ.abort();
+                tx.abort();
                 return None;
             }
-            Err(Abort::OutOfMemory) => return no_room(occ, Outcome::OutOfMemory, reply, commit),
-            Err(Abort::DiskFull) => return no_room(occ, Outcome::DiskFull, reply, commit),
+            Err(Abort::OutOfMemory) => return no_room(tx, Outcome::OutOfMemory, reply, commit),
+            Err(Abort::DiskFull) => return no_room(tx, Outcome::DiskFull, reply, commit),
             // Not even its end finds room: what it read was too much already.
             Err(_) if kept == Kept::TooLarge => {
-                return commit(occ, true).ok().map(|ts| (ts, Outcome::TooLarge));
+                return commit(tx, true).ok().map(|ts| (ts, Outcome::TooLarge));
             }
             Err(_) => kept = Kept::TooLarge,
         }
@@ -104,21 +104,21 @@ pub(crate) fn attempt(
 }
 
 /// Looks the request up. What is read here, the procedure's own reads come on top of.
-fn look(
-    occ: &mut Occ,
+fn look<T: Attempts>(
+    tx: &mut T,
     table: TableId,
     session: Session,
     fingerprint: u64,
     reply: &mut Vec<u8>,
 ) -> Result<Found, Abort> {
-    let Some(record) = Record::get(occ, table, session.id)? else {
+    let Some(record) = Record::get(tx, table, session.id)? else {
         return Ok(Found::Denied(Denial::Expired));
     };
     if record.sequence > session.sequence || session.sequence == 0 {
         return Ok(Found::Denied(Denial::Stale { last: record.sequence }));
     }
     if record.sequence < session.sequence || planted!(RetryTwice) {
-        return clock(occ, table).map(Found::New);
+        return clock(tx, table).map(Found::New);
     }
     Ok(match record.kept.outcome() {
         None => Found::Denied(Denial::Abandoned),
@@ -138,14 +138,14 @@ fn fingerprint(call: Call<'_>) -> u64 {
 
 /// No end: nothing is recorded, which would take room, too.
 #[cold]
-fn no_room(
-    occ: &mut Occ,
+fn no_room<T: Attempts>(
+    tx: &mut T,
     outcome: Outcome,
     reply: &mut Vec<u8>,
-    mut commit: impl FnMut(&mut Occ, bool) -> Result<Timestamp, Abort>,
+    mut commit: impl FnMut(&mut T, bool) -> Result<Timestamp, Abort>,
 ) -> Option<(Timestamp, Outcome)> {
     reply.clear();
-    commit(occ, true).ok().map(|ts| (ts, outcome))
+    commit(tx, true).ok().map(|ts| (ts, outcome))
 }
 
 /// What [`explain`] says, and what else is limited here.

@@ -31,7 +31,11 @@ impl MeerkatController {
 
     fn member(&self, now: Nanos, node: NodeId) -> Option<Member> {
         let members = self.members.as_ref()?;
-        let vote = members.voters.iter().find(|(known, _)| *known == node);
+        // Whoever a change may leave out that is under way has no vote to count on.
+        let stays = |who: &&(NodeId, Incarnation)| {
+            self.accepted.as_ref().is_none_or(|(_, change)| change.members.has_voter(**who))
+        };
+        let vote = members.voters.iter().find(|(known, _)| *known == node).filter(stays);
         let peer = self.peers[node.0 as usize];
         // Who has no vote now is a voter that is away: as many as ever have to agree.
         let incarnation = vote.map_or(Incarnation(0), |(_, life)| *life);

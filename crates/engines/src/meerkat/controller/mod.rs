@@ -53,6 +53,8 @@ const MOST_KEPT_BYTES: usize = 32 << 20;
 struct Peer {
     life: Incarnation,
     connected: bool,
+    /// Its process has ended: nothing listens where it was.
+    refused: bool,
     heard: Nanos,
     beat: Beat,
     /// When it was last told what is decided.
@@ -356,7 +358,8 @@ impl Controller for MeerkatController {
     fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation, _levels: Levels) {
         let Some(known) = self.peers.get_mut(peer.0 as usize) else { return };
         let before = known.filter(|known| known.life == incarnation).unwrap_or_default();
-        *known = Some(Peer { life: incarnation, connected: true, heard: now, told: 0, ..before });
+        *known =
+            Some(Peer { life: incarnation, connected: true, refused: false, heard: now, told: 0, ..before });
         self.assembly.forget(peer);
         self.next_beat = self.next_beat.min(now);
     }
@@ -364,9 +367,7 @@ impl Controller for MeerkatController {
     fn peer_down(&mut self, _now: Nanos, peer: NodeId, refused: bool) {
         if let Some(Some(known)) = self.peers.get_mut(peer.0 as usize) {
             known.connected = false;
-            if refused {
-                known.heard = 0;
-            }
+            known.refused |= refused;
         }
         self.assembly.forget(peer);
     }

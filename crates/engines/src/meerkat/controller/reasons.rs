@@ -10,25 +10,13 @@ use crate::meerkat::control::Standing;
 use crate::meerkat::own::bit;
 use crate::seam::Nanos;
 
-/// A voter that has been silent for so many timeouts is gone, if no majority hears it.
-const SILENT: u64 = 8;
-
 impl MeerkatController {
-    /// Whether a life of a node is over, or unheard for long by so many that no majority hears it.
-    fn is_gone(&self, now: Nanos, (node, life): (NodeId, Incarnation)) -> bool {
+    /// Whether a life of a node is over. Who is only silent stays: to lose its vote would leave fewer that may fail.
+    fn is_over(&self, (node, life): (NodeId, Incarnation)) -> bool {
         if node == self.me {
             return life != self.life;
         }
-        let Some(peer) = self.peers[node.0 as usize] else { return true };
-        if peer.life != life || peer.heard == 0 {
-            return true;
-        }
-        let silent = now.saturating_sub(peer.heard) > SILENT * self.timeout();
-        let voters = self.members.iter().flat_map(|members| &members.voters);
-        let deaf = voters.filter(|(other, _)| {
-            *other == self.me || self.hears(now, *other) && self.beat_of(*other).hears & bit(node) == 0
-        });
-        silent && deaf.count() as u32 >= self.shared.quorums.majority
+        self.peers[node.0 as usize].is_some_and(|peer| peer.life != life || peer.refused)
     }
 
     /// Voters for whom too many outcomes are kept: a bit each.
@@ -48,7 +36,7 @@ impl MeerkatController {
         };
         let stays = |who: &(NodeId, Incarnation)| {
             let lags = laggards & bit(who.0) != 0 && who.0 != self.me;
-            promised.contains(&who.0) && !lags || !(self.is_gone(now, *who) || lags || outside(who.0))
+            promised.contains(&who.0) && !lags || !(self.is_over(*who) || lags || outside(who.0))
         };
         let mut voters: Vec<_> = members.voters.iter().copied().filter(stays).collect();
         let learns = |who: &&(NodeId, Incarnation)| {

@@ -1,14 +1,15 @@
 //! The coordinator of this worker's own transactions: sections 5.2.1 and 5.2.2 of the paper.
 
-use highwater_core::limits::MAX_REPLY_BYTES;
-use highwater_core::{Abort, NodeId, Outcome, Timestamp, planted};
+use highwater_core::{NodeId, Outcome, Timestamp, planted};
 
 use super::MeerkatWorker;
-use crate::call::{explain, explain_too_new};
+use crate::attempt::{Attempts, attempt};
+use crate::call::Call;
 use crate::meerkat::marks::InTheWay;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::own::{Asked, Decision, Own, Phase, Retry, Vote, bit};
 use crate::meerkat::quorum::Quorums;
+use crate::meerkat::tx::MeerkatTx;
 use crate::meerkat::validate::validate;
 use crate::seam::{Counters, Nanos, Request};
 
@@ -33,40 +34,18 @@ impl MeerkatWorker {
     /// Executes it, and proposes it to the replicas.
     pub(super) fn attempt(&mut self, now: Nanos, mut asked: Asked, hint: Timestamp) {
         asked.attempts += 1;
-        self.tx.begin(self.cell_room());
-        self.reply.clear();
-        let ran = self.registry.run(asked.procedure, &mut self.tx, &asked.args, &mut self.reply);
-        let ran = if self.reply.len() > MAX_REPLY_BYTES && ran != Err(Abort::Conflict) {
-            Err(Abort::TooLarge)
-        } else {
-            ran
+        self.tx.set_room(self.cell_room());
+        let Asked { token, procedure, session, .. } = asked;
+        let request = Request { session, ..Request::new(token, procedure, &asked.args) };
+        // What it reveals is validated whatever it came to, with its writes or without.
+        let end = |tx: &mut MeerkatTx, roll_back: bool| {
+            if roll_back {
+                tx.drop_writes();
+            }
+            Ok(Timestamp::ZERO)
         };
-        let outcome = match ran {
-            Ok(()) => Outcome::Committed,
-            Err(Abort::Conflict) => return self.put_off(now, asked, hint),
-            Err(Abort::Rollback) => Outcome::RolledBack,
-            Err(Abort::BadRequest) => Outcome::BadRequest,
-            Err(Abort::TooLarge) => {
-                explain(&mut self.reply, self.tx.most());
-                Outcome::TooLarge
-            }
-            Err(Abort::TooNew) => {
-                explain_too_new(&mut self.reply);
-                Outcome::BadRequest
-            }
-            Err(Abort::OutOfMemory) => {
-                self.reply.clear();
-                Outcome::OutOfMemory
-            }
-            Err(Abort::DiskFull) => {
-                self.reply.clear();
-                Outcome::DiskFull
-            }
-        };
-        if outcome != Outcome::Committed {
-            // It reveals what it read all the same: that is validated, as with any other.
-            self.tx.roll_back();
-        }
+        let ran = attempt(&self.registry, &mut self.tx, Call::of(&request), &mut self.reply, end);
+        let Some((_, outcome)) = ran else { return self.put_off(now, asked, hint) };
         let ts = self.stamps.next(self.tx.seen().max(hint), self.lead.ticks());
         let payload = self.tx.end(ts);
         Counters::add(&self.counters.executed, 1);
@@ -171,7 +150,8 @@ impl MeerkatWorker {
         match own.decide(quorums, late) {
             Decision::Wait => {}
             Decision::Settle { commit, fast } => {
-                let took = now.saturating_sub(own.since);
+                let most = self.shared.options.election_timeout;
+                let took = now.saturating_sub(own.since).min(most);
                 self.lead.went_well();
                 self.round_trip = (7 * self.round_trip + took.max(1)) / 8;
                 let cell = self.cell();
@@ -242,6 +222,7 @@ impl MeerkatWorker {
             return self.done.reply(asked.token, Outcome::Conflict, &[]);
         }
         let most = (1 << asked.attempts.min(10)).min(MOST_ROUND_TRIPS) * self.round_trip.max(1_000) / 2;
+        let most = most.min(2 * self.shared.options.election_timeout);
         let at = now + self.random.below(most + 1);
         self.owns.retries.push(Retry { at, asked, hint });
     }
