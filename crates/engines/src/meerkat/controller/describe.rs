@@ -14,8 +14,11 @@ impl MeerkatController {
         match self.standing {
             Standing::Unborn | Standing::Bearing => Service::Starting,
             Standing::Outside | Standing::Learning | Standing::Ready => Service::Joining,
-            Standing::Voting if self.shared.open_epoch() == Some(self.epoch) => Service::Serving,
-            Standing::Voting => Service::Standby,
+            Standing::Voting => {
+                let hears = !self.shared.no_quorum.load(Ordering::Relaxed);
+                let open = self.shared.open_epoch() == Some(self.epoch);
+                if open && hears { Service::Serving } else { Service::Standby }
+            }
         }
     }
 
