@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use highwater_core::Timestamp;
+use highwater_disk::journal::Damage;
 use highwater_disk::{Identity, behind};
 use highwater_engines::rolis::remains::{Members, Quorums, Remains, Trust, Voter};
 use highwater_node::storage::DataDirectory;
-use highwater_node::storage::remains::{Base, Folder};
+use highwater_node::storage::remains::Folder;
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
@@ -58,8 +59,20 @@ struct Survivor {
     held: u64,
     /// The node did not end in order with durability `async`: it may have accepted more.
     behind: bool,
+    /// Its journal is damaged there: what stands behind that is not counted, unless `damage_is_old`.
+    damage: Vec<Place>,
+    /// All damage is in front of what the checkpoint needs: nothing is missing.
+    damage_is_old: bool,
     /// When that was, about.
     about: Option<String>,
+}
+
+/// Where a journal is damaged.
+#[derive(Debug, Serialize)]
+struct Place {
+    file: String,
+    offset: u64,
+    what: String,
 }
 
 /// What all of them come to.
@@ -72,6 +85,8 @@ struct Outcome {
     /// Who votes by changes of membership that were under way: made or not, a leader needs a majority of each, too.
     pending: Vec<Pending>,
     lost: Vec<u8>,
+    /// Voters whose journal here is damaged: their nodes do not start.
+    damaged: Vec<u8>,
     /// Enough of the voters are here, with all that they accepted.
     majority: bool,
     /// Of disks that may be behind, all are.
@@ -139,8 +154,26 @@ struct Read {
     behind: bool,
 }
 
+impl Read {
+    fn voter(&self) -> Voter {
+        Voter { node: self.identity.node, incarnation: self.identity.incarnation }
+    }
+
+    fn is_damaged(&self) -> bool {
+        !self.folder.damage.is_empty()
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &RecoverArgs) -> Result<()> {
+    if let Some(to) = &args.to {
+        is_elsewhere(to, &args.from)?;
+    }
+    if !args.accept_loss && args.founders.are_named() {
+        return Err(Failure::usage(
+            "--nodes and --workers are of the new cluster, and go with --accept-loss",
+        ));
+    }
     let mut unreadable = Vec::new();
     let mut disks = Vec::new();
     for path in &args.from {
@@ -182,11 +215,40 @@ pub fn run(args: &RecoverArgs) -> Result<()> {
     io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)
 }
 
+/// New folders do not go into the old ones, which stay as they are.
+fn is_elsewhere(to: &Path, from: &[PathBuf]) -> Result<()> {
+    // The part of it that is there, without links.
+    let there = std::path::absolute(to)
+        .ok()
+        .and_then(|path| path.ancestors().find_map(|path| path.canonicalize().ok()));
+    let holds = |from: &&PathBuf| {
+        there.as_ref().zip(from.canonicalize().ok()).is_some_and(|(to, from)| to.starts_with(from))
+    };
+    match from.iter().find(holds) {
+        Some(from) => {
+            let what = format!("--to {} is in {}, a folder of --from", to.display(), from.display());
+            Err(Failure::usage(what).hint("the old folders stay as they are: give --to a folder of its own"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// `--nodes 4` is node 4. Whoever wants four nodes has to hear that.
+fn names_nodes(founders: &Founders, known: &[u8]) -> Result<()> {
+    match founders.nodes[..] {
+        [only] if only > 0 && !known.contains(&only) => Err(Failure::usage(format!(
+            "--nodes {only} is one node, with the id {only}, and the lost cluster had no such node"
+        ))
+        .hint("--nodes takes ids, not how many: name each of them, like --nodes 0,1,2")),
+        _ => Ok(()),
+    }
+}
+
 fn read(path: &Path, directory: &DataDirectory) -> std::result::Result<Read, String> {
     let at = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let identity = Identity::read(directory).map_err(|error| at(&error))?;
     let identity = identity.ok_or_else(|| at(&"no node was ever started on it"))?;
-    let folder = Folder::read(path, Base::Newest)?;
+    let folder = Folder::read(path)?;
     if folder.summary.journal != Some(identity.incarnation.0) {
         return Err(at(
             &"its journal is of another life than its identity: files of different folders are mixed",
@@ -233,25 +295,32 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
         )
     })?;
     let quorums = memberships.quorums();
-    let voter = |disk: &Read| Voter { node: disk.identity.node, incarnation: disk.identity.incarnation };
-    let here = |node: &Voter| disks.iter().any(|disk| voter(disk) == *node);
-    let mut lost: Vec<u8> =
-        quorums.voters().iter().filter(|voter| !here(voter)).map(|voter| voter.node.0).collect();
-    lost.dedup();
-    let whole = |node: Voter| disks.iter().any(|disk| voter(disk) == node && !disk.behind);
+    let named = |is: &dyn Fn(&Voter) -> bool| -> Vec<u8> {
+        let mut named: Vec<u8> =
+            quorums.voters().iter().filter(|voter| is(voter)).map(|voter| voter.node.0).collect();
+        named.dedup();
+        named
+    };
+    let lost = named(&|voter| disks.iter().all(|disk| disk.voter() != *voter));
+    let damaged = named(&|voter| disks.iter().any(|disk| disk.voter() == *voter && disk.is_damaged()));
+    // Of what a damaged disk has lost nobody knows what it was, and its node does not start.
+    let whole =
+        |node: Voter| disks.iter().any(|disk| disk.voter() == node && !disk.behind && !disk.is_damaged());
     let majority = quorums.reached(whole);
-    let all_behind = !majority && lost.is_empty();
+    let all_behind = !majority && lost.is_empty() && damaged.is_empty();
     let survivor = |disk: &Read| Survivor {
         folder: disk.folder.name.clone(),
         cluster: disk.identity.cluster.clone(),
         node: disk.identity.node.0,
         life: disk.identity.incarnation.to_string(),
-        votes: quorums.voters().contains(&voter(disk)),
+        votes: quorums.voters().contains(&disk.voter()),
         checkpoint: disk.folder.checkpoint.as_ref().map(|manifest| manifest.number),
         entries: disk.folder.remains.entries().iter().map(|(last, decided)| (last.0, decided.0)).collect(),
         decided: disk.decided.map(|mark| mark.0),
         held: disk.held.0,
         behind: disk.behind,
+        damage: disk.folder.damage.iter().map(place).collect(),
+        damage_is_old: disk.is_damaged() && !disk.folder.ends_early,
         about: wall_clock::about(disk.folder.remains.moments(), disk.held),
     };
     let survivors: Vec<Survivor> = disks.iter().map(survivor).collect();
@@ -273,6 +342,7 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
             .map(|members| Pending { epoch: members.epoch.0, voters: nodes(members) })
             .collect(),
         lost,
+        damaged,
         majority,
         all_behind,
         certain: certain.map(|mark| mark.0),
@@ -287,6 +357,10 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
     })
 }
 
+fn place(damage: &Damage) -> Place {
+    Place { file: damage.file.clone(), offset: damage.offset, what: damage.what.clone() }
+}
+
 fn nodes(members: &Members) -> Vec<u8> {
     members.voters().iter().map(|voter| voter.node.0).collect()
 }
@@ -295,6 +369,8 @@ fn found(args: &RecoverArgs, disks: &[Read], outcome: &mut Outcome) -> Result<()
     let (Some(to), Some(cluster)) = (&args.to, &args.cluster) else {
         return Err(Failure::usage("--accept-loss needs --to and --cluster"));
     };
+    let known = disks.iter().map(|disk| disk.identity.node.0).chain(outcome.voters.iter().copied());
+    names_nodes(&args.founders, &known.collect::<Vec<u8>>())?;
     let best = &disks[0].folder;
     let had = NonZeroU16::new(best.summary.positions.len() as u16 - 1).unwrap_or(NonZeroU16::MIN);
     let founding = args.founders.founding(cluster, had)?;
@@ -330,15 +406,21 @@ fn page(outcome: &Outcome, args: &RecoverArgs) -> String {
             entries.join(", "),
             about(when)
         ));
+        text.push_str(&words_of_damage(survivor));
     }
     for (_, why) in &outcome.unreadable {
         text.push_str(&format!("LEFT OUT  {why}\n"));
     }
     let list = |nodes: &[u8]| nodes.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
     text.push_str(&format!(
-        "\nvoters    {}; not here: {}\n",
+        "\nvoters    {}; not here: {}{}\n",
         list(&outcome.voters),
-        if outcome.lost.is_empty() { "none".into() } else { list(&outcome.lost) }
+        if outcome.lost.is_empty() { "none".into() } else { list(&outcome.lost) },
+        if outcome.damaged.is_empty() {
+            String::new()
+        } else {
+            format!("; damaged: {}", list(&outcome.damaged))
+        }
     ));
     for Pending { epoch, voters } in &outcome.pending {
         text.push_str(&format!(
@@ -365,7 +447,13 @@ fn page(outcome: &Outcome, args: &RecoverArgs) -> String {
             outcome.short_streams
         ));
     }
-    if outcome.majority {
+    if outcome.majority && !outcome.damaged.is_empty() {
+        text.push_str(&format!(
+            "verdict   a majority is here without the damaged disks: move the folder of node {} away, start all nodes, and the cluster goes on \
+             without any loss\n",
+            list(&outcome.damaged)
+        ));
+    } else if outcome.majority {
         text.push_str(
             "verdict   a majority is here: start these nodes, and the cluster goes on without any loss\n",
         );
@@ -392,6 +480,24 @@ fn page(outcome: &Outcome, args: &RecoverArgs) -> String {
         );
     }
     text
+}
+
+/// Nothing if the journal is whole.
+fn words_of_damage(survivor: &Survivor) -> String {
+    let Some(Place { file, offset, what }) = survivor.damage.first() else { return String::new() };
+    let means = match survivor.damage_is_old {
+        true => "what the checkpoint needs stands behind that, and is all there",
+        false => {
+            "counted is what stands before that, as if the node had crashed there; what it accepted or promised later is not"
+        }
+    };
+    format!(
+        "  DAMAGED  {file} at offset {offset}: {what}. {}{means}\n",
+        match survivor.damage.len() {
+            1 => String::new(),
+            all => format!("There are {all} such places. "),
+        }
+    )
 }
 
 #[cfg(test)]
