@@ -222,7 +222,8 @@ fn is_elsewhere(to: &Path, from: &[PathBuf]) -> Result<()> {
         .ok()
         .and_then(|path| path.ancestors().find_map(|path| path.canonicalize().ok()));
     let holds = |from: &&PathBuf| {
-        there.as_ref().zip(from.canonicalize().ok()).is_some_and(|(to, from)| to.starts_with(from))
+        let node = from.join("identity").exists();
+        node && there.as_ref().zip(from.canonicalize().ok()).is_some_and(|(to, from)| to.starts_with(from))
     };
     match from.iter().find(holds) {
         Some(from) => {

@@ -58,7 +58,7 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     };
     io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)?;
     if !damage.is_empty() {
-        return Err(Failure::negative(format!("{} file(s) of the archive are damaged", damage.len())));
+        return Err(Failure::negative(format!("{} part(s) of the archive are damaged or missing", damage.len())));
     }
     state.map(drop)
 }
@@ -70,8 +70,15 @@ fn damage_of(chain: &Chain, progress: &mut Progress) -> Result<(Vec<String>, Spa
     // That reads the whole journal. Without a checkpoint that is damaged nothing may lead to a moment.
     let span = span(chain, progress);
     match &span {
-        Err(why) if !damage.iter().any(|said| why.contains(said)) => damage.push(why.clone()),
-        _ => {}
+        Err(unusable) if !damage.iter().any(|said| unusable.why.contains(said)) => {
+            damage.push(unusable.why.clone());
+        }
+        Err(_) => {}
+        Ok(span) => {
+            let (earliest, latest) = span.moments;
+            let left = format!("what is left can be restored from {earliest} to {latest} (--timestamp)");
+            damage.extend(span.lacks.words().into_iter().map(|why| format!("{why}; {left}")));
+        }
     }
     Ok((damage.into_iter().map(|why| format!("{}: {why}", chain.disk)).collect(), span))
 }
