@@ -1,7 +1,6 @@
 //! `highwater recover`: when a majority of the voters is lost for good. Shows what the disks that are left hold, and what would be lost; and,
 //! only if an operator accepts that, begins a new cluster from the best of it. Nothing does this by itself.
 
-use std::io::{self, Write};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +15,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Result};
 use crate::founders::Founders;
+use crate::output::print;
 use crate::wall_clock;
 
 /// `highwater recover`.
@@ -212,7 +212,7 @@ pub fn run(args: &RecoverArgs) -> Result<()> {
         true => serde_json::to_string(&outcome).map_err(Failure::negative)? + "\n",
         false => page(&outcome, args),
     };
-    io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)
+    print(&text)
 }
 
 /// New folders do not go into the old ones, which stay as they are.

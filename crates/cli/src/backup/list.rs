@@ -1,7 +1,5 @@
 //! `highwater backup list`.
 
-use std::io::{self, Write};
-
 use highwater_node::storage::archive::{Archive, Chain};
 use serde_json::{Value, json};
 
@@ -9,8 +7,9 @@ use super::args::ListArgs;
 use super::moment::{Spanned, Unusable, span, words};
 use super::place::place;
 use crate::failure::{Failure, Result};
+use crate::output::print;
 use crate::progress::Progress;
-use crate::wall_clock;
+use crate::wall_clock::{self, Bounds};
 
 /// Runs the command.
 pub fn run(args: &ListArgs) -> Result<()> {
@@ -30,7 +29,7 @@ pub fn run(args: &ListArgs) -> Result<()> {
         true => report(&archive, &spans).to_string() + "\n",
         false => page(&archive, &spans),
     };
-    io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)
+    print(&text)
 }
 
 fn page(archive: &Archive, spans: &[(Chain, Spanned)]) -> String {
@@ -69,10 +68,13 @@ fn report(archive: &Archive, spans: &[(Chain, Spanned)]) -> Value {
             "chain": chain.number, "of": chain.of.as_ref().ok(), "earliest": span.moments.0.0,
             "checkpoints": span.checkpoints.iter().map(|(number, _)| number).collect::<Vec<_>>(),
             "latest": span.moments.1.0, "latest_about": wall_clock::about(&span.times, span.moments.1),
+            "latest_not_after": Bounds::of(&span.times, span.moments.1).not_after.map(wall_clock::text_of),
             "held": span.held.0, "workers": span.workers, "lacks": span.lacks.words(),
             "times": span.times.iter().map(|moment| (moment.unix_ms, moment.mark.0)).collect::<Vec<_>>(),
         }),
-        Err(Unusable { why, .. }) => json!({"chain": chain.number, "of": chain.of.as_ref().ok(), "error": why}),
+        Err(Unusable { why, .. }) => {
+            json!({"chain": chain.number, "of": chain.of.as_ref().ok(), "error": why})
+        }
     };
     json!({"cluster": archive.cluster, "chains": spans.iter().map(chain).collect::<Vec<_>>()})
 }

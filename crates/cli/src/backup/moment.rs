@@ -13,7 +13,7 @@ use highwater_store::Store;
 use super::args::MomentArgs;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
-use crate::wall_clock;
+use crate::wall_clock::{self, Bounds};
 
 /// What can be restored of a chain.
 pub struct Span {
@@ -217,6 +217,16 @@ pub fn find_among(
         if let Some(moment) = moment.filter(|moment| (earliest..=latest).contains(moment)) {
             return Ok(Found { chain, span, moment, trust });
         }
+        // Times between the last note and the end of what is there cannot be told apart.
+        if let Some(noted) =
+            span.times.iter().map(|moment| moment.unix_ms).max().filter(|noted| at > Some(*noted))
+        {
+            let noted = wall_clock::text_of(noted);
+            said.push(format!(
+                "chain {} was told the time last at {noted}: without --at its last moment is restored",
+                chain.number
+            ));
+        }
         let lacks: String = span.lacks.words().iter().map(|why| format!(" ({why})")).collect();
         said.push(format!("chain {} has {}{lacks}", chain.number, words(&span)));
     }
@@ -226,11 +236,7 @@ pub fn find_among(
 /// From when to when.
 pub fn words(span: &Span) -> String {
     let (earliest, latest) = span.moments;
-    let first = span.times.iter().find(|moment| moment.mark >= earliest);
-    let first =
-        first.map_or(String::new(), |moment| format!(" (about {})", wall_clock::text_of(moment.unix_ms)));
-    let last =
-        wall_clock::about(&span.times, latest).map_or(String::new(), |about| format!(" (about {about})"));
+    let [first, last] = [earliest, latest].map(|mark| Bounds::of(&span.times, mark).words());
     format!("{}{first} to {}{last}", earliest.0, latest.0)
 }
 

@@ -61,7 +61,7 @@ impl Lacks {
             && mark > (last.number, last.end)
         {
             let (file, offset) = (segment_name(mark.0), mark.1);
-            let what = if mark.0 == last.number { "the file was cut" } else { "files were removed" };
+            let what = if mark.0 == last.number { "the file was cut" } else { "files were cut or removed" };
             lacks.end = Some(format!(
                 "the journal ends in {} at offset {}, and had been copied up to offset {offset} of {file}: {what}",
                 last.file, last.end
