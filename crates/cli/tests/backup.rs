@@ -217,3 +217,92 @@ fn another_nodes_files_begin_another_chain() {
     let (_, text) = highwater(&["backup", "list", &archive]);
     assert!(text.contains("UNUSABLE"), "{text}");
 }
+
+/// Files of a chain whose name begins like this, in order.
+fn files_of(chain: &Path, prefix: &str) -> Vec<std::path::PathBuf> {
+    let names = std::fs::read_dir(chain).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        names.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(prefix)).collect();
+    files.sort();
+    files
+}
+
+/// An archive of which somebody had cut or removed files was called whole, and its "last moment" was an earlier one.
+#[test]
+fn what_is_missing_of_a_chain_is_named_and_nothing_less_is_restored_without_a_word() {
+    let mut cluster = Cluster::start("lacks", "id = \"north\"\ndurability = \"sync\"", None);
+    let directory = cluster.directory().to_path_buf();
+    let text = |path: &Path| path.display().to_string();
+    let (folder, archive) = (text(&directory.join("node-0")), text(&directory.join("archive")));
+    let manifests = || files_of(Path::new(&folder), "checkpoint-").len();
+    for _ in 0..2 {
+        // Another life goes on in another file, and the first one stays for checkpoints that are kept.
+        cluster.kill_all();
+        (0..3).for_each(|id| cluster.run_with(id, &["--set", "storage.checkpoints_kept=40"]));
+        let (before, began) = (manifests(), Instant::now());
+        while manifests() < before + 9 {
+            assert!(began.elapsed() < PATIENCE, "no checkpoints");
+            let (_, mut client) = cluster.leader();
+            write(&mut client, 0);
+        }
+    }
+    cluster.kill_all();
+    done(&["backup", "create", "--json", "--from", &folder, "--to", &archive]);
+    let verified = done(&["backup", "verify", "--json", &archive]);
+    let chain = Path::new(&archive).join("chain-0001");
+    let journal = files_of(&chain, "journal-");
+    let [first, last] = [journal.first().unwrap().clone(), journal.last().unwrap().clone()];
+    assert!(journal.len() > 1, "{journal:?}");
+    let to = text(&directory.join("to"));
+    let restore = ["backup", "restore", "--json", &archive, "--to", &to, "--cluster", "second"];
+    let refused_without_a_moment = |words: &str| {
+        refused(&["backup", "verify", &archive], 1, words);
+        let (code, said) = highwater(&restore);
+        assert!(code == Some(1) && said.contains(words) && said.contains("had more"), "{said}");
+        let left = said.split("--timestamp ").nth(1).unwrap_or_else(|| panic!("{said}"));
+        let left: String = left.chars().take_while(char::is_ascii_digit).collect();
+        assert!(left.parse::<u64>().unwrap() <= verified["moment"].as_u64().unwrap());
+        done(&[&restore[..], &["--timestamp", &left]].concat());
+        std::fs::remove_dir_all(&to).unwrap();
+    };
+    let marks = files_of(&chain, "copied-");
+    let whole = std::fs::read(&last).unwrap();
+    let name = last.file_name().unwrap().to_str().unwrap();
+    for proof in ["had been copied up to", "went further when checkpoint"] {
+        for cut in [4096, 8192] {
+            std::fs::write(&last, &whole[..cut]).unwrap();
+            refused_without_a_moment(proof);
+            refused(&["backup", "verify", &archive], 1, name);
+        }
+        std::fs::remove_file(&last).unwrap();
+        refused_without_a_moment(proof);
+        std::fs::write(&last, &whole).unwrap();
+        // As in an archive of an earlier build.
+        marks.iter().filter(|mark| mark.exists()).for_each(|mark| std::fs::remove_file(mark).unwrap());
+    }
+    let mut spoiled = whole.clone();
+    spoiled[8192 + 70] ^= 1;
+    std::fs::write(&last, spoiled).unwrap();
+    refused_without_a_moment("is damaged at offset 8192");
+    std::fs::write(&last, &whole[..whole.len() - 3000]).unwrap();
+    refused_without_a_moment("is not there as a whole");
+    std::fs::write(&last, &whole).unwrap();
+    assert_eq!(done(&["backup", "verify", "--json", &archive]), verified);
+
+    // Of early moments nothing is left; the last one is what it was.
+    let bytes = std::fs::read(&first).unwrap();
+    std::fs::remove_file(&first).unwrap();
+    refused(&["backup", "verify", &archive], 1, "needs what came before: files were removed");
+    let (_, listed) = highwater(&["backup", "list", &archive]);
+    assert!(listed.contains("LACKS") && listed.contains("files were removed"), "{listed}");
+    assert_eq!(done(&restore)["digest"], verified["digest"]);
+    std::fs::remove_dir_all(&to).unwrap();
+    std::fs::write(&first, bytes).unwrap();
+    journal.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    refused(&restore, 1, "nothing can be restored of chain 1");
+    refused(&["backup", "verify", &archive], 1, "there is no journal in it");
+    // The node still has it all.
+    let copied = done(&["backup", "create", "--json", "--from", &folder, "--to", &archive]);
+    assert_eq!(copied["chain"], 1);
+    assert_eq!(done(&["backup", "verify", "--json", &archive]), verified);
+}

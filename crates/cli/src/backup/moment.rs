@@ -205,8 +205,9 @@ pub fn find_among(
         let latest = if wanted.accepted { span.held } else { decided };
         if let Some(why) = span.lacks.end.as_ref().filter(|_| last) {
             return Err(Failure::negative(format!("chain {} had more: {why}", chain.number)).hint(format!(
-                "`backup create` from the same node brings it again, if the node still has it; `--timestamp {latest}` restores the last moment that \
-                 is left"
+                "`backup create` from the same node brings it again, if the node still has it; `--timestamp {}` restores the last moment that \
+                 is left",
+                latest.0
             )));
         }
         let moment = match (at, wanted.timestamp) {

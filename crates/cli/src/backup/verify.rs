@@ -83,7 +83,8 @@ fn damage_of(chain: &Chain, progress: &mut Progress) -> Result<(Vec<String>, Spa
         Err(_) => {}
         Ok(span) => {
             let (earliest, latest) = span.moments;
-            let left = format!("what is left can be restored from {earliest} to {latest} (--timestamp)");
+            let left =
+                format!("what is left can be restored from {} to {} (--timestamp)", earliest.0, latest.0);
             damage.extend(span.lacks.words().into_iter().map(|why| format!("{why}; {left}")));
         }
     }
