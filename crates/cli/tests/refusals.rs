@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -70,7 +70,7 @@ fn files_of_another_user_are_named() {
     for name in [journal, folder.join("identity"), folder.join("lock")] {
         match is_root {
             true => chown(&name, Some(0), Some(0)).unwrap(),
-            false => std::fs::set_permissions(&name, std::fs::Permissions::from_mode(0)).unwrap(),
+            false => std::fs::set_permissions(&name, std::fs::Permissions::from_mode(0o000)).unwrap(),
         }
         let mut command = binary();
         if is_root {
@@ -108,5 +108,28 @@ fn a_node_with_another_durability_says_so_in_its_status() {
         }
         assert!(began.elapsed() < PATIENCE, "{text}");
         std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// A node that runs does not read its journal, and does not know that it is damaged. Whoever copies it does.
+#[test]
+fn a_damaged_journal_of_a_running_node_is_not_archived_and_it_is_said_what_to_do() {
+    let cluster = Cluster::start("copied", "durability = \"sync\"", None);
+    let (leader, mut client) = cluster.leader();
+    write(&mut client, 0);
+    let [folder, archive] = [format!("node-{leader}"), "archive".into()]
+        .map(|name| cluster.directory().join(name).display().to_string());
+    let file =
+        std::fs::File::options().write(true).open(format!("{folder}/journal-0000000000000001")).unwrap();
+    file.write_all_at(b"spoilt", 4096 + 70).unwrap();
+    let (code, text) = highwater(&["backup", "create", "--from", &folder, "--to", &archive]);
+    assert_eq!(code, Some(1), "{text}");
+    for words in [
+        "journal-0000000000000001 is damaged at offset 4096",
+        "archive another node",
+        "recover --from",
+        &folder,
+    ] {
+        assert!(text.contains(words), "{words} is missing in {text}");
     }
 }

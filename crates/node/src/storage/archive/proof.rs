@@ -15,6 +15,9 @@ use super::place::Place;
 
 const PREFIX: &str = "copied-";
 
+/// How far a journal was copied: the segment, and the offset in its file.
+type Mark = (u64, u64);
+
 /// What is missing of a chain's journal, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lacks {
@@ -118,8 +121,8 @@ pub(super) fn mark(place: &dyn Place, chain: &ChainDisk, last: &SegmentSummary) 
     Ok(())
 }
 
-/// How far copies came, by segment and offset, each with its file.
-fn marks(chain: &ChainDisk) -> Result<Vec<((u64, u64), String)>, String> {
+/// How far copies came, each with its file.
+fn marks(chain: &ChainDisk) -> Result<Vec<(Mark, String)>, String> {
     let parse = |name: &str| {
         let (segment, offset) = name.strip_prefix(PREFIX)?.split_once('-')?;
         Some((segment.parse().ok()?, u64::from_str_radix(offset, 16).ok()?))
