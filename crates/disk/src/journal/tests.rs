@@ -537,11 +537,13 @@ fn to_damage(disk: &SimulatedDisk, from: u64) -> (Summary, Vec<u8>) {
     (summary.unwrap(), bytes)
 }
 
+type Spoils<'a> = &'a dyn Fn(&SimulatedDisk);
+
 /// Of a disk that was damaged in the middle nothing was read at all, not even what stands before that.
 #[test]
 fn what_stands_before_damage_is_read_and_so_is_what_stands_in_later_files() {
     let name = |segment| segment_name(segment);
-    let spoils: [(&dyn Fn(&SimulatedDisk), u64, u64); 4] = [
+    let spoils: [(Spoils<'_>, u64, u64); 4] = [
         (&|disk| disk.spoil(&name(2), BLOCK_BYTES + 200, 1), 2, BLOCK_BYTES),
         (&|disk| disk.spoil(&name(2), 20, 1), 2, 0),
         (&|disk| disk.lose(&name(2)), 2, 0),
@@ -569,7 +571,7 @@ fn what_stands_before_damage_is_read_and_so_is_what_stands_in_later_files() {
 #[test]
 fn a_file_that_was_cut_is_called_cut() {
     let disk = SimulatedDisk::new(1);
-    let mut journal = three_segments(&disk);
+    let journal = three_segments(&disk);
     let whole = disk.bytes_of(&segment_name(1)).unwrap();
     for (len, at) in [(100, 0), (BLOCK_BYTES, BLOCK_BYTES), (BLOCK_BYTES + 70, BLOCK_BYTES)] {
         disk.replace(&segment_name(1), &whole[..len as usize]);
