@@ -1,7 +1,7 @@
 //! `highwater check`: a recorded history in, a verdict of one page out.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -11,6 +11,7 @@ use highwater_checker::{Counts, History, Level, Options, Sessions, Verdict, chec
 use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, Result};
+use crate::output::print;
 use crate::progress::Progress;
 
 /// `highwater check`.
@@ -81,7 +82,7 @@ pub fn run(args: &CheckArgs) -> Result<()> {
     let seconds = began.elapsed().as_secs_f64();
     let text =
         if args.json { format!("{}\n", report(&verdict, seconds)) } else { page(&verdict, args, seconds) };
-    io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)?;
+    print(&text)?;
     match verdict.found.values().sum::<usize>() {
         0 => Ok(()),
         1 => Err(Failure::negative("1 anomaly")),

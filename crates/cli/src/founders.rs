@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 /// Who they are.
 #[derive(Clone, Debug, Args)]
 pub struct Founders {
-    /// The new cluster's nodes; each gets a folder.
+    /// The new cluster's nodes, by their ids (not how many); each gets a folder.
     #[arg(long, value_name = "ID,..", value_delimiter = ',', default_value = "0")]
     pub nodes: Vec<u8>,
     /// The new cluster's `cluster.workers`; as many as the old one had if absent.
@@ -22,6 +22,11 @@ pub struct Founders {
 }
 
 impl Founders {
+    /// Whether they were said on the command line, as far as that shows.
+    pub fn are_named(&self) -> bool {
+        self.nodes != [0] || self.workers.is_some()
+    }
+
     /// The cluster of this id, and so many workers if no other number is wanted.
     pub fn founding(&self, cluster: &str, workers: NonZeroU16) -> Result<Founding> {
         let mut nodes: Vec<NodeId> = self.nodes.iter().copied().map(NodeId).collect();

@@ -56,16 +56,15 @@ pub fn guard() -> Result<()> {
             // A procedure's: nothing ends.
             return report(info);
         }
+        let unwritten = info.payload().downcast_ref::<String>().and_then(|text| text.strip_prefix(UNPRINTED));
+        if unwritten.is_some_and(|why| why.ends_with(BROKEN_PIPE)) {
+            unread();
+        }
         let mut leftovers = leftovers();
         leftovers.restore_terminal();
         leftovers.end_processes();
-        let unwritten = info.payload().downcast_ref::<String>().and_then(|text| text.strip_prefix(UNPRINTED));
         if let Some(why) = unwritten {
             leftovers.remove_files();
-            if why.ends_with(BROKEN_PIPE) {
-                // `highwater ... | head`: nobody reads on, which is no error of ours.
-                std::process::exit(UNREAD);
-            }
             eprintln!("highwater: cannot write to standard output: {why}");
             std::process::exit(UNWRITTEN);
         }
@@ -83,6 +82,15 @@ pub fn interrupt() -> ! {
     leftovers.remove_files();
     eprintln!("highwater: interrupted");
     std::process::exit(INTERRUPTED);
+}
+
+/// Ends everything and this process, without a word: `highwater .. | head`, nobody reads on, which is no error of ours.
+pub fn unread() -> ! {
+    let mut leftovers = leftovers();
+    leftovers.restore_terminal();
+    leftovers.end_processes();
+    leftovers.remove_files();
+    std::process::exit(UNREAD);
 }
 
 /// A replica process runs.

@@ -4,16 +4,19 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use highwater_disk::JournalError;
-use highwater_disk::journal::{Record, Summary, read};
+use highwater_disk::journal::{Record, Summary, read, segment_name};
+use highwater_disk::{Disk, DiskFile, JournalError};
 use highwater_node::storage::DataDirectory;
 use serde_json::{Value, json};
 
 use crate::failure::{EXIT_CODES, Failure, Result};
 use crate::numbers;
+use crate::output::{print, unwritten};
 
 /// A running node goes on while its journal is read, and what was half written then may look damaged: so often it is read.
 const READS_OF_A_RUNNING_NODE: u32 = 3;
+/// A folder with this file is a chain of an archive.
+const CHAIN: &str = "chain.json";
 /// So much of a record's content is shown, unless all of it is asked for.
 const SHOWN_BYTES: usize = 16;
 
@@ -80,22 +83,23 @@ fn dump(args: &DumpArgs) -> Result<()> {
             written = writeln!(out, "{}", line_of(&record, args));
         }
     });
-    written.map_err(Failure::negative)?;
+    written.map_err(unwritten)?;
     let end = match &result {
         Ok(summary) if args.json => report(summary, running).to_string() + "\n",
         Ok(summary) => format!("\n{}", page(summary, running)),
         Err(_) => String::new(),
     };
-    out.write_all(end.as_bytes()).and_then(|()| out.flush()).map_err(Failure::negative)?;
+    out.write_all(end.as_bytes()).and_then(|()| out.flush()).map_err(unwritten)?;
     found_some(&args.dir, &result.map_err(|error| failure(&args.dir, &error, running))?)
 }
 
 fn verify(args: &VerifyArgs) -> Result<()> {
     let (directory, running) = open(&args.dir)?;
-    let mut result = read(&directory, &mut |_| {});
+    let look = || read(&directory, &mut |_| {}).and_then(|summary| is_not_cut(&directory, summary));
+    let mut result = look();
     for _ in 1..READS_OF_A_RUNNING_NODE {
         if running && result.is_err() {
-            result = read(&directory, &mut |_| {});
+            result = look();
         }
     }
     let text = match (&result, args.json) {
@@ -104,8 +108,46 @@ fn verify(args: &VerifyArgs) -> Result<()> {
         (Err(error), true) => damage(error, running).to_string() + "\n",
         (Err(_), false) => String::new(),
     };
-    io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)?;
+    print(&text)?;
     found_some(&args.dir, &result.map_err(|error| failure(&args.dir, &error, running))?)
+}
+
+/// A node's last file has room behind its last group: if it has none, somebody cut it. A chain of an archive ends with its last group, and
+/// `backup verify` knows what it should hold.
+fn is_not_cut(directory: &DataDirectory, summary: Summary) -> std::result::Result<Summary, JournalError> {
+    let names = directory.names().map_err(|error| JournalError::Unreadable {
+        file: "the directory".into(),
+        error: error.to_string(),
+    })?;
+    if names.iter().any(|name| name == CHAIN) {
+        return Ok(summary);
+    }
+    // A file without a head is one that was being made, unless the one before was closed for it.
+    let next = segment_name(summary.segments.last().map_or(1, |last| last.number + 1));
+    let headless = names.contains(&next);
+    let cut = |file: String, offset, what: String| Err(JournalError::Damaged { file, offset, what });
+    match (summary.truncated, summary.segments.last()) {
+        (Some(_), Some(last)) if headless => {
+            let what =
+                format!("its head is gone, and {} was closed for it: it was cut (truncated)", last.file);
+            cut(next, 0, what)
+        }
+        (Some(offset), Some(last)) => {
+            let what = "the file ends here: it was cut (truncated). Its last whole group ends";
+            cut(
+                last.file.clone(),
+                offset,
+                format!("{what} at {}, and what stood behind that is gone", last.end),
+            )
+        }
+        (_, None)
+            if headless && directory.open(&next).and_then(|file| file.is_empty()).unwrap_or_default() =>
+        {
+            let what = "the file is empty: it was cut (truncated), or its node ended while it was made";
+            cut(next, 0, what.into())
+        }
+        _ => Ok(summary),
+    }
 }
 
 /// The directory, and whether a node has it at the moment.

@@ -8,7 +8,7 @@
 //! | commands, each with its flags | [`serve`], [`status`], [`hand_over`], [`member`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`], [`log`](mod@log), [`recover`], [`backup`] |
 //! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
 //! | one replica asked, and several together | [`admin`], [`answers`] |
-//! | words and numbers | [`failure`], [`flags`], [`founders`], [`numbers`], [`progress`], [`report_file`], [`machine`], [`interrupt`], [`wall_clock`] |
+//! | words and numbers | [`failure`], [`flags`], [`founders`], [`numbers`], [`output`], [`progress`], [`report_file`], [`machine`], [`interrupt`], [`wall_clock`] |
 
 mod admin;
 mod answers;
@@ -36,6 +36,7 @@ mod log;
 mod machine;
 mod member;
 mod numbers;
+mod output;
 mod planted;
 mod progress;
 mod recover;

@@ -5,6 +5,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use highwater_disk::journal::read;
+use highwater_engines::LogPosition;
+use highwater_node::storage::DataDirectory;
+use highwater_node::storage::remains::checkpoints;
 use serde_json::Value;
 
 mod drill;
@@ -216,4 +220,107 @@ fn another_nodes_files_begin_another_chain() {
     refused(&["backup", "verify", &archive], 1, "chain-0001");
     let (_, text) = highwater(&["backup", "list", &archive]);
     assert!(text.contains("UNUSABLE"), "{text}");
+}
+
+/// Files of a chain whose name begins like this, in order.
+fn files_of(chain: &Path, prefix: &str) -> Vec<std::path::PathBuf> {
+    let names = std::fs::read_dir(chain).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        names.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(prefix)).collect();
+    files.sort();
+    files
+}
+
+/// Whether there are so many files of the journal, and a checkpoint goes on well behind the beginning of the last one: without that file it
+/// proves that there was more.
+fn a_checkpoint_needs_the_last_file(folder: &Path, files: usize) -> bool {
+    let Ok(disk) = DataDirectory::read_only(folder) else { return false };
+    // The node goes on meanwhile: what cannot be read now is read the next time.
+    let Ok(summary) = read(&disk, &mut |_| {}) else { return false };
+    let (Some(life), Some(last)) = (summary.journal, summary.segments.last()) else { return false };
+    let needs = |positions: &[LogPosition]| {
+        positions.iter().zip(&last.positions).any(|(needed, begins)| needed.0 > begins + (64 << 10))
+    };
+    summary.segments.len() >= files
+        && checkpoints(&disk, life).is_ok_and(|all| all.iter().any(|(_, positions)| needs(positions)))
+}
+
+/// An archive of which somebody had cut or removed files was called whole, and its "last moment" was an earlier one.
+#[test]
+fn what_is_missing_of_a_chain_is_named_and_nothing_less_is_restored_without_a_word() {
+    let mut cluster = Cluster::start("lacks", "id = \"north\"\ndurability = \"sync\"", None);
+    let directory = cluster.directory().to_path_buf();
+    let text = |path: &Path| path.display().to_string();
+    let (folder, archive) = (text(&directory.join("node-0")), text(&directory.join("archive")));
+    for files in 1..=2 {
+        // Another life goes on in another file, and the first one stays for checkpoints that are kept.
+        cluster.kill_all();
+        (0..3).for_each(|id| cluster.run_with(id, &["--set", "storage.checkpoints_kept=40"]));
+        let began = Instant::now();
+        while !a_checkpoint_needs_the_last_file(Path::new(&folder), files) {
+            assert!(began.elapsed() < PATIENCE, "no checkpoint");
+            let (_, mut client) = cluster.leader();
+            write(&mut client, 0);
+        }
+    }
+    cluster.kill_all();
+    done(&["backup", "create", "--json", "--from", &folder, "--to", &archive]);
+    let verified = done(&["backup", "verify", "--json", &archive]);
+    let chain = Path::new(&archive).join("chain-0001");
+    let journal = files_of(&chain, "journal-");
+    let [first, last] = [journal.first().unwrap().clone(), journal.last().unwrap().clone()];
+    assert!(journal.len() > 1, "{journal:?}");
+    let to = text(&directory.join("to"));
+    let restore = ["backup", "restore", "--json", &archive, "--to", &to, "--cluster", "second"];
+    let refused_without_a_moment = |words: &str| {
+        refused(&["backup", "verify", &archive], 1, words);
+        let (code, said) = highwater(&restore);
+        assert!(code == Some(1) && said.contains(words) && said.contains("had more"), "{said}");
+        let left = said.split("--timestamp ").nth(1).unwrap_or_else(|| panic!("{said}"));
+        let left: String = left.chars().take_while(char::is_ascii_digit).collect();
+        assert!(left.parse::<u64>().unwrap() <= verified["moment"].as_u64().unwrap());
+        done(&[&restore[..], &["--timestamp", &left]].concat());
+        std::fs::remove_dir_all(&to).unwrap();
+    };
+    let marks = files_of(&chain, "copied-");
+    let whole = std::fs::read(&last).unwrap();
+    let name = last.file_name().unwrap().to_str().unwrap();
+    for proof in ["had been copied up to", "went further when checkpoint"] {
+        for cut in [4096, 8192] {
+            std::fs::write(&last, &whole[..cut]).unwrap();
+            refused_without_a_moment(proof);
+            refused(&["backup", "verify", &archive], 1, name);
+        }
+        std::fs::remove_file(&last).unwrap();
+        refused_without_a_moment(proof);
+        std::fs::write(&last, &whole).unwrap();
+        // As in an archive of an earlier build.
+        marks.iter().filter(|mark| mark.exists()).for_each(|mark| std::fs::remove_file(mark).unwrap());
+    }
+    let mut spoiled = whole.clone();
+    spoiled[8192 + 70] ^= 1;
+    std::fs::write(&last, spoiled).unwrap();
+    refused_without_a_moment("is damaged at offset 8192");
+    // Half a group, as a copy leaves it that is cut off.
+    std::fs::write(&last, [&whole[..], &whole[4096..4196]].concat()).unwrap();
+    refused_without_a_moment("is not there as a whole");
+    std::fs::write(&last, &whole).unwrap();
+    assert_eq!(done(&["backup", "verify", "--json", &archive]), verified);
+
+    // Of early moments nothing is left; the last one is what it was.
+    let bytes = std::fs::read(&first).unwrap();
+    std::fs::remove_file(&first).unwrap();
+    refused(&["backup", "verify", &archive], 1, "needs what came before: files were removed");
+    let (_, listed) = highwater(&["backup", "list", &archive]);
+    assert!(listed.contains("LACKS") && listed.contains("files were removed"), "{listed}");
+    assert_eq!(done(&restore)["digest"], verified["digest"]);
+    std::fs::remove_dir_all(&to).unwrap();
+    std::fs::write(&first, bytes).unwrap();
+    journal.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    refused(&restore, 1, "nothing can be restored of chain 1");
+    refused(&["backup", "verify", &archive], 1, "there is no journal in it");
+    // The node still has it all.
+    let copied = done(&["backup", "create", "--json", "--from", &folder, "--to", &archive]);
+    assert_eq!(copied["chain"], 1);
+    assert_eq!(done(&["backup", "verify", "--json", &archive]), verified);
 }

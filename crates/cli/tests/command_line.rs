@@ -274,3 +274,34 @@ fn status_of_nobody_is_exit_code_4_and_one_line() {
     assert_one_line(&error);
     assert!(error.contains(&free), "{error}");
 }
+
+/// Whoever reads on no more (`highwater .. | head -1`) is no reason to say anything.
+#[test]
+fn a_command_whose_output_nobody_reads_ends_without_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = highwater_node::storage::DataDirectory::open(folder.path().join("node")).unwrap();
+    let options = highwater_disk::JournalOptions { journal: 7, writers: 2, segment_bytes: 1 << 16 };
+    let (mut journal, _) = highwater_disk::Journal::open(directory, options, &mut |_| {}).unwrap();
+    journal.append(0, b"one").unwrap();
+    journal.close().unwrap();
+    let node = folder.path().join("node").display().to_string();
+    let commands: [&[&str]; 5] = [
+        &["log", "verify", &node],
+        &["log", "dump", "--json", &node],
+        &["config", "default"],
+        &["--help"],
+        &["log", "--help"],
+    ];
+    for args in commands {
+        let (unread, output) = std::io::pipe().unwrap();
+        drop(unread);
+        let child = std::process::Command::new(env!("CARGO_BIN_EXE_highwater"))
+            .args(args)
+            .stdout(output)
+            .stderr(std::process::Stdio::piped())
+            .spawn();
+        let ended = child.unwrap().wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{args:?}");
+        assert!(matches!(ended.status.code(), Some(0 | 141)), "{args:?}: {:?}", ended.status);
+    }
+}

@@ -111,3 +111,33 @@ fn no_directory_and_no_journal_are_said_so() {
     let (code, _, error) = log(&["verify"], &file);
     assert!(code == 5 && error.contains("not a directory"), "{error}");
 }
+
+/// A last file that was cut was called whole, at a torn end at most.
+#[test]
+fn a_file_that_was_cut_is_named_with_where_it_ends_now() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(journal(folder.path()));
+    let [first, last] = [1, 2].map(|number| folder.path().join(format!("journal-{number:016}")));
+    let cut = |path: &Path, len: u64| {
+        let whole = fs::read(path).unwrap();
+        fs::OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
+        let (code, _, error) = log(&["verify"], folder.path());
+        fs::write(path, whole).unwrap();
+        assert!(code == 1 && error.contains("was cut"), "{len}: {error}");
+        error
+    };
+    for len in [4096, 4096 + 70, 8192] {
+        let error = cut(&last, len);
+        assert!(error.contains(&format!("journal-0000000000000002 is damaged at offset {len}")), "{error}");
+    }
+    for len in [0, 100] {
+        assert!(cut(&last, len).contains("journal-0000000000000002 is damaged at offset 0"));
+    }
+    let error = cut(&first, 4096 + 70);
+    assert!(error.contains("journal-0000000000000001 is damaged at offset 4096"), "{error}");
+    assert_eq!(log(&["verify"], folder.path()).0, 0);
+    // A copy that ends with the last group is whole in an archive, which says so itself.
+    fs::write(folder.path().join("chain.json"), "{}").unwrap();
+    fs::OpenOptions::new().write(true).open(&last).unwrap().set_len(8192).unwrap();
+    assert_eq!(log(&["verify"], folder.path()).0, 0);
+}

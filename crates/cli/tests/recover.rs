@@ -6,7 +6,7 @@ use std::process::Command;
 
 mod processes;
 
-use processes::{Client, Cluster};
+use processes::{Client, Cluster, PATIENCE};
 
 const KEYS: usize = 300;
 
@@ -144,4 +144,158 @@ fn disks_of_which_nothing_can_be_said_are_left_out() {
     assert_eq!(code, Some(0));
     assert_eq!((&report["majority"], &report["voters"]), (&false.into(), &serde_json::json!([0, 1, 2])));
     assert!(report["certain"].as_u64() > Some(0) && report["held"].as_u64() >= report["certain"].as_u64());
+}
+
+/// The journal's files of a folder, oldest first.
+fn journal_of(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("journal-"));
+    files.sort();
+    files
+}
+
+/// Flips a byte of a record in the middle of the journal; in which file, and at which offset it is found.
+fn spoil_the_middle(folder: &std::path::Path) -> String {
+    let dump =
+        Command::new(env!("CARGO_BIN_EXE_highwater")).args(["log", "dump", "--json"]).arg(folder).output();
+    let dump = String::from_utf8(dump.unwrap().stdout).unwrap();
+    let records: Vec<serde_json::Value> =
+        dump.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // The last line is about the whole.
+    let record = &records[records.len() / 2];
+    let segment = record["segment"].as_u64().unwrap();
+    let path = folder.join(format!("journal-{segment:016}"));
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[record["offset"].as_u64().unwrap() as usize + 8] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    format!("journal-{segment:016}")
+}
+
+/// Of a disk whose journal is damaged in the middle nothing was taken: what stands before that is as good as what a crash would have left.
+#[test]
+fn of_a_damaged_disk_what_stands_before_the_damage_begins_a_new_cluster() {
+    let mut cluster = Cluster::start("damaged", "durability = \"sync\"", None);
+    let (leader, mut client) = cluster.leader();
+    write(&mut client);
+    cluster.kill_all();
+    let directory = cluster.directory().to_path_buf();
+    let path = |id: usize| directory.join(format!("node-{id}"));
+    let folder = |id: usize| path(id).display().to_string();
+    let file = spoil_the_middle(&path(leader));
+    let damaged = format!("DAMAGED  {file} at offset ");
+    let (code, text) = recover(&["--from", &folder(leader)]);
+    assert_eq!(code, Some(0), "{text}");
+    for words in
+        [&damaged, "as if the node had crashed there", &format!("damaged: {leader}"), "the majority is lost"]
+    {
+        assert!(text.contains(words), "{words} is missing in\n{text}");
+    }
+    // It is no part of a majority, and none is needed of it.
+    let [one, other] = [(leader + 1) % 3, (leader + 2) % 3].map(folder);
+    let (_, text) = recover(&["--from", &folder(leader), &one]);
+    assert!(text.contains("the majority is lost"), "{text}");
+    let (_, text) = recover(&["--from", &folder(leader), &one, &other]);
+    let words = format!("move the folder of node {leader} away, start all nodes");
+    assert!(text.contains(&words), "{text}");
+    // Its node says what to do.
+    let serve = Command::new(env!("CARGO_BIN_EXE_highwater"))
+        .args(["serve", "--config"])
+        .arg(directory.join(format!("{leader}.toml")))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(serve.stderr).unwrap();
+    assert!(serve.status.code() == Some(3) && text.contains("move this folder away"), "{text}");
+    assert!(text.contains(&file) && text.contains("recover --from"), "{text}");
+
+    let to = directory.join("recovered").display().to_string();
+    let accepting = ["--accept-loss", "--to", &to, "--cluster", "second", "--nodes", "0,1,2"];
+    let (code, text) = recover(&[&["--from", &folder(leader)], &accepting[..]].concat());
+    assert_eq!(code, Some(0), "{text}");
+    for id in 0..3 {
+        let path = directory.join(format!("{id}.toml"));
+        let config = std::fs::read_to_string(&path).unwrap();
+        let config =
+            config.replacen(&format!("dir = \"{}\"", directory.display()), &format!("dir = \"{to}\""), 1);
+        std::fs::write(path, config.replacen("durability", "id = \"second\"\ndurability", 1)).unwrap();
+        cluster.run(id);
+    }
+    // A state that was: of each key that was counted its value, and nothing of what came later.
+    let (_, mut client) = cluster.leader();
+    let count: usize = String::from_utf8(get(&mut client, "counter")).unwrap().parse().unwrap();
+    assert!((1..KEYS).contains(&count), "{count}");
+    for at in 0..KEYS {
+        let value = get(&mut client, &format!("key:{at}"));
+        match (at % 7, at) {
+            (0, _) if at != count => assert!(value.is_empty(), "key {at} of {count}"),
+            (_, at) if at < count => {
+                assert_eq!(value, vec![b'a' + (at % 26) as u8; at * at % 5000], "key {at}")
+            }
+            (_, at) if at > count => assert!(value.is_empty(), "key {at} of {count}"),
+            _ => {}
+        }
+    }
+}
+
+fn checkpoints(folder: &std::path::Path) -> usize {
+    let names = std::fs::read_dir(folder).into_iter().flatten().map(|file| file.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().ends_with(".manifest")).count()
+}
+
+/// Damage in front of what the newest checkpoint needs takes nothing away.
+#[test]
+fn old_damage_takes_nothing_away() {
+    let mut cluster = Cluster::start("old-damage", "durability = \"sync\"", None);
+    let path = cluster.directory().join("node-0");
+    for life in 0..2 {
+        // Every life begins another file of the journal; so that the first one stays many checkpoints are kept.
+        cluster.kill_all();
+        (0..3).for_each(|id| cluster.run_with(id, &["--set", "storage.checkpoints_kept=40"]));
+        let (before, began) = (checkpoints(&path), std::time::Instant::now());
+        while checkpoints(&path) < before + 3 {
+            assert!(began.elapsed() < PATIENCE, "no checkpoints in life {life}");
+            let (_, mut client) = cluster.leader();
+            let large = vec![b'x'; 200_000];
+            (0..10).for_each(|at| drop(client.call(&[b"SET", format!("large:{at}").as_bytes(), &large])));
+        }
+    }
+    cluster.kill_all();
+    let folder = path.display().to_string();
+    let report = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
+    let (code, before) = recover(&["--from", &folder, "--json"]);
+    assert_eq!(code, Some(0), "{before}");
+    let first = &journal_of(&path)[0];
+    let mut bytes = std::fs::read(first).unwrap();
+    bytes[4096 + 70] ^= 1;
+    std::fs::write(first, bytes).unwrap();
+    let (code, after) = recover(&["--from", &folder, "--json"]);
+    assert_eq!(code, Some(0), "{after}");
+    let (before, after) = (report(&before), report(&after));
+    assert_eq!((&before["held"], &before["certain"]), (&after["held"], &after["certain"]));
+    assert_eq!(after["survivors"][0]["damage_is_old"], true, "{after}");
+}
+
+/// `--to` in an old folder, and `--nodes 4` for four nodes.
+#[test]
+fn what_is_easily_meant_otherwise_is_refused_in_words() {
+    let mut cluster = Cluster::start("meant", "durability = \"sync\"", None);
+    let (leader, mut client) = cluster.leader();
+    write(&mut client);
+    cluster.kill_all();
+    let folder = cluster.directory().join(format!("node-{leader}")).display().to_string();
+    let inside = format!("{folder}/new/er");
+    let other = cluster.directory().join("other").display().to_string();
+    let accepting = |to: &str, nodes: &str| {
+        recover(&["--from", &folder, "--accept-loss", "--to", to, "--cluster", "second", "--nodes", nodes])
+    };
+    for to in [&folder, &inside] {
+        let (code, text) = accepting(to, "0,1,2");
+        assert!(code == Some(2) && text.contains("a folder of --from"), "{text}");
+    }
+    let (code, text) = accepting(&other, "4");
+    assert!(code == Some(2) && text.contains("is one node, with the id 4"), "{text}");
+    let (code, text) = recover(&["--from", &folder, "--nodes", "4"]);
+    assert!(code == Some(2) && text.contains("go with --accept-loss"), "{text}");
+    assert!(!std::path::Path::new(&other).exists(), "nothing was written");
+    let (code, text) = accepting(&other, &leader.to_string());
+    assert_eq!(code, Some(0), "{text}");
 }

@@ -89,8 +89,8 @@ pub struct StoreArgs {
 /// Which moment.
 #[derive(Clone, Debug, Default, Args)]
 pub struct MomentArgs {
-    /// At this time of the node's wall clock, like 2026-11-22T10:00:00Z. Times between two that were written down (a second apart while
-    /// something is committed) are computed from both.
+    /// At this time of the node's wall clock, like 2026-11-22T10:00:00Z. The node notes the time once a second while something is committed;
+    /// times between two notes are computed from both, and the output says which two they were.
     #[arg(long, value_name = "TIME", conflicts_with = "timestamp")]
     pub at: Option<String>,
     /// Up to this commit timestamp, as `status` and `list` show them.

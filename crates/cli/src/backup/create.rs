@@ -1,6 +1,5 @@
 //! `highwater backup create`.
 
-use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use super::args::CreateArgs;
 use super::place::place;
 use crate::failure::{Failure, Result};
 use crate::numbers;
+use crate::output::print;
 use crate::progress::Progress;
 
 /// Runs the command.
@@ -54,7 +54,7 @@ fn copy(args: &CreateArgs, archive: &mut Archive) -> Result<()> {
         true => report(&copied).to_string() + "\n",
         false => words(&copied, began.elapsed()),
     };
-    io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)
+    print(&text)
 }
 
 fn words(copied: &Copied, took: Duration) -> String {

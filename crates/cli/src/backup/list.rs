@@ -1,23 +1,22 @@
 //! `highwater backup list`.
 
-use std::io::{self, Write};
-
 use highwater_node::storage::archive::{Archive, Chain};
 use serde_json::{Value, json};
 
 use super::args::ListArgs;
-use super::moment::{Span, span, words};
+use super::moment::{Spanned, Unusable, span, words};
 use super::place::place;
 use crate::failure::{Failure, Result};
+use crate::output::print;
 use crate::progress::Progress;
-use crate::wall_clock;
+use crate::wall_clock::{self, Bounds};
 
 /// Runs the command.
 pub fn run(args: &ListArgs) -> Result<()> {
     let archive = Archive::open(place(&args.archive, args.store.patience)?).map_err(Failure::unreadable)?;
     let mut progress = Progress::new();
     let chains = archive.chains().map_err(Failure::unreadable)?;
-    let spans: Vec<(Chain, std::result::Result<Span, String>)> = chains
+    let spans: Vec<(Chain, Spanned)> = chains
         .into_iter()
         .map(|chain| {
             let span = span(&chain, &mut progress);
@@ -30,10 +29,10 @@ pub fn run(args: &ListArgs) -> Result<()> {
         true => report(&archive, &spans).to_string() + "\n",
         false => page(&archive, &spans),
     };
-    io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)
+    print(&text)
 }
 
-fn page(archive: &Archive, spans: &[(Chain, std::result::Result<Span, String>)]) -> String {
+fn page(archive: &Archive, spans: &[(Chain, Spanned)]) -> String {
     let mut text = format!("archive of cluster \"{}\"\n", archive.cluster);
     if spans.is_empty() {
         text.push_str("  nothing yet\n");
@@ -46,11 +45,14 @@ fn page(archive: &Archive, spans: &[(Chain, std::result::Result<Span, String>)])
                     span.checkpoints.iter().map(|(number, _)| number.to_string()).collect();
                 let checkpoints = if numbers.is_empty() { "none".into() } else { numbers.join(", ") };
                 text.push_str(&format!("  checkpoints  {checkpoints}\n  moments      {}\n", words(span)));
+                for why in span.lacks.words() {
+                    text.push_str(&format!("  LACKS        {why}\n"));
+                }
                 if span.held > span.moments.1 {
                     text.push_str(&format!("  besides      up to {} not known to be decided\n", span.held.0));
                 }
             }
-            Err(why) => text.push_str(&format!("  UNUSABLE     {why}\n")),
+            Err(Unusable { why, .. }) => text.push_str(&format!("  UNUSABLE     {why}\n")),
         }
     }
     text
@@ -60,16 +62,19 @@ fn whose(chain: &Chain) -> String {
     chain.of.as_ref().map_or_else(Clone::clone, |of| format!("node {}, life #{}", of.node, of.incarnation))
 }
 
-fn report(archive: &Archive, spans: &[(Chain, std::result::Result<Span, String>)]) -> Value {
-    let chain = |(chain, span): &(Chain, std::result::Result<Span, String>)| match span {
+fn report(archive: &Archive, spans: &[(Chain, Spanned)]) -> Value {
+    let chain = |(chain, span): &(Chain, Spanned)| match span {
         Ok(span) => json!({
             "chain": chain.number, "of": chain.of.as_ref().ok(), "earliest": span.moments.0.0,
             "checkpoints": span.checkpoints.iter().map(|(number, _)| number).collect::<Vec<_>>(),
             "latest": span.moments.1.0, "latest_about": wall_clock::about(&span.times, span.moments.1),
-            "held": span.held.0, "workers": span.workers,
+            "latest_not_after": Bounds::of(&span.times, span.moments.1).not_after.map(wall_clock::text_of),
+            "held": span.held.0, "workers": span.workers, "lacks": span.lacks.words(),
             "times": span.times.iter().map(|moment| (moment.unix_ms, moment.mark.0)).collect::<Vec<_>>(),
         }),
-        Err(why) => json!({"chain": chain.number, "of": chain.of.as_ref().ok(), "error": why}),
+        Err(Unusable { why, .. }) => {
+            json!({"chain": chain.number, "of": chain.of.as_ref().ok(), "error": why})
+        }
     };
     json!({"cluster": archive.cluster, "chains": spans.iter().map(chain).collect::<Vec<_>>()})
 }

@@ -1,18 +1,19 @@
 //! Which moments a chain has, and the state of one.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use highwater_core::Timestamp;
-use highwater_disk::journal::{Summary, read};
+use highwater_disk::journal::{Summary, read_to_damage};
 use highwater_engines::rolis::remains::{Moment, Trust, timestamp_at};
-use highwater_node::storage::archive::{Archive, Chain, ChainDisk};
+use highwater_node::storage::archive::{Archive, Chain, ChainDisk, Lacks, had_something};
 use highwater_node::storage::remains::{Base, Folder, checkpoints};
 use highwater_store::Store;
 
 use super::args::MomentArgs;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
-use crate::wall_clock;
+use crate::wall_clock::{self, Bounds};
 
 /// What can be restored of a chain.
 pub struct Span {
@@ -26,18 +27,38 @@ pub struct Span {
     pub times: Vec<Moment>,
     /// How many workers wrote it.
     pub workers: u16,
+    /// What it proves that it does not hold any more.
+    pub lacks: Lacks,
     /// What its journal is.
     summary: Summary,
 }
 
+/// Why nothing can be restored of a chain.
+pub struct Unusable {
+    /// In words.
+    pub why: String,
+    /// There was something in it: it is damaged, and not empty.
+    pub had_something: bool,
+}
+
 /// What came of looking through a chain.
-pub type Spanned = std::result::Result<Span, String>;
+pub type Spanned = std::result::Result<Span, Unusable>;
 
 /// Looks through a chain.
 ///
 /// # Errors
 /// In words, if it is damaged, or nothing can be restored of it.
 pub fn span(chain: &Chain, progress: &mut Progress) -> Spanned {
+    look_through(chain, progress).map_err(|why| {
+        let had_something = why != NOTHING && had_something(&chain.disk).unwrap_or(true);
+        Unusable { why, had_something }
+    })
+}
+
+/// Of a chain that is whole.
+const NOTHING: &str = "nothing was ever committed in it";
+
+fn look_through(chain: &Chain, progress: &mut Progress) -> std::result::Result<Span, String> {
     let of = chain.of.as_ref().map_err(Clone::clone)?;
     let mut tell = |bytes| progress.count(&format!("journal of chain {}", chain.number), bytes, None);
     let (summary, times) = times(&chain.disk, &mut tell)?;
@@ -45,11 +66,14 @@ pub fn span(chain: &Chain, progress: &mut Progress) -> Spanned {
     if format!("{life:x}") != of.incarnation {
         return Err(format!("its journal is of life #{life:x}, and it is said to be of #{}", of.incarnation));
     }
+    let lacks = Lacks::of(&chain.disk, life, &summary)?;
+    // What is missing is the reason why nothing leads to a moment, if nothing does.
+    let lacking = |why: String| lacks.words().into_iter().chain([why]).collect::<Vec<_>>().join("; ");
     let all = checkpoints(&chain.disk, life)?;
     let numbers: Vec<(u64, Timestamp)> =
         all.iter().map(|(manifest, _)| (manifest.number, manifest.complete_at)).collect();
     let newest_first = numbers.iter().rev().map(|(number, _)| Base::Checkpoint(*number)).chain([Base::Birth]);
-    let (folder, latest, held) = newest(&chain.disk, &summary, newest_first)?;
+    let (folder, latest, held) = newest(&chain.disk, &summary, newest_first).map_err(lacking)?;
     let oldest_first = [(Base::Birth, Timestamp::ZERO)]
         .into_iter()
         .chain(numbers.iter().map(|(number, complete_at)| (Base::Checkpoint(*number), *complete_at)));
@@ -57,12 +81,12 @@ pub fn span(chain: &Chain, progress: &mut Progress) -> Spanned {
         let folder = behind(&chain.disk, &summary, base, Some(needed)).ok()?;
         folder.remains.read(Trust::Decided).ok().map(|reading| reading.earliest())
     });
-    let earliest = earliest.ok_or("no checkpoint leads to any moment")?;
+    let earliest = earliest.ok_or_else(|| lacking("no checkpoint leads to any moment".into()))?;
     if latest == Timestamp::ZERO {
-        return Err("nothing was ever committed in it".into());
+        return Err(if lacks == Lacks::default() { NOTHING.into() } else { lacking(NOTHING.into()) });
     }
     let workers = folder.summary.positions.len().saturating_sub(1) as u16;
-    Ok(Span { checkpoints: numbers, moments: (earliest, latest), held, times, workers, summary })
+    Ok(Span { checkpoints: numbers, moments: (earliest, latest), held, times, workers, lacks, summary })
 }
 
 /// The last moment, from the first of these that leads to one; and up to where more is held.
@@ -110,13 +134,14 @@ fn times(disk: &ChainDisk, told: &mut dyn FnMut(u64)) -> std::result::Result<(Su
             times.push(moment);
         }
     };
-    let summary = read(disk, &mut |record| {
+    let summary = read_to_damage(disk, 0, &mut |record| {
         note(record.bytes);
         bytes += record.bytes.len() as u64;
         if bytes >= tell_at {
             tell_at = bytes + TELL_EVERY;
             told(bytes);
         }
+        ControlFlow::Continue(())
     })
     .map_err(|error| error.to_string())?;
     Ok((summary, times))
@@ -157,18 +182,34 @@ pub fn find_among(
             .map_or("the archive is empty".into(), |number| format!("there is no chain {number}"));
         return Err(Failure::unreadable(none));
     }
+    // Who says no moment means the last one there ever was, and not the last one that is left.
+    let last = wanted.at.is_none() && wanted.timestamp.is_none();
     let trust = if wanted.accepted { Trust::Accepted } else { Trust::Decided };
     let mut said = Vec::new();
     for (chain, known) in chains.into_iter().rev() {
         let span = match known.unwrap_or_else(|| span(&chain, progress)) {
             Ok(span) => span,
-            Err(why) => {
+            Err(Unusable { why, had_something }) => {
+                if last && had_something {
+                    return Err(Failure::negative(format!(
+                        "nothing can be restored of chain {}, the last one: {why}",
+                        chain.number
+                    ))
+                    .hint("`backup list` shows what older chains have: --chain N restores the last moment of one"));
+                }
                 said.push(format!("chain {}: {why}", chain.number));
                 continue;
             }
         };
         let (earliest, decided) = span.moments;
         let latest = if wanted.accepted { span.held } else { decided };
+        if let Some(why) = span.lacks.end.as_ref().filter(|_| last) {
+            return Err(Failure::negative(format!("chain {} had more: {why}", chain.number)).hint(format!(
+                "`backup create` from the same node brings it again, if the node still has it; `--timestamp {}` restores the last moment that \
+                 is left",
+                latest.0
+            )));
+        }
         let moment = match (at, wanted.timestamp) {
             (Some(at), _) => timestamp_at(&span.times, at),
             (None, Some(timestamp)) => Some(Timestamp(timestamp)),
@@ -177,7 +218,18 @@ pub fn find_among(
         if let Some(moment) = moment.filter(|moment| (earliest..=latest).contains(moment)) {
             return Ok(Found { chain, span, moment, trust });
         }
-        said.push(format!("chain {} has {}", chain.number, words(&span)));
+        // Times between the last note and the end of what is there cannot be told apart.
+        if let Some(noted) =
+            span.times.iter().map(|moment| moment.unix_ms).max().filter(|noted| at > Some(*noted))
+        {
+            let noted = wall_clock::text_of(noted);
+            said.push(format!(
+                "chain {} was told the time last at {noted}: without --at its last moment is restored",
+                chain.number
+            ));
+        }
+        let lacks: String = span.lacks.words().iter().map(|why| format!(" ({why})")).collect();
+        said.push(format!("chain {} has {}{lacks}", chain.number, words(&span)));
     }
     Err(Failure::negative(format!("no chain has this moment: {}", said.join("; "))))
 }
@@ -185,11 +237,7 @@ pub fn find_among(
 /// From when to when.
 pub fn words(span: &Span) -> String {
     let (earliest, latest) = span.moments;
-    let first = span.times.iter().find(|moment| moment.mark >= earliest);
-    let first =
-        first.map_or(String::new(), |moment| format!(" (about {})", wall_clock::text_of(moment.unix_ms)));
-    let last =
-        wall_clock::about(&span.times, latest).map_or(String::new(), |about| format!(" (about {about})"));
+    let [first, last] = [earliest, latest].map(|mark| Bounds::of(&span.times, mark).words());
     format!("{}{first} to {}{last}", earliest.0, latest.0)
 }
 

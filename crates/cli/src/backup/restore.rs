@@ -1,6 +1,5 @@
 //! `highwater backup restore`.
 
-use std::io::{self, Write};
 use std::num::NonZeroU16;
 use std::time::Instant;
 
@@ -11,8 +10,9 @@ use super::args::RestoreArgs;
 use super::moment::{find, state};
 use super::place::place;
 use crate::failure::{Failure, Result};
+use crate::output::print;
 use crate::progress::Progress;
-use crate::wall_clock;
+use crate::wall_clock::{self, Bounds};
 
 /// Runs the command.
 pub fn run(args: &RestoreArgs) -> Result<()> {
@@ -46,23 +46,30 @@ pub fn run(args: &RestoreArgs) -> Result<()> {
     drop(progress);
     let digest = store.digest();
     let about = wall_clock::about(&found.span.times, found.moment);
+    let bounds = Bounds::of(&found.span.times, found.moment);
+    let [not_before, not_after] =
+        [bounds.not_before, bounds.not_after].map(|unix_ms| unix_ms.map(wall_clock::text_of));
     let (rows, seconds) = (digest.rows.iter().sum::<u64>(), began.elapsed().as_secs_f64());
     let digest = format!("{:032x}", digest.hash);
     let text = if args.json {
         let report = json!({
-            "moment": found.moment.0, "about": about, "chain": found.chain.number, "transactions": transactions,
+            "moment": found.moment.0, "about": about, "asked": args.moment.at, "not_before": not_before,
+            "not_after": not_after, "chain": found.chain.number, "transactions": transactions,
             "rows": rows, "digest": digest, "written": written, "seconds": seconds,
         });
         report.to_string() + "\n"
     } else {
-        let about = about.map_or(String::new(), |about| format!(" (about {about})"));
+        let asked = args.moment.at.as_ref().map_or(String::new(), |at| {
+            format!("asked     {at}: the moment is computed from the two times noted around it\n")
+        });
         format!(
-            "moment    {}{about}, of chain {}\nstate     {rows} rows; {transactions} transactions of the log behind the checkpoint; {seconds:.1} s\ndigest    {digest}\nwritten   {}\nnext      serve them with cluster.id = \"{}\", and storage.dir where their folders are\n",
+            "{asked}moment    {}{}, of chain {}\nstate     {rows} rows; {transactions} transactions of the log behind the checkpoint; {seconds:.1} s\ndigest    {digest}\nwritten   {}\nnext      serve them with cluster.id = \"{}\", and storage.dir where their folders are\n",
             found.moment.0,
+            bounds.words(),
             found.chain.number,
             written.join(", "),
             args.cluster
         )
     };
-    io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)
+    print(&text)
 }

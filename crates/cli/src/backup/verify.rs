@@ -1,7 +1,5 @@
 //! `highwater backup verify`.
 
-use std::io::{self, Write};
-
 use highwater_node::storage::archive::{Archive, Chain};
 use serde_json::json;
 
@@ -10,7 +8,9 @@ use super::moment::{Spanned, find_among, span, state};
 use super::place::place;
 use crate::checkpoint;
 use crate::failure::{Failure, Result};
+use crate::output::print;
 use crate::progress::Progress;
+use crate::wall_clock::Bounds;
 
 /// Runs the command.
 pub fn run(args: &VerifyArgs) -> Result<()> {
@@ -30,11 +30,14 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     }
     progress.step("computing the state of the moment");
     let found = find_among(spanned, &args.moment, &mut progress);
-    let state = found.and_then(|found| Ok((found.moment, state(&found).map_err(Failure::negative)?)));
+    let state = found.and_then(|found| {
+        let bounds = Bounds::of(&found.span.times, found.moment);
+        Ok((found.moment, bounds, state(&found).map_err(Failure::negative)?))
+    });
     progress.clear();
     drop(progress);
     let (moment, digest, rows) = match &state {
-        Ok((moment, (store, _))) => {
+        Ok((moment, _, (store, _))) => {
             let digest = store.digest();
             (Some(moment.0), Some(format!("{:032x}", digest.hash)), digest.rows.iter().sum::<u64>())
         }
@@ -49,16 +52,20 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     } else {
         let mut text: String = damage.iter().map(|why| format!("DAMAGED   {why}\n")).collect();
         if let (Some(moment), Some(digest)) = (moment, &digest) {
-            text.push_str(&format!("moment    {moment}: {rows} rows\ndigest    {digest}\n"));
+            let bounds = state.as_ref().map_or(String::new(), |(_, bounds, _)| bounds.words());
+            text.push_str(&format!("moment    {moment}{bounds}: {rows} rows\ndigest    {digest}\n"));
         }
         if damage.is_empty() && state.is_ok() {
             text.push_str(&format!("verdict   {number} chain(s), whole\n"));
         }
         text
     };
-    io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)?;
+    print(&text)?;
     if !damage.is_empty() {
-        return Err(Failure::negative(format!("{} file(s) of the archive are damaged", damage.len())));
+        return Err(Failure::negative(format!(
+            "{} part(s) of the archive are damaged or missing",
+            damage.len()
+        )));
     }
     state.map(drop)
 }
@@ -70,8 +77,16 @@ fn damage_of(chain: &Chain, progress: &mut Progress) -> Result<(Vec<String>, Spa
     // That reads the whole journal. Without a checkpoint that is damaged nothing may lead to a moment.
     let span = span(chain, progress);
     match &span {
-        Err(why) if !damage.iter().any(|said| why.contains(said)) => damage.push(why.clone()),
-        _ => {}
+        Err(unusable) if !damage.iter().any(|said| unusable.why.contains(said)) => {
+            damage.push(unusable.why.clone());
+        }
+        Err(_) => {}
+        Ok(span) => {
+            let (earliest, latest) = span.moments;
+            let left =
+                format!("what is left can be restored from {} to {} (--timestamp)", earliest.0, latest.0);
+            damage.extend(span.lacks.words().into_iter().map(|why| format!("{why}; {left}")));
+        }
     }
     Ok((damage.into_iter().map(|why| format!("{}: {why}", chain.disk)).collect(), span))
 }

@@ -9,8 +9,9 @@ use highwater_store::{ExportedRecord, ExportedRecords};
 use serde_json::{Value, json};
 
 use super::args::{DumpArgs, verdict};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::numbers;
+use crate::output::unwritten;
 
 /// Runs the command. What can be read is shown, also of a checkpoint that is damaged further on.
 pub(super) fn run(args: &DumpArgs) -> Result<()> {
@@ -26,12 +27,12 @@ pub(super) fn run(args: &DumpArgs) -> Result<()> {
                     true => json!({"number": number, "error": error.to_string()}).to_string(),
                     false => format!("checkpoint {number} cannot be read: {error}\n"),
                 };
-                writeln!(out, "{line}").map_err(Failure::negative)?;
+                writeln!(out, "{line}").map_err(unwritten)?;
             }
-            Err(Stop::Output(error)) => return Err(Failure::negative(error)),
+            Err(Stop::Output(error)) => return Err(unwritten(error)),
         }
     }
-    out.flush().map_err(Failure::negative)?;
+    out.flush().map_err(unwritten)?;
     drop(out);
     verdict(damaged, numbers.len())
 }

@@ -1,6 +1,5 @@
 //! `highwater checkpoint verify`.
 
-use std::io::{self, Write};
 use std::time::Instant;
 
 use highwater_core::KeyKind;
@@ -11,8 +10,9 @@ use highwater_store::{ExportedRecord, ExportedRecords};
 use serde_json::{Value, json};
 
 use super::args::{VerifyArgs, verdict};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::numbers;
+use crate::output::print;
 use crate::progress::Progress;
 
 /// What is known of a checkpoint whose every byte was looked at.
@@ -49,7 +49,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<()> {
         true => format!("{}\n", report(&all)),
         false => all.iter().map(line).collect(),
     };
-    io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)?;
+    print(&text)?;
     verdict(damaged, all.len())
 }
 

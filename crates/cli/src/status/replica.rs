@@ -42,6 +42,7 @@ fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
     if let Some(trouble) = &status.trouble {
         writeln!(text, "  trouble      {trouble}")?;
     }
+    status.refusals.iter().try_for_each(|refusal| writeln!(text, "  refused      {refusal}"))?;
     writeln!(text, "  leader       {leader}")?;
     for figure in status.figures.iter().filter(|figure| !figure.of_parts) {
         let values: Vec<_> = figure.values.iter().map(|value| amount(&figure.name, *value)).collect();
@@ -216,6 +217,7 @@ pub mod tests {
             admins: Vec::new(),
             nodes: Vec::new(),
             removed: Vec::new(),
+            refusals: vec!["node 0: it refuses this node: cluster.durability".into()],
         }
     }
 
@@ -228,6 +230,7 @@ pub mod tests {
             "learner",
             "epoch 7",
             "no quorum",
+            "refused      node 0: it refuses this node: cluster.durability",
             "3 decided",
             "freshness    23 ms",
             "1.0 MiB",

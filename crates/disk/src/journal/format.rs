@@ -184,7 +184,7 @@ const RECLAIMED: &str = "reclaimed-journal-";
 const DIGITS: usize = 16;
 
 /// The file of a segment.
-pub(super) fn segment_name(segment: u64) -> String {
+pub fn segment_name(segment: u64) -> String {
     format!("{PREFIX}{segment:0DIGITS$}")
 }
 

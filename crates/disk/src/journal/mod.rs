@@ -56,11 +56,11 @@ use std::io;
 use batch::Batch;
 pub use error::JournalError;
 use error::{failed, unreadable};
-pub use format::MAX_WRITERS;
-use format::{
-    BLOCK_BYTES, GROUP_HEAD_BYTES, GroupHead, SegmentHead, is_reclaimed, reclaimed_name, segment_name,
+use format::{BLOCK_BYTES, GROUP_HEAD_BYTES, GroupHead, SegmentHead, is_reclaimed, reclaimed_name};
+pub use format::{MAX_WRITERS, segment_name};
+pub use scan::{
+    Cut, Damage, Record, SegmentSummary, Summary, read, read_from, read_to_damage, read_while, segments,
 };
-pub use scan::{Cut, Record, SegmentSummary, Summary, read, read_from, read_while, segments};
 
 use crate::disk::is_full;
 use crate::{Ballast, Disk, DiskFile, ballast};

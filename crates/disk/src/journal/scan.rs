@@ -1,5 +1,6 @@
 //! Reads a whole journal and judges it, without changing anything.
 
+use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 
@@ -48,6 +49,30 @@ pub struct Summary {
     pub unproved: bool,
     /// What does not belong to it any more.
     pub cut: Option<Cut>,
+    /// The last file ends here, without the room that a journal keeps behind its last group for a proof: somebody cut it. Or it is a
+    /// copy up to the last group, as archives have them.
+    pub truncated: Option<u64>,
+    /// Where it is damaged: nothing behind that is counted. Only [`read_to_damage`] says so.
+    pub damage: Option<Damage>,
+}
+
+/// Where a journal is not what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Number of the file.
+    pub segment: u64,
+    /// In which file.
+    pub file: String,
+    /// Where in it, in bytes.
+    pub offset: u64,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is damaged at offset {}: {}", self.file, self.offset, self.what)
+    }
 }
 
 /// A segment of a journal.
@@ -114,7 +139,26 @@ pub fn read_from<D: Disk>(
     scan_from(disk, segment, &mut on(each)).map(|scan| Summary { journal: scan.journal, ..scan.summary })
 }
 
-/// The same, for as long as more is wanted. Of what comes behind nothing is known then, nor whether it is whole.
+/// The same, up to where it is damaged, if it is: [`Summary::damage`] says where. What comes before that is as much as a crash there
+/// would have left, because groups are in the order in which they were synced, and each is there as a whole or not at all.
+///
+/// # Errors
+/// As [`read`], but for [`Damaged`](JournalError::Damaged).
+pub fn read_to_damage<D: Disk>(
+    disk: &D,
+    segment: u64,
+    each: &mut dyn FnMut(Record<'_>) -> ControlFlow<()>,
+) -> Result<Summary, JournalError> {
+    let mut scan = Scan::default();
+    if let Some(damage) = damage_of(scan.read_from(disk, segment, true, each))? {
+        scan.summary.damage.get_or_insert(damage);
+        // What looks torn at the end of the file in front of a damaged one may have been more.
+        (scan.summary.cut, scan.summary.truncated) = (None, None);
+    }
+    Ok(Summary { journal: scan.journal, ..scan.summary })
+}
+
+/// The same as [`read_from`], for as long as more is wanted. Of what comes behind nothing is known then, nor whether it is whole.
 ///
 /// # Errors
 /// As [`read`].
@@ -154,44 +198,86 @@ fn scan_from<D: Disk>(
     first: u64,
     each: &mut dyn FnMut(Record<'_>) -> ControlFlow<()>,
 ) -> Result<Scan, JournalError> {
-    let mut numbers = segments(disk)?;
-    numbers.retain(|number| *number >= first);
-    if let Some(gap) = numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
-        return Err(damaged(gap[0] + 1, 0, "the file is missing, and later ones are there"));
-    }
-    let mut scan = Scan {
-        summary: Summary::default(),
-        journal: None,
-        next_group: 1,
-        last_group: None,
-        unfinished: None,
-        reused: false,
-        stopped: false,
-    };
-    let mut heads = Vec::new();
-    for (index, &number) in numbers.iter().enumerate() {
-        let name = segment_name(number);
-        let file = disk.open(&name).map_err(unreadable(&name))?;
-        match scan.head(&mut Segment::new(number, &file)?, index + 1 == numbers.len())? {
-            Some(head) => heads.push(head),
-            None => scan.unfinished = Some(number),
-        }
-    }
-    for (index, head) in heads.iter().enumerate() {
-        let name = segment_name(head.segment);
-        let file = disk.open(&name).map_err(unreadable(&name))?;
-        scan.begin_segment(head, index == 0)?;
-        // A segment's groups end where the next one says; the last one's where there is no group any more.
-        let sealed = heads.get(index + 1).map(|next| next.previous_end);
-        scan.read_groups(&mut Segment::new(head.segment, &file)?, sealed, each)?;
-        if scan.stopped {
-            break;
-        }
-    }
+    let mut scan = Scan::default();
+    scan.read_from(disk, first, false, each)?;
     Ok(scan)
 }
 
+/// An error that is damage, apart from others.
+fn damage_of(result: Result<(), JournalError>) -> Result<Option<Damage>, JournalError> {
+    match result {
+        Err(JournalError::Damaged { file, offset, what }) => {
+            let segment = segment_number(&file).expect("damage is in a segment's file");
+            Ok(Some(Damage { segment, file, offset, what }))
+        }
+        other => other.map(|()| None),
+    }
+}
+
+impl Default for Scan {
+    fn default() -> Scan {
+        Scan {
+            summary: Summary::default(),
+            journal: None,
+            next_group: 1,
+            last_group: None,
+            unfinished: None,
+            reused: false,
+            stopped: false,
+        }
+    }
+}
+
 impl Scan {
+    /// Reads from a segment on. `to_damage`: a file that is missing, or whose head is damaged, ends it, as if the later ones were not
+    /// there; any other damage is an error in any case.
+    fn read_from<D: Disk>(
+        &mut self,
+        disk: &D,
+        first: u64,
+        to_damage: bool,
+        each: &mut dyn FnMut(Record<'_>) -> ControlFlow<()>,
+    ) -> Result<(), JournalError> {
+        let mut numbers = segments(disk)?;
+        numbers.retain(|number| *number >= first);
+        let mut ends = Ok(());
+        if let Some(gap) = numbers.windows(2).position(|pair| pair[0] + 1 != pair[1]) {
+            let what = "the file is missing, and later ones are there";
+            ends = Err(damaged(numbers[gap] + 1, 0, what));
+            numbers.truncate(gap + 1);
+        }
+        if !to_damage {
+            ends.clone()?;
+        }
+        let mut heads = Vec::new();
+        for (index, &number) in numbers.iter().enumerate() {
+            let name = segment_name(number);
+            let file = disk.open(&name).map_err(unreadable(&name))?;
+            let is_last = index + 1 == numbers.len() && ends.is_ok();
+            match self.head(&mut Segment::new(number, &file)?, is_last) {
+                Ok(Some(head)) => heads.push(head),
+                Ok(None) => self.unfinished = Some(number),
+                Err(error @ JournalError::Damaged { .. }) if to_damage => {
+                    ends = Err(error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        for (index, head) in heads.iter().enumerate() {
+            let name = segment_name(head.segment);
+            let file = disk.open(&name).map_err(unreadable(&name))?;
+            self.begin_segment(head, index == 0)?;
+            // A segment's groups end where the next one says; the last one's where there is no group any more.
+            let sealed = heads.get(index + 1).map(|next| next.previous_end);
+            self.read_groups(&mut Segment::new(head.segment, &file)?, sealed, each)?;
+            if self.stopped {
+                return Ok(());
+            }
+        }
+        ends
+    }
+
     /// A segment's head; `None` if it was being written when the node ended, which only the last one's can have been.
     fn head<F: DiskFile>(
         &mut self,
@@ -204,7 +290,10 @@ impl Scan {
             if is_last && segment.later_group(0, 0, self.journal)?.is_none() {
                 return Ok(None);
             }
-            return wrong("the segment's head is not what was written");
+            return wrong(match segment.window.len() < BLOCK_BYTES {
+                true => "the file ends before its head does: it was cut",
+                false => "the segment's head is not what was written",
+            });
         };
         if head.segment != number {
             return wrong("it is another segment's file");
@@ -318,7 +407,11 @@ impl Scan {
             _ if self.reused => next.map_or(from, |head| from.max(offset.saturating_add(head.whole_bytes()))),
             _ => segment.last_nonzero(from)?,
         };
-        let file = segment_name(segment.number);
+        let (file, len) = (segment_name(segment.number), segment.window.len());
+        // A group is written where there is room for it and for a proof behind it.
+        let group = next.filter(|head| head.records > 0).map_or(0, |head| head.whole_bytes());
+        let room = offset.saturating_add(group).saturating_add(BLOCK_BYTES);
+        self.summary.truncated = (len < room).then_some(len);
         self.summary.cut = (end > from).then(|| Cut { file, offset: from, bytes: end - from });
         Ok(())
     }
@@ -357,6 +450,9 @@ impl<'a, F: DiskFile> Segment<'a, F> {
         number: u64,
         journal: u64,
     ) -> Result<Result<(GroupHead, &[u8]), &'static str>, JournalError> {
+        if offset + GROUP_HEAD_BYTES as u64 > self.window.len() {
+            return Ok(Err("the file ends here, too early: it was cut"));
+        }
         let Some(head) = self.group_head(offset)?.filter(|head| head.journal == journal) else {
             return Ok(Err("the group's head is not what was written"));
         };
@@ -365,7 +461,7 @@ impl<'a, F: DiskFile> Segment<'a, F> {
         }
         let start = offset + GROUP_HEAD_BYTES as u64;
         if head.len > self.window.len().saturating_sub(start) {
-            return Ok(Err("the group is longer than its file"));
+            return Ok(Err("the group is longer than its file: it was cut"));
         }
         let content = self.at(start, head.len as usize)?;
         if content.len() as u64 != head.len || crc32fast::hash(content) != head.crc {

@@ -218,7 +218,7 @@ fn damage_in_the_middle_names_file_and_offset() {
     });
     assert_eq!(
         (&*file, offset, &*what),
-        ("journal-0000000000000002", 4096, "the group is longer than its file")
+        ("journal-0000000000000002", 4096, "the group is longer than its file: it was cut")
     );
 }
 
@@ -526,4 +526,66 @@ fn a_reserved_segment_grows_for_a_group_that_is_longer() {
     disk.crash();
     let (_, _, records) = open(&disk);
     assert_eq!(records.last().unwrap().2, [5; 6 * BLOCK_BYTES as usize]);
+}
+
+fn to_damage(disk: &SimulatedDisk, from: u64) -> (Summary, Vec<u8>) {
+    let mut bytes = Vec::new();
+    let summary = read_to_damage(disk, from, &mut |record| {
+        bytes.push(record.bytes[0]);
+        std::ops::ControlFlow::Continue(())
+    });
+    (summary.unwrap(), bytes)
+}
+
+type Spoils<'a> = &'a dyn Fn(&SimulatedDisk);
+
+/// Of a disk that was damaged in the middle nothing was read at all, not even what stands before that.
+#[test]
+fn what_stands_before_damage_is_read_and_so_is_what_stands_in_later_files() {
+    let name = |segment| segment_name(segment);
+    let spoils: [(Spoils<'_>, u64, u64); 4] = [
+        (&|disk| disk.spoil(&name(2), BLOCK_BYTES + 200, 1), 2, BLOCK_BYTES),
+        (&|disk| disk.spoil(&name(2), 20, 1), 2, 0),
+        (&|disk| disk.lose(&name(2)), 2, 0),
+        (&|disk| disk.replace(&name(2), &disk.bytes_of(&name(2)).unwrap()[..5000]), 2, BLOCK_BYTES),
+    ];
+    for (spoil, segment, offset) in spoils {
+        let disk = SimulatedDisk::new(1);
+        drop(three_segments(&disk));
+        spoil(&disk);
+        assert!(matches!(found(&disk).0, Err(JournalError::Damaged { .. })));
+        let (summary, bytes) = to_damage(&disk, 0);
+        let damage = summary.damage.expect("it is damaged");
+        assert_eq!((damage.segment, damage.offset, damage.file), (segment, offset, name(segment)));
+        assert_eq!((bytes, summary.groups, summary.positions), (vec![1, 1], 1, vec![100, 3000]));
+        // Behind it a part begins that is whole again.
+        let (summary, bytes) = to_damage(&disk, 3);
+        assert_eq!((bytes, summary.damage, summary.positions), (vec![3, 3], None, vec![300, 9000]));
+    }
+    let disk = SimulatedDisk::new(1);
+    drop(three_segments(&disk));
+    assert_eq!(to_damage(&disk, 0), (found(&disk).0.unwrap(), vec![1, 1, 2, 2, 3, 3]));
+}
+
+/// A file that somebody had cut was said to hold "not what was written"; and of the last one nothing was said.
+#[test]
+fn a_file_that_was_cut_is_called_cut() {
+    let disk = SimulatedDisk::new(1);
+    let journal = three_segments(&disk);
+    let whole = disk.bytes_of(&segment_name(1)).unwrap();
+    for (len, at) in [(100, 0), (BLOCK_BYTES, BLOCK_BYTES), (BLOCK_BYTES + 70, BLOCK_BYTES)] {
+        disk.replace(&segment_name(1), &whole[..len as usize]);
+        let (file, offset, what) = damage(&disk);
+        assert!(file == segment_name(1) && offset == at && what.contains("was cut"), "{offset} {what}");
+    }
+    disk.replace(&segment_name(1), &whole);
+    journal.close().unwrap();
+    let last = segment_name(3);
+    let whole = disk.bytes_of(&last).unwrap();
+    let end = found(&disk).0.unwrap().segments[2].end;
+    assert_eq!(found(&disk).0.unwrap().truncated, None);
+    for len in [BLOCK_BYTES, BLOCK_BYTES + 3500, end, end + 1] {
+        disk.replace(&last, &whole[..len as usize]);
+        assert_eq!(found(&disk).0.unwrap().truncated, Some(len), "cut at {len}");
+    }
 }

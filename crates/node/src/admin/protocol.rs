@@ -298,6 +298,9 @@ pub struct StatusReport {
     /// Ids of nodes that were removed.
     #[serde(default)]
     pub removed: Vec<u8>,
+    /// Nodes that this one cannot work with, and why: another engine, another durability.
+    #[serde(default)]
+    pub refusals: Vec<String>,
 }
 
 /// What a node may use, by part, and what its store uses, in bytes. 0 where there is no limit.

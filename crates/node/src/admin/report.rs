@@ -64,6 +64,7 @@ impl StatusReport {
             admins: Vec::new(),
             nodes: Vec::new(),
             removed: Vec::new(),
+            refusals: Vec::new(),
         }
     }
 

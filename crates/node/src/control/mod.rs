@@ -402,6 +402,7 @@ impl ControlThread {
             shared: &self.shared,
             controller: &mut *self.controller,
             loads: &mut self.loads,
+            refusals: self.incoming.refusals().chain(self.outgoing.refusals()).collect(),
         };
         if let Some(response) = context.serve(connection, request) {
             self.shared.answer(connection, response);

@@ -28,6 +28,8 @@ pub struct Context<'a> {
     pub controller: &'a mut dyn Controller,
     /// Loads under way.
     pub loads: &'a mut Loads,
+    /// Nodes that this one cannot work with, and why.
+    pub refusals: Vec<String>,
 }
 
 impl Context<'_> {
@@ -121,6 +123,7 @@ impl Context<'_> {
             admins: admins(&shared.roster.nodes()),
             nodes: shared.roster.nodes(),
             removed: shared.roster.removed().into_iter().map(|node| node.0).collect(),
+            refusals: self.refusals.clone(),
             ..StatusReport::of(status)
         }
     }

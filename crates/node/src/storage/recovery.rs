@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use highwater_core::{Incarnation, NodeId};
 use highwater_disk::checkpoint::{Error, Loader, Loading, Manifest, PartLoader, published, remove_leftovers};
-use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalOptions, behind, journal};
+use highwater_disk::identity::IdentityError;
+use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalError, JournalOptions, behind, journal};
 use highwater_engines::{LogPosition, Replica, Resume};
 
 use super::checkpoint::Preamble;
@@ -32,12 +33,10 @@ pub struct Files {
 /// If another process uses it, it is another node's, or the disk refuses.
 pub fn open(config: &Config, fresh: Incarnation, progress: Arc<StartProgress>) -> Result<Files, NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
-    let failed = |why: String| NodeError::Storage { path: path.clone(), why };
+    let failed = |why: String| unusable(&path, why);
     let directory = take(&path).map_err(|error| failed(why_not(&error)))?;
     let identity = Identity::start(&directory, &config.cluster.id, NodeId(config.node), fresh);
-    let identity =
-        identity.map_err(|error| failed(format!("{error}; set storage.dir to this node's own folder")))?;
-    let mut identity = identity;
+    let mut identity = identity.map_err(|error| failed(with_advice(&error)))?;
     if identity.generation > 1 && !has_journal(&directory).map_err(|error| failed(error.to_string()))? {
         // What this node promised and accepted is gone: it must not vote as who it was. If it had written nothing, this does no harm.
         identity.incarnation = fresh;
@@ -66,7 +65,7 @@ pub fn open(config: &Config, fresh: Incarnation, progress: Arc<StartProgress>) -
 /// If the disk refuses.
 pub fn end_in_order(config: &Config, start: u64) -> Result<(), NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
-    let failed = |why: String| NodeError::Storage { path: path.clone(), why };
+    let failed = |why: String| unusable(&path, why);
     let directory = take(&path).map_err(|error| failed(why_not(&error)))?;
     let identity = Identity::read(&directory).map_err(|error| failed(error.to_string()))?;
     if identity.is_some_and(|identity| identity.generation != start) {
@@ -75,10 +74,46 @@ pub fn end_in_order(config: &Config, start: u64) -> Result<(), NodeError> {
     behind::clear(&directory).map_err(|error| failed(format!("cannot say that it ended in order: {error}")))
 }
 
+/// The folder at `path` is of no use, and why. Errors of the journal have the system's words alone, so it is those that tell.
+fn unusable(path: &Path, why: String) -> NodeError {
+    let why = match why.contains("Permission denied") {
+        true => format!("{why}; give the folder and its files to the user that the node runs as (chown -R)"),
+        false => why,
+    };
+    NodeError::Storage { path: path.into(), why }
+}
+
+/// What helps a node whose disk is no good any more.
+const COPIES: &str = "move this folder away, but keep it until the cluster serves, and the node copies the state of the others as a new life";
+
+fn with_advice(error: &IdentityError) -> String {
+    match error {
+        IdentityError::Cluster { .. } | IdentityError::Node { .. } => {
+            format!("{error}; set storage.dir to this node's own folder")
+        }
+        IdentityError::Damaged { .. } => format!("{error}; {COPIES}"),
+        IdentityError::Format { .. } => format!("{error}; start the node with the build that wrote it"),
+        IdentityError::Disk { .. } => error.to_string(),
+    }
+}
+
+fn why_not_read(error: &JournalError) -> String {
+    match error {
+        JournalError::Damaged { .. } => format!(
+            "{error}; {COPIES}. If they are no majority without it, `highwater recover --from` shows what stands before the damage"
+        ),
+        JournalError::Format { .. } => format!("{error}; start the node with the build that wrote it"),
+        _ => error.to_string(),
+    }
+}
+
 /// Without the path, which is said anyway.
 fn why_not(error: &DirectoryError) -> String {
     match error {
         DirectoryError::Locked { .. } => "in use: another process has locked it".into(),
+        DirectoryError::Unusable { what: what @ "lock", error, .. } => {
+            format!("cannot {what} its file lock: {error}")
+        }
         DirectoryError::Unusable { what, error, .. } => format!("cannot {what} it: {error}"),
     }
 }
@@ -108,7 +143,11 @@ fn take(path: &Path) -> Result<DataDirectory, DirectoryError> {
 /// Bytes of its files.
 fn journal_bytes(directory: &DataDirectory) -> std::io::Result<u64> {
     let names = directory.names()?.into_iter().filter(|name| name.starts_with("journal-"));
-    names.map(|name| directory.open(&name)?.len()).sum()
+    let len = |name: String| {
+        let len = directory.open(&name).and_then(|file| file.len());
+        len.map_err(|error| std::io::Error::new(error.kind(), format!("cannot read {name}: {error}")))
+    };
+    names.map(len).sum()
 }
 
 fn has_journal(directory: &DataDirectory) -> std::io::Result<bool> {
@@ -135,7 +174,7 @@ pub struct Storage<D: Disk> {
 /// If the disk refuses.
 pub fn set_aside(config: &Config) -> Result<(), NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
-    let failed = |why: String| NodeError::Storage { path: path.clone(), why };
+    let failed = |why: String| unusable(&path, why);
     let directory = take(&path).map_err(|error| failed(why_not(&error)))?;
     set_journal_aside(&directory)
         .map_err(|error| failed(format!("cannot set the journal aside: {error}")))?;
@@ -171,7 +210,7 @@ impl Files {
         build: impl Fn() -> Replica,
     ) -> Result<(Replica, Storage<DataDirectory>), NodeError> {
         let path = self.directory.path().to_path_buf();
-        let failed = |why: String| NodeError::Storage { path: path.clone(), why };
+        let failed = |why: String| unusable(&path, why);
         let (mut replica, loaded) = self.load(build).map_err(&failed)?;
         let workers = replica.workers.len();
         let none = vec![LogPosition(0); workers + 1];
@@ -210,7 +249,7 @@ impl Files {
                 refused.get_or_insert(why);
             }
         });
-        let (journal, summary) = opened.map_err(|error| failed(error.to_string()))?;
+        let (journal, summary) = opened.map_err(|error| failed(why_not_read(&error)))?;
         if journal.number() != self.identity.incarnation.0 {
             return Err(failed(
                 "the journal is of another life than the identity, or another node's: files of different folders are mixed; \

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use highwater_core::limits::CHUNK_BYTES;
 use highwater_core::{Incarnation, Library, NodeId, Schema, StreamId, Timestamp};
 use highwater_disk::checkpoint::{Error, Loader, Manifest, Scan, WriteStep, Writer, published};
-use highwater_disk::journal::{DEFAULT_SEGMENT_BYTES, MAX_WRITERS, Summary, read, read_while};
-use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalOptions};
-use highwater_engines::rolis::remains::{Reading, Remains, Voter, founding};
+use highwater_disk::journal::{
+    DEFAULT_SEGMENT_BYTES, Damage, MAX_WRITERS, Record, Summary, read_to_damage, read_while, segments,
+};
+use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalError, JournalOptions};
+use highwater_engines::rolis::remains::{Reading, Remains, Trust, Voter, founding};
 use highwater_engines::{LogPosition, Resume};
 use highwater_store::{Applier, Store};
 
@@ -31,6 +33,10 @@ pub struct Folder<D = DataDirectory> {
     pub summary: Summary,
     /// What both lead to.
     pub remains: Remains,
+    /// Where the journal is damaged.
+    pub damage: Vec<Damage>,
+    /// What stands behind damage is missing here. (Damage in front of what the checkpoint needs takes nothing away.)
+    pub ends_early: bool,
     disk: D,
 }
 
@@ -49,16 +55,66 @@ pub enum Base {
 const LOOK_AFTER: u64 = 64 << 20;
 
 impl Folder {
-    /// Reads all of a node's folder.
+    /// Reads a node's folder, from the newest checkpoint of the journal's life that can be read, or from the journal's birth. If the journal
+    /// is damaged it is read up to there: what stands before that, in groups that are there as a whole and in the order in which they were
+    /// synced, is what a crash would have left at that point. So it is true, and not all that the node accepted.
     ///
     /// # Errors
-    /// In words, if the files are damaged, none of ours, or not enough for a state.
-    pub fn read(path: &Path, base: Base) -> Result<Folder, String> {
+    /// In words, if the files are none of ours, or not enough for a state.
+    pub fn read(path: &Path) -> Result<Folder, String> {
         let directory = DataDirectory::read_only(path).map_err(|error| error.to_string())?;
         let name = path.display().to_string();
         // Twice: how many writers there are stands in the journal, and whose checkpoints count.
-        let summary = read(&directory, &mut |_| {}).map_err(|error| format!("{name}: {error}"))?;
-        Folder::behind(directory, name, summary, base, None)
+        let mut runs = runs(&directory).map_err(|error| format!("{name}: {error}"))?;
+        match runs.pop() {
+            Some(whole) if runs.is_empty() && whole.damage.is_none() => {
+                Folder::behind(directory, name, whole, Base::Newest, None)
+            }
+            last => {
+                runs.extend(last);
+                Folder::read_damaged(&directory, &name, &runs)
+            }
+        }
+    }
+
+    /// The newest checkpoint that leads to a state and to a membership, with the latest part of the journal that goes on from it.
+    fn read_damaged(directory: &DataDirectory, name: &str, runs: &[Summary]) -> Result<Folder, String> {
+        let damage: Vec<Damage> = runs.iter().filter_map(|run| run.damage.clone()).collect();
+        let first = damage.first().expect("a journal in several parts is damaged between them");
+        let life = runs.iter().find_map(|run| run.journal);
+        let life = life.ok_or_else(|| format!("{name}: {first}; nothing stands before that"))?;
+        let numbers = checkpoints(directory, life)?.into_iter().rev();
+        let bases = numbers.map(|(manifest, _)| Base::Checkpoint(manifest.number)).chain([Base::Birth]);
+        for base in bases {
+            for (at, run) in runs.iter().enumerate().rev().filter(|(_, run)| run.journal == Some(life)) {
+                let folder = Folder::behind(directory.clone(), name.into(), run.clone(), base, None);
+                // Who belonged to the cluster has to be known, too: else nobody can say what is lost.
+                let leads = |folder: &Folder| {
+                    folder.remains.read(Trust::Accepted).is_ok() && !folder.remains.memberships().is_empty()
+                };
+                if let Some(mut folder) = folder.ok().filter(leads) {
+                    folder.ends_early = at + 1 < runs.len() || run.damage.is_some();
+                    folder.damage = damage;
+                    return Ok(folder);
+                }
+            }
+        }
+        Err(format!("{name}: {first}; what stands before that leads to no state"))
+    }
+}
+
+/// The parts of a journal between which it is damaged; one, if it is whole.
+fn runs(disk: &DataDirectory) -> Result<Vec<Summary>, JournalError> {
+    let last = segments(disk)?.last().copied();
+    let (mut runs, mut from) = (Vec::new(), 0);
+    loop {
+        let run = read_to_damage(disk, from, &mut |_| ControlFlow::Continue(()))?;
+        let damaged = run.damage.as_ref().map(|damage| damage.segment);
+        runs.push(run);
+        match damaged {
+            Some(damaged) if Some(damaged) < last => from = damaged + 1,
+            _ => return Ok(runs),
+        }
     }
 }
 
@@ -67,7 +123,7 @@ where
     D::File: Send,
 {
     /// Reads the journal behind a checkpoint; no further than needed, if the state `until` a moment is all that is wanted. `summary`: of
-    /// the whole journal, which was read before.
+    /// the whole journal, or of a part of it up to damage, which was read before.
     ///
     /// # Errors
     /// As [`read`](Folder::read).
@@ -97,7 +153,7 @@ where
         let first = first.map_or(0, |segment| segment.number);
         let mut remains = Remains::new(workers, resume).map_err(at)?;
         let (mut refused, mut held, mut look_at) = (None, 0, LOOK_AFTER);
-        let taken = read_while(&disk, first, &mut |record| {
+        let mut take = |record: Record<'_>| {
             let writer = usize::from(record.writer);
             if record.position <= begin(writer) {
                 return ControlFlow::Continue(());
@@ -114,13 +170,19 @@ where
                 }
             }
             ControlFlow::Continue(())
-        });
+        };
+        let taken = match summary.damage.is_some() {
+            true => read_to_damage(&disk, first, &mut take).map(drop),
+            false => read_while(&disk, first, &mut take),
+        };
         taken.map_err(|error| at(error.to_string()))?;
         if let Some(why) = refused {
             return Err(at(why));
         }
         remains.finish().map_err(at)?;
-        Ok(Folder { name, checkpoint, summary, remains, disk })
+        let damage: Vec<Damage> = summary.damage.iter().cloned().collect();
+        let ends_early = !damage.is_empty();
+        Ok(Folder { name, checkpoint, summary, remains, damage, ends_early, disk })
     }
 
     /// The state of a moment, in a store of its own; and how many transactions of the log were installed. `reading` is of this folder.

@@ -110,6 +110,11 @@ impl Incoming {
         self.removed = removed;
     }
 
+    /// Who was refused and was not welcome since, and why.
+    pub fn refusals(&self) -> impl Iterator<Item = String> {
+        self.complaints.iter().filter(|(who, _)| who.is_some()).map(|(_, why)| why.clone())
+    }
+
     /// When somebody's patience ends.
     pub fn deadline(&self) -> Option<Nanos> {
         let deadlines = self.callers.values().map(|caller| caller.deadline);

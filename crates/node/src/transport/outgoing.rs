@@ -27,6 +27,11 @@ const MAX_KNOCKS: u32 = 7;
 /// How often a node that is not called asks why. Who belongs is called within [`MAX_BACKOFF`].
 const INQUIRE_EVERY: Nanos = 2000 * MILLISECOND;
 
+/// How complaints begin that are about what two nodes are, and not about the connection between them: of the other one's,
+const REFUSES: &str = "it refuses this node: ";
+/// and of this one's.
+const IS_REFUSED: &str = "this node refuses it: ";
+
 /// What came of it.
 #[derive(Debug)]
 pub enum Dialed {
@@ -182,6 +187,15 @@ impl Outgoing {
         }
     }
 
+    /// Who refuses this node, or is refused by it, and why.
+    pub fn refusals(&self) -> impl Iterator<Item = String> {
+        let refusal = |line: &&Line| {
+            [REFUSES, IS_REFUSED].iter().any(|begins| line.complaint.starts_with(begins))
+                && !self.removed.contains(&line.peer)
+        };
+        self.lines.iter().filter(refusal).map(|line| format!("{}: {}", line.peer, line.complaint))
+    }
+
     /// When to give the next turn at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
         let deadline = |line: &Line| match line.state {
@@ -294,13 +308,13 @@ impl Outgoing {
             return Ok(Answer::Removed(line.peer));
         }
         if let Some(reason) = welcome.refusal {
-            return Err(io::Error::other(format!("it refuses this node: {reason}")));
+            return Err(io::Error::other(format!("{REFUSES}{reason}")));
         }
         if welcome.node != line.peer || line.purpose == Purpose::Inquire {
             return Err(io::Error::other(format!("{} answers there", welcome.node)));
         }
         if let Err(why) = welcome.check(&self.me) {
-            return Err(io::Error::other(format!("this node refuses it: {why}")));
+            return Err(io::Error::other(format!("{IS_REFUSED}{why}")));
         }
         poller.remove(&stream)?;
         line.attempts = 0;

@@ -10,6 +10,7 @@ use super::super::checkpoint::Preamble;
 use super::super::directory::{DataDirectory, DirectoryFile};
 use super::chain_disk::ChainDisk;
 use super::place::{Place, Source};
+use super::proof::mark;
 
 /// A node writes while its files are read: what looks damaged is looked at so often.
 const LOOKS: u32 = 5;
@@ -63,6 +64,9 @@ pub(super) fn copy_into(
     let (journal, journal_bytes) = copy.journal(known, life)?;
     if begins && !goes_back_far_enough(chain, &journal)? {
         return Err(CopyError::Gap("the node removed files while they were copied"));
+    }
+    if let Some(last) = journal.segments.last() {
+        mark(place, chain, last)?;
     }
     let end = Summary {
         journal: journal.journal,
@@ -243,6 +247,14 @@ fn look(source: &DataDirectory, first: u64) -> Result<Summary, CopyError> {
         match read_from(source, first, &mut |_| {}) {
             Ok(summary) => return Ok(summary),
             Err(error @ JournalError::Format { .. }) => return Err(CopyError::Words(error.to_string())),
+            // A node that runs does not read its journal, and does not know.
+            Err(error @ JournalError::Damaged { .. }) if looks == LOOKS => {
+                return Err(CopyError::Words(format!(
+                    "{}: {error}; archive another node, and see to this one before it restarts: stop it, move its folder away, and it copies the \
+                     state of the others. If no other is left, `highwater recover --from` shows what stands before the damage",
+                    source.path().display()
+                )));
+            }
             Err(error) if looks == LOOKS => return Err(CopyError::Words(error.to_string())),
             Err(_) => {}
         }

@@ -8,6 +8,7 @@
 //! chain-0001/chain.json        {"node": 0, "incarnation": "4f36b94f34c1d956"}
 //! chain-0001/checkpoint-0007.manifest, .part-0, ..
 //! chain-0001/journal-..
+//! chain-0001/copied-..         how far the journal was copied: see [`Lacks`]
 //! ```
 //!
 //! Copying goes on where it ended: checkpoints that are not there, and of the journal what came since. It needs nothing of the node but its
@@ -20,6 +21,7 @@ mod chain_disk;
 mod copy;
 mod folder;
 mod place;
+mod proof;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -38,6 +40,7 @@ use copy::{CopyError, copy_into};
 pub use folder::FolderPlace;
 use place::read_small;
 pub use place::{Place, PlaceFile, Source};
+pub use proof::{Lacks, had_something};
 
 /// Version of the layout.
 const FORMAT: u32 = 1;

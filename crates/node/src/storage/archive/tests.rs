@@ -1,9 +1,10 @@
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use highwater_core::{Incarnation, NodeId};
-use highwater_disk::journal::{MIN_SEGMENT_BYTES, read};
-use highwater_disk::{Journal, JournalOptions};
+use highwater_disk::journal::{MIN_SEGMENT_BYTES, read, read_to_damage};
+use highwater_disk::{Disk, Journal, JournalOptions};
 
 use super::*;
 
@@ -199,4 +200,58 @@ fn pieces_of_a_store_s_files_are_refused_in_a_folder() {
     fs::write(path.join("chain-0001/journal-0000000000000001.at-0000000000001000"), "piece").unwrap();
     let why = read(&archive.chains().unwrap()[0].disk, &mut |_| {}).unwrap_err().to_string();
     assert!(why.contains("is read by its URL there"), "{why}");
+}
+
+/// What a chain lacks, in words.
+fn lacks(archive: &Archive) -> Lacks {
+    let chain = archive.chains().unwrap().remove(0);
+    let summary = read_to_damage(&chain.disk, 0, &mut |_| ControlFlow::Continue(())).unwrap();
+    Lacks::of(&chain.disk, 5, &summary).unwrap()
+}
+
+/// An archive whose newest file was cut, where a group ends or elsewhere, or removed, was called whole, and less was restored.
+#[test]
+fn what_was_cut_or_removed_behind_the_last_copy_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = Node::new(folder.path().join("node"), 5);
+    let path = folder.path().join("archive");
+    let mut archive = Archive::begin(place(&path), "north").unwrap();
+    let mut marks = Vec::new();
+    for more in [2, 1, 0, 3, 5] {
+        node.write(more);
+        copy(&mut archive, &node);
+        assert_eq!(lacks(&archive), Lacks::default());
+        let names = archive.chains().unwrap()[0].disk.names().unwrap();
+        marks.extend(names.into_iter().filter(|name| name.starts_with("copied-")));
+    }
+    marks.dedup();
+    assert_eq!(marks.len(), 4, "one at a time, and a new one only where something was copied: {marks:?}");
+    let chain = path.join("chain-0001");
+    let mut files: Vec<PathBuf> = fs::read_dir(&chain).unwrap().map(|file| file.unwrap().path()).collect();
+    files.retain(|file| file.file_name().unwrap().to_str().unwrap().starts_with("journal-"));
+    files.sort();
+    assert!(files.len() > 1, "{files:?}");
+    let last = files.last().unwrap();
+    let whole = fs::read(last).unwrap();
+    let name = last.file_name().unwrap().to_str().unwrap();
+    for (cut, words) in
+        [(4096, "the file was cut"), (4096 + 900, "the file was cut"), (0, "files were cut or removed")]
+    {
+        fs::write(last, &whole[..cut]).unwrap();
+        let why = lacks(&archive).end.unwrap();
+        assert!(why.contains(name) && why.contains(words), "{cut}: {why}");
+    }
+    fs::remove_file(last).unwrap();
+    let why = lacks(&archive).end.unwrap();
+    assert!(why.contains(name) && why.contains("files were cut or removed"), "{why}");
+    // The node still has it.
+    copy(&mut archive, &node);
+    assert_eq!((lacks(&archive), fs::read(last).unwrap()), (Lacks::default(), whole.clone()));
+    // Of a copy that was cut off there is no mark, and what stands half behind the last whole group tells.
+    node.write(1);
+    let behind = [&whole[..], &[7; 100]].concat();
+    fs::write(last, behind).unwrap();
+    assert!(lacks(&archive).end.unwrap().contains("a copy was interrupted"));
+    copy(&mut archive, &node);
+    assert_eq!(lacks(&archive), Lacks::default());
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use highwater_core::{Level, Levels, NodeId};
+use highwater_core::{Durability, Level, Levels, NodeId};
 
 use super::identity::Fingerprint;
 
@@ -17,6 +17,13 @@ pub enum Mismatch {
         theirs: u64,
         /// The acceptor's.
         ours: u64,
+    },
+    /// Another durability: what one of them acknowledges the other would not.
+    Durability {
+        /// The dialer's; `None` if it is none that this build knows.
+        theirs: Option<Durability>,
+        /// The acceptor's.
+        ours: Durability,
     },
     /// Another build: what it calls table or procedure *n* is something else here.
     OtherBuild {
@@ -77,6 +84,13 @@ impl fmt::Display for Mismatch {
         match self {
             Mismatch::Differs { what, theirs, ours } => {
                 write!(f, "{what}: caller has {theirs}, called has {ours}")
+            }
+            Mismatch::Durability { theirs, ours } => {
+                let theirs = theirs.map_or("another one".into(), |theirs| format!("\"{theirs}\""));
+                write!(
+                    f,
+                    "cluster.durability: caller has {theirs}, called has \"{ours}\"; set it alike in the config of every node"
+                )
             }
             Mismatch::OtherBuild { what, theirs, ours } => {
                 write!(f, "{what}: caller has {theirs}, called has {ours}; the two are different builds")

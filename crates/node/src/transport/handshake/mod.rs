@@ -189,11 +189,11 @@ impl Hello {
             return Err(Mismatch::OtherEngine { ours: me.engine.name() });
         }
         fits((self.from, self.speaks, self.tables), me)?;
-        theirs(
-            "durability (0: memory, 1: sync, 2: async)",
-            self.durability.into(),
-            level(me.durability).into(),
-        )?;
+        if self.durability != level(me.durability) {
+            let all = [Durability::Memory, Durability::Async, Durability::Sync];
+            let theirs = all.into_iter().find(|durability| level(*durability) == self.durability);
+            return Err(Mismatch::Durability { theirs, ours: me.durability });
+        }
         theirs("number of nodes", self.nodes.into(), me.nodes.into())?;
         theirs("number of workers", self.streams.into(), me.streams.into())?;
         theirs("id of the node that was called", self.to.0.into(), me.node.0.into())?;
@@ -457,6 +457,8 @@ mod tests {
         );
         assert!(refusal(|hello| hello.tables.count = 9).contains("tables: caller has 9"));
         assert!(refusal(|hello| hello.nodes = 5).contains("number of nodes: caller has 5, called has 3"));
+        assert!(refusal(|hello| hello.durability = 1).contains("caller has \"sync\", called has \"memory\""));
+        assert!(refusal(|hello| hello.durability = 9).contains("caller has another one"));
         assert!(refusal(|hello| hello.streams = 4).contains("number of workers"));
         assert!(refusal(|hello| hello.to = NodeId(1)).contains("was called"));
         assert!(refusal(|hello| hello.from = NodeId(0)).contains("node id"));

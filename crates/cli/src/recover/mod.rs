@@ -1,21 +1,25 @@
 //! `highwater recover`: when a majority of the voters is lost for good. Shows what the disks that are left hold, and what would be lost; and,
 //! only if an operator accepts that, begins a new cluster from the best of it. Nothing does this by itself.
 
-use std::io::{self, Write};
+mod page;
+
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use highwater_core::Timestamp;
+use highwater_disk::journal::Damage;
 use highwater_disk::{Identity, behind};
 use highwater_engines::rolis::remains::{Members, Quorums, Remains, Trust, Voter};
 use highwater_node::storage::DataDirectory;
-use highwater_node::storage::remains::{Base, Folder};
+use highwater_node::storage::remains::Folder;
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
 use crate::founders::Founders;
+use crate::output::print;
 use crate::wall_clock;
+use page::page;
 
 /// `highwater recover`.
 #[derive(Clone, Debug, Args)]
@@ -58,8 +62,20 @@ struct Survivor {
     held: u64,
     /// The node did not end in order with durability `async`: it may have accepted more.
     behind: bool,
+    /// Its journal is damaged there: what stands behind that is not counted, unless `damage_is_old`.
+    damage: Vec<Place>,
+    /// All damage is in front of what the checkpoint needs: nothing is missing.
+    damage_is_old: bool,
     /// When that was, about.
     about: Option<String>,
+}
+
+/// Where a journal is damaged.
+#[derive(Debug, Serialize)]
+struct Place {
+    file: String,
+    offset: u64,
+    what: String,
 }
 
 /// What all of them come to.
@@ -72,6 +88,8 @@ struct Outcome {
     /// Who votes by changes of membership that were under way: made or not, a leader needs a majority of each, too.
     pending: Vec<Pending>,
     lost: Vec<u8>,
+    /// Voters whose journal here is damaged: their nodes do not start.
+    damaged: Vec<u8>,
     /// Enough of the voters are here, with all that they accepted.
     majority: bool,
     /// Of disks that may be behind, all are.
@@ -139,8 +157,26 @@ struct Read {
     behind: bool,
 }
 
+impl Read {
+    fn voter(&self) -> Voter {
+        Voter { node: self.identity.node, incarnation: self.identity.incarnation }
+    }
+
+    fn is_damaged(&self) -> bool {
+        !self.folder.damage.is_empty()
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &RecoverArgs) -> Result<()> {
+    if let Some(to) = &args.to {
+        is_elsewhere(to, &args.from)?;
+    }
+    if !args.accept_loss && args.founders.are_named() {
+        return Err(Failure::usage(
+            "--nodes and --workers are of the new cluster, and go with --accept-loss",
+        ));
+    }
     let mut unreadable = Vec::new();
     let mut disks = Vec::new();
     for path in &args.from {
@@ -179,14 +215,44 @@ pub fn run(args: &RecoverArgs) -> Result<()> {
         true => serde_json::to_string(&outcome).map_err(Failure::negative)? + "\n",
         false => page(&outcome, args),
     };
-    io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::negative)
+    print(&text)
+}
+
+/// New folders do not go into the old ones, which stay as they are.
+fn is_elsewhere(to: &Path, from: &[PathBuf]) -> Result<()> {
+    // The part of it that is there, without links.
+    let there = std::path::absolute(to)
+        .ok()
+        .and_then(|path| path.ancestors().find_map(|path| path.canonicalize().ok()));
+    let holds = |from: &&PathBuf| {
+        let node = from.join("identity").exists();
+        node && there.as_ref().zip(from.canonicalize().ok()).is_some_and(|(to, from)| to.starts_with(from))
+    };
+    match from.iter().find(holds) {
+        Some(from) => {
+            let what = format!("--to {} is in {}, a folder of --from", to.display(), from.display());
+            Err(Failure::usage(what).hint("the old folders stay as they are: give --to a folder of its own"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// `--nodes 4` is node 4. Whoever wants four nodes has to hear that.
+fn names_nodes(founders: &Founders, known: &[u8]) -> Result<()> {
+    match founders.nodes[..] {
+        [only] if only > 0 && !known.contains(&only) => Err(Failure::usage(format!(
+            "--nodes {only} is one node, with the id {only}, and the lost cluster had no such node"
+        ))
+        .hint("--nodes takes ids, not how many: name each of them, like --nodes 0,1,2")),
+        _ => Ok(()),
+    }
 }
 
 fn read(path: &Path, directory: &DataDirectory) -> std::result::Result<Read, String> {
     let at = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let identity = Identity::read(directory).map_err(|error| at(&error))?;
     let identity = identity.ok_or_else(|| at(&"no node was ever started on it"))?;
-    let folder = Folder::read(path, Base::Newest)?;
+    let folder = Folder::read(path)?;
     if folder.summary.journal != Some(identity.incarnation.0) {
         return Err(at(
             &"its journal is of another life than its identity: files of different folders are mixed",
@@ -233,25 +299,32 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
         )
     })?;
     let quorums = memberships.quorums();
-    let voter = |disk: &Read| Voter { node: disk.identity.node, incarnation: disk.identity.incarnation };
-    let here = |node: &Voter| disks.iter().any(|disk| voter(disk) == *node);
-    let mut lost: Vec<u8> =
-        quorums.voters().iter().filter(|voter| !here(voter)).map(|voter| voter.node.0).collect();
-    lost.dedup();
-    let whole = |node: Voter| disks.iter().any(|disk| voter(disk) == node && !disk.behind);
+    let named = |is: &dyn Fn(&Voter) -> bool| -> Vec<u8> {
+        let mut named: Vec<u8> =
+            quorums.voters().iter().filter(|voter| is(voter)).map(|voter| voter.node.0).collect();
+        named.dedup();
+        named
+    };
+    let lost = named(&|voter| disks.iter().all(|disk| disk.voter() != *voter));
+    let damaged = named(&|voter| disks.iter().any(|disk| disk.voter() == *voter && disk.is_damaged()));
+    // Of what a damaged disk has lost nobody knows what it was, and its node does not start.
+    let whole =
+        |node: Voter| disks.iter().any(|disk| disk.voter() == node && !disk.behind && !disk.is_damaged());
     let majority = quorums.reached(whole);
-    let all_behind = !majority && lost.is_empty();
+    let all_behind = !majority && lost.is_empty() && damaged.is_empty();
     let survivor = |disk: &Read| Survivor {
         folder: disk.folder.name.clone(),
         cluster: disk.identity.cluster.clone(),
         node: disk.identity.node.0,
         life: disk.identity.incarnation.to_string(),
-        votes: quorums.voters().contains(&voter(disk)),
+        votes: quorums.voters().contains(&disk.voter()),
         checkpoint: disk.folder.checkpoint.as_ref().map(|manifest| manifest.number),
         entries: disk.folder.remains.entries().iter().map(|(last, decided)| (last.0, decided.0)).collect(),
         decided: disk.decided.map(|mark| mark.0),
         held: disk.held.0,
         behind: disk.behind,
+        damage: disk.folder.damage.iter().map(place).collect(),
+        damage_is_old: disk.is_damaged() && !disk.folder.ends_early,
         about: wall_clock::about(disk.folder.remains.moments(), disk.held),
     };
     let survivors: Vec<Survivor> = disks.iter().map(survivor).collect();
@@ -273,6 +346,7 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
             .map(|members| Pending { epoch: members.epoch.0, voters: nodes(members) })
             .collect(),
         lost,
+        damaged,
         majority,
         all_behind,
         certain: certain.map(|mark| mark.0),
@@ -287,6 +361,10 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
     })
 }
 
+fn place(damage: &Damage) -> Place {
+    Place { file: damage.file.clone(), offset: damage.offset, what: damage.what.clone() }
+}
+
 fn nodes(members: &Members) -> Vec<u8> {
     members.voters().iter().map(|voter| voter.node.0).collect()
 }
@@ -295,6 +373,8 @@ fn found(args: &RecoverArgs, disks: &[Read], outcome: &mut Outcome) -> Result<()
     let (Some(to), Some(cluster)) = (&args.to, &args.cluster) else {
         return Err(Failure::usage("--accept-loss needs --to and --cluster"));
     };
+    let known = disks.iter().map(|disk| disk.identity.node.0).chain(outcome.voters.iter().copied());
+    names_nodes(&args.founders, &known.collect::<Vec<u8>>())?;
     let best = &disks[0].folder;
     let had = NonZeroU16::new(best.summary.positions.len() as u16 - 1).unwrap_or(NonZeroU16::MIN);
     let founding = args.founders.founding(cluster, had)?;
@@ -308,90 +388,6 @@ fn found(args: &RecoverArgs, disks: &[Read], outcome: &mut Outcome) -> Result<()
     }
     outcome.digest = Some(format!("{:032x}", store.digest().hash));
     Ok(())
-}
-
-fn page(outcome: &Outcome, args: &RecoverArgs) -> String {
-    let mut text = String::new();
-    let about =
-        |about: &Option<String>| about.as_ref().map_or(String::new(), |about| format!(", about {about}"));
-    for survivor in &outcome.survivors {
-        let Survivor { folder, cluster, node, life, votes, checkpoint, entries, .. } = survivor;
-        let Survivor { decided, held, behind, about: when, .. } = survivor;
-        let votes = if *votes { "votes" } else { "does not vote in this life" };
-        let checkpoint = checkpoint.map_or("no checkpoint".into(), |number| format!("checkpoint {number}"));
-        let entries: Vec<String> =
-            entries.iter().map(|(last, decided)| format!("{last} ({decided})")).collect();
-        let decided = decided.map_or("nothing that is known to be decided".into(), |mark| {
-            format!("known to be decided up to {mark}")
-        });
-        text.push_str(&format!(
-            "{folder}\n  node {node} {life} of cluster \"{cluster}\", {votes}{}\n  {checkpoint}; last entries (decided) by stream: {}\n  {decided}, held up to {held}{}\n",
-            if *behind { "; it did not end in order, and may have accepted more" } else { "" },
-            entries.join(", "),
-            about(when)
-        ));
-    }
-    for (_, why) in &outcome.unreadable {
-        text.push_str(&format!("LEFT OUT  {why}\n"));
-    }
-    let list = |nodes: &[u8]| nodes.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
-    text.push_str(&format!(
-        "\nvoters    {}; not here: {}\n",
-        list(&outcome.voters),
-        if outcome.lost.is_empty() { "none".into() } else { list(&outcome.lost) }
-    ));
-    for Pending { epoch, voters } in &outcome.pending {
-        text.push_str(&format!(
-            "pending   {} in epoch {epoch}: a change of membership that was under way. Made or not, a majority of these is needed as well\n",
-            list(voters)
-        ));
-    }
-    match outcome.certain {
-        Some(mark) => {
-            text.push_str(&format!("certain   everything up to {mark}{}\n", about(&outcome.certain_about)))
-        }
-        None => text.push_str("certain   nothing\n"),
-    }
-    text.push_str(&format!(
-        "held      everything up to {}{} (from {}; {} stream(s) have more elsewhere)\n",
-        outcome.held,
-        about(&outcome.held_about),
-        outcome.best,
-        outcome.better_streams
-    ));
-    if outcome.short_streams > 0 {
-        text.push_str(&format!(
-            "gap       {} stream(s) go on in a folder that begins behind a part which is in none of them; what is held ends in front of it\n",
-            outcome.short_streams
-        ));
-    }
-    if outcome.majority {
-        text.push_str(
-            "verdict   a majority is here: start these nodes, and the cluster goes on without any loss\n",
-        );
-    } else if outcome.all_behind {
-        text.push_str(
-            "verdict   all voters are here, and too many of them did not end in order: start these nodes, and the cluster goes on from the best of \
-             their disks. What was acknowledged last, and is on none of them, is lost\n",
-        );
-    } else {
-        text.push_str(
-            "verdict   the majority is lost. What was acknowledged after what is certain, and is on none of these disks, is lost\n",
-        );
-    }
-    if !outcome.written.is_empty() {
-        text.push_str(&format!(
-            "written   {}\ndigest    {}\nnext      serve them with cluster.id = \"{}\", and storage.dir where their folders are\n",
-            outcome.written.join(", "),
-            outcome.digest.as_deref().unwrap_or_default(),
-            args.cluster.as_deref().unwrap_or_default()
-        ));
-    } else if !outcome.majority {
-        text.push_str(
-            "next      `--accept-loss --to DIR --cluster NEW-ID` begins a new cluster from it; these folders stay as they are\n",
-        );
-    }
-    text
 }
 
 #[cfg(test)]
