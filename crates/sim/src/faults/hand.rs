@@ -332,7 +332,11 @@ impl Hand {
                 effect = who.map(Effect::BadDisk);
             }
             Fault::FailSync(wanted) => {
+                // Where what is accepted does not wait for disks, that is a crash like any other: what was in the sync is forgotten.
                 who = victim(self, world, wanted).filter(|_| world.durable());
+                if world.is_behind() {
+                    who = who.filter(|node| world.finish_control_turns() && may_end(world, *node));
+                }
                 who.into_iter().for_each(|node| world.fail_sync(node));
                 effect = who.map(Effect::Down);
             }
