@@ -113,8 +113,8 @@ impl Outcomes {
         cursor.sent = self.last;
     }
 
-    /// Whoever has not heard anything more since this was called last is told again.
-    pub fn tell_those_who_stand_still(&mut self) {
+    /// To be called at every beat: whoever has not heard anything more for a while is told again, after `most_beats` at the latest.
+    pub fn tell_those_who_stand_still(&mut self, most_beats: u32) {
         for cursor in self.cursors.values_mut() {
             if cursor.sent == cursor.heard || cursor.heard != cursor.at_beat {
                 (cursor.at_beat, cursor.still) = (cursor.heard, 0);
@@ -126,7 +126,7 @@ impl Outcomes {
             if cursor.still >= cursor.patience.max(2) {
                 cursor.again = true;
                 cursor.sent = cursor.heard;
-                (cursor.still, cursor.patience) = (0, (2 * cursor.patience.max(2)).min(256));
+                (cursor.still, cursor.patience) = (0, (2 * cursor.patience.max(2)).min(most_beats.max(2)));
             }
         }
     }

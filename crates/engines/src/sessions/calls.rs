@@ -55,7 +55,7 @@ pub fn end<T: Transaction>(tx: &mut T, table: TableId, id: u64) -> Result<bool, 
         return Ok(false);
     }
     let [opened, open] = counts(tx, table)?;
-    set_counts(tx, table, [opened, open - 1])?;
+    set_counts(tx, table, [opened, open.saturating_sub(1)])?;
     Ok(true)
 }
 
@@ -119,7 +119,7 @@ pub fn sweep<T: Transaction>(tx: &mut T, table: TableId, from: u64) -> Result<Sw
     tx.scan(table, range, Direction::Forward, |key, value| {
         let id = u64::from_be_bytes(key.try_into().expect("the table's keys have 8 bytes"));
         let record = Record::decode(value).expect("sessions' records are written here alone");
-        if clock - record.clock > IDLE_TICKS {
+        if clock.saturating_sub(record.clock) > IDLE_TICKS {
             expired.push(id);
         }
         looked += 1;
@@ -131,7 +131,7 @@ pub fn sweep<T: Transaction>(tx: &mut T, table: TableId, from: u64) -> Result<Sw
     }
     if !expired.is_empty() {
         let [opened, open] = counts(tx, table)?;
-        set_counts(tx, table, [opened, open - expired.len() as u64])?;
+        set_counts(tx, table, [opened, open.saturating_sub(expired.len() as u64)])?;
     }
     let next = last.filter(|_| looked == SWEEP).map(|last| last + 1);
     Ok(Swept { next, expired: expired.len() as u64 })

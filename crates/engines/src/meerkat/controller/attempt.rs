@@ -165,7 +165,7 @@ impl MeerkatController {
             self.failed += 1;
             return;
         }
-        if now < attempt.asked + (every << attempt.times.min(8)) {
+        if now < attempt.asked + (every << attempt.times.min(4)) {
             return;
         }
         let (epoch, round) = (attempt.epoch, attempt.round);

@@ -15,6 +15,8 @@ use crate::seam::{Counters, Nanos, Request};
 
 /// Attempts are put off by so many round trips at most, however many there were.
 const MOST_ROUND_TRIPS: u64 = 64;
+/// No answer is waited for longer than so many timeouts before it is asked for again.
+pub(super) const MOST_TIMEOUTS: u64 = 16;
 /// The shortest time in which a reply may be expected.
 const LEAST_PATIENCE: Nanos = 1_000_000;
 
@@ -241,7 +243,8 @@ impl MeerkatWorker {
     /// How long an answer may take before it is asked for again, for the `times`th time: frames are lost with connections only, as a
     /// rule, and on a slow wire whoever asks again makes it slower.
     pub(super) fn ask_after(&self, times: u32) -> Nanos {
-        self.beat().max(8 * self.round_trip) << times.min(8)
+        let most = MOST_TIMEOUTS * self.shared.options.election_timeout;
+        (self.beat().max(8 * self.round_trip) << times.min(8)).min(most)
     }
 
     /// Asks those again who did not answer.

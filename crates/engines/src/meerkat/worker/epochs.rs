@@ -75,7 +75,10 @@ impl MeerkatWorker {
             self.applier = Applier::new(store.clone());
             self.installer = Installer::default();
         }
-        for Ended { ts, commit, payload } in &change.ended[self.at as usize] {
+        // Who begins afresh gets all of this with the copy, and must not install it by itself: what was over everywhere may be named
+        // here, and a later delete of the same key, over as well, may not be, whose tombstone is gone.
+        let ended: &[Ended] = if *afresh { &[] } else { &change.ended[self.at as usize] };
+        for Ended { ts, commit, payload } in ended {
             let node = self.shared.layout.coordinator(*ts).node;
             let known = self.conclude(now, node, *ts, *commit, payload.clone());
             assert!(known, "a change of epoch tells what {ts} writes");

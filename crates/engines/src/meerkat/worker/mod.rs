@@ -36,6 +36,7 @@ use super::strict::Lead;
 use super::tx::MeerkatTx;
 use crate::copy::{CopyMessage, Installer, Sender};
 use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+use coordinate::MOST_TIMEOUTS;
 use terminate::Terminations;
 
 /// How soon it looks again whether a vote's time has come.
@@ -289,7 +290,8 @@ impl MeerkatWorker {
         let busy = self.owns.len() > 0 || self.outcomes.unheard() > 0 || self.records.len() > 0;
         self.restless = if busy { RESTLESS } else { self.restless.saturating_sub(1) };
         self.ask_again(now);
-        self.outcomes.tell_those_who_stand_still();
+        let most = MOST_TIMEOUTS * self.shared.options.election_timeout / self.beat();
+        self.outcomes.tell_those_who_stand_still(most as u32);
         self.terminate_overdue(now);
         busy || self.restless > 0
     }

@@ -68,7 +68,7 @@ impl MeerkatWorker {
     }
 
     /// Whether a transaction is over everywhere, by the word of its coordinator: what comes is late, and must not make a record.
-    fn is_closed(&self, node: NodeId, ts: Timestamp) -> bool {
+    pub(super) fn is_closed(&self, node: NodeId, ts: Timestamp) -> bool {
         node != self.me && self.peers[node.0 as usize].as_ref().is_some_and(|peer| ts <= peer.closed)
     }
 

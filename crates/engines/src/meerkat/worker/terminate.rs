@@ -228,6 +228,11 @@ impl MeerkatWorker {
     /// What follows from what is known of a transaction that was taken over.
     pub(super) fn go_on_with(&mut self, now: Nanos, name: Name) {
         let (node, ts) = name;
+        if self.is_closed(node, ts) || node == self.me && ts <= self.closed() {
+            // It is over everywhere.
+            self.terminations.0.remove(&name);
+            return;
+        }
         let majority = self.shared.quorums.majority;
         let known = self.records.get(node, ts).and_then(|record| record.outcome);
         let Some(own) = self.terminations.0.get_mut(&name) else { return };
