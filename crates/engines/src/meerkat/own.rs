@@ -20,6 +20,8 @@ pub struct Asked {
     pub session: Option<Session>,
     /// Attempts so far.
     pub attempts: u32,
+    /// When it came.
+    pub since: Nanos,
 }
 
 /// How far a transaction is.
@@ -215,6 +217,7 @@ mod tests {
             args: Box::default(),
             session: None,
             attempts: 1,
+            since: 0,
         };
         Own {
             asked,

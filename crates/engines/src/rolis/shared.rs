@@ -50,6 +50,9 @@ pub struct Shared {
     pub uncleared: AtomicBool,
     /// This node's voter may have accepted more than it knows of: see `recall`.
     pub forgets: AtomicBool,
+    /// Workers that have not installed again what they knew to be decided before the process ended. Until there are none, nobody reads
+    /// here: moments of long ago would be shown, from an empty store on.
+    pub rereads: AtomicU32,
     /// This replica's store came as a copy, or is about to, and is on no disk yet: it ends with the process.
     pub store_is_volatile: AtomicBool,
     /// The level in use: see [`Raising`](super::raising::Raising).
@@ -125,6 +128,7 @@ impl Shared {
             disk_full: AtomicBool::new(false),
             uncleared: AtomicBool::new(false),
             forgets: AtomicBool::new(options.forgets),
+            rereads: AtomicU32::new(0),
             store_is_volatile: AtomicBool::new(false),
             level: AtomicU32::new(options.levels.oldest.0.into()),
             leader: AtomicU32::new(0),
@@ -198,7 +202,11 @@ impl Shared {
     /// Whether this replica's store is one that followers' snapshots can be taken of: it belongs to a cluster, is
     /// complete, and holds nothing whose fate is open.
     pub fn has_snapshots(&self) -> bool {
-        self.watermark.epoch() > Epoch(0) && !self.rounds.store_is_incomplete() && self.is_certain()
+        let rereads = self.rereads.load(Ordering::SeqCst) > 0;
+        self.watermark.epoch() > Epoch(0)
+            && !rereads
+            && !self.rounds.store_is_incomplete()
+            && self.is_certain()
     }
 
     /// A snapshot of `store` at or above `least`, for reads of which the first was asked for at `since`; see [`Rounds::offer`].

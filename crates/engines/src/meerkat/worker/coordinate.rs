@@ -17,6 +17,8 @@ use crate::seam::{Counters, Nanos, Request};
 const MOST_ROUND_TRIPS: u64 = 64;
 /// No answer is waited for longer than so many timeouts before it is asked for again.
 pub(super) const MOST_TIMEOUTS: u64 = 16;
+/// After so many timeouts there is no other attempt.
+const MOST_PATIENCE: u64 = 20;
 /// The shortest time in which a reply may be expected.
 const LEAST_PATIENCE: Nanos = 1_000_000;
 
@@ -29,6 +31,7 @@ impl MeerkatWorker {
             args: request.args.into(),
             session: request.session,
             attempts: 0,
+            since: now,
         };
         self.attempt(now, asked, Timestamp::ZERO);
     }
@@ -220,7 +223,8 @@ impl MeerkatWorker {
     fn put_off(&mut self, now: Nanos, asked: Asked, hint: Timestamp) {
         Counters::add(&self.counters.conflicts, 1);
         self.stamps.observe(hint);
-        if asked.attempts >= self.shared.options.max_attempts {
+        let patience = MOST_PATIENCE * self.shared.options.election_timeout;
+        if asked.attempts >= self.shared.options.max_attempts || now > asked.since + patience {
             return self.done.reply(asked.token, Outcome::Conflict, &[]);
         }
         let most = (1 << asked.attempts.min(10)).min(MOST_ROUND_TRIPS) * self.round_trip.max(1_000) / 2;

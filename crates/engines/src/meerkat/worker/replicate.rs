@@ -32,7 +32,7 @@ impl MeerkatWorker {
                 if node == self.me {
                     self.on_overtaken(ts);
                 }
-                self.terminations.overtaken((node, ts), view);
+                self.on_overtaken_by(now, (node, ts), view);
             }
             About::Outcome { number, commit, payload } if node == from => {
                 self.on_outcome(now, from, number, (ts, commit), payload);

@@ -45,7 +45,10 @@ struct Termination {
 
 /// The transactions that this worker takes over.
 #[derive(Default)]
-pub(super) struct Terminations(BTreeMap<Name, Termination>);
+pub(super) struct Terminations(BTreeMap<Name, Termination>, Yielded);
+
+/// Those that are left to somebody else, and until when: two who take turns to overtake each other end nothing.
+type Yielded = BTreeMap<Name, Nanos>;
 
 impl Terminations {
     pub fn len(&self) -> usize {
@@ -54,14 +57,17 @@ impl Terminations {
 
     pub fn clear(&mut self) {
         self.0.clear();
+        self.1.clear();
     }
 
-    /// Somebody promised a later view: leave it to that one.
-    pub fn overtaken(&mut self, name: Name, view: u32) {
+    /// Somebody promised a later view: it is left to that one. Whether this worker had taken it over.
+    fn overtaken(&mut self, name: Name, view: u32) -> bool {
         let earlier = |own: &Termination| own.view < view && !matches!(own.stage, Stage::Telling { .. });
-        if self.0.get(&name).is_some_and(earlier) {
+        let over = self.0.get(&name).is_some_and(earlier);
+        if over {
             self.0.remove(&name);
         }
+        over
     }
 
     /// `from` knows the outcome.
@@ -102,7 +108,11 @@ impl MeerkatWorker {
     pub(super) fn terminate_overdue(&mut self, now: Nanos) {
         let patience = (2 * self.shared.options.election_timeout).max(16 * self.round_trip);
         if self.votes() && now > patience {
+            self.terminations.1.retain(|_, until| *until > now);
             for name in self.records.overdue(now - patience, MOST) {
+                if self.terminations.1.contains_key(&name) {
+                    continue;
+                }
                 let begun = self.terminations.0.get(&name).map(|own| own.since);
                 if begun.is_none_or(|since| now - since >= patience) {
                     self.take_over(now, name);
@@ -172,6 +182,21 @@ impl MeerkatWorker {
         Ok((valid, record.accepted, record.payload.clone()))
     }
 
+    /// Leaves a transaction to the proposer of `view` for a while: the longer, the more views came to nothing.
+    fn give_way(&mut self, now: Nanos, name: Name, view: u32) {
+        let rounds = view / u32::from(self.shared.options.nodes);
+        let least = (2 * self.shared.options.election_timeout).max(16 * self.round_trip);
+        let most = least << rounds.min(4);
+        let until = now + least + self.random.below(most);
+        self.terminations.1.insert(name, until);
+    }
+
+    pub(super) fn on_overtaken_by(&mut self, now: Nanos, name: Name, view: u32) {
+        if self.terminations.overtaken(name, view) {
+            self.give_way(now, name, view);
+        }
+    }
+
     pub(super) fn on_prepare(&mut self, now: Nanos, from: NodeId, name: Name, view: u32) {
         let (node, ts) = name;
         let closed =
@@ -184,7 +209,10 @@ impl MeerkatWorker {
             }
             None if closed => return,
             None => match self.promise(now, name, view) {
-                Ok((valid, accepted, payload)) => About::Promise { view, valid, accepted, payload },
+                Ok((valid, accepted, payload)) => {
+                    self.give_way(now, name, view);
+                    About::Promise { view, valid, accepted, payload }
+                }
                 Err(view) => About::Overtaken { view },
             },
         };

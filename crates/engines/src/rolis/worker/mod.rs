@@ -79,6 +79,8 @@ pub struct RolisWorker {
     gate: Gate,
     /// What an earlier life wrote, as far as it has been handed in.
     recovering: Option<Recovering>,
+    /// Up to here that life knew what is decided; nobody reads before it is installed again.
+    reread: Option<EntryIndex>,
     points: Points,
 }
 
@@ -142,6 +144,7 @@ impl RolisWorker {
             stirred: false,
             gate: Gate::default(),
             recovering: None,
+            reread: None,
             points: Points::default(),
             context,
             store,
@@ -408,6 +411,9 @@ impl Worker for RolisWorker {
         past.lost_store = self.stream.tail().first > self.replay.scan();
         if past.lost_store {
             self.mode = Mode::Parked;
+        } else if self.stream.decided() > self.replay.applied() {
+            self.reread = Some(self.stream.decided());
+            context.shared.rereads.fetch_add(1, Ordering::SeqCst);
         }
         context.shared.recovered(past);
         hooks::restarted();
@@ -444,6 +450,9 @@ impl Worker for RolisWorker {
             Mode::Following => self.turn_following(&mut turn),
             Mode::Parked => Next::Idle,
         };
+        if self.reread.take_if(|upto| *upto <= self.replay.applied()).is_some() {
+            self.context.shared.rereads.fetch_sub(1, Ordering::SeqCst);
+        }
         let reading = self.turn_reading(&mut turn);
         self.turn_vouching(&mut turn);
         let recalling =
