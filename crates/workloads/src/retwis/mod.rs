@@ -116,12 +116,15 @@ impl RetwisGenerator {
         let rows = &mut rows[..modified];
         self.chooser.distinct(&mut self.rng, rows);
         rows.iter().for_each(|row| args.put_u64(*row));
-        while blind {
-            let row = self.chooser.key(&mut self.rng);
-            if !rows.contains(&row) && !rows.contains(&twin(row)) {
-                args.put_u64(row);
-                return args.put_u64(self.rng.u64());
-            }
+        if blind {
+            let row = loop {
+                let row = self.chooser.key(&mut self.rng);
+                if !rows.contains(&row) && !rows.contains(&twin(row)) {
+                    break row;
+                }
+            };
+            args.put_u64(row);
+            args.put_u64(self.rng.u64());
         }
     }
 
