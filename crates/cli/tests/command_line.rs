@@ -49,6 +49,8 @@ fn every_subcommand_has_help_with_exit_codes() {
         "bench tpcc",
         "bench ycsb",
         "bench bank",
+        "bench ycsb-t",
+        "bench retwis",
         "bench failover",
         "bench replay",
         "torture",
@@ -71,7 +73,7 @@ fn every_subcommand_has_help_with_exit_codes() {
 }
 
 /// What is wrong, and what the one line must say about it.
-const MISUSES: [(&[&str], &str); 31] = [
+const MISUSES: [(&[&str], &str); 35] = [
     (&["serve", "--no-such-flag"], "--no-such-flag"),
     (&["no-such-command"], "no-such-command"),
     (&["stauts"], "exists: 'status'"),
@@ -92,7 +94,11 @@ const MISUSES: [(&[&str], &str); 31] = [
     (&["bench", "tpcc", "--engine", "silo", "--replicas", "3"], "use --replicas 1"),
     (&["bench", "tpcc", "--option", "warehouse=2"], "warehouse"),
     (&["bench", "ycsb", "--reads", "1.5"], "1.5"),
-    (&["bench", "failover", "--workload", "chess"], "tpcc, ycsb, bank"),
+    (&["bench", "ycsb-t", "--zipf", "1"], "zipf cannot be \"1\"; expected a number from 0 to below 1"),
+    (&["bench", "ycsb-t", "--scale", "2"], "at most 1"),
+    (&["bench", "retwis", "--keys", "9"], "from 10 to"),
+    (&["bench", "retwis", "--keys", "1001"], "an even number"),
+    (&["bench", "failover", "--workload", "chess"], "tpcc, ycsb, bank, ycsb-t, retwis"),
     (&["bench", "replay", "--runs", "0"], "1..=1000"),
     (&["demo", "--replicas", "2"], "3..=9"),
     (&["torture", "--rate", "0"], "above 0"),

@@ -88,6 +88,32 @@ fn a_bench_reports_what_the_issue_asks_for() {
     assert!(report["tps"].as_f64().unwrap() > 500.0, "{report}");
 }
 
+/// The Meerkat paper's workloads, skewed, with and without replication: all replicas keep their conditions.
+#[test]
+fn the_workloads_with_64_byte_rows_are_measured_and_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
+    let json = path.to_str().unwrap();
+    for (workload, engine) in
+        [("ycsb-t", "silo"), ("ycsb-t", "rolis"), ("retwis", "silo"), ("retwis", "rolis")]
+    {
+        let run =
+            ["bench", workload, "--engine", engine, "--workers", "2", "--scale", "0.001", "--zipf", "0.9"];
+        let (code, text) = highwater(
+            &[&run[..], &["--seconds", "1", "--warmup", "0.2", "--rate", "2000", "--json", json]].concat(),
+        );
+        assert_eq!(code, 0, "{text}");
+        let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(report["config"]["workload_options"]["keys"], "2000", "{report}");
+        assert_eq!(report["config"]["workload_options"]["zipf"], "0.9", "{report}");
+        let (rows, passed) = (format!("{workload}-rows"), report["checks"]["passed"].as_array().unwrap());
+        assert!(passed.contains(&Value::from(rows)), "{report}");
+        assert!(workload != "retwis" || passed.contains(&Value::from("retwis-twins")), "{report}");
+        assert_eq!(report["bad_requests"], 0, "{report}");
+        assert!(report["tps"].as_f64().unwrap() > 500.0, "{report}");
+    }
+}
+
 #[test]
 fn failovers_lose_nothing() {
     let (code, text) = highwater(&[

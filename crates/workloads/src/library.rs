@@ -2,7 +2,7 @@
 
 use highwater_core::{Library, Registry, TableSpec, Transaction};
 
-use crate::{audit, bank, tables, tpcc, ycsb};
+use crate::{audit, bank, retwis, tables, tpcc, ycsb, ycsb_t};
 
 /// All tables and all procedures. Ids depend on the order here, and replicas must agree on them: new ones go to the
 /// end.
@@ -19,5 +19,7 @@ impl Library for AllWorkloads {
         tpcc::register(registry);
         ycsb::register(registry);
         bank::register(registry);
+        ycsb_t::register(registry);
+        retwis::register(registry);
     }
 }

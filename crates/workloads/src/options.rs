@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::workload::Workload;
-use crate::{bank, tpcc, ycsb};
+use crate::{bank, retwis, row64, tpcc, ycsb, ycsb_t};
 
 /// A workload and its configuration.
 ///
@@ -26,6 +26,10 @@ pub enum Options {
     Ycsb(ycsb::Config),
     /// The bank.
     Bank(bank::Config),
+    /// YCSB-T.
+    YcsbT(row64::Config),
+    /// Retwis.
+    Retwis(row64::Config),
 }
 
 /// Why a workload cannot be built. Says what would be accepted.
@@ -75,10 +79,11 @@ const TPCC: &[&str] = &["warehouses", "fast_ids", "scale", "seed"];
 const YCSB: &[&str] = &["keys", "value_bytes", "read_fraction", "ops", "distribution", "theta"];
 const BANK: &[&str] =
     &["accounts", "initial_balance", "sample_fraction", "audit_fraction", "sample", "max_transfer"];
+const ROW64: &[&str] = &["keys", "zipf"];
 
 impl Options {
     /// The names that [`Options::parse`] accepts.
-    pub const NAMES: [&'static str; 3] = ["tpcc", "ycsb", "bank"];
+    pub const NAMES: [&'static str; 5] = ["tpcc", "ycsb", "bank", "ycsb-t", "retwis"];
 
     /// The defaults of a workload.
     pub fn default_of(name: &str) -> Result<Options, OptionError> {
@@ -86,6 +91,8 @@ impl Options {
             "tpcc" => Ok(Options::Tpcc(tpcc::Config::default())),
             "ycsb" => Ok(Options::Ycsb(ycsb::Config::default())),
             "bank" => Ok(Options::Bank(bank::Config::default())),
+            "ycsb-t" => Ok(Options::YcsbT(row64::Config::default())),
+            "retwis" => Ok(Options::Retwis(row64::Config::default())),
             _ => Err(OptionError::UnknownWorkload(name.to_owned())),
         }
     }
@@ -101,6 +108,8 @@ impl Options {
                 Options::Tpcc(config) => set_tpcc(config, key, value)?,
                 Options::Ycsb(config) => set_ycsb(config, key, value)?,
                 Options::Bank(config) => set_bank(config, key, value)?,
+                Options::YcsbT(config) => set_row64("ycsb-t", config, key, value)?,
+                Options::Retwis(config) => set_row64("retwis", config, key, value)?,
             }
         }
         parsed.validate()?;
@@ -119,6 +128,8 @@ impl Options {
             Options::Tpcc(config) => Box::new(tpcc::Tpcc::new(config)),
             Options::Ycsb(config) => Box::new(ycsb::Ycsb::new(config)),
             Options::Bank(config) => Box::new(bank::Bank::new(config)),
+            Options::YcsbT(config) => Box::new(ycsb_t::YcsbT::new(config)),
+            Options::Retwis(config) => Box::new(retwis::Retwis::new(config)),
         }
     }
 
@@ -137,10 +148,8 @@ impl Options {
                 within("value_bytes", c.value_bytes as u64, min, max)?;
                 fraction("read_fraction", c.read_fraction)?;
                 match c.distribution {
-                    ycsb::Distribution::Zipfian { theta } if !(0.0..1.0).contains(&theta) => {
-                        ensure(false, "theta", theta, "a number from 0 to below 1")
-                    }
-                    _ => Ok(()),
+                    ycsb::Distribution::Zipfian { theta } => skew("theta", theta),
+                    ycsb::Distribution::Uniform => Ok(()),
                 }
             }
             Options::Bank(c) => {
@@ -157,6 +166,15 @@ impl Options {
                     c.audit_fraction,
                     &format!("at most {rest}, what samples leave"),
                 )
+            }
+            Options::YcsbT(c) => {
+                within("keys", c.keys, 1, u32::MAX.into())?;
+                skew("zipf", c.zipf)
+            }
+            Options::Retwis(c) => {
+                within("keys", c.keys, retwis::MIN_KEYS, u32::MAX.into())?;
+                ensure(c.keys.is_multiple_of(2), "keys", c.keys, "an even number: rows come in pairs")?;
+                skew("zipf", c.zipf)
             }
         }
     }
@@ -212,6 +230,20 @@ fn set_bank(config: &mut bank::Config, key: &str, value: &str) -> Result<(), Opt
     Ok(())
 }
 
+fn set_row64(
+    workload: &'static str,
+    config: &mut row64::Config,
+    key: &str,
+    value: &str,
+) -> Result<(), OptionError> {
+    match key {
+        "keys" => config.keys = parse("keys", value, "a whole number")?,
+        "zipf" => config.zipf = parse("zipf", value, "a number from 0 to below 1")?,
+        _ => return Err(OptionError::UnknownOption { workload, key: key.to_owned(), known: ROW64 }),
+    }
+    Ok(())
+}
+
 fn parse<V: FromStr>(key: &'static str, value: &str, expected: &str) -> Result<V, OptionError> {
     // 1_000_000 reads better than 1000000.
     value.replace('_', "").parse().or_else(|_| bad_value(key, value, expected))
@@ -233,6 +265,10 @@ fn fraction(key: &'static str, value: f64) -> Result<(), OptionError> {
     ensure((0.0..=1.0).contains(&value), key, value, "a number from 0 to 1")
 }
 
+fn skew(key: &'static str, value: f64) -> Result<(), OptionError> {
+    ensure((0.0..1.0).contains(&value), key, value, "a number from 0 to below 1")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,10 +279,12 @@ mod tests {
             "fast_ids" => "true",
             "distribution" => "zipfian",
             "keys" => "1_000",
-            _ if key.ends_with("fraction") || key == "scale" || key == "theta" => "0.5",
+            _ if key.ends_with("fraction") || key == "scale" || key == "theta" || key == "zipf" => "0.5",
             _ => "8",
         };
-        for (name, keys) in [("tpcc", TPCC), ("ycsb", YCSB), ("bank", BANK)] {
+        for (name, keys) in
+            [("tpcc", TPCC), ("ycsb", YCSB), ("bank", BANK), ("ycsb-t", ROW64), ("retwis", ROW64)]
+        {
             let options = Options::parse(name, keys.iter().map(|key| (*key, values(key)))).unwrap();
             assert_ne!(options, Options::default_of(name).unwrap());
             assert_eq!(options.build().name(), name);
@@ -256,7 +294,10 @@ mod tests {
     #[test]
     fn errors_say_what_would_do() {
         let message = |name, key, value| Options::parse(name, [(key, value)]).unwrap_err().to_string();
-        assert_eq!(message("tcpc", "x", "1"), r#"no workload "tcpc"; there are tpcc, ycsb, bank"#);
+        assert_eq!(
+            message("tcpc", "x", "1"),
+            r#"no workload "tcpc"; there are tpcc, ycsb, bank, ycsb-t, retwis"#
+        );
         assert_eq!(
             message("tpcc", "warehouse", "1"),
             r#"tpcc has no option "warehouse"; it has warehouses, fast_ids, scale, seed"#
@@ -272,6 +313,19 @@ mod tests {
         assert_eq!(
             message("bank", "audit_fraction", "0.9"),
             r#"audit_fraction cannot be "0.9"; expected at most 0.8, what samples leave"#
+        );
+        assert_eq!(message("ycsb-t", "theta", "0.5"), r#"ycsb-t has no option "theta"; it has keys, zipf"#);
+        assert_eq!(
+            message("ycsb-t", "zipf", "1"),
+            r#"zipf cannot be "1"; expected a number from 0 to below 1"#
+        );
+        assert_eq!(
+            message("retwis", "keys", "9"),
+            r#"keys cannot be "9"; expected a whole number from 10 to 4294967295"#
+        );
+        assert_eq!(
+            message("retwis", "keys", "11"),
+            r#"keys cannot be "11"; expected an even number: rows come in pairs"#
         );
         assert_eq!(message("bank", "sample", "many"), r#"sample cannot be "many"; expected a whole number"#);
     }

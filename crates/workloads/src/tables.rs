@@ -60,11 +60,15 @@ pub mod tpcc {
 pub const YCSB: TableId = TableId(22);
 /// The bank's accounts.
 pub const BANK: TableId = TableId(23);
+/// YCSB-T's rows.
+pub const YCSB_T: TableId = TableId(24);
+/// Retwis' rows.
+pub const RETWIS: TableId = TableId(25);
 
 use IndexKind::{Hash, Ordered};
 use KeyKind::{Bytes, U64};
 
-const TABLES: [(TableId, &str, KeyKind, IndexKind); 24] = [
+const TABLES: [(TableId, &str, KeyKind, IndexKind); 26] = [
     (KEYSPACE, "keyspace", Bytes, Hash),
     (AUDIT, "audit", U64, Hash),
     (SESSIONS, "sessions", U64, Ordered),
@@ -89,6 +93,8 @@ const TABLES: [(TableId, &str, KeyKind, IndexKind); 24] = [
     (tpcc::STOCK_INFO, "tpcc.stock_info", U64, Hash),
     (YCSB, "ycsb.row", U64, Hash),
     (BANK, "bank.account", U64, Hash),
+    (YCSB_T, "ycsb_t.row", Bytes, Hash),
+    (RETWIS, "retwis.row", Bytes, Hash),
 ];
 
 /// Every table, in the order of the ids.

@@ -15,6 +15,24 @@ use highwater_core::{
 use crate::library::AllWorkloads;
 use crate::workload::{Check, Workload};
 
+/// How a test names a row: by its number in an integer table, else by its bytes.
+pub trait KeyOf {
+    /// The key as tables have it.
+    fn bytes(&self) -> Vec<u8>;
+}
+
+impl KeyOf for u64 {
+    fn bytes(&self) -> Vec<u8> {
+        self.to_be_bytes().to_vec()
+    }
+}
+
+impl<const N: usize> KeyOf for [u8; N] {
+    fn bytes(&self) -> Vec<u8> {
+        self.to_vec()
+    }
+}
+
 /// Committed tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
@@ -28,26 +46,28 @@ impl Tables {
     }
 
     /// Sets a row behind everybody's back.
-    pub fn put(&mut self, table: TableId, key: u64, value: &[u8]) {
-        self.tables[table.0 as usize].insert(key.to_be_bytes().to_vec(), value.to_vec());
+    pub fn put(&mut self, table: TableId, key: impl KeyOf, value: &[u8]) {
+        self.tables[table.0 as usize].insert(key.bytes(), value.to_vec());
     }
 
     /// Removes a row behind everybody's back.
     ///
     /// # Panics
     /// If there is no such row: the test is wrong.
-    pub fn remove(&mut self, table: TableId, key: u64) {
-        let removed = self.tables[table.0 as usize].remove(&key.to_be_bytes()[..]);
-        assert!(removed.is_some(), "{table} has no key {key:#x}");
+    pub fn remove(&mut self, table: TableId, key: impl KeyOf) {
+        let key = key.bytes();
+        let removed = self.tables[table.0 as usize].remove(&key);
+        assert!(removed.is_some(), "{table} has no key {key:02x?}");
     }
 
     /// Changes a row behind everybody's back.
     ///
     /// # Panics
     /// If there is no such row: the test is wrong.
-    pub fn corrupt(&mut self, table: TableId, key: u64, change: impl FnOnce(&mut Vec<u8>)) {
-        let row = self.tables[table.0 as usize].get_mut(&key.to_be_bytes()[..]);
-        change(row.unwrap_or_else(|| panic!("{table} has no key {key:#x}")));
+    pub fn corrupt(&mut self, table: TableId, key: impl KeyOf, change: impl FnOnce(&mut Vec<u8>)) {
+        let key = key.bytes();
+        let row = self.tables[table.0 as usize].get_mut(&key);
+        change(row.unwrap_or_else(|| panic!("{table} has no key {key:02x?}")));
     }
 
     /// The integer keys of a table, in order.

@@ -92,6 +92,8 @@ fn generators_and_procedures_allocate_nothing_once_warm() {
         ("tpcc", vec![("scale", "0.02"), ("warehouses", "2")]),
         ("ycsb", vec![("keys", "1000"), ("value_bytes", "100")]),
         ("bank", vec![("accounts", "100")]),
+        ("ycsb-t", vec![("keys", "1000"), ("zipf", "0.6")]),
+        ("retwis", vec![("keys", "1000"), ("zipf", "0.6")]),
     ] {
         let workload = Options::parse(name, options).unwrap().build();
         let loaded = Runner::loaded(&*workload);

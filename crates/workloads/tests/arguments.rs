@@ -36,6 +36,8 @@ fn requests_with_a_changed_byte_are_survived() {
         ("tpcc", vec![("scale", "0.01"), ("warehouses", "2")]),
         ("ycsb", vec![("keys", "1000")]),
         ("bank", vec![("accounts", "100")]),
+        ("ycsb-t", vec![("keys", "1000"), ("zipf", "0.6")]),
+        ("retwis", vec![("keys", "1000"), ("zipf", "0.6")]),
     ] {
         let workload = Options::parse(name, options).unwrap().build();
         let mut runner = Runner::loaded(&*workload);

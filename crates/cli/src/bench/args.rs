@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use highwater_engines::EngineKind;
-use highwater_node::admin::protocol::WorkloadSpec;
 
+use super::workloads::{BankArgs, Row64Args, TpccArgs, YcsbArgs};
 use crate::flags::{concat_help, key_value, share};
-use crate::workload::{spec, tpcc};
 
 /// `highwater bench`.
 #[derive(Debug, Args)]
@@ -51,6 +50,26 @@ pub enum BenchCommand {
         /// Bank's own options.
         #[command(flatten)]
         workload: BankArgs,
+    },
+    /// YCSB-T as in the Meerkat paper: one read-modify-write of one row; keys and values of 64 bytes.
+    #[command(after_help = concat_help("highwater bench ycsb-t --engine rolis\n  highwater bench ycsb-t --workers 2 --zipf 0.87 --json ycsb-t.json\n  highwater bench ycsb-t --scale 0.01 --seconds 2"))]
+    YcsbT {
+        /// How to run it.
+        #[command(flatten)]
+        run: RunArgs,
+        /// Its own options.
+        #[command(flatten)]
+        workload: Row64Args,
+    },
+    /// Retwis as in the Meerkat paper: a small Twitter, half of it timelines; keys and values of 64 bytes.
+    #[command(after_help = concat_help("highwater bench retwis --engine rolis\n  highwater bench retwis --workers 2 --zipf 0.6 --json retwis.json\n  highwater bench retwis --scale 0.01 --seconds 2"))]
+    Retwis {
+        /// How to run it.
+        #[command(flatten)]
+        run: RunArgs,
+        /// Its own options.
+        #[command(flatten)]
+        workload: Row64Args,
     },
     /// Kill the leader again and again under load: the gaps, and what was lost (nothing, or exit code 1).
     #[command(after_help = concat_help("highwater bench failover --runs 20\n  highwater bench failover --runs 5 --workload bank --workers 2 --json failover.json"))]
@@ -120,71 +139,6 @@ pub struct RunArgs {
     pub keep: bool,
 }
 
-/// TPC-C's own options.
-#[derive(Clone, Debug, Args)]
-pub struct TpccArgs {
-    /// Warehouses [default: as many as workers].
-    #[arg(long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..))]
-    pub warehouses: Option<u32>,
-    /// Draw order ids outside the transaction, as Silo's option of that name does.
-    #[arg(long)]
-    pub fast_ids: bool,
-    /// Share of the specification's population to load.
-    #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = share)]
-    pub scale: f64,
-}
-
-impl TpccArgs {
-    /// As the replicas are told.
-    pub fn spec(&self, workers: u16) -> WorkloadSpec {
-        tpcc(self.warehouses.unwrap_or(u32::from(workers)), self.fast_ids, self.scale)
-    }
-}
-
-/// YCSB's own options.
-#[derive(Clone, Debug, Args)]
-pub struct YcsbArgs {
-    /// How many keys.
-    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub keys: u64,
-    /// Share of read-only transactions.
-    #[arg(long, default_value_t = 0.5, value_name = "SHARE")]
-    pub reads: f64,
-    /// Draw keys by a zipfian distribution instead of a uniform one.
-    #[arg(long)]
-    pub zipfian: bool,
-    /// Skew of the zipfian distribution.
-    #[arg(long, default_value_t = 0.99, value_name = "THETA")]
-    pub theta: f64,
-}
-
-impl YcsbArgs {
-    /// As the replicas are told.
-    pub fn spec(&self) -> WorkloadSpec {
-        let mut options = vec![("keys", self.keys.to_string()), ("read_fraction", self.reads.to_string())];
-        if self.zipfian {
-            options.push(("distribution", "zipfian".into()));
-            options.push(("theta", self.theta.to_string()));
-        }
-        spec("ycsb", options)
-    }
-}
-
-/// Bank's own options.
-#[derive(Clone, Debug, Args)]
-pub struct BankArgs {
-    /// How many accounts.
-    #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
-    pub accounts: u64,
-}
-
-impl BankArgs {
-    /// As the replicas are told.
-    pub fn spec(&self) -> WorkloadSpec {
-        spec("bank", vec![("accounts", self.accounts.to_string())])
-    }
-}
-
 /// `highwater bench failover`.
 #[derive(Clone, Debug, Args)]
 pub struct FailoverArgs {
@@ -197,8 +151,8 @@ pub struct FailoverArgs {
     /// Workers per replica.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,
-    /// Under which load: tpcc, ycsb or bank.
-    #[arg(long, default_value = "tpcc", value_parser = ["tpcc", "ycsb", "bank"])]
+    /// Under which load.
+    #[arg(long, default_value = "tpcc", value_parser = highwater_workloads::Options::NAMES)]
     pub workload: String,
     /// TPC-C warehouses [default: as many as workers].
     #[arg(long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..))]
@@ -257,19 +211,5 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number > 0.0 && number <= 1e6 => Ok(number),
         _ => Err("must be above 0 and at most 1000000".into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::workload::effective_options;
-
-    #[test]
-    fn flags_become_options_that_the_workloads_know() {
-        let ycsb = YcsbArgs { keys: 1000, reads: 0.5, zipfian: true, theta: 0.9 };
-        for spec in [tpcc(2, true, 0.1), ycsb.spec(), BankArgs { accounts: 10 }.spec()] {
-            effective_options(&spec).unwrap();
-        }
     }
 }

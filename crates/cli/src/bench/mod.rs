@@ -10,6 +10,7 @@ mod failover;
 mod replay;
 mod report;
 mod run;
+mod workloads;
 
 use highwater_node::admin::protocol::WorkloadSpec;
 
@@ -27,6 +28,8 @@ pub fn run(args: BenchArgs) -> Result<()> {
         BenchCommand::Tpcc { run, workload } => workload_bench(&run, workload.spec(run.workers)),
         BenchCommand::Ycsb { run, workload } => workload_bench(&run, workload.spec()),
         BenchCommand::Bank { run, workload } => workload_bench(&run, workload.spec()),
+        BenchCommand::YcsbT { run, workload } => workload_bench(&run, workload.spec("ycsb-t", run.workers)),
+        BenchCommand::Retwis { run, workload } => workload_bench(&run, workload.spec("retwis", run.workers)),
         BenchCommand::Failover(args) => failover::run(&args),
         BenchCommand::Replay(args) => replay::run(&args),
     }

@@ -14,7 +14,7 @@ use crate::verify::Findings;
 /// One run.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunReport {
-    /// `tpcc`, `ycsb` or `bank`.
+    /// As the command line names it.
     pub workload: String,
     /// Its name.
     pub engine: String,

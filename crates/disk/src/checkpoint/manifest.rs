@@ -101,7 +101,8 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Whether a store of this schema can take the records.
+    /// Whether a store of this schema can take the records: its first tables must be those of the checkpoint. It may have
+    /// more behind them, which a later build has added and of which there is nothing yet.
     ///
     /// # Errors
     /// [`Error::OtherSchema`], with the first difference in words.
@@ -113,7 +114,7 @@ impl Manifest {
         let tables = self.tables.iter().zip(&own).enumerate();
         let counts = || {
             let (theirs, own) = (self.tables.len(), own.len());
-            (theirs != own).then(|| format!("it has {theirs} of them, and there are {own} here"))
+            (theirs > own).then(|| format!("it has {theirs} of them, and there are {own} here"))
         };
         match tables.filter_map(differs).next().or_else(counts) {
             Some(what) => Err(Error::OtherSchema { file: self.file(), what }),

@@ -132,6 +132,13 @@ fn other_tables_a_newer_format_and_too_little_memory_are_refused_in_words() {
     let fewer = Schema::new(schema().iter().take(3).map(|(_, spec)| spec.clone()).collect());
     assert!(refused(&disk, fewer, PLENTY).ends_with("it has 4 of them, and there are 3 here"));
 
+    // Those that a later build has added are empty.
+    let added = TableSpec { name: "added", keys: KeyKind::Bytes, index: IndexKind::Hash };
+    let more = Schema::new(schema().iter().map(|(_, spec)| spec.clone()).chain([added]).collect());
+    let mut expected = load(&disk, schema(), PLENTY).unwrap().digest().unwrap();
+    expected.rows.push(0);
+    assert_eq!(load(&disk, more, PLENTY).unwrap().digest(), Some(expected));
+
     let said = refused(&disk, schema(), 1000);
     assert!(
         said.contains("does not fit: the store takes") && said.ends_with("1000 is all it may take"),

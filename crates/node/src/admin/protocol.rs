@@ -82,7 +82,7 @@ pub enum AdminRequest {
 /// A workload and its options: what `highwater_workloads` builds one from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadSpec {
-    /// `tpcc`, `ycsb` or `bank`.
+    /// `tpcc`, `ycsb`, `bank`, `ycsb-t` or `retwis`.
     pub name: String,
     /// `key=value` options, e.g. `("warehouses", "2")`.
     pub options: Vec<(String, String)>,

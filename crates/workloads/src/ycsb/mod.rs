@@ -16,7 +16,9 @@ use std::sync::Arc;
 use highwater_core::{Procedure, Registry, Transaction, View};
 
 use crate::bytes::Sink;
-use crate::random::{Permutation, Rng, Zipfian, mix};
+use crate::choice::Chooser;
+pub use crate::choice::Distribution;
+use crate::random::{Rng, mix};
 use crate::tables::YCSB;
 use crate::workload::{Check, Findings, Generator, Requests, Workload};
 pub use procedures::{Load, MAX_OPS, MAX_VALUE_BYTES, MIN_VALUE_BYTES, Read, ReadModifyWrite};
@@ -26,18 +28,6 @@ pub fn register<T: Transaction>(registry: &mut Registry<T>) {
     registry.register::<Load>();
     registry.register::<Read>();
     registry.register::<ReadModifyWrite>();
-}
-
-/// How keys are chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Distribution {
-    /// Each as often as any other.
-    Uniform,
-    /// A few often: rank r with a frequency proportional to r^-theta; the ranks are scattered over the keys.
-    Zipfian {
-        /// The skew, from 0.0 (none) to below 1.0.
-        theta: f64,
-    },
 }
 
 /// What can be chosen.
@@ -74,33 +64,10 @@ pub struct Ycsb {
     chooser: Arc<Chooser>,
 }
 
-#[derive(Debug)]
-enum Chooser {
-    Uniform { keys: u64 },
-    Zipfian { ranks: Zipfian, scatter: Permutation },
-}
-
-impl Chooser {
-    #[inline]
-    fn key(&self, rng: &mut Rng) -> u64 {
-        match self {
-            Chooser::Uniform { keys } => rng.below(*keys),
-            Chooser::Zipfian { ranks, scatter } => scatter.at(ranks.draw(rng)),
-        }
-    }
-}
-
 impl Ycsb {
     /// The workload of a valid configuration.
     pub fn new(config: Config) -> Ycsb {
-        let keys = config.keys;
-        let chooser = match config.distribution {
-            Distribution::Uniform => Chooser::Uniform { keys },
-            Distribution::Zipfian { theta } => {
-                Chooser::Zipfian { ranks: Zipfian::new(keys, theta), scatter: Permutation::new(keys, 0) }
-            }
-        };
-        Ycsb { config, chooser: Arc::new(chooser) }
+        Ycsb { config, chooser: Arc::new(Chooser::new(config.keys, config.distribution)) }
     }
 
     /// Whether the counters add up to `committed` read-modify-write transactions.
@@ -209,15 +176,9 @@ impl Generator for YcsbGenerator {
         args.clear();
         let kind = usize::from(self.rng.unit() >= self.config.read_fraction);
         let mut keys = [0; MAX_OPS];
-        let mut count = 0;
-        while count < self.config.ops {
-            let key = self.chooser.key(&mut self.rng);
-            if !keys[..count].contains(&key) {
-                keys[count] = key;
-                count += 1;
-                args.put_u64(key);
-            }
-        }
+        let keys = &mut keys[..self.config.ops];
+        self.chooser.distinct(&mut self.rng, keys);
+        keys.iter().for_each(|key| args.put_u64(*key));
         kind
     }
 }
