@@ -4,7 +4,7 @@
 //! Keys share a fixed number of *slots*, by hash: two keys of one slot are taken for one, which may refuse what could have been
 //! valid, and never finds valid what is not. So marks take no memory per key, and a key that nobody touches has none.
 //!
-//! For tables that are scanned there is a [`RangeMarks`], too, in shards by the front of the key: a scan marks a range, and a write looks
+//! For tables that are scanned there are marks of ranges, too, in shards by the front of the key: a scan marks a range, and a write looks
 //! whether it falls into one.
 //!
 //! Each slot and shard has a lock of its own, held for a few instructions: transactions that touch different keys write to no common
@@ -54,6 +54,7 @@ struct Marked {
     rts: u64,
     count: u32,
     inline: [u64; INLINE],
+    #[expect(clippy::box_collection, reason = "a vector is three words, and a slot is a line")]
     more: Option<Box<Vec<u64>>>,
 }
 

@@ -45,10 +45,10 @@ impl<'a> Known<'a> {
             let before = self.outcome.replace(outcome);
             assert!(before.is_none_or(|before| before == outcome), "{} has one outcome everywhere", told.ts);
         }
-        if let Some((view, commit)) = told.accepted.filter(|_| !planted!(meerkat::AcceptedForgotten)) {
-            if self.accepted.is_none_or(|(latest, _)| latest < view) {
-                self.accepted = Some((view, commit));
-            }
+        let accepted = told.accepted.filter(|_| !planted!(meerkat::AcceptedForgotten));
+        let later = |(view, _): &(u32, bool)| self.accepted.is_none_or(|(latest, _)| latest < *view);
+        if let Some(later) = accepted.filter(later) {
+            self.accepted = Some(later);
         }
         self.payload = self.payload.or(told.payload.as_ref());
     }

@@ -35,7 +35,7 @@
 //! - An abort without a second round takes as many refusals as make rule 4 of a change of epoch impossible ([`own`]).
 //! - That rule's check is exact, and records stay while it may need them ([`merge`], [`record`]).
 //! - A change of epoch takes effect when a majority has accepted it.
-//! - Records are forgotten when every replica has heard the outcome ([`outcomes`]); the paper leaves that open.
+//! - Records are forgotten when every replica has heard the outcome (`outcomes`); the paper leaves that open.
 //!
 //! | file | what |
 //! |---|---|

@@ -162,6 +162,11 @@ impl Owns {
         self.all.len() + self.retries.len()
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Bytes that those under way hold.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -190,9 +195,9 @@ impl Own {
 pub struct Vote {
     /// Found valid.
     pub valid: bool,
-    /// See [`About::Vote`](super::message::About::Vote).
+    /// Not even looked at: the replica's clock was past its timestamp.
     pub late: bool,
-    /// The same.
+    /// If it is not valid: that clock, or what was in the way.
     pub hint: Timestamp,
 }
 

@@ -135,7 +135,8 @@ impl Payload {
         &self.0
     }
 
-    /// How long it is.
+    /// How long it is, in bytes: never 0.
+    #[expect(clippy::len_without_is_empty, reason = "none is")]
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -59,12 +59,12 @@ impl Post {
     }
 
     /// To every replica.
-    pub fn to_all(&mut self, message: &Message) {
+    pub fn for_all(&mut self, message: &Message) {
         self.all.put(message);
     }
 
     /// To one replica. Its messages keep their order: behind a heavy one light ones travel in bodies, too.
-    pub fn to(&mut self, node: NodeId, message: &Message) {
+    pub fn for_one(&mut self, node: NodeId, message: &Message) {
         let letter = &mut self.letters[node.0 as usize];
         if message.payload().is_some() || !letter.heavy.is_empty() {
             letter.heavy.put(message);
@@ -134,7 +134,7 @@ mod tests {
             Message { ts: Timestamp(number), about }
         };
         let sent: Vec<Message> = (1..=6).map(|number| outcome(number, number % 3 == 2)).collect();
-        sent.iter().for_each(|message| post.to(NodeId(1), message));
+        sent.iter().for_each(|message| post.for_one(NodeId(1), message));
         let mut out = Outbox::default();
         let head = Head { epoch: Epoch(1), closed: Timestamp::ZERO, heard: 0 };
         post.send(NodeId(1), 0, head, true, &mut out);

@@ -93,6 +93,11 @@ impl Records {
         self.count
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Since when the oldest one that is not over has been here.
     pub fn oldest_pending(&mut self) -> Option<Nanos> {
         while let Some((since, node, ts)) = self.arrived.front() {

@@ -106,7 +106,7 @@ impl MeerkatController {
         let wanted = *self.wanted.get_or_insert(now);
         let (wait, since) = if paused {
             // Whoever leads it may be slow, and its wire.
-            (self.timeout() * (3 + rank) << self.failed.min(4), self.stirred)
+            ((self.timeout() * (3 + rank)) << self.failed.min(4), self.stirred)
         } else {
             (self.heartbeat() * (1 + 4 * rank), wanted.max(self.stirred))
         };

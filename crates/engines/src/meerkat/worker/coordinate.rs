@@ -78,7 +78,7 @@ impl MeerkatWorker {
             self.count(self.me, ts, vote);
         }
         // A refusal at home is most likely one everywhere; but others may know better, and it must be over for all.
-        self.post.to_all(&Message { ts, about: About::Validate { payload } });
+        self.post.for_all(&Message { ts, about: About::Validate { payload } });
         self.decide(now, ts, false);
     }
 
@@ -179,7 +179,7 @@ impl MeerkatWorker {
         }
         own.phase = Phase::Accepting { commit, by: bit(self.me) };
         (own.since, own.again) = (now, (now + after, 0));
-        self.post.to_all(&Message { ts, about: About::Accept { view: 0, commit } });
+        self.post.for_all(&Message { ts, about: About::Accept { view: 0, commit } });
         self.decide(now, ts, false);
     }
 
@@ -270,7 +270,7 @@ impl MeerkatWorker {
             let message = Message { ts, about };
             for node in (0..self.shared.options.nodes).map(NodeId).filter(|node| *node != self.me) {
                 if silent & bit(node) != 0 {
-                    self.post.to(node, &message);
+                    self.post.for_one(node, &message);
                 }
             }
         }

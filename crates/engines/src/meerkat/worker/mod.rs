@@ -264,7 +264,7 @@ impl MeerkatWorker {
                 continue;
             }
             let (post, outcomes) = (&mut self.post, &mut self.outcomes);
-            outcomes.tell(node, |message| post.to(node, &message));
+            outcomes.tell(node, |message| post.for_one(node, &message));
             let seat = self.seat.as_ref().expect("it works in an epoch");
             let votes = seat.members.voters.iter().any(|(voter, _)| *voter == node);
             let head = self.head(epoch, node);
@@ -287,7 +287,7 @@ impl MeerkatWorker {
         if self.working().is_none() {
             return false;
         }
-        let busy = self.owns.len() > 0 || self.outcomes.unheard() > 0 || self.records.len() > 0;
+        let busy = !self.owns.is_empty() || self.outcomes.unheard() > 0 || !self.records.is_empty();
         self.restless = if busy { RESTLESS } else { self.restless.saturating_sub(1) };
         self.ask_again(now);
         let most = MOST_TIMEOUTS * self.shared.options.election_timeout / self.beat();
@@ -332,9 +332,9 @@ impl MeerkatWorker {
     }
 
     fn next(&self, now: Nanos) -> Next {
-        let busy = self.owns.len() > 0
+        let busy = !self.owns.is_empty()
             || self.outcomes.unheard() > 0
-            || self.records.len() > 0
+            || !self.records.is_empty()
             || self.terminations.len() > 0
             || self.restless > 0;
         let beat = if busy { Next::At(self.next_beat.max(now + 1)) } else { Next::Idle };

@@ -55,7 +55,7 @@ impl MeerkatWorker {
         }
         let record = self.records.entry(now, from, ts);
         if let Some(commit) = record.outcome {
-            return self.post.to(from, &Message { ts, about: About::Over { commit } });
+            return self.post.for_one(from, &Message { ts, about: About::Over { commit } });
         }
         if record.payload.is_none() {
             let len = payload.len();
@@ -63,7 +63,7 @@ impl MeerkatWorker {
             self.records.add_bytes(len);
         }
         if let Some(Vote { valid, late, hint }) = self.vote(now, from, ts) {
-            self.post.to(from, &Message { ts, about: About::Vote { valid, late, hint } });
+            self.post.for_one(from, &Message { ts, about: About::Vote { valid, late, hint } });
         }
     }
 
@@ -78,13 +78,13 @@ impl MeerkatWorker {
             return;
         }
         if let Some(commit) = self.records.entry(now, node, ts).outcome {
-            return self.post.to(from, &Message { ts, about: About::Over { commit } });
+            return self.post.for_one(from, &Message { ts, about: About::Over { commit } });
         }
         let about = match self.accept(now, node, ts, view, commit) {
             Ok(()) => About::Accepted { view },
             Err(view) => About::Overtaken { view },
         };
-        self.post.to(from, &Message { ts, about });
+        self.post.for_one(from, &Message { ts, about });
     }
 
     /// Accepts a proposal, unless a later view was promised: then that one.
@@ -181,7 +181,7 @@ impl MeerkatWorker {
         }
         if let Some(payload) = &payload
             && (marked || commit)
-            && !(planted!(meerkat::MarksLeft) && !commit)
+            && (commit || !planted!(meerkat::MarksLeft))
         {
             unmark(&self.marks, payload, ts, commit && !planted!(meerkat::RtsNotRaised));
         }

@@ -35,7 +35,7 @@ impl MeerkatWorker {
                 self.on_vote(now, node, ts, Vote::VALID);
             } else {
                 let about = About::Vote { valid: true, late: false, hint: Timestamp::ZERO };
-                self.post.to(node, &Message { ts, about });
+                self.post.for_one(node, &Message { ts, about });
             }
         }
     }

@@ -160,7 +160,7 @@ impl MeerkatWorker {
         };
         let message = Message { ts: name.1, about };
         for node in (0..self.shared.options.nodes).map(NodeId).filter(|node| silent & bit(*node) != 0) {
-            self.post.to(node, &message);
+            self.post.for_one(node, &message);
         }
     }
 
@@ -216,7 +216,7 @@ impl MeerkatWorker {
                 Err(view) => About::Overtaken { view },
             },
         };
-        self.post.to(from, &Message { ts, about });
+        self.post.for_one(from, &Message { ts, about });
     }
 
     pub(super) fn on_promise(&mut self, now: Nanos, from: NodeId, name: Name, view: u32, promised: Promised) {
@@ -241,7 +241,7 @@ impl MeerkatWorker {
         }
         let own = self.terminations.0.get_mut(&name).expect("it was just there");
         own.stage = Stage::Accepting { commit, by: bit(self.me) };
-        self.post.to_all(&Message { ts, about: About::Accept { view, commit } });
+        self.post.for_all(&Message { ts, about: About::Accept { view, commit } });
         self.go_on_with(now, name);
     }
 
@@ -295,7 +295,7 @@ impl MeerkatWorker {
         let message = Message { ts, about };
         for node in silent {
             if self.connected(node) {
-                self.post.to(node, &message);
+                self.post.for_one(node, &message);
             }
         }
     }
@@ -314,7 +314,7 @@ impl MeerkatWorker {
             self.settle(now, ts, commit);
         }
         if self.conclude(now, node, ts, commit, payload) {
-            self.post.to(from, &Message { ts, about: About::Settled });
+            self.post.for_one(from, &Message { ts, about: About::Settled });
             self.terminations.over(name, from, commit);
         }
     }
