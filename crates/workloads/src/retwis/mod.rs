@@ -7,7 +7,7 @@
 //! | Post Tweet | 3 | 5 | 30 % |
 //! | Load Timeline | 1 to 10 | 0 | 50 % |
 //!
-//! Keys and values have 64 bytes ([`row64`](crate::row64)); the keys of one transaction are distinct. What is got by a
+//! Keys and values have 64 bytes ([`row64`]); the keys of one transaction are distinct. What is got by a
 //! transaction that writes is put, too: read-modify-writes, which count one up. The two puts that Add User and Post Tweet
 //! have beyond that are blind.
 //!

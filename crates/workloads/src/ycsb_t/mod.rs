@@ -1,5 +1,5 @@
 //! YCSB-T as in Meerkat's paper (EuroSys '20, section 6.2): transactions of one read-modify-write of one row, YCSB's
-//! workload F made transactional. Keys and values have 64 bytes; [`row64`](crate::row64) tells what is in them.
+//! workload F made transactional. Keys and values have 64 bytes; [`row64`] tells what is in them.
 //!
 //! A read-modify-write counts one up in the row. What can be checked without knowing what ran: every row is there, whole
 //! and under its own key. Who knows how many transactions committed asks [`YcsbT::check_increments`].
