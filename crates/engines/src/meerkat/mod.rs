@@ -193,7 +193,7 @@ fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>, abilities
 
 /// What both have in common.
 macro_rules! meerkat {
-    ($engine:ident: $name:literal, $code:literal, $about:literal, $abilities:expr) => {
+    ($engine:ident: $name:literal, $code:literal, $about:literal, $abilities:expr, $($bugs:expr),*) => {
         impl Engine for $engine {
             const NAME: &'static str = $name;
             const CODE: u8 = $code;
@@ -202,7 +202,7 @@ macro_rules! meerkat {
             const SITES: &'static [highwater_core::hooks::Site] = copy::hooks::SITES;
             #[cfg(feature = "planted")]
             const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
-                &[planted::ALL, crate::planted::ALL, highwater_store::planted::ALL];
+                &[$($bugs,)* crate::planted::ALL, highwater_store::planted::ALL];
 
             fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
                 build(options, library, clock, Self::ABILITIES)
@@ -231,5 +231,5 @@ macro_rules! meerkat {
     };
 }
 
-meerkat!(Meerkat: "meerkat", 4, "leaderless: every replica takes transactions, all validate them; serializable", ABILITIES);
-meerkat!(MeerkatStrict: "meerkat-strict", 5, "the same, in an order that agrees with real time", STRICT_ABILITIES);
+meerkat!(Meerkat: "meerkat", 4, "leaderless: every replica takes transactions, all validate them; serializable", ABILITIES, planted::ALL);
+meerkat!(MeerkatStrict: "meerkat-strict", 5, "the same, in an order that agrees with real time", STRICT_ABILITIES, planted::ALL, planted::strict::ALL);
