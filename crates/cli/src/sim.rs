@@ -50,7 +50,7 @@ pub struct SimArgs {
     /// The first seed of many.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub from: u64,
-    /// Which engine: one that goes on when a replica is lost (rolis, strawman).
+    /// Which engine: one that goes on when a replica is lost (rolis, strawman, meerkat, meerkat-strict).
     #[arg(long, default_value = "rolis", value_name = "E", value_parser = engine)]
     pub engine: EngineKind,
     /// Seeds at a time; as many as there are cores if absent.

@@ -31,6 +31,13 @@ impl Quorums {
         Quorums { all, majority, fast: (all - majority + shows).max(majority) }
     }
 
+    /// The same, but a decision without a second round takes all replicas: then a change of epoch commits nothing that less than a
+    /// majority found valid, for a candidate of its rule 4 has been found valid by all that replied. With up to three nodes it is the
+    /// same anyway.
+    pub fn unanimous(self) -> Quorums {
+        Quorums { fast: self.all, ..self }
+    }
+
     /// What so many replies show at least of a transaction that `fast` replicas found valid.
     pub fn shown_of_fast(self, replies: u32) -> u32 {
         (self.fast + replies).saturating_sub(self.all)
@@ -52,6 +59,18 @@ mod tests {
                 u32::from(f).div_ceil(2) + 1,
                 "section 5.3.1, rule 4"
             );
+        }
+    }
+
+    /// Where real time is promised less than a majority's yes must not do.
+    #[test]
+    fn what_all_have_to_agree_on_a_majority_found_valid() {
+        for n in 1..=31 {
+            let quorums = Quorums::of(n).unanimous();
+            for replies in quorums.majority..=quorums.all {
+                assert!(quorums.shown_of_fast(replies) >= quorums.majority, "{quorums:?}, {replies} replies");
+            }
+            assert!(n > 3 || quorums == Quorums::of(n));
         }
     }
 

@@ -131,7 +131,7 @@ impl Shared {
         let workers = options.workers;
         Shared {
             layout: Layout::new(workers),
-            quorums: Quorums::of(options.nodes),
+            quorums: if strict { Quorums::of(options.nodes).unanimous() } else { Quorums::of(options.nodes) },
             commands: (0..workers).map(|_| Mailbox::default()).collect(),
             reports: Mailbox::default(),
             cells: (0..workers).map(|_| Cell::default()).collect(),

@@ -56,7 +56,9 @@ impl MeerkatController {
             self.command(|| Command::Pause(epoch));
         }
         let records = vec![None; workers];
-        self.paused = Some(Paused { epoch, records, latest: Timestamp::ZERO, whole });
+        // So that clocks begin together: workers add theirs when they pause, and at birth there is nothing else.
+        let latest = self.shared.clock.now();
+        self.paused = Some(Paused { epoch, records, latest, whole });
     }
 
     pub(super) fn on_paused(

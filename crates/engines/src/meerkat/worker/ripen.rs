@@ -22,7 +22,8 @@ impl MeerkatWorker {
                 if now < since + self.patience() {
                     return;
                 }
-                // It stands still, or is far behind the coordinator's. It may go ahead as well.
+                // It stands still, or is far behind the coordinator's. It may go ahead as well: that another worker reads it meanwhile
+                // does no harm, since nothing here rests on when exactly a clock is read, but on its never going back.
                 self.shared.clock.advance_past(ts);
             }
             self.unripe.remove(&ts);
