@@ -380,6 +380,14 @@ fn config_of(spec: &FleetSpec, node: u8, nodes: &[NodeConfig]) -> Result<Config>
     let memory = [("cluster.durability".to_string(), "memory".to_string())];
     let mut config = Config::load(None, [], &[&memory, own, &spec.set].concat()).map_err(Failure::usage)?;
     config.node = node;
+    // It would be overruled below, and what was measured or proved would be of another engine.
+    if spec.set.iter().any(|(key, _)| key == "cluster.engine") && config.cluster.engine != spec.engine {
+        return Err(Failure::usage(format!(
+            "--set cluster.engine: these replicas run {}; `bench` and `sim` take another engine with --engine, and the other commands \
+             know no other",
+            spec.engine
+        )));
+    }
     config.cluster.engine = spec.engine.to_string();
     config.cluster.workers = spec.workers;
     config.cluster.nodes = nodes.to_vec();

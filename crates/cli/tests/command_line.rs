@@ -149,6 +149,17 @@ fn a_torture_that_cannot_be_says_what_could_before_anything_starts() {
     }
 }
 
+/// It would run another engine than the one that was named, and say that all is well.
+#[test]
+fn a_torture_of_another_engine_is_refused() {
+    let set = ["--set", "cluster.engine=meerkat-strict", "--set", "cluster.durability=memory"];
+    let (code, _, error) =
+        highwater(&[&["torture", "--seconds", "1", "--faults", "kill"][..], &set].concat());
+    assert_eq!(code, 2, "{error}");
+    assert!(error.contains("these replicas run rolis"), "{error}");
+    assert_one_line(&error);
+}
+
 #[test]
 fn the_default_config_passes_its_own_check() {
     let (code, default, _) = highwater(&["config", "default"]);

@@ -12,10 +12,10 @@ use highwater_core::hooks;
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Abort, Direction, TableId, Timestamp};
 
-use crate::heap::Heap;
 use crate::hooks::EXECUTE;
 use crate::index::{Found, Index, KeyOf};
 use crate::keys::{Keys, bounds};
+use crate::reader::{Pinned, Reader};
 use crate::record::{Record, Scratch};
 use crate::store::{AnyIndex, Store, with_index};
 use crate::sync::Backoff;
@@ -37,34 +37,10 @@ pub struct Latest {
     store: Arc<Store>,
 }
 
-/// What reading needs, apart from the store: see [`SnapshotTx`](crate::SnapshotTx), which is made alike.
-struct Reader {
-    heap: Heap,
-    value: Scratch,
-    fingers: Box<[Fingers]>,
-}
-
-/// A pinned guard that is unpinned when it is dropped: also if the procedure panics that is shown what was found.
-struct Pinned<'a>(&'a mut Heap);
-
-impl<'a> Pinned<'a> {
-    fn new(heap: &'a mut Heap) -> Pinned<'a> {
-        heap.pin();
-        Pinned(heap)
-    }
-}
-
-impl Drop for Pinned<'_> {
-    fn drop(&mut self) {
-        self.0.unpin();
-    }
-}
-
 impl Latest {
     /// A reader of `store`.
     pub fn new(store: Arc<Store>) -> Latest {
-        let reader =
-            Reader { heap: Heap::new(&store.heaps), fingers: store.fingers(), value: Scratch::default() };
+        let reader = Reader::new(&store);
         Latest { reader, store }
     }
 

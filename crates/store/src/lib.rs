@@ -46,6 +46,8 @@ pub mod occ;
 #[cfg(feature = "planted")]
 pub mod planted;
 #[cfg(not(loom))]
+mod reader;
+#[cfg(not(loom))]
 mod record;
 #[cfg(not(loom))]
 mod seen;

@@ -23,10 +23,10 @@ use highwater_core::hooks;
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
 
-use crate::heap::Heap;
 use crate::hooks::EXECUTE;
 use crate::index::{Found, Index};
 use crate::keys::{Keys, bounds};
+use crate::reader::{Pinned, Reader};
 use crate::record::{Record, Scratch};
 use crate::store::{AnyIndex, Store, with_index};
 use crate::sync::Backoff;
@@ -75,36 +75,11 @@ pub struct SnapshotTx {
     store: Arc<Store>,
 }
 
-/// What reading needs, apart from the store. They are two fields, so that a read can borrow the store while it changes
-/// these. To clone the store's `Arc` for each read instead would have all readers write to the cache line of its count.
-struct Reader {
-    heap: Heap,
-    value: Scratch,
-    fingers: Box<[Fingers]>,
-}
-
-/// A pinned guard that is unpinned when it is dropped: also if the procedure panics that is shown what was found.
-struct Pinned<'a>(&'a mut Heap);
-
-impl<'a> Pinned<'a> {
-    fn new(heap: &'a mut Heap) -> Pinned<'a> {
-        heap.pin();
-        Pinned(heap)
-    }
-}
-
-impl Drop for Pinned<'_> {
-    fn drop(&mut self) {
-        self.0.unpin();
-    }
-}
-
 impl SnapshotTx {
     /// A reader of `snapshot`.
     pub fn new(snapshot: Arc<Snapshot>) -> SnapshotTx {
         let store = snapshot.store.clone();
-        let reader =
-            Reader { heap: Heap::new(&store.heaps), fingers: store.fingers(), value: Scratch::default() };
+        let reader = Reader::new(&store);
         SnapshotTx { reader, snapshot: Some(snapshot), store }
     }
 

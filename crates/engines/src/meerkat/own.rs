@@ -134,12 +134,14 @@ pub struct Owns {
     /// Put off, in no order.
     pub retries: Vec<Retry>,
     bytes: usize,
+    reply_bytes: usize,
 }
 
 impl Owns {
     /// One begins.
     pub fn add(&mut self, ts: Timestamp, own: Own) {
         self.bytes += own.bytes();
+        self.reply_bytes += own.reply.len();
         let before = self.all.insert(ts, own);
         assert!(before.is_none(), "{ts} names one transaction");
     }
@@ -148,13 +150,14 @@ impl Owns {
     pub fn remove(&mut self, ts: Timestamp) -> Option<Own> {
         let own = self.all.remove(&ts)?;
         self.bytes -= own.bytes();
+        self.reply_bytes -= own.reply.len();
         Some(own)
     }
 
     /// All under way have been taken out.
     pub fn forget_bytes(&mut self) {
         assert!(self.all.is_empty(), "some are under way");
-        self.bytes = 0;
+        (self.bytes, self.reply_bytes) = (0, 0);
     }
 
     /// How many requests there are.
@@ -170,6 +173,11 @@ impl Owns {
     /// Bytes that those under way hold.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of replies that wait: asked for with every request.
+    pub fn reply_bytes(&self) -> usize {
+        self.reply_bytes
     }
 
     /// When the next attempt that was put off is due.

@@ -361,7 +361,7 @@ impl Worker for MeerkatWorker {
     }
 
     fn unreleased_reply_bytes(&self) -> usize {
-        self.owns.all.values().map(|own| own.reply.len()).sum::<usize>() + self.done.reply_bytes.len()
+        self.owns.reply_bytes() + self.done.reply_bytes.len()
     }
 
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
