@@ -120,6 +120,10 @@ pub fn run_sim(args: &SimArgs) -> Result<()> {
     if args.level() != Durability::Memory && !args.engine.abilities().durable {
         return Err(Failure::usage(format!("--disks: the engine {} keeps nothing on disks", args.engine)));
     }
+    if args.level() == Durability::Async && !args.engine.abilities().disks_behind {
+        let why = format!("--disks-behind: the engine {} has no durability `async`", args.engine);
+        return Err(Failure::usage(why).hint("--disks is durability `sync`"));
+    }
     let plan = match (&args.plan, args.seed) {
         (Some(file), _) => {
             let text = std::fs::read_to_string(file)

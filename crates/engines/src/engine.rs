@@ -104,8 +104,12 @@ pub struct Abilities {
     pub interruptible: bool,
     /// It runs a request once that a client repeats under its [session](crate::seam::Session)'s number.
     pub sessions: bool,
-    /// It can go on from what its replicas wrote to their disks.
+    /// It can go on from what its replicas wrote to their disks: durability `sync`.
     pub durable: bool,
+    /// The same, where what it answers is not on the disks yet: durability `async`.
+    pub disks_behind: bool,
+    /// It notices that a replica comes back with an older copy of its disk.
+    pub knows_old_disks: bool,
     /// Its one order of transactions agrees with real time, whatever clocks say: strict serializability. Else it is serializability.
     pub real_time: bool,
     /// It keeps a bound on the [age](crate::seam::Freshness) of what a transaction reads.
@@ -122,6 +126,8 @@ impl Abilities {
         interruptible: false,
         sessions: false,
         durable: false,
+        disks_behind: false,
+        knows_old_disks: false,
         real_time: false,
         freshness: false,
     };

@@ -14,6 +14,9 @@ pub struct Members {
     pub voters: Vec<(NodeId, Incarnation)>,
     /// They hear outcomes while they copy the state.
     pub learners: Vec<(NodeId, Incarnation)>,
+    /// They take no part, and have a say in what epoch comes next like all others: their memory is whole, and they have found nothing
+    /// valid and accepted nothing in this epoch. So a voter that was left behind does not count as lost.
+    pub silent: Vec<(NodeId, Incarnation)>,
 }
 
 impl Members {
@@ -25,6 +28,16 @@ impl Members {
     /// Whether a life of a node takes part.
     pub fn has(&self, who: (NodeId, Incarnation)) -> bool {
         self.has_voter(who) || self.learners.contains(&who)
+    }
+
+    /// Whether a life of a node has a say in what epoch comes next: its memory goes back to the beginning of this one.
+    pub fn has_say(&self, who: (NodeId, Incarnation)) -> bool {
+        self.has(who) || self.silent.contains(&who)
+    }
+
+    /// All that have a say.
+    pub fn all(&self) -> impl Iterator<Item = (NodeId, Incarnation)> + '_ {
+        self.voters.iter().chain(&self.learners).chain(&self.silent).copied()
     }
 }
 
@@ -85,40 +98,50 @@ impl Change {
         self.ended.iter().flatten().map(of).sum()
     }
 
-    /// `epoch u64 | base u64 | voters | learners | workers u16 | each: count u32, each: ts u64, commit u8, payload (u32 length)`;
+    /// `epoch u64 | base u64 | voters | learners | silent | workers u16 | each: count u32, each: ts u64, commit u8, payload (u32 length)`;
     /// members are `count u8, each: node u8, life u64`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.epoch.0.to_le_bytes());
         out.extend_from_slice(&self.base.0.to_le_bytes());
         put_members(out, &self.members.voters);
         put_members(out, &self.members.learners);
+        put_members(out, &self.members.silent);
         out.extend_from_slice(&(self.ended.len() as u16).to_le_bytes());
-        for ended in &self.ended {
-            out.extend_from_slice(&(ended.len() as u32).to_le_bytes());
-            for Ended { ts, commit, payload } in ended {
-                out.extend_from_slice(&ts.0.to_le_bytes());
-                out.push((*commit).into());
-                put_payload(out, payload.as_ref());
-            }
-        }
+        self.ended.iter().for_each(|ended| put_ended(out, ended));
     }
 
     /// Reads what [`encode`](Change::encode) wrote; `reader` stands in `whole`.
     pub fn decode(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Change, Malformed> {
         let (epoch, base) = (Epoch(reader.u64()?), Timestamp(reader.u64()?));
-        let members = Members { voters: take_members(reader)?, learners: take_members(reader)? };
+        let (voters, learners) = (take_members(reader)?, take_members(reader)?);
+        let members = Members { voters, learners, silent: take_members(reader)? };
         let mut ended = Vec::new();
         for _ in 0..reader.u16()? {
-            let count = reader.u32()?;
-            let mut of = Vec::new();
-            for _ in 0..count {
-                let (ts, commit) = (Timestamp(reader.u64()?), reader.u8()? != 0);
-                of.push(Ended { ts, commit, payload: take_payload(whole, reader)? });
-            }
-            ended.push(of);
+            ended.push(take_ended(whole, reader)?);
         }
         Ok(Change { epoch, base, members, ended })
     }
+}
+
+/// Appends what became of transactions: `count u32, each: ts u64, commit u8, payload (u32 length)`.
+pub fn put_ended(out: &mut Vec<u8>, ended: &[Ended]) {
+    out.extend_from_slice(&(ended.len() as u32).to_le_bytes());
+    for Ended { ts, commit, payload } in ended {
+        out.extend_from_slice(&ts.0.to_le_bytes());
+        out.push((*commit).into());
+        put_payload(out, payload.as_ref());
+    }
+}
+
+/// Reads what [`put_ended`] wrote.
+pub fn take_ended(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Vec<Ended>, Malformed> {
+    let count = reader.u32()?;
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let (ts, commit) = (Timestamp(reader.u64()?), reader.u8()? != 0);
+        all.push(Ended { ts, commit, payload: take_payload(whole, reader)? });
+    }
+    Ok(all)
 }
 
 /// Appends the records of one worker: `count u32, each: ts u64 | flags u8 | view u32 | payload`.
@@ -160,7 +183,8 @@ mod tests {
             vec![Ended { ts: Timestamp(7), commit: false, payload: None }],
         ];
         let voters = vec![(NodeId(0), Incarnation(9)), (NodeId(2), Incarnation(8))];
-        let members = Members { voters, learners: vec![(NodeId(1), Incarnation(7))] };
+        let silent = vec![(NodeId(4), Incarnation(9))];
+        let members = Members { voters, learners: vec![(NodeId(1), Incarnation(7))], silent };
         let change = Change { epoch: Epoch(4), base: Timestamp(100), members, ended };
         let mut bytes = Vec::new();
         change.encode(&mut bytes);

@@ -60,6 +60,8 @@ pub struct Beat {
     pub hears: u32,
     /// Bytes that its store may still grow by.
     pub room: u64,
+    /// Its disk is about to be full.
+    pub low: bool,
 }
 
 /// A message between controllers.
@@ -127,12 +129,14 @@ pub enum Control {
     },
 }
 
-fn put_round(out: &mut Vec<u8>, round: Round) {
+/// Appends a round: `number u64 | node u8`.
+pub fn put_round(out: &mut Vec<u8>, round: Round) {
     out.extend_from_slice(&round.number.to_le_bytes());
     out.push(round.node.0);
 }
 
-fn take_round(reader: &mut Reader<'_>) -> Result<Round, Malformed> {
+/// Reads what [`put_round`] wrote.
+pub fn take_round(reader: &mut Reader<'_>) -> Result<Round, Malformed> {
     Ok(Round { number: reader.u64()?, node: NodeId(reader.u8()?) })
 }
 
@@ -140,12 +144,13 @@ impl Control {
     /// `tag u8 | fields`, little endian.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Control::Beat(Beat { epoch, standing, hears, room }) => {
+            Control::Beat(Beat { epoch, standing, hears, room, low }) => {
                 out.push(1);
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 out.push(*standing as u8);
                 out.extend_from_slice(&hears.to_le_bytes());
                 out.extend_from_slice(&room.to_le_bytes());
+                out.push((*low).into());
             }
             Control::Prepare { epoch, round } => {
                 out.push(2);
@@ -203,7 +208,8 @@ impl Control {
             1 => {
                 let (epoch, standing) = (Epoch(reader.u64()?), reader.u8()?);
                 let standing = *Standing::ALL.get(standing as usize).ok_or(Malformed("standing"))?;
-                Control::Beat(Beat { epoch, standing, hears: reader.u32()?, room: reader.u64()? })
+                let (hears, room) = (reader.u32()?, reader.u64()?);
+                Control::Beat(Beat { epoch, standing, hears, room, low: reader.u8()? != 0 })
             }
             2 => Control::Prepare { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
             3 => {
@@ -320,7 +326,7 @@ mod tests {
 
     fn change() -> Arc<Change> {
         let ended = vec![vec![Ended { ts: Timestamp(5), commit: false, payload: None }], vec![]];
-        let members = Members { voters: vec![(NodeId(1), Incarnation(2))], learners: Vec::new() };
+        let members = Members { voters: vec![(NodeId(1), Incarnation(2))], ..Members::default() };
         Arc::new(Change { epoch: Epoch(3), base: Timestamp(9), members, ended })
     }
 
@@ -345,7 +351,7 @@ mod tests {
             Control::CopyRequest { copy: 77, epoch },
             Control::CopyGrant { copy: 77 },
         ];
-        let beat = |standing| Control::Beat(Beat { epoch, standing, hears: 5, room: 99 });
+        let beat = |standing| Control::Beat(Beat { epoch, standing, hears: 5, room: 99, low: true });
         all.extend(Standing::ALL.map(beat));
         all
     }

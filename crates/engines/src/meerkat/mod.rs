@@ -54,6 +54,7 @@ pub mod change;
 mod control;
 mod controller;
 pub mod facts;
+mod journal;
 pub mod marks;
 pub mod merge;
 mod message;
@@ -93,8 +94,14 @@ use shared::Shared;
 use tx::MeerkatTx;
 use worker::MeerkatWorker;
 
-const ABILITIES: Abilities =
-    Abilities { replicates: true, fails_over: true, interruptible: true, sessions: true, ..Abilities::NONE };
+const ABILITIES: Abilities = Abilities {
+    replicates: true,
+    fails_over: true,
+    interruptible: true,
+    sessions: true,
+    durable: true,
+    ..Abilities::NONE
+};
 const STRICT_ABILITIES: Abilities = Abilities { real_time: true, ..ABILITIES };
 
 /// Transactions under way at a replica, by worker.

@@ -72,7 +72,12 @@ impl Outcomes {
         self.trim();
     }
 
-    /// `node` has heard those up to a number.
+    /// The number of the last one.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// `node` has heard those up to a number; this node, where what it decided has to be on its disk.
     pub fn heard(&mut self, node: NodeId, number: u64) {
         let last = self.last;
         let Some(cursor) =
@@ -150,9 +155,9 @@ impl Outcomes {
         self.bytes
     }
 
-    /// Who has heard least.
-    pub fn slowest(&self) -> Option<NodeId> {
-        self.cursors.iter().min_by_key(|(_, cursor)| cursor.heard).map(|(node, _)| *node)
+    /// Who but `me` has heard least.
+    pub fn slowest(&self, me: NodeId) -> Option<NodeId> {
+        self.cursors.iter().filter(|(node, _)| **node != me).min_by_key(|(_, cursor)| cursor.heard).map(|(node, _)| *node)
     }
 }
 
@@ -187,7 +192,7 @@ mod tests {
         outcomes.tell_again(NodeId(2));
         assert_eq!(told(&mut outcomes, 2), [(1, true), (2, true)]);
         outcomes.heard(NodeId(2), 1);
-        assert_eq!((outcomes.unheard(), outcomes.slowest()), (1, Some(NodeId(2))));
+        assert_eq!((outcomes.unheard(), outcomes.slowest(NodeId(0))), (1, Some(NodeId(2))));
         outcomes.heard(NodeId(2), 9);
         assert_eq!(outcomes.unheard(), 1, "nobody hears what was never told");
         outcomes.heard(NodeId(2), 2);

@@ -126,15 +126,34 @@ pub struct Retry {
     pub hint: Timestamp,
 }
 
+/// Requests put off that are looked at for one that is due: the oldest ones.
+const LOOKED_AT: usize = 16;
+/// Further attempts under way at once, at most.
+const MOST_WINDOW: usize = 4096;
+
 /// The transactions of one coordinator.
-#[derive(Default)]
+///
+/// Further attempts are rationed as a sender's window is on a crowded wire: half as many at once when one comes to nothing, one more when
+/// one commits. Where all want the same key they would mostly be in each other's way.
 pub struct Owns {
     /// Under way.
     pub all: BTreeMap<Timestamp, Own>,
-    /// Put off, in no order.
-    pub retries: Vec<Retry>,
+    /// Put off, the oldest request first.
+    retries: BTreeMap<(Nanos, u64), Retry>,
+    /// Counts those that were put off.
+    put_off: u64,
+    /// Further attempts under way, and how many there may be.
+    again: usize,
+    window: usize,
     bytes: usize,
     reply_bytes: usize,
+}
+
+impl Default for Owns {
+    fn default() -> Owns {
+        let (all, retries) = (BTreeMap::new(), BTreeMap::new());
+        Owns { all, retries, put_off: 0, again: 0, window: MOST_WINDOW, bytes: 0, reply_bytes: 0 }
+    }
 }
 
 impl Owns {
@@ -142,27 +161,49 @@ impl Owns {
     pub fn add(&mut self, ts: Timestamp, own: Own) {
         self.bytes += own.bytes();
         self.reply_bytes += own.reply.len();
+        self.again += usize::from(own.asked.attempts > 1);
         let before = self.all.insert(ts, own);
         assert!(before.is_none(), "{ts} names one transaction");
     }
 
-    /// One ends.
-    pub fn remove(&mut self, ts: Timestamp) -> Option<Own> {
+    /// One ends; whether it commits.
+    pub fn remove(&mut self, ts: Timestamp, commit: bool) -> Option<Own> {
         let own = self.all.remove(&ts)?;
         self.bytes -= own.bytes();
         self.reply_bytes -= own.reply.len();
+        if own.asked.attempts > 1 {
+            self.again -= 1;
+            self.window = if commit { (self.window + 1).min(MOST_WINDOW) } else { self.window };
+        }
         Some(own)
     }
 
-    /// All under way have been taken out.
-    pub fn forget_bytes(&mut self) {
-        assert!(self.all.is_empty(), "some are under way");
-        (self.bytes, self.reply_bytes) = (0, 0);
+    /// All under way are taken out.
+    pub fn take_all(&mut self) -> BTreeMap<Timestamp, Own> {
+        (self.bytes, self.reply_bytes, self.again) = (0, 0, 0);
+        std::mem::take(&mut self.all)
+    }
+
+    /// An attempt came to nothing: the next one is to be made later.
+    pub fn put_off(&mut self, retry: Retry) {
+        self.window = (self.window / 2).max(1);
+        self.put_off += 1;
+        self.retries.insert((retry.asked.since, self.put_off), retry);
+    }
+
+    /// All that are put off are taken out.
+    pub fn take_retries(&mut self) -> impl Iterator<Item = Retry> + use<> {
+        std::mem::take(&mut self.retries).into_values()
     }
 
     /// How many requests there are.
     pub fn len(&self) -> usize {
         self.all.len() + self.retries.len()
+    }
+
+    /// How many are put off.
+    pub fn waiting(&self) -> usize {
+        self.retries.len()
     }
 
     /// Whether there are none.
@@ -180,15 +221,20 @@ impl Owns {
         self.reply_bytes
     }
 
-    /// When the next attempt that was put off is due.
+    /// When the next attempt that was put off is due; not while as many are under way as may be: then the end of one is what to wait for.
     pub fn next_retry(&self) -> Option<Nanos> {
-        self.retries.iter().map(|retry| retry.at).min()
+        let times = self.retries.values().take(LOOKED_AT).map(|retry| retry.at);
+        times.min().filter(|_| self.again < self.window)
     }
 
     /// Takes one that is due.
     pub fn due(&mut self, now: Nanos) -> Option<Retry> {
-        let at = self.retries.iter().position(|retry| retry.at <= now)?;
-        Some(self.retries.swap_remove(at))
+        if self.again >= self.window {
+            return None;
+        }
+        let due = |(_, retry): &(&(Nanos, u64), &Retry)| retry.at <= now;
+        let name = *self.retries.iter().take(LOOKED_AT).find(due)?.0;
+        self.retries.remove(&name)
     }
 }
 
@@ -288,9 +334,30 @@ mod tests {
     #[test]
     fn an_attempt_that_is_put_off_is_taken_when_it_is_due() {
         let mut owns = Owns::default();
-        owns.retries.push(Retry { at: 20, asked: own(0, 0).asked, hint: Timestamp::ZERO });
+        owns.put_off(Retry { at: 20, asked: own(0, 0).asked, hint: Timestamp::ZERO });
         assert!(owns.due(19).is_none());
         assert_eq!((owns.next_retry(), owns.len()), (Some(20), 1));
         assert!(owns.due(20).is_some() && owns.next_retry().is_none());
+    }
+
+    /// Where everybody wants the same key one attempt at a time is left, and the oldest request's.
+    #[test]
+    fn further_attempts_are_rationed() {
+        let mut owns = Owns::default();
+        let retry = |since| {
+            let asked = Asked { attempts: 1, since, ..own(0, 0).asked };
+            Retry { at: 20, asked, hint: Timestamp::ZERO }
+        };
+        (0..20).rev().for_each(|since| owns.put_off(retry(since)));
+        let again = |owns: &mut Owns, ts| {
+            let Retry { asked, .. } = owns.due(20)?;
+            let since = asked.since;
+            owns.add(Timestamp(ts), Own { asked: Asked { attempts: 2, ..asked }, ..own(0, 0) });
+            Some(since)
+        };
+        assert_eq!(again(&mut owns, 1), Some(0), "the oldest one");
+        assert_eq!((again(&mut owns, 2), owns.next_retry()), (None, None), "one at a time");
+        owns.remove(Timestamp(1), true);
+        assert_eq!((again(&mut owns, 3), again(&mut owns, 4), again(&mut owns, 5)), (Some(1), Some(2), None));
     }
 }

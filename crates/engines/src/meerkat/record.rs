@@ -22,6 +22,8 @@ pub struct Record {
     pub withheld: bool,
     /// Its marks stand.
     pub marked: bool,
+    /// What it reads and writes is on its way to the disk.
+    pub written: bool,
     /// Proposals of earlier views are not accepted.
     pub view: u32,
     /// The last proposal that was accepted: in which view, and whether to commit.
@@ -47,6 +49,13 @@ pub struct Told {
     pub outcome: Option<bool>,
     /// As in [`Record`].
     pub payload: Option<Payload>,
+}
+
+impl Told {
+    /// Nothing yet.
+    pub fn of(ts: Timestamp) -> Told {
+        Told { ts, valid: None, accepted: None, outcome: None, payload: None }
+    }
 }
 
 /// The records of one worker.
@@ -133,18 +142,22 @@ impl Records {
         self.pending -= 1;
     }
 
-    /// Drops records of `node`'s transactions up to `closed`, which are over everywhere, as far as they were over here before `before`.
-    pub fn trim(&mut self, node: NodeId, closed: Timestamp, before: Nanos) {
-        let Some(of) = self.of.get_mut(&node) else { return };
+    /// Drops records of `node`'s transactions up to `closed`, which are over everywhere, as far as they were over here before `before`. The
+    /// last one that went, if one did: there is none left up to it.
+    pub fn trim(&mut self, node: NodeId, closed: Timestamp, before: Nanos) -> Option<Timestamp> {
+        let of = self.of.get_mut(&node)?;
+        let mut last = None;
         while let Some(first) = of.first_entry()
             && *first.key() <= closed
             && first.get().outcome.is_some()
             && first.get().ended < before
         {
-            let record = first.remove();
+            let (ts, record) = first.remove_entry();
+            last = Some(ts);
             self.count -= 1;
             self.bytes -= record.payload.map_or(0, |payload| payload.len() as u64);
         }
+        last
     }
 
     /// All of them, for a change of epoch.
@@ -158,6 +171,17 @@ impl Records {
             payload: record.payload.clone(),
         });
         told.collect()
+    }
+
+    /// The same, while this replica goes on: what it has told nobody yet is not told.
+    pub fn tell_all(&self) -> Vec<Told> {
+        let withheld = |told: &Told| {
+            let all = self.of.values().filter_map(|of| of.get(&told.ts));
+            all.take(1).any(|record| record.withheld)
+        };
+        let mut all = self.tell();
+        all.iter_mut().filter(|told| withheld(told)).for_each(|told| told.valid = None);
+        all
     }
 
     /// Those that are not over.

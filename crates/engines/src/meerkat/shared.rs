@@ -1,13 +1,14 @@
 //! What the threads of a replica share. On the path of a transaction only marks, in lines of their own, and what a worker says of
 //! itself: each writes its own cell.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use highwater_core::{Clock, Epoch, Incarnation, NodeId, Timestamp};
 use highwater_store::Store;
 
 use super::change::{Change, Members};
+use super::journal::{Kept, Remembered};
 use super::marks::Marks;
 use super::quorum::Quorums;
 use super::record::Told;
@@ -15,7 +16,7 @@ use super::stamps::Layout;
 use crate::copy::CopyName;
 use crate::mailbox::Mailbox;
 use crate::options::Options;
-use crate::seam::Nanos;
+use crate::seam::{LogPosition, Nanos};
 
 /// From the controller to a worker.
 pub enum Command {
@@ -27,6 +28,17 @@ pub enum Command {
     Forget,
     /// A copy of this store is about to be granted.
     Announce(CopyName),
+    /// To be kept, by the first worker; its number is reported when it may be counted on.
+    Keep(u64, Kept),
+    /// A checkpoint of this number begins: what is needed with it is written anew.
+    CheckpointFrom {
+        /// Which.
+        number: u64,
+        /// The first worker writes what the controller keeps, too.
+        kept: Arc<Vec<Kept>>,
+    },
+    /// Everything that the scan of this checkpoint may have met has been written: is it on disk?
+    CheckpointSettle(u64),
     /// This worker's part of a copy comes from there.
     Expect {
         /// From whom.
@@ -63,6 +75,19 @@ pub enum Report {
     },
     /// It has installed everything that the change of epoch decided.
     Begun(Epoch),
+    /// What it was to keep may be counted on, up to this number.
+    Kept(u64),
+    /// With this checkpoint nothing is needed that was written up to here.
+    CheckpointFrom {
+        /// Which worker.
+        worker: u16,
+        /// Which checkpoint.
+        number: u64,
+        /// Where.
+        position: LogPosition,
+    },
+    /// It is on disk.
+    CheckpointSettled(u64),
     /// Its part of a copy is installed.
     Copied {
         /// Which worker.
@@ -98,6 +123,8 @@ pub struct Cell {
     pub stuck: AtomicBool,
     /// Bytes of a copied state that came.
     pub copied: AtomicU64,
+    /// Where its records begin that are handed in, of a replica that comes back.
+    pub resumed: AtomicU64,
 }
 
 /// One per replica.
@@ -121,6 +148,12 @@ pub struct Shared {
     serving: AtomicU32,
     /// What it installs may yet be older than a tombstone: none is unlinked.
     pub keeps_tombstones: AtomicBool,
+    /// A checkpoint is being scanned: the same.
+    pub scanning: AtomicBool,
+    /// What writes is refused: the disks of so many are about to be full that nothing more may become durable.
+    pub disk_full: AtomicBool,
+    /// What the controller finds when it comes back.
+    pub remembered: Mutex<Remembered>,
     /// What this replica may make its store grow by, all workers together, until that is looked at again.
     pub room: AtomicU64,
 }
@@ -139,6 +172,9 @@ impl Shared {
             no_quorum: AtomicBool::new(false),
             serving: AtomicU32::new(0),
             keeps_tombstones: AtomicBool::new(false),
+            scanning: AtomicBool::new(false),
+            disk_full: AtomicBool::new(false),
+            remembered: Mutex::default(),
             room: AtomicU64::new(u64::MAX),
             strict,
             options,
@@ -174,6 +210,12 @@ impl Shared {
     pub fn oldest_pending(&self) -> Nanos {
         let all = self.cells.iter().map(|cell| cell.oldest.load(Ordering::SeqCst));
         all.min().unwrap_or(Nanos::MAX)
+    }
+
+    /// Tombstones up to here may be unlinked: what is older is over at every replica, and nobody looks for them.
+    pub fn unneeded_tombstones(&self) -> Timestamp {
+        let kept = self.keeps_tombstones.load(Ordering::SeqCst) || self.scanning.load(Ordering::SeqCst);
+        if kept { Timestamp::ZERO } else { self.closed() }
     }
 
     /// Everything at or below is over at every replica.

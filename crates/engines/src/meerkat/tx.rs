@@ -64,6 +64,7 @@ pub struct MeerkatTx {
     seen: Timestamp,
     /// Bytes by which it may make the store grow.
     room: u64,
+    refuses_writes: bool,
     grows: u64,
     value: Vec<u8>,
 }
@@ -86,6 +87,7 @@ impl MeerkatTx {
             scanned: 0,
             seen: Timestamp::ZERO,
             room: u64::MAX,
+            refuses_writes: false,
             grows: 0,
             value: Vec::new(),
         }
@@ -99,6 +101,11 @@ impl MeerkatTx {
     /// The next transaction may make the store grow by so many bytes.
     pub fn set_room(&mut self, bytes: u64) {
         self.room = bytes;
+    }
+
+    /// Transactions that want to write end with [`Abort::DiskFull`], or not any more.
+    pub fn refuse_writes(&mut self, refuses: bool) {
+        self.refuses_writes = refuses;
     }
 
     fn open(&mut self) {
@@ -234,6 +241,9 @@ impl MeerkatTx {
     /// Writes a key that it has touched; `None` deletes.
     fn write(&mut self, at: usize, key: &[u8], value: Option<&[u8]>) -> Result<(), Abort> {
         let table = self.touched[at].table;
+        if self.refuses_writes {
+            return Err(Abort::DiskFull);
+        }
         if let Some(value) = value {
             // By the size of what it writes, as if nothing was there: exact enough for a bound.
             self.grows = self.grows.saturating_add(Store::cost(key.len(), value.len()));

@@ -10,6 +10,8 @@ pub(super) const ABILITIES: Abilities = Abilities {
     snapshots: true,
     interruptible: true,
     durable: true,
+    disks_behind: true,
+    knows_old_disks: true,
     real_time: true,
     sessions: true,
     freshness: true,

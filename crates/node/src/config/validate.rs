@@ -67,6 +67,10 @@ impl Config {
                 self.cluster.durability.level()
             )
         })?;
+        let behind = self.cluster.durability == Durability::Async;
+        check(!behind || engine.abilities().disks_behind, || {
+            format!("cluster.durability is \"async\", which engine {engine} does not have; use \"sync\" or \"memory\"")
+        })?;
         check(!self.storage.dir.as_os_str().is_empty(), || "storage.dir must not be empty".into())?;
         let storage = &self.storage;
         check((1..=1 << 20).contains(&storage.checkpoint_mb), || {

@@ -193,6 +193,7 @@ impl Plan {
         // Whoever could tell that a disk is old must not have lost its own.
         // And who has just come could not tell.
         let restores = random.one_in(2) && !self.faults.iter().any(|fault| fault.fault.is_order());
+        let restores = restores && self.engine().is_ok_and(|engine| engine.abilities().knows_old_disks);
         for _ in 0..random.below(3) {
             let at_ns = random.below(self.length_ns);
             let node = random.below(u64::from(self.replicas)) as u8;

@@ -178,6 +178,9 @@ impl Plan {
         if plan.disks && !engine.abilities().durable {
             return Err(format!("{engine} keeps nothing on disks"));
         }
+        if plan.behind && !engine.abilities().disks_behind {
+            return Err(format!("{engine} does not go on from disks that are behind"));
+        }
         if plan.behind && !plan.disks {
             return Err("without disks none can be behind: disks must be true".into());
         }

@@ -12,10 +12,12 @@ use std::sync::atomic::Ordering;
 use highwater_core::{Epoch, Incarnation, NodeId, Timestamp, hooks};
 use highwater_store::Store;
 
+use super::disk::After;
 use super::{MeerkatController, Paused};
-use crate::meerkat::change::Change;
+use crate::meerkat::change::{Change, Members};
 use crate::meerkat::control::{Control, Round, Standing};
 use crate::meerkat::facts::Began;
+use crate::meerkat::journal::Kept;
 use crate::meerkat::marks_of;
 use crate::meerkat::record::Told;
 use crate::meerkat::shared::{Begin, Command};
@@ -23,17 +25,17 @@ use crate::seam::Nanos;
 
 impl MeerkatController {
     /// Whether this node has a say in whether this epoch begins. If the sender is behind it is told what is decided.
-    fn has_say(&mut self, from: NodeId, epoch: Epoch) -> bool {
+    fn may_answer(&mut self, from: NodeId, epoch: Epoch) -> bool {
         if epoch <= self.epoch {
             self.tell_decided(from, Epoch(epoch.0 - 1));
             return false;
         }
         let born = self.standing == Standing::Unborn || self.standing == Standing::Bearing;
-        epoch == self.epoch.next() && (self.is_voter() || (epoch == Epoch(1) && born))
+        epoch == self.epoch.next() && (self.has_say() || (epoch == Epoch(1) && born))
     }
 
     pub(super) fn on_prepare(&mut self, now: Nanos, from: NodeId, epoch: Epoch, round: Round) {
-        if !self.has_say(from, epoch) {
+        if !self.may_answer(from, epoch) {
             return;
         }
         if round < self.promised {
@@ -47,7 +49,7 @@ impl MeerkatController {
         self.promise();
     }
 
-    fn pause(&mut self, epoch: Epoch) {
+    pub(super) fn pause(&mut self, epoch: Epoch) {
         let workers = self.shared.options.workers as usize;
         self.set_open(None);
         // At its birth there is nothing to tell.
@@ -84,19 +86,20 @@ impl MeerkatController {
     /// Once all workers have paused.
     fn promise(&mut self) {
         let Some(paused) = &self.paused else { return };
-        let Some(records) = paused.whole.clone() else { return };
+        let Some(records) = paused.whole.clone().filter(|_| self.promised.number > 0) else { return };
         let base = self.history.back().map_or(Timestamp::ZERO, |change| change.base);
         let (epoch, latest) = (paused.epoch, paused.latest.max(base));
         let (round, accepted) = (self.promised, self.accepted.clone());
         if self.epoch == Epoch(0) {
             self.standing = Standing::Bearing;
         }
-        self.send(round.node, Control::Promise { epoch, round, accepted, latest, records });
+        let promise = Control::Promise { epoch, round, accepted, latest, records };
+        self.keep_on_disk(Kept::Promised(epoch, round), After::Send(round.node, promise));
     }
 
     pub(super) fn on_accept(&mut self, now: Nanos, from: NodeId, round: Round, change: Arc<Change>) {
         let epoch = change.epoch;
-        if !self.has_say(from, epoch) {
+        if !self.may_answer(from, epoch) {
             return;
         }
         if round < self.promised {
@@ -110,14 +113,15 @@ impl MeerkatController {
         if let Some((before, known)) = &self.accepted {
             assert!(*before != round || **known == *change, "an attempt has one proposal");
         }
-        self.accepted = Some((round, change));
+        self.accepted = Some((round, change.clone()));
         if self.paused.is_none() {
             self.pause(epoch);
         }
         if epoch == Epoch(1) {
             self.standing = Standing::Bearing;
         }
-        self.send(from, Control::Accepted { epoch, round });
+        let accepted = Control::Accepted { epoch, round };
+        self.keep_on_disk(Kept::Accepted(round, change), After::Send(from, accepted));
     }
 
     pub(super) fn on_decided(&mut self, now: Nanos, change: &Arc<Change>) {
@@ -126,6 +130,7 @@ impl MeerkatController {
         }
         let me: (NodeId, Incarnation) = (self.me, self.life);
         let follows = change.epoch == self.epoch.next()
+            && self.standing != Standing::Outside
             && (change.epoch == Epoch(1) || self.members.as_ref().is_some_and(|members| members.has(me)));
         let (was_voter, votes) = (self.is_voter(), change.members.has_voter(me));
         let takes_part = change.members.has(me);
@@ -144,6 +149,7 @@ impl MeerkatController {
             self.store = Store::new(self.schema.clone());
             self.marks = marks_of(&self.schema, &self.shared.options);
             self.copying = None;
+            self.leave_store();
         }
         let votes = change.members.has_voter((self.me, self.life));
         let ready = !afresh && self.standing == Standing::Ready;
@@ -161,15 +167,21 @@ impl MeerkatController {
         self.installing = self.shared.options.workers as usize;
         let (store, marks) = (self.store.clone(), self.marks.clone());
         let begin = Arc::new(Begin { change: change.clone(), store, marks, afresh });
-        self.command(|| Command::Begin(begin.clone()));
+        self.keep_on_disk(Kept::Decided(change.clone()), After::Begin(begin));
         let ended: usize = change.ended.iter().map(Vec::len).sum();
         let names = |members: &[(NodeId, Incarnation)]| {
             members.iter().map(|(node, _)| node.to_string()).collect::<Vec<_>>().join(" ")
         };
-        let (voters, learners) = (names(&change.members.voters), names(&change.members.learners));
-        let learners = if learners.is_empty() { String::new() } else { format!(", learners {learners}") };
+        let Members { voters, learners, silent } = &change.members;
+        let others = [(", learners ", learners), (", left behind ", silent)];
+        let others: String = others
+            .iter()
+            .filter(|(_, who)| !who.is_empty())
+            .map(|(what, who)| format!("{what}{}", names(who)))
+            .collect();
+        let voters = names(voters);
         self.note(format!(
-            "{} begins: voters {voters}{learners}; {ended} transactions settled",
+            "{} begins: voters {voters}{others}; {ended} transactions settled",
             change.epoch
         ));
         hooks::tell_own(|| {
@@ -181,13 +193,19 @@ impl MeerkatController {
         });
     }
 
+    /// This node has not installed what came before an epoch, and takes no part in it. If it is named there it keeps its say in what
+    /// comes next.
     fn stay_outside(&mut self, change: &Arc<Change>) {
         self.note(format!("{} has begun without this node: it needs a copy of the state", change.epoch));
         self.standing = Standing::Outside;
-        self.members = None;
+        let has_say = change.members.has_say((self.me, self.life));
+        self.members = has_say.then(|| change.members.clone());
         self.copying = None;
+        self.leave_store();
+        self.begin_nothing();
         self.set_open(None);
         self.forget_attempts(0, change);
+        self.keep_on_disk(Kept::Left(change.clone()), After::Nothing);
         self.command(|| Command::Forget);
     }
 
@@ -200,6 +218,7 @@ impl MeerkatController {
         self.attempt = None;
         self.failed = 0;
         self.wanted = None;
+        self.keeping.came_back = false;
         self.stirred = now;
     }
 

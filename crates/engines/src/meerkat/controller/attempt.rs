@@ -37,6 +37,15 @@ pub(super) struct Attempt {
     times: u32,
 }
 
+impl Attempt {
+    fn has_answered(&self, node: NodeId) -> bool {
+        match &self.stage {
+            Stage::Preparing(promises) => promises.contains_key(&node),
+            Stage::Accepting { by, .. } => by.contains_key(&node),
+        }
+    }
+}
+
 impl MeerkatController {
     /// Leads an attempt to begin the next epoch.
     pub(super) fn begin_attempt(&mut self, now: Nanos, why: &str) {
@@ -59,7 +68,7 @@ impl MeerkatController {
     /// Whether a node has a say in the attempt under way, in the life that it lives now.
     fn counts(&self, node: NodeId, life: Incarnation) -> bool {
         match &self.members {
-            Some(members) => members.has_voter((node, life)),
+            Some(members) => members.has_say((node, life)),
             None => true,
         }
     }
@@ -112,7 +121,7 @@ impl MeerkatController {
             let latest = promises.values().map(|promised| promised.latest).max().unwrap_or_default();
             let members = if epoch == Epoch(1) {
                 let voters = promises.iter().map(|(node, promised)| (*node, promised.life)).collect();
-                Members { voters, learners: Vec::new() }
+                Members { voters, ..Members::default() }
             } else {
                 let promised = promises.keys().copied().collect::<Vec<_>>();
                 self.members_to_be(now, &promised)
@@ -156,34 +165,44 @@ impl MeerkatController {
         self.on_decided(now, &change);
     }
 
+    /// Attempts at the next epoch that came to nothing, whoever led them, up to a bound: each gets twice the time of the one before. So what
+    /// has to be told comes through on slow wires, and they do not overtake each other for ever.
+    pub(super) fn tries(&self) -> u32 {
+        let known = self.promised.number.saturating_sub(1).min(6) as u32;
+        known.max(self.failed.min(6))
+    }
+
     /// Asks again who has not answered; gives up what takes too long.
     pub(super) fn drive(&mut self, now: Nanos) {
-        let (every, patience) = (self.timeout(), (6 * self.timeout()) << self.failed.min(6));
+        let (every, patience) = (self.timeout(), (6 * self.timeout()) << self.tries());
         let Some(attempt) = &self.attempt else { return };
         if now > attempt.begun + patience {
             self.attempt = None;
             self.failed += 1;
             return;
         }
-        if now < attempt.asked + (every << attempt.times.min(4)) {
+        // What is lost is lost with a connection, as a rule, and then it is asked for at once.
+        if now < attempt.asked + (every << (attempt.times + self.tries()).min(8)) {
             return;
         }
-        let (epoch, round) = (attempt.epoch, attempt.round);
-        let (silent, message): (Vec<NodeId>, Control) = match &attempt.stage {
-            Stage::Preparing(promises) => {
-                let silent = self.nodes().filter(|node| !promises.contains_key(node)).collect();
-                (silent, Control::Prepare { epoch, round })
-            }
-            Stage::Accepting { change, by } => {
-                let silent = self.nodes().filter(|node| !by.contains_key(node)).collect();
-                (silent, Control::Accept { round, change: change.clone() })
-            }
-        };
+        let silent: Vec<NodeId> = self.nodes().filter(|node| !attempt.has_answered(*node)).collect();
         if let Some(attempt) = &mut self.attempt {
             attempt.asked = now;
             attempt.times += 1;
         }
-        silent.into_iter().for_each(|node| self.send(node, message.clone()));
+        silent.into_iter().for_each(|node| self.ask(node));
         self.propose(now, true);
+    }
+
+    /// Asks a node for its part in the attempt that this node leads, if it has not answered.
+    pub(super) fn ask(&mut self, node: NodeId) {
+        let Some(attempt) = self.attempt.as_ref().filter(|attempt| !attempt.has_answered(node)) else { return };
+        let message = match &attempt.stage {
+            Stage::Preparing(_) => Control::Prepare { epoch: attempt.epoch, round: attempt.round },
+            Stage::Accepting { change, .. } => {
+                Control::Accept { round: attempt.round, change: change.clone() }
+            }
+        };
+        self.send(node, message);
     }
 }

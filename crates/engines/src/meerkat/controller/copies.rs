@@ -29,7 +29,7 @@ pub(super) struct Copying {
 impl MeerkatController {
     /// Asks for a copy, if one is needed and none is on its way.
     pub(super) fn copy(&mut self, now: Nanos) {
-        if self.standing != Standing::Learning || self.installing > 0 {
+        if self.standing != Standing::Learning || self.keeping.copied || self.installing > 0 {
             return;
         }
         let patience = PATIENCE * self.timeout();
@@ -52,7 +52,7 @@ impl MeerkatController {
 
     /// A learner wants a copy of this node's store.
     pub(super) fn on_copy_request(&mut self, from: NodeId, copy: u64, epoch: Epoch) {
-        if !self.is_voter() || self.epoch < epoch || self.installing > 0 {
+        if self.standing != Standing::Voting || self.epoch < epoch || self.installing > 0 {
             return;
         }
         // In front of the grant: the workers know before they are asked.
@@ -77,8 +77,12 @@ impl MeerkatController {
             && self.standing == Standing::Learning
         {
             self.copying = None;
-            self.standing = Standing::Ready;
             self.note("has copied the state".into());
+            if self.shared.options.durability.has_disk() {
+                self.keeping.copied = true;
+            } else {
+                self.standing = Standing::Ready;
+            }
         }
     }
 

@@ -16,12 +16,14 @@
 //! | `accept` | everybody's part: pause, promise, accept, begin |
 //! | `reasons` | whether a change is wanted, and who takes part then |
 //! | `copies` | a learner's way to the state, and a donor's part in it |
+//! | `disk` | what is kept, checkpoints, coming back |
 //! | `describe` | statuses |
 
 mod accept;
 mod attempt;
 mod copies;
 mod describe;
+mod disk;
 mod reasons;
 
 use std::collections::VecDeque;
@@ -35,13 +37,15 @@ use highwater_store::Store;
 use super::change::{Change, Members};
 use super::control::{Assembly, Beat, Control, Round, Standing, pieces};
 use super::marks::Marks;
+use super::marks_of;
 use super::own::bit;
 use super::record::Told;
 use super::shared::{Command, Report, Shared};
 use crate::memory::MemoryStatus;
-use crate::seam::{ControlOutbox, Controller, Nanos, Next, Status};
+use crate::seam::{CheckpointNews, ControlOutbox, Controller, DiskState, Nanos, Next, Resume, Status};
 use attempt::Attempt;
 use copies::Copying;
+use disk::Keeping;
 
 /// Changes that are kept for voters that are behind, at most.
 const MOST_KEPT: usize = 16;
@@ -57,8 +61,9 @@ struct Peer {
     refused: bool,
     heard: Nanos,
     beat: Beat,
-    /// When it was last told what is decided.
-    told: Nanos,
+    /// When it was last told what is decided, and how often without its getting on: what is decided may be long, and whoever tells it
+    /// again on a slow wire, or to a busy node, makes it slower.
+    told: (Nanos, u32),
 }
 
 /// What the workers told when they paused.
@@ -105,6 +110,7 @@ pub struct MeerkatController {
     stirred: Nanos,
     copying: Option<Copying>,
     copies: u64,
+    keeping: Keeping,
     next_beat: Nanos,
     sent: u64,
     to_self: VecDeque<Control>,
@@ -146,6 +152,7 @@ impl MeerkatController {
             stirred: 0,
             copying: None,
             copies: 0,
+            keeping: Keeping::default(),
             next_beat: 0,
             sent: 0,
             to_self: VecDeque::new(),
@@ -228,13 +235,18 @@ impl MeerkatController {
     /// What a node said of itself last.
     fn beat_of(&self, node: NodeId) -> Beat {
         if node == self.me {
-            return Beat { epoch: self.epoch, standing: self.standing, hears: 0, room: 0 };
+            let low = self.keeping.disk.low;
+            return Beat { epoch: self.epoch, standing: self.standing, hears: 0, room: 0, low };
         }
         self.peers[node.0 as usize].map_or(Beat::default(), |peer| peer.beat)
     }
 
     fn is_voter(&self) -> bool {
         self.members.as_ref().is_some_and(|members| members.has_voter((self.me, self.life)))
+    }
+
+    fn has_say(&self) -> bool {
+        self.members.as_ref().is_some_and(|members| members.has_say((self.me, self.life)))
     }
 
     fn room(&self) -> u64 {
@@ -251,7 +263,8 @@ impl MeerkatController {
         }
         self.next_beat = now + self.heartbeat();
         let (epoch, standing, hears, room) = (self.epoch, self.standing, self.heard(now), self.room());
-        let beat = Control::Beat(Beat { epoch, standing, hears, room });
+        let low = self.keeping.disk.low;
+        let beat = Control::Beat(Beat { epoch, standing, hears, room, low });
         self.others().for_each(|node| self.send(node, beat.clone()));
         // Every replica installs what all coordinators write: they share what the smallest has left.
         let beats: Vec<Beat> =
@@ -269,6 +282,7 @@ impl MeerkatController {
             self.hears(now, *node) && beat.standing == Standing::Voting && beat.epoch >= self.epoch
         });
         self.shared.set_serving(serving);
+        self.watch_disks(now);
         self.help(now);
     }
 
@@ -276,12 +290,14 @@ impl MeerkatController {
     fn help(&mut self, now: Nanos) {
         let every = self.timeout() / 2;
         for node in self.others() {
-            let due =
-                |peer: &Peer| peer.connected && peer.beat.epoch < self.epoch && now >= peer.told + every;
+            let due = |peer: &Peer| {
+                let (at, times) = peer.told;
+                peer.connected && peer.beat.epoch < self.epoch && now >= at + (every << times.min(7))
+            };
             let Some(peer) = self.peers[node.0 as usize].filter(due) else { continue };
             self.tell_decided(node, peer.beat.epoch);
             if let Some(peer) = &mut self.peers[node.0 as usize] {
-                peer.told = now;
+                peer.told = (now, peer.told.1 + 1);
             }
         }
     }
@@ -301,6 +317,10 @@ impl MeerkatController {
 
     /// Another change was decided: as many are kept as voters may be behind.
     fn keep(&mut self, change: Arc<Change>) {
+        // Who is led on gets one after the other.
+        if self.history.back().is_some_and(|last| last.epoch.next() != change.epoch) {
+            self.history.clear();
+        }
         self.history.push_back(change);
         let bytes =
             |history: &VecDeque<Arc<Change>>| history.iter().map(|change| change.bytes()).sum::<usize>();
@@ -315,6 +335,9 @@ impl MeerkatController {
         match message {
             Control::Beat(beat) => {
                 if let Some(peer) = &mut self.peers[from.0 as usize] {
+                    if beat.epoch != peer.beat.epoch {
+                        peer.told.1 = 0;
+                    }
                     peer.beat = beat;
                 }
             }
@@ -340,6 +363,11 @@ impl MeerkatController {
                     self.on_paused(now, worker, epoch, records, latest);
                 }
                 Report::Begun(epoch) => self.on_begun(epoch),
+                Report::Kept(number) => self.on_kept(number),
+                Report::CheckpointFrom { worker, number, position } => {
+                    self.on_checkpoint_from(worker, number, position);
+                }
+                Report::CheckpointSettled(number) => self.on_checkpoint_settled(number),
                 Report::Copied { worker, copy } => self.on_copied(worker, copy),
                 Report::Stalled(copy) => self.on_stalled(now, copy),
             }
@@ -359,9 +387,10 @@ impl Controller for MeerkatController {
         let Some(known) = self.peers.get_mut(peer.0 as usize) else { return };
         let before = known.filter(|known| known.life == incarnation).unwrap_or_default();
         *known =
-            Some(Peer { life: incarnation, connected: true, refused: false, heard: now, told: 0, ..before });
+            Some(Peer { life: incarnation, connected: true, refused: false, heard: now, told: (0, 0), ..before });
         self.assembly.forget(peer);
         self.next_beat = self.next_beat.min(now);
+        self.ask(peer);
     }
 
     fn peer_down(&mut self, _now: Nanos, peer: NodeId, refused: bool) {
@@ -380,13 +409,31 @@ impl Controller for MeerkatController {
         }
     }
 
+    fn recovered(&mut self, now: Nanos) {
+        self.come_back(now);
+    }
+
+    fn resume(&mut self, from: Resume<'_>) -> Result<(), String> {
+        self.resume_from(from)
+    }
+
+    fn checkpoint(&mut self, now: Nanos, news: CheckpointNews) {
+        self.on_checkpoint_news(now, news);
+    }
+
+    fn set_disk(&mut self, disk: DiskState) {
+        self.keeping.disk = disk;
+    }
+
     fn turn(&mut self, now: Nanos, out: &mut ControlOutbox) -> Next {
         self.take_reports(now);
         self.take_own(now);
         self.watch(now);
         self.take_own(now);
         self.copy(now);
+        self.keep_copied_state(now);
         self.beat(now);
+        self.take_orders(&mut out.checkpoint);
         out.messages.append(&mut self.outbox);
         out.events.append(&mut self.events);
         out.wake_workers = std::mem::take(&mut self.wakes);
@@ -404,7 +451,11 @@ impl Controller for MeerkatController {
     }
 
     fn copies_state(&self) -> bool {
-        self.standing == Standing::Learning
+        match self.standing {
+            Standing::Learning => !self.keeping.copied,
+            Standing::Outside => true,
+            _ => false,
+        }
     }
 
     fn store(&self) -> Arc<Store> {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use highwater_core::{Epoch, Incarnation, NodeId};
+use highwater_core::{Durability, Epoch, Incarnation, NodeId};
 
 use super::MeerkatController;
 use crate::meerkat::change::Members;
@@ -16,7 +16,9 @@ impl MeerkatController {
         if node == self.me {
             return life != self.life;
         }
-        self.peers[node.0 as usize].is_some_and(|peer| peer.life != life || peer.refused)
+        // Who has a disk comes back with the same life.
+        let has_disk = self.shared.options.durability == Durability::Sync;
+        self.peers[node.0 as usize].is_some_and(|peer| peer.life != life || peer.refused && !has_disk)
     }
 
     /// Voters for whom too many outcomes are kept: a bit each.
@@ -34,10 +36,9 @@ impl MeerkatController {
             let beat = self.beat_of(node);
             beat.standing == Standing::Outside || !self.leads_on_from(beat.epoch)
         };
-        let stays = |who: &(NodeId, Incarnation)| {
-            let lags = laggards & bit(who.0) != 0 && who.0 != self.me;
-            promised.contains(&who.0) && !lags || !(self.is_over(*who) || lags || outside(who.0))
-        };
+        let over = |who: &(NodeId, Incarnation)| !promised.contains(&who.0) && self.is_over(*who);
+        let stays = |who: &(NodeId, Incarnation)| !outside(who.0) && !over(who);
+        let lags = |who: &(NodeId, Incarnation)| laggards & bit(who.0) != 0 && who.0 != self.me;
         let mut voters: Vec<_> = members.voters.iter().copied().filter(stays).collect();
         let learns = |who: &&(NodeId, Incarnation)| {
             self.life_of(who.0) == Some(who.1) && self.hears(now, who.0) && !outside(who.0)
@@ -49,6 +50,11 @@ impl MeerkatController {
         let learners = members.learners.iter().filter(learns).copied();
         let (ready, mut learners): (Vec<_>, Vec<_>) = learners.partition(|who| ready(who));
         voters.extend(ready);
+        // Outcomes are kept for a voter as long as others would be too few for anything to be decided.
+        let prompt = voters.iter().filter(|who| !lags(who)).count();
+        if prompt >= self.shared.quorums.majority as usize {
+            voters.retain(|who| !lags(who));
+        }
         for node in self.others() {
             let Some(life) = self.life_of(node) else { continue };
             let standing = self.beat_of(node).standing;
@@ -58,24 +64,17 @@ impl MeerkatController {
                 learners.push((node, life));
             }
         }
-        if (voters.len() as u32) < self.shared.quorums.majority {
-            // Too few for anything to be decided: nobody leaves.
-            let back = members.voters.iter().copied();
-            voters.extend(back.filter(|(node, life)| self.life_of(*node) == Some(*life) && !outside(*node)));
-            voters.sort_unstable();
-            voters.dedup();
-            learners.retain(|who| !voters.contains(who));
-        }
-        voters.sort_unstable();
-        learners.sort_unstable();
-        Members { voters, learners }
+        let named = |node: NodeId| voters.iter().chain(&learners).any(|(known, _)| *known == node);
+        let mut silent: Vec<_> = members.all().filter(|who| !named(who.0) && !over(who)).collect();
+        [&mut voters, &mut learners, &mut silent].into_iter().for_each(|of| of.sort_unstable());
+        Members { voters, learners, silent }
     }
 
     /// Why a change is wanted, if one is.
     fn reason(&self, now: Nanos) -> Option<&'static str> {
         let members = self.members.as_ref()?;
         let to_be = self.members_to_be(now, &[self.me]);
-        if to_be != *members && (to_be.voters.len() as u32) >= self.shared.quorums.majority {
+        if to_be != *members && !to_be.voters.is_empty() {
             return Some("who takes part changes");
         }
         let stuck = self.shared.cells.iter().any(|cell| cell.stuck.load(Ordering::Relaxed));
@@ -91,35 +90,41 @@ impl MeerkatController {
         if self.epoch == Epoch(0) {
             return self.watch_birth(now);
         }
-        if !self.is_voter() {
+        if !self.has_say() {
             return;
         }
-        // The first of those who are heard goes first.
+        // The first of those who are heard goes first, and voters before others.
         let voters = self.members.iter().flat_map(|members| &members.voters);
-        let rank = voters.filter(|(node, _)| *node < self.me && self.hears(now, *node)).count() as u64;
+        let before = |node: NodeId| node < self.me || !self.is_voter();
+        let rank = voters.filter(|(node, _)| before(*node) && self.hears(now, *node)).count() as u64;
+        let rank = if self.is_voter() { rank } else { rank + u64::from(self.me.0) + 1 };
         let paused = self.paused.is_some();
-        let reason = if paused { Some("an attempt came to nothing") } else { self.reason(now) };
+        let reason = match paused {
+            true if self.keeping.came_back => Some("it came back with its disk"),
+            true => Some("an attempt came to nothing"),
+            false => self.reason(now),
+        };
         let Some(why) = reason else {
             self.wanted = None;
             return;
         };
         let wanted = *self.wanted.get_or_insert(now);
-        let (wait, since) = if paused {
+        let (wait, since) = if paused && !(self.keeping.came_back && self.failed == 0) {
             // Whoever leads it may be slow, and its wire.
-            ((self.timeout() * (3 + rank)) << self.failed.min(4), self.stirred)
+            ((self.timeout() * (3 + rank)) << self.tries(), self.stirred)
         } else {
             (self.heartbeat() * (1 + 4 * rank), wanted.max(self.stirred))
         };
-        if now >= since + wait && self.heard_voters(now) >= self.shared.quorums.majority {
+        if now >= since + wait && self.heard_with_say(now) >= self.shared.quorums.majority {
             let jitter = self.random.below(self.heartbeat().max(1));
             self.wanted = Some(now + jitter);
             self.begin_attempt(now, why);
         }
     }
 
-    fn heard_voters(&self, now: Nanos) -> u32 {
-        let voters = self.members.iter().flat_map(|members| &members.voters);
-        voters.filter(|(node, _)| self.hears(now, *node)).count() as u32
+    fn heard_with_say(&self, now: Nanos) -> u32 {
+        let all = self.members.iter().flat_map(|members| members.all());
+        all.filter(|(node, life)| self.life_of(*node) == Some(*life) && self.hears(now, *node)).count() as u32
     }
 
     /// The first node bears the cluster, once all are there and none knows of one; if somebody may know, any of those goes on.

@@ -1,14 +1,19 @@
 //! The coordinator of this worker's own transactions: sections 5.2.1 and 5.2.2 of the paper.
 
+use std::sync::atomic::Ordering;
+
 use highwater_core::{NodeId, Outcome, Timestamp, planted};
 
 use super::MeerkatWorker;
 use crate::attempt::{Attempts, attempt};
 use crate::call::Call;
+use crate::meerkat::journal::Waits;
 use crate::meerkat::marks::InTheWay;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::own::{Asked, Decision, Own, Phase, Retry, Vote, bit};
+use crate::meerkat::payload::Payload;
 use crate::meerkat::quorum::Quorums;
+use crate::meerkat::record::Told;
 use crate::meerkat::tx::MeerkatTx;
 use crate::meerkat::validate::validate;
 use crate::seam::{Counters, Nanos, Request};
@@ -40,6 +45,7 @@ impl MeerkatWorker {
     pub(super) fn attempt(&mut self, now: Nanos, mut asked: Asked, hint: Timestamp) {
         asked.attempts += 1;
         self.tx.set_room(self.cell_room());
+        self.tx.refuse_writes(self.shared.disk_full.load(Ordering::Relaxed));
         let Asked { token, procedure, session, .. } = asked;
         let request = Request { session, ..Request::new(token, procedure, &asked.args) };
         // What it reveals is validated whatever it came to, with its writes or without.
@@ -54,11 +60,21 @@ impl MeerkatWorker {
         let ts = self.stamps.next(self.tx.seen().max(hint), self.lead.ticks());
         let payload = self.tx.end(ts);
         Counters::add(&self.counters.executed, 1);
+        self.announce_pending(now);
+        let looked = self.look(ts, &payload);
+        if let Err(Vote { late, hint: way, .. }) = looked {
+            // What is refused at home needs a second round, if it can commit at all: nobody else is asked, and nothing is left behind.
+            if late {
+                self.lead.late(self.shared.layout, ts, way);
+            }
+            return self.put_off(now, asked, hint.max(way));
+        }
         Counters::add(&self.counters.log_bytes, payload.len() as u64);
         self.outcomes.open(ts);
         let record = self.records.entry(now, self.me, ts);
         record.payload = Some(payload.clone());
         self.records.add_bytes(payload.len());
+        let vote = self.found(now, self.me, ts, looked);
         let reply = self.reply.clone();
         let own = Own {
             asked,
@@ -73,13 +89,10 @@ impl MeerkatWorker {
             again: (now + self.ask_after(0), 0),
         };
         self.owns.add(ts, own);
-        let vote = self.vote(now, self.me, ts);
-        if let Some(vote) = vote {
-            self.count(self.me, ts, vote);
-        }
-        // A refusal at home is most likely one everywhere; but others may know better, and it must be over for all.
         self.post.for_all(&Message { ts, about: About::Validate { payload } });
-        self.decide(now, ts, false);
+        if let Some(Vote { valid, late, hint }) = vote {
+            self.vouch(now, self.me, Message { ts, about: About::Vote { valid, late, hint } });
+        }
     }
 
     /// What this replica says to a transaction that has a record with a payload, once and for all; `None`: not yet.
@@ -90,27 +103,45 @@ impl MeerkatWorker {
         }
         let payload = record.payload.clone().expect("a transaction that is validated has a payload");
         self.announce_pending(now);
+        let looked = self.look(ts, &payload);
+        self.found(now, node, ts, looked)
+    }
+
+    /// Whether a transaction can stand here: if so it is marked. Else why not.
+    fn look(&mut self, ts: Timestamp, payload: &Payload) -> Result<(), Vote> {
         self.latest = self.latest.max(ts);
-        let late = self.is_late(ts);
-        let valid = match late {
-            Some(clock) => Err(InTheWay(clock)),
-            None => validate(&self.marks, self.tx.latest(), &payload, ts),
-        };
-        let withheld = valid.is_ok() && self.shared.strict;
+        if let Some(hint) = self.is_late(ts) {
+            return Err(Vote { valid: false, late: true, hint });
+        }
+        let valid = validate(&self.marks, self.tx.latest(), payload, ts);
+        valid.map_err(|InTheWay(hint)| Vote { valid: false, late: false, hint })
+    }
+
+    /// What was found goes into the record, for good.
+    fn found(
+        &mut self,
+        now: Nanos,
+        node: NodeId,
+        ts: Timestamp,
+        looked: Result<(), Vote>,
+    ) -> Option<Vote> {
+        let withheld = looked.is_ok() && self.shared.strict;
         let record = self.records.entry(now, node, ts);
-        record.valid = Some(valid.is_ok());
-        (record.marked, record.withheld) = (valid.is_ok(), withheld);
+        record.valid = Some(looked.is_ok());
+        (record.marked, record.withheld) = (looked.is_ok(), withheld);
         if withheld {
             self.unripe.insert(ts, now);
             return None;
         }
-        let hint = valid.err().map_or(Timestamp::ZERO, |way| way.0);
-        Some(Vote { valid: valid.is_ok(), late: late.is_some(), hint })
+        if looked.is_ok() {
+            self.note(now, node, Told { valid: Some(true), ..Told::of(ts) });
+        }
+        Some(looked.err().unwrap_or(Vote::VALID))
     }
 
     /// Bytes by which a transaction may make the store grow.
     fn cell_room(&self) -> u64 {
-        self.shared.room.load(std::sync::atomic::Ordering::Relaxed)
+        self.shared.room.load(Ordering::Relaxed)
     }
 
     /// How long a reply may take before no more are expected, and it is asked again.
@@ -177,10 +208,10 @@ impl MeerkatWorker {
             own.phase = Phase::Overtaken;
             return;
         }
-        own.phase = Phase::Accepting { commit, by: bit(self.me) };
+        own.phase = Phase::Accepting { commit, by: 0 };
         (own.since, own.again) = (now, (now + after, 0));
         self.post.for_all(&Message { ts, about: About::Accept { view: 0, commit } });
-        self.decide(now, ts, false);
+        self.vouch(now, self.me, Message { ts, about: About::Accepted { view: 0 } });
     }
 
     /// A replica has accepted what this worker proposed.
@@ -201,9 +232,12 @@ impl MeerkatWorker {
 
     /// It is decided, by this worker, a backup coordinator or a change of epoch.
     pub(super) fn settle(&mut self, now: Nanos, ts: Timestamp, commit: bool) {
-        let Some(own) = self.owns.remove(ts) else { return };
+        let Some(own) = self.owns.remove(ts, commit) else { return };
         self.conclude(now, self.me, ts, commit, None);
         self.outcomes.push(ts, commit, own.payload.clone(), own.voted());
+        if self.journal.is_sync() {
+            self.wait(now, Waits::Heard(self.me, self.outcomes.last()));
+        }
         self.end(now, own, commit);
     }
 
@@ -230,7 +264,7 @@ impl MeerkatWorker {
         let most = (1 << asked.attempts.min(10)).min(MOST_ROUND_TRIPS) * self.round_trip.max(1_000) / 2;
         let most = most.min(2 * self.shared.options.election_timeout);
         let at = now + self.random.below(most + 1);
-        self.owns.retries.push(Retry { at, asked, hint });
+        self.owns.put_off(Retry { at, asked, hint });
     }
 
     /// Those that have waited long enough go the slow path.

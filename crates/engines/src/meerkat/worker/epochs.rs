@@ -11,6 +11,7 @@ use highwater_store::Applier;
 use super::MeerkatWorker;
 use crate::copy::{CopyMessage, Installer, Source};
 use crate::meerkat::change::Ended;
+use crate::meerkat::journal::{Record, Waits};
 use crate::meerkat::message::TAG;
 use crate::meerkat::shared::{Begin, Command, Report, Seat};
 use crate::meerkat::tx::MeerkatTx;
@@ -42,6 +43,9 @@ impl MeerkatWorker {
                 Command::Begin(begin) => self.begin(now, &begin),
                 Command::Forget => self.forget(),
                 Command::Announce(name) => self.sender.announce(name),
+                Command::Keep(number, kept) => self.keep(now, number, kept),
+                Command::CheckpointFrom { number, kept } => self.write_anew(number, &kept),
+                Command::CheckpointSettle(number) => self.settle_checkpoint(number),
                 Command::Expect { donor, copy } => {
                     self.installer = Installer::expect(now, donor, copy, self.store.clone());
                 }
@@ -52,6 +56,7 @@ impl MeerkatWorker {
     /// From here on nothing that was not told takes part in the old epoch.
     fn pause(&mut self, epoch: Epoch) {
         self.paused = Some(epoch);
+        self.journal.forget_words();
         self.post.clear();
         for ts in std::mem::take(&mut self.unripe).into_keys() {
             let node = self.shared.layout.coordinator(ts).node;
@@ -77,47 +82,52 @@ impl MeerkatWorker {
         }
         // Who begins afresh gets all of this with the copy, and must not install it by itself: what was over everywhere may be named
         // here, and a later delete of the same key, over as well, may not be, whose tombstone is gone.
-        let ended: &[Ended] = if *afresh { &[] } else { &change.ended[self.at as usize] };
-        for Ended { ts, commit, payload } in ended {
-            let node = self.shared.layout.coordinator(*ts).node;
-            let known = self.conclude(now, node, *ts, *commit, payload.clone());
-            assert!(known, "a change of epoch tells what {ts} writes");
-        }
-        for (node, ts) in self.records.unfinished() {
-            self.conclude(now, node, ts, false, None);
+        let settled: &[Ended] = if *afresh { &[] } else { &change.ended[self.at as usize] };
+        if self.began < change.epoch {
+            // It is written as a whole, below.
+            self.journal.hold(true);
+            self.install_ended(now, settled);
+            self.journal.hold(false);
         }
         let votes = change.members.has_voter((self.me, self.shared.options.incarnation));
-        let under_way = std::mem::take(&mut self.owns.all);
+        let under_way = self.owns.take_all();
         for (ts, _) in under_way.iter() {
             assert!(self.records.get(self.me, *ts).is_some(), "an own transaction has a record");
         }
         let outcome = |worker: &Self, ts| worker.records.get(worker.me, ts).and_then(|record| record.outcome);
         let ended: Vec<_> =
             under_way.into_iter().map(|(ts, own)| (own, outcome(self, ts) == Some(true))).collect();
-        self.owns.forget_bytes();
         for (own, commit) in ended {
             self.end(now, own, commit);
         }
         if !votes {
             // Nothing was done: another replica may.
-            for retry in std::mem::take(&mut self.owns.retries) {
+            for retry in self.owns.take_retries() {
                 self.done.reply(retry.asked.token, Outcome::Conflict, &[]);
             }
         }
-        self.records.clear();
+        // A replica that comes back may have begun it before it ended: then its records are of this epoch.
+        if self.began < change.epoch {
+            self.began = change.epoch;
+            self.records.clear();
+            self.trimmed.fill(None);
+            let (epoch, afresh, ended) = (change.epoch, *afresh, settled.to_vec());
+            self.journal.write(&Record::Began { epoch, afresh, ended });
+        }
+        self.journal.forget_words();
         self.unripe.clear();
         self.terminations.clear();
         self.post.clear();
         for peer in self.peers.iter_mut().flatten() {
-            peer.heard = 0;
+            (peer.heard, peer.safe) = (0, 0);
             peer.closed = Timestamp::ZERO;
             peer.told = (0, Timestamp::ZERO);
             peer.met = false;
         }
         self.stamps.observe(change.base);
         let seat = Seat { epoch: change.epoch, members: change.members.clone(), votes };
-        let others: Vec<NodeId> = seat.others(self.me).collect();
-        self.outcomes.begin(others.into_iter());
+        let listeners = seat.others(self.me).chain(self.journal.is_sync().then_some(self.me));
+        self.outcomes.begin(listeners.collect::<Vec<NodeId>>().into_iter());
         self.seat = Some(seat);
         self.paused = None;
         let cell = self.cell();
@@ -126,25 +136,25 @@ impl MeerkatWorker {
         cell.stuck.store(false, Ordering::Relaxed);
         self.next_beat = now;
         self.restless = super::RESTLESS;
-        self.report(Report::Begun(change.epoch));
+        self.wait(now, Waits::Report(Report::Begun(change.epoch)));
     }
 
     /// This replica missed what became of the epoch that it was in: of what it coordinated it knows nothing.
     fn forget(&mut self) {
-        for (_, own) in std::mem::take(&mut self.owns.all) {
+        for (_, own) in self.owns.take_all() {
             self.done.reply(own.asked.token, Outcome::Unknown, &[]);
         }
-        self.owns.forget_bytes();
-        for retry in std::mem::take(&mut self.owns.retries) {
+        for retry in self.owns.take_retries() {
             self.done.reply(retry.asked.token, Outcome::Conflict, &[]);
         }
         // Marks and store are replaced before anything is validated again.
         self.seat = None;
         self.paused = None;
         for peer in self.peers.iter_mut().flatten() {
-            (peer.heard, peer.closed) = (0, Timestamp::ZERO);
+            (peer.heard, peer.safe, peer.closed) = (0, 0, Timestamp::ZERO);
         }
         self.outcomes.begin(std::iter::empty());
+        self.journal.forget_words();
         self.records.clear();
         self.unripe.clear();
         self.terminations.clear();

@@ -7,9 +7,11 @@
 //! | `replicate` | its part as a replica: validation, acceptance, outcomes |
 //! | `ripen` | votes that are withheld until their time has come |
 //! | `terminate` | its part as a backup coordinator |
+//! | `disk` | what it writes, and how it comes back |
 //! | `epochs` | pause, and the beginning of an epoch |
 
 mod coordinate;
+mod disk;
 mod epochs;
 mod replicate;
 mod ripen;
@@ -19,11 +21,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use highwater_core::codec::Reader;
 use highwater_core::{Epoch, Incarnation, Levels, NodeId, Random, Registry, Timestamp};
 use highwater_store::{Applier, Store};
 
 use super::ABILITIES;
+use super::journal::Journal;
 use super::marks::Marks;
 use super::message::{Head, Message, TAG};
 use super::outcomes::Outcomes;
@@ -35,7 +39,7 @@ use super::stamps::{Coordinator, Stamps};
 use super::strict::Lead;
 use super::tx::MeerkatTx;
 use crate::copy::{CopyMessage, Installer, Sender};
-use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+use crate::seam::{Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Worker};
 use coordinate::MOST_TIMEOUTS;
 use terminate::Terminations;
 
@@ -50,7 +54,9 @@ struct Peer {
     connected: bool,
     /// Its outcomes up to this number have taken effect here.
     heard: u64,
-    /// What it was told last: [`Peer::heard`], and what is closed.
+    /// The same, on this node's disk where that is promised: what it is told.
+    safe: u64,
+    /// What it was told last: [`Peer::safe`], and what is closed.
     told: (u64, Timestamp),
     /// Of what it coordinates what is at or below is over everywhere.
     closed: Timestamp,
@@ -77,6 +83,14 @@ pub struct MeerkatWorker {
     paused: Option<Epoch>,
     peers: Vec<Option<Peer>>,
     records: Records,
+    journal: Journal,
+    /// The last epoch that it has begun, and whose records it has; [`Epoch(0)`](Epoch): none.
+    began: Epoch,
+    /// Records that were handed in when it came back.
+    replayed: u64,
+    /// By node: up to where records are gone, if that is not noted down; and how far was written when it was last.
+    trimmed: Vec<Option<Timestamp>>,
+    noted: u64,
     owns: Owns,
     outcomes: Outcomes,
     terminations: Terminations,
@@ -126,6 +140,11 @@ impl MeerkatWorker {
             paused: None,
             peers: (0..options.nodes).map(|_| None).collect(),
             records: Records::default(),
+            journal: Journal::new(options.durability),
+            began: Epoch(0),
+            replayed: 0,
+            trimmed: vec![None; options.nodes as usize],
+            noted: 0,
             owns: Owns::default(),
             outcomes: Outcomes::default(),
             terminations: Terminations::default(),
@@ -203,7 +222,7 @@ impl MeerkatWorker {
     }
 
     fn head(&self, epoch: Epoch, node: NodeId) -> Head {
-        let heard = self.peers[node.0 as usize].as_ref().map_or(0, |peer| peer.heard);
+        let heard = self.peers[node.0 as usize].as_ref().map_or(0, |peer| peer.safe);
         Head { epoch, closed: self.closed(), heard }
     }
 
@@ -310,7 +329,11 @@ impl MeerkatWorker {
             };
             least = least.min(closed);
             let (closed, before) = if planted { (Timestamp::MAX, Nanos::MAX) } else { (closed, before) };
-            self.records.trim(*node, closed, before);
+            if let Some(ts) = self.records.trim(*node, closed, before)
+                && self.journal.writes()
+            {
+                self.trimmed[node.0 as usize] = Some(ts);
+            }
         }
         self.cell().closed.store(least.0, Ordering::Relaxed);
     }
@@ -320,7 +343,7 @@ impl MeerkatWorker {
         let busy =
             self.records.pending() + self.owns.len() + self.outcomes.unheard() + self.terminations.len();
         let laggard = if self.outcomes.bytes() > self.shared.options.log_retain_bytes / 2 {
-            self.outcomes.slowest().map_or(0, |node| u32::from(node.0) + 1)
+            self.outcomes.slowest(self.me).map_or(0, |node| u32::from(node.0) + 1)
         } else {
             0
         };
@@ -382,6 +405,7 @@ impl Worker for MeerkatWorker {
             incarnation,
             connected: true,
             heard: 0,
+            safe: 0,
             told: (0, Timestamp::ZERO),
             closed: Timestamp::ZERO,
             met: false,
@@ -411,6 +435,19 @@ impl Worker for MeerkatWorker {
         }
     }
 
+    fn synced(&mut self, now: Nanos, position: LogPosition) {
+        self.on_synced(now, position);
+    }
+
+    fn recover(&mut self, record: Bytes) -> Result<(), String> {
+        self.replay(&record)
+    }
+
+    fn recovered(&mut self) -> Result<(), String> {
+        self.journal.hold(false);
+        Ok(())
+    }
+
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
         self.take_commands(now);
         while self.working().is_some()
@@ -425,12 +462,11 @@ impl Worker for MeerkatWorker {
         let copying = self.copy_some(now, out);
         self.trim();
         self.publish();
-        let floor = if self.shared.keeps_tombstones.load(Ordering::Relaxed) {
-            Timestamp::ZERO
-        } else {
-            self.shared.closed()
-        };
-        let more = self.applier.collect(floor);
+        let more = self.applier.collect(self.shared.unneeded_tombstones());
+        if self.journal.writes() {
+            self.write_trimmed(beat);
+            self.journal.take_writes(&mut out.writes);
+        }
         out.replies.append(&mut self.done.replies);
         // Offsets of replies are those of an outbox that was empty.
         assert!(
@@ -450,7 +486,7 @@ impl Worker for MeerkatWorker {
             "epoch {}, {} under way, {} put off, {} outcomes unheard, {} records ({} pending), {} taken over",
             self.seat.as_ref().map_or(0, |seat| seat.epoch.0),
             self.owns.all.len(),
-            self.owns.retries.len(),
+            self.owns.waiting(),
             self.outcomes.unheard(),
             self.records.len(),
             self.records.pending(),

@@ -6,9 +6,11 @@ use highwater_core::{NodeId, Timestamp, hooks, planted};
 
 use super::MeerkatWorker;
 use crate::meerkat::facts::Ended;
+use crate::meerkat::journal::Waits;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::own::Vote;
 use crate::meerkat::payload::Payload;
+use crate::meerkat::record::Told;
 use crate::meerkat::shared::Seat;
 use crate::meerkat::validate::unmark;
 use crate::seam::{Counters, Nanos};
@@ -63,13 +65,17 @@ impl MeerkatWorker {
             self.records.add_bytes(len);
         }
         if let Some(Vote { valid, late, hint }) = self.vote(now, from, ts) {
-            self.post.for_one(from, &Message { ts, about: About::Vote { valid, late, hint } });
+            self.vouch(now, from, Message { ts, about: About::Vote { valid, late, hint } });
         }
     }
 
-    /// Whether a transaction is over everywhere, by the word of its coordinator: what comes is late, and must not make a record.
+    /// Whether a transaction is over everywhere, by the word of its coordinator: what comes is late, and must not make a record. If there
+    /// is none, what it wrote must not be installed again: the tombstone of a later delete may be gone.
     pub(super) fn is_closed(&self, node: NodeId, ts: Timestamp) -> bool {
-        node != self.me && self.peers[node.0 as usize].as_ref().is_some_and(|peer| ts <= peer.closed)
+        if node == self.me {
+            return ts <= self.closed();
+        }
+        self.peers[node.0 as usize].as_ref().is_some_and(|peer| ts <= peer.closed)
     }
 
     fn on_accept(&mut self, now: Nanos, from: NodeId, ts: Timestamp, (view, commit): (u32, bool)) {
@@ -84,7 +90,7 @@ impl MeerkatWorker {
             Ok(()) => About::Accepted { view },
             Err(view) => About::Overtaken { view },
         };
-        self.post.for_one(from, &Message { ts, about });
+        self.vouch(now, from, Message { ts, about });
     }
 
     /// Accepts a proposal, unless a later view was promised: then that one.
@@ -108,6 +114,7 @@ impl MeerkatWorker {
         }
         record.view = view;
         record.accepted = Some((view, commit));
+        self.note(now, node, Told { accepted: Some((view, commit)), ..Told::of(ts) });
         Ok(())
     }
 
@@ -131,6 +138,7 @@ impl MeerkatWorker {
         if let Some(peer) = &mut self.peers[from.0 as usize] {
             peer.heard = number;
         }
+        self.wait(now, Waits::Heard(from, number));
     }
 
     /// A transaction is over elsewhere.
@@ -185,6 +193,7 @@ impl MeerkatWorker {
         {
             unmark(&self.marks, payload, ts, commit && !planted!(meerkat::RtsNotRaised));
         }
+        self.note(now, node, Told { outcome: Some(commit), ..Told::of(ts) });
         self.records.end(now, node, ts, commit);
         // A name is of one epoch: who joins is told what became of transactions of the one before.
         if let Some(Seat { epoch, .. }) = self.seat {

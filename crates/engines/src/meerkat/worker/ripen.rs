@@ -4,7 +4,7 @@ use highwater_core::{NodeId, Timestamp};
 
 use super::MeerkatWorker;
 use crate::meerkat::message::{About, Message};
-use crate::meerkat::own::Vote;
+use crate::meerkat::record::Told;
 use crate::meerkat::validate::unmark;
 use crate::seam::Nanos;
 
@@ -32,12 +32,9 @@ impl MeerkatWorker {
                 continue;
             }
             self.records.entry(now, node, ts).withheld = false;
-            if node == self.me {
-                self.on_vote(now, node, ts, Vote::VALID);
-            } else {
-                let about = About::Vote { valid: true, late: false, hint: Timestamp::ZERO };
-                self.post.for_one(node, &Message { ts, about });
-            }
+            self.note(now, node, Told { valid: Some(true), ..Told::of(ts) });
+            let about = About::Vote { valid: true, late: false, hint: Timestamp::ZERO };
+            self.vouch(now, node, Message { ts, about });
         }
     }
 

@@ -240,8 +240,9 @@ impl MeerkatWorker {
             return;
         }
         let own = self.terminations.0.get_mut(&name).expect("it was just there");
-        own.stage = Stage::Accepting { commit, by: bit(self.me) };
+        own.stage = Stage::Accepting { commit, by: 0 };
         self.post.for_all(&Message { ts, about: About::Accept { view, commit } });
+        self.vouch(now, self.me, Message { ts, about: About::Accepted { view } });
         self.go_on_with(now, name);
     }
 

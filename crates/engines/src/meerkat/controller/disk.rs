@@ -1,0 +1,322 @@
+//! The controller's part in durability: what it keeps, checkpoints, and how a replica comes back with its disk.
+//!
+//! What it must not forget its first worker writes. With [`Durability::Sync`](highwater_core::Durability::Sync) a promise, an acceptance and
+//! the beginning of an epoch wait for that.
+//!
+//! A replica that comes back with its disk is the same voter that it was. It takes no part in the epoch that it was in: it goes on as if it had
+//! promised the next one, with the records of its disk, and asks for that. What it coordinated others may have ended meanwhile, or the
+//! change does.
+//!
+//! A checkpoint is a scan of a store that holds nothing but what is decided. Each worker writes anew what is known of
+//! transactions that may not be over everywhere, and from there on its records are needed. It is complete when what
+//! the scan may have met is on this disk: of a transaction that it met half the rest is there, too.
+//!
+//! What a learner has copied is on no disk before there is a checkpoint of it: until then it does not ask for a vote.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use highwater_core::{Durability, Epoch, NodeId, Timestamp};
+use highwater_store::Store;
+
+use super::{MeerkatController, marks_of};
+use crate::meerkat::change::Change;
+use crate::meerkat::control::{Control, Standing};
+use crate::meerkat::journal::{Kept, Remembered};
+use crate::meerkat::shared::{Begin, Command};
+use crate::seam::{CheckpointNews, CheckpointOrder, DiskState, LogPosition, Nanos, Resume};
+
+/// Pause after a checkpoint that came to nothing.
+const RETRY_AFTER: Nanos = 200_000_000;
+/// Format of the engine's words in a checkpoint.
+const VERSION: u8 = 1;
+
+/// What is done when something is kept.
+pub(super) enum After {
+    Send(NodeId, Control),
+    Begin(Arc<Begin>),
+    Nothing,
+}
+
+/// A checkpoint under way.
+enum Stage {
+    /// Workers write anew what is needed with it.
+    Locating(BTreeMap<u16, LogPosition>),
+    /// The host scans.
+    Scanning(Vec<LogPosition>),
+    /// So many workers have not all on disk that the scan may have met.
+    Settling { released: Vec<LogPosition>, complete_at: Timestamp, left: usize },
+    /// The host publishes.
+    Publishing,
+}
+
+/// What a controller has to do with its disk.
+#[derive(Default)]
+pub(super) struct Keeping {
+    /// Counts what was kept.
+    last: u64,
+    waits: std::collections::VecDeque<(u64, After)>,
+    /// Counts checkpoints.
+    number: u64,
+    stage: Option<Stage>,
+    not_before: Nanos,
+    orders: Vec<CheckpointOrder>,
+    /// What was copied is complete, and on no disk.
+    pub copied: bool,
+    pub disk: DiskState,
+    /// This process came back with its disk, and has not begun an epoch yet.
+    pub came_back: bool,
+}
+
+impl MeerkatController {
+    fn durability(&self) -> Durability {
+        self.shared.options.durability
+    }
+
+    /// Has something kept, and does something once it may be counted on.
+    pub(super) fn keep_on_disk(&mut self, kept: Kept, after: After) {
+        if self.durability() == Durability::Memory {
+            return self.go(after);
+        }
+        self.keeping.last += 1;
+        self.shared.commands[0].put(Command::Keep(self.keeping.last, kept));
+        self.wakes = true;
+        if self.durability() == Durability::Sync {
+            self.keeping.waits.push_back((self.keeping.last, after));
+        } else {
+            self.go(after);
+        }
+    }
+
+    fn go(&mut self, after: After) {
+        match after {
+            After::Send(to, message) => self.send(to, message),
+            After::Begin(begin) => self.command(|| Command::Begin(begin.clone())),
+            After::Nothing => {}
+        }
+    }
+
+    pub(super) fn on_kept(&mut self, number: u64) {
+        while let Some((_, after)) = self.keeping.waits.pop_front_if(|(at, _)| *at <= number) {
+            self.go(after);
+        }
+    }
+
+    /// This replica takes no part any more: no epoch is begun that was about to be.
+    pub(super) fn begin_nothing(&mut self) {
+        self.keeping.waits.iter_mut().filter(|(_, after)| matches!(after, After::Begin(_))).for_each(
+            |(_, after)| {
+                *after = After::Nothing;
+            },
+        );
+    }
+
+    /// What the controller must not forget, all of it.
+    fn all_kept(&self) -> Vec<Kept> {
+        let mut all: Vec<Kept> = self.history.back().cloned().map(Kept::Decided).into_iter().collect();
+        if self.promised.number > 0 {
+            all.push(Kept::Promised(self.epoch.next(), self.promised));
+        }
+        all.extend(self.accepted.clone().map(|(round, change)| Kept::Accepted(round, change)));
+        all
+    }
+
+    // ---- checkpoints ----
+
+    /// Begins a checkpoint, unless there is one, or the store is no state that one can be made of.
+    pub(super) fn begin_checkpoint(&mut self, now: Nanos) {
+        let complete = match self.standing {
+            Standing::Voting | Standing::Ready => true,
+            Standing::Learning => self.keeping.copied,
+            _ => false,
+        };
+        let fit = self.durability().has_disk() && complete && self.installing == 0;
+        if !fit || self.keeping.stage.is_some() || now < self.keeping.not_before {
+            return;
+        }
+        self.shared.scanning.store(true, Ordering::SeqCst);
+        self.keeping.number += 1;
+        self.keeping.stage = Some(Stage::Locating(BTreeMap::new()));
+        let (number, kept) = (self.keeping.number, Arc::new(self.all_kept()));
+        self.command(|| Command::CheckpointFrom { number, kept: kept.clone() });
+    }
+
+    pub(super) fn on_checkpoint_from(&mut self, worker: u16, number: u64, position: LogPosition) {
+        let workers = self.shared.options.workers as usize;
+        let Some(Stage::Locating(found)) = &mut self.keeping.stage else { return };
+        if number != self.keeping.number {
+            return;
+        }
+        found.insert(worker, position);
+        if found.len() == workers {
+            let released = found.values().copied().collect();
+            self.keeping.stage = Some(Stage::Scanning(released));
+            let floor = self.shared.closed();
+            self.keeping.orders.push(CheckpointOrder::Scan { number, floor });
+        }
+    }
+
+    pub(super) fn on_checkpoint_news(&mut self, now: Nanos, news: CheckpointNews) {
+        let current = self.keeping.number;
+        match news {
+            CheckpointNews::Wanted => self.begin_checkpoint(now),
+            CheckpointNews::Scanned { number, newest } if number == current => {
+                let Some(Stage::Scanning(released)) = &mut self.keeping.stage else { return };
+                let released = std::mem::take(released);
+                self.shared.scanning.store(false, Ordering::SeqCst);
+                let complete_at = newest.max(self.shared.clock.now());
+                let left = self.shared.options.workers as usize;
+                self.keeping.stage = Some(Stage::Settling { released, complete_at, left });
+                self.command(|| Command::CheckpointSettle(number));
+            }
+            CheckpointNews::Published(number) if number == current => {
+                self.keeping.stage = None;
+                if self.standing == Standing::Learning && self.keeping.copied {
+                    self.standing = Standing::Ready;
+                    self.note("what was copied is on this node's disk".into());
+                }
+            }
+            CheckpointNews::Failed(number) if number == current => {
+                self.keeping.stage = None;
+                self.shared.scanning.store(false, Ordering::SeqCst);
+                self.keeping.not_before = now + RETRY_AFTER;
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn on_checkpoint_settled(&mut self, number: u64) {
+        let Some(Stage::Settling { released, complete_at, left }) = &mut self.keeping.stage else { return };
+        if number != self.keeping.number {
+            return;
+        }
+        *left -= 1;
+        if *left > 0 {
+            return;
+        }
+        let (mut released, complete_at) = (std::mem::take(released), *complete_at);
+        self.keeping.stage = Some(Stage::Publishing);
+        let engine = vec![VERSION, released.len() as u8];
+        // The controller writes nothing by itself.
+        released.push(LogPosition(0));
+        let anew = LogPosition(0);
+        self.keeping.orders.push(CheckpointOrder::Publish { number, complete_at, engine, released, anew });
+    }
+
+    /// The store is another one from here on: what was scanned is of no use.
+    pub(super) fn leave_store(&mut self) {
+        self.keeping.copied = false;
+        match self.keeping.stage.take() {
+            None => {}
+            // That cannot be taken back. It is a checkpoint of what was; who comes back from it finds in the records that it was left.
+            Some(Stage::Publishing) => self.keeping.stage = Some(Stage::Publishing),
+            Some(stage) => {
+                self.shared.scanning.store(false, Ordering::SeqCst);
+                if !matches!(stage, Stage::Locating(_)) {
+                    self.keeping.orders.push(CheckpointOrder::Abandon("the store is replaced"));
+                }
+            }
+        }
+    }
+
+    /// What was copied goes to the disk at once.
+    pub(super) fn keep_copied_state(&mut self, now: Nanos) {
+        if self.standing == Standing::Learning && self.keeping.copied {
+            self.begin_checkpoint(now);
+        }
+    }
+
+    pub(super) fn take_orders(&mut self, out: &mut Vec<CheckpointOrder>) {
+        out.append(&mut self.keeping.orders);
+    }
+
+    // ---- coming back ----
+
+    pub(super) fn resume_from(&mut self, from: Resume<'_>) -> Result<(), String> {
+        let workers = self.shared.options.workers as usize;
+        match from.engine {
+            [VERSION, written] if *written as usize == workers && from.positions.len() == workers + 1 => {}
+            [VERSION, written] => {
+                return Err(format!(
+                    "the checkpoint was written with another number of workers: {written}; set cluster.workers to it"
+                ));
+            }
+            _ => return Err("a checkpoint's words are none of this engine's".into()),
+        }
+        for (cell, position) in self.shared.cells.iter().zip(from.positions) {
+            cell.resumed.store(position.0, Ordering::Relaxed);
+        }
+        self.shared.keeps_tombstones.store(true, Ordering::SeqCst);
+        self.shared.clock.advance_past(from.complete_at);
+        Ok(())
+    }
+
+    /// Every record was handed in.
+    pub(super) fn come_back(&mut self, now: Nanos) {
+        let shared = self.shared.clone();
+        let remembered = std::mem::take(&mut *shared.remembered.lock().expect("nobody panics with it"));
+        let Remembered { decided, promised, accepted, lost, any } = remembered;
+        // What is not on the disk may have been said all the same.
+        let whole = self.durability() == Durability::Sync;
+        let next = decided.as_ref().map_or(Epoch(1), |change| change.epoch.next());
+        if whole {
+            self.promised = promised.filter(|(epoch, _)| *epoch == next).map_or(self.promised, |(_, round)| round);
+            self.accepted = accepted.filter(|(_, change)| change.epoch == next);
+            self.promised = self.accepted.as_ref().map_or(self.promised, |(round, _)| self.promised.max(*round));
+        }
+        self.stirred = now;
+        let Some(change) = decided else {
+            if any && whole {
+                self.standing = Standing::Bearing;
+            }
+            return;
+        };
+        let me = (self.me, self.life);
+        self.epoch = change.epoch;
+        self.history.push_back(change.clone());
+        self.shared.clock.advance_past(change.base);
+        if whole && !lost && change.members.has_voter(me) {
+            self.note(format!("comes back with its disk: a voter of {}", change.epoch));
+            self.standing = Standing::Voting;
+            self.members = Some(change.members.clone());
+            self.take_seats(change);
+            self.keeping.came_back = true;
+            return self.pause(next);
+        }
+        self.note(format!("comes back without a whole state of {}: it needs a copy", change.epoch));
+        self.standing = Standing::Outside;
+        self.members = (whole && change.members.has_say(me)).then(|| change.members.clone());
+        self.store = Store::new(self.schema.clone());
+        self.marks = marks_of(&self.schema, &self.shared.options);
+        self.command(|| Command::Forget);
+    }
+
+    /// Workers that had begun the epoch take their seats in it; the others begin it.
+    fn take_seats(&mut self, change: Arc<Change>) {
+        self.installing = self.shared.options.workers as usize;
+        let (store, marks) = (self.store.clone(), self.marks.clone());
+        let begin = Arc::new(Begin { change, store, marks, afresh: false });
+        self.command(|| Command::Begin(begin.clone()));
+    }
+
+    /// What writes is refused when no more may become durable: this disk is about to be full, or those of so many that no majority is left.
+    pub(super) fn watch_disks(&mut self, now: Nanos) {
+        let low = self.keeping.disk.low;
+        let voters = self.members.iter().flat_map(|members| &members.voters);
+        let has_room = |node: NodeId| match node == self.me {
+            true => !low,
+            false => !(self.hears(now, node) && self.beat_of(node).low),
+        };
+        let room = voters.filter(|(node, _)| has_room(*node)).count() as u32;
+        let full = low || self.members.is_some() && room < self.shared.quorums.majority;
+        if self.shared.disk_full.swap(full, Ordering::Relaxed) != full {
+            let words = if full {
+                "disks are about to be full: what writes is refused, reads go on"
+            } else {
+                "the disks have room: what writes is taken again"
+            };
+            self.note(words.into());
+        }
+    }
+}
