@@ -41,8 +41,12 @@ fn every_planted_bug_is_caught() {
         if !row.caught() {
             missed.lock().unwrap().push(name);
         }
-        let told = row.tainted.iter().map(|failure| format!("as for {name}, {failure}"));
-        tainted.lock().unwrap().extend(told);
+        for (at, failure) in row.tainted.iter().enumerate() {
+            // Its seed alone does not tell: the bug's circumstances are in its plan.
+            let plan = format!("{}/tainted-{name}-{at}.json", env!("CARGO_TARGET_TMPDIR"));
+            std::fs::write(&plan, failure.plan.to_json()).unwrap();
+            tainted.lock().unwrap().push(format!("as for {name}, {failure}; highwater sim --plan {plan}"));
+        }
     });
     let (missed, tainted) = (missed.into_inner().unwrap(), tainted.into_inner().unwrap());
     assert!(missed.is_empty(), "not caught: {missed:?}");

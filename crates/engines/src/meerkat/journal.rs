@@ -26,6 +26,7 @@
 //! 5 accepted  round | change
 //! 6 decided   change
 //! 7 left      change
+//! 8 known     as told
 //! ```
 
 use std::collections::VecDeque;
@@ -33,7 +34,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Durability, Epoch, NodeId, Timestamp};
+use highwater_core::{Durability, Epoch, NodeId, Timestamp, planted};
 
 use super::change::{Change, Ended, put_ended, put_records, take_ended, take_records};
 use super::control::{Round, put_round, take_round};
@@ -60,6 +61,9 @@ pub enum Kept {
 pub enum Record {
     /// More is known of a transaction of an epoch: what is told is added to what was told before.
     Told(Epoch, Told),
+    /// The same, written once more for a checkpoint: if it committed it was installed before, and the checkpoint has it, or what was
+    /// written over it. It must not be installed again: the tombstone of a later delete may be gone.
+    Known(Epoch, Told),
     /// The worker has begun an epoch, with what became of the transactions before. `afresh`: with another store, which is to be filled by
     /// a copy.
     Began {
@@ -81,8 +85,8 @@ impl Record {
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::new();
         match self {
-            Record::Told(epoch, told) => {
-                out.push(1);
+            Record::Told(epoch, told) | Record::Known(epoch, told) => {
+                out.push(if matches!(self, Record::Told(..)) { 1 } else { 8 });
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 put_records(&mut out, std::slice::from_ref(told));
             }
@@ -125,10 +129,11 @@ impl Record {
     pub fn decode(whole: &Bytes) -> Result<Record, Malformed> {
         let reader = &mut Reader::new(whole);
         let record = match reader.u8()? {
-            1 => {
+            tag @ (1 | 8) => {
                 let (epoch, mut told) = (Epoch(reader.u64()?), take_records(whole, reader)?);
                 let told = told.pop().filter(|_| told.is_empty());
-                Record::Told(epoch, told.ok_or(Malformed("one transaction in a record"))?)
+                let told = told.ok_or(Malformed("one transaction in a record"))?;
+                if tag == 1 { Record::Told(epoch, told) } else { Record::Known(epoch, told) }
             }
             2 => {
                 let (epoch, afresh) = (Epoch(reader.u64()?), reader.u8()? != 0);
@@ -151,8 +156,8 @@ impl Record {
 /// What a controller has kept, as it comes back.
 #[derive(Debug, Default)]
 pub struct Remembered {
-    /// The last change that was decided.
-    pub decided: Option<Arc<Change>>,
+    /// The changes that were decided, one after the other: a worker may not have begun any of them.
+    pub decided: Vec<Arc<Change>>,
     /// The latest attempt that was promised, and for which epoch.
     pub promised: Option<(Epoch, Round)>,
     /// What was accepted last, in the latest attempt.
@@ -173,16 +178,15 @@ impl Remembered {
                 self.promised = self.promised.max(Some((epoch, round)));
             }
             Kept::Accepted(round, change) => {
-                let later = |(before, known): &(Round, Arc<Change>)| {
-                    (change.epoch, round) >= (known.epoch, *before)
-                };
+                let later =
+                    |(before, known): &(Round, Arc<Change>)| (change.epoch, round) >= (known.epoch, *before);
                 if self.accepted.as_ref().is_none_or(later) {
                     self.accepted = Some((round, change));
                 }
             }
             Kept::Decided(change) | Kept::Left(change) => {
-                if self.decided.as_ref().is_none_or(|known| known.epoch <= change.epoch) {
-                    self.decided = Some(change);
+                if self.decided.last().is_none_or(|known| known.epoch < change.epoch) {
+                    self.decided.push(change);
                 }
             }
         }
@@ -214,7 +218,14 @@ pub struct Journal {
 impl Journal {
     /// Of a fresh replica.
     pub fn new(durability: Durability) -> Journal {
-        Journal { durability, replays: false, written: 0, synced: 0, writes: Vec::new(), waits: VecDeque::new() }
+        Journal {
+            durability,
+            replays: false,
+            written: 0,
+            synced: 0,
+            writes: Vec::new(),
+            waits: VecDeque::new(),
+        }
     }
 
     /// Whether anything is written.
@@ -268,6 +279,12 @@ impl Journal {
     /// only where others count on the disk.
     pub fn after(&mut self, what: Waits, always: bool) -> Option<Waits> {
         let waits = (always || self.durability == Durability::Sync) && self.synced < self.written;
+        let planted = match &what {
+            Waits::Say(..) => planted!(meerkat::YesUnsynced),
+            Waits::Heard(..) => planted!(meerkat::HeardUnsynced),
+            Waits::Report(_) => false,
+        };
+        let waits = waits && !planted;
         if waits {
             self.waits.push_back((self.written, what));
             return None;
@@ -321,7 +338,8 @@ mod tests {
         let round = Round { number: 3, node: NodeId(2) };
         let told = Told { valid: Some(true), accepted: Some((2, false)), ..Told::of(Timestamp(41)) };
         let all = [
-            Record::Told(Epoch(2), told),
+            Record::Told(Epoch(2), told.clone()),
+            Record::Known(Epoch(2), told),
             Record::Began { epoch: Epoch(3), afresh: true, ended: vec![ended()] },
             Record::Trimmed(NodeId(4), Timestamp(77)),
             Record::Kept(Kept::Promised(Epoch(4), round)),
@@ -385,7 +403,7 @@ mod tests {
         assert_eq!(remembered.promised, Some((Epoch(4), round(2))));
         assert!(remembered.accepted.is_some() && !remembered.lost);
         remembered.add(Kept::Left(change(6)));
-        assert_eq!(remembered.decided.map(|change| change.epoch), Some(Epoch(6)));
+        assert_eq!(remembered.decided.iter().map(|change| change.epoch.0).collect::<Vec<_>>(), [3, 6]);
         assert!(remembered.lost);
     }
 }

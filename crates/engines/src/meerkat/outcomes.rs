@@ -157,7 +157,11 @@ impl Outcomes {
 
     /// Who but `me` has heard least.
     pub fn slowest(&self, me: NodeId) -> Option<NodeId> {
-        self.cursors.iter().filter(|(node, _)| **node != me).min_by_key(|(_, cursor)| cursor.heard).map(|(node, _)| *node)
+        self.cursors
+            .iter()
+            .filter(|(node, _)| **node != me)
+            .min_by_key(|(_, cursor)| cursor.heard)
+            .map(|(node, _)| *node)
     }
 }
 

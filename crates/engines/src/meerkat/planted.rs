@@ -55,6 +55,24 @@ highwater_core::bugs! {
         shows: Mortal,
         within: 2000,
     }
+    OwnInstalledAgain = "own-installed-again" {
+        mistake: "a change of epoch that names a replica's own transaction, over everywhere, has it installed there again",
+        breaks: "a row stands again that was deleted since, and whose tombstone is gone",
+        shows: Halved,
+        within: 4000,
+    }
+    YesUnsynced = "yes-unsynced" {
+        mistake: "a replica says that it found a transaction valid before that is on its disk",
+        breaks: "what committed with its vote is lost with the power",
+        shows: Unpowered,
+        within: 2000,
+    }
+    HeardUnsynced = "heard-unsynced" {
+        mistake: "a replica says that it has heard an outcome before that is on its disk",
+        breaks: "others forget it, and it comes back without",
+        shows: Unpowered,
+        within: 4000,
+    }
 }
 
 pub use strict::{LateIsValid, VotesUnripe};

@@ -69,7 +69,9 @@ impl Config {
         })?;
         let behind = self.cluster.durability == Durability::Async;
         check(!behind || engine.abilities().disks_behind, || {
-            format!("cluster.durability is \"async\", which engine {engine} does not have; use \"sync\" or \"memory\"")
+            format!(
+                "cluster.durability is \"async\", which engine {engine} does not have; use \"sync\" or \"memory\""
+            )
         })?;
         check(!self.storage.dir.as_os_str().is_empty(), || "storage.dir must not be empty".into())?;
         let storage = &self.storage;

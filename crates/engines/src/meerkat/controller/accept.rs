@@ -55,7 +55,7 @@ impl MeerkatController {
         // At its birth there is nothing to tell.
         let whole = (self.epoch == Epoch(0)).then(|| Arc::new(vec![Vec::new(); workers]));
         if whole.is_none() {
-            self.command(|| Command::Pause(epoch));
+            self.pause_workers(epoch);
         }
         let records = vec![None; workers];
         // So that clocks begin together: workers add theirs when they pause, and at birth there is nothing else.
@@ -180,10 +180,7 @@ impl MeerkatController {
             .map(|(what, who)| format!("{what}{}", names(who)))
             .collect();
         let voters = names(voters);
-        self.note(format!(
-            "{} begins: voters {voters}{others}; {ended} transactions settled",
-            change.epoch
-        ));
+        self.note(format!("{} begins: voters {voters}{others}; {ended} transactions settled", change.epoch));
         hooks::tell_own(|| {
             let mut bytes = Vec::new();
             change.encode(&mut bytes);

@@ -196,7 +196,9 @@ impl MeerkatController {
 
     /// Asks a node for its part in the attempt that this node leads, if it has not answered.
     pub(super) fn ask(&mut self, node: NodeId) {
-        let Some(attempt) = self.attempt.as_ref().filter(|attempt| !attempt.has_answered(node)) else { return };
+        let Some(attempt) = self.attempt.as_ref().filter(|attempt| !attempt.has_answered(node)) else {
+            return;
+        };
         let message = match &attempt.stage {
             Stage::Preparing(_) => Control::Prepare { epoch: attempt.epoch, round: attempt.round },
             Stage::Accepting { change, .. } => {

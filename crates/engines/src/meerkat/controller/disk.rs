@@ -36,6 +36,7 @@ const VERSION: u8 = 1;
 pub(super) enum After {
     Send(NodeId, Control),
     Begin(Arc<Begin>),
+    Pause(Epoch),
     Nothing,
 }
 
@@ -93,6 +94,7 @@ impl MeerkatController {
         match after {
             After::Send(to, message) => self.send(to, message),
             After::Begin(begin) => self.command(|| Command::Begin(begin.clone())),
+            After::Pause(epoch) => self.command(|| Command::Pause(epoch)),
             After::Nothing => {}
         }
     }
@@ -103,13 +105,23 @@ impl MeerkatController {
         }
     }
 
+    /// Has the workers pause for an epoch: behind what they are about to begin, or their records would be those of the epoch before.
+    pub(super) fn pause_workers(&mut self, epoch: Epoch) {
+        let begins = |(_, after): &(u64, After)| matches!(after, After::Begin(_));
+        if self.keeping.waits.iter().any(begins) {
+            self.keeping.waits.push_back((self.keeping.last, After::Pause(epoch)));
+        } else {
+            self.go(After::Pause(epoch));
+        }
+    }
+
     /// This replica takes no part any more: no epoch is begun that was about to be.
     pub(super) fn begin_nothing(&mut self) {
-        self.keeping.waits.iter_mut().filter(|(_, after)| matches!(after, After::Begin(_))).for_each(
-            |(_, after)| {
+        for (_, after) in &mut self.keeping.waits {
+            if matches!(after, After::Begin(_) | After::Pause(_)) {
                 *after = After::Nothing;
-            },
-        );
+            }
+        }
     }
 
     /// What the controller must not forget, all of it.
@@ -259,14 +271,16 @@ impl MeerkatController {
         let Remembered { decided, promised, accepted, lost, any } = remembered;
         // What is not on the disk may have been said all the same.
         let whole = self.durability() == Durability::Sync;
-        let next = decided.as_ref().map_or(Epoch(1), |change| change.epoch.next());
+        let next = decided.last().map_or(Epoch(1), |change| change.epoch.next());
         if whole {
-            self.promised = promised.filter(|(epoch, _)| *epoch == next).map_or(self.promised, |(_, round)| round);
+            self.promised =
+                promised.filter(|(epoch, _)| *epoch == next).map_or(self.promised, |(_, round)| round);
             self.accepted = accepted.filter(|(_, change)| change.epoch == next);
-            self.promised = self.accepted.as_ref().map_or(self.promised, |(round, _)| self.promised.max(*round));
+            self.promised =
+                self.accepted.as_ref().map_or(self.promised, |(round, _)| self.promised.max(*round));
         }
         self.stirred = now;
-        let Some(change) = decided else {
+        let Some(change) = decided.last().cloned() else {
             if any && whole {
                 self.standing = Standing::Bearing;
             }
@@ -280,7 +294,7 @@ impl MeerkatController {
             self.note(format!("comes back with its disk: a voter of {}", change.epoch));
             self.standing = Standing::Voting;
             self.members = Some(change.members.clone());
-            self.take_seats(change);
+            self.take_seats(decided);
             self.keeping.came_back = true;
             return self.pause(next);
         }
@@ -292,12 +306,14 @@ impl MeerkatController {
         self.command(|| Command::Forget);
     }
 
-    /// Workers that had begun the epoch take their seats in it; the others begin it.
-    fn take_seats(&mut self, change: Arc<Change>) {
+    /// Workers begin what they had not begun, one change after the other, and take their seats in the last one.
+    fn take_seats(&mut self, decided: Vec<Arc<Change>>) {
         self.installing = self.shared.options.workers as usize;
-        let (store, marks) = (self.store.clone(), self.marks.clone());
-        let begin = Arc::new(Begin { change, store, marks, afresh: false });
-        self.command(|| Command::Begin(begin.clone()));
+        for change in decided {
+            let (store, marks) = (self.store.clone(), self.marks.clone());
+            let begin = Arc::new(Begin { change, store, marks, afresh: false });
+            self.command(|| Command::Begin(begin.clone()));
+        }
     }
 
     /// What writes is refused when no more may become durable: this disk is about to be full, or those of so many that no majority is left.

@@ -386,8 +386,14 @@ impl Controller for MeerkatController {
     fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation, _levels: Levels) {
         let Some(known) = self.peers.get_mut(peer.0 as usize) else { return };
         let before = known.filter(|known| known.life == incarnation).unwrap_or_default();
-        *known =
-            Some(Peer { life: incarnation, connected: true, refused: false, heard: now, told: (0, 0), ..before });
+        *known = Some(Peer {
+            life: incarnation,
+            connected: true,
+            refused: false,
+            heard: now,
+            told: (0, 0),
+            ..before
+        });
         self.assembly.forget(peer);
         self.next_beat = self.next_beat.min(now);
         self.ask(peer);

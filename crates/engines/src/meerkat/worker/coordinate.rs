@@ -118,13 +118,7 @@ impl MeerkatWorker {
     }
 
     /// What was found goes into the record, for good.
-    fn found(
-        &mut self,
-        now: Nanos,
-        node: NodeId,
-        ts: Timestamp,
-        looked: Result<(), Vote>,
-    ) -> Option<Vote> {
+    fn found(&mut self, now: Nanos, node: NodeId, ts: Timestamp, looked: Result<(), Vote>) -> Option<Vote> {
         let withheld = looked.is_ok() && self.shared.strict;
         let record = self.records.entry(now, node, ts);
         record.valid = Some(looked.is_ok());

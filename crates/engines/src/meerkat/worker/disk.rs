@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use highwater_core::NodeId;
+use highwater_core::{NodeId, Timestamp};
 
 use super::MeerkatWorker;
 use crate::meerkat::change::Ended;
@@ -23,7 +23,9 @@ impl MeerkatWorker {
     pub(super) fn vouch(&mut self, now: Nanos, to: NodeId, message: Message) {
         match message.about {
             // A refusal may be forgotten.
-            About::Vote { valid: false, .. } | About::Overtaken { .. } => self.go(now, Waits::Say(to, message)),
+            About::Vote { valid: false, .. } | About::Overtaken { .. } => {
+                self.go(now, Waits::Say(to, message))
+            }
             _ => self.wait(now, Waits::Say(to, message)),
         }
     }
@@ -85,9 +87,9 @@ impl MeerkatWorker {
         if position == self.noted || !at_least && position < self.noted + NOTE_AFTER {
             return;
         }
-        for (node, trimmed) in self.trimmed.iter_mut().enumerate() {
-            if let Some(ts) = trimmed.take() {
-                self.journal.write(&Record::Trimmed(NodeId(node as u8), ts));
+        for (node, (ts, news)) in self.gone.iter_mut().enumerate() {
+            if std::mem::take(news) {
+                self.journal.write(&Record::Trimmed(NodeId(node as u8), *ts));
             }
         }
         self.noted = self.journal.position().0;
@@ -106,8 +108,11 @@ impl MeerkatWorker {
         }
         let epoch = self.began;
         self.journal.write(&Record::Began { epoch, afresh: false, ended: Vec::new() });
+        for (node, (ts, _)) in self.gone.iter().enumerate().filter(|(_, (ts, _))| *ts > Timestamp::ZERO) {
+            self.journal.write(&Record::Trimmed(NodeId(node as u8), *ts));
+        }
         for told in self.records.tell_all() {
-            self.journal.write(&Record::Told(epoch, told));
+            self.journal.write(&Record::Known(epoch, told));
         }
         self.report(Report::CheckpointFrom { worker: self.at, number, position });
     }
@@ -129,26 +134,32 @@ impl MeerkatWorker {
             self.shared.keeps_tombstones.store(true, Ordering::SeqCst);
         }
         self.journal.recovered(bytes);
-        let record = Record::decode(bytes).map_err(|why| format!("a record is none of Meerkat's: {why:?}"))?;
+        let record =
+            Record::decode(bytes).map_err(|why| format!("a record is none of Meerkat's: {why:?}"))?;
         let remembered = || self.shared.remembered.lock().expect("nobody panics with it");
         remembered().any = true;
         // Not a time: an order.
         self.replayed += 1;
         let now = self.replayed;
         match record {
-            Record::Told(epoch, told) if epoch == self.began => self.replay_told(now, told),
-            Record::Told(..) => Ok(()),
+            Record::Told(epoch, told) if epoch == self.began => self.replay_told(now, told, true),
+            Record::Known(epoch, told) if epoch == self.began => self.replay_told(now, told, false),
+            Record::Told(..) | Record::Known(..) => Ok(()),
             Record::Began { epoch, afresh, ended } => {
                 remembered().lost |= afresh;
                 if epoch > self.began {
                     self.began = epoch;
                     self.install_ended(now, &ended);
                     self.records.clear();
+                    self.gone.fill((Timestamp::ZERO, false));
                 }
                 Ok(())
             }
             Record::Trimmed(node, ts) => {
                 self.records.trim(node, ts, Nanos::MAX);
+                let gone =
+                    self.gone.get_mut(node.0 as usize).ok_or("a record of a node that there is not")?;
+                *gone = (ts.max(gone.0), false);
                 Ok(())
             }
             Record::Kept(kept) => {
@@ -158,7 +169,8 @@ impl MeerkatWorker {
         }
     }
 
-    fn replay_told(&mut self, now: Nanos, told: Told) -> Result<(), String> {
+    /// `installs`: if it committed what it wrote is not in the store yet.
+    fn replay_told(&mut self, now: Nanos, told: Told, installs: bool) -> Result<(), String> {
         let Told { ts, valid, accepted, outcome, payload } = told;
         let node = self.shared.layout.coordinator(ts).node;
         self.latest = self.latest.max(ts);
@@ -176,21 +188,40 @@ impl MeerkatWorker {
             self.records.add_bytes(len);
         }
         let Some(commit) = outcome else { return Ok(()) };
+        if self.records.get(node, ts).is_some_and(|record| record.outcome.is_some()) {
+            return Ok(());
+        }
+        if !installs {
+            self.records.end(now, node, ts, commit);
+            return Ok(());
+        }
         match self.conclude(now, node, ts, commit, None) {
             true => Ok(()),
             false => Err(format!("nothing says what {ts} wrote, which committed")),
         }
     }
 
-    /// What became of transactions of the epoch before; of those that are not named none committed.
-    pub(super) fn install_ended(&mut self, now: Nanos, ended: &[Ended]) {
-        for Ended { ts, commit, payload } in ended {
+    /// What became of transactions of the epoch before; of those that are not named none committed. Those that were not known here.
+    ///
+    /// Only these may be installed again by whoever comes back: of the others, tombstones of later deletes may be gone.
+    pub(super) fn install_ended(&mut self, now: Nanos, ended: &[Ended]) -> Vec<Ended> {
+        let mut news = Vec::new();
+        for one in ended {
+            let Ended { ts, commit, payload } = one;
             let node = self.shared.layout.coordinator(*ts).node;
+            let known = match self.records.get(node, *ts) {
+                Some(record) => record.outcome.is_some(),
+                None => self.is_closed(node, *ts),
+            };
+            if !known {
+                news.push(one.clone());
+            }
             let known = self.conclude(now, node, *ts, *commit, payload.clone());
             assert!(known, "a change of epoch tells what {ts} writes");
         }
         for (node, ts) in self.records.unfinished() {
             self.conclude(now, node, ts, false, None);
         }
+        news
     }
 }

@@ -72,6 +72,10 @@ impl MeerkatWorker {
     /// Installs what the change of epoch decided, and begins anew with nothing under way.
     fn begin(&mut self, now: Nanos, begin: &Arc<Begin>) {
         let Begin { change, store, marks, afresh } = &**begin;
+        if change.epoch < self.began {
+            // Of a replica that comes back: it had begun that before it ended, and a later one.
+            return;
+        }
         if *afresh {
             self.forget();
             self.store = store.clone();
@@ -83,10 +87,11 @@ impl MeerkatWorker {
         // Who begins afresh gets all of this with the copy, and must not install it by itself: what was over everywhere may be named
         // here, and a later delete of the same key, over as well, may not be, whose tombstone is gone.
         let settled: &[Ended] = if *afresh { &[] } else { &change.ended[self.at as usize] };
+        let mut ended_here = Vec::new();
         if self.began < change.epoch {
             // It is written as a whole, below.
             self.journal.hold(true);
-            self.install_ended(now, settled);
+            ended_here = self.install_ended(now, settled);
             self.journal.hold(false);
         }
         let votes = change.members.has_voter((self.me, self.shared.options.incarnation));
@@ -110,9 +115,9 @@ impl MeerkatWorker {
         if self.began < change.epoch {
             self.began = change.epoch;
             self.records.clear();
-            self.trimmed.fill(None);
-            let (epoch, afresh, ended) = (change.epoch, *afresh, settled.to_vec());
-            self.journal.write(&Record::Began { epoch, afresh, ended });
+            self.gone.fill((Timestamp::ZERO, false));
+            let (epoch, afresh) = (change.epoch, *afresh);
+            self.journal.write(&Record::Began { epoch, afresh, ended: ended_here });
         }
         self.journal.forget_words();
         self.unripe.clear();

@@ -88,8 +88,9 @@ pub struct MeerkatWorker {
     began: Epoch,
     /// Records that were handed in when it came back.
     replayed: u64,
-    /// By node: up to where records are gone, if that is not noted down; and how far was written when it was last.
-    trimmed: Vec<Option<Timestamp>>,
+    /// By node: up to where records of this epoch are gone, because all of that is over everywhere; and whether that is to be noted down.
+    gone: Vec<(Timestamp, bool)>,
+    /// How far was written when it was noted down last.
     noted: u64,
     owns: Owns,
     outcomes: Outcomes,
@@ -143,7 +144,7 @@ impl MeerkatWorker {
             journal: Journal::new(options.durability),
             began: Epoch(0),
             replayed: 0,
-            trimmed: vec![None; options.nodes as usize],
+            gone: vec![(Timestamp::ZERO, false); options.nodes as usize],
             noted: 0,
             owns: Owns::default(),
             outcomes: Outcomes::default(),
@@ -329,10 +330,8 @@ impl MeerkatWorker {
             };
             least = least.min(closed);
             let (closed, before) = if planted { (Timestamp::MAX, Nanos::MAX) } else { (closed, before) };
-            if let Some(ts) = self.records.trim(*node, closed, before)
-                && self.journal.writes()
-            {
-                self.trimmed[node.0 as usize] = Some(ts);
+            if let Some(ts) = self.records.trim(*node, closed, before) {
+                self.gone[node.0 as usize] = (ts, self.journal.writes());
             }
         }
         self.cell().closed.store(least.0, Ordering::Relaxed);
@@ -400,14 +399,16 @@ impl Worker for MeerkatWorker {
         if peer.0 >= self.shared.options.nodes {
             return;
         }
-        let known = self.peers[peer.0 as usize].take().filter(|known| known.incarnation == incarnation);
-        let known = known.unwrap_or(Peer {
+        let known = self.peers[peer.0 as usize].take();
+        // What its earlier life coordinated in this epoch stays over: words about it that come late must not make records.
+        let closed = known.as_ref().map_or(Timestamp::ZERO, |known| known.closed);
+        let known = known.filter(|known| known.incarnation == incarnation).unwrap_or(Peer {
             incarnation,
             connected: true,
             heard: 0,
             safe: 0,
             told: (0, Timestamp::ZERO),
-            closed: Timestamp::ZERO,
+            closed,
             met: false,
         });
         self.peers[peer.0 as usize] = Some(Peer { connected: true, told: (0, Timestamp::ZERO), ..known });

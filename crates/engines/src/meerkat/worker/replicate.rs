@@ -72,8 +72,11 @@ impl MeerkatWorker {
     /// Whether a transaction is over everywhere, by the word of its coordinator: what comes is late, and must not make a record. If there
     /// is none, what it wrote must not be installed again: the tombstone of a later delete may be gone.
     pub(super) fn is_closed(&self, node: NodeId, ts: Timestamp) -> bool {
+        if ts <= self.gone[node.0 as usize].0 {
+            return true;
+        }
         if node == self.me {
-            return ts <= self.closed();
+            return ts <= self.closed() && !planted!(meerkat::OwnInstalledAgain);
         }
         self.peers[node.0 as usize].as_ref().is_some_and(|peer| ts <= peer.closed)
     }
