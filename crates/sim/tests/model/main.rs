@@ -12,6 +12,7 @@
 //! docs/testing.md tells the two searches, their spaces and the commands.
 
 mod judge;
+mod meerkat;
 mod members;
 mod normal;
 mod protocol;
