@@ -107,12 +107,9 @@ impl Bounds {
     /// What these promises say of an epoch.
     fn ended(&self, state: &State, epoch: u8, promises: &[Promise]) -> Change {
         let replies: Vec<_> = promises.iter().map(|promise| promise.records).collect();
-        let own = matches!(
-            self.mistake,
-            Some(Mistake::ChangeForgets | Mistake::NotRevalidated | Mistake::Coarse)
-        );
-        let ended =
-            if own { self.merged(state, &replies) } else { product::merged(self, state, &replies) };
+        let own =
+            matches!(self.mistake, Some(Mistake::ChangeForgets | Mistake::NotRevalidated | Mistake::Coarse));
+        let ended = if own { self.merged(state, &replies) } else { product::merged(self, state, &replies) };
         let before = self.change(state, epoch).map_or(0, |change| change.base);
         let base = promises.iter().map(|promise| promise.latest).fold(before, Ts::max);
         let members = self.voters(state, epoch);
@@ -187,9 +184,8 @@ impl Bounds {
     /// Of attempts nobody can answer any more only what took effect counts.
     pub(super) fn forget_attempts(&self, state: &mut State) {
         for (at, attempts) in state.attempts.iter_mut().enumerate() {
-            let here = |replica: &Replica| {
-                replica.standing == Standing::Voter && replica.epoch == at as u8 + 1
-            };
+            let here =
+                |replica: &Replica| replica.standing == Standing::Voter && replica.epoch == at as u8 + 1;
             let over = !state.replicas.iter().any(here);
             for attempt in attempts {
                 if self.is_chosen(attempt) {

@@ -30,11 +30,13 @@
 //!
 //! Left out: retries (another transaction), ranges and slots (coarser marks refuse more), members that leave for good.
 
+mod compare;
 mod epochs;
 mod judge;
 mod product;
 mod rules;
 mod steps;
+mod stories;
 mod tests;
 
 pub use rules::Rules;
@@ -264,8 +266,6 @@ pub enum Mistake {
     TrimmedEarly,
     /// A timestamp may be below a version that was read, as in algorithm 1.
     StampBelowRead,
-    /// A transaction of the new epoch may be below what the change decided.
-    BaseIgnored,
     /// Where real time is promised: who comes below a replica's clock is not refused.
     LateIsValid,
     /// The same: a replica says yes before its clock is there.

@@ -110,7 +110,9 @@ pub fn merged(bounds: &Bounds, state: &State, replies: &[[Record; TXS]]) -> [Opt
     };
     let replies: Vec<Vec<Vec<Told>>> = replies
         .iter()
-        .map(|records| vec![records.iter().enumerate().filter(|(_, record)| record.known).map(told).collect()])
+        .map(|records| {
+            vec![records.iter().enumerate().filter(|(_, record)| record.known).map(told).collect()]
+        })
         .collect();
     let replies: Vec<&[Vec<Told>]> = replies.iter().map(Vec::as_slice).collect();
     let ended = merge(quorums(bounds.nodes, bounds.strict, bounds.mistake), 1, &replies);
@@ -118,4 +120,3 @@ pub fn merged(bounds: &Bounds, state: &State, replies: &[[Record; TXS]]) -> [Opt
     ended[0].iter().for_each(|ended| outcomes[ended.ts.0 as usize - 1] = Some(ended.commit));
     outcomes
 }
-

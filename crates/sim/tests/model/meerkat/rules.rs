@@ -92,9 +92,7 @@ impl Bounds {
     fn conflict(&self, state: &State, a: usize, b: usize) -> bool {
         let (first, second) = (a.min(b), a.max(b));
         let missed = |key: usize| {
-            self.writes(first, key)
-                && self.reads(second, key)
-                && state.txs[second].versions[key] < ts(first)
+            self.writes(first, key) && self.reads(second, key) && state.txs[second].versions[key] < ts(first)
         };
         (0..KEYS).any(missed)
     }
@@ -102,9 +100,8 @@ impl Bounds {
     /// What the checks of algorithm 1 would say, by all that committed.
     fn coarse(&self, state: &State, tx: usize, other: usize) -> bool {
         let late = |key: usize| {
-            let overwritten = self.reads(tx, key)
-                && self.writes(other, key)
-                && state.txs[tx].versions[key] < ts(other);
+            let overwritten =
+                self.reads(tx, key) && self.writes(other, key) && state.txs[tx].versions[key] < ts(other);
             overwritten || self.writes(tx, key) && self.reads(other, key) && tx < other
         };
         (0..KEYS).any(late)
@@ -119,12 +116,12 @@ impl Bounds {
             accepted.filter(|_| !self.is(Mistake::ChangeForgets)).map(|(_, commit)| commit)
         };
         let outcome = |tx: usize| known(tx).find_map(|record| record.outcome);
-        let decided = |tx: usize| {
-            outcome(tx).or(accepted(tx)).or((valid(tx) >= self.majority()).then_some(true))
-        };
+        let decided =
+            |tx: usize| outcome(tx).or(accepted(tx)).or((valid(tx) >= self.majority()).then_some(true));
         let all = 0..self.intents.len();
         let committed: Vec<usize> = all.filter(|tx| decided(*tx) == Some(true)).collect();
-        let shown = product::quorums(self.nodes, self.strict, self.mistake).shown_of_fast(replies.len() as u32);
+        let shown =
+            product::quorums(self.nodes, self.strict, self.mistake).shown_of_fast(replies.len() as u32);
         let fourth = |tx: usize| {
             let refused = |other: &usize| match self.mistake {
                 Some(Mistake::NotRevalidated) => false,
@@ -133,8 +130,6 @@ impl Bounds {
             };
             valid(tx) >= shown.max(1) && !committed.iter().any(refused)
         };
-        std::array::from_fn(|tx| {
-            known(tx).next().map(|_| decided(tx).unwrap_or_else(|| fourth(tx)))
-        })
+        std::array::from_fn(|tx| known(tx).next().map(|_| decided(tx).unwrap_or_else(|| fourth(tx))))
     }
 }

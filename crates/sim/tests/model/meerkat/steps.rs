@@ -157,10 +157,8 @@ impl Bounds {
         let base = self.change(state, epoch).map_or(0, |change| change.base);
         let alike = |later: usize| self.intents[later].node == node && state.txs[later].epoch > 0;
         let in_order = !(tx + 1..self.intents.len()).any(alike);
-        if standing != Standing::Voter || promised > 0 || state.txs[tx].epoch > 0 || !in_order {
-            return false;
-        }
-        if ts(tx) <= base && !self.is(Mistake::BaseIgnored) {
+        let may = standing == Standing::Voter && promised == 0 && state.txs[tx].epoch == 0;
+        if !may || !in_order || ts(tx) <= base {
             return false;
         }
         let mut versions = [0; KEYS];
@@ -182,11 +180,16 @@ impl Bounds {
         let late = self.strict && ts(tx) <= clock && !self.is(Mistake::LateIsValid);
         let valid = !late && self.is_valid(state, node, tx);
         let withheld = self.strict && !self.is(Mistake::VotesUnripe);
-        self.vote(state, node, tx, match valid {
-            false => Vote::No,
-            true if withheld => Vote::Withheld,
-            true => Vote::Yes,
-        });
+        self.vote(
+            state,
+            node,
+            tx,
+            match valid {
+                false => Vote::No,
+                true if withheld => Vote::Withheld,
+                true => Vote::Yes,
+            },
+        );
         true
     }
 
@@ -220,8 +223,7 @@ impl Bounds {
 
     fn settle(&self, state: &mut State, tx: usize, commit: bool) -> bool {
         let Tx { yes, no, .. } = state.txs[tx];
-        let may = self.counts(state, tx)
-            && self.rules.choices(yes, no).settles & outcome::of(commit) != 0;
+        let may = self.counts(state, tx) && self.rules.choices(yes, no).settles & outcome::of(commit) != 0;
         if may {
             self.conclude(state, self.intents[tx].node, tx, commit);
             state.txs[tx].told |= outcome::of(commit);
@@ -231,8 +233,7 @@ impl Bounds {
 
     fn propose(&self, state: &mut State, tx: usize, commit: bool) -> bool {
         let Tx { yes, no, .. } = state.txs[tx];
-        let may = self.counts(state, tx)
-            && self.rules.choices(yes, no).proposes & outcome::of(commit) != 0;
+        let may = self.counts(state, tx) && self.rules.choices(yes, no).proposes & outcome::of(commit) != 0;
         if !may {
             return false;
         }
@@ -282,8 +283,8 @@ impl Bounds {
         }
         let promised = (0..self.nodes).filter(|node| promises[view][*node].is_some());
         let promised = promised.fold(0, |all, node| all | bit(node));
-        let safe = rules::subsets(promised)
-            .any(|of| product::proposal(self, &promises[view], of) == Some(commit));
+        let safe =
+            rules::subsets(promised).any(|of| product::proposal(self, &promises[view], of) == Some(commit));
         if safe {
             state.txs[tx].proposals[view] = Some(commit);
         }

@@ -27,23 +27,47 @@ impl Model for Bounds {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![Property::always("safe", |bounds: &Bounds, state: &State| bounds.judge(state).is_ok())]
+        let mut all = vec![
+            Property::always("safe", |bounds: &Bounds, state: &State| bounds.judge(state).is_ok()),
+            Property::sometimes("one commits, and no other is aborted", |_, state: &State| {
+                let all = state.txs.iter().fold(0, |all, tx| all | tx.said);
+                all == outcome::COMMIT
+            }),
+            Property::sometimes("one is aborted", |_, state: &State| {
+                state.txs.iter().any(|tx| tx.said == outcome::ABORT)
+            }),
+        ];
+        if self.epochs > 1 {
+            all.push(Property::sometimes("a change commits what nobody had decided", |_, state: &State| {
+                let behind = |tx: &Tx| state.replicas.iter().any(|replica| replica.epoch == tx.epoch);
+                state.txs.iter().any(|tx| tx.said == outcome::COMMIT && tx.told == 0 && behind(tx))
+            }));
+        }
+        if self.epochs > 2 && self.wipes > 0 {
+            all.push(Property::sometimes("who lost its memory votes again", |_, state: &State| {
+                members(state.wiped).any(|node| state.replicas[node].standing == Standing::Voter)
+            }));
+        }
+        all
     }
 }
 
 impl Debug for Bounds {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let Bounds { nodes, intents, views, epochs, rounds, wipes, trims, strict, mistake, .. } = self;
-        write!(f, "{nodes} nodes, {intents:?}, {views} views, {epochs} epochs, {rounds} rounds, {wipes} wipes")?;
+        write!(
+            f,
+            "{nodes} nodes, {intents:?}, {views} views, {epochs} epochs, {rounds} rounds, {wipes} wipes"
+        )?;
         write!(f, ", trims: {trims}, strict: {strict}, mistake: {mistake:?}")
     }
 }
 
-fn intent(node: usize, reads: Set, writes: Set) -> Intent {
+pub fn intent(node: usize, reads: Set, writes: Set) -> Intent {
     Intent { node, reads, writes }
 }
 
-fn bounds(nodes: usize, intents: &[Intent]) -> Bounds {
+pub fn bounds(nodes: usize, intents: &[Intent]) -> Bounds {
     Bounds {
         nodes,
         intents: intents.to_vec(),
@@ -59,19 +83,19 @@ fn bounds(nodes: usize, intents: &[Intent]) -> Bounds {
 }
 
 impl Bounds {
-    fn with(self, views: usize, epochs: u8, rounds: u8, wipes: u8) -> Bounds {
+    pub fn with(self, views: usize, epochs: u8, rounds: u8, wipes: u8) -> Bounds {
         Bounds { views, epochs, rounds, wipes, ..self }
     }
 
-    fn trimmed(self) -> Bounds {
+    pub fn trimmed(self) -> Bounds {
         Bounds { trims: true, ..self }
     }
 
-    fn strict(self) -> Bounds {
+    pub fn strict(self) -> Bounds {
         Bounds { strict: true, rules: Arc::new(Rules::new(self.nodes, true, self.mistake)), ..self }
     }
 
-    fn wrong(self, mistake: Mistake) -> Bounds {
+    pub fn wrong(self, mistake: Mistake) -> Bounds {
         let rules = Arc::new(Rules::new(self.nodes, self.strict, Some(mistake)));
         Bounds { mistake: Some(mistake), rules, ..self }
     }
@@ -90,6 +114,18 @@ fn write_skew() -> [Intent; 2] {
     [intent(0, X, Y), intent(1, Y, X)]
 }
 
+fn overwritten() -> [Intent; 2] {
+    [intent(0, X, 0), intent(1, 0, X)]
+}
+
+fn one() -> [Intent; 1] {
+    [intent(0, X, X)]
+}
+
+fn three() -> [Intent; 3] {
+    [intent(0, 0, X), intent(1, X, Y), intent(2, Y, X)]
+}
+
 fn search(what: &str, bounds: Bounds) {
     let started = Instant::now();
     let checker = bounds.clone().checker().threads(2).spawn_dfs().join();
@@ -99,25 +135,100 @@ fn search(what: &str, bounds: Bounds) {
     if let Some(path) = checker.discovery("safe") {
         panic!("{what}: {:?}: {:#?}", bounds.judge(path.last_state()), path.into_actions());
     }
+    checker.assert_properties();
 }
 
-/// A space to look at: `MODEL=NODES,PATTERN,VIEWS,EPOCHS,ROUNDS,WIPES,TRIMS,STRICT`.
+/// The mistake is found, breadth first.
+fn caught(mistake: Mistake, bounds: Bounds) {
+    let bounds = bounds.wrong(mistake);
+    let checker = bounds.clone().checker().threads(2).finish_when(HasDiscoveries::AnyFailures);
+    let checker = checker.spawn_bfs().join();
+    let path = checker.discovery("safe").unwrap_or_else(|| panic!("{mistake:?} was not found"));
+    let what = bounds.judge(path.last_state()).expect_err("the last state breaks a promise");
+    println!("{mistake:?}: {what}, after {} states: {:?}", checker.unique_state_count(), path.into_actions());
+}
+
 #[test]
-#[ignore = "as long as it takes"]
-fn every_schedule_of_a_chosen_space() {
-    let [nodes, pattern, views, epochs, rounds, wipes, trims, strict] =
-        crate::chosen("3,0,1,1,1,0,0,0")[..]
-    else {
-        panic!("MODEL: eight numbers")
-    };
-    let intents: Vec<Intent> = match pattern {
-        0 => read_of_the_old().to_vec(),
-        1 => lost_update().to_vec(),
-        2 => write_skew().to_vec(),
-        _ => vec![intent(0, 0, X), intent(1, X, Y), intent(2, Y, X)],
-    };
-    let bounds = bounds(nodes, &intents).with(views, epochs as u8, rounds as u8, wipes as u8);
-    let bounds = if trims > 0 { bounds.trimmed() } else { bounds };
-    let bounds = if strict > 0 { bounds.strict() } else { bounds };
-    search(&format!("{bounds:?}"), bounds);
+fn every_schedule_without_failures_is_safe() {
+    search("read of the old", bounds(3, &read_of_the_old()));
+    search("lost update", bounds(3, &lost_update()));
+    search("write skew", bounds(3, &write_skew()));
+    search("of four nodes", bounds(4, &overwritten()));
+    search("with real time", bounds(3, &overwritten()).strict());
+}
+
+#[test]
+fn every_schedule_of_backup_coordinators_is_safe() {
+    search("one backup", bounds(3, &one()).with(2, 1, 1, 0));
+    search("two backups", bounds(3, &one()).with(3, 1, 1, 0));
+    search("one backup, with real time", bounds(3, &one()).with(2, 1, 1, 0).strict());
+}
+
+#[test]
+fn every_schedule_of_a_change_of_epoch_is_safe() {
+    search("two transactions", bounds(3, &write_skew()).with(1, 2, 1, 0));
+    search("two attempts and a backup", bounds(3, &one()).with(2, 2, 2, 0));
+    search("a memory is lost", bounds(3, &read_of_the_old()).with(1, 2, 1, 1));
+    search("a memory is lost, and votes again", bounds(3, &one()).with(1, 3, 1, 1));
+}
+
+#[test]
+fn mistakes_without_failures_are_found() {
+    caught(Mistake::ReadersUnmarked, bounds(3, &read_of_the_old()));
+    caught(Mistake::RtsNotRaised, bounds(3, &read_of_the_old()));
+    caught(Mistake::StampBelowRead, bounds(3, &overwritten()));
+    caught(Mistake::LateIsValid, bounds(3, &overwritten()).strict());
+    caught(Mistake::VotesUnripe, bounds(3, &overwritten()).strict());
+}
+
+#[test]
+fn mistakes_of_backup_coordinators_are_found() {
+    let backup = |intents: &[Intent], nodes| bounds(nodes, intents).with(2, 1, 1, 0);
+    caught(Mistake::MajorityIsFast, backup(&one(), 3));
+    caught(Mistake::PromiseForgets, backup(&one(), 3));
+    caught(Mistake::BackupRash, backup(&one(), 4));
+    caught(Mistake::ViewShared, bounds(3, &one()).with(3, 1, 1, 0));
+}
+
+#[test]
+fn mistakes_of_changes_of_epoch_are_found() {
+    let change = |intents: &[Intent], nodes| bounds(nodes, intents).with(1, 2, 1, 0);
+    caught(Mistake::MajorityIsFast, change(&one(), 3));
+    caught(Mistake::RefusalsDecideEarly, change(&write_skew(), 3));
+    caught(Mistake::ChangeForgets, change(&one(), 3));
+    caught(Mistake::OldEpochCounts, change(&one(), 3));
+    caught(Mistake::AtOnce, bounds(3, &one()).with(1, 2, 2, 0));
+    caught(Mistake::Coarse, change(&overwritten(), 4));
+}
+
+/// The larger ones; `MODEL` says which, by number.
+#[test]
+#[ignore = "minutes, and gigabytes"]
+fn every_schedule_of_meerkat_in_larger_spaces_is_safe() {
+    for at in crate::chosen("0,1,2,3,4,5") {
+        let (what, bounds) = larger(at);
+        search(what, bounds);
+    }
+}
+
+fn larger(at: usize) -> (&'static str, Bounds) {
+    match at {
+        0 => ("read of the old, one backup", bounds(3, &read_of_the_old()).with(2, 1, 1, 0)),
+        1 => ("write skew, one backup", bounds(3, &write_skew()).with(2, 1, 1, 0)),
+        2 => ("lost update, two attempts", bounds(3, &lost_update()).with(1, 2, 2, 0)),
+        3 => ("overwritten, real time, a change", bounds(3, &overwritten()).with(1, 2, 1, 0).strict()),
+        4 => ("four nodes, overwritten, a change", bounds(4, &overwritten()).with(1, 2, 1, 0)),
+        5 => ("four nodes, write skew, a change, trims", bounds(4, &write_skew()).with(1, 2, 1, 0).trimmed()),
+        6 => ("read of the old, a memory votes again", bounds(3, &read_of_the_old()).with(1, 3, 1, 1)),
+        7 => ("three transactions", bounds(3, &three())),
+        8 => ("four nodes, two attempts, a backup", bounds(4, &one()).with(2, 2, 2, 0)),
+        9 => ("five nodes, read of the old, a change", bounds(5, &read_of_the_old()).with(1, 2, 1, 0)),
+        10 => ("one, two attempts, a backup, a memory lost", bounds(3, &one()).with(2, 2, 2, 1)),
+        11 => ("three transactions, a change", bounds(3, &three()).with(1, 2, 1, 0)),
+        12 => ("one, three backups' views, a change", bounds(3, &one()).with(3, 2, 1, 0)),
+        13 => {
+            ("read of the old, a backup, real time", bounds(3, &read_of_the_old()).with(2, 1, 1, 0).strict())
+        }
+        _ => panic!("MODEL={at}: there is no such space"),
+    }
 }
