@@ -78,7 +78,7 @@ fn orders(bounds: &Bounds, state: &State, events: &mut Vec<Event>, count: &mut u
         let over = events.iter().any(|(of, end)| *of == tx && end.is_some());
         let validated = events.contains(&(tx, None));
         for next in [None, Some(true), Some(false)] {
-            if !over && !(next.is_none() && validated) {
+            if !(over || next.is_none() && validated) {
                 events.push((tx, next));
                 orders(bounds, state, events, count);
                 events.pop();

@@ -7,7 +7,8 @@ impl Bounds {
     pub(super) fn steps_of_epochs(&self, state: &State, steps: &mut Vec<Step>) {
         for round in 1..=self.rounds {
             for node in 0..self.nodes {
-                steps.extend([Pause(node, round), Agree(node, round), Enter(node, round)]);
+                steps.extend([Pause(node, round), Enter(node, round)]);
+                steps.extend((self.rounds > 1).then_some(Agree(node, round)));
             }
             for epoch in 1..self.epochs {
                 let promised = state.attempts[epoch as usize - 1][round as usize - 1].promises;
@@ -32,7 +33,8 @@ impl Bounds {
     }
 
     fn takes_effect(&self, attempt: &Attempt) -> bool {
-        self.is_chosen(attempt) || self.is(Mistake::AtOnce) && attempt.proposal.is_some()
+        let at_once = self.rounds == 1 || self.is(Mistake::AtOnce);
+        self.is_chosen(attempt) || at_once && attempt.proposal.is_some()
     }
 
     fn voters(&self, state: &State, epoch: u8) -> Set {
@@ -107,8 +109,12 @@ impl Bounds {
     /// What these promises say of an epoch.
     fn ended(&self, state: &State, epoch: u8, promises: &[Promise]) -> Change {
         let replies: Vec<_> = promises.iter().map(|promise| promise.records).collect();
-        let own =
-            matches!(self.mistake, Some(Mistake::ChangeForgets | Mistake::NotRevalidated | Mistake::Coarse));
+        let own = matches!(
+            self.mistake,
+            Some(
+                Mistake::ChangeForgets | Mistake::NotRevalidated | Mistake::Coarse | Mistake::OldEpochCounts
+            )
+        );
         let ended = if own { self.merged(state, &replies) } else { product::merged(self, state, &replies) };
         let before = self.change(state, epoch).map_or(0, |change| change.base);
         let base = promises.iter().map(|promise| promise.latest).fold(before, Ts::max);

@@ -19,7 +19,9 @@
 //! 3. Votes once their coordinator cannot decide by them any more, promises of a view or an attempt once it has its proposal, what else a
 //!    replica knows of a transaction once it knows the outcome (whoever asks is told that): nobody asks for these.
 //! 4. A learner's beginning: what it hears between that and its copy it can hear after it.
-//! 5. Which of the nodes that coordinate nothing is which ([`State::like`]): no rule names a node but the coordinator's.
+//! 5. Acceptances of the only attempt to change an epoch ([`Bounds::rounds`] is 1): no other one can decide otherwise, and who accepts does
+//!    nothing but to stop. It takes effect as it is proposed, while those who did not promise may go on.
+//! 6. Which of the nodes that coordinate nothing is which ([`State::like`]): no rule names a node but the coordinator's.
 //!
 //! A transaction's reads, a validation, an outcome's installation and a copy are one step each. That they may be more in the product
 //! is the business of `threads` and of the simulator: each key is looked at and marked under one lock.

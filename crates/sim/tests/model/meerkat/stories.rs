@@ -4,8 +4,8 @@
 use super::tests::{bounds, intent};
 use super::*;
 use Step::{
-    Accept, Agree, Back, Begin, Conclude, Enter, Learn, Merge, Pause, Promise, Propose, Ripen, Settle, Tick,
-    Trim, Validate,
+    Accept, Back, Begin, Conclude, Enter, Learn, Merge, Pause, Promise, Propose, Ripen, Settle, Tick, Trim,
+    Validate,
 };
 
 const X: Set = 1;
@@ -28,7 +28,6 @@ fn change(of: [usize; 3]) -> Vec<Step> {
     let set = of.iter().fold(0, |all, node| all | bit(*node));
     let mut steps: Vec<Step> = of.iter().map(|node| Pause(*node, 1)).collect();
     steps.push(Merge(1, 1, set));
-    steps.extend(of.iter().map(|node| Agree(*node, 1)));
     steps.push(Enter(of[0], 1));
     steps
 }

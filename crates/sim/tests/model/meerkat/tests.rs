@@ -205,7 +205,7 @@ fn mistakes_of_changes_of_epoch_are_found() {
 #[test]
 #[ignore = "minutes, and gigabytes"]
 fn every_schedule_of_meerkat_in_larger_spaces_is_safe() {
-    for at in crate::chosen("0,1,2,3,4,5") {
+    for at in crate::chosen("0,1,2,3,4,5,6,7") {
         let (what, bounds) = larger(at);
         search(what, bounds);
     }
@@ -229,6 +229,9 @@ fn larger(at: usize) -> (&'static str, Bounds) {
         13 => {
             ("read of the old, a backup, real time", bounds(3, &read_of_the_old()).with(2, 1, 1, 0).strict())
         }
+        14 => ("real time, a memory votes again", bounds(3, &overwritten()).with(1, 3, 1, 1).strict()),
+        15 => ("write skew, two attempts, a memory lost", bounds(3, &write_skew()).with(1, 2, 2, 1)),
+        16 => ("one, three epochs, two attempts at each", bounds(3, &one()).with(1, 3, 2, 1)),
         _ => panic!("MODEL={at}: there is no such space"),
     }
 }
