@@ -215,7 +215,7 @@ fn larger(at: usize) -> (&'static str, Bounds) {
     match at {
         0 => ("read of the old, one backup", bounds(3, &read_of_the_old()).with(2, 1, 1, 0)),
         1 => ("write skew, one backup", bounds(3, &write_skew()).with(2, 1, 1, 0)),
-        2 => ("lost update, two attempts", bounds(3, &lost_update()).with(1, 2, 2, 0)),
+        2 => ("read of the old, two attempts", bounds(3, &read_of_the_old()).with(1, 2, 2, 0)),
         3 => ("overwritten, real time, a change", bounds(3, &overwritten()).with(1, 2, 1, 0).strict()),
         4 => ("four nodes, overwritten, a change", bounds(4, &overwritten()).with(1, 2, 1, 0)),
         5 => ("four nodes, write skew, a change, trims", bounds(4, &write_skew()).with(1, 2, 1, 0).trimmed()),
@@ -225,7 +225,7 @@ fn larger(at: usize) -> (&'static str, Bounds) {
         9 => ("five nodes, read of the old, a change", bounds(5, &read_of_the_old()).with(1, 2, 1, 0)),
         10 => ("one, two attempts, a backup, a memory lost", bounds(3, &one()).with(2, 2, 2, 1)),
         11 => ("three transactions, a change", bounds(3, &three()).with(1, 2, 1, 0)),
-        12 => ("one, three backups' views, a change", bounds(3, &one()).with(3, 2, 1, 0)),
+        12 => ("one, two backups, a change", bounds(3, &one()).with(3, 2, 1, 0)),
         13 => {
             ("read of the old, a backup, real time", bounds(3, &read_of_the_old()).with(2, 1, 1, 0).strict())
         }
