@@ -93,6 +93,9 @@ use message::{Head, Message, TAG};
 use shared::Shared;
 use tx::MeerkatTx;
 use worker::MeerkatWorker;
+/// For the model of schedules alone.
+#[doc(hidden)]
+pub use worker::safe;
 
 const ABILITIES: Abilities = Abilities {
     replicates: true,

@@ -5,13 +5,14 @@
 //! loss for a while), crashes, takeovers that interrupt one another. The marks are computed by the product's own
 //! [`Watermark`](highwater_engines::rolis::watermark::Watermark).
 //!
-//! Changes of membership have a model of their own ([`members`]), where marks have no part.
+//! Changes of membership have a model of their own ([`members`]), where marks have no part; and engine Meerkat has one ([`meerkat`]).
 //!
 //! Not in the models: lives of one node, and values (timestamps stand for them).
 //!
 //! docs/testing.md tells the two searches, their spaces and the commands.
 
 mod judge;
+mod meerkat;
 mod members;
 mod normal;
 mod protocol;

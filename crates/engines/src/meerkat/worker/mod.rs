@@ -42,6 +42,7 @@ use crate::copy::{CopyMessage, Installer, Sender};
 use crate::seam::{Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Worker};
 use coordinate::MOST_TIMEOUTS;
 use terminate::Terminations;
+pub use terminate::safe;
 
 /// How soon it looks again whether a vote's time has come.
 const LOOK_AGAIN: Nanos = 10_000;

@@ -87,8 +87,8 @@ impl Terminations {
     }
 }
 
-/// What is safe to propose, if anything is yet.
-fn safe(quorums: Quorums, promises: u32, valid: u32, accepted: Option<(u32, bool)>) -> Option<bool> {
+/// What is safe to propose, if anything is yet, by who promised, who of them found it valid, and the latest proposal that was accepted.
+pub fn safe(quorums: Quorums, promises: u32, valid: u32, accepted: Option<(u32, bool)>) -> Option<bool> {
     let (promises, valid) = (promises.count_ones(), valid.count_ones());
     if promises < quorums.majority {
         return None;

@@ -1,0 +1,122 @@
+//! The product's own rules, asked by the model.
+
+use highwater_core::log::{Key, TxWriter};
+use highwater_core::{Outcome, ProcedureId, TableId, Timestamp};
+use highwater_engines::meerkat::merge::merge;
+use highwater_engines::meerkat::own::{Asked, Decision, Own, Phase};
+use highwater_engines::meerkat::payload::{Payload, Read, put_read};
+use highwater_engines::meerkat::quorum::Quorums;
+use highwater_engines::meerkat::record::Told;
+use highwater_engines::meerkat::safe;
+use highwater_engines::seam::Token;
+
+use super::rules::Choices;
+use super::*;
+
+pub const TABLE: TableId = TableId(0);
+pub const NAMES: [&[u8]; KEYS] = [b"x", b"y"];
+
+/// What the mistake makes of the quorums of a cluster.
+pub fn quorums(nodes: usize, strict: bool, mistake: Option<Mistake>) -> Quorums {
+    let quorums = Quorums::of(nodes as u8);
+    match mistake {
+        Some(Mistake::LessThanAll) => quorums,
+        _ if strict => quorums.unanimous(),
+        _ => quorums,
+    }
+}
+
+/// What these votes decide, whether more are expected or not.
+pub fn decide(quorums: Quorums, yes: Set, no: Set, mistake: Option<Mistake>, choices: &mut Choices) {
+    let fast = if mistake == Some(Mistake::MajorityIsFast) { quorums.majority } else { quorums.fast };
+    let own = Own {
+        asked: Asked {
+            token: Token(1),
+            procedure: ProcedureId(0),
+            args: Box::default(),
+            session: None,
+            attempts: 1,
+            since: 0,
+        },
+        outcome: Outcome::Committed,
+        reply: Vec::new(),
+        payload: Payload::build((&[], 0), (&[], 0), &[]),
+        valid: yes.into(),
+        invalid: no.into(),
+        hint: Timestamp::ZERO,
+        phase: Phase::Validating,
+        since: 0,
+        again: (0, 0),
+    };
+    for late in [false, true] {
+        match own.decide(Quorums { fast, ..quorums }, late) {
+            Decision::Wait => {}
+            Decision::Settle { commit, .. } => choices.settles |= outcome::of(commit),
+            Decision::Propose { commit } => choices.proposes |= outcome::of(commit),
+        }
+    }
+    let early = quorums.all < no.count_ones() + 1 + quorums.shown_of_fast(quorums.majority);
+    if mistake == Some(Mistake::RefusalsDecideEarly) && early {
+        choices.settles |= outcome::ABORT;
+    }
+}
+
+/// What a backup coordinator may propose by these promises.
+pub fn proposal(bounds: &Bounds, promises: &[Option<Promised>; NODES], of: Set) -> Option<bool> {
+    let quorums = quorums(bounds.nodes, bounds.strict, bounds.mistake);
+    let promised = |node: usize| promises[node].expect("those that promised were chosen");
+    let valid = members(of).filter(|node| promised(*node).0).fold(0, |all, node| all | bit(node));
+    let accepted = members(of).filter_map(|node| promised(node).1);
+    let accepted = accepted.max().map(|(view, commit)| (u32::from(view), commit));
+    let rash = bounds.is(Mistake::BackupRash) && accepted.is_none() && of.count_ones() >= quorums.majority;
+    if rash {
+        return Some(valid.count_ones() == of.count_ones());
+    }
+    safe(quorums, of.into(), valid.into(), accepted)
+}
+
+/// What a transaction sends to the replicas.
+pub fn payload(bounds: &Bounds, tx: usize, versions: [Ts; KEYS]) -> Payload {
+    let Intent { reads, writes, .. } = bounds.intents[tx];
+    let mut section = Vec::new();
+    for key in members(reads) {
+        let version = Timestamp(versions[key].into());
+        put_read(&mut section, Read { table: TABLE, key: NAMES[key], version });
+    }
+    let mut writer = TxWriter::new(Vec::new());
+    if writes != 0 {
+        writer.begin();
+        for key in members(writes) {
+            writer.put(TABLE, Key::Bytes(NAMES[key]), b"v");
+        }
+        writer.commit(Timestamp(ts(tx).into()));
+    }
+    Payload::build((&section, reads.count_ones().into()), (&[], 0), writer.bytes())
+}
+
+/// What a change of epoch decides by these records: rules 1 to 5.
+pub fn merged(bounds: &Bounds, state: &State, replies: &[[Record; TXS]]) -> [Option<bool>; TXS] {
+    let told = |(tx, record): (usize, &Record)| {
+        let Record { vote, accepted, outcome, .. } = *record;
+        let valid = (vote != Vote::None).then_some(vote == Vote::Yes);
+        let knows = valid == Some(true) || outcome == Some(true);
+        Told {
+            ts: Timestamp(ts(tx).into()),
+            valid,
+            accepted: accepted.map(|(view, commit)| (view.into(), commit)),
+            outcome,
+            payload: knows.then(|| payload(bounds, tx, state.txs[tx].versions)),
+        }
+    };
+    let replies: Vec<Vec<Vec<Told>>> = replies
+        .iter()
+        .map(|records| {
+            vec![records.iter().enumerate().filter(|(_, record)| record.known).map(told).collect()]
+        })
+        .collect();
+    let replies: Vec<&[Vec<Told>]> = replies.iter().map(Vec::as_slice).collect();
+    let ended = merge(quorums(bounds.nodes, bounds.strict, bounds.mistake), 1, &replies);
+    let mut outcomes = [None; TXS];
+    ended[0].iter().for_each(|ended| outcomes[ended.ts.0 as usize - 1] = Some(ended.commit));
+    outcomes
+}
