@@ -94,7 +94,12 @@ impl Remains {
             return self.take_controllers(&record);
         };
         let applied = Change::decode(&record).and_then(|change| stream.apply(change));
-        applied.map_err(|why| format!("stream {writer}: a record that does not fit: {}", why.0))
+        applied.map_err(|why| {
+            let why = why.0;
+            format!(
+                "stream {writer}: a record that does not fit: {why} (`recover` and `backup` read what engine rolis wrote, and no other's)"
+            )
+        })
     }
 
     fn take_controllers(&mut self, record: &Bytes) -> Result<(), String> {
