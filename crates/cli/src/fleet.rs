@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use highwater_engines::EngineKind;
 use highwater_node::admin::protocol::StatusReport;
 use highwater_node::config::{Config, NodeConfig};
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,8 +34,8 @@ const GOODBYE: Duration = Duration::from_secs(5);
 /// What to start.
 #[derive(Clone, Debug)]
 pub struct FleetSpec {
-    /// The engine's name.
-    pub engine: &'static str,
+    /// Which engine.
+    pub engine: EngineKind,
     /// How many replicas.
     pub replicas: u8,
     /// Workers per replica.
@@ -50,17 +51,15 @@ pub struct FleetSpec {
 }
 
 impl FleetSpec {
-    /// Replicas of `rolis`, the engine that survives faults.
-    pub fn rolis(replicas: u8, workers: u16, set: &[(String, String)], keep: bool) -> FleetSpec {
-        FleetSpec {
-            engine: "rolis",
-            replicas,
-            workers,
-            set: set.to_vec(),
-            own: Vec::new(),
-            keep,
-            disk_mb: None,
-        }
+    /// Replicas of an engine; all else as by default.
+    pub fn of(
+        engine: EngineKind,
+        replicas: u8,
+        workers: u16,
+        set: &[(String, String)],
+        keep: bool,
+    ) -> FleetSpec {
+        FleetSpec { engine, replicas, workers, set: set.to_vec(), own: Vec::new(), keep, disk_mb: None }
     }
 }
 
@@ -381,14 +380,14 @@ fn config_of(spec: &FleetSpec, node: u8, nodes: &[NodeConfig]) -> Result<Config>
     let mut config = Config::load(None, [], &[&memory, own, &spec.set].concat()).map_err(Failure::usage)?;
     config.node = node;
     // It would be overruled below, and what was measured or proved would be of another engine.
-    if spec.set.iter().any(|(key, _)| key == "cluster.engine") && config.cluster.engine != spec.engine {
+    if spec.set.iter().any(|(key, _)| key == "cluster.engine") && config.cluster.engine != spec.engine.name()
+    {
         return Err(Failure::usage(format!(
-            "--set cluster.engine: these replicas run {}; `bench` and `sim` take another engine with --engine, and the other commands \
-             know no other",
+            "--set cluster.engine: these replicas run {}; another engine is named with --engine",
             spec.engine
         )));
     }
-    config.cluster.engine = spec.engine.to_string();
+    config.cluster.engine = spec.engine.name().to_string();
     config.cluster.workers = spec.workers;
     config.cluster.nodes = nodes.to_vec();
     config.threads.lifeline = true;

@@ -110,6 +110,8 @@ pub struct Abilities {
     pub real_time: bool,
     /// It keeps a bound on the [age](crate::seam::Freshness) of what a transaction reads.
     pub freshness: bool,
+    /// Every replica that has its say takes transactions by its own account: none leads, and a client may keep to any.
+    pub leaderless: bool,
 }
 
 impl Abilities {
@@ -124,6 +126,7 @@ impl Abilities {
         durable: false,
         real_time: false,
         freshness: false,
+        leaderless: false,
     };
 
     /// Refuses a request that asks for what the engine cannot do, so that none seems to be done. Every submission begins

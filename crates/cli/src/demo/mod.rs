@@ -44,7 +44,8 @@ const WHOLE: Duration = Duration::from_secs(1);
 
 /// Runs the demo.
 pub fn run(args: &DemoArgs) -> Result<()> {
-    let spec = FleetSpec::rolis(args.replicas, args.workers, &[], args.keep);
+    let spec =
+        FleetSpec::of(highwater_engines::EngineKind::Rolis, args.replicas, args.workers, &[], args.keep);
     let began = Instant::now();
     let fleet = Fleet::start(&spec)?;
     let scene = SharedScene::new(fleet.len());

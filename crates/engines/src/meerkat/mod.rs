@@ -93,8 +93,14 @@ use shared::Shared;
 use tx::MeerkatTx;
 use worker::MeerkatWorker;
 
-const ABILITIES: Abilities =
-    Abilities { replicates: true, fails_over: true, interruptible: true, sessions: true, ..Abilities::NONE };
+const ABILITIES: Abilities = Abilities {
+    replicates: true,
+    fails_over: true,
+    interruptible: true,
+    sessions: true,
+    leaderless: true,
+    ..Abilities::NONE
+};
 const STRICT_ABILITIES: Abilities = Abilities { real_time: true, ..ABILITIES };
 
 /// Transactions under way at a replica, by worker.

@@ -13,4 +13,5 @@ pub(super) const ABILITIES: Abilities = Abilities {
     real_time: true,
     sessions: true,
     freshness: true,
+    leaderless: false,
 };

@@ -104,7 +104,7 @@ fn a_snapshot_is_read_on_a_readonly_connection_by_another_process() {
     let (status, line, trouble) = run_as(Asks::Snapshots, &reads, answer(read));
     assert_eq!((status, trouble.len()), (Status::Ok, 0));
     assert!(line.contains(r#""p":19,"#) && line.contains(r#""snap":true"#), "{line}");
-    let (_, line, _) = run_as(Asks::SnapshotsAtRest, &reads, answer(read));
+    let (_, line, _) = run_as(Asks::Present, &reads, answer(read));
     assert!(!line.contains("snap"), "{line}");
     for refusal in ["-NOTLEADER leader is node 1 at 127.0.0.1:1\r\n", "-CONFLICT x\r\n"] {
         assert_eq!(run_as(Asks::Snapshots, &reads, answer(refusal)).0, Status::Fail, "{refusal}");
