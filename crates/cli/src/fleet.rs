@@ -66,6 +66,7 @@ impl FleetSpec {
 /// Running replicas.
 #[derive(Debug)]
 pub struct Fleet {
+    engine: EngineKind,
     replicas: Vec<ReplicaProcess>,
     /// Gone with the fleet, unless files are kept.
     directory: TempDir,
@@ -93,7 +94,8 @@ impl Fleet {
     pub fn start_as(spec: &FleetSpec, layout: Layout) -> Result<Fleet> {
         let directory = fresh_directory()?;
         interrupt::keeps_files_in(Some(directory.path().to_path_buf()));
-        let mut fleet = Fleet { replicas: Vec::new(), directory, keep_files: AtomicBool::new(spec.keep) };
+        let (engine, keep_files) = (spec.engine, AtomicBool::new(spec.keep));
+        let mut fleet = Fleet { engine, replicas: Vec::new(), directory, keep_files };
         for (node, command) in (0..spec.replicas).zip(layout.commands) {
             let nodes = &layout.views[usize::from(node)];
             let mut config = config_of(spec, node, nodes)?;
@@ -117,6 +119,11 @@ impl Fleet {
             fleet.start_again(node)?;
         }
         Ok(fleet)
+    }
+
+    /// What the replicas run.
+    pub fn engine(&self) -> EngineKind {
+        self.engine
     }
 
     /// How many replicas, dead ones included.
@@ -188,7 +195,8 @@ impl Fleet {
         (0..self.len()).map(ask).collect()
     }
 
-    /// Waits until a replica leads and all others that live follow it; says which one.
+    /// Waits until a replica leads and all others that live follow it; says which one. Where nobody leads, until more than half serve
+    /// in one epoch; says one of them.
     pub fn wait_for_leader(&self) -> Result<usize> {
         let started = Instant::now();
         loop {
@@ -200,8 +208,9 @@ impl Fleet {
             if started.elapsed() > ELECTION {
                 let roles: Vec<_> = statuses.iter().map(role).collect();
                 let seconds = ELECTION.as_secs();
+                let wanted = if self.engine.abilities().leaderless { "service" } else { "leader" };
                 return Err(Failure::unavailable(format!(
-                    "no leader within {seconds} s: {}",
+                    "no {wanted} within {seconds} s: {}",
                     roles.join(", ")
                 )));
             }

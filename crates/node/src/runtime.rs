@@ -533,6 +533,7 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>) -> Door
         procedures: Procedures::find(&shared.procedures)
             .expect("the library registers the door's procedures"),
         node: shared.node,
+        leaderless: config.engine().is_ok_and(|engine| engine.abilities().leaderless),
         sessions: config.limits.sessions,
         salt: incarnation.0,
         addresses: {

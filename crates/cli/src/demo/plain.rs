@@ -46,6 +46,10 @@ fn line(scene: &Scene) -> String {
         return format!("{head} {progress}");
     }
     let leader = match scene.leader() {
+        Some(one) if answers::leaderless(one) => {
+            let (serving, epoch) = answers::taking(&scene.replicas);
+            format!("epoch {epoch}, {serving} of {} take requests", scene.replicas.len())
+        }
         Some(leader) => {
             let mark = answers::mark(leader).map_or(String::new(), |mark| format!(", mark {mark}"));
             format!("replica {} leads epoch {}{mark}", leader.node, leader.epoch)

@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(40);
 /// How long a replica may take to answer; one that is stopped or cut off never does.
 const PATIENCE: Duration = Duration::from_millis(400);
 /// What is older says nothing about now.
-const FRESH: Duration = Duration::from_millis(800);
+pub const FRESH: Duration = Duration::from_millis(800);
 
 /// Threads that ask the replicas, one each; they end when this is dropped.
 #[derive(Debug)]

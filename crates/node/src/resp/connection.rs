@@ -186,7 +186,11 @@ impl Connection {
                 Refusal::NotServing { ask } => ask,
                 Refusal::NoQuorum | Refusal::Busy | Refusal::Unsupported => None,
             };
-            RequestError::Refused(refusal, ask.and_then(|node| door.address(node)))
+            let address = ask.and_then(|node| door.address(node));
+            match refusal {
+                Refusal::NotServing { ask } if door.leaderless => RequestError::Elsewhere(ask, address),
+                _ => RequestError::Refused(refusal, address),
+            }
         });
     }
 

@@ -106,6 +106,8 @@ pub struct Door {
     pub procedures: Procedures,
     /// This node.
     pub node: NodeId,
+    /// Every node that has its say takes requests: none leads.
+    pub leaderless: bool,
     /// How many sessions may be open.
     pub sessions: u64,
     /// A number that differs between clusters and lives of one: gets into sessions' ids.

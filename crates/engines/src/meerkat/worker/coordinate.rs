@@ -96,6 +96,10 @@ impl MeerkatWorker {
             Some(clock) => Err(InTheWay(clock)),
             None => validate(&self.marks, self.tx.latest(), &payload, ts),
         };
+        if valid.is_err() {
+            let cell = self.cell();
+            Counters::add(if late.is_some() { &cell.too_late } else { &cell.in_the_way }, 1);
+        }
         let withheld = valid.is_ok() && self.shared.strict;
         let record = self.records.entry(now, node, ts);
         record.valid = Some(valid.is_ok());
@@ -211,6 +215,7 @@ impl MeerkatWorker {
     pub(super) fn end(&mut self, now: Nanos, own: Own, commit: bool) {
         let Own { asked, outcome, reply, hint, .. } = own;
         if !commit {
+            Counters::add(&self.cell().aborted, 1);
             return self.put_off(now, asked, hint);
         }
         let done = outcome == Outcome::Committed;

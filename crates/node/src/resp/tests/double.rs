@@ -109,6 +109,7 @@ impl Node {
         let door = Door {
             procedures,
             node: NodeId(if serves { 1 } else { 0 }),
+            leaderless: false,
             sessions: 2,
             salt: 1,
             addresses: Box::new(|node| {

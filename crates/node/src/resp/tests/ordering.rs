@@ -67,7 +67,7 @@ fn a_replica_that_does_not_lead_names_the_leader_and_still_talks() {
     let alone = client.ask_refused("GET a", Refusal::NoQuorum);
     assert_eq!(
         alone,
-        "-NOQUORUM the leader hears no majority or stands still; nothing was done, retry later\r\n"
+        "-NOQUORUM this node hears no majority or stands still; nothing was done, retry later\r\n"
     );
 }
 
@@ -89,7 +89,7 @@ fn what_became_of_a_lost_request_is_said_as_far_as_it_is_known() {
     client.lose(0, Outcome::Unknown);
     assert_eq!(
         client.output(),
-        "-UNKNOWN outcome unknown: leadership was lost before the result was safe; \
+        "-UNKNOWN outcome unknown: this node lost the lead, or its vote, before the result was safe; \
          it may or may not have been applied\r\n\
          -CONFLICT too many conflicting transactions; nothing was done, retry\r\n"
     );

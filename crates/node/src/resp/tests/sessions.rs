@@ -31,6 +31,7 @@ impl Alone {
         let door = Door {
             procedures: Procedures::find(&replica.procedures).unwrap(),
             node: NodeId(0),
+            leaderless: false,
             sessions: 2,
             salt: 5,
             addresses: Box::new(|_| None),
