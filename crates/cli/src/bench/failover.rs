@@ -58,13 +58,7 @@ pub fn run(args: &FailoverArgs) -> Result<()> {
     args.json.as_deref().map_or(Ok(()), check_writable)?;
     let mut machine = Machine::look();
     let workload = workload(args)?;
-    let spec = FleetSpec::of(
-        args.engine,
-        args.replicas,
-        args.workers,
-        &args.set,
-        args.keep,
-    );
+    let spec = FleetSpec::of(args.engine, args.replicas, args.workers, &args.set, args.keep);
     let mut fleet = Fleet::start(&spec)?;
     let mut progress = Progress::new();
     let mut rounds = Vec::new();

@@ -52,8 +52,7 @@ const WHOLE: Duration = Duration::from_secs(1);
 
 /// Runs the demo.
 pub fn run(args: &DemoArgs) -> Result<()> {
-    let spec =
-        FleetSpec::of(args.engine, args.replicas, args.workers, &[], args.keep);
+    let spec = FleetSpec::of(args.engine, args.replicas, args.workers, &[], args.keep);
     let began = Instant::now();
     let fleet = Fleet::start(&spec)?;
     let scene = SharedScene::new(fleet.len());
@@ -128,7 +127,8 @@ fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &SharedScene) -> Result<Verdi
         workload: workload.clone(),
         workers: args.workers,
         in_flight: args.in_flight.unwrap_or(if leaderless { LEADERLESS.1 } else { IN_FLIGHT }),
-        rate: Some(args.rate.unwrap_or(if leaderless { LEADERLESS.0 } else { RATE })).filter(|rate| *rate > 0.0),
+        rate: Some(args.rate.unwrap_or(if leaderless { LEADERLESS.0 } else { RATE }))
+            .filter(|rate| *rate > 0.0),
         seed: 1,
         audit_every: AUDIT_EVERY,
     };

@@ -277,7 +277,8 @@ pub mod tests {
     #[test]
     fn without_a_leader_none_is_named() {
         let text = render(&leaderless(1, "serving"));
-        for wanted in ["taken here", "coordinated  100, 75 % of them decided in one round", "changes      7"] {
+        for wanted in ["taken here", "coordinated  100, 75 % of them decided in one round", "changes      7"]
+        {
             assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
         }
         let learner = render(&leaderless(1, "joining"));

@@ -134,8 +134,12 @@ fn torture(
     };
     let mut load = Clients::start(&spec, fleet.directory())?;
     let began = monotonic_ns();
-    let house =
-        House { doors: doors.clone(), memory_mb: args.memory_mb, logs: fleet.directory().to_path_buf() };
+    let house = House {
+        engine: args.engine,
+        doors: doors.clone(),
+        memory_mb: args.memory_mb,
+        logs: fleet.directory().to_path_buf(),
+    };
     let mut director = Director::new(Faults::new(fleet, network, &watch, house), &watch, &mut load);
     let mut schedule = Schedule::new(seed, faults, usize::from(args.replicas));
     let outcome = director.play(&mut schedule, Duration::from_secs(args.seconds));

@@ -14,4 +14,5 @@ pub(super) const ABILITIES: Abilities = Abilities {
     sessions: true,
     freshness: true,
     leaderless: false,
+    in_order: true,
 };

@@ -134,6 +134,31 @@ fn too_much_in_flight_waits() {
     assert_eq!(client.output(), wanted);
 }
 
+/// What is under way together may take effect in any order: a pipeline would read what it overwrote.
+#[test]
+fn where_requests_take_effect_in_any_order_a_connection_has_one_under_way() {
+    let mut client = Node::leaderless().client();
+    ["SET n 1", "INCR n", "PING", "GET n"].map(|command| client.connection.receive(&wire(command)));
+    for _ in 0..3 {
+        assert_eq!(client.submit(), 1);
+        client.release_all();
+    }
+    assert_eq!(client.submit(), 0);
+    assert_eq!(client.output(), "+OK\r\n:2\r\n+PONG\r\n$1\r\n2\r\n");
+}
+
+#[test]
+fn where_nobody_leads_nobody_is_said_to() {
+    let mut client = Node::leaderless().client();
+    let elsewhere = client.ask_refused("GET a", Refusal::NotServing { ask: Some(NodeId(1)) });
+    assert_eq!(
+        elsewhere,
+        "-NOTLEADER this node does not serve at the moment; ask node 1 at 10.0.0.2:6380\r\n"
+    );
+    let nobody = client.ask_refused("GET a", Refusal::NotServing { ask: None });
+    assert!(nobody.starts_with("-NOTLEADER this node does not serve at the moment; nothing was done"));
+}
+
 #[test]
 fn a_client_that_does_not_read_is_not_served_further() {
     let mut client = Node::new().client();
