@@ -59,12 +59,14 @@ fn line(scene: &Scene) -> String {
     if scene.phase < Phase::Running {
         return format!("{head} {leader}");
     }
+    let follows = scene.leader().is_none_or(|leader| !answers::leaderless(leader));
     let lags: Vec<String> = scene.replicas.iter().map(|replica| lag(scene, replica.as_ref())).collect();
     let samples = scene.released.iter().skip(scene.released.len().saturating_sub(SPARKS));
     let sparks = sparkline(&samples.copied().collect::<Vec<_>>());
     let (p50, p99) = (micros(scene.latency.p50), micros(scene.latency.p99));
     let tps = short(scene.tps() as f64);
-    format!("{head} {tps:>6}/s p50 {p50} p99 {p99}  {leader}, lag {}  {sparks}", lags.join("/"))
+    let lags = if follows { format!(", lag {}", lags.join("/")) } else { String::new() };
+    format!("{head} {tps:>6}/s p50 {p50} p99 {p99}  {leader}{lags}  {sparks}")
 }
 
 fn lag(scene: &Scene, replica: Option<&StatusReport>) -> String {

@@ -143,3 +143,31 @@ fn what_a_read_asks_for_is_said_before_it_and_written_down() {
     let text = String::from_utf8(lines).unwrap();
     assert!(text.contains(&format!(r#""snap":true,"since":{}"#, began - 10_000_000)), "{text}");
 }
+
+/// Where nobody leads each client has a replica that it keeps to, whatever conflicts there, and others while that one fails.
+#[test]
+fn without_a_leader_a_client_keeps_to_its_replica() {
+    let conflict: &[&str] = &["+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "-CONFLICT too many\r\n"];
+    let done: &[&str] = &["+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n:2\r\n$2\r\n7,\r\n"];
+    let script: &'static [&'static str] = Vec::leak([conflict, conflict, done].concat());
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = nobody.local_addr().unwrap();
+    drop(nobody);
+    let doors = vec![closed, door(script), closed];
+    let patience = Duration::from_secs(5);
+    // Number 4 of three doors: the second one.
+    let setup = Setup { asks: Asks::Anybody, doors, number: 4, of: 16, patience, seed: 1 };
+    let mut lines = Vec::new();
+    let mut session = Session::new(setup, &mut lines);
+    for wanted in [Status::Fail, Status::Fail, Status::Ok] {
+        assert!(session.connected());
+        assert_eq!(session.run(&lists(), &Lists::default()).unwrap(), wanted);
+    }
+    // It hung up: from here on any door is tried.
+    assert!(session.connected());
+    assert_eq!(session.run(&lists(), &Lists::default()).unwrap(), Status::Info);
+    let tried: std::collections::BTreeSet<SocketAddr> = (0..40).map(|_| session.door()).collect();
+    assert_eq!((session.astray, tried.len()), (true, 2));
+    session.finish().unwrap();
+    assert_eq!(String::from_utf8(lines).unwrap().lines().count(), 4);
+}
