@@ -30,6 +30,26 @@ pub fn lag(own: &StatusReport, leader: &StatusReport) -> Option<u64> {
     own.engine.parse::<EngineKind>().ok()?.lag(&own.status(), &leader.status())
 }
 
+/// Whether the engine has no leader: every replica that has its say takes transactions.
+pub fn leaderless(report: &StatusReport) -> bool {
+    report.engine.parse::<EngineKind>().is_ok_and(|engine| engine.abilities().leaderless)
+}
+
+/// How many of those that answered take transactions, and in which epoch; those of older ones do not count.
+pub fn taking(reports: &[Option<StatusReport>]) -> (usize, u64) {
+    let serving = || reports.iter().flatten().filter(|report| report.serves());
+    let epoch = serving().map(|report| report.epoch).max().unwrap_or_default();
+    (serving().filter(|report| report.epoch == epoch).count(), epoch)
+}
+
+/// Of the transactions that a replica coordinated, how many were decided in one round, and how many there are; `None` if that is not how
+/// the engine counts.
+pub fn rounds(report: &StatusReport) -> Option<(u64, u64)> {
+    let sum = |name| report.figure(name).iter().sum::<u64>();
+    let counts = !report.figure("fast path").is_empty();
+    counts.then(|| (sum("fast path"), sum("fast path") + sum("slow path")))
+}
+
 /// Up to which timestamp everything is safe, if that is how the engine counts.
 pub fn mark(report: &StatusReport) -> Option<u64> {
     report.figure("mark").first().copied()

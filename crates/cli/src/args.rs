@@ -64,15 +64,15 @@ pub enum Command {
         #[command(subcommand)]
         action: MemberAction,
     },
-    /// Start three replicas, run TPC-C, kill the leader, bring it back, check everything.
-    #[command(after_help = concat_help("highwater demo\n  highwater demo --plain --seconds 10\n  highwater demo --workers 2 --warehouses 2"))]
+    /// Start three replicas, run TPC-C, kill the leader (or, where none leads, a replica), bring it back, check everything.
+    #[command(after_help = concat_help("highwater demo\n  highwater demo --plain --seconds 10\n  highwater demo --engine meerkat-strict\n  highwater demo --workers 2 --warehouses 2"))]
     Demo(DemoArgs),
     /// Measure: throughput, latency and CPU time of an engine on a workload; failover; replay.
     #[command(after_help = concat_help("highwater bench tpcc --engine silo --workers 1 --seconds 10\n  highwater bench tpcc --compare --runs 5\n  highwater bench failover --runs 20\n  highwater bench replay"))]
     Bench(BenchArgs),
     /// Real replicas under real faults (kills, pauses, cut and slow links) and hard use (sizes, full memory, floods, hogs), and
     /// a checker's verdict on what clients saw.
-    #[command(after_help = concat_help("highwater torture --seconds 60\n  highwater torture --faults sizes,memory,floods,half-close,stalled,vanish,storms,hogs,memory-hogs\n  highwater torture --faults kill,pause --seed 7 --keep\n  highwater torture --means proxy --replicas 5 --json torture.json"))]
+    #[command(after_help = concat_help("highwater torture --seconds 60\n  highwater torture --faults sizes,memory,floods,half-close,stalled,vanish,storms,hogs,memory-hogs\n  highwater torture --faults kill,pause --seed 7 --keep\n  highwater torture --engine meerkat-strict --seconds 60\n  highwater torture --means proxy --replicas 5 --json torture.json"))]
     Torture(TortureArgs),
     /// One replica of a torture.
     #[command(hide = true)]

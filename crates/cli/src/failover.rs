@@ -1,5 +1,7 @@
 //! One failover: kill the leader with SIGKILL under load, measure the gap, bring the victim back.
 //!
+//! Where nobody leads, any replica is killed, and the gap is the longest time after that in which no other one released anything.
+//!
 //! The gap is the time without released transactions: from the last release that the old leader is known to have made
 //! to the first one of its successor. All replicas read the same `CLOCK_MONOTONIC`. The old leader is asked every
 //! few milliseconds until it dies; releases after its last answer make the true gap shorter than the reported one.
@@ -8,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_engines::Service;
-use highwater_node::admin::protocol::StatusReport;
+use highwater_node::admin::protocol::{LoadReport, StatusReport};
 use serde::Serialize;
 
 use crate::admin::{AdminClient, failure_at};
@@ -28,7 +30,10 @@ const SUCCESSION: Duration = Duration::from_secs(30);
 const STANDSTILL: Duration = Duration::from_secs(60);
 /// How long a replica may take to become a voter, however much it moves.
 const REJOIN: Duration = Duration::from_secs(600);
-/// Width of the slices of [`LoadReport::slices`](highwater_node::admin::protocol::LoadReport::slices).
+/// How long the others are watched where nobody has to take over: longer than it takes to notice a death, and to end what the dead
+/// replica had under way.
+const AFTERMATH: Duration = Duration::from_millis(1500);
+/// Width of the slices of [`LoadReport::slices`].
 const SLICE: Duration = Duration::from_millis(10);
 
 /// A kill and the takeover that followed.
@@ -36,11 +41,11 @@ const SLICE: Duration = Duration::from_millis(10);
 pub struct Failover {
     /// Who was killed.
     pub victim: usize,
-    /// Who leads now.
+    /// Who leads now; where nobody does, one that goes on.
     pub successor: usize,
-    /// From the last release before to the first one after, in milliseconds.
+    /// From the last release before to the first one after, in milliseconds. Where nobody leads: the longest time without a release.
     pub gap_ms: f64,
-    /// From the signal to the first release after, in milliseconds.
+    /// From the signal to the first release after, in milliseconds. Where nobody leads: to the end of that time.
     pub from_kill_ms: f64,
 }
 
@@ -55,7 +60,8 @@ pub struct Rejoin {
     pub longest_gap_ms: f64,
 }
 
-/// Kills the leader and waits for releases from another one, where a fresh load must be waiting. Adds to `acknowledged`
+/// Kills the leader and waits for releases from another one, where a fresh load must be waiting; or, where nobody leads, a replica
+/// beside others that go on. Adds to `acknowledged`
 /// all that the old one said.
 pub fn kill_leader(fleet: &mut Fleet, leader: usize, acknowledged: &mut Acknowledged) -> Result<Failover> {
     let witness = Witness::start(fleet, leader)?;
@@ -66,6 +72,10 @@ pub fn kill_leader(fleet: &mut Fleet, leader: usize, acknowledged: &mut Acknowle
     acknowledged.merge(&said);
     if last_release_ns == 0 {
         return Err(Failure::negative(format!("replica {leader} was killed before it released anything")));
+    }
+    if fleet.engine().abilities().leaderless {
+        thread::sleep(AFTERMATH);
+        return gap_of_the_others(fleet, leader, kill_ns);
     }
     let (successor, first_release_ns) = successor(fleet, leader, last_release_ns)?;
     Ok(Failover {
@@ -117,7 +127,7 @@ pub fn rejoin(
 /// Whether the leader counts this life of the replica as a voter, and the replica knows.
 fn votes(mine: &StatusReport, leading: &StatusReport) -> bool {
     let mine = mine.status();
-    mine.service == Service::Standby && mine.votes_by(&leading.status())
+    mine.service >= Service::Standby && mine.votes_by(&leading.status())
 }
 
 fn longest_gap_ms(fleet: &Fleet, leader: usize, window: Duration) -> f64 {
@@ -126,6 +136,44 @@ fn longest_gap_ms(fleet: &Fleet, leader: usize, window: Duration) -> f64 {
     let recent = &report.slices[report.slices.len().saturating_sub(wanted)..];
     let longest = recent.split(|released| *released > 0).map(<[u32]>::len).max().unwrap_or(0);
     (longest as u128 * SLICE.as_millis()) as f64
+}
+
+/// The longest time since the kill in which no survivor released anything, by the slices of all of them.
+fn gap_of_the_others(fleet: &Fleet, victim: usize, kill_ns: u64) -> Result<Failover> {
+    let survivors = || (0..fleet.len()).filter(|node| *node != victim);
+    let mut reports = Vec::new();
+    for node in survivors() {
+        reports.push(load::stats(&mut fleet.admin(node)?)?);
+    }
+    let width = SLICE.as_nanos() as u64;
+    let released = |slice: u64| -> u32 {
+        let at = |report: &LoadReport| {
+            let back = (report.slices_end_ns / width).checked_sub(slice + 1)?;
+            report.slices.iter().rev().nth(back as usize).copied()
+        };
+        reports.iter().filter_map(at).sum()
+    };
+    let end = reports.iter().map(|report| report.slices_end_ns / width).min().unwrap_or_default();
+    let (mut longest, mut ended, mut since) = (0, kill_ns / width, kill_ns / width);
+    for slice in kill_ns / width..end {
+        if released(slice) > 0 {
+            since = slice + 1;
+        } else if slice + 1 - since > longest {
+            (longest, ended) = (slice + 1 - since, slice + 1);
+        }
+    }
+    if since == kill_ns / width {
+        return Err(Failure::unavailable(format!(
+            "no replica released anything within {} ms after replica {victim} was killed",
+            AFTERMATH.as_millis()
+        )));
+    }
+    Ok(Failover {
+        victim,
+        successor: survivors().next().expect("a fleet that fails over has several replicas"),
+        gap_ms: millis(longest * width),
+        from_kill_ms: millis((ended * width).saturating_sub(kill_ns)),
+    })
 }
 
 /// Waits until a survivor releases something. The load was waiting on all of them.

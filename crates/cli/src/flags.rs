@@ -1,5 +1,7 @@
 //! What the flags of several commands share: the values that they take, and the end of every `--help`.
 
+use highwater_engines::EngineKind;
+
 use crate::failure::EXIT_CODES;
 
 /// Examples, then the exit codes.
@@ -15,6 +17,15 @@ pub fn key_value(text: &str) -> Result<(String, String), String> {
         }
         _ => Err(format!("{text:?} is not KEY=VALUE")),
     }
+}
+
+/// An engine that goes on when a replica is lost.
+pub fn survivor(name: &str) -> Result<EngineKind, String> {
+    let engine: EngineKind = name.parse()?;
+    if !engine.abilities().fails_over {
+        return Err(format!("{engine} does not go on when a replica is lost"));
+    }
+    Ok(engine)
 }
 
 /// A share of something: above 0, at most 1.

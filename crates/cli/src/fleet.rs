@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use highwater_engines::EngineKind;
 use highwater_node::admin::protocol::StatusReport;
 use highwater_node::config::{Config, NodeConfig};
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,8 +34,8 @@ const GOODBYE: Duration = Duration::from_secs(5);
 /// What to start.
 #[derive(Clone, Debug)]
 pub struct FleetSpec {
-    /// The engine's name.
-    pub engine: &'static str,
+    /// Which engine.
+    pub engine: EngineKind,
     /// How many replicas.
     pub replicas: u8,
     /// Workers per replica.
@@ -50,23 +51,22 @@ pub struct FleetSpec {
 }
 
 impl FleetSpec {
-    /// Replicas of `rolis`, the engine that survives faults.
-    pub fn rolis(replicas: u8, workers: u16, set: &[(String, String)], keep: bool) -> FleetSpec {
-        FleetSpec {
-            engine: "rolis",
-            replicas,
-            workers,
-            set: set.to_vec(),
-            own: Vec::new(),
-            keep,
-            disk_mb: None,
-        }
+    /// Replicas of an engine; all else as by default.
+    pub fn of(
+        engine: EngineKind,
+        replicas: u8,
+        workers: u16,
+        set: &[(String, String)],
+        keep: bool,
+    ) -> FleetSpec {
+        FleetSpec { engine, replicas, workers, set: set.to_vec(), own: Vec::new(), keep, disk_mb: None }
     }
 }
 
 /// Running replicas.
 #[derive(Debug)]
 pub struct Fleet {
+    engine: EngineKind,
     replicas: Vec<ReplicaProcess>,
     /// Gone with the fleet, unless files are kept.
     directory: TempDir,
@@ -94,7 +94,8 @@ impl Fleet {
     pub fn start_as(spec: &FleetSpec, layout: Layout) -> Result<Fleet> {
         let directory = fresh_directory()?;
         interrupt::keeps_files_in(Some(directory.path().to_path_buf()));
-        let mut fleet = Fleet { replicas: Vec::new(), directory, keep_files: AtomicBool::new(spec.keep) };
+        let (engine, keep_files) = (spec.engine, AtomicBool::new(spec.keep));
+        let mut fleet = Fleet { engine, replicas: Vec::new(), directory, keep_files };
         for (node, command) in (0..spec.replicas).zip(layout.commands) {
             let nodes = &layout.views[usize::from(node)];
             let mut config = config_of(spec, node, nodes)?;
@@ -118,6 +119,11 @@ impl Fleet {
             fleet.start_again(node)?;
         }
         Ok(fleet)
+    }
+
+    /// What the replicas run.
+    pub fn engine(&self) -> EngineKind {
+        self.engine
     }
 
     /// How many replicas, dead ones included.
@@ -189,7 +195,8 @@ impl Fleet {
         (0..self.len()).map(ask).collect()
     }
 
-    /// Waits until a replica leads and all others that live follow it; says which one.
+    /// Waits until a replica leads and all others that live follow it; says which one. Where nobody leads, until more than half serve
+    /// in one epoch; says one of them.
     pub fn wait_for_leader(&self) -> Result<usize> {
         let started = Instant::now();
         loop {
@@ -201,8 +208,9 @@ impl Fleet {
             if started.elapsed() > ELECTION {
                 let roles: Vec<_> = statuses.iter().map(role).collect();
                 let seconds = ELECTION.as_secs();
+                let wanted = if self.engine.abilities().leaderless { "service" } else { "leader" };
                 return Err(Failure::unavailable(format!(
-                    "no leader within {seconds} s: {}",
+                    "no {wanted} within {seconds} s: {}",
                     roles.join(", ")
                 )));
             }
@@ -381,14 +389,14 @@ fn config_of(spec: &FleetSpec, node: u8, nodes: &[NodeConfig]) -> Result<Config>
     let mut config = Config::load(None, [], &[&memory, own, &spec.set].concat()).map_err(Failure::usage)?;
     config.node = node;
     // It would be overruled below, and what was measured or proved would be of another engine.
-    if spec.set.iter().any(|(key, _)| key == "cluster.engine") && config.cluster.engine != spec.engine {
+    if spec.set.iter().any(|(key, _)| key == "cluster.engine") && config.cluster.engine != spec.engine.name()
+    {
         return Err(Failure::usage(format!(
-            "--set cluster.engine: these replicas run {}; `bench` and `sim` take another engine with --engine, and the other commands \
-             know no other",
+            "--set cluster.engine: these replicas run {}; another engine is named with --engine",
             spec.engine
         )));
     }
-    config.cluster.engine = spec.engine.to_string();
+    config.cluster.engine = spec.engine.name().to_string();
     config.cluster.workers = spec.workers;
     config.cluster.nodes = nodes.to_vec();
     config.threads.lifeline = true;

@@ -16,7 +16,7 @@ pub struct LoadSpec {
     pub workers: u16,
     /// Unreleased transactions per worker, at most.
     pub in_flight: u32,
-    /// Transactions per second over all workers; as fast as possible if absent.
+    /// Transactions per second over all workers of a replica; as fast as possible if absent.
     pub rate: Option<f64>,
     /// Seed of the request streams.
     pub seed: u64,
@@ -25,6 +25,14 @@ pub struct LoadSpec {
 }
 
 impl LoadSpec {
+    /// The same, for replicas that all run it at once if nobody leads: together they keep to the rate.
+    pub fn shared_by(mut self, fleet: &Fleet) -> LoadSpec {
+        if fleet.engine().abilities().leaderless {
+            self.rate = self.rate.map(|rate| rate / fleet.len() as f64);
+        }
+        self
+    }
+
     /// Starts the load on one replica. One that does not lead begins by itself when it does: so nobody has to notice
     /// a failover for the load to go on.
     pub fn start_on(&self, fleet: &Fleet, node: usize, generators: &mut Generators) -> Result<()> {
@@ -41,9 +49,17 @@ impl LoadSpec {
         admin.request(&request).map_err(|error| admin.failure(error))
     }
 
-    /// Starts it on all replicas but the leader, where it waits. Once more before each kill: a load whose counts and
-    /// whose schedule (with a fixed rate) begin at zero, whatever the replica did before.
-    pub fn start_on_others(&self, fleet: &Fleet, leader: usize, generators: &mut Generators) -> Result<()> {
+    /// Before a kill: starts it once more on all replicas but the leader, so that counts and schedule (with a fixed rate) begin at
+    /// zero, whatever they did before. Where nobody leads the others run it already, and are not interrupted.
+    pub fn prepare_kill(&self, fleet: &Fleet, leader: usize, generators: &mut Generators) -> Result<()> {
+        match fleet.engine().abilities().leaderless {
+            true => Ok(()),
+            false => self.start_on_others(fleet, leader, generators),
+        }
+    }
+
+    /// Starts it on all replicas but the leader, where it waits.
+    fn start_on_others(&self, fleet: &Fleet, leader: usize, generators: &mut Generators) -> Result<()> {
         let mut others = (0..fleet.len()).filter(|node| *node != leader);
         others.try_for_each(|node| self.start_on(fleet, node, generators))
     }

@@ -12,6 +12,7 @@ use highwater_node::config::NodeConfig;
 use serde::Serialize;
 
 use crate::admin::{AdminClient, AdminError, MemberReply, failure_at};
+use crate::answers;
 use crate::failure::{Failure, Result};
 use crate::serve;
 use crate::status::{host_and_port, levels, votes};
@@ -254,6 +255,9 @@ fn list(ask: &Where) -> Result<()> {
     let status = any_status(&ask.admins()?)?;
     let old = is_old(&status).then(|| match status.removed.contains(&status.node) {
         true => format!("node {} was removed: what it shows may be old", status.node),
+        false if answers::leaderless(&status) => {
+            format!("node {} knows of no node that takes requests: what it shows may be old", status.node)
+        }
         false => format!("node {} knows of no leader: what it shows may be old", status.node),
     });
     // The leader knows more.
@@ -274,7 +278,8 @@ fn list(ask: &Where) -> Result<()> {
     println!("node  votes  lag    levels  peer                   resp                   admin");
     for Listed { id, votes, lag, levels, peer, resp, admin } in &listed {
         let lag = lag.map_or("-".into(), |lag| lag.to_string());
-        let leads = if status.leader == Some(*id) { "  leads" } else { "" };
+        let leads = status.leader == Some(*id) && !answers::leaderless(&status);
+        let leads = if leads { "  leads" } else { "" };
         let levels = levels.as_deref().unwrap_or("-");
         println!("{id:>4}  {votes:<5}  {lag:<5}  {levels:<6}  {peer:<21}  {resp:<21}  {admin}{leads}");
     }

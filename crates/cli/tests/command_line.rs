@@ -149,6 +149,24 @@ fn a_torture_that_cannot_be_says_what_could_before_anything_starts() {
     }
 }
 
+/// What an engine cannot is not tried, and what is asked for by name is refused, with the reason.
+#[test]
+fn a_torture_that_an_engine_cannot_be_put_to_says_why() {
+    let bad: [(&[&str], &str); 6] = [
+        (&["--engine", "meerkat", "--faults", "kill,kill-leader"], "nobody leads with engine meerkat"),
+        (&["--engine", "meerkat", "--faults", "kill-all"], "engine meerkat keeps nothing on them"),
+        (&["--engine", "meerkat-strict", "--set", "cluster.durability=sync"], "keeps nothing on disks"),
+        (&["--engine", "meerkat-strict", "--faults", "disk-full"], "keeps nothing on them"),
+        (&["--engine", "silo"], "silo does not go on when a replica is lost"),
+        (&["--engine", "no-such"], "known are rolis, silo, strawman"),
+    ];
+    for (args, wanted) in bad {
+        let (code, _, error) = highwater(&[&["torture", "--seconds", "1"], args].concat());
+        assert_eq!(code, 2, "{args:?}: {error}");
+        assert!(error.contains(wanted), "{args:?}: {error}");
+    }
+}
+
 /// It would run another engine than the one that was named, and say that all is well.
 #[test]
 fn a_torture_of_another_engine_is_refused() {

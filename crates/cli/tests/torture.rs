@@ -55,6 +55,36 @@ fn a_short_torture_finds_nothing_and_makes_progress() {
     assert!(!Path::new(report["history"].as_str().unwrap()).exists(), "{report}");
 }
 
+/// Nobody leads: clients are spread over the replicas, and go on beside one that is dead, hangs or is cut off.
+#[test]
+fn a_short_torture_of_an_engine_without_a_leader_finds_nothing() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
+    let faults = "kill,pause,partition,rolling";
+    let args = ["--engine", "meerkat-strict", "--seconds", "15", "--rate", "300", "--means", "proxy"];
+    let args = [&args[..], &["--seed", "2", "--faults", faults]].concat();
+    let output = torture(&args).arg("--json").arg(&path).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    assert!(output.status.success(), "{text}");
+    for wanted in ["3 replicas of meerkat-strict", "verdict      strictly serializable", "equal on 3"] {
+        assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
+    }
+    assert!(!text.contains("leads") && !text.contains("snapshot"), "{text}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(
+        (report["engine"].as_str(), report["level"].as_str()),
+        (Some("meerkat-strict"), Some("strict"))
+    );
+    assert!(
+        report["ok"].as_u64() > Some(100) && report["counts"]["increments"].as_u64() > Some(100),
+        "{text}"
+    );
+    assert!(report["faults"].as_object().unwrap().len() >= 2, "{text}");
+    // Who was dead has been left out and taken in again.
+    assert!(report["failovers"].as_u64() > Some(1), "{text}");
+}
+
 /// Nothing waits for disks: a crash of all may take what was acknowledged last, and nothing else.
 #[test]
 fn a_crash_of_all_replicas_takes_no_more_than_a_window() {

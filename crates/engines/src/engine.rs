@@ -114,6 +114,10 @@ pub struct Abilities {
     pub real_time: bool,
     /// It keeps a bound on the [age](crate::seam::Freshness) of what a transaction reads.
     pub freshness: bool,
+    /// Every replica that has its say takes transactions by its own account: none leads, and a client may keep to any.
+    pub leaderless: bool,
+    /// A worker's requests take effect in the order in which they were submitted. Else whoever wants that waits for each answer.
+    pub in_order: bool,
 }
 
 impl Abilities {
@@ -130,6 +134,8 @@ impl Abilities {
         knows_old_disks: false,
         real_time: false,
         freshness: false,
+        leaderless: false,
+        in_order: false,
     };
 
     /// Refuses a request that asks for what the engine cannot do, so that none seems to be done. Every submission begins

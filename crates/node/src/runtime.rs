@@ -533,6 +533,8 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>) -> Door
         procedures: Procedures::find(&shared.procedures)
             .expect("the library registers the door's procedures"),
         node: shared.node,
+        leaderless: config.engine().is_ok_and(|engine| engine.abilities().leaderless),
+        in_order: config.engine().is_ok_and(|engine| engine.abilities().in_order),
         sessions: config.limits.sessions,
         salt: incarnation.0,
         addresses: {

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use highwater_engines::EngineKind;
 
 use super::workloads::{BankArgs, Row64Args, TpccArgs, YcsbArgs};
-use crate::flags::{concat_help, key_value, share};
+use crate::flags::{concat_help, key_value, share, survivor};
 
 /// `highwater bench`.
 #[derive(Debug, Args)]
@@ -71,8 +71,8 @@ pub enum BenchCommand {
         #[command(flatten)]
         workload: Row64Args,
     },
-    /// Kill the leader again and again under load: the gaps, and what was lost (nothing, or exit code 1).
-    #[command(after_help = concat_help("highwater bench failover --runs 20\n  highwater bench failover --runs 5 --workload bank --workers 2 --json failover.json"))]
+    /// Kill the leader (or, where none leads, a replica) again and again under load: the gaps, and what was lost (nothing, or exit code 1).
+    #[command(after_help = concat_help("highwater bench failover --runs 20\n  highwater bench failover --engine meerkat --runs 5 --workload ycsb-t\n  highwater bench failover --runs 5 --workload bank --workers 2 --json failover.json"))]
     Failover(FailoverArgs),
     /// Apply pre-generated TPC-C logs to a fresh store, against executing them (the Rolis paper's figure 15).
     #[command(after_help = concat_help("highwater bench replay\n  highwater bench replay --transactions 500000 --workers 2"))]
@@ -142,6 +142,10 @@ pub struct RunArgs {
 /// `highwater bench failover`.
 #[derive(Clone, Debug, Args)]
 pub struct FailoverArgs {
+    /// Which engine: one that goes on when a replica is lost (rolis, strawman, meerkat, meerkat-strict). Where nobody leads, all
+    /// replicas run the load and any is killed.
+    #[arg(long, default_value = "rolis", value_name = "E", value_parser = survivor)]
+    pub engine: EngineKind,
     /// How many kills.
     #[arg(long, default_value_t = 20, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
@@ -163,7 +167,7 @@ pub struct FailoverArgs {
     /// Unreleased transactions per worker, at most.
     #[arg(long, default_value_t = 200, value_name = "D", value_parser = clap::value_parser!(u32).range(1..))]
     pub in_flight: u32,
-    /// Transactions per second over all workers; as fast as possible if absent.
+    /// Transactions per second over all workers (where nobody leads, of all replicas); as fast as possible if absent.
     #[arg(long, value_name = "TPS", value_parser = seconds)]
     pub rate: Option<f64>,
     /// Make every n-th request write an audit row.

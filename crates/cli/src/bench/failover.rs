@@ -1,4 +1,5 @@
-//! `highwater bench failover`: kill -9 of the leader under load, again and again, in one cluster.
+//! `highwater bench failover`: kill -9 of the leader under load, again and again, in one cluster. Where nobody leads all replicas run the
+//! load, and one of them is killed.
 //!
 //! Each round: the load runs, the leader dies, a successor takes over (its load was waiting), the victim is started
 //! again and becomes a voter under load. In the end all replicas must hold the same data, every consistency condition
@@ -31,7 +32,7 @@ struct FailoverReport {
     workers: u16,
     /// Every kill.
     rounds: Vec<Round>,
-    /// From the last release before a kill to the first one after, in milliseconds.
+    /// From the last release before a kill to the first one after, in milliseconds. Where nobody leads: the longest time without one.
     gap_ms: Spread,
     /// From the signal to the first release after, in milliseconds.
     from_kill_ms: Spread,
@@ -57,7 +58,7 @@ pub fn run(args: &FailoverArgs) -> Result<()> {
     args.json.as_deref().map_or(Ok(()), check_writable)?;
     let mut machine = Machine::look();
     let workload = workload(args)?;
-    let spec = FleetSpec::rolis(args.replicas, args.workers, &args.set, args.keep);
+    let spec = FleetSpec::of(args.engine, args.replicas, args.workers, &args.set, args.keep);
     let mut fleet = Fleet::start(&spec)?;
     let mut progress = Progress::new();
     let mut rounds = Vec::new();
@@ -68,7 +69,7 @@ pub fn run(args: &FailoverArgs) -> Result<()> {
     let spread = |figure: fn(&Round) -> f64| Spread::of(rounds.iter().map(figure));
     let report = FailoverReport {
         workload: args.workload.clone(),
-        engine: "rolis",
+        engine: args.engine.name(),
         replicas: usize::from(args.replicas),
         workers: args.workers,
         gap_ms: spread(|round| round.failover.gap_ms),
@@ -117,15 +118,17 @@ fn rounds_and_checks(
         audit_every: args.audit_every,
     };
     let (mut acknowledged, mut generators) = (Acknowledged::default(), Generators::default());
+    let spec = spec.shared_by(fleet);
     spec.start_everywhere(fleet, leader, &mut generators)?;
     progress.clear();
-    println!("round  killed  successor    gap ms  from kill ms  rejoin s  gap while rejoining ms");
+    let column = if args.engine.abilities().leaderless { "  goes on" } else { "successor" };
+    println!("round  killed  {column}    gap ms  from kill ms  rejoin s  gap while rejoining ms");
     for number in 1..=args.runs {
         progress.step(&format!("round {number}: load"));
         thread::sleep(Duration::from_secs_f64(args.seconds));
         leader = fleet.wait_for_leader()?;
         load::collect_acknowledged(fleet, &mut acknowledged);
-        spec.start_on_others(fleet, leader, &mut generators)?;
+        spec.prepare_kill(fleet, leader, &mut generators)?;
         let failover = failover::kill_leader(fleet, leader, &mut acknowledged)?;
         leader = failover.successor;
         progress.step(&format!("round {number}: replica {} comes back", failover.victim));

@@ -32,7 +32,7 @@ pub fn run_once(
     let replicas = replicas(engine, args)?;
     let machine = Machine::look();
     let spec = FleetSpec {
-        engine: engine.name(),
+        engine,
         replicas,
         workers: args.workers,
         set: args.set.clone(),

@@ -4,6 +4,8 @@
 //! learner and becomes a voter, all under load. Then everything is checked: consistency conditions 1-12 on every
 //! replica, equal digests, that no acknowledged transaction is missing, and that counters incremented under sessions are exact.
 //!
+//! Where nobody leads, every replica runs TPC-C, and one of them is killed beside the others, which go on.
+//!
 //! Three threads: one plays the acts, the *sampler* asks the replicas, and the main thread draws what both
 //! wrote into the [`scene`].
 
@@ -39,12 +41,18 @@ const KILL_AT: f64 = 0.4;
 const RESTART_AT: f64 = 0.6;
 /// Clients that count under sessions, beside the load.
 const COUNTERS: u64 = 3;
+/// Transactions per second, if nobody says otherwise: what two cores do beside three replicas.
+const RATE: f64 = 20_000.0;
+/// Unreleased transactions of a worker.
+const IN_FLIGHT: u32 = 200;
+/// The same where nobody leads: the rows of a warehouse are written by all, and what conflicts is put off.
+const LEADERLESS: (f64, u32) = (500.0, 4);
 /// How long all replicas run together in the end, at least.
 const WHOLE: Duration = Duration::from_secs(1);
 
 /// Runs the demo.
 pub fn run(args: &DemoArgs) -> Result<()> {
-    let spec = FleetSpec::rolis(args.replicas, args.workers, &[], args.keep);
+    let spec = FleetSpec::of(args.engine, args.replicas, args.workers, &[], args.keep);
     let began = Instant::now();
     let fleet = Fleet::start(&spec)?;
     let scene = SharedScene::new(fleet.len());
@@ -91,8 +99,12 @@ fn play_and_finish(mut fleet: Fleet, args: &DemoArgs, scene: &SharedScene) -> Re
 
 fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &SharedScene) -> Result<Verdict> {
     let workload = tpcc(args.warehouses, false, args.scale);
+    let leaderless = fleet.engine().abilities().leaderless;
     let leader = fleet.wait_for_leader()?;
-    scene.event(format!("replica {leader} leads"));
+    scene.event(match leaderless {
+        true => "every replica takes transactions, none leads".into(),
+        false => format!("replica {leader} leads"),
+    });
 
     scene.enter(Phase::Loading);
     let mut admin = fleet.admin(leader)?;
@@ -114,12 +126,14 @@ fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &SharedScene) -> Result<Verdi
     let spec = LoadSpec {
         workload: workload.clone(),
         workers: args.workers,
-        in_flight: args.in_flight,
-        rate: (args.rate > 0.0).then_some(args.rate),
+        in_flight: args.in_flight.unwrap_or(if leaderless { LEADERLESS.1 } else { IN_FLIGHT }),
+        rate: Some(args.rate.unwrap_or(if leaderless { LEADERLESS.0 } else { RATE }))
+            .filter(|rate| *rate > 0.0),
         seed: 1,
         audit_every: AUDIT_EVERY,
     };
     let (mut acknowledged, mut generators) = (Acknowledged::default(), Generators::default());
+    let spec = spec.shared_by(fleet);
     spec.start_everywhere(fleet, leader, &mut generators)?;
     let team = Team::start(COUNTERS, &fleet.doors(), 1);
     scene.enter(Phase::Running);
@@ -129,12 +143,17 @@ fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &SharedScene) -> Result<Verdi
 
     let leader = fleet.wait_for_leader()?;
     scene.enter(Phase::Killed);
-    scene.event(format!("kill -9 of replica {leader}, which leads"));
+    let which = if leaderless { "which clients ask as well as any" } else { "which leads" };
+    scene.event(format!("kill -9 of replica {leader}, {which}"));
     load::collect_acknowledged(fleet, &mut acknowledged);
-    spec.start_on_others(fleet, leader, &mut generators)?;
+    spec.prepare_kill(fleet, leader, &mut generators)?;
     let failover = failover::kill_leader(fleet, leader, &mut acknowledged)?;
     scene.enter(Phase::Carrying);
-    scene.event(format!("replica {} leads: {:.0} ms without a release", failover.successor, failover.gap_ms));
+    let gap_ms = failover.gap_ms;
+    scene.event(match leaderless {
+        true => format!("the others go on: {gap_ms:.0} ms without a release at most"),
+        false => format!("replica {} leads: {gap_ms:.0} ms without a release", failover.successor),
+    });
     wait_until(running, args.seconds as f64 * RESTART_AT);
 
     scene.enter(Phase::Rejoining);
@@ -168,6 +187,7 @@ fn play(fleet: &mut Fleet, args: &DemoArgs, scene: &SharedScene) -> Result<Verdi
     let released = scene.lock().released_total;
     Ok(Verdict {
         replicas: fleet.len(),
+        leaderless,
         released,
         tps_before,
         tps_after,

@@ -46,6 +46,10 @@ fn line(scene: &Scene) -> String {
         return format!("{head} {progress}");
     }
     let leader = match scene.leader() {
+        Some(one) if answers::leaderless(one) => {
+            let (serving, epoch) = answers::taking(&scene.replicas);
+            format!("epoch {epoch}, {serving} of {} take requests", scene.replicas.len())
+        }
         Some(leader) => {
             let mark = answers::mark(leader).map_or(String::new(), |mark| format!(", mark {mark}"));
             format!("replica {} leads epoch {}{mark}", leader.node, leader.epoch)
@@ -55,12 +59,14 @@ fn line(scene: &Scene) -> String {
     if scene.phase < Phase::Running {
         return format!("{head} {leader}");
     }
+    let follows = scene.leader().is_none_or(|leader| !answers::leaderless(leader));
     let lags: Vec<String> = scene.replicas.iter().map(|replica| lag(scene, replica.as_ref())).collect();
     let samples = scene.released.iter().skip(scene.released.len().saturating_sub(SPARKS));
     let sparks = sparkline(&samples.copied().collect::<Vec<_>>());
     let (p50, p99) = (micros(scene.latency.p50), micros(scene.latency.p99));
     let tps = short(scene.tps() as f64);
-    format!("{head} {tps:>6}/s p50 {p50} p99 {p99}  {leader}, lag {}  {sparks}", lags.join("/"))
+    let lags = if follows { format!(", lag {}", lags.join("/")) } else { String::new() };
+    format!("{head} {tps:>6}/s p50 {p50} p99 {p99}  {leader}{lags}  {sparks}")
 }
 
 fn lag(scene: &Scene, replica: Option<&StatusReport>) -> String {

@@ -12,6 +12,8 @@ use crate::verify::Findings;
 pub struct Verdict {
     /// How many replicas.
     pub replicas: usize,
+    /// Nobody leads.
+    pub leaderless: bool,
     /// Transactions released over all leaders.
     pub released: u64,
     /// Median of the released transactions per second while all replicas ran, before the kill.
@@ -53,11 +55,15 @@ impl fmt::Display for Verdict {
         )?;
         writeln!(
             f,
-            "{} failover       replica {} killed, replica {} took over: {:.0} ms without a release",
+            "{} failover       replica {} killed, {}: {:.0} ms without a release{}",
             mark(true),
             failover.victim,
-            failover.successor,
-            failover.gap_ms
+            match self.leaderless {
+                true => "the others went on".to_string(),
+                false => format!("replica {} took over", failover.successor),
+            },
+            failover.gap_ms,
+            if self.leaderless { " at most" } else { "" }
         )?;
         writeln!(
             f,

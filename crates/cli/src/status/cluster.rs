@@ -1,7 +1,8 @@
 //! The whole cluster: every node is asked, all at once, and each has a line, the silent ones too.
 //!
 //! Whether the cluster can serve is its leader's word: a leader without trouble has a majority. Where the leader cannot be
-//! asked because its admin port is on its own machine's loopback, a follower's word counts instead.
+//! asked because its admin port is on its own machine's loopback, a follower's word counts instead. Where nobody leads, any node that
+//! serves speaks for the cluster.
 
 use std::fmt::Write;
 use std::thread;
@@ -36,8 +37,14 @@ struct View {
 struct Cluster {
     /// Why it cannot serve, if it cannot.
     trouble: Option<String>,
-    /// Who leads.
+    /// Who leads. Nobody, if that is how the engine is.
     leader: Option<u8>,
+    /// Whose word counts: the leader's, or that of a node that serves where none leads.
+    #[serde(skip)]
+    speaker: Option<u8>,
+    /// Where none leads: all that serve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    serving: Option<Vec<u8>>,
     /// Why no node may be restarted now, which loses its memory; `None`: one may.
     no_restart: Option<String>,
     /// Every node, by id.
@@ -121,18 +128,27 @@ fn ask_all(admins: &[(u8, String)]) -> Vec<View> {
 
 impl Cluster {
     fn of(nodes: Vec<View>) -> Cluster {
-        let (leader, trouble) = match judge(&nodes) {
+        let (speaker, trouble) = match judge(&nodes) {
             Ok(leader) => (Some(leader), None),
             Err((leader, trouble)) => (leader, Some(trouble)),
         };
-        let mut cluster = Cluster { trouble, leader, no_restart: None, nodes };
+        let statuses = || nodes.iter().filter_map(|view| view.status.as_ref());
+        let serving = is_leaderless(&nodes)
+            .then(|| statuses().filter(|status| status.serves()).map(|status| status.node).collect());
+        let leader = speaker.filter(|_| serving.is_none());
+        let mut cluster = Cluster { trouble, leader, speaker, serving, no_restart: None, nodes };
         cluster.no_restart = cluster.why_no_restart();
         cluster
     }
 
+    /// The status of whoever speaks for the cluster; nothing if it did not answer.
+    fn word(&self) -> Option<&StatusReport> {
+        self.nodes.iter().find(|view| Some(view.node) == self.speaker)?.status.as_ref()
+    }
+
     /// What a node's leader says of it; nothing if no leader answered.
     fn membership(&self, node: u8) -> Option<&MemberReport> {
-        let leading = self.nodes.iter().find(|view| Some(view.node) == self.leader)?.status.as_ref()?;
+        let leading = self.word()?;
         leading.members.iter().find(|member| member.node == node)
     }
 
@@ -189,7 +205,10 @@ impl Cluster {
         if let Some(level) = self.level() {
             let _ = writeln!(text, "{level}");
         }
-        if self.leader.is_some() {
+        if let Some(requests) = self.who_takes_requests() {
+            let _ = writeln!(text, "{requests}");
+        }
+        if self.speaker.is_some() {
             let _ = match &self.no_restart {
                 None => writeln!(text, "every node votes with complete data: one may be restarted"),
                 Some(why) => writeln!(text, "{why}"),
@@ -200,8 +219,19 @@ impl Cluster {
 
     /// The level in use, by the leader's word, and who keeps it from being raised.
     fn level(&self) -> Option<String> {
-        let leading = self.nodes.iter().find(|view| Some(view.node) == self.leader)?.status.as_ref()?;
-        leading.level_in_use()
+        self.word()?.level_in_use()
+    }
+
+    /// Where none leads: who takes requests, in words.
+    fn who_takes_requests(&self) -> Option<String> {
+        let serving = self.serving.as_ref()?;
+        let names: Vec<String> = serving.iter().map(u8::to_string).collect();
+        Some(match (serving.len(), self.nodes.len()) {
+            (0, _) => "no node takes requests".into(),
+            (some, all) if some == all => "every node takes requests".into(),
+            (1, _) => format!("node {} takes requests", names[0]),
+            _ => format!("nodes {} take requests", names.join(", ")),
+        })
     }
 
     /// A restart loses what the node holds: the others must be a majority with complete data, and take it back.
@@ -221,8 +251,7 @@ impl Cluster {
 
     /// Whether that is the leader's word of a node.
     fn was_removed(&self, node: u8) -> bool {
-        let leading = self.nodes.iter().find(|view| Some(view.node) == self.leader);
-        leading.and_then(|view| view.status.as_ref()).is_some_and(|status| status.removed.contains(&node))
+        self.word().is_some_and(|status| status.removed.contains(&node))
     }
 
     /// Who does not vote with complete data, in words: what another node holds must not be lost meanwhile.
@@ -259,8 +288,35 @@ fn trouble_of(status: &StatusReport) -> String {
     }
 }
 
+fn is_leaderless(nodes: &[View]) -> bool {
+    nodes.iter().filter_map(|view| view.status.as_ref()).any(answers::leaderless)
+}
+
+/// Who is silent, as a tail of a sentence.
+fn silent(nodes: &[View]) -> String {
+    let silent = nodes.iter().filter(|view| view.status.is_none() && !view.elsewhere);
+    let silent: Vec<String> = silent.map(|view| view.node.to_string()).collect();
+    if silent.is_empty() { String::new() } else { format!("; silent: {}", silent.join(", ")) }
+}
+
+/// A node that serves without trouble, where none leads; else one that serves, and its trouble.
+fn judge_leaderless(nodes: &[View]) -> std::result::Result<u8, (Option<u8>, String)> {
+    let serving = nodes.iter().filter_map(|view| view.status.as_ref()).filter(|status| status.serves());
+    let best = serving.max_by_key(|status| (status.epoch, status.trouble.is_none()));
+    match best {
+        Some(StatusReport { node, trouble: None, .. }) => Ok(*node),
+        Some(StatusReport { node, trouble: Some(trouble), .. }) => {
+            Err((Some(*node), format!("node {node}: {trouble}")))
+        }
+        None => Err((None, format!("no node takes requests{}", silent(nodes)))),
+    }
+}
+
 /// Who leads a cluster that can serve; else who leads it all the same, if anybody, and why it cannot.
 fn judge(nodes: &[View]) -> std::result::Result<u8, (Option<u8>, String)> {
+    if is_leaderless(nodes) {
+        return judge_leaderless(nodes);
+    }
     let answering = || nodes.iter().filter_map(|view| view.status.as_ref());
     let reports: Vec<_> = nodes.iter().map(|view| view.status.clone()).collect();
     // A deposed one may not have heard of it yet.
@@ -275,18 +331,12 @@ fn judge(nodes: &[View]) -> std::result::Result<u8, (Option<u8>, String)> {
     }
     let followers = answering().filter(|status| status.trouble.is_none() && status.leader.is_some());
     let word = followers.max_by_key(|status| status.epoch).and_then(|status| status.leader);
-    let silent: Vec<String> = nodes
-        .iter()
-        .filter(|view| view.status.is_none() && !view.elsewhere)
-        .map(|view| view.node.to_string())
-        .collect();
     match word.and_then(|leader| nodes.iter().find(|view| view.node == leader)) {
         Some(leader) if leader.elsewhere => Ok(leader.node),
         Some(leader) => {
             Err((None, format!("node {}, which is said to lead, does not say so itself", leader.node)))
         }
-        None if silent.is_empty() => Err((None, "no node leads".into())),
-        None => Err((None, format!("no node leads; silent: {}", silent.join(", ")))),
+        None => Err((None, format!("no node leads{}", silent(nodes)))),
     }
 }
 
@@ -295,7 +345,7 @@ mod tests {
     use highwater_node::admin::protocol::LevelsReport;
 
     use super::*;
-    use crate::status::replica::tests::report;
+    use crate::status::replica::tests::{leaderless, report};
 
     fn view(node: u8, role: &str, epoch: u64, leader: Option<u8>, trouble: Option<&str>) -> View {
         let status = StatusReport {
@@ -347,6 +397,22 @@ mod tests {
         assert_eq!(why(&orphan), "node 0, which is said to lead, does not say so itself");
         assert_eq!(why(&[silent(0, false), silent(1, false)]), "no node leads; silent: 0, 1");
         assert_eq!(why(&[view(0, "candidate", 3, None, Some("election"))]), "no node leads");
+    }
+
+    #[test]
+    fn without_a_leader_any_node_that_serves_speaks_for_the_cluster() {
+        let view = |status: StatusReport| View { status: Some(status), ..silent(0, false) };
+        let at = |node: u8, service: &str| View { node, ..view(leaderless(node, service)) };
+        let all = Cluster::of(vec![at(0, "serving"), at(1, "serving"), at(2, "serving")]);
+        assert!(all.trouble.is_none() && all.leader.is_none() && all.no_restart.is_none());
+        assert!(all.render().contains("every node takes requests\n"), "{}", all.render());
+        let some = Cluster::of(vec![at(0, "serving"), at(1, "joining"), silent(2, false)]);
+        assert_eq!((some.trouble.as_ref(), some.serving.as_deref()), (None, Some(&[0][..])));
+        let text = some.render();
+        assert!(text.contains("node 0 takes requests\n") && !text.contains("lead"), "{text}");
+        assert!(some.no_restart.unwrap().contains("node 2 does not answer"));
+        let none = Cluster::of(vec![at(1, "standby"), silent(2, false)]);
+        assert_eq!(none.trouble.as_deref(), Some("no node takes requests; silent: 2"));
     }
 
     #[test]

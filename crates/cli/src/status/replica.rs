@@ -37,13 +37,16 @@ fn render(status: &StatusReport) -> String {
 }
 
 fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
-    let leader = status.leader.map_or("nobody".into(), |node| format!("node {node}"));
     writeln!(text, "node {}  {}  {}  epoch {}", status.node, status.engine, status.role, status.epoch)?;
     if let Some(trouble) = &status.trouble {
         writeln!(text, "  trouble      {trouble}")?;
     }
     status.refusals.iter().try_for_each(|refusal| writeln!(text, "  refused      {refusal}"))?;
-    writeln!(text, "  leader       {leader}")?;
+    writeln!(text, "  {}", whom_to_ask(status))?;
+    if let Some((fast, all)) = answers::rounds(status).filter(|(_, all)| *all > 0) {
+        let share = 100.0 * fast as f64 / all as f64;
+        writeln!(text, "  coordinated  {all}, {share:.0} % of them decided in one round")?;
+    }
     for figure in status.figures.iter().filter(|figure| !figure.of_parts) {
         let values: Vec<_> = figure.values.iter().map(|value| amount(&figure.name, *value)).collect();
         writeln!(text, "  {:<12} {}", figure.name, values.join(" "))?;
@@ -99,6 +102,16 @@ fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
         writeln!(text, "  level        {}, speaks {}", or_dash(status.level), self::levels(levels))?;
     }
     writeln!(text, "  incarnation  {}", status.incarnation)
+}
+
+/// Who takes clients' requests.
+fn whom_to_ask(status: &StatusReport) -> String {
+    let node = status.leader.map_or("nobody".into(), |node| format!("node {node}"));
+    match answers::leaderless(status) {
+        false => format!("leader       {node}"),
+        true if status.serves() => "requests     taken here, as by every node that votes".into(),
+        true => format!("requests     not taken here; ask {node}"),
+    }
 }
 
 /// A line for each part (worker, stream, partition), a column for each figure.
@@ -158,7 +171,9 @@ fn write_members(text: &mut String, members: &[MemberReport]) -> std::fmt::Resul
         let votes = votes(member);
         let lag = member.lag.map_or("-".into(), |lag| format!("{lag} entries"));
         let levels = member.levels.map_or("-".into(), levels);
-        writeln!(text, "{:>6}  {votes:<5}  {lag:<9}  {levels:<6}  {}", member.node, member.incarnation)
+        // No life of it votes.
+        let life = if member.incarnation == "0" { "-" } else { &member.incarnation };
+        writeln!(text, "{:>6}  {votes:<5}  {lag:<9}  {levels:<6}  {life}", member.node)
     })
 }
 
@@ -219,6 +234,56 @@ pub mod tests {
             removed: Vec::new(),
             refusals: vec!["node 0: it refuses this node: cluster.durability".into()],
         }
+    }
+
+    /// A node of an engine without a leader.
+    pub fn leaderless(node: u8, service: &str) -> StatusReport {
+        let figure = |name: &str, values: &[u64]| FigureReport {
+            name: name.into(),
+            of_parts: values.len() > 1,
+            values: values.to_vec(),
+        };
+        let member = |node| MemberReport {
+            node,
+            incarnation: "ab".into(),
+            voter: true,
+            levels: None,
+            connected: Some(true),
+            lag: None,
+            silent_ms: None,
+        };
+        StatusReport {
+            node,
+            engine: "meerkat-strict".into(),
+            service: service.into(),
+            role: if service == "serving" { "replica" } else { "learner" }.into(),
+            leader: Some(if service == "serving" { node } else { 0 }),
+            figures: vec![
+                figure("fast path", &[30, 45]),
+                figure("slow path", &[5, 20]),
+                figure("voters", &[3]),
+                figure("changes", &[7]),
+            ],
+            members: (0..3).map(member).collect(),
+            copying_bytes: None,
+            freshness_ms: None,
+            level: None,
+            trouble: None,
+            disk: None,
+            ..report()
+        }
+    }
+
+    #[test]
+    fn without_a_leader_none_is_named() {
+        let text = render(&leaderless(1, "serving"));
+        for wanted in ["taken here", "coordinated  100, 75 % of them decided in one round", "changes      7"]
+        {
+            assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
+        }
+        let learner = render(&leaderless(1, "joining"));
+        assert!(learner.contains("not taken here; ask node 0"), "{learner}");
+        assert!(!text.contains("lead") && !learner.contains("lead"), "{text}{learner}");
     }
 
     #[test]

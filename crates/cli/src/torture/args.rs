@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use highwater_engines::EngineKind;
 
 use super::network::Means;
-use super::schedule::FaultKind;
+use super::schedule::{FaultKind, Obstacle};
 use crate::failure::{self, Failure};
-use crate::flags::key_value;
+use crate::flags::{key_value, survivor};
 use crate::serve::ServeArgs;
 
 /// `highwater torture`.
@@ -16,7 +17,11 @@ pub struct TortureArgs {
     /// Seconds of load and faults.
     #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
-    /// Kinds of faults; all if absent (`kill-all` and `disk-full` only with disks: `--set cluster.durability=sync`, or `async`).
+    /// Which engine: one that goes on when a replica is lost (rolis, strawman, meerkat, meerkat-strict).
+    #[arg(long, default_value = "rolis", value_name = "E", value_parser = survivor)]
+    pub engine: EngineKind,
+    /// Kinds of faults; all that the engine can be struck by if absent (`kill-all` and `disk-full` only with disks: `--set
+    /// cluster.durability=sync`, or `async`; `kill-leader` only where one leads).
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub faults: Vec<FaultKind>,
     /// Seed of the schedule and the clients; a fresh one if absent. Processes have their own time: a seed repeats what
@@ -65,18 +70,27 @@ impl TortureArgs {
     /// The kinds asked for.
     ///
     /// # Errors
-    /// If one of them needs disks, and there are none.
+    /// If one of them cannot be: the engine has not what it strikes, or there are no disks.
     pub fn kinds(&self) -> failure::Result<Vec<FaultKind>> {
         let disks = matches!(self.durability(), Some("sync" | "async"));
-        let impossible = |fault: &FaultKind| fault.needs_disks() && !disks;
+        let obstacle = |fault: FaultKind| fault.obstacle(self.engine.abilities(), disks);
         if self.faults.is_empty() {
             let all = FaultKind::value_variants().iter().copied();
-            return Ok(all.filter(|fault| !impossible(fault)).collect());
+            return Ok(all.filter(|fault| obstacle(*fault).is_none()).collect());
         }
-        match self.faults.iter().find(|fault| impossible(fault)) {
+        let found = self.faults.iter().find_map(|fault| Some((fault.name(), obstacle(*fault)?)));
+        let engine = self.engine;
+        match found {
             None => Ok(self.faults.clone()),
-            Some(fault) => Err(Failure::usage(format!("--faults {} needs disks", fault.name()))
+            Some((fault, Obstacle::NoDisks)) => Err(Failure::usage(format!("--faults {fault} needs disks"))
                 .hint("add --set cluster.durability=sync, or async")),
+            Some((fault, Obstacle::NothingDurable)) => Err(Failure::usage(format!(
+                "--faults {fault} needs disks, and engine {engine} keeps nothing on them"
+            ))),
+            Some((fault, Obstacle::NobodyLeads)) => {
+                Err(Failure::usage(format!("--faults {fault}: nobody leads with engine {engine}"))
+                    .hint("kill takes any replica, and each has clients"))
+            }
         }
     }
 

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use highwater_engines::EngineKind;
+
 use super::client::Tally;
 use crate::failure::{Failure, Result};
 use crate::interrupt;
@@ -21,6 +23,8 @@ const GOODBYE: Duration = Duration::from_secs(20);
 /// What to start.
 #[derive(Clone, Debug)]
 pub struct ClientsSpec {
+    /// What they ask: it decides what clients there are.
+    pub engine: EngineKind,
     /// Where the replicas' RESP doors are.
     pub doors: Vec<SocketAddr>,
     /// How many clients.
@@ -123,7 +127,7 @@ impl Process {
         let stderr = File::create(&log).map_err(Failure::cannot_start)?;
         let doors: Vec<String> = spec.doors.iter().map(ToString::to_string).collect();
         let mut command = Command::new(binary);
-        command.arg("torture-client").args(["--doors", &doors.join(",")]);
+        command.arg("torture-client").args(["--engine", spec.engine.name(), "--doors", &doors.join(",")]);
         let numbers = [("--first", first), ("--count", count), ("--of", spec.of), ("--seed", spec.seed)];
         for (flag, number) in numbers {
             command.arg(flag).arg(number.to_string());

@@ -111,12 +111,10 @@ impl<'a> Director<'a> {
         let since = self.shown.0.elapsed();
         if since > SHOW_EVERY {
             let rate = (tally.transactions.ok - self.shown.1) as f64 / since.as_secs_f64();
-            let leader = self.watch.reign().map_or("nobody led yet".into(), |(epoch, leader)| {
-                format!("replica {leader} leads epoch {epoch}")
-            });
+            let reign = self.watch.reign().unwrap_or_else(|| "nobody served yet".into());
             let (faults, gap) = (self.faults.events.len(), self.gap.as_millis());
             self.faults
-                .say(&format!("{leader}, {rate:.0} tx/s, longest gap {gap} ms, {faults} faults so far"));
+                .say(&format!("{reign}, {rate:.0} tx/s, longest gap {gap} ms, {faults} faults so far"));
             self.shown = (Instant::now(), tally.transactions.ok);
             self.gap = Duration::ZERO;
         }

@@ -24,7 +24,7 @@ pub struct Event {
     pub from_ns: u64,
     /// When it was healed; 0 until then.
     pub to_ns: u64,
-    /// How often the lead went to another replica meanwhile.
+    /// How often the lead went to another replica meanwhile; without a leader, how often the epoch changed.
     pub leader_changes: u64,
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use highwater_engines::Service;
+use highwater_node::admin::protocol::StatusReport;
 use highwater_workloads::random::Rng;
 use rustix::process::Signal;
 
@@ -11,7 +13,7 @@ use super::events::Event;
 use super::guests::{Guest, Guestbook, House};
 use super::network::{Network, OUTSIDE, Weather};
 use super::schedule::{self, FaultKind, Strike, millis};
-use super::watch::Watch;
+use super::watch::{FRESH, Watch};
 use crate::answers;
 use crate::disks;
 use crate::failure::{Failure, Result};
@@ -25,6 +27,11 @@ pub const WHOLE_AGAIN: Duration = Duration::from_secs(60);
 const SYNCS_SOON: Duration = Duration::from_secs(20);
 /// How long a guest waits for a replica that other faults keep from coming back.
 const COME_BACK: Duration = Duration::from_secs(30);
+
+/// A minority.
+fn replicas_lost_at_most(replicas: usize) -> usize {
+    (replicas - 1) / 2
+}
 
 /// The faults of a run: those that last, and those that were.
 pub struct Faults<'a> {
@@ -159,10 +166,13 @@ impl<'a> Faults<'a> {
         println!("{:7.1} s  {what}", self.elapsed().as_secs_f64());
     }
 
-    /// Strikes; what is down already is not killed again.
+    /// Strikes; what is down already is not killed again, nor what the others could not do without.
     pub fn strike(&mut self, strike: &Strike) -> Result<()> {
         let replicas = self.fleet.len();
         let node = strike.who.resolve(self.watch.leader());
+        if strike.kind.takes_memory() && !strike.kind.by_guests() && !self.can_spare(node) {
+            return Ok(());
+        }
         let mut rng = Rng::new(strike.draw);
         let (what, hold) = match strike.kind {
             FaultKind::Kill | FaultKind::KillLeader => {
@@ -294,6 +304,23 @@ impl<'a> Faults<'a> {
         }
     }
 
+    /// Whether the others could go on without what a replica has in memory. Where nobody leads, who hangs or is cut off is left out of
+    /// the epoch, and needs a copy of the state: its memory does not count either.
+    fn can_spare(&self, replica: usize) -> bool {
+        if !self.fleet.engine().abilities().leaderless {
+            return true;
+        }
+        let lately = Instant::now().checked_sub(FRESH).unwrap_or_else(Instant::now);
+        let statuses = self.watch.statuses_since(lately);
+        let has_its_say = |status: &&StatusReport| {
+            let service = status.status().service;
+            service >= Service::Standby && status.copying_bytes.is_none()
+        };
+        let voters = statuses.iter().flatten().filter(has_its_say);
+        let others = voters.filter(|status| usize::from(status.node) != replica).count();
+        others > replicas_lost_at_most(self.fleet.len())
+    }
+
     fn is_stopped(&self, replica: usize) -> bool {
         self.active.iter().any(|active| matches!(active.hold, Hold::Stopped { node } if node == replica))
     }
@@ -400,6 +427,8 @@ impl<'a> Faults<'a> {
     ) -> Result<()> {
         let Some(guest) = guests.iter_mut().find(|guest| guest.waits()) else { return Ok(()) };
         match *restart {
+            // Others may have been left out meanwhile, and copy the state.
+            Restart::NotYet if !self.down.contains(&victim) && !self.can_spare(victim) => {}
             Restart::NotYet => {
                 if !self.down.contains(&victim) {
                     self.say(&format!("            kill -9 of replica {victim}, and a new start"));

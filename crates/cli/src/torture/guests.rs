@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use highwater_engines::EngineKind;
+
 use super::guest::Told;
 use super::schedule::FaultKind;
 use crate::failure::{Failure, Result};
@@ -27,6 +29,8 @@ const MOST_MB: u64 = 1024;
 /// What every guest of a run is told.
 #[derive(Clone, Debug)]
 pub struct House {
+    /// What the replicas run.
+    pub engine: EngineKind,
     /// Where the replicas' RESP doors are.
     pub doors: Vec<SocketAddr>,
     /// MiB that each replica may take.
@@ -126,7 +130,8 @@ impl Guest {
         let stderr = File::create(&log).map_err(Failure::cannot_start)?;
         let doors: Vec<String> = house.doors.iter().map(ToString::to_string).collect();
         let mut command = Command::new(binary);
-        command.arg("torture-guest").args(["--doors", &doors.join(","), "--job", kind.name()]);
+        command.arg("torture-guest").args(["--engine", house.engine.name()]);
+        command.args(["--doors", &doors.join(","), "--job", kind.name()]);
         let lasts_ms = lasts.as_millis() as u64;
         let numbers =
             [("--number", number), ("--seed", seed), ("--lasts-ms", lasts_ms), ("--memory-mb", memory_mb)];

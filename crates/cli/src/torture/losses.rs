@@ -161,6 +161,8 @@ fn words(txn: &Txn, crash: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_checker::Level;
+
     use crate::torture::judge::judge;
 
     const MS: u64 = 1_000_000;
@@ -176,7 +178,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("client.jsonl"), lines.join("\n")).unwrap();
         let allowance = Allowance { crashes: vec![500 * MS], window: Duration::from_millis(100) };
-        let judged = judge(directory.path(), &allowance).unwrap();
+        let judged = judge(directory.path(), Level::Strict, &allowance).unwrap();
         (judged.losses[0], judged.trouble, judged.anomalies)
     }
 
@@ -200,7 +202,7 @@ mod tests {
         let lines = [ok(0, (10, 20), r#"["a","l",1]"#), ok(1, (600, 610), r#"["r","l",[]]"#)];
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("client.jsonl"), lines.join("\n")).unwrap();
-        let judged = judge(directory.path(), &Allowance::default()).unwrap();
+        let judged = judge(directory.path(), Level::Strict, &Allowance::default()).unwrap();
         assert!(!judged.anomalies.is_empty());
         // Nor in the last life.
         let (loss, _, anomalies) =
@@ -263,7 +265,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("client.jsonl"), lines.join("\n")).unwrap();
         let allowance = Allowance { crashes: vec![500 * MS, 1000 * MS], window: Duration::from_millis(100) };
-        assert!(!judge(directory.path(), &allowance).unwrap().anomalies.is_empty());
+        assert!(!judge(directory.path(), Level::Strict, &allowance).unwrap().anomalies.is_empty());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `highwater torture`: real replica processes, real clients, real faults, and the checker's verdict.
 //!
 //! The *director* strikes and heals the cluster as the seed's [`schedule`] says; client processes run lists and a bank over
-//! RESP, on whoever leads and on any replica's snapshots, and write down what they saw; others count under sessions, and must come
-//! out exact; the [`network`] lies between the replicas. When the time is over, all is healed, the clients end, every key is read once more, and the history goes
+//! RESP, on whoever leads and on any replica's snapshots, or where nobody leads each on a replica that it keeps to, and write down what
+//! they saw; others count under sessions, and must come out exact; the [`network`] lies between the replicas. When the time is over, all is healed, the clients end, every key is read once more, and the history goes
 //! through the same checker as the simulator's.
 
 mod args;
@@ -30,6 +30,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use highwater_checker::Level;
 use highwater_node::config::Config;
 use highwater_workloads::random::{Rng, mix};
 
@@ -72,13 +73,14 @@ pub fn run(args: &TortureArgs) -> Result<()> {
     let mut network = Network::set_up(args.means, usize::from(args.replicas), proxied, &mut rng)?;
     let faults = possible(faults, &network)?;
     let limits = Limits::of(args, &faults);
-    let mut spec = FleetSpec::rolis(args.replicas, args.workers, &limits.set, args.keep);
+    let mut spec = FleetSpec::of(args.engine, args.replicas, args.workers, &limits.set, args.keep);
     spec.own = snapshot_ages(args.replicas, &mut rng);
     spec.disk_mb = faults.contains(&FaultKind::DiskFull).then_some(args.disk_mb);
     let names: Vec<_> = faults.iter().map(|fault| fault.name()).collect();
     println!(
-        "seed {seed}: {} replicas, {} worker(s), {} clients, {} s of {}; links: {}",
+        "seed {seed}: {} replicas of {}, {} worker(s), {} clients, {} s of {}; links: {}",
         args.replicas,
+        args.engine,
         args.workers,
         args.clients,
         args.seconds,
@@ -106,7 +108,10 @@ fn torture(
 ) -> Result<()> {
     let directory = args.history.clone().unwrap_or_else(|| fleet.directory().join("history"));
     use_directory(&directory)?;
-    let watch = Watch::start((0..fleet.len()).map(|node| fleet.admin_address(node)).collect());
+    let abilities = args.engine.abilities();
+    let level = if abilities.real_time { Level::Strict } else { Level::Serializable };
+    let watch =
+        Watch::start((0..fleet.len()).map(|node| fleet.admin_address(node)).collect(), abilities.leaderless);
     fleet.wait_for_leader()?;
     let clients = u64::from(args.clients);
     // More write history: who opens the accounts, and who reads everything in the end, there and on each replica.
@@ -118,6 +123,7 @@ fn torture(
     // Who counts relies on what it was told.
     let may_lose = args.may_lose(faults);
     let spec = ClientsSpec {
+        engine: args.engine,
         doors: doors.clone(),
         clients,
         of,
@@ -128,8 +134,12 @@ fn torture(
     };
     let mut load = Clients::start(&spec, fleet.directory())?;
     let began = monotonic_ns();
-    let house =
-        House { doors: doors.clone(), memory_mb: args.memory_mb, logs: fleet.directory().to_path_buf() };
+    let house = House {
+        engine: args.engine,
+        doors: doors.clone(),
+        memory_mb: args.memory_mb,
+        logs: fleet.directory().to_path_buf(),
+    };
     let mut director = Director::new(Faults::new(fleet, network, &watch, house), &watch, &mut load);
     let mut schedule = Schedule::new(seed, faults, usize::from(args.replicas));
     let outcome = director.play(&mut schedule, Duration::from_secs(args.seconds));
@@ -153,17 +163,22 @@ fn torture(
     notary(clients + 1).read_everything(Asks::Leader, &doors, &tally.generations)?;
     tally.trouble.extend(counting::verify(&doors, &tally.counted).err());
     let digests = verify::digests(fleet)?;
-    std::thread::sleep(oldest_snapshot(args)?);
-    for (door, number) in doors.chunks(1).zip(clients + 2..) {
-        notary(number).read_everything(Asks::SnapshotsAtRest, door, &tally.generations)?;
+    if abilities.snapshots || abilities.leaderless {
+        std::thread::sleep(oldest_snapshot(args)?);
+        for (door, number) in doors.chunks(1).zip(clients + 2..) {
+            notary(number).read_everything(Asks::Present, door, &tally.generations)?;
+        }
     }
-    let verdict = judge::judge(&directory, &allowance)?;
+    let verdict = judge::judge(&directory, level, &allowance)?;
     tally.trouble.extend(verdict.trouble);
     // What nobody struck lives.
     fleet.none_died()?;
     let commits: Vec<u64> = verdict.committed.iter().map(|(_, told)| *told).collect();
     let report = Report {
         seed,
+        engine: args.engine.name(),
+        level: level.name(),
+        leaderless: abilities.leaderless,
         seconds: (ended - began) as f64 / 1e9,
         replicas: args.replicas,
         workers: args.workers,
@@ -174,6 +189,7 @@ fn torture(
         snapshots: tally.snapshots,
         bounded: tally.bounded,
         by_followers,
+        reads_snapshots: abilities.snapshots,
         missed: faults.iter().copied().filter(|kind| !counts.contains_key(kind)).collect(),
         faults: counts,
         guests: guestbook.counts,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use highwater_checker::Level;
 use serde::Serialize;
 
 use super::client::Outcomes;
@@ -22,6 +23,16 @@ use crate::report_file::write_json;
 pub struct Report {
     /// Repeats the schedule.
     pub seed: u64,
+    /// Of the replicas.
+    pub engine: &'static str,
+    /// What the history was held against.
+    pub level: &'static str,
+    /// Nobody leads.
+    #[serde(skip)]
+    pub leaderless: bool,
+    /// There are snapshots to be read.
+    #[serde(skip)]
+    pub reads_snapshots: bool,
     /// Of load.
     pub seconds: f64,
     /// How many.
@@ -32,7 +43,7 @@ pub struct Report {
     pub clients: u16,
     /// How links were broken.
     pub links: String,
-    /// How the transactions ended that asked whoever leads.
+    /// How the transactions ended that asked whoever leads, or any replica where nobody does.
     #[serde(flatten)]
     pub transactions: Outcomes,
     /// Of those who counted under sessions.
@@ -49,13 +60,13 @@ pub struct Report {
     pub missed: Vec<FaultKind>,
     /// What guests did how often, by kind.
     pub guests: BTreeMap<FaultKind, BTreeMap<String, u64>>,
-    /// How often the lead went to another replica while faults of a kind lasted.
+    /// How often the lead went to another replica while faults of a kind lasted; without a leader, how often the epoch changed.
     pub leader_changes: BTreeMap<FaultKind, u64>,
     /// How long the clients' transactions took, by what went on.
     pub latency: BTreeMap<String, Latency>,
     /// The most memory that a replica was seen to have resident.
     pub resident_bytes: u64,
-    /// How often the lead went to another replica.
+    /// How often the lead went to another replica; without a leader, how often the epoch changed.
     pub failovers: u64,
     /// Times without a commit.
     pub gaps: Gaps,
@@ -88,6 +99,8 @@ pub struct Gaps {
     pub during: Vec<String>,
     /// While the cluster was whole, in milliseconds.
     pub whole_ms: f64,
+    /// The longest that each kind of fault had a part in, in milliseconds.
+    pub by_kind_ms: BTreeMap<FaultKind, f64>,
 }
 
 impl Gaps {
@@ -101,10 +114,17 @@ impl Gaps {
         let longest = gaps().max_by_key(|(from, to)| to - from).unwrap_or_default();
         let whole = gaps().filter(|gap| !unrest.iter().any(|spell| meets(*gap, *spell)));
         let during = events.iter().filter(|event| meets(longest, (event.from_ns, event.to_ns)));
+        let mut by_kind_ms = BTreeMap::new();
+        for event in events {
+            let met = gaps().filter(|gap| meets(*gap, (event.from_ns, event.to_ns)));
+            let most: &mut f64 = by_kind_ms.entry(event.kind).or_default();
+            *most = met.map(millis).fold(*most, f64::max);
+        }
         Gaps {
             longest_ms: millis(longest),
             during: during.map(|event| event.what.clone()).collect(),
             whole_ms: whole.map(millis).fold(0.0, f64::max),
+            by_kind_ms,
         }
     }
 }
@@ -117,8 +137,8 @@ impl Report {
     /// Why the verdict is negative, if it is.
     pub fn failure(&self) -> Option<String> {
         let first = |what: &str, all: &[String]| all.first().map(|first| format!("{what}: {first}"));
-        if let Some(anomaly) = first("the history is not strictly serializable", &self.anomalies) {
-            return Some(anomaly);
+        if !self.anomalies.is_empty() {
+            return first(&format!("the history is not {}", self.promise()), &self.anomalies);
         }
         if let Some(trouble) = first("a client saw what must not happen", &self.trouble) {
             return Some(trouble);
@@ -127,6 +147,11 @@ impl Report {
             return Some(format!("the replicas' digests differ: {}", self.digests.join(", ")));
         }
         (self.transactions.ok == 0).then(|| "nothing was committed".into())
+    }
+
+    /// What the history has to be.
+    fn promise(&self) -> &'static str {
+        if self.level == Level::Strict.name() { "strictly serializable" } else { "serializable" }
     }
 
     /// Prints it, writes the JSON if asked, and turns a negative verdict into a failure.
@@ -141,10 +166,10 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { seed, seconds, replicas, workers, clients, links, .. } = self;
+        let Report { seed, engine, seconds, replicas, workers, clients, links, .. } = self;
         writeln!(
             f,
-            "torture      seed {seed}, {seconds:.0} s, {replicas} replicas, {workers} worker(s), {clients} clients"
+            "torture      seed {seed}, {seconds:.0} s, {replicas} replicas of {engine}, {workers} worker(s), {clients} clients"
         )?;
         writeln!(f, "links        {links}")?;
         let Outcomes { ok, fail, info, broken } = self.transactions;
@@ -158,17 +183,9 @@ impl fmt::Display for Report {
             f,
             "counters     {counters} with {increments} increments under sessions; {repeated} requests repeated, {asked} outcomes asked for"
         )?;
-        let Outcomes { ok, fail, info, .. } = self.snapshots;
-        let by_followers = self.by_followers;
-        writeln!(
-            f,
-            "snapshots    {ok} ok, {fail} fail, {info} unknown; {by_followers} or more by followers"
-        )?;
-        let Bounded { within, since, refused } = self.bounded;
-        writeln!(
-            f,
-            "  fresh      {within} ok within a bound, {since} ok with a token, {refused} refused as not fresh"
-        )?;
+        if self.reads_snapshots {
+            self.show_snapshots(f)?;
+        }
         let faults: Vec<_> =
             self.faults.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();
         let total: u64 = self.faults.values().sum();
@@ -181,7 +198,8 @@ impl fmt::Display for Report {
             let counts: Vec<_> = counts.iter().map(|(what, n)| format!("{n} {what}")).collect();
             writeln!(f, "  {:<12}{}", kind.name(), counts.join(", "))?;
         }
-        writeln!(f, "failovers    {}", self.failovers)?;
+        let changes = if self.leaderless { "epochs      " } else { "failovers   " };
+        writeln!(f, "{changes} {}", self.failovers)?;
         let changes = self.leader_changes.iter().filter(|(_, count)| **count > 0);
         let changes: Vec<_> = changes.map(|(kind, count)| format!("{count} {}", kind.name())).collect();
         if !changes.is_empty() {
@@ -189,10 +207,12 @@ impl fmt::Display for Report {
         }
         writeln!(f, "latency      of the clients' transactions, by what went on")?;
         for (kind, latency) in &self.latency {
-            writeln!(f, "  {kind:<12}{latency}")?;
+            let gap = self.gaps.by_kind_ms.iter().find(|(known, _)| known.name() == kind.as_str());
+            let gap = gap.map_or(String::new(), |(_, ms)| format!("; longest gap {ms:.0} ms"));
+            writeln!(f, "  {kind:<12}{latency}{gap}")?;
         }
         writeln!(f, "memory       {} resident at most", bytes(self.resident_bytes))?;
-        let Gaps { longest_ms, during, whole_ms } = &self.gaps;
+        let Gaps { longest_ms, during, whole_ms, .. } = &self.gaps;
         let during = if during.is_empty() { String::new() } else { format!(" ({})", during.join("; ")) };
         writeln!(f, "longest gap  {longest_ms:.0} ms{during}; {whole_ms:.0} ms while the cluster was whole")?;
         if let Some(window_ms) = self.window_ms {
@@ -211,17 +231,37 @@ impl fmt::Display for Report {
         let equal = self.digests.windows(2).all(|pair| pair[0] == pair[1]);
         let digests = if equal { "equal" } else { "DIFFERENT" };
         writeln!(f, "digests      {digests} on {} replicas", self.digests.len())?;
-        let (checked, snapshots, took) = (self.checked, self.checked_snapshots, self.check_seconds);
-        let verdict =
-            if self.anomalies.is_empty() { "strictly serializable" } else { "NOT strictly serializable" };
+        let (checked, took) = (self.checked, self.check_seconds);
+        let not = if self.anomalies.is_empty() { "" } else { "NOT " };
+        let snapshots = match self.reads_snapshots {
+            true => format!(", {} snapshot reads among them", self.checked_snapshots),
+            false => String::new(),
+        };
         writeln!(
             f,
-            "verdict      {verdict}: {checked} transactions checked in {took:.1} s, {snapshots} snapshot reads among them"
+            "verdict      {not}{}: {checked} transactions checked in {took:.1} s{snapshots}",
+            self.promise()
         )?;
         for anomaly in self.anomalies.iter().chain(&self.trouble) {
             writeln!(f, "\n{anomaly}")?;
         }
         Ok(())
+    }
+}
+
+impl Report {
+    fn show_snapshots(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcomes { ok, fail, info, .. } = self.snapshots;
+        let by_followers = self.by_followers;
+        writeln!(
+            f,
+            "snapshots    {ok} ok, {fail} fail, {info} unknown; {by_followers} or more by followers"
+        )?;
+        let Bounded { within, since, refused } = self.bounded;
+        writeln!(
+            f,
+            "  fresh      {within} ok within a bound, {since} ok with a token, {refused} refused as not fresh"
+        )
     }
 }
 
@@ -242,7 +282,8 @@ mod tests {
         };
         let gaps = Gaps::of(&commits, (ms(0), ms(400)), &[event], &[(ms(25), ms(325))]);
         let during = vec!["replica 1 stopped".to_string()];
-        assert_eq!(gaps, Gaps { longest_ms: 300.0, during, whole_ms: 50.0 });
+        let by_kind_ms = BTreeMap::from([(FaultKind::Pause, 300.0)]);
+        assert_eq!(gaps, Gaps { longest_ms: 300.0, during, whole_ms: 50.0, by_kind_ms });
     }
 
     #[test]

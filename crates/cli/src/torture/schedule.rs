@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use highwater_engines::Abilities;
 use highwater_workloads::random::Rng;
 use serde::Serialize;
 
@@ -149,6 +150,17 @@ impl FaultKind {
         self.strikes_alone()
     }
 
+    /// Why it cannot be done to replicas of an engine with these abilities, on disks or without; nothing if it can.
+    pub fn obstacle(self, abilities: Abilities, disks: bool) -> Option<Obstacle> {
+        if self.needs_disks() && !abilities.durable {
+            return Some(Obstacle::NothingDurable);
+        }
+        if self.needs_disks() && !disks {
+            return Some(Obstacle::NoDisks);
+        }
+        (self == FaultKind::KillLeader && abilities.leaderless).then_some(Obstacle::NobodyLeads)
+    }
+
     /// Whether nothing else may happen meanwhile: all replicas are down, or one that is killed could not start on a full disk.
     pub fn strikes_alone(self) -> bool {
         matches!(self, FaultKind::KillAll | FaultKind::DiskFull)
@@ -160,10 +172,21 @@ impl FaultKind {
     }
 }
 
+/// What is in a fault's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The replicas of this run write to no disks.
+    NoDisks,
+    /// The engine never does.
+    NothingDurable,
+    /// The engine has no leader.
+    NobodyLeads,
+}
+
 /// Whom a strike is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Whoever leads then; if nobody does, the node.
+    /// Whoever leads then; if nobody does, or the engine has no leader, the node.
     Leader(usize),
     /// This node.
     Node(usize),
@@ -367,6 +390,36 @@ mod tests {
             }
             assert_eq!(seen.len(), FaultKind::value_variants().len());
         }
+    }
+
+    #[test]
+    fn an_engine_is_struck_by_what_its_abilities_allow() {
+        use highwater_engines::EngineKind;
+        let drawn = |engine: EngineKind, disks| -> BTreeSet<FaultKind> {
+            let all = FaultKind::value_variants().iter().copied();
+            all.filter(|kind| kind.obstacle(engine.abilities(), disks).is_none()).collect()
+        };
+        let all: BTreeSet<FaultKind> = FaultKind::value_variants().iter().copied().collect();
+        assert_eq!(drawn(EngineKind::Rolis, true), all);
+        let missing = |engine| -> Vec<_> {
+            all.difference(&drawn(engine, false))
+                .copied()
+                .filter(|kind| kind.name() != "fsync-fails")
+                .collect()
+        };
+        assert_eq!(missing(EngineKind::Rolis), [FaultKind::KillAll, FaultKind::DiskFull]);
+        for engine in EngineKind::ALL.iter().copied().filter(|engine| engine.abilities().leaderless) {
+            assert!(missing(engine).contains(&FaultKind::KillLeader), "{engine}");
+            // Whatever else it cannot be struck by, processes die, hang, and do not hear each other.
+            let always = [FaultKind::Kill, FaultKind::Rolling, FaultKind::Pause, FaultKind::Partition];
+            assert!(always.iter().all(|kind| drawn(engine, false).contains(kind)), "{engine}");
+        }
+        let memory_only = Abilities { durable: false, ..EngineKind::Rolis.abilities() };
+        assert_eq!(FaultKind::KillAll.obstacle(memory_only, true), Some(Obstacle::NothingDurable));
+        assert_eq!(
+            FaultKind::KillAll.obstacle(EngineKind::Rolis.abilities(), false),
+            Some(Obstacle::NoDisks)
+        );
     }
 
     #[test]

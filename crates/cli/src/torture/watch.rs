@@ -1,4 +1,4 @@
-//! Watches the replicas: who leads, and whether the cluster is whole.
+//! Watches the replicas: who leads, if anybody does, and whether the cluster is whole.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(40);
 /// How long a replica may take to answer; one that is stopped or cut off never does.
 const PATIENCE: Duration = Duration::from_millis(400);
 /// What is older says nothing about now.
-const FRESH: Duration = Duration::from_millis(800);
+pub const FRESH: Duration = Duration::from_millis(800);
 
 /// Threads that ask the replicas, one each; they end when this is dropped.
 #[derive(Debug)]
@@ -30,7 +30,9 @@ pub struct Watch {
 struct Seen {
     /// When each was asked, and what it answered.
     replicas: Vec<Option<(Instant, StatusReport)>>,
-    /// Who led the latest epoch that anybody was seen to lead.
+    /// Nobody leads: what changes is the epoch.
+    leaderless: bool,
+    /// Who led the latest epoch that anybody was seen to lead; without a leader, who was first seen to serve in it.
     leader: Option<(u64, u8)>,
     failovers: u64,
     /// Of all lives of all replicas, but for each life's last moment.
@@ -43,7 +45,8 @@ impl Seen {
     /// A replica answered.
     fn note(&mut self, node: usize, asked: Instant, status: StatusReport) {
         if status.serves() && self.leader.is_none_or(|(epoch, _)| epoch < status.epoch) {
-            self.failovers += u64::from(self.leader.is_some_and(|(_, leader)| leader != status.node));
+            let another = |(_, leader)| self.leaderless || leader != status.node;
+            self.failovers += u64::from(self.leader.is_some_and(another));
             self.leader = Some((status.epoch, status.node));
         }
         let same_life = |(_, before): &&(Instant, StatusReport)| before.incarnation == status.incarnation;
@@ -57,10 +60,11 @@ impl Seen {
 
 impl Watch {
     /// Begins to watch the replicas at these admin addresses.
-    pub fn start(admins: Vec<SocketAddr>) -> Watch {
+    pub fn start(admins: Vec<SocketAddr>, leaderless: bool) -> Watch {
         let replicas = admins.iter().map(|_| None).collect();
         let seen = Arc::new(Mutex::new(Seen {
             replicas,
+            leaderless,
             leader: None,
             failovers: 0,
             snapshot_reads: 0,
@@ -91,18 +95,26 @@ impl Watch {
         lock(&self.seen).replicas.iter().map(fresh).collect()
     }
 
-    /// Who leads, as far as the replicas that answer know: of several the one with the highest epoch.
+    /// Who leads, as far as the replicas that answer know: of several the one with the highest epoch. Nobody, if that is how the
+    /// engine is.
     pub fn leader(&self) -> Option<usize> {
+        if lock(&self.seen).leaderless {
+            return None;
+        }
         let lately = Instant::now().checked_sub(FRESH).unwrap_or_else(Instant::now);
         answers::serving(&self.statuses_since(lately))
     }
 
-    /// The latest epoch that was seen, and who led it.
-    pub fn reign(&self) -> Option<(u64, u8)> {
-        lock(&self.seen).leader
+    /// The latest epoch that was seen, and who leads in it.
+    pub fn reign(&self) -> Option<String> {
+        let seen = lock(&self.seen);
+        seen.leader.map(|(epoch, leader)| match seen.leaderless {
+            true => format!("epoch {epoch}"),
+            false => format!("replica {leader} leads epoch {epoch}"),
+        })
     }
 
-    /// How often the lead went from one replica to another.
+    /// How often the lead went from one replica to another; without a leader, how often the epoch changed.
     pub fn failovers(&self) -> u64 {
         lock(&self.seen).failovers
     }

@@ -13,8 +13,14 @@ use crate::options::Options;
 pub(super) const PRIMARY: NodeId = NodeId(0);
 
 /// Every write goes to every replica, and nobody takes over.
-pub(super) const ABILITIES: Abilities =
-    Abilities { replicates: true, interruptible: true, sessions: true, real_time: true, ..Abilities::NONE };
+pub(super) const ABILITIES: Abilities = Abilities {
+    replicates: true,
+    interruptible: true,
+    sessions: true,
+    real_time: true,
+    in_order: true,
+    ..Abilities::NONE
+};
 
 /// One per replica.
 pub(super) struct Shared {

@@ -196,7 +196,7 @@ impl Engine for Silo {
     const CODE: u8 = 1;
     const ABOUT: &'static str = "the same store without replication: the denominator of every ratio";
     const ABILITIES: Abilities =
-        Abilities { interruptible: true, sessions: true, real_time: true, ..Abilities::NONE };
+        Abilities { interruptible: true, sessions: true, real_time: true, in_order: true, ..Abilities::NONE };
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         let store = Store::new(library.schema());

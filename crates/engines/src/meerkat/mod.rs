@@ -103,6 +103,7 @@ const ABILITIES: Abilities = Abilities {
     interruptible: true,
     sessions: true,
     durable: true,
+    leaderless: true,
     ..Abilities::NONE
 };
 const STRICT_ABILITIES: Abilities = Abilities { real_time: true, ..ABILITIES };
@@ -115,8 +116,19 @@ const DECIDED: &str = "decided";
 const FAST: &str = "fast path";
 /// Its own that took two.
 const SLOW: &str = "slow path";
+/// Attempts of its own that came to nothing; most are tried again.
+const ABORTED: &str = "aborted";
+/// Transactions, anybody's, that it refused because another one was in the way.
+const IN_THE_WAY: &str = "in the way";
+/// And those that came when its clock was past their time ([`strict`]).
+const TOO_LATE: &str = "too late";
+/// How many have a vote in the epoch, and how many get the state.
+const VOTERS: &str = "voters";
+const LEARNERS: &str = "learners";
+/// Changes of epoch that it has seen.
+const CHANGES: &str = "changes";
 /// Bytes of a state that it has copied.
-const COPIED: &str = "copied";
+const COPIED: &str = "copied bytes";
 
 /// Leaderless: coordinators, validation at every replica.
 pub struct Meerkat;

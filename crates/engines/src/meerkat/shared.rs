@@ -115,6 +115,12 @@ pub struct Cell {
     pub fast: AtomicU64,
     /// The others.
     pub slow: AtomicU64,
+    /// Attempts of own transactions that were decided, and not to commit.
+    pub aborted: AtomicU64,
+    /// Transactions that were found invalid here for what was in the way.
+    pub in_the_way: AtomicU64,
+    /// And for the time at which they came.
+    pub too_late: AtomicU64,
     /// Bytes of records and outcomes.
     pub bytes: AtomicU64,
     /// Who keeps it from forgetting outcomes, and holds too many up: node id plus 1.

@@ -15,4 +15,6 @@ pub(super) const ABILITIES: Abilities = Abilities {
     real_time: true,
     sessions: true,
     freshness: true,
+    leaderless: false,
+    in_order: true,
 };

@@ -125,7 +125,7 @@ impl Connection {
     pub fn has_more(&self) -> bool {
         match self.stage {
             Stage::Offering { .. } => true,
-            Stage::Open => !self.starved && self.order.in_flight() < MAX_IN_FLIGHT,
+            Stage::Open => !self.starved && self.order.in_flight() < self.door.most_in_flight(),
             Stage::Watching { .. } | Stage::Recalling { .. } | Stage::Finished => false,
         }
     }
@@ -137,7 +137,7 @@ impl Connection {
     pub fn next(&mut self, allowance: &mut Allowance) -> Option<EngineRequest<'_>> {
         let max_held = allowance.max_held.min(MAX_HELD_BYTES);
         while self.stage == Stage::Open
-            && self.order.in_flight() < MAX_IN_FLIGHT
+            && self.order.in_flight() < self.door.most_in_flight()
             && allowance.work > 0
             && self.held_bytes() < max_held
         {
@@ -186,7 +186,11 @@ impl Connection {
                 Refusal::NotServing { ask } => ask,
                 Refusal::NoQuorum | Refusal::Busy | Refusal::Unsupported => None,
             };
-            RequestError::Refused(refusal, ask.and_then(|node| door.address(node)))
+            let address = ask.and_then(|node| door.address(node));
+            match refusal {
+                Refusal::NotServing { ask } if door.leaderless => RequestError::Elsewhere(ask, address),
+                _ => RequestError::Refused(refusal, address),
+            }
         });
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use highwater_core::NodeId;
 use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_KEY_BYTES, MAX_REQUEST_BYTES, MAX_VALUE_BYTES};
 use highwater_engines::seam::Refusal;
 
@@ -184,6 +185,8 @@ impl fmt::Display for CommandError {
 pub enum RequestError<'a> {
     /// The engine did not take it: nothing was done. With the address of whom to ask instead, if both are known.
     Refused(Refusal, Option<String>),
+    /// The same of a replica of an engine without a leader, which does not serve at the moment: one that does, and where.
+    Elsewhere(Option<NodeId>, Option<String>),
     /// Too many conflicts in a row: nothing was done.
     Conflict,
     /// It may or may not survive.
@@ -221,8 +224,15 @@ impl fmt::Display for RequestError<'_> {
             RequestError::Refused(Refusal::NotServing { ask: None }, _) => {
                 f.write_str("NOTLEADER no leader is known at the moment; nothing was done, retry later")
             }
+            RequestError::Elsewhere(Some(other), address) => {
+                let address = address.as_deref().unwrap_or("an unknown address");
+                write!(f, "NOTLEADER this node does not serve at the moment; ask node {} at {address}", other.0)
+            }
+            RequestError::Elsewhere(None, _) => f.write_str(
+                "NOTLEADER this node does not serve at the moment; nothing was done, retry later or elsewhere",
+            ),
             RequestError::Refused(Refusal::NoQuorum, _) => f.write_str(
-                "NOQUORUM the leader hears no majority or stands still; nothing was done, retry later",
+                "NOQUORUM this node hears no majority or stands still; nothing was done, retry later",
             ),
             RequestError::Refused(Refusal::Busy, _) => f.write_str("BUSY nothing was done, retry later"),
             RequestError::Refused(Refusal::Unsupported, _) => f.write_str(
@@ -232,7 +242,7 @@ impl fmt::Display for RequestError<'_> {
                 f.write_str("CONFLICT too many conflicting transactions; nothing was done, retry")
             }
             RequestError::Unknown => f.write_str(
-                "UNKNOWN outcome unknown: leadership was lost before the result was safe; \
+                "UNKNOWN outcome unknown: this node lost the lead, or its vote, before the result was safe; \
                  it may or may not have been applied",
             ),
             RequestError::TooLarge { limits } => {

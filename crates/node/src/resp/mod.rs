@@ -106,6 +106,10 @@ pub struct Door {
     pub procedures: Procedures,
     /// This node.
     pub node: NodeId,
+    /// Every node that has its say takes requests: none leads.
+    pub leaderless: bool,
+    /// Requests of a connection take effect in order though several are under way; else there is one at a time.
+    pub in_order: bool,
     /// How many sessions may be open.
     pub sessions: u64,
     /// A number that differs between clusters and lives of one: gets into sessions' ids.
@@ -120,6 +124,11 @@ impl Door {
     /// Where the door of a node listens.
     pub fn address(&self, node: NodeId) -> Option<String> {
         (self.addresses)(node)
+    }
+
+    /// How many commands of a connection may be under way.
+    fn most_in_flight(&self) -> usize {
+        if self.in_order { connection::MAX_IN_FLIGHT } else { 1 }
     }
 }
 

@@ -102,6 +102,8 @@ impl Bench {
         let door = Door {
             procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1) },
             node: NodeId(0),
+            leaderless: false,
+            in_order: true,
             sessions: 10,
             salt: 1,
             addresses: Box::new(|_| None),

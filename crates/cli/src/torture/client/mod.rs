@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use highwater_checker::Status;
+use highwater_engines::EngineKind;
 use serde::{Deserialize, Serialize};
 
 use crate::counting::{Counted, Counter};
@@ -41,6 +42,9 @@ const NOBODY_LEADS: Duration = Duration::from_millis(10);
 /// `highwater torture-client`.
 #[derive(Debug, Args)]
 pub struct ClientArgs {
+    /// The replicas' engine.
+    #[arg(long)]
+    pub engine: EngineKind,
     /// The replicas' RESP addresses.
     #[arg(long, value_delimiter = ',', required = true)]
     pub doors: Vec<SocketAddr>,
@@ -96,14 +100,14 @@ impl Outcomes {
 /// How far a process is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Of the leaders' transactions.
+    /// Of the transactions on whoever leads, or on any replica where nobody does.
     pub transactions: Outcomes,
     /// Of the reads on snapshots.
     pub snapshots: Outcomes,
     /// Of these, those that asked for freshness.
     #[serde(default)]
     pub bounded: Bounded,
-    /// When the last of the leaders' transactions committed, on `CLOCK_MONOTONIC` in nanoseconds; 0: none yet.
+    /// When the last of these transactions committed, on `CLOCK_MONOTONIC` in nanoseconds; 0: none yet.
     pub last_ok_ns: u64,
     /// The newest generation of each list.
     pub generations: Vec<u32>,

@@ -1,4 +1,7 @@
 //! What the clients are: those that work on whoever leads, those that read snapshots, and those that do both and carry tokens.
+//!
+//! Where nobody leads, each keeps to a replica, and goes elsewhere while that one fails; those that would read snapshots read there,
+//! and are answered as if they wrote.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -22,7 +25,7 @@ const PATIENCE: [Duration; 4] = [
 ];
 /// How long those wait who read snapshots: other replicas have them, too. Longer than a replica takes to say that it is not fresh.
 const READER_PATIENCE: Duration = Duration::from_millis(600);
-/// One client of so many only reads snapshots, half of them within a bound. It goes on while nobody leads.
+/// One client of so many only reads: snapshots, if there are any, half of them within a bound. It goes on while nobody leads.
 const READER_EVERY: u64 = 5;
 /// And another one carries tokens.
 const CARRIER_EVERY: u64 = 5;
@@ -37,14 +40,24 @@ pub fn begin(args: &ClientArgs, number: u64) -> io::Result<Box<dyn Client>> {
         Ok(Session::new(setup, BufWriter::new(file)))
     };
     let values = Values::new(number, args.of);
-    Ok(if number % READER_EVERY == 1 {
+    let abilities = args.engine.abilities();
+    let reads = number % READER_EVERY == 1;
+    if !abilities.snapshots {
+        let asks = match (abilities.leaderless, reads) {
+            (true, true) => Asks::Present,
+            (true, false) => Asks::Anybody,
+            (false, _) => Asks::Leader,
+        };
+        return Ok(Box::new(Writer { session: session(asks, patience, "client")?, values, reads }));
+    }
+    Ok(if reads {
         Box::new(Reader { session: session(Asks::Snapshots, READER_PATIENCE, "client")? })
     } else if number % CARRIER_EVERY == 3 {
         let leading = session(Asks::Leader, patience, "client")?;
         let following = session(Asks::SnapshotsSince, READER_PATIENCE, "client-with-tokens")?;
         Box::new(Bearer { carrier: Carrier::new(leading, following, args.of), values })
     } else {
-        Box::new(Writer { session: session(Asks::Leader, patience, "client")?, values })
+        Box::new(Writer { session: session(Asks::Leader, patience, "client")?, values, reads })
     })
 }
 
@@ -76,10 +89,12 @@ impl Step {
 
 type FileSession = Session<BufWriter<File>>;
 
-/// Works on whoever leads.
+/// Works on whoever leads, or on any replica where nobody does.
 struct Writer {
     session: FileSession,
     values: Values,
+    /// It writes nothing.
+    reads: bool,
 }
 
 impl Client for Writer {
@@ -88,11 +103,14 @@ impl Client for Writer {
     }
 
     fn step(&mut self, common: &Common) -> io::Result<Step> {
-        let Writer { session, values } = self;
+        let Writer { session, values, reads } = self;
         if !session.connected() {
             return Ok(Step::Refused);
         }
-        let task = work::draw(session.rng(), &common.lists, values);
+        let task = match *reads {
+            true => work::draw_reads(session.rng(), &common.lists),
+            false => work::draw(session.rng(), &common.lists, values),
+        };
         let status = session.run(&task, &common.lists)?;
         common.count(status, std::mem::take(&mut session.broken));
         common.complain(&mut session.trouble);

@@ -1,4 +1,5 @@
-//! One client: runs a transaction on whoever leads, learns how it ended, and writes that down.
+//! One client: runs a transaction on whoever leads (or, where nobody does, on the replica that it keeps to), learns how it ended, and
+//! writes that down.
 //!
 //! | what happened | outcome |
 //! |---|---|
@@ -49,18 +50,25 @@ impl Ending {
 pub enum Asks {
     /// Whoever leads.
     Leader,
+    /// The replica of its number, where nobody leads; another one while that one fails.
+    Anybody,
     /// Any replica, on a `READONLY` connection. Reads only.
     Snapshots,
     /// The same, always with a token: wherever it reads it sees what it has seen.
     SnapshotsSince,
-    /// The same of a cluster at rest, where the latest snapshot is the present.
-    SnapshotsAtRest,
+    /// The same where the present is all that is shown: of a cluster at rest, or of an engine that runs such reads as transactions.
+    Present,
 }
 
 impl Asks {
     /// Whether what it is shown may be of the past.
     fn is_of_the_past(self) -> bool {
         matches!(self, Asks::Snapshots | Asks::SnapshotsSince)
+    }
+
+    /// Whether its connections are `READONLY`.
+    fn is_readonly(self) -> bool {
+        self.is_of_the_past() || self == Asks::Present
     }
 }
 
@@ -87,8 +95,10 @@ pub struct Session<W: Write> {
     process: u64,
     rng: Rng,
     wire: Option<Wire>,
-    /// Who is said to lead.
+    /// Who is said to lead, or to serve.
     leader: Option<SocketAddr>,
+    /// It has left the replica that it keeps to, if it keeps to one.
+    astray: bool,
     history: Writer<W>,
     /// Only its table of keys is used.
     keys: History,
@@ -110,6 +120,7 @@ impl<W: Write> Session<W> {
             rng: Rng::new(setup.seed),
             wire: None,
             leader: None,
+            astray: false,
             history: Writer::new(history),
             keys: History::new(),
             fresh: Fresh::Any,
@@ -132,17 +143,14 @@ impl<W: Write> Session<W> {
 
     /// Connects if it must; false if nobody is there.
     pub fn connected(&mut self) -> bool {
-        if self.setup.asks.is_of_the_past() && self.rng.percent(1) {
-            // Another replica, or the same again.
-            self.wire = None;
+        if self.setup.asks != Asks::Leader && self.rng.percent(1) {
+            // Another replica, or the same again; the own one, if it keeps to one.
+            (self.wire, self.astray) = (None, false);
         }
         if self.wire.is_none() {
-            // Now and then somebody else is asked than who is said to lead: a deposed leader may still believe it leads.
-            let hint = self.leader.take().filter(|_| !self.rng.percent(10));
-            let door = hint
-                .unwrap_or_else(|| self.setup.doors[self.rng.below(self.setup.doors.len() as u64) as usize]);
+            let door = self.door();
             self.wire = Wire::connect(door, self.setup.patience).ok();
-            if self.setup.asks != Asks::Leader && self.wire.is_some() {
+            if self.setup.asks.is_readonly() && self.wire.is_some() {
                 if self.setup.asks != Asks::SnapshotsSince {
                     self.process += self.setup.of;
                 }
@@ -151,6 +159,17 @@ impl<W: Write> Session<W> {
             }
         }
         self.wire.is_some()
+    }
+
+    /// Where to try next.
+    fn door(&mut self) -> SocketAddr {
+        let Setup { asks, doors, number, .. } = &self.setup;
+        if *asks == Asks::Anybody && !std::mem::replace(&mut self.astray, true) {
+            return doors[*number as usize % doors.len()];
+        }
+        // Now and then somebody else is asked than who is said to lead: a deposed leader may still believe it leads.
+        let hint = self.leader.take().filter(|_| !self.rng.percent(10));
+        hint.unwrap_or_else(|| doors[self.rng.below(doors.len() as u64) as usize])
     }
 
     /// Who this client is now.
@@ -416,7 +435,7 @@ impl<W: Write> Session<W> {
     fn refused(&mut self, text: &str) -> Ending {
         match Refusal::of(text) {
             Refusal::NotLeader(leader) => {
-                self.leader = leader.filter(|_| self.setup.asks == Asks::Leader);
+                self.leader = leader.filter(|_| !self.setup.asks.is_readonly());
                 self.wire = None;
                 Ending::Fail
             }
@@ -426,6 +445,10 @@ impl<W: Write> Session<W> {
                 if self.rng.percent(50) {
                     self.wire = None;
                 }
+                Ending::Fail
+            }
+            // What is in a transaction's way is so at every replica.
+            Refusal::Retry if self.setup.asks == Asks::Anybody && text.starts_with("CONFLICT") => {
                 Ending::Fail
             }
             Refusal::Retry | Refusal::Full => {

@@ -14,6 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MOST: u64 = 100_000;
 /// Of those whose replies are long and are not read meanwhile: the sockets must hold the commands.
 const MOST_LONG: u64 = 20_000;
+/// Where each command waits for the one before, so many fewer: they take as long.
+const FEWER: u64 = 20;
 /// Length of the long replies.
 const LONG: usize = 1000;
 
@@ -43,8 +45,8 @@ pub fn pipelines(job: &mut Job) {
         for mix in [Mix::Increments, Mix::ShortReads, Mix::LongReads, Mix::Writes] {
             let count = match mix {
                 // As many as it takes to fill the sockets on the way back.
-                Mix::LongReads => MOST_LONG,
-                _ => log_uniform(&mut job.rng, 1000, MOST),
+                Mix::LongReads => most(job, MOST_LONG),
+                _ => draw(job, 1000, MOST),
             };
             one(job, mix, manner, count);
         }
@@ -52,9 +54,19 @@ pub fn pipelines(job: &mut Job) {
     while !job.over() {
         let mix = [Mix::Increments, Mix::ShortReads, Mix::Writes][job.rng.below(3) as usize];
         let manner = if job.rng.percent(50) { Manner::AtOnce } else { Manner::SendsAllFirst };
-        let count = log_uniform(&mut job.rng, 1000, MOST);
+        let count = draw(job, 1000, MOST);
         one(job, mix, manner, count);
     }
+}
+
+/// So many commands, or fewer.
+fn most(job: &Job, commands: u64) -> u64 {
+    if job.pipelines_overlap() { commands } else { commands / FEWER }
+}
+
+fn draw(job: &mut Job, from: u64, to: u64) -> u64 {
+    let (from, to) = (most(job, from).max(1), most(job, to));
+    log_uniform(&mut job.rng, from, to)
 }
 
 /// Half-closes until time is up, a few at least.
@@ -64,7 +76,7 @@ pub fn half_closes(job: &mut Job) {
             return;
         }
         let mix = [Mix::LongReads, Mix::Increments, Mix::ShortReads, Mix::Writes][round % 4];
-        let count = if round == 0 { MOST_LONG } else { log_uniform(&mut job.rng, 1, MOST_LONG) };
+        let count = if round == 0 { most(job, MOST_LONG) } else { draw(job, 1, MOST_LONG) };
         one(job, mix, Manner::HalfClose, count);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use highwater_engines::EngineKind;
 use highwater_workloads::random::{Rng, mix};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,9 @@ const TROUBLES: usize = 10;
 /// `highwater torture-guest`.
 #[derive(Clone, Debug, Args)]
 pub struct GuestArgs {
+    /// The replicas' engine.
+    #[arg(long)]
+    pub engine: EngineKind,
     /// The replicas' RESP addresses.
     #[arg(long, value_delimiter = ',', required = true)]
     pub doors: Vec<SocketAddr>,
@@ -77,6 +81,11 @@ impl Job {
     /// Asks whoever leads.
     pub fn caller(&mut self) -> Caller {
         Caller::new(self.args.doors.clone(), self.rng.u64())
+    }
+
+    /// Whether commands of a pipeline may be under way together; else each takes a round trip or two of its own.
+    pub fn pipelines_overlap(&self) -> bool {
+        self.args.engine.abilities().in_order
     }
 
     /// Whether its time is up.

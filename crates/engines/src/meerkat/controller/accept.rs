@@ -164,6 +164,7 @@ impl MeerkatController {
         self.shared.clock.advance_past(change.base);
         self.forget_attempts(now, change);
         self.members = Some(change.members.clone());
+        self.changes += 1;
         self.installing = self.shared.options.workers as usize;
         let (store, marks) = (self.store.clone(), self.marks.clone());
         let begin = Arc::new(Begin { change: change.clone(), store, marks, afresh });

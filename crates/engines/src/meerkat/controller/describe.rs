@@ -5,8 +5,11 @@ use std::sync::atomic::Ordering;
 use highwater_core::{Incarnation, NodeId};
 
 use super::MeerkatController;
+use crate::meerkat::change::Members;
 use crate::meerkat::control::Standing;
-use crate::meerkat::{BUSY, COPIED, DECIDED, FAST, SLOW};
+use crate::meerkat::{
+    ABORTED, BUSY, CHANGES, COPIED, DECIDED, FAST, IN_THE_WAY, LEARNERS, SLOW, TOO_LATE, VOTERS,
+};
 use crate::seam::{Figure, Member, Nanos, Service, Status};
 
 impl MeerkatController {
@@ -63,11 +66,14 @@ impl MeerkatController {
                 .collect();
             return (!missing.is_empty()).then(|| format!("waits for {}", missing.join(", ")));
         }
-        if self.shared.no_quorum.load(Ordering::Relaxed) {
+        if self.standing == Standing::Voting && self.shared.no_quorum.load(Ordering::Relaxed) {
             return Some("no quorum: it has not heard from a majority for a while".into());
         }
         match self.standing {
             Standing::Outside => Some("waits to be taken in: it lost its memory, or missed too much".into()),
+            Standing::Learning | Standing::Ready if self.shared.no_quorum.load(Ordering::Relaxed) => {
+                Some("copies the state, and has not heard from a majority for a while".into())
+            }
             _ if self.paused.is_some() => Some("a change of epoch is under way".into()),
             _ => None,
         }
@@ -77,7 +83,9 @@ impl MeerkatController {
         let options = &self.shared.options;
         let service = self.service();
         let serving = self.shared.serving();
-        let ask = if service == Service::Serving { Some(self.me) } else { serving };
+        let elsewhere = serving.filter(|node| *node != self.me);
+        let ask = if service == Service::Serving { Some(self.me) } else { elsewhere };
+        let count = |who: fn(&Members) -> usize| self.members.as_ref().map_or(0, who) as u64;
         let copies = matches!(self.standing, Standing::Learning | Standing::Outside | Standing::Ready);
         let copied = self.shared.sum(|cell| &cell.copied);
         let figure = |name, figure: fn(&crate::meerkat::shared::Cell) -> &std::sync::atomic::AtomicU64| {
@@ -96,6 +104,12 @@ impl MeerkatController {
                 figure(DECIDED, |cell| &cell.decided),
                 figure(FAST, |cell| &cell.fast),
                 figure(SLOW, |cell| &cell.slow),
+                figure(ABORTED, |cell| &cell.aborted),
+                figure(IN_THE_WAY, |cell| &cell.in_the_way),
+                figure(TOO_LATE, |cell| &cell.too_late),
+                Figure::one(VOTERS, count(|members| members.voters.len())),
+                Figure::one(LEARNERS, count(|members| members.learners.len())),
+                Figure::one(CHANGES, self.changes),
                 Figure::one(COPIED, copied),
             ],
             members: self.nodes().filter_map(|node| self.member(now, node)).collect(),

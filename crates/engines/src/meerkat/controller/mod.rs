@@ -91,6 +91,8 @@ pub struct MeerkatController {
     epoch: Epoch,
     /// Who takes part in it. Nobody: this node knows of none, or takes no part.
     members: Option<Members>,
+    /// Changes of epoch that were installed here.
+    changes: u64,
     standing: Standing,
     /// The last changes, the one by which it began behind the others: for voters that are behind.
     history: VecDeque<Arc<Change>>,
@@ -140,6 +142,7 @@ impl MeerkatController {
             assembly: Assembly::default(),
             epoch: Epoch(0),
             members: None,
+            changes: 0,
             standing: Standing::Unborn,
             history: VecDeque::new(),
             installing: 0,

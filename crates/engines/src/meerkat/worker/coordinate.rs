@@ -111,9 +111,13 @@ impl MeerkatWorker {
     fn look(&mut self, ts: Timestamp, payload: &Payload) -> Result<(), Vote> {
         self.latest = self.latest.max(ts);
         if let Some(hint) = self.is_late(ts) {
+            Counters::add(&self.cell().too_late, 1);
             return Err(Vote { valid: false, late: true, hint });
         }
         let valid = validate(&self.marks, self.tx.latest(), payload, ts);
+        if valid.is_err() {
+            Counters::add(&self.cell().in_the_way, 1);
+        }
         valid.map_err(|InTheWay(hint)| Vote { valid: false, late: false, hint })
     }
 
@@ -239,6 +243,7 @@ impl MeerkatWorker {
     pub(super) fn end(&mut self, now: Nanos, own: Own, commit: bool) {
         let Own { asked, outcome, reply, hint, .. } = own;
         if !commit {
+            Counters::add(&self.cell().aborted, 1);
             return self.put_off(now, asked, hint);
         }
         let done = outcome == Outcome::Committed;

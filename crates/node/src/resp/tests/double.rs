@@ -109,6 +109,8 @@ impl Node {
         let door = Door {
             procedures,
             node: NodeId(if serves { 1 } else { 0 }),
+            leaderless: false,
+            in_order: true,
             sessions: 2,
             salt: 1,
             addresses: Box::new(|node| {
@@ -117,6 +119,14 @@ impl Node {
             describe: Box::new(describe),
         };
         Node { map: Rc::default(), registry: Rc::new(registry), door: Arc::new(door) }
+    }
+
+    /// One of an engine without a leader, whose requests do not take effect in the order of their submission.
+    pub fn leaderless() -> Node {
+        let mut node = Node::new();
+        let door = Arc::get_mut(&mut node.door).expect("nobody else has it yet");
+        (door.leaderless, door.in_order) = (true, false);
+        node
     }
 
     pub fn client(&self) -> Client {

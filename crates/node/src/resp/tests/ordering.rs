@@ -67,7 +67,7 @@ fn a_replica_that_does_not_lead_names_the_leader_and_still_talks() {
     let alone = client.ask_refused("GET a", Refusal::NoQuorum);
     assert_eq!(
         alone,
-        "-NOQUORUM the leader hears no majority or stands still; nothing was done, retry later\r\n"
+        "-NOQUORUM this node hears no majority or stands still; nothing was done, retry later\r\n"
     );
 }
 
@@ -89,7 +89,7 @@ fn what_became_of_a_lost_request_is_said_as_far_as_it_is_known() {
     client.lose(0, Outcome::Unknown);
     assert_eq!(
         client.output(),
-        "-UNKNOWN outcome unknown: leadership was lost before the result was safe; \
+        "-UNKNOWN outcome unknown: this node lost the lead, or its vote, before the result was safe; \
          it may or may not have been applied\r\n\
          -CONFLICT too many conflicting transactions; nothing was done, retry\r\n"
     );
@@ -132,6 +132,31 @@ fn too_much_in_flight_waits() {
     }
     let wanted: String = (1..=MAX_IN_FLIGHT + 5).map(|n| format!(":{n}\r\n")).collect();
     assert_eq!(client.output(), wanted);
+}
+
+/// What is under way together may take effect in any order: a pipeline would read what it overwrote.
+#[test]
+fn where_requests_take_effect_in_any_order_a_connection_has_one_under_way() {
+    let mut client = Node::leaderless().client();
+    ["SET n 1", "INCR n", "PING", "GET n"].map(|command| client.connection.receive(&wire(command)));
+    for _ in 0..3 {
+        assert_eq!(client.submit(), 1);
+        client.release_all();
+    }
+    assert_eq!(client.submit(), 0);
+    assert_eq!(client.output(), "+OK\r\n:2\r\n+PONG\r\n$1\r\n2\r\n");
+}
+
+#[test]
+fn where_nobody_leads_nobody_is_said_to() {
+    let mut client = Node::leaderless().client();
+    let elsewhere = client.ask_refused("GET a", Refusal::NotServing { ask: Some(NodeId(1)) });
+    assert_eq!(
+        elsewhere,
+        "-NOTLEADER this node does not serve at the moment; ask node 1 at 10.0.0.2:6380\r\n"
+    );
+    let nobody = client.ask_refused("GET a", Refusal::NotServing { ask: None });
+    assert!(nobody.starts_with("-NOTLEADER this node does not serve at the moment; nothing was done"));
 }
 
 #[test]

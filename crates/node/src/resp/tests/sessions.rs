@@ -31,6 +31,8 @@ impl Alone {
         let door = Door {
             procedures: Procedures::find(&replica.procedures).unwrap(),
             node: NodeId(0),
+            leaderless: false,
+            in_order: true,
             sessions: 2,
             salt: 5,
             addresses: Box::new(|_| None),

@@ -104,7 +104,7 @@ fn a_snapshot_is_read_on_a_readonly_connection_by_another_process() {
     let (status, line, trouble) = run_as(Asks::Snapshots, &reads, answer(read));
     assert_eq!((status, trouble.len()), (Status::Ok, 0));
     assert!(line.contains(r#""p":19,"#) && line.contains(r#""snap":true"#), "{line}");
-    let (_, line, _) = run_as(Asks::SnapshotsAtRest, &reads, answer(read));
+    let (_, line, _) = run_as(Asks::Present, &reads, answer(read));
     assert!(!line.contains("snap"), "{line}");
     for refusal in ["-NOTLEADER leader is node 1 at 127.0.0.1:1\r\n", "-CONFLICT x\r\n"] {
         assert_eq!(run_as(Asks::Snapshots, &reads, answer(refusal)).0, Status::Fail, "{refusal}");
@@ -142,4 +142,32 @@ fn what_a_read_asks_for_is_said_before_it_and_written_down() {
     session.finish().unwrap();
     let text = String::from_utf8(lines).unwrap();
     assert!(text.contains(&format!(r#""snap":true,"since":{}"#, began - 10_000_000)), "{text}");
+}
+
+/// Where nobody leads each client has a replica that it keeps to, whatever conflicts there, and others while that one fails.
+#[test]
+fn without_a_leader_a_client_keeps_to_its_replica() {
+    let conflict: &[&str] = &["+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "-CONFLICT too many\r\n"];
+    let done: &[&str] = &["+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n:2\r\n$2\r\n7,\r\n"];
+    let script: &'static [&'static str] = Vec::leak([conflict, conflict, done].concat());
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = nobody.local_addr().unwrap();
+    drop(nobody);
+    let doors = vec![closed, door(script), closed];
+    let patience = Duration::from_secs(5);
+    // Number 4 of three doors: the second one.
+    let setup = Setup { asks: Asks::Anybody, doors, number: 4, of: 16, patience, seed: 1 };
+    let mut lines = Vec::new();
+    let mut session = Session::new(setup, &mut lines);
+    for wanted in [Status::Fail, Status::Fail, Status::Ok] {
+        assert!(session.connected());
+        assert_eq!(session.run(&lists(), &Lists::default()).unwrap(), wanted);
+    }
+    // It hung up: from here on any door is tried.
+    assert!(session.connected());
+    assert_eq!(session.run(&lists(), &Lists::default()).unwrap(), Status::Info);
+    let tried: std::collections::BTreeSet<SocketAddr> = (0..40).map(|_| session.door()).collect();
+    assert_eq!((session.astray, tried.len()), (true, 2));
+    session.finish().unwrap();
+    assert_eq!(String::from_utf8(lines).unwrap().lines().count(), 4);
 }
