@@ -124,12 +124,22 @@ impl Clock {
         Timestamp(timestamp & Timestamp::MAX.0)
     }
 
-    /// Makes every later reading exceed `floor`. Called between epochs, when no worker commits; the caller publishes
-    /// the new epoch to the workers afterwards (that publication orders the offset too).
+    /// Makes every later reading exceed `floor`. Where the order of commits rests on offsets it is called between epochs, when no
+    /// worker commits; the caller publishes the new epoch to the workers afterwards (that publication orders the offset too). Several
+    /// callers at once move it no further than the highest floor.
     pub fn advance_past(&self, floor: Timestamp) {
-        let now = self.now();
-        if now <= floor {
-            self.offset.fetch_add(floor.0 - now.0 + 1, Ordering::AcqRel);
+        let mut offset = self.offset.load(Ordering::Acquire);
+        loop {
+            // A reading that may have been made with a later offset is no lower.
+            let now = self.now();
+            if now > floor {
+                break;
+            }
+            let moved = offset + (floor.0 - now.0 + 1);
+            match self.offset.compare_exchange(offset, moved, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break,
+                Err(known) => offset = known,
+            }
         }
         assert!(self.now() > floor, "the clock passed {floor}");
     }

@@ -62,6 +62,8 @@ pub struct Beat {
     pub room: u64,
     /// Its disk is about to be full.
     pub low: bool,
+    /// What its clock showed.
+    pub clock: Timestamp,
 }
 
 /// A message between controllers.
@@ -144,13 +146,14 @@ impl Control {
     /// `tag u8 | fields`, little endian.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Control::Beat(Beat { epoch, standing, hears, room, low }) => {
+            Control::Beat(Beat { epoch, standing, hears, room, low, clock }) => {
                 out.push(1);
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 out.push(*standing as u8);
                 out.extend_from_slice(&hears.to_le_bytes());
                 out.extend_from_slice(&room.to_le_bytes());
                 out.push((*low).into());
+                out.extend_from_slice(&clock.0.to_le_bytes());
             }
             Control::Prepare { epoch, round } => {
                 out.push(2);
@@ -209,7 +212,8 @@ impl Control {
                 let (epoch, standing) = (Epoch(reader.u64()?), reader.u8()?);
                 let standing = *Standing::ALL.get(standing as usize).ok_or(Malformed("standing"))?;
                 let (hears, room) = (reader.u32()?, reader.u64()?);
-                Control::Beat(Beat { epoch, standing, hears, room, low: reader.u8()? != 0 })
+                let (low, clock) = (reader.u8()? != 0, Timestamp(reader.u64()?));
+                Control::Beat(Beat { epoch, standing, hears, room, low, clock })
             }
             2 => Control::Prepare { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
             3 => {
@@ -351,7 +355,7 @@ mod tests {
             Control::CopyRequest { copy: 77, epoch },
             Control::CopyGrant { copy: 77 },
         ];
-        let beat = |standing| Control::Beat(Beat { epoch, standing, hears: 5, room: 99, low: true });
+        let beat = |standing| Control::Beat(Beat { epoch, standing, hears: 5, room: 99, low: true, clock: Timestamp(77) });
         all.extend(Standing::ALL.map(beat));
         all
     }

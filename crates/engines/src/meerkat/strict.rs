@@ -14,6 +14,10 @@
 //! both, and its clock never goes back: T1's timestamp is below T2's. No two clocks are compared, and cores share nothing but the
 //! reading of a clock.
 //!
+//! Replicas tell each other their clocks at every heartbeat, and who is behind goes on from there: a clock that is far ahead, or
+//! one that stands still, would make votes wait for as long. What is told is a clock's reading and no proposal, so that no clock runs ahead
+//! of all others.
+//!
 //! So coordinators propose timestamps a little in the future: as far as it takes for a transaction to arrive everywhere, by what they
 //! are refused. That is what it costs: latency, of about one way through the network, and refusals where that varies.
 //!
@@ -22,32 +26,53 @@
 //!
 //! A vote that is withheld is no vote: whoever promises a later view, or a change of epoch, takes it back.
 
-use highwater_core::Timestamp;
+use crate::seam::Nanos;
 
-use super::stamps::Layout;
+/// Payloads below so many bytes arrive about as fast as each other.
+const CLASSES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, usize::MAX];
+/// A lead that was enough halves in about so long, in nanoseconds, if transactions go well all the time.
+const FADES: Nanos = 150_000_000;
 
-/// How far ahead of its clock a coordinator proposes, in ticks.
+#[derive(Clone, Copy, Default)]
+struct Class {
+    ticks: u64,
+    /// When it was looked at last.
+    at: Nanos,
+}
+
+/// How far ahead of its clock a coordinator proposes, in ticks: as far as it would have taken for what came too late of late. Large
+/// payloads take longer, and have a lead of their own.
 #[derive(Default)]
-pub struct Lead(u64);
-
-/// The lead shrinks by a part in so many with each transaction that goes well.
-const SHRINKS: u64 = 512;
+pub struct Lead([Class; CLASSES.len()]);
 
 impl Lead {
-    /// The lead.
-    pub fn ticks(&self) -> u64 {
-        self.0
+    fn class(&mut self, bytes: usize) -> &mut Class {
+        let at = CLASSES.iter().position(|below| bytes < *below).unwrap_or(CLASSES.len() - 1);
+        &mut self.0[at]
     }
 
-    /// A transaction at `ts` came when a replica's clock was at `clock` already.
-    pub fn late(&mut self, layout: Layout, ts: Timestamp, clock: Timestamp) {
-        let behind = layout.ticks_between(ts, clock) + 1;
-        self.0 = self.0.saturating_add(behind + behind / 4).min(1 << 40);
+    /// The lead for a payload of so many bytes.
+    pub fn ticks(&mut self, bytes: usize) -> u64 {
+        self.class(bytes).ticks
     }
 
-    /// One was decided.
-    pub fn went_well(&mut self) {
-        self.0 -= self.0.div_ceil(SHRINKS);
+    /// A transaction, proposed with a lead of `used`, came when a replica's clock was `behind` ticks past it already. Those that were
+    /// proposed together do not add up.
+    pub fn late(&mut self, now: Nanos, bytes: usize, used: u64, behind: u64) {
+        let class = self.class(bytes);
+        let needed = used.saturating_add(behind + behind / 4 + 1);
+        *class = Class { ticks: class.ticks.max(needed).min(1 << 40), at: now };
+    }
+
+    /// One was decided. It fades with time, by an eighth at most at once: where few are under way, or slow ones, it must not be gone before
+    /// the next one.
+    pub fn went_well(&mut self, now: Nanos, bytes: usize) {
+        let class = self.class(bytes);
+        let parts = FADES / now.saturating_sub(class.at).max(1);
+        let less = class.ticks / parts.max(8);
+        if less > 0 {
+            *class = Class { ticks: class.ticks - less, at: now };
+        }
     }
 }
 
@@ -56,14 +81,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lead_follows_refusals_and_shrinks() {
-        let layout = Layout::new(1);
+    fn a_lead_follows_refusals_and_fades_with_time() {
         let mut lead = Lead::default();
-        lead.went_well();
-        assert_eq!(lead.ticks(), 0);
-        lead.late(layout, Timestamp(320), Timestamp(320 + 3200));
-        assert_eq!(lead.ticks(), 101 + 25, "in ticks of 32");
-        (0..2000).for_each(|_| lead.went_well());
-        assert_eq!(lead.ticks(), 0);
+        lead.went_well(5, 100);
+        assert_eq!(lead.ticks(100), 0);
+        (0..50).for_each(|_| lead.late(10, 100, 0, 1000));
+        assert_eq!(lead.ticks(100), 1251, "a burst that was late together is late once");
+        lead.late(10, 100, 1251, 400);
+        assert_eq!((lead.ticks(100), lead.ticks(1 << 20)), (1752, 0), "large ones have their own");
+        (11..1000).for_each(|now| lead.went_well(now, 100));
+        assert_eq!(lead.ticks(100), 1752, "in a microsecond nothing has changed");
+        lead.went_well(FADES, 100);
+        assert_eq!(lead.ticks(100), 1752 - 1752 / 8);
+        (2..200).for_each(|beat| lead.went_well(beat * FADES / 10, 100));
+        assert!(lead.ticks(100) < 20);
     }
 }

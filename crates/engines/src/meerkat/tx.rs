@@ -217,6 +217,17 @@ impl MeerkatTx {
         }
     }
 
+    /// Bytes of what it has read and written so far.
+    pub fn size(&self) -> usize {
+        self.read_bytes() + self.writer.bytes().len()
+    }
+
+    /// Whether a value takes no more room than the one that stands there.
+    fn shrinks(&mut self, table: TableId, key: &[u8], len: usize) -> Result<bool, Abort> {
+        let now = self.latest.get(table, key)?;
+        Ok(now.value.is_some_and(|value| len <= value.len()))
+    }
+
     fn read_bytes(&self) -> usize {
         self.reads.len() + self.scans.len()
     }
@@ -245,11 +256,12 @@ impl MeerkatTx {
             return Err(Abort::DiskFull);
         }
         if let Some(value) = value {
-            // By the size of what it writes, as if nothing was there: exact enough for a bound.
-            self.grows = self.grows.saturating_add(Store::cost(key.len(), value.len()));
-            if self.grows > self.room {
+            // By the size of what it writes, as if nothing was there: exact enough for a bound, while there is room.
+            let cost = Store::cost(key.len(), value.len());
+            if self.grows.saturating_add(cost) > self.room && !self.shrinks(table, key, value.len())? {
                 return Err(Abort::OutOfMemory);
             }
+            self.grows = self.grows.saturating_add(cost);
         }
         if let Some(own) = self.touched[at].write {
             match value {

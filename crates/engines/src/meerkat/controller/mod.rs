@@ -52,6 +52,9 @@ const MOST_KEPT: usize = 16;
 /// The same, in bytes; the last one is kept whatever it takes.
 const MOST_KEPT_BYTES: usize = 32 << 20;
 
+/// Bytes of long messages that leave for a node between two heartbeats: what its connection and its memory hold of them is bounded.
+const PACE_BYTES: usize = 4 << 20;
+
 /// Another node, as this one knows it.
 #[derive(Clone, Copy, Default)]
 struct Peer {
@@ -117,6 +120,8 @@ pub struct MeerkatController {
     sent: u64,
     to_self: VecDeque<Control>,
     outbox: Vec<(NodeId, Bytes)>,
+    /// Pieces of long messages that have not left, and how many bytes left since the last heartbeat; by node.
+    long: Vec<(VecDeque<Bytes>, usize)>,
     events: Vec<String>,
     /// Commands wait for the workers.
     wakes: bool,
@@ -160,6 +165,7 @@ impl MeerkatController {
             sent: 0,
             to_self: VecDeque::new(),
             outbox: Vec::new(),
+            long: (0..options.nodes).map(|_| (VecDeque::new(), 0)).collect(),
             events: Vec::new(),
             wakes: false,
             shared,
@@ -200,7 +206,23 @@ impl MeerkatController {
         }
         self.sent += 1;
         let name = self.life.0 ^ self.sent;
-        self.outbox.extend(pieces(&message, name).into_iter().map(|piece| (to, piece)));
+        let mut pieces = pieces(&message, name);
+        match pieces.pop() {
+            Some(only) if pieces.is_empty() => self.outbox.push((to, only)),
+            last => self.long[to.0 as usize].0.extend(pieces.into_iter().chain(last)),
+        }
+    }
+
+    /// Hands out of long messages what may leave now.
+    fn pace(&mut self) {
+        for (node, (pieces, sent)) in self.long.iter_mut().enumerate() {
+            while *sent < PACE_BYTES
+                && let Some(piece) = pieces.pop_front()
+            {
+                *sent += piece.len();
+                self.outbox.push((NodeId(node as u8), piece));
+            }
+        }
     }
 
     fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
@@ -239,7 +261,8 @@ impl MeerkatController {
     fn beat_of(&self, node: NodeId) -> Beat {
         if node == self.me {
             let low = self.keeping.disk.low;
-            return Beat { epoch: self.epoch, standing: self.standing, hears: 0, room: 0, low };
+            let (epoch, standing) = (self.epoch, self.standing);
+            return Beat { epoch, standing, low, ..Beat::default() };
         }
         self.peers[node.0 as usize].map_or(Beat::default(), |peer| peer.beat)
     }
@@ -265,9 +288,11 @@ impl MeerkatController {
             return;
         }
         self.next_beat = now + self.heartbeat();
+        self.long.iter_mut().for_each(|(_, sent)| *sent = 0);
         let (epoch, standing, hears, room) = (self.epoch, self.standing, self.heard(now), self.room());
         let low = self.keeping.disk.low;
-        let beat = Control::Beat(Beat { epoch, standing, hears, room, low });
+        let clock = self.shared.clock.now();
+        let beat = Control::Beat(Beat { epoch, standing, hears, room, low, clock });
         self.others().for_each(|node| self.send(node, beat.clone()));
         // Every replica installs what all coordinators write: they share what the smallest has left.
         let beats: Vec<Beat> =
@@ -337,6 +362,10 @@ impl MeerkatController {
     fn take(&mut self, now: Nanos, from: NodeId, message: Control) {
         match message {
             Control::Beat(beat) => {
+                if self.shared.strict {
+                    // Nothing rests on when exactly a clock is read, but on its never going back.
+                    self.shared.clock.advance_past(beat.clock);
+                }
                 if let Some(peer) = &mut self.peers[from.0 as usize] {
                     if beat.epoch != peer.beat.epoch {
                         peer.told.1 = 0;
@@ -406,6 +435,7 @@ impl Controller for MeerkatController {
         if let Some(Some(known)) = self.peers.get_mut(peer.0 as usize) {
             known.connected = false;
             known.refused |= refused;
+            self.long[peer.0 as usize].0.clear();
         }
         self.assembly.forget(peer);
     }
@@ -442,6 +472,7 @@ impl Controller for MeerkatController {
         self.copy(now);
         self.keep_copied_state(now);
         self.beat(now);
+        self.pace();
         self.take_orders(&mut out.checkpoint);
         out.messages.append(&mut self.outbox);
         out.events.append(&mut self.events);

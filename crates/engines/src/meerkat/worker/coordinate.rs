@@ -57,7 +57,9 @@ impl MeerkatWorker {
         };
         let ran = attempt(&self.registry, &mut self.tx, Call::of(&request), &mut self.reply, end);
         let Some((_, outcome)) = ran else { return self.put_off(now, asked, hint) };
-        let ts = self.stamps.next(self.tx.seen().max(hint), self.lead.ticks());
+        let size = self.tx.size();
+        let lead = if self.shared.strict { self.lead.ticks(size) } else { 0 };
+        let ts = self.stamps.next(self.tx.seen().max(hint), lead);
         let payload = self.tx.end(ts);
         Counters::add(&self.counters.executed, 1);
         self.announce_pending(now);
@@ -65,7 +67,8 @@ impl MeerkatWorker {
         if let Err(Vote { late, hint: way, .. }) = looked {
             // What is refused at home needs a second round, if it can commit at all: nobody else is asked, and nothing is left behind.
             if late {
-                self.lead.late(self.shared.layout, ts, way);
+                let behind = self.shared.layout.ticks_between(ts, way);
+                self.lead.late(now, size, lead, behind);
             }
             return self.put_off(now, asked, hint.max(way));
         }
@@ -84,6 +87,7 @@ impl MeerkatWorker {
             valid: 0,
             invalid: 0,
             hint: Timestamp::ZERO,
+            lead,
             phase: Phase::Validating,
             since: now,
             again: (now + self.ask_after(0), 0),
@@ -128,7 +132,8 @@ impl MeerkatWorker {
         record.valid = Some(looked.is_ok());
         (record.marked, record.withheld) = (looked.is_ok(), withheld);
         if withheld {
-            self.unripe.insert(ts, now);
+            let clock = self.shared.clock.now();
+            self.unripe.insert(ts, (now, clock));
             return None;
         }
         if looked.is_ok() {
@@ -158,11 +163,11 @@ impl MeerkatWorker {
 
     /// A replica has said whether it found a transaction of this worker's valid.
     pub(super) fn on_vote(&mut self, now: Nanos, from: NodeId, ts: Timestamp, vote: Vote) {
-        self.count(from, ts, vote);
+        self.count(now, from, ts, vote);
         self.decide(now, ts, false);
     }
 
-    fn count(&mut self, from: NodeId, ts: Timestamp, vote: Vote) {
+    fn count(&mut self, now: Nanos, from: NodeId, ts: Timestamp, vote: Vote) {
         let Some(own) = self.owns.all.get_mut(&ts) else { return };
         if vote.valid {
             own.valid |= bit(from);
@@ -171,7 +176,8 @@ impl MeerkatWorker {
             own.hint = own.hint.max(vote.hint);
         }
         if vote.late {
-            self.lead.late(self.shared.layout, ts, vote.hint);
+            let behind = self.shared.layout.ticks_between(ts, vote.hint);
+            self.lead.late(now, own.payload.len(), own.lead, behind);
         }
         assert!(own.valid & own.invalid == 0, "a replica votes once on {ts}");
     }
@@ -186,7 +192,9 @@ impl MeerkatWorker {
             Decision::Settle { commit, fast } => {
                 let most = self.shared.options.election_timeout;
                 let took = now.saturating_sub(own.since).min(most);
-                self.lead.went_well();
+                if self.shared.strict {
+                    self.lead.went_well(now, own.payload.len());
+                }
                 self.round_trip = (7 * self.round_trip + took.max(1)) / 8;
                 let cell = self.cell();
                 let path = if fast { &cell.fast } else { &cell.slow };

@@ -98,8 +98,8 @@ pub struct MeerkatWorker {
     terminations: Terminations,
     /// The latest timestamp that it has met.
     latest: Timestamp,
-    /// Votes that are withheld, and since when.
-    unripe: BTreeMap<Timestamp, Nanos>,
+    /// Votes that are withheld, since when, and what this replica's clock showed then.
+    unripe: BTreeMap<Timestamp, (Nanos, Timestamp)>,
     lead: Lead,
     post: Post,
     /// Replies of this turn.

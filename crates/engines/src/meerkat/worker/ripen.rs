@@ -18,12 +18,13 @@ impl MeerkatWorker {
     /// Votes whose time has come leave.
     pub(super) fn ripen(&mut self, now: Nanos) {
         while let Some((ts, since)) = self.unripe.first_key_value().map(|(ts, since)| (*ts, *since)) {
-            if self.shared.clock.now() < ts && !highwater_core::planted!(meerkat::VotesUnripe) {
-                if now < since + self.patience() {
+            let clock = self.shared.clock.now();
+            if clock < ts && !highwater_core::planted!(meerkat::VotesUnripe) {
+                let (waited, moved) = (now.saturating_sub(since.0), clock.0.saturating_sub(since.1.0));
+                // No clock that moves is this slow. Where all stand still none would tell the others to go on.
+                if waited < self.patience() || moved > waited / 64 {
                     return;
                 }
-                // It stands still, or is far behind the coordinator's. It may go ahead as well: that another worker reads it meanwhile
-                // does no harm, since nothing here rests on when exactly a clock is read, but on its never going back.
                 self.shared.clock.advance_past(ts);
             }
             self.unripe.remove(&ts);
