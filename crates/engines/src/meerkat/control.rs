@@ -355,7 +355,9 @@ mod tests {
             Control::CopyRequest { copy: 77, epoch },
             Control::CopyGrant { copy: 77 },
         ];
-        let beat = |standing| Control::Beat(Beat { epoch, standing, hears: 5, room: 99, low: true, clock: Timestamp(77) });
+        let beat = |standing| {
+            Control::Beat(Beat { epoch, standing, hears: 5, room: 99, low: true, clock: Timestamp(77) })
+        };
         all.extend(Standing::ALL.map(beat));
         all
     }

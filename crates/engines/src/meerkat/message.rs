@@ -3,7 +3,7 @@
 //! A frame's head carries what every frame carries ([`Head`]) and light messages; its body, messages with payloads.
 //!
 //! ```text
-//! head      16 u8 | epoch u64 | closed u64 | heard u64 | crc of the body u32 | messages
+//! head      16 u8 | epoch u64 | closed u64 | heard u64 | clock u64 | crc of the body u32 | messages
 //! body      messages
 //! message   tag u8 | ts u64 | fields, little endian
 //! flags     bit 0 commit or valid, bit 1 a payload follows, bit 2 a decision was accepted, bit 3 that it commits, bit 4 late
@@ -27,6 +27,8 @@ pub struct Head {
     pub closed: Timestamp,
     /// The receiver's outcomes up to this number have taken effect at the sender.
     pub heard: u64,
+    /// What the sender's clock showed, where real time is promised; else 0.
+    pub clock: Timestamp,
 }
 
 /// A message about one transaction, which its timestamp names.
@@ -129,7 +131,7 @@ impl Head {
     /// Appends it; `crc` is the body's.
     pub fn encode(&self, crc: u32, out: &mut Vec<u8>) {
         out.push(TAG);
-        for word in [self.epoch.0, self.closed.0, self.heard] {
+        for word in [self.epoch.0, self.closed.0, self.heard, self.clock.0] {
             out.extend_from_slice(&word.to_le_bytes());
         }
         out.extend_from_slice(&crc.to_le_bytes());
@@ -137,8 +139,8 @@ impl Head {
 
     /// Reads what stands behind the tag, and the body's checksum.
     pub fn decode(reader: &mut Reader<'_>) -> Result<(Head, u32), Malformed> {
-        let head =
-            Head { epoch: Epoch(reader.u64()?), closed: Timestamp(reader.u64()?), heard: reader.u64()? };
+        let (epoch, closed) = (Epoch(reader.u64()?), Timestamp(reader.u64()?));
+        let head = Head { epoch, closed, heard: reader.u64()?, clock: Timestamp(reader.u64()?) };
         Ok((head, reader.u32()?))
     }
 }
@@ -296,7 +298,7 @@ mod tests {
 
     #[test]
     fn heads_round_trip() {
-        let head = Head { epoch: Epoch(3), closed: Timestamp(4), heard: 5 };
+        let head = Head { epoch: Epoch(3), closed: Timestamp(4), heard: 5, clock: Timestamp(6) };
         let mut bytes = Vec::new();
         head.encode(6, &mut bytes);
         let mut reader = Reader::new(&bytes[1..]);

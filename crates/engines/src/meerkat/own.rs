@@ -20,6 +20,8 @@ pub struct Asked {
     pub session: Option<Session>,
     /// Attempts so far.
     pub attempts: u32,
+    /// How far ahead of the clock its last attempt would have had to be proposed, in ticks, if it came too late.
+    pub lead: u64,
     /// When it came.
     pub since: Nanos,
 }
@@ -278,6 +280,7 @@ mod tests {
             args: Box::default(),
             session: None,
             attempts: 1,
+            lead: 0,
             since: 0,
         };
         Own {

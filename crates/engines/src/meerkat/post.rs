@@ -94,7 +94,7 @@ impl Post {
         let mut light = std::mem::take(&mut letter.light);
         let mut next = Some(bodies.next().unwrap_or_default());
         while let Some((body, crc)) = next {
-            let mut bytes = Vec::with_capacity(32 + light.len());
+            let mut bytes = Vec::with_capacity(40 + light.len());
             head.encode(crc, &mut bytes);
             bytes.append(&mut light);
             out.frames.push((Endpoint { node, worker }, Frame { head: bytes.into(), body }));
@@ -136,7 +136,7 @@ mod tests {
         let sent: Vec<Message> = (1..=6).map(|number| outcome(number, number % 3 == 2)).collect();
         sent.iter().for_each(|message| post.for_one(NodeId(1), message));
         let mut out = Outbox::default();
-        let head = Head { epoch: Epoch(1), closed: Timestamp::ZERO, heard: 0 };
+        let head = Head { epoch: Epoch(1), closed: Timestamp::ZERO, heard: 0, clock: Timestamp::ZERO };
         post.send(NodeId(1), 0, head, true, &mut out);
         let mut got = Vec::new();
         for (_, frame) in &out.frames {

@@ -14,7 +14,7 @@
 //! both, and its clock never goes back: T1's timestamp is below T2's. No two clocks are compared, and cores share nothing but the
 //! reading of a clock.
 //!
-//! Replicas tell each other their clocks at every heartbeat, and who is behind goes on from there: a clock that is far ahead, or
+//! Replicas tell each other their clocks with all they say, and who is behind goes on from there: a clock that is far ahead, or
 //! one that stands still, would make votes wait for as long. What is told is a clock's reading and no proposal, so that no clock runs ahead
 //! of all others.
 //!
@@ -30,8 +30,8 @@ use crate::seam::Nanos;
 
 /// Payloads below so many bytes arrive about as fast as each other.
 const CLASSES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, usize::MAX];
-/// A lead that was enough halves in about so long, in nanoseconds, if transactions go well all the time.
-const FADES: Nanos = 150_000_000;
+/// A lead that was enough halves in about so long, in nanoseconds.
+const FADES: Nanos = 100_000_000;
 
 #[derive(Clone, Copy, Default)]
 struct Class {
@@ -45,34 +45,38 @@ struct Class {
 #[derive(Default)]
 pub struct Lead([Class; CLASSES.len()]);
 
+impl std::fmt::Display for Lead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.0.map(|class| class.ticks))
+    }
+}
+
 impl Lead {
     fn class(&mut self, bytes: usize) -> &mut Class {
         let at = CLASSES.iter().position(|below| bytes < *below).unwrap_or(CLASSES.len() - 1);
         &mut self.0[at]
     }
 
-    /// The lead for a payload of so many bytes.
-    pub fn ticks(&mut self, bytes: usize) -> u64 {
-        self.class(bytes).ticks
-    }
-
-    /// A transaction, proposed with a lead of `used`, came when a replica's clock was `behind` ticks past it already. Those that were
-    /// proposed together do not add up.
-    pub fn late(&mut self, now: Nanos, bytes: usize, used: u64, behind: u64) {
+    /// The lead for a payload of so many bytes. It fades with time.
+    pub fn ticks(&mut self, now: Nanos, bytes: usize) -> u64 {
         let class = self.class(bytes);
-        let needed = used.saturating_add(behind + behind / 4 + 1);
-        *class = Class { ticks: class.ticks.max(needed).min(1 << 40), at: now };
-    }
-
-    /// One was decided. It fades with time, by an eighth at most at once: where few are under way, or slow ones, it must not be gone before
-    /// the next one.
-    pub fn went_well(&mut self, now: Nanos, bytes: usize) {
-        let class = self.class(bytes);
-        let parts = FADES / now.saturating_sub(class.at).max(1);
-        let less = class.ticks / parts.max(8);
-        if less > 0 {
-            *class = Class { ticks: class.ticks - less, at: now };
+        let took = now.saturating_sub(class.at);
+        // Steps that are no finer than what they take away.
+        if took >= FADES / 64 && class.ticks > 0 {
+            let parts = took.min(8 * FADES) / (FADES / 64);
+            (0..parts).for_each(|_| class.ticks -= (class.ticks / 92).max(1).min(class.ticks));
+            class.at = now;
         }
+        class.ticks
+    }
+
+    /// A transaction, proposed with a lead of `used`, came when a replica's clock was `behind` ticks past it already: the lead that it would
+    /// have taken. Those that were proposed together do not add up. Whoever is tried again begins with as much, however long that takes.
+    pub fn late(&mut self, now: Nanos, bytes: usize, used: u64, behind: u64) -> u64 {
+        let needed = used.saturating_add(behind + behind / 4 + 1).min(1 << 40);
+        let ticks = self.ticks(now, bytes).max(needed);
+        *self.class(bytes) = Class { ticks, at: now };
+        needed
     }
 }
 
@@ -83,17 +87,15 @@ mod tests {
     #[test]
     fn a_lead_follows_refusals_and_fades_with_time() {
         let mut lead = Lead::default();
-        lead.went_well(5, 100);
-        assert_eq!(lead.ticks(100), 0);
-        (0..50).for_each(|_| lead.late(10, 100, 0, 1000));
-        assert_eq!(lead.ticks(100), 1251, "a burst that was late together is late once");
+        assert_eq!(lead.ticks(5, 100), 0);
+        (0..50).for_each(|_| assert_eq!(lead.late(10, 100, 0, 1000), 1251));
+        assert_eq!(lead.ticks(10, 100), 1251, "a burst that was late together is late once");
         lead.late(10, 100, 1251, 400);
-        assert_eq!((lead.ticks(100), lead.ticks(1 << 20)), (1752, 0), "large ones have their own");
-        (11..1000).for_each(|now| lead.went_well(now, 100));
-        assert_eq!(lead.ticks(100), 1752, "in a microsecond nothing has changed");
-        lead.went_well(FADES, 100);
-        assert_eq!(lead.ticks(100), 1752 - 1752 / 8);
-        (2..200).for_each(|beat| lead.went_well(beat * FADES / 10, 100));
-        assert!(lead.ticks(100) < 20);
+        assert_eq!((lead.ticks(11, 100), lead.ticks(11, 1 << 20)), (1752, 0), "large ones have their own");
+        assert_eq!(lead.ticks(FADES / 65, 100), 1752);
+        let half = lead.ticks(FADES + 10, 100);
+        assert!((800..950).contains(&half), "{half} is half");
+        assert_eq!(lead.ticks(30 * FADES, 100), lead.ticks(30 * FADES + 1, 100));
+        assert!(lead.ticks(40 * FADES, 100) < 10);
     }
 }

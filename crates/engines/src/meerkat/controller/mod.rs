@@ -363,7 +363,6 @@ impl MeerkatController {
         match message {
             Control::Beat(beat) => {
                 if self.shared.strict {
-                    // Nothing rests on when exactly a clock is read, but on its never going back.
                     self.shared.clock.advance_past(beat.clock);
                 }
                 if let Some(peer) = &mut self.peers[from.0 as usize] {

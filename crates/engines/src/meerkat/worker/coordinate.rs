@@ -36,6 +36,7 @@ impl MeerkatWorker {
             args: request.args.into(),
             session: request.session,
             attempts: 0,
+            lead: 0,
             since: now,
         };
         self.attempt(now, asked, Timestamp::ZERO);
@@ -58,7 +59,7 @@ impl MeerkatWorker {
         let ran = attempt(&self.registry, &mut self.tx, Call::of(&request), &mut self.reply, end);
         let Some((_, outcome)) = ran else { return self.put_off(now, asked, hint) };
         let size = self.tx.size();
-        let lead = if self.shared.strict { self.lead.ticks(size) } else { 0 };
+        let lead = if self.shared.strict { self.lead.ticks(now, size).max(asked.lead) } else { 0 };
         let ts = self.stamps.next(self.tx.seen().max(hint), lead);
         let payload = self.tx.end(ts);
         Counters::add(&self.counters.executed, 1);
@@ -68,7 +69,7 @@ impl MeerkatWorker {
             // What is refused at home needs a second round, if it can commit at all: nobody else is asked, and nothing is left behind.
             if late {
                 let behind = self.shared.layout.ticks_between(ts, way);
-                self.lead.late(now, size, lead, behind);
+                asked.lead = self.lead.late(now, size, lead, behind);
             }
             return self.put_off(now, asked, hint.max(way));
         }
@@ -132,8 +133,7 @@ impl MeerkatWorker {
         record.valid = Some(looked.is_ok());
         (record.marked, record.withheld) = (looked.is_ok(), withheld);
         if withheld {
-            let clock = self.shared.clock.now();
-            self.unripe.insert(ts, (now, clock));
+            self.unripe.insert(ts, now);
             return None;
         }
         if looked.is_ok() {
@@ -177,7 +177,7 @@ impl MeerkatWorker {
         }
         if vote.late {
             let behind = self.shared.layout.ticks_between(ts, vote.hint);
-            self.lead.late(now, own.payload.len(), own.lead, behind);
+            own.asked.lead = self.lead.late(now, own.payload.len(), own.lead, behind).max(own.asked.lead);
         }
         assert!(own.valid & own.invalid == 0, "a replica votes once on {ts}");
     }
@@ -192,9 +192,6 @@ impl MeerkatWorker {
             Decision::Settle { commit, fast } => {
                 let most = self.shared.options.election_timeout;
                 let took = now.saturating_sub(own.since).min(most);
-                if self.shared.strict {
-                    self.lead.went_well(now, own.payload.len());
-                }
                 self.round_trip = (7 * self.round_trip + took.max(1)) / 8;
                 let cell = self.cell();
                 let path = if fast { &cell.fast } else { &cell.slow };

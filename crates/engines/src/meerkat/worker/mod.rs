@@ -98,8 +98,10 @@ pub struct MeerkatWorker {
     terminations: Terminations,
     /// The latest timestamp that it has met.
     latest: Timestamp,
-    /// Votes that are withheld, since when, and what this replica's clock showed then.
-    unripe: BTreeMap<Timestamp, (Nanos, Timestamp)>,
+    /// Votes that are withheld, and since when.
+    unripe: BTreeMap<Timestamp, Nanos>,
+    /// When it was last looked whether the clock moves, what it showed, and that it did not.
+    pulse: (Nanos, Timestamp, bool),
     lead: Lead,
     post: Post,
     /// Replies of this turn.
@@ -152,6 +154,7 @@ impl MeerkatWorker {
             terminations: Terminations::default(),
             latest: Timestamp::ZERO,
             unripe: BTreeMap::new(),
+            pulse: (0, Timestamp::ZERO, false),
             lead: Lead::default(),
             post: Post::new(options.nodes),
             done: Outbox::default(),
@@ -225,7 +228,8 @@ impl MeerkatWorker {
 
     fn head(&self, epoch: Epoch, node: NodeId) -> Head {
         let heard = self.peers[node.0 as usize].as_ref().map_or(0, |peer| peer.safe);
-        Head { epoch, closed: self.closed(), heard }
+        let clock = if self.shared.strict { self.shared.clock.now() } else { Timestamp::ZERO };
+        Head { epoch, closed: self.closed(), heard, clock }
     }
 
     /// A frame's messages, one after the other.
@@ -256,6 +260,10 @@ impl MeerkatWorker {
     }
 
     fn take_head(&mut self, now: Nanos, from: NodeId, head: Head) {
+        if self.shared.strict {
+            // Nothing rests on when exactly a clock is read, but on its never going back.
+            self.shared.clock.advance_past(head.clock);
+        }
         self.outcomes.heard(from, head.heard);
         let Some(peer) = &mut self.peers[from.0 as usize] else { return };
         peer.closed = peer.closed.max(head.closed);
@@ -485,14 +493,18 @@ impl Worker for MeerkatWorker {
 
     fn describe(&self) -> String {
         format!(
-            "epoch {}, {} under way, {} put off, {} outcomes unheard, {} records ({} pending), {} taken over",
+            "epoch {}, {} under way, {} put off, {} outcomes unheard, {} records ({} pending), {} taken over{}",
             self.seat.as_ref().map_or(0, |seat| seat.epoch.0),
             self.owns.all.len(),
             self.owns.waiting(),
             self.outcomes.unheard(),
             self.records.len(),
             self.records.pending(),
-            self.terminations.len()
+            self.terminations.len(),
+            self.unripe.first_key_value().map_or(String::new(), |(ts, since)| {
+                let (count, clock) = (self.unripe.len(), self.shared.clock.now());
+                format!(", {count} withheld: {ts} since {since}, it is {clock}; lead {}", self.lead)
+            })
         )
     }
 }

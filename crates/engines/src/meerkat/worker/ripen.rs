@@ -20,9 +20,8 @@ impl MeerkatWorker {
         while let Some((ts, since)) = self.unripe.first_key_value().map(|(ts, since)| (*ts, *since)) {
             let clock = self.shared.clock.now();
             if clock < ts && !highwater_core::planted!(meerkat::VotesUnripe) {
-                let (waited, moved) = (now.saturating_sub(since.0), clock.0.saturating_sub(since.1.0));
-                // No clock that moves is this slow. Where all stand still none would tell the others to go on.
-                if waited < self.patience() || moved > waited / 64 {
+                // Where all clocks stand still none would tell the others to go on.
+                if now < since + self.patience() || !self.stands_still(now, clock) {
                     return;
                 }
                 self.shared.clock.advance_past(ts);
@@ -37,6 +36,18 @@ impl MeerkatWorker {
             let about = About::Vote { valid: true, late: false, hint: Timestamp::ZERO };
             self.vouch(now, node, Message { ts, about });
         }
+    }
+
+    /// Whether this replica's clock has stood still for a while: no clock that moves is so slow. Leaps are no pace.
+    fn stands_still(&mut self, now: Nanos, clock: Timestamp) -> bool {
+        let (at, showed, still) = self.pulse;
+        let took = now.saturating_sub(at);
+        if took < self.patience() {
+            return still;
+        }
+        let still = clock.0.saturating_sub(showed.0) <= took / 64;
+        self.pulse = (now, clock, still);
+        still
     }
 
     /// A vote that nobody was told becomes a refusal.
