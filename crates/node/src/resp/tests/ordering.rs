@@ -138,7 +138,9 @@ fn too_much_in_flight_waits() {
 #[test]
 fn where_requests_take_effect_in_any_order_a_connection_has_one_under_way() {
     let mut client = Node::leaderless().client();
-    ["SET n 1", "INCR n", "PING", "GET n"].map(|command| client.connection.receive(&wire(command)));
+    for command in ["SET n 1", "INCR n", "PING", "GET n"] {
+        client.connection.receive(&wire(command));
+    }
     for _ in 0..3 {
         assert_eq!(client.submit(), 1);
         client.release_all();
