@@ -144,6 +144,11 @@ impl Clock {
         assert!(self.now() > floor, "the clock passed {floor}");
     }
 
+    /// By how much it has been advanced, all in all.
+    pub fn advanced_by(&self) -> u64 {
+        self.offset.load(Ordering::Relaxed)
+    }
+
     /// For reports.
     pub fn source_name(&self) -> &'static str {
         match self.source {

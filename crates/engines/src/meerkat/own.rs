@@ -58,8 +58,8 @@ pub struct Own {
     pub invalid: u32,
     /// A timestamp above this may do.
     pub hint: Timestamp,
-    /// How far ahead of its clock it was proposed, in ticks.
-    pub lead: u64,
+    /// How far ahead of its clock it was proposed, in ticks, and by how much the clock had been advanced by then.
+    pub lead: (u64, u64),
     /// How far it is.
     pub phase: Phase,
     /// When it was proposed.
@@ -291,7 +291,7 @@ mod tests {
             valid,
             invalid,
             hint: Timestamp::ZERO,
-            lead: 0,
+            lead: (0, 0),
             phase: Phase::Validating,
             since: 0,
             again: (0, 0),

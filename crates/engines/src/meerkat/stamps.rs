@@ -49,6 +49,11 @@ impl Layout {
         self.tick(later).saturating_sub(self.tick(ts))
     }
 
+    /// So many units of a clock, in ticks.
+    pub fn ticks(self, units: u64) -> u64 {
+        units >> self.bits
+    }
+
     fn tick(self, ts: Timestamp) -> u64 {
         ts.0 >> self.bits
     }

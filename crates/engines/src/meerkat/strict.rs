@@ -70,10 +70,10 @@ impl Lead {
         class.ticks
     }
 
-    /// A transaction, proposed with a lead of `used`, came when a replica's clock was `behind` ticks past it already: the lead that it would
-    /// have taken. Those that were proposed together do not add up. Whoever is tried again begins with as much, however long that takes.
-    pub fn late(&mut self, now: Nanos, bytes: usize, used: u64, behind: u64) -> u64 {
-        let needed = used.saturating_add(behind + behind / 4 + 1).min(1 << 40);
+    /// A transaction came too late: with a lead of `ticks` it would have come in time. Those that were proposed together do not add up.
+    /// Whoever is tried again begins with what is returned, however long that takes.
+    pub fn late(&mut self, now: Nanos, bytes: usize, ticks: u64) -> u64 {
+        let needed = (ticks + ticks / 4 + 1).min(1 << 40);
         let ticks = self.ticks(now, bytes).max(needed);
         *self.class(bytes) = Class { ticks, at: now };
         needed
@@ -88,11 +88,11 @@ mod tests {
     fn a_lead_follows_refusals_and_fades_with_time() {
         let mut lead = Lead::default();
         assert_eq!(lead.ticks(5, 100), 0);
-        (0..50).for_each(|_| assert_eq!(lead.late(10, 100, 0, 1000), 1251));
+        (0..50).for_each(|_| assert_eq!(lead.late(10, 100, 1000), 1251));
         assert_eq!(lead.ticks(10, 100), 1251, "a burst that was late together is late once");
-        lead.late(10, 100, 1251, 400);
-        assert_eq!((lead.ticks(11, 100), lead.ticks(11, 1 << 20)), (1752, 0), "large ones have their own");
-        assert_eq!(lead.ticks(FADES / 65, 100), 1752);
+        lead.late(10, 100, 1400);
+        assert_eq!((lead.ticks(11, 100), lead.ticks(11, 1 << 20)), (1751, 0), "large ones have their own");
+        assert_eq!(lead.ticks(FADES / 65, 100), 1751);
         let half = lead.ticks(FADES + 10, 100);
         assert!((800..950).contains(&half), "{half} is half");
         assert_eq!(lead.ticks(30 * FADES, 100), lead.ticks(30 * FADES + 1, 100));

@@ -60,17 +60,15 @@ impl MeerkatWorker {
         let Some((_, outcome)) = ran else { return self.put_off(now, asked, hint) };
         let size = self.tx.size();
         let lead = if self.shared.strict { self.lead.ticks(now, size).max(asked.lead) } else { 0 };
+        let advanced = self.shared.clock.advanced_by();
         let ts = self.stamps.next(self.tx.seen().max(hint), lead);
         let payload = self.tx.end(ts);
         Counters::add(&self.counters.executed, 1);
         self.announce_pending(now);
         let looked = self.look(ts, &payload);
-        if let Err(Vote { late, hint: way, .. }) = looked {
+        if let Err(Vote { hint: way, .. }) = looked {
             // What is refused at home needs a second round, if it can commit at all: nobody else is asked, and nothing is left behind.
-            if late {
-                let behind = self.shared.layout.ticks_between(ts, way);
-                asked.lead = self.lead.late(now, size, lead, behind);
-            }
+            // (Too late it is if its own clock was advanced meanwhile: that says nothing of how long anything takes.)
             return self.put_off(now, asked, hint.max(way));
         }
         Counters::add(&self.counters.log_bytes, payload.len() as u64);
@@ -88,7 +86,7 @@ impl MeerkatWorker {
             valid: 0,
             invalid: 0,
             hint: Timestamp::ZERO,
-            lead,
+            lead: (lead, advanced),
             phase: Phase::Validating,
             since: now,
             again: (now + self.ask_after(0), 0),
@@ -176,8 +174,12 @@ impl MeerkatWorker {
             own.hint = own.hint.max(vote.hint);
         }
         if vote.late {
-            let behind = self.shared.layout.ticks_between(ts, vote.hint);
-            own.asked.lead = self.lead.late(now, own.payload.len(), own.lead, behind).max(own.asked.lead);
+            let (layout, (used, advanced)) = (self.shared.layout, own.lead);
+            let behind = layout.ticks_between(ts, vote.hint);
+            // As far as this node's clock was behind that replica's it has been advanced since: the frame that brings this told it.
+            let since = layout.ticks(self.shared.clock.advanced_by().saturating_sub(advanced));
+            let needed = self.lead.late(now, own.payload.len(), (used + behind).saturating_sub(since));
+            own.asked.lead = own.asked.lead.max(needed);
         }
         assert!(own.valid & own.invalid == 0, "a replica votes once on {ts}");
     }

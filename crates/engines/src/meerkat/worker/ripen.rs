@@ -18,6 +18,11 @@ impl MeerkatWorker {
     /// Votes whose time has come leave.
     pub(super) fn ripen(&mut self, now: Nanos) {
         while let Some((ts, since)) = self.unripe.first_key_value().map(|(ts, since)| (*ts, *since)) {
+            let node = self.shared.layout.coordinator(ts).node;
+            if self.records.get(node, ts).is_none_or(|record| !record.withheld || record.outcome.is_some()) {
+                self.unripe.remove(&ts);
+                continue;
+            }
             let clock = self.shared.clock.now();
             if clock < ts && !highwater_core::planted!(meerkat::VotesUnripe) {
                 // Where all clocks stand still none would tell the others to go on.
@@ -27,10 +32,6 @@ impl MeerkatWorker {
                 self.shared.clock.advance_past(ts);
             }
             self.unripe.remove(&ts);
-            let node = self.shared.layout.coordinator(ts).node;
-            if self.records.get(node, ts).is_none_or(|record| !record.withheld || record.outcome.is_some()) {
-                continue;
-            }
             self.records.entry(now, node, ts).withheld = false;
             self.note(now, node, Told { valid: Some(true), ..Told::of(ts) });
             let about = About::Vote { valid: true, late: false, hint: Timestamp::ZERO };
