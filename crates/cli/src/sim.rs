@@ -50,7 +50,7 @@ pub struct SimArgs {
     /// The first seed of many.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub from: u64,
-    /// Which engine: one that goes on when a replica is lost (rolis, strawman, meerkat, meerkat-strict).
+    /// Which engine: any that replicates. Processes end only with one that goes on when a replica is lost (rolis, strawman, meerkat, meerkat-strict).
     #[arg(long, default_value = "rolis", value_name = "E", value_parser = engine)]
     pub engine: EngineKind,
     /// Seeds at a time; as many as there are cores if absent.
@@ -84,11 +84,11 @@ pub enum SimAction {
     Planted(PlantedArgs),
 }
 
-/// An engine that survives what is done to it.
+/// An engine of which there is more than one replica. Of one that does not go on when a replica is lost none is.
 fn engine(name: &str) -> std::result::Result<EngineKind, String> {
     let engine: EngineKind = name.parse()?;
-    if !engine.abilities().fails_over {
-        return Err(format!("{engine} does not go on when a replica is lost: there is nothing to simulate"));
+    if !engine.abilities().replicates {
+        return Err(format!("{engine} does not replicate: there is nothing to simulate"));
     }
     Ok(engine)
 }
