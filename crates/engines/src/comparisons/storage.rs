@@ -93,7 +93,7 @@ impl Storage {
 
     /// Whether a transaction can stand at `ts`; if so, what it reads and writes is marked until it is over.
     pub fn validate(&mut self, payload: &Payload, ts: Timestamp) -> Result<(), InTheWay> {
-        let valid = validate(&self.marks, self.tx.latest(), payload, ts);
+        let valid = validate(&self.marks, self.tx.latest(), payload, ts, || self.node.floor());
         if valid.is_ok() && planted!(comparisons::UnmarkedEarly) {
             unmark(&self.marks, payload, ts, false);
         }

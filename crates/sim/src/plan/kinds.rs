@@ -107,9 +107,10 @@ pub(super) fn move_members(plan: &mut Plan, random: &mut Random) {
     plan.faults.sort_by_key(|fault| fault.at_ns);
 }
 
-/// Nobody's process ends, and everybody is needed: the engine takes no node back.
+/// Nobody's process ends, and everybody is needed: the engine takes no node back. Nor does it count on less than connections keep.
 pub(super) fn spare_all(plan: &mut Plan) {
     plan.absent = 0;
+    (plan.transport.lost, plan.transport.repeated, plan.transport.reordered) = (0, 0, false);
     plan.faults.retain(|fault| !matches!(fault.fault, Fault::Kill(_) | Fault::Vanish(..)));
 }
 

@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_backup_installs_in_parallel_and_acknowledges_without_gaps() {
         let mut log = BackupLog::default();
-        let mut receive = |log: &mut BackupLog, position| log.receive(position, Timestamp(position), payload(0));
+        let receive = |log: &mut BackupLog, position| log.receive(position, Timestamp(position), payload(0));
         [3, 2, 3].into_iter().for_each(|position| receive(&mut log, position));
         let take = |log: &mut BackupLog, done| {
             let (taken, installed) = log.take(done);

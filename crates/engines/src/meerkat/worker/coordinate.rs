@@ -94,7 +94,7 @@ impl MeerkatWorker {
         let late = self.is_late(ts);
         let valid = match late {
             Some(clock) => Err(InTheWay(clock)),
-            None => validate(&self.marks, self.tx.latest(), &payload, ts),
+            None => validate(&self.marks, self.tx.latest(), &payload, ts, || self.shared.closed()),
         };
         let withheld = valid.is_ok() && self.shared.strict;
         let record = self.records.entry(now, node, ts);
