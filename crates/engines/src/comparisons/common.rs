@@ -266,7 +266,9 @@ impl Common {
         parts.into_iter().flat_map(|mut rest| {
             std::iter::from_fn(move || {
                 let more = !rest.is_empty();
-                more.then(|| Message::decode(&mut rest).expect("the checksum is right, and builds are the same"))
+                more.then(|| {
+                    Message::decode(&mut rest).expect("the checksum is right, and builds are the same")
+                })
             })
         })
     }
@@ -307,8 +309,7 @@ impl Common {
             return false;
         }
         let options = &self.node.options;
-        self.next_beat =
-            now + if busy { options.heartbeat } else { IDLE_BEAT * options.election_timeout };
+        self.next_beat = now + if busy { options.heartbeat } else { IDLE_BEAT * options.election_timeout };
         true
     }
 

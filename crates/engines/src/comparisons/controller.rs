@@ -60,7 +60,8 @@ impl FixedController {
 
     fn trouble(&self) -> Option<String> {
         if self.node.broken() {
-            let what = "a node lost its memory, and this engine cannot go on without it: start all nodes afresh";
+            let what =
+                "a node lost its memory, and this engine cannot go on without it: start all nodes afresh";
             return Some(what.into());
         }
         let missing = self.node.lives().iter().position(Option::is_none);

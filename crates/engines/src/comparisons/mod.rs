@@ -75,9 +75,10 @@ fn build<L: Library, W: Worker + 'static>(
     let (procedures, versions) = (shelf.registry.names(), shelf.registry.versions());
     let node = Arc::new(Node::new(options, clock, primary));
     let counters: Vec<Arc<Counters>> = node.cells.iter().map(|_| Arc::default()).collect();
-    let workers = counters.iter().zip(0..).map(|(counters, at)| -> Box<dyn Worker> {
-        Box::new(worker(at, &node, &shelf, counters.clone()))
-    });
+    let workers = counters
+        .iter()
+        .zip(0..)
+        .map(|(counters, at)| -> Box<dyn Worker> { Box::new(worker(at, &node, &shelf, counters.clone())) });
     let workers = workers.collect();
     let controller = Box::new(FixedController::new(node, shelf.store));
     Replica { controller, workers, counters, procedures, versions }

@@ -16,7 +16,8 @@ use super::payload::{Payload, Scan, with_key};
 
 /// Looks whether the transaction can commit at `ts`, and marks what it reads and writes if so. If not, nothing is marked.
 ///
-/// Up to `floor`, asked after the store, everything is installed here, and tombstones may be gone.
+/// `floor`, asked after the store: whatever was seen at or below it was installed here. Zero, where others may keep tombstones that are
+/// collected here.
 pub fn validate(
     marks: &Marks,
     latest: &mut Latest,
@@ -141,8 +142,9 @@ mod tests {
 
     impl Replica {
         fn new() -> Replica {
-            let schema =
-                || Schema::new(vec![TableSpec { name: "t", keys: KeyKind::Bytes, index: IndexKind::Ordered }]);
+            let schema = || {
+                Schema::new(vec![TableSpec { name: "t", keys: KeyKind::Bytes, index: IndexKind::Ordered }])
+            };
             let store: Arc<Store> = Store::new(schema());
             Replica {
                 marks: Marks::new(&schema(), 0),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use highwater_core::{Incarnation, Levels, NodeId, Timestamp, planted};
 
 use super::log::Order;
+use crate::comparisons::PRIMARY;
 use crate::comparisons::common::Common;
 use crate::comparisons::node::Node;
 use crate::comparisons::outgoing::Outgoing;
 use crate::comparisons::storage::Shelf;
-use crate::comparisons::PRIMARY;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::own::Asked;
 use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};

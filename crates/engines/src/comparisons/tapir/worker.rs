@@ -86,7 +86,8 @@ impl TapirWorker {
         commit: bool,
         payload: Option<Payload>,
     ) {
-        let Some(Ended { payload, marked, entered }) = self.record.end(coordinator, ts, commit, payload) else {
+        let Some(Ended { payload, marked, entered }) = self.record.end(coordinator, ts, commit, payload)
+        else {
             return;
         };
         self.pending -= usize::from(entered);

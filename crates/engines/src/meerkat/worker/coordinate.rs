@@ -94,7 +94,9 @@ impl MeerkatWorker {
         let late = self.is_late(ts);
         let valid = match late {
             Some(clock) => Err(InTheWay(clock)),
-            None => validate(&self.marks, self.tx.latest(), &payload, ts, || self.shared.closed()),
+            // Where another replica still has a tombstone and this one has collected it, the coordinator read its version: that
+            // must not be refused, and a payload does not tell it from one that was deleted since (docs/bugs.md).
+            None => validate(&self.marks, self.tx.latest(), &payload, ts, || Timestamp::ZERO),
         };
         let withheld = valid.is_ok() && self.shared.strict;
         let record = self.records.entry(now, node, ts);
