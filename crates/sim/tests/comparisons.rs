@@ -63,7 +63,7 @@ fn a_node_that_lost_its_memory_ends_the_service() {
             }
             lists.world.start(NodeId(victim));
             lists.run(100 * MS);
-            let unknown = usize::from(victim != 0 && engine != EngineKind::Tapir);
+            let unknown = u64::from(victim != 0 && engine != EngineKind::Tapir);
             assert_eq!(lists.outcomes.get("unknown").copied().unwrap_or(0), unknown, "{engine}");
             let trouble = |id| lists.world.status(NodeId(id)).unwrap().trouble.unwrap_or_default();
             assert!((0..3).all(|id| trouble(id).contains("lost its memory")), "{engine} {}", lists.story());
