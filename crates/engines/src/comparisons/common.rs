@@ -320,6 +320,9 @@ impl Common {
 
     /// When the next turn is due, as far as beats and attempts are concerned.
     pub fn next(&self, now: Nanos) -> Next {
+        if self.node.broken() {
+            return Next::Idle;
+        }
         let at = self.owns.next_retry().unwrap_or(Nanos::MAX).min(self.next_beat);
         Next::At(at.max(now + 1))
     }
