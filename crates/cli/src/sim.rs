@@ -16,7 +16,7 @@ use highwater_sim::shrink::shrink;
 use highwater_sim::{Failure as Broken, Plan, Summary, report, run, run_tracing};
 
 use crate::failure::{Failure, Result};
-use crate::flags::{concat_help, survivor};
+use crate::flags::concat_help;
 use crate::numbers::short;
 use crate::planted::{self, PlantedArgs};
 use crate::progress::Progress;
@@ -50,8 +50,8 @@ pub struct SimArgs {
     /// The first seed of many.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub from: u64,
-    /// Which engine: one that goes on when a replica is lost (rolis, strawman, meerkat, meerkat-strict).
-    #[arg(long, default_value = "rolis", value_name = "E", value_parser = survivor)]
+    /// Which engine: any that replicates. Processes end only with one that goes on when a replica is lost (rolis, strawman, meerkat, meerkat-strict).
+    #[arg(long, default_value = "rolis", value_name = "E", value_parser = engine)]
     pub engine: EngineKind,
     /// Seeds at a time; as many as there are cores if absent.
     #[arg(long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..))]
@@ -82,6 +82,15 @@ pub enum SimAction {
     /// Hunt for bugs that were planted on purpose; needs a build with the feature `planted`.
     #[command(after_help = concat_help("cargo run --release --features planted -- sim planted\n  cargo run --release --features planted -- sim planted --only BUG --repeats 9"))]
     Planted(PlantedArgs),
+}
+
+/// An engine of which there is more than one replica. Of one that does not go on when a replica is lost none is.
+fn engine(name: &str) -> std::result::Result<EngineKind, String> {
+    let engine: EngineKind = name.parse()?;
+    if !engine.abilities().replicates {
+        return Err(format!("{engine} does not replicate: there is nothing to simulate"));
+    }
+    Ok(engine)
 }
 
 /// A length of time that is one, in minutes.

@@ -10,6 +10,7 @@ mod anew;
 mod backup;
 mod behind;
 mod clock;
+mod comparisons;
 mod copies;
 mod crosswise;
 mod disks;

@@ -104,7 +104,10 @@ mod tests {
     fn payload(ts: u64, reads: Option<(&[u8], u64)>, writes: Option<&[u8]>) -> Payload {
         let mut section = Vec::new();
         if let Some((key, version)) = reads {
-            put_read(&mut section, Read { table: TableId(0), key, version: Timestamp(version) });
+            put_read(
+                &mut section,
+                Read { table: TableId(0), key, version: Timestamp(version), deleted: false },
+            );
         }
         let mut writer = TxWriter::new(Vec::new());
         writer.begin();

@@ -245,7 +245,7 @@ mod tests {
 
     fn payload() -> Payload {
         let mut reads = Vec::new();
-        put_read(&mut reads, Read { table: TableId(3), key: b"key", version: Timestamp(9) });
+        put_read(&mut reads, Read { table: TableId(3), key: b"key", version: Timestamp(9), deleted: false });
         Payload::build((&reads, 1), (&[], 0), &[])
     }
 

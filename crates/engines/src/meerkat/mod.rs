@@ -57,19 +57,19 @@ pub mod facts;
 mod journal;
 pub mod marks;
 pub mod merge;
-mod message;
-mod outcomes;
+pub(crate) mod message;
+pub(crate) mod outcomes;
 pub mod own;
 pub mod payload;
 #[cfg(feature = "planted")]
 pub mod planted;
-mod post;
+pub(crate) mod post;
 pub mod quorum;
 pub mod record;
 mod shared;
 pub mod stamps;
 pub mod strict;
-mod tx;
+pub(crate) mod tx;
 pub mod validate;
 mod worker;
 
@@ -137,20 +137,20 @@ pub struct Meerkat;
 pub struct MeerkatStrict;
 
 /// Fresh marks, in a share of the memory.
-fn marks_of(schema: &Schema, options: &Options) -> Arc<Marks> {
+pub(crate) fn marks_of(schema: &Schema, options: &Options) -> Arc<Marks> {
     let bytes = if options.memory_bytes == u64::MAX { 4 << 20 } else { options.memory_bytes / 256 };
     Arc::new(Marks::new(schema, bytes))
 }
 
 /// All that serve do so alike.
-fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
+pub(crate) fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
     let serving = Meerkat::serving(statuses)?;
     let epoch = statuses.iter().flatten().find(|status| status.node == serving)?.epoch;
     let agree = |status: &&Status| status.serves() && status.epoch == epoch;
     (statuses.iter().flatten().filter(agree).count() > statuses.len() / 2).then_some(serving)
 }
 
-fn healthy(statuses: &[Option<Status>]) -> Result<NodeId, String> {
+pub(crate) fn healthy(statuses: &[Option<Status>]) -> Result<NodeId, String> {
     let (all, serving) = whole(statuses, Meerkat::serving(statuses))?;
     for status in all {
         if let Some(trouble) = &status.trouble {
@@ -178,7 +178,7 @@ fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
 }
 
 /// What a message says, for people.
-fn words(to_controller: bool, head: &[u8]) -> String {
+pub(crate) fn words(to_controller: bool, head: &[u8]) -> String {
     if to_controller {
         let known = Control::decode(&Bytes::copy_from_slice(head));
         return known.map_or_else(|_| "a piece of a message".into(), |message| message.name().into());

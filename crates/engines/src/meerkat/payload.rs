@@ -7,8 +7,8 @@
 //! bound     0; or 1 (included) or 2 (excluded), and a key (length varint)
 //! ```
 //!
-//! A version is the timestamp of the commit that wrote what was read, or deleted it; 0: there was no trace of the key. A scan lists
-//! every record that it passed, deleted ones included.
+//! A version is the timestamp of the commit that wrote what was read, or deleted it (then with bit 63); 0: there was no trace of the key.
+//! A scan lists every record that it passed, deleted ones included.
 
 use std::ops::Bound;
 
@@ -27,6 +27,8 @@ pub struct Read<'a> {
     pub key: &'a [u8],
     /// What was read.
     pub version: Timestamp,
+    /// It was a tombstone.
+    pub deleted: bool,
 }
 
 /// A range that was read.
@@ -38,6 +40,8 @@ pub struct Scan<'a> {
     pub range: KeyRange<'a>,
     /// The records that were there, in the order of the visit.
     pub items: Vec<(&'a [u8], Timestamp)>,
+    /// Which of them were tombstones.
+    pub deleted: Vec<bool>,
 }
 
 impl Scan<'_> {
@@ -197,9 +201,24 @@ impl Payload {
     }
 }
 
+/// Of a version that is a tombstone.
+const DELETED: u64 = 1 << 63;
+
+/// How a version travels.
+pub fn put_version(out: &mut Vec<u8>, version: Timestamp, deleted: bool) {
+    let bit = if deleted && version > Timestamp::ZERO { DELETED } else { 0 };
+    out.extend_from_slice(&(version.0 | bit).to_le_bytes());
+}
+
+fn take_version(reader: &mut Reader<'_>) -> Result<(Timestamp, bool), Malformed> {
+    let word = reader.u64()?;
+    Ok((Timestamp(word & !DELETED), word & DELETED != 0))
+}
+
 fn take_read<'a>(reader: &mut Reader<'a>) -> Result<Read<'a>, Malformed> {
     let (table, key) = (TableId(reader.u8()?), reader.bytes()?);
-    Ok(Read { table, key, version: Timestamp(reader.u64()?) })
+    let (version, deleted) = take_version(reader)?;
+    Ok(Read { table, key, version, deleted })
 }
 
 fn take_bound<'a>(reader: &mut Reader<'a>) -> Result<Bound<&'a [u8]>, Malformed> {
@@ -215,19 +234,21 @@ fn take_scan<'a>(reader: &mut Reader<'a>) -> Result<Scan<'a>, Malformed> {
     let table = TableId(reader.u8()?);
     let range = (take_bound(reader)?, take_bound(reader)?);
     let count = reader.varint()?;
-    let mut items = Vec::new();
+    let (mut items, mut deleted) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let key = reader.bytes()?;
-        items.push((key, Timestamp(reader.u64()?)));
+        let (version, gone) = take_version(reader)?;
+        items.push((key, version));
+        deleted.push(gone);
     }
-    Ok(Scan { table, range, items })
+    Ok(Scan { table, range, items, deleted })
 }
 
 /// Appends a read.
 pub fn put_read(out: &mut Vec<u8>, read: Read<'_>) {
     out.push(read.table.0);
     put_bytes(out, read.key);
-    out.extend_from_slice(&read.version.0.to_le_bytes());
+    put_version(out, read.version, read.deleted);
 }
 
 /// Appends a bound of a range.

@@ -148,6 +148,8 @@ pub struct Shared {
     pub cells: Vec<Cell>,
     /// The epoch in which this replica takes part; 0: none. Set when all workers have installed what came before it.
     open: AtomicU64,
+    /// What committed in earlier epochs is at or below, and installed when the epoch opens.
+    pub base: AtomicU64,
     /// It has not heard from a majority for a while.
     pub no_quorum: AtomicBool,
     /// A node that serves, as far as is known: node id plus 1.
@@ -175,6 +177,7 @@ impl Shared {
             reports: Mailbox::default(),
             cells: (0..workers).map(|_| Cell::default()).collect(),
             open: AtomicU64::new(0),
+            base: AtomicU64::new(0),
             no_quorum: AtomicBool::new(false),
             serving: AtomicU32::new(0),
             keeps_tombstones: AtomicBool::new(false),
@@ -222,6 +225,11 @@ impl Shared {
     pub fn unneeded_tombstones(&self) -> Timestamp {
         let kept = self.keeps_tombstones.load(Ordering::SeqCst) || self.scanning.load(Ordering::SeqCst);
         if kept { Timestamp::ZERO } else { self.closed() }
+    }
+
+    /// What committed at or below is installed here, of a voter that works in an epoch.
+    pub fn installed(&self) -> Timestamp {
+        self.closed().max(Timestamp(self.base.load(Ordering::Relaxed)))
     }
 
     /// Everything at or below is over at every replica.

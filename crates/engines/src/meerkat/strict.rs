@@ -31,7 +31,7 @@ use crate::seam::Nanos;
 /// Payloads below so many bytes arrive about as fast as each other.
 const CLASSES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, usize::MAX];
 /// A lead that was enough halves in about so long, in nanoseconds.
-const FADES: Nanos = 100_000_000;
+const FADES: Nanos = 1_000_000_000;
 
 #[derive(Clone, Copy, Default)]
 struct Class {
@@ -71,10 +71,11 @@ impl Lead {
     }
 
     /// A transaction came too late: with a lead of `ticks` it would have come in time. Those that were proposed together do not add up.
-    /// Whoever is tried again begins with what is returned, however long that takes.
-    pub fn late(&mut self, now: Nanos, bytes: usize, ticks: u64) -> u64 {
+    /// Whoever is tried again begins with what is returned, however long that takes; the others with `most` at most: what was cut
+    /// off for a second says nothing of them.
+    pub fn late(&mut self, now: Nanos, bytes: usize, ticks: u64, most: u64) -> u64 {
         let needed = (ticks + ticks / 4 + 1).min(1 << 40);
-        let ticks = self.ticks(now, bytes).max(needed);
+        let ticks = self.ticks(now, bytes).max(needed.min(most));
         *self.class(bytes) = Class { ticks, at: now };
         needed
     }
@@ -88,9 +89,9 @@ mod tests {
     fn a_lead_follows_refusals_and_fades_with_time() {
         let mut lead = Lead::default();
         assert_eq!(lead.ticks(5, 100), 0);
-        (0..50).for_each(|_| assert_eq!(lead.late(10, 100, 1000), 1251));
+        (0..50).for_each(|_| assert_eq!(lead.late(10, 100, 1000, 9999), 1251));
         assert_eq!(lead.ticks(10, 100), 1251, "a burst that was late together is late once");
-        lead.late(10, 100, 1400);
+        assert_eq!(lead.late(10, 100, 8000, 1751), 10001, "its own next attempt");
         assert_eq!((lead.ticks(11, 100), lead.ticks(11, 1 << 20)), (1751, 0), "large ones have their own");
         assert_eq!(lead.ticks(FADES / 65, 100), 1751);
         let half = lead.ticks(FADES + 10, 100);

@@ -17,7 +17,7 @@ use highwater_core::{Abort, Direction, IndexKind, KeyKind, TableId, Timestamp, T
 use highwater_store::{Latest, Store};
 
 use super::marks::hash;
-use super::payload::{Payload, Read, covers, put_bound, put_read};
+use super::payload::{Payload, Read, covers, put_bound, put_read, put_version};
 use crate::attempt::Attempts;
 
 /// Marks "none" in the map.
@@ -204,14 +204,14 @@ impl MeerkatTx {
                     Some(_) => {}
                     None => {
                         self.touched[at].read = Some(ts);
-                        self.remember(table, key, ts);
+                        self.remember(table, key, (ts, live));
                     }
                 }
                 Ok((at, live))
             }
             None => {
                 let at = self.touch(table, hash, key, Some(ts));
-                self.remember(table, key, ts);
+                self.remember(table, key, (ts, live));
                 Ok((at, live))
             }
         }
@@ -232,8 +232,8 @@ impl MeerkatTx {
         self.reads.len() + self.scans.len()
     }
 
-    fn remember(&mut self, table: TableId, key: &[u8], version: Timestamp) {
-        put_read(&mut self.reads, Read { table, key, version });
+    fn remember(&mut self, table: TableId, key: &[u8], (version, live): (Timestamp, bool)) {
+        put_read(&mut self.reads, Read { table, key, version, deleted: !live });
         self.read_count += 1;
     }
 
@@ -347,11 +347,11 @@ struct Passed {
 
 impl Passed {
     /// Remembers a record; whether that was one too many.
-    fn take(&mut self, key: &[u8], version: Timestamp) -> bool {
+    fn take(&mut self, key: &[u8], version: Timestamp, deleted: bool) -> bool {
         self.full = self.count as usize >= self.room || self.items.len() >= self.room_bytes;
         if !self.full {
             put_bytes(&mut self.items, key);
-            self.items.extend_from_slice(&version.0.to_le_bytes());
+            put_version(&mut self.items, version, deleted);
             self.count += 1;
             self.seen = self.seen.max(version);
         }
@@ -462,7 +462,7 @@ impl Transaction for MeerkatTx {
                     return ControlFlow::Break(());
                 }
             }
-            if unbroken(|| passed.take(key, version.ts)) {
+            if unbroken(|| passed.take(key, version.ts, version.value.is_none())) {
                 return ControlFlow::Break(());
             }
             let value = match own.next_if(|(own_key, _)| own_key == key) {

@@ -92,6 +92,9 @@ impl Plan {
         if random.one_in(4) && plan.engine().is_ok_and(|engine| engine.abilities().members) {
             kinds::mix_builds(&mut plan, random);
         }
+        if plan.engine().is_ok_and(|engine| !engine.abilities().fails_over) {
+            kinds::spare_all(&mut plan);
+        }
         plan
     }
 }

@@ -136,7 +136,7 @@ pub fn survey(bug: &'static Bug, hunts: u64, most: u64, threads: usize) -> Row {
 
 /// The engines whose whole runs are simulated.
 fn simulated() -> impl Iterator<Item = EngineKind> {
-    EngineKind::ALL.iter().copied().filter(|engine| engine.abilities().fails_over)
+    EngineKind::ALL.iter().copied().filter(|engine| engine.abilities().replicates)
 }
 
 /// Every bug once, in the order of the engines and their lists.

@@ -8,6 +8,8 @@
 //! - whatever goes on beside does not change: no fault begins or ends, nothing passes (a pause, flapping connections, a
 //!   burst), and frames do not take many times as long.
 //!
+//! An engine that does not go on when a replica is lost owes service as long as all replicas are such a set.
+//!
 //! The others may be dead, stuck, slow, or cut off from some and heard by others; one of them may lead. Within its bound
 //! (`Run::bound`) some transaction must be acknowledged. That bound is the one that a healed cluster gets in the second
 //! stage, for the same reasons: an election that fails (candidates at the same time, an interrupted worker, a frame of the
@@ -56,9 +58,13 @@ fn majority(world: &World<SimLibrary>, fit: u32) -> Option<u32> {
     let memberships = memberships(world);
     let hears = |a: NodeId, b: NodeId| a == b || world.hear_each_other(a, b);
     let subsets = std::iter::successors(Some(fit), |set| set.checked_sub(1).map(|less| less & fit));
+    let enough = |set: u32| match world.engine().abilities().fails_over {
+        true => outvotes(set, &memberships),
+        false => world.ids().all(|id| set >> id.0 & 1 == 1),
+    };
     subsets.take_while(|set| *set != 0).find(|set| {
         let inside = || world.ids().filter(|id| set >> id.0 & 1 == 1);
-        outvotes(*set, &memberships) && inside().all(|a| inside().all(|b| hears(a, b)))
+        enough(*set) && inside().all(|a| inside().all(|b| hears(a, b)))
     })
 }
 

@@ -342,6 +342,11 @@ impl<L: Library> World<L> {
         self.options.engine.serving(&self.statuses())
     }
 
+    /// Which engine the replicas have.
+    pub fn engine(&self) -> EngineKind {
+        self.options.engine
+    }
+
     /// Whether everyone votes and has installed all that was decided; else what is missing.
     pub fn converged(&self) -> Result<u64, String> {
         self.options.engine.converged(&self.statuses())

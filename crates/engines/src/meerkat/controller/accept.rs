@@ -162,6 +162,7 @@ impl MeerkatController {
         self.set_open(None);
         // No worker proposes now. All clocks of an epoch are about as late as the latest one was.
         self.shared.clock.advance_past(change.base);
+        self.shared.base.store(change.base.0, Ordering::Relaxed);
         self.forget_attempts(now, change);
         self.members = Some(change.members.clone());
         self.changes += 1;

@@ -24,6 +24,8 @@ const MOST_ROUND_TRIPS: u64 = 64;
 pub(super) const MOST_TIMEOUTS: u64 = 16;
 /// After so many timeouts there is no other attempt.
 const MOST_PATIENCE: u64 = 20;
+/// So far ahead of its clock a coordinator proposes, in ticks, because its own replica was past it already.
+const MOST_AT_HOME: u64 = 4096;
 /// The shortest time in which a reply may be expected.
 const LEAST_PATIENCE: Nanos = 1_000_000;
 
@@ -66,9 +68,13 @@ impl MeerkatWorker {
         Counters::add(&self.counters.executed, 1);
         self.announce_pending(now);
         let looked = self.look(ts, &payload);
-        if let Err(Vote { hint: way, .. }) = looked {
+        if let Err(Vote { late, hint: way, .. }) = looked {
             // What is refused at home needs a second round, if it can commit at all: nobody else is asked, and nothing is left behind.
-            // (Too late it is if its own clock was advanced meanwhile: that says nothing of how long anything takes.)
+            if late {
+                // The clock goes on between two looks.
+                let needed = 2 * self.needed(ts, (lead, advanced), way) + 2;
+                asked.lead = self.lead.late(now, size, needed, MOST_AT_HOME);
+            }
             return self.put_off(now, asked, hint.max(way));
         }
         Counters::add(&self.counters.log_bytes, payload.len() as u64);
@@ -117,7 +123,8 @@ impl MeerkatWorker {
             Counters::add(&self.cell().too_late, 1);
             return Err(Vote { valid: false, late: true, hint });
         }
-        let valid = validate(&self.marks, self.tx.latest(), payload, ts);
+        let floor = || self.shared.installed();
+        let valid = validate(&self.marks, self.tx.latest(), payload, ts, (false, floor));
         if valid.is_err() {
             Counters::add(&self.cell().in_the_way, 1);
         }
@@ -173,15 +180,37 @@ impl MeerkatWorker {
             own.invalid |= bit(from);
             own.hint = own.hint.max(vote.hint);
         }
+        assert!(own.valid & own.invalid == 0, "a replica votes once on {ts}");
         if vote.late {
-            let (layout, (used, advanced)) = (self.shared.layout, own.lead);
-            let behind = layout.ticks_between(ts, vote.hint);
-            // As far as this node's clock was behind that replica's it has been advanced since: the frame that brings this told it.
-            let since = layout.ticks(self.shared.clock.advanced_by().saturating_sub(advanced));
-            let needed = self.lead.late(now, own.payload.len(), (used + behind).saturating_sub(since));
+            let (lead, since, bytes) = (own.lead, own.since, own.payload.len());
+            self.learn_lead(now, ts, (lead, since, bytes), vote.hint);
+        }
+    }
+
+    /// A transaction, proposed `since` then, came too late to a replica whose clock showed `shown`.
+    fn learn_lead(
+        &mut self,
+        now: Nanos,
+        ts: Timestamp,
+        (lead, since, bytes): ((u64, u64), Nanos, usize),
+        shown: Timestamp,
+    ) {
+        // What this node's clock shows of its time, and so of some round trips.
+        let took = self.needed(ts, lead, self.shared.clock.now());
+        let most = took.saturating_mul(4 * self.round_trip) / now.saturating_sub(since).max(1);
+        let needed = self.needed(ts, lead, shown);
+        let needed = self.lead.late(now, bytes, needed, most);
+        if let Some(own) = self.owns.all.get_mut(&ts) {
             own.asked.lead = own.asked.lead.max(needed);
         }
-        assert!(own.valid & own.invalid == 0, "a replica votes once on {ts}");
+    }
+
+    /// From the proposal of `ts`, `lead` ticks ahead, to the moment at which a clock showed `shown`, in ticks; so far as this node's own clock
+    /// was advanced meanwhile it was behind that one, and is not any more: the frame that told `shown` told the sender's clock, too.
+    fn needed(&self, ts: Timestamp, (lead, advanced): (u64, u64), shown: Timestamp) -> u64 {
+        let (layout, clock) = (self.shared.layout, &self.shared.clock);
+        let since = layout.ticks(clock.advanced_by().saturating_sub(advanced));
+        (lead + layout.ticks_between(ts, shown)).saturating_sub(layout.ticks_between(shown, ts) + since)
     }
 
     /// What follows from what is known of a transaction of this worker's. `late`: no more is expected.
