@@ -36,6 +36,7 @@ pub fn decide(quorums: Quorums, yes: Set, no: Set, mistake: Option<Mistake>, cho
             args: Box::default(),
             session: None,
             attempts: 1,
+            lead: 0,
             since: 0,
         },
         outcome: Outcome::Committed,
@@ -44,6 +45,7 @@ pub fn decide(quorums: Quorums, yes: Set, no: Set, mistake: Option<Mistake>, cho
         valid: yes.into(),
         invalid: no.into(),
         hint: Timestamp::ZERO,
+        lead: (0, 0),
         phase: Phase::Validating,
         since: 0,
         again: (0, 0),
@@ -81,7 +83,7 @@ pub fn payload(bounds: &Bounds, tx: usize, versions: [Ts; KEYS]) -> Payload {
     let mut section = Vec::new();
     for key in members(reads) {
         let version = Timestamp(versions[key].into());
-        put_read(&mut section, Read { table: TABLE, key: NAMES[key], version });
+        put_read(&mut section, Read { table: TABLE, key: NAMES[key], version, deleted: false });
     }
     let mut writer = TxWriter::new(Vec::new());
     if writes != 0 {
