@@ -31,7 +31,7 @@ use crate::seam::Nanos;
 /// Payloads below so many bytes arrive about as fast as each other.
 const CLASSES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, usize::MAX];
 /// A lead that was enough halves in about so long, in nanoseconds.
-const FADES: Nanos = 1_000_000_000;
+const FADES: Nanos = 500_000_000;
 
 #[derive(Clone, Copy, Default)]
 struct Class {

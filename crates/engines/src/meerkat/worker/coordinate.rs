@@ -213,6 +213,15 @@ impl MeerkatWorker {
         (lead + layout.ticks_between(ts, shown)).saturating_sub(layout.ticks_between(shown, ts) + since)
     }
 
+    /// How long a transaction took, without the time for which it had to be ahead of the clock.
+    fn round_trip_of(&self, ts: Timestamp, lead: (u64, u64), took: Nanos) -> Nanos {
+        if lead.0 == 0 {
+            return took;
+        }
+        let ticks = self.needed(ts, lead, self.shared.clock.now()).max(1);
+        (u128::from(took) * u128::from(ticks.saturating_sub(lead.0)) / u128::from(ticks)) as Nanos
+    }
+
     /// What follows from what is known of a transaction of this worker's. `late`: no more is expected.
     pub(super) fn decide(&mut self, now: Nanos, ts: Timestamp, late: bool) {
         let (quorums, reachable) = (self.quorums(), self.reachable());
@@ -222,7 +231,8 @@ impl MeerkatWorker {
             Decision::Wait => {}
             Decision::Settle { commit, fast } => {
                 let most = self.shared.options.election_timeout;
-                let took = now.saturating_sub(own.since).min(most);
+                let (lead, since) = (own.lead, own.since);
+                let took = self.round_trip_of(ts, lead, now.saturating_sub(since)).min(most);
                 self.round_trip = (7 * self.round_trip + took.max(1)) / 8;
                 let cell = self.cell();
                 let path = if fast { &cell.fast } else { &cell.slow };

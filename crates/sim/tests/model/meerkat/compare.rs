@@ -30,7 +30,8 @@ impl Real {
     fn validate(&mut self, bounds: &Bounds, state: &State, tx: usize) -> bool {
         let payload = product::payload(bounds, tx, state.txs[tx].versions);
         let ts = Timestamp(ts(tx).into());
-        let valid = validate(&self.marks, &mut self.latest, &payload, ts, (false, || Timestamp::ZERO)).is_ok();
+        let valid =
+            validate(&self.marks, &mut self.latest, &payload, ts, (false, || Timestamp::ZERO)).is_ok();
         self.marked |= if valid { bit(tx) } else { 0 };
         valid
     }
