@@ -137,8 +137,8 @@ const MOST_WINDOW: usize = 4096;
 
 /// The transactions of one coordinator.
 ///
-/// Further attempts are rationed as a sender's window is on a crowded wire: half as many at once when one comes to nothing, one more when
-/// one commits. Where all want the same key they would mostly be in each other's way.
+/// Further attempts are rationed as a sender's window is on a crowded wire: half as many at once when one of them comes to nothing, one
+/// more when one commits. Where all want the same key they would mostly be in each other's way.
 pub struct Owns {
     /// Under way.
     pub all: BTreeMap<Timestamp, Own>,
@@ -190,7 +190,9 @@ impl Owns {
 
     /// An attempt came to nothing: the next one is to be made later.
     pub fn put_off(&mut self, retry: Retry) {
-        self.window = (self.window / 2).max(1);
+        if retry.asked.attempts > 1 {
+            self.window = (self.window / 2).max(1);
+        }
         self.put_off += 1;
         self.retries.insert((retry.asked.since, self.put_off), retry);
     }
@@ -351,7 +353,7 @@ mod tests {
     fn further_attempts_are_rationed() {
         let mut owns = Owns::default();
         let retry = |since| {
-            let asked = Asked { attempts: 1, since, ..own(0, 0).asked };
+            let asked = Asked { attempts: 2, since, ..own(0, 0).asked };
             Retry { at: 20, asked, hint: Timestamp::ZERO }
         };
         (0..20).rev().for_each(|since| owns.put_off(retry(since)));
