@@ -154,9 +154,12 @@ fn a_torture_that_cannot_be_says_what_could_before_anything_starts() {
 fn a_torture_that_an_engine_cannot_be_put_to_says_why() {
     let bad: [(&[&str], &str); 6] = [
         (&["--engine", "meerkat", "--faults", "kill,kill-leader"], "nobody leads with engine meerkat"),
-        (&["--engine", "meerkat", "--faults", "kill-all"], "engine meerkat keeps nothing on them"),
-        (&["--engine", "meerkat-strict", "--set", "cluster.durability=sync"], "keeps nothing on disks"),
-        (&["--engine", "meerkat-strict", "--faults", "disk-full"], "keeps nothing on them"),
+        (&["--engine", "strawman", "--faults", "kill-all"], "engine strawman keeps nothing on them"),
+        (
+            &["--engine", "meerkat-strict", "--set", "cluster.durability=async"],
+            "which engine meerkat-strict does not have",
+        ),
+        (&["--engine", "strawman", "--faults", "disk-full"], "keeps nothing on them"),
         (&["--engine", "silo"], "silo does not go on when a replica is lost"),
         (&["--engine", "no-such"], "known are rolis, silo, strawman"),
     ];
