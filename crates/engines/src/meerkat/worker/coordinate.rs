@@ -198,7 +198,8 @@ impl MeerkatWorker {
         // What this node's clock shows of its time, and so of some round trips.
         let took = self.needed(ts, lead, self.shared.clock.now());
         let most = took.saturating_mul(4 * self.round_trip) / now.saturating_sub(since).max(1);
-        let needed = self.needed(ts, lead, shown);
+        // It had come by now: whatever clocks show, it did not take longer.
+        let needed = self.needed(ts, lead, shown).min(took);
         let needed = self.lead.late(now, bytes, needed, most);
         if let Some(own) = self.owns.all.get_mut(&ts) {
             own.asked.lead = own.asked.lead.max(needed);
