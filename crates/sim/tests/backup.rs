@@ -2,7 +2,6 @@
 
 use highwater_core::NodeId;
 use highwater_engines::{EngineKind, Refusal};
-use highwater_sim::Interleaving;
 
 use super::common::{Lists, MS, small};
 
@@ -10,35 +9,6 @@ fn start(seed: u64, nodes: u8) -> Lists {
     Lists::on(EngineKind::Backup, seed, nodes, 3, small, |_| {})
 }
 
-/// Connections break all the time, and workers are interrupted anywhere: every list is as the clients saw it, everywhere.
-#[test]
-fn backups_hold_what_was_answered_though_connections_break() {
-    for seed in 1..=10 {
-        let mut lists = start(seed, 3);
-        lists.world.interleave(Interleaving { one_in: 20, long_one_in: 10, longest: MS });
-        for round in 0..100 {
-            lists.load();
-            lists.run(MS);
-            if round % 7 == 0 {
-                lists.world.break_links(NodeId(0), NodeId(1 + (round / 7 % 2) as u8));
-            }
-        }
-        lists.world.interleave(None);
-        lists.verify();
-        assert!(lists.all_acknowledged() > 100, "{} acknowledged", lists.all_acknowledged());
-    }
-}
-
-#[test]
-fn one_replica_answers_alone() {
-    let mut lists = start(1, 1);
-    let token = lists.ask(NodeId(0), 2, &[0], &[1]).unwrap();
-    lists.run(MS);
-    assert!(lists.acknowledged(token));
-    lists.verify();
-}
-
-/// What a backup did not acknowledge is not answered; a backup that lost its memory ends the service, with a word.
 #[test]
 fn a_backup_that_lost_its_memory_ends_the_service() {
     let mut lists = start(2, 3);

@@ -1,4 +1,4 @@
-//! Meerkat-PB, TAPIR and KuaFu++: what they promise, and how their service ends.
+//! Engines for normal operation: Meerkat-PB, TAPIR and KuaFu++, and what plain primary-backup has in common with them.
 
 use highwater_core::NodeId;
 use highwater_engines::{EngineKind, Refusal};
@@ -8,6 +8,11 @@ use super::common::{Lists, MS, small};
 
 const ALL: [EngineKind; 3] = [EngineKind::MeerkatPb, EngineKind::Tapir, EngineKind::Kuafu];
 
+/// These and plain primary-backup.
+fn without_takeover() -> impl Iterator<Item = EngineKind> {
+    ALL.into_iter().chain([EngineKind::Backup])
+}
+
 fn start(engine: EngineKind, seed: u64, nodes: u8) -> Lists {
     Lists::on(engine, seed, nodes, 3, small, |_| {})
 }
@@ -15,7 +20,7 @@ fn start(engine: EngineKind, seed: u64, nodes: u8) -> Lists {
 /// Connections break all the time, and workers are interrupted anywhere: every list is as the clients saw it, everywhere.
 #[test]
 fn replicas_hold_what_was_answered_though_connections_break() {
-    for engine in ALL {
+    for engine in without_takeover() {
         for seed in 1..=5 {
             let mut lists = start(engine, seed, 3);
             lists.world.interleave(Interleaving { one_in: 20, long_one_in: 10, longest: MS });
@@ -35,7 +40,7 @@ fn replicas_hold_what_was_answered_though_connections_break() {
 
 #[test]
 fn one_replica_answers_alone() {
-    for engine in ALL {
+    for engine in without_takeover() {
         let mut lists = start(engine, 1, 1);
         let token = lists.ask(NodeId(0), 2, &[0], &[1]).unwrap();
         lists.run(MS);

@@ -13,12 +13,8 @@ use crate::meerkat::message::{Head, Message, TAG};
 use crate::meerkat::own::{Asked, Own, Owns, Phase, Retry};
 use crate::meerkat::payload::Payload;
 use crate::meerkat::post::Post;
-use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal, Request};
+use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal};
 
-/// Attempts are put off by so many round trips at most, however many there were; the same as Meerkat's.
-const MOST_ROUND_TRIPS: u64 = 64;
-/// After so many timeouts there is no other attempt; the same.
-const MOST_PATIENCE: u64 = 20;
 /// Who has nothing to do says how far it is every so many election timeouts: others can forget, then.
 const IDLE_BEAT: u64 = 16;
 
@@ -112,19 +108,6 @@ impl Common {
         if full { Err(Refusal::Busy) } else { Ok(()) }
     }
 
-    /// A request, before its first attempt.
-    pub fn asked(now: Nanos, request: &Request<'_>) -> Asked {
-        Asked {
-            token: request.token,
-            procedure: request.procedure,
-            args: request.args.into(),
-            session: request.session,
-            attempts: 0,
-            lead: 0,
-            since: now,
-        }
-    }
-
     /// An attempt has been executed: it is under way from here on, at `ts`.
     pub fn add(&mut self, now: Nanos, ts: Timestamp, asked: Asked, (outcome, payload): (Outcome, Payload)) {
         self.owns.add(
@@ -165,14 +148,9 @@ impl Common {
     /// An attempt came to nothing: another one, later and above `hint`, unless there were too many.
     pub fn put_off(&mut self, now: Nanos, asked: Asked, hint: Timestamp) {
         Counters::add(&self.counters.conflicts, 1);
-        let options = &self.node.options;
-        let patience = MOST_PATIENCE * options.election_timeout;
-        if asked.attempts >= options.max_attempts || now > asked.since + patience {
+        let Some(at) = asked.again(now, &self.node.options, self.round_trip, &mut self.random) else {
             return self.done.reply(asked.token, Outcome::Conflict, &[]);
-        }
-        let most = (1 << asked.attempts.min(10)).min(MOST_ROUND_TRIPS) * self.round_trip.max(1_000) / 2;
-        let most = most.min(2 * options.election_timeout);
-        let at = now + self.random.below(most + 1);
+        };
         self.owns.put_off(Retry { at, asked, hint });
     }
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use highwater_core::{NodeId, Outcome, ProcedureId, Timestamp};
+use highwater_core::{NodeId, Outcome, ProcedureId, Random, Timestamp};
 
 use super::payload::Payload;
 use super::quorum::Quorums;
-use crate::seam::{Nanos, Session, Token};
+use crate::options::Options;
+use crate::seam::{Nanos, Request, Session, Token};
 
 /// A request that may have to run again.
 pub struct Asked {
@@ -24,6 +25,42 @@ pub struct Asked {
     pub lead: u64,
     /// When it came.
     pub since: Nanos,
+}
+
+/// Attempts are put off by so many round trips at most, however many there were.
+const MOST_ROUND_TRIPS: u64 = 64;
+/// After so many timeouts there is no other attempt.
+const MOST_PATIENCE: u64 = 20;
+
+impl Asked {
+    /// When another attempt may be made after one that came to nothing; `None`: there were too many, or it took too long.
+    pub fn again(
+        &self,
+        now: Nanos,
+        options: &Options,
+        round_trip: Nanos,
+        random: &mut Random,
+    ) -> Option<Nanos> {
+        let patience = MOST_PATIENCE * options.election_timeout;
+        if self.attempts >= options.max_attempts || now > self.since + patience {
+            return None;
+        }
+        let most = (1 << self.attempts.min(10)).min(MOST_ROUND_TRIPS) * round_trip.max(1_000) / 2;
+        Some(now + random.below(most.min(2 * options.election_timeout) + 1))
+    }
+
+    /// A request that has come, before its first attempt.
+    pub fn of(now: Nanos, request: &Request<'_>) -> Asked {
+        Asked {
+            token: request.token,
+            procedure: request.procedure,
+            args: request.args.into(),
+            session: request.session,
+            attempts: 0,
+            lead: 0,
+            since: now,
+        }
+    }
 }
 
 /// How far a transaction is.

@@ -160,28 +160,17 @@ impl Records {
         last
     }
 
-    /// All of them, for a change of epoch.
+    /// All of them, for a change of epoch or a checkpoint. What nobody was told yet is not told.
     pub fn tell(&self) -> Vec<Told> {
         let all = self.of.values().flatten();
         let told = all.map(|(ts, record)| Told {
             ts: *ts,
-            valid: record.valid,
+            valid: record.valid.filter(|_| !record.withheld),
             accepted: record.accepted,
             outcome: record.outcome,
             payload: record.payload.clone(),
         });
         told.collect()
-    }
-
-    /// The same, while this replica goes on: what it has told nobody yet is not told.
-    pub fn tell_all(&self) -> Vec<Told> {
-        let withheld = |told: &Told| {
-            let all = self.of.values().filter_map(|of| of.get(&told.ts));
-            all.take(1).any(|record| record.withheld)
-        };
-        let mut all = self.tell();
-        all.iter_mut().filter(|told| withheld(told)).for_each(|told| told.valid = None);
-        all
     }
 
     /// Those that are not over.

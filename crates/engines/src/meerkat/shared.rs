@@ -229,6 +229,7 @@ impl Shared {
 
     /// What committed at or below is installed here, of a voter that works in an epoch.
     pub fn installed(&self) -> Timestamp {
+        // Written before the epoch is open; whoever asks has seen that it is (`open_epoch`).
         self.closed().max(Timestamp(self.base.load(Ordering::Relaxed)))
     }
 

@@ -3,10 +3,12 @@
 //! Nothing is locked, and nobody else sees anything of it. What it read and writes becomes a [`Payload`], which every replica
 //! validates. A key that it reads twice has to have the same version both times, or it ends as a conflict at once.
 
+mod passed;
+
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
-use highwater_core::codec::{put_bytes, put_varint};
+use highwater_core::codec::put_varint;
 use highwater_core::contain::unbroken;
 use highwater_core::limits::{
     MAX_FRAME_BODY_BYTES, MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES,
@@ -17,8 +19,9 @@ use highwater_core::{Abort, Direction, IndexKind, KeyKind, TableId, Timestamp, T
 use highwater_store::{Latest, Store};
 
 use super::marks::hash;
-use super::payload::{Payload, Read, covers, put_bound, put_read, put_version};
+use super::payload::{Payload, Read, covers, put_bound, put_read};
 use crate::attempt::Attempts;
+use passed::Passed;
 
 /// Marks "none" in the map.
 const EMPTY: u32 = u32::MAX;
@@ -326,55 +329,6 @@ impl Own {
     }
 }
 
-/// What a scan passed.
-#[derive(Default)]
-struct Passed {
-    /// Records of the store, encoded.
-    items: Vec<u8>,
-    count: u64,
-    /// The latest version among them.
-    seen: Timestamp,
-    /// The last key that was visited.
-    last: Option<Vec<u8>>,
-    /// The visit ended there.
-    broke: bool,
-    /// So many more may be remembered.
-    room: usize,
-    /// And in so many bytes.
-    room_bytes: usize,
-    full: bool,
-}
-
-impl Passed {
-    /// Remembers a record; whether that was one too many.
-    fn take(&mut self, key: &[u8], version: Timestamp, deleted: bool) -> bool {
-        self.full = self.count as usize >= self.room || self.items.len() >= self.room_bytes;
-        if !self.full {
-            put_bytes(&mut self.items, key);
-            put_version(&mut self.items, version, deleted);
-            self.count += 1;
-            self.seen = self.seen.max(version);
-        }
-        self.full
-    }
-
-    /// Shows a pair, if it is one; whether the visit ends there.
-    fn show(
-        &mut self,
-        key: &[u8],
-        value: Option<&[u8]>,
-        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> bool {
-        if let Some(value) = value {
-            self.broke = visit(key, value).is_break();
-            if self.broke {
-                self.last = Some(key.to_vec());
-            }
-        }
-        self.broke
-    }
-}
-
 impl Attempts for MeerkatTx {
     fn begin(&mut self) {
         self.open();
@@ -494,112 +448,4 @@ impl Transaction for MeerkatTx {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::ops::Bound::Unbounded;
-
-    use highwater_core::{Clock, Schema, TableSpec};
-    use highwater_store::Occ;
-
-    use super::*;
-
-    const TABLE: TableId = TableId(0);
-
-    /// A store with `b`, `d` and `f`, and the timestamp that wrote them.
-    fn store() -> (Arc<Store>, Timestamp) {
-        let spec = TableSpec { name: "t", keys: KeyKind::Bytes, index: IndexKind::Ordered };
-        let store = Store::new(Schema::new(vec![spec]));
-        let mut occ = Occ::new(store.clone(), Arc::new(Clock::counter()));
-        Occ::begin(&mut occ);
-        for key in [b"b", b"d", b"f"] {
-            occ.put(TABLE, key, b"old").unwrap();
-        }
-        let ts = occ.commit().unwrap();
-        (store, ts)
-    }
-
-    fn begin(store: Arc<Store>) -> MeerkatTx {
-        let mut tx = MeerkatTx::new(store, MAX_TRANSACTION_BYTES);
-        tx.begin();
-        tx
-    }
-
-    #[test]
-    fn a_transaction_sees_its_own_writes_and_says_what_it_read() {
-        let (store, ts) = store();
-        let mut tx = begin(store);
-        assert_eq!(tx.get(TABLE, b"b"), Ok(Some(&b"old"[..])));
-        tx.put(TABLE, b"b", b"newer than that").unwrap();
-        assert_eq!(tx.get(TABLE, b"b"), Ok(Some(&b"newer than that"[..])));
-        assert_eq!((tx.insert(TABLE, b"d", b"x"), tx.insert(TABLE, b"e", b"x")), (Ok(false), Ok(true)));
-        assert_eq!((tx.delete(TABLE, b"e"), tx.delete(TABLE, b"e")), (Ok(true), Ok(false)));
-        tx.put(TABLE, b"z", b"blind").unwrap();
-        let payload = tx.end(Timestamp(1 << 40));
-        let reads: Vec<_> = payload.reads().map(|read| (read.key.to_vec(), read.version)).collect();
-        let expected = [(b"b", ts), (b"d", ts), (b"e", Timestamp::ZERO)];
-        assert_eq!(reads, expected.map(|(key, version)| (key.to_vec(), version)));
-        let writes: Vec<_> = payload.writes().map(|write| write.value.map(<[u8]>::to_vec)).collect();
-        assert_eq!(writes, [Some(b"newer than that".to_vec()), None, Some(b"blind".to_vec())]);
-        assert_eq!(Payload::parse(payload.bytes().clone()), Ok(payload));
-    }
-
-    #[test]
-    fn a_scan_has_own_writes_in_their_places_and_counts_as_far_as_it_went() {
-        for direction in [Direction::Forward, Direction::Backward] {
-            let (store, ts) = store();
-            let mut tx = begin(store);
-            tx.put(TABLE, b"a", b"own").unwrap();
-            tx.put(TABLE, b"d", b"own").unwrap();
-            tx.put(TABLE, b"e", b"own").unwrap();
-            tx.delete(TABLE, b"b").unwrap();
-            let mut seen = Vec::new();
-            let all = (Unbounded, Unbounded);
-            tx.scan(TABLE, all, direction, |key, value| {
-                seen.push((key.to_vec(), value.to_vec()));
-                if key == b"d" { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })
-            .unwrap();
-            let (expected, inside, outside): (&[(&[u8], &[u8])], _, _) = match direction {
-                Direction::Forward => (&[(b"a", b"own"), (b"d", b"own")], b"c", b"e"),
-                Direction::Backward => (&[(b"f", b"old"), (b"e", b"own"), (b"d", b"own")], b"e", b"c"),
-            };
-            let expected: Vec<_> =
-                expected.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
-            assert_eq!(seen, expected);
-            let payload = tx.end(Timestamp(1 << 40));
-            let scan = payload.scans().next().unwrap();
-            assert!(scan.covers(b"d") && scan.covers(inside) && !scan.covers(outside), "{scan:?}");
-            assert_eq!(
-                (scan.version_of(b"d"), scan.items.len()),
-                (ts, 2),
-                "own writes are none of the store's"
-            );
-        }
-    }
-
-    #[test]
-    fn a_key_that_changes_between_two_reads_is_a_conflict() {
-        let (store, _) = store();
-        let mut tx = begin(store.clone());
-        assert!(tx.get(TABLE, b"b").is_ok());
-        // A clock of its own: later than the one that wrote the rows.
-        let clock = Arc::new(Clock::counter());
-        clock.advance_past(Timestamp(1 << 20));
-        let mut occ = Occ::new(store, clock);
-        Occ::begin(&mut occ);
-        occ.put(TABLE, b"b", b"changed").unwrap();
-        occ.commit().unwrap();
-        assert_eq!(tx.get(TABLE, b"b"), Err(Abort::Conflict));
-    }
-
-    /// Whatever a transaction may read and write, its payload fits into a frame.
-    #[test]
-    fn what_is_read_is_bounded_by_what_a_frame_carries() {
-        let (store, _) = store();
-        let mut tx = begin(store);
-        let key = |at: u32| [&at.to_be_bytes()[..], &vec![7; MAX_KEY_BYTES - 4]].concat();
-        let refused = (0..).find_map(|at| tx.get(TABLE, &key(at)).err());
-        assert_eq!(refused, Some(Abort::TooLarge));
-        let payload = tx.end(Timestamp(1));
-        assert!(payload.len() > 40 << 20 && payload.len() + MAX_TRANSACTION_BYTES < MAX_FRAME_BODY_BYTES);
-    }
-}
+mod tests;

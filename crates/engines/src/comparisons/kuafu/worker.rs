@@ -172,7 +172,7 @@ impl Worker for KuafuWorker {
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         crate::comparisons::ABILITIES.admit(&request)?;
         self.ready()?;
-        self.attempt(now, Common::asked(now, &request));
+        self.attempt(now, Asked::of(now, &request));
         Ok(())
     }
 

@@ -127,7 +127,7 @@ impl Worker for PbWorker {
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         crate::comparisons::ABILITIES.admit(&request)?;
         self.ready()?;
-        self.attempt(now, Common::asked(now, &request), Timestamp::ZERO);
+        self.attempt(now, Asked::of(now, &request), Timestamp::ZERO);
         Ok(())
     }
 

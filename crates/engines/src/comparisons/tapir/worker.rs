@@ -11,7 +11,7 @@ use crate::comparisons::node::Node;
 use crate::comparisons::storage::Shelf;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::outcomes::Outcomes;
-use crate::meerkat::own::Vote;
+use crate::meerkat::own::{Asked, Vote};
 use crate::meerkat::payload::Payload;
 use crate::meerkat::quorum::Quorums;
 use crate::meerkat::stamps::{Coordinator, Layout, Stamps};
@@ -195,7 +195,7 @@ impl Worker for TapirWorker {
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         crate::comparisons::ABILITIES.admit(&request)?;
         self.ready()?;
-        self.attempt(now, Common::asked(now, &request), Timestamp::ZERO);
+        self.attempt(now, Asked::of(now, &request), Timestamp::ZERO);
         Ok(())
     }
 

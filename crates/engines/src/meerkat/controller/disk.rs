@@ -13,7 +13,7 @@
 //!
 //! What a learner has copied is on no disk before there is a checkpoint of it: until then it does not ask for a vote.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -57,7 +57,7 @@ enum Stage {
 pub(super) struct Keeping {
     /// Counts what was kept.
     last: u64,
-    waits: std::collections::VecDeque<(u64, After)>,
+    waits: VecDeque<(u64, After)>,
     /// Counts checkpoints.
     number: u64,
     stage: Option<Stage>,
@@ -65,6 +65,8 @@ pub(super) struct Keeping {
     orders: Vec<CheckpointOrder>,
     /// What was copied is complete, and on no disk.
     pub copied: bool,
+    /// The checkpoint under way is of that. (One of the store before may still be on its way to be published.)
+    of_copied: bool,
     pub disk: DiskState,
     /// This process came back with its disk, and has not begun an epoch yet.
     pub came_back: bool,
@@ -149,6 +151,7 @@ impl MeerkatController {
         }
         self.shared.scanning.store(true, Ordering::SeqCst);
         self.keeping.number += 1;
+        self.keeping.of_copied = self.keeping.copied;
         self.keeping.stage = Some(Stage::Locating(BTreeMap::new()));
         let (number, kept) = (self.keeping.number, Arc::new(self.all_kept()));
         self.command(|| Command::CheckpointFrom { number, kept: kept.clone() });
@@ -184,7 +187,7 @@ impl MeerkatController {
             }
             CheckpointNews::Published(number) if number == current => {
                 self.keeping.stage = None;
-                if self.standing == Standing::Learning && self.keeping.copied {
+                if self.standing == Standing::Learning && self.keeping.of_copied {
                     self.standing = Standing::Ready;
                     self.note("what was copied is on this node's disk".into());
                 }
@@ -209,7 +212,8 @@ impl MeerkatController {
         }
         let (mut released, complete_at) = (std::mem::take(released), *complete_at);
         self.keeping.stage = Some(Stage::Publishing);
-        let engine = vec![VERSION, released.len() as u8];
+        let [low, high] = self.shared.options.workers.to_le_bytes();
+        let engine = vec![VERSION, low, high];
         // The controller writes nothing by itself.
         released.push(LogPosition(0));
         let anew = LogPosition(0);
@@ -218,7 +222,7 @@ impl MeerkatController {
 
     /// The store is another one from here on: what was scanned is of no use.
     pub(super) fn leave_store(&mut self) {
-        self.keeping.copied = false;
+        (self.keeping.copied, self.keeping.of_copied) = (false, false);
         match self.keeping.stage.take() {
             None => {}
             // That cannot be taken back. It is a checkpoint of what was; who comes back from it finds in the records that it was left.
@@ -248,13 +252,17 @@ impl MeerkatController {
     pub(super) fn resume_from(&mut self, from: Resume<'_>) -> Result<(), String> {
         let workers = self.shared.options.workers as usize;
         match from.engine {
-            [VERSION, written] if *written as usize == workers && from.positions.len() == workers + 1 => {}
-            [VERSION, written] => {
+            [VERSION, low, high] if usize::from(u16::from_le_bytes([*low, *high])) == workers => {}
+            [VERSION, low, high] => {
+                let written = u16::from_le_bytes([*low, *high]);
                 return Err(format!(
                     "the checkpoint was written with another number of workers: {written}; set cluster.workers to it"
                 ));
             }
             _ => return Err("a checkpoint's words are none of this engine's".into()),
+        }
+        if from.positions.len() != workers + 1 {
+            return Err("a checkpoint of other writers than this engine's".into());
         }
         for (cell, position) in self.shared.cells.iter().zip(from.positions) {
             cell.resumed.store(position.0, Ordering::Relaxed);
@@ -333,6 +341,70 @@ impl MeerkatController {
                 "the disks have room: what writes is taken again"
             };
             self.note(words.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::{Clock, Incarnation, Schema};
+
+    use super::*;
+    use crate::meerkat::shared::Shared;
+    use crate::options::Options;
+
+    fn controller(workers: u16) -> MeerkatController {
+        let mut options = Options::new(NodeId(0), 3, workers, Incarnation(1));
+        options.durability = Durability::Sync;
+        let schema = Schema::new(Vec::new());
+        let marks = marks_of(&schema, &options);
+        let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), false));
+        MeerkatController::new(shared, schema.clone(), Store::new(schema), marks)
+    }
+
+    /// Up to the order to publish: the engine's words in it.
+    fn checkpoint(controller: &mut MeerkatController) -> Vec<u8> {
+        let workers = controller.shared.options.workers;
+        controller.begin_checkpoint(1);
+        let number = controller.keeping.number;
+        (0..workers).for_each(|worker| controller.on_checkpoint_from(worker, number, LogPosition(9)));
+        controller.on_checkpoint_news(1, CheckpointNews::Scanned { number, newest: Timestamp(5) });
+        (0..workers).for_each(|_| controller.on_checkpoint_settled(number));
+        match controller.keeping.orders.pop() {
+            Some(CheckpointOrder::Publish { engine, .. }) => engine,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// One of the store before may be published after a copy has come: that is not on the disk.
+    #[test]
+    fn a_checkpoint_of_what_was_does_not_keep_what_was_copied() {
+        let mut controller = controller(1);
+        controller.standing = Standing::Voting;
+        checkpoint(&mut controller);
+        controller.leave_store();
+        (controller.standing, controller.keeping.copied) = (Standing::Learning, true);
+        controller.on_checkpoint_news(2, CheckpointNews::Published(1));
+        assert_eq!(controller.standing, Standing::Learning);
+        checkpoint(&mut controller);
+        controller.on_checkpoint_news(3, CheckpointNews::Published(2));
+        assert_eq!(controller.standing, Standing::Ready);
+    }
+
+    /// As many workers as there may be, and other numbers are refused in words.
+    #[test]
+    fn a_checkpoint_tells_of_how_many_workers_it_is() {
+        for workers in [1, 255, 256] {
+            let mut before = controller(workers);
+            before.standing = Standing::Voting;
+            let engine = checkpoint(&mut before);
+            let positions = vec![LogPosition(9); usize::from(workers) + 1];
+            let (floor, complete_at) = (Timestamp(1), Timestamp(5));
+            let resume = Resume { floor, complete_at, engine: &engine, positions: &positions };
+            assert_eq!(controller(workers).resume_from(resume), Ok(()));
+            let refused = controller(workers + 1).resume_from(resume).unwrap_err();
+            assert!(refused.contains(&format!("another number of workers: {workers}; set")), "{refused}");
+            assert!(controller(workers).resume_from(Resume { engine: &[7], ..resume }).is_err());
         }
     }
 }

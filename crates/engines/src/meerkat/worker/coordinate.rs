@@ -18,12 +18,8 @@ use crate::meerkat::tx::MeerkatTx;
 use crate::meerkat::validate::validate;
 use crate::seam::{Counters, Nanos, Request};
 
-/// Attempts are put off by so many round trips at most, however many there were.
-const MOST_ROUND_TRIPS: u64 = 64;
 /// No answer is waited for longer than so many timeouts before it is asked for again.
 pub(super) const MOST_TIMEOUTS: u64 = 16;
-/// After so many timeouts there is no other attempt.
-const MOST_PATIENCE: u64 = 20;
 /// So far ahead of its clock a coordinator proposes, in ticks, because its own replica was past it already.
 const MOST_AT_HOME: u64 = 4096;
 /// The shortest time in which a reply may be expected.
@@ -32,16 +28,7 @@ const LEAST_PATIENCE: Nanos = 1_000_000;
 impl MeerkatWorker {
     /// Takes a request: the first attempt.
     pub(super) fn begin_own(&mut self, now: Nanos, request: &Request<'_>) {
-        let asked = Asked {
-            token: request.token,
-            procedure: request.procedure,
-            args: request.args.into(),
-            session: request.session,
-            attempts: 0,
-            lead: 0,
-            since: now,
-        };
-        self.attempt(now, asked, Timestamp::ZERO);
+        self.attempt(now, Asked::of(now, request), Timestamp::ZERO);
     }
 
     /// Executes it, and proposes it to the replicas.
@@ -303,13 +290,9 @@ impl MeerkatWorker {
     fn put_off(&mut self, now: Nanos, asked: Asked, hint: Timestamp) {
         Counters::add(&self.counters.conflicts, 1);
         self.stamps.observe(hint);
-        let patience = MOST_PATIENCE * self.shared.options.election_timeout;
-        if asked.attempts >= self.shared.options.max_attempts || now > asked.since + patience {
+        let Some(at) = asked.again(now, &self.shared.options, self.round_trip, &mut self.random) else {
             return self.done.reply(asked.token, Outcome::Conflict, &[]);
-        }
-        let most = (1 << asked.attempts.min(10)).min(MOST_ROUND_TRIPS) * self.round_trip.max(1_000) / 2;
-        let most = most.min(2 * self.shared.options.election_timeout);
-        let at = now + self.random.below(most + 1);
+        };
         self.owns.put_off(Retry { at, asked, hint });
     }
 

@@ -111,7 +111,7 @@ impl MeerkatWorker {
         for (node, (ts, _)) in self.gone.iter().enumerate().filter(|(_, (ts, _))| *ts > Timestamp::ZERO) {
             self.journal.write(&Record::Trimmed(NodeId(node as u8), *ts));
         }
-        for told in self.records.tell_all() {
+        for told in self.records.tell() {
             self.journal.write(&Record::Known(epoch, told));
         }
         self.report(Report::CheckpointFrom { worker: self.at, number, position });

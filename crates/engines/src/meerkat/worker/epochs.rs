@@ -55,6 +55,11 @@ impl MeerkatWorker {
 
     /// From here on nothing that was not told takes part in the old epoch.
     fn pause(&mut self, epoch: Epoch) {
+        // What it tells is of the epoch before the one that is promised.
+        match &self.seat {
+            Some(seat) => assert_eq!(seat.epoch.next(), epoch, "a worker pauses behind what it begins"),
+            None => assert!(self.records.is_empty(), "who was left behind has found nothing valid"),
+        }
         self.paused = Some(epoch);
         self.journal.forget_words();
         self.post.clear();
