@@ -18,6 +18,7 @@
 //! | a coordinator | another replica's worker ends its transactions, one by one: views, promises, what is safe (`worker/terminate`) |
 //! | a replica | nothing; with less than a supermajority left every transaction takes two rounds. When it is gone for good it leaves the epoch, so that others can forget |
 //! | a replica comes back without its memory | it takes part as a learner, copies the state, and votes after a change of epoch |
+//! | a replica comes back with its disk | it is the voter that it was, and asks for a change of epoch (`journal`) |
 //!
 //! A change of epoch ends all that is under way, by the records of a majority ([`merge`]), and is itself decided by Paxos
 //! (`controller`). Messages of another epoch are not heard.
@@ -45,6 +46,7 @@
 //! | `marks`, `validate` | readers and writers under way; whether a transaction can stand |
 //! | `record`, `own`, `outcomes` | what a worker knows of transactions: anybody's, its own, decided ones |
 //! | `message`, `post` | what workers say to each other, and how it leaves |
+//! | `journal` | what a replica writes to its disk, and what waits for that |
 //! | `worker/` | joins them |
 //! | `change`, `merge`, `control`, `controller/` | changes of epoch |
 //! | `shared` | what the threads of a replica share |
