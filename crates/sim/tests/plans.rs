@@ -162,4 +162,12 @@ regressions! {
     /// took it for the last one of the epoch that ended, and believed claims about the lost entry that had stood there. Its mark
     /// passed the final mark, and it installed what nobody else did.
     fn a_copy_does_not_begin_behind_the_end_of_its_epoch() passes "copy_begins_behind_an_end";
+
+    /// `meerkat-strict`: a replica whose clock leapt by half a minute while a proposal was under way took that for the proposal's way, and
+    /// proposed as far ahead from then on: all others waited for their clocks to come there.
+    fn a_clock_that_leaps_says_nothing_of_the_wire() passes "clock_that_leapt";
+
+    /// `meerkat-strict`: a replica's clock stood still, and moved by what others told alone. It took that for catching up, and never learnt
+    /// that what it proposed came too late.
+    fn who_has_no_clock_of_its_own_is_in_time_all_the_same() passes "clock_that_stands_still";
 }

@@ -238,6 +238,17 @@ impl Shared {
         Timestamp(self.cells.iter().map(|cell| cell.closed.load(Ordering::Relaxed)).min().unwrap_or(0))
     }
 
+    /// What the clock shows, which was seen to show `shown` before: if it went back since, it is moved there again. Each thread looks for
+    /// itself: what another one saw is not known here.
+    pub fn hold_clock(&self, shown: Timestamp) -> Timestamp {
+        let shows = self.clock.now();
+        if shows >= shown {
+            return shows;
+        }
+        self.clock.advance_past(shown);
+        shown
+    }
+
     /// The sum of a figure over all workers.
     pub fn sum(&self, figure: impl Fn(&Cell) -> &AtomicU64) -> u64 {
         self.cells.iter().map(|cell| figure(cell).load(Ordering::Relaxed)).sum()

@@ -18,6 +18,10 @@
 //! one that stands still, would make votes wait for as long. What is told is a clock's reading and no proposal, so that no clock runs ahead
 //! of all others.
 //!
+//! A clock of a machine that was moved may go back all the same. Every thread that sees it moves it to where it had seen it before: without
+//! that, what was proposed before would wait until the clock has come there again. (Two threads do not tell each other what they saw:
+//! in the moment before they look, the order that one of them vouched for may not be the other's.)
+//!
 //! So coordinators propose timestamps a little in the future: as far as it takes for a transaction to arrive everywhere, by what they
 //! are refused. That is what it costs: latency, of about one way through the network, and refusals where that varies.
 //!
@@ -32,6 +36,9 @@ use crate::seam::Nanos;
 const CLASSES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, usize::MAX];
 /// A lead that was enough halves in about so long, in nanoseconds.
 const FADES: Nanos = 500_000_000;
+
+/// The least lead, in ticks: what a proposal takes to be looked at where it was made.
+const LEAST: u64 = 16;
 
 #[derive(Clone, Copy, Default)]
 struct Class {
@@ -67,7 +74,7 @@ impl Lead {
             (0..parts).for_each(|_| class.ticks -= (class.ticks / 92).max(1).min(class.ticks));
             class.at = now;
         }
-        class.ticks
+        class.ticks.max(LEAST)
     }
 
     /// A transaction came too late: with a lead of `ticks` it would have come in time. Those that were proposed together do not add up.
@@ -88,15 +95,19 @@ mod tests {
     #[test]
     fn a_lead_follows_refusals_and_fades_with_time() {
         let mut lead = Lead::default();
-        assert_eq!(lead.ticks(5, 100), 0);
+        assert_eq!(lead.ticks(5, 100), LEAST);
         (0..50).for_each(|_| assert_eq!(lead.late(10, 100, 1000, 9999), 1251));
         assert_eq!(lead.ticks(10, 100), 1251, "a burst that was late together is late once");
         assert_eq!(lead.late(10, 100, 8000, 1751), 10001, "its own next attempt");
-        assert_eq!((lead.ticks(11, 100), lead.ticks(11, 1 << 20)), (1751, 0), "large ones have their own");
+        assert_eq!(
+            (lead.ticks(11, 100), lead.ticks(11, 1 << 20)),
+            (1751, LEAST),
+            "large ones have their own"
+        );
         assert_eq!(lead.ticks(FADES / 65, 100), 1751);
         let half = lead.ticks(FADES + 10, 100);
         assert!((800..950).contains(&half), "{half} is half");
         assert_eq!(lead.ticks(30 * FADES, 100), lead.ticks(30 * FADES + 1, 100));
-        assert!(lead.ticks(40 * FADES, 100) < 10);
+        assert_eq!(lead.ticks(40 * FADES, 100), LEAST);
     }
 }

@@ -117,6 +117,8 @@ pub struct MeerkatController {
     copies: u64,
     keeping: Keeping,
     next_beat: Nanos,
+    /// The latest that the clock was seen to show.
+    shown: Timestamp,
     sent: u64,
     to_self: VecDeque<Control>,
     outbox: Vec<(NodeId, Bytes)>,
@@ -162,6 +164,7 @@ impl MeerkatController {
             copies: 0,
             keeping: Keeping::default(),
             next_beat: 0,
+            shown: Timestamp::ZERO,
             sent: 0,
             to_self: VecDeque::new(),
             outbox: Vec::new(),
@@ -291,7 +294,8 @@ impl MeerkatController {
         self.long.iter_mut().for_each(|(_, sent)| *sent = 0);
         let (epoch, standing, hears, room) = (self.epoch, self.standing, self.heard(now), self.room());
         let low = self.keeping.disk.low;
-        let clock = self.shared.clock.now();
+        self.shown = self.shared.hold_clock(self.shown);
+        let clock = self.shown;
         let beat = Control::Beat(Beat { epoch, standing, hears, room, low, clock });
         self.others().for_each(|node| self.send(node, beat.clone()));
         // Every replica installs what all coordinators write: they share what the smallest has left.

@@ -22,6 +22,12 @@ use crate::seam::{Counters, Nanos, Request};
 pub(super) const MOST_TIMEOUTS: u64 = 16;
 /// So far ahead of its clock a coordinator proposes, in ticks, because its own replica was past it already.
 const MOST_AT_HOME: u64 = 4096;
+/// No clock moves by more in a nanosecond, but by leaps.
+const FASTEST: u64 = 8;
+/// One that moves by less than one part in so many of a nanosecond for each stands still: what it shows it was told by others.
+const SLOWEST: u64 = 64;
+/// By how much clocks move that are read and not looked at for time: the simulator's.
+const BY_READING: u64 = 1 << 16;
 /// The shortest time in which a reply may be expected.
 const LEAST_PATIENCE: Nanos = 1_000_000;
 
@@ -59,7 +65,9 @@ impl MeerkatWorker {
             // What is refused at home needs a second round, if it can commit at all: nobody else is asked, and nothing is left behind.
             if late {
                 // The clock goes on between two looks.
-                let needed = 2 * self.needed(ts, (lead, advanced), way) + 2;
+                let needed = (2 * self.needed(ts, (lead, advanced), way) + 2).min(MOST_AT_HOME);
+                // Once that is no attempt: nobody but this replica's clock was in the way.
+                asked.attempts -= u32::from(asked.lead == 0);
                 asked.lead = self.lead.late(now, size, needed, MOST_AT_HOME);
             }
             return self.put_off(now, asked, hint.max(way));
@@ -179,12 +187,20 @@ impl MeerkatWorker {
         &mut self,
         now: Nanos,
         ts: Timestamp,
-        (lead, since, bytes): ((u64, u64), Nanos, usize),
+        (mut lead, since, bytes): ((u64, u64), Nanos, usize),
         shown: Timestamp,
     ) {
-        // What this node's clock shows of its time, and so of some round trips.
-        let took = self.needed(ts, lead, self.shared.clock.now());
-        let most = took.saturating_mul(4 * self.round_trip) / now.saturating_sub(since).max(1);
+        // What this node's clock shows of its time, and so of some round trips. One that leapt meanwhile says nothing of that.
+        let (layout, elapsed) = (self.shared.layout, now.saturating_sub(since));
+        let shows = self.shared.clock.now();
+        let mut took = self.needed(ts, lead, shows);
+        // One that stands still moves by what others tell alone: that is its pace, and nothing that is made up for.
+        if took.saturating_sub(lead.0) < layout.ticks(elapsed / SLOWEST) {
+            lead.1 = self.shared.clock.advanced_by();
+            took = self.needed(ts, lead, shows);
+        }
+        let took = took.min(layout.ticks(FASTEST.saturating_mul(elapsed) + BY_READING));
+        let most = took.saturating_mul(4 * self.round_trip) / elapsed.max(1);
         // It had come by now: whatever clocks show, it did not take longer.
         let needed = self.needed(ts, lead, shown).min(took);
         let needed = self.lead.late(now, bytes, needed, most);

@@ -100,6 +100,8 @@ pub struct MeerkatWorker {
     latest: Timestamp,
     /// Votes that are withheld, and since when.
     unripe: BTreeMap<Timestamp, Nanos>,
+    /// The latest that the clock was seen to show, where real time is promised.
+    shown: Timestamp,
     /// When it was last looked whether the clock moves, what it showed, and that it did not.
     pulse: (Nanos, Timestamp, bool),
     lead: Lead,
@@ -154,6 +156,7 @@ impl MeerkatWorker {
             terminations: Terminations::default(),
             latest: Timestamp::ZERO,
             unripe: BTreeMap::new(),
+            shown: Timestamp::ZERO,
             pulse: (0, Timestamp::ZERO, false),
             lead: Lead::default(),
             post: Post::new(options.nodes),
@@ -261,6 +264,7 @@ impl MeerkatWorker {
 
     fn take_head(&mut self, now: Nanos, from: NodeId, head: Head) {
         if self.shared.strict {
+            self.hold_clock();
             // Nothing rests on when exactly a clock is read, but on its never going back.
             self.shared.clock.advance_past(head.clock);
         }
@@ -460,6 +464,9 @@ impl Worker for MeerkatWorker {
 
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
         self.take_commands(now);
+        if self.shared.strict {
+            self.hold_clock();
+        }
         while self.working().is_some()
             && let Some(retry) = self.owns.due(now)
         {

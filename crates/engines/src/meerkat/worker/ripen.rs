@@ -39,6 +39,11 @@ impl MeerkatWorker {
         }
     }
 
+    /// A clock that went back, as that of a machine may that was moved, goes on from where it was seen to be.
+    pub(super) fn hold_clock(&mut self) {
+        self.shown = self.shared.hold_clock(self.shown);
+    }
+
     /// Whether this replica's clock has stood still for a while: no clock that moves is so slow. Leaps are no pace.
     fn stands_still(&mut self, now: Nanos, clock: Timestamp) -> bool {
         let (at, showed, still) = self.pulse;
