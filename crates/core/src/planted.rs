@@ -92,6 +92,8 @@ mod bug {
         Full,
         /// Replicas have disks, and the power fails everywhere, again and again, with changes of leader in between.
         Unpowered,
+        /// Unpowered, and what is accepted does not wait for disks.
+        Darkened,
         /// Replicas have disks, and older copies of them are put in their place while one node does not hear another.
         Restored,
         /// What is accepted does not wait for disks, and whoever hears a leader crashes, just before that one is cut off.

@@ -24,6 +24,17 @@ pub trait Rules: Debug {
     /// Takes a fact in; says what it contradicts, in words.
     fn tell(&mut self, who: Teller, fact: &dyn Any) -> Vec<String>;
 
+    /// It is so late by the observer's clock, in nanoseconds: told before facts.
+    fn set_now(&mut self, now: u64) {
+        let _ = now;
+    }
+
+    /// Since when what was acknowledged may be lost, by the observer's clock, if a fact said that since it was asked last: where that is earlier than
+    /// the oldest record that was on no disk.
+    fn take_lost_since(&mut self) -> Option<u64> {
+        None
+    }
+
     /// What was counted so far, by name. [`EPOCHS`] and [`TAKEOVERS`] are in every report of a simulated run.
     fn counts(&self) -> Vec<(&'static str, u64)>;
 }

@@ -63,7 +63,12 @@ pub struct Change {
     pub members: Members,
     /// Of each worker the transactions that may not have been over everywhere. Of those that are not named none committed.
     pub ended: Vec<Vec<Ended>>,
+    /// No majority remembered everything: voters go on from what their disks have up to here, and what committed later is lost.
+    pub cut: Option<Timestamp>,
 }
+
+/// Set in the count of workers: a cut follows.
+const CUT: u16 = 1 << 15;
 
 fn put_members(out: &mut Vec<u8>, members: &[(NodeId, Incarnation)]) {
     out.push(members.len() as u8);
@@ -98,7 +103,7 @@ impl Change {
         self.ended.iter().flatten().map(of).sum()
     }
 
-    /// `epoch u64 | base u64 | voters | learners | silent | workers u16 | each: count u32, each: ts u64, commit u8, payload (u32 length)`;
+    /// `epoch u64 | base u64 | voters | learners | silent | workers u16, bit 15: a cut | cut u64, if there is one | each: count u32, each: ts u64, commit u8, payload (u32 length)`;
     /// members are `count u8, each: node u8, life u64`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.epoch.0.to_le_bytes());
@@ -106,7 +111,9 @@ impl Change {
         put_members(out, &self.members.voters);
         put_members(out, &self.members.learners);
         put_members(out, &self.members.silent);
-        out.extend_from_slice(&(self.ended.len() as u16).to_le_bytes());
+        let flag = if self.cut.is_some() { CUT } else { 0 };
+        out.extend_from_slice(&(self.ended.len() as u16 | flag).to_le_bytes());
+        self.cut.iter().for_each(|cut| out.extend_from_slice(&cut.0.to_le_bytes()));
         self.ended.iter().for_each(|ended| put_ended(out, ended));
     }
 
@@ -115,11 +122,13 @@ impl Change {
         let (epoch, base) = (Epoch(reader.u64()?), Timestamp(reader.u64()?));
         let (voters, learners) = (take_members(reader)?, take_members(reader)?);
         let members = Members { voters, learners, silent: take_members(reader)? };
+        let workers = reader.u16()?;
+        let cut = if workers & CUT == 0 { None } else { Some(Timestamp(reader.u64()?)) };
         let mut ended = Vec::new();
-        for _ in 0..reader.u16()? {
+        for _ in 0..workers & !CUT {
             ended.push(take_ended(whole, reader)?);
         }
-        Ok(Change { epoch, base, members, ended })
+        Ok(Change { epoch, base, members, ended, cut })
     }
 }
 
@@ -185,7 +194,7 @@ mod tests {
         let voters = vec![(NodeId(0), Incarnation(9)), (NodeId(2), Incarnation(8))];
         let silent = vec![(NodeId(4), Incarnation(9))];
         let members = Members { voters, learners: vec![(NodeId(1), Incarnation(7))], silent };
-        let change = Change { epoch: Epoch(4), base: Timestamp(100), members, ended };
+        let change = Change { epoch: Epoch(4), base: Timestamp(100), members, ended, cut: Some(Timestamp(90)) };
         let mut bytes = Vec::new();
         change.encode(&mut bytes);
         let whole = Bytes::from(bytes);

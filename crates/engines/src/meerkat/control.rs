@@ -66,6 +66,27 @@ pub struct Beat {
     pub clock: Timestamp,
 }
 
+/// What is left on the disk of a voter that may have forgotten the end of what it knew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rest {
+    /// The last epoch that all its workers had begun.
+    pub began: Epoch,
+    /// Everything of that epoch is there up to here: it was over everywhere.
+    pub to: Timestamp,
+    /// And what is later than this can be left out: its checkpoint has nothing later.
+    pub from: Timestamp,
+}
+
+/// Whether what a node knows of an epoch is whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Memory {
+    /// It is.
+    #[default]
+    Whole,
+    /// Votes, accepted proposals and outcomes may be missing. What is left of the state, if it is one.
+    Forgot(Option<Rest>),
+}
+
 /// A message between controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
@@ -90,6 +111,8 @@ pub enum Control {
         latest: Timestamp,
         /// Of each worker what it knows.
         records: Arc<Vec<Vec<Told>>>,
+        /// Whether that is all.
+        memory: Memory,
     },
     /// A later attempt was promised.
     Refuse {
@@ -160,13 +183,23 @@ impl Control {
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 put_round(out, *round);
             }
-            Control::Promise { epoch, round, accepted, latest, records } => {
+            Control::Promise { epoch, round, accepted, latest, records, memory } => {
                 out.push(3);
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 put_round(out, *round);
                 out.extend_from_slice(&latest.0.to_le_bytes());
                 out.extend_from_slice(&(records.len() as u16).to_le_bytes());
                 records.iter().for_each(|of| put_records(out, of));
+                match memory {
+                    Memory::Whole => out.push(0),
+                    Memory::Forgot(None) => out.push(1),
+                    Memory::Forgot(Some(Rest { began, to, from })) => {
+                        out.push(2);
+                        [began.0, to.0, from.0]
+                            .iter()
+                            .for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+                    }
+                }
                 out.push(accepted.is_some().into());
                 if let Some((round, change)) = accepted {
                     put_round(out, *round);
@@ -221,11 +254,20 @@ impl Control {
                 let latest = Timestamp(reader.u64()?);
                 let workers = reader.u16()?;
                 let records = (0..workers).map(|_| take_records(whole, reader)).collect::<Result<_, _>>()?;
+                let memory = match reader.u8()? {
+                    0 => Memory::Whole,
+                    1 => Memory::Forgot(None),
+                    2 => {
+                        let (began, to) = (Epoch(reader.u64()?), Timestamp(reader.u64()?));
+                        Memory::Forgot(Some(Rest { began, to, from: Timestamp(reader.u64()?) }))
+                    }
+                    _ => return Err(Malformed("memory")),
+                };
                 let accepted = match reader.u8()? {
                     0 => None,
                     _ => Some((take_round(reader)?, Arc::new(Change::decode(whole, reader)?))),
                 };
-                Control::Promise { epoch, round, accepted, latest, records: Arc::new(records) }
+                Control::Promise { epoch, round, accepted, latest, records: Arc::new(records), memory }
             }
             4 => Control::Refuse { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
             5 => {
@@ -331,7 +373,7 @@ mod tests {
     fn change() -> Arc<Change> {
         let ended = vec![vec![Ended { ts: Timestamp(5), commit: false, payload: None }], vec![]];
         let members = Members { voters: vec![(NodeId(1), Incarnation(2))], ..Members::default() };
-        Arc::new(Change { epoch: Epoch(3), base: Timestamp(9), members, ended })
+        Arc::new(Change { epoch: Epoch(3), base: Timestamp(9), members, ended, cut: Some(Timestamp(8)) })
     }
 
     fn every() -> Vec<Control> {
@@ -340,13 +382,29 @@ mod tests {
         let records = Arc::new(vec![vec![told], vec![]]);
         let mut all = vec![
             Control::Prepare { epoch, round },
-            Control::Promise { epoch, round, accepted: None, latest: Timestamp(8), records: records.clone() },
+            Control::Promise {
+                epoch,
+                round,
+                accepted: None,
+                latest: Timestamp(8),
+                records: records.clone(),
+                memory: Memory::Forgot(None),
+            },
+            Control::Promise {
+                epoch,
+                round,
+                accepted: None,
+                latest: Timestamp(8),
+                records: records.clone(),
+                memory: Memory::Forgot(Some(Rest { began: Epoch(2), to: Timestamp(7), from: Timestamp(3) })),
+            },
             Control::Promise {
                 epoch,
                 round,
                 accepted: Some((round, change())),
                 latest: Timestamp(8),
                 records,
+                memory: Memory::Whole,
             },
             Control::Refuse { epoch, round },
             Control::Accept { round, change: change() },
@@ -387,7 +445,14 @@ mod tests {
         let told = |ts| Told { ts: Timestamp(ts), valid: None, accepted: None, outcome: None, payload: None };
         let records = Arc::new(vec![(0..200_000).map(told).collect::<Vec<_>>()]);
         let (epoch, round) = (Epoch(3), Round::default());
-        let message = Control::Promise { epoch, round, accepted: None, latest: Timestamp(8), records };
+        let message = Control::Promise {
+            epoch,
+            round,
+            accepted: None,
+            latest: Timestamp(8),
+            records,
+            memory: Memory::Whole,
+        };
         let mut all = pieces(&message, 5);
         assert!(all.len() > 2);
         let mut assembly = Assembly::default();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use highwater_core::{Epoch, Timestamp};
 
-use crate::observer::{EPOCHS, Rules, TAKEOVERS, Teller, unknown};
+use crate::observer::{EPOCHS, LOSSES, Rules, TAKEOVERS, Teller, unknown};
 
 /// A replica has learnt what became of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,15 @@ pub struct Began {
     pub hash: u64,
 }
 
+/// An epoch begins from what disks have up to a moment: what committed later is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Which.
+    pub epoch: Epoch,
+    /// That moment.
+    pub at: Timestamp,
+}
+
 /// A controller asks for promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked;
@@ -36,7 +45,11 @@ pub struct Asked;
 /// Compares: a transaction has one outcome, an epoch one beginning.
 #[derive(Debug, Default)]
 pub struct MeerkatRules {
-    ended: BTreeMap<(Epoch, Timestamp), bool>,
+    /// Whether they committed, and when that was said first.
+    ended: BTreeMap<(Epoch, Timestamp), (bool, u64)>,
+    now: u64,
+    cuts: BTreeMap<Epoch, Timestamp>,
+    lost_since: Option<u64>,
     began: BTreeMap<Epoch, (Timestamp, u64)>,
     asked: u64,
 }
@@ -44,7 +57,7 @@ pub struct MeerkatRules {
 impl Rules for MeerkatRules {
     fn tell(&mut self, who: Teller, fact: &dyn Any) -> Vec<String> {
         if let Some(Ended { epoch, ts, commit }) = fact.downcast_ref() {
-            let known = *self.ended.entry((*epoch, *ts)).or_insert(*commit);
+            let (known, _) = *self.ended.entry((*epoch, *ts)).or_insert((*commit, self.now));
             let words =
                 || format!("{} says that {ts} of {epoch} committed: {commit}; it was {known}", who.node);
             return (known != *commit).then(words).into_iter().collect();
@@ -63,6 +76,17 @@ impl Rules for MeerkatRules {
             self.ended.retain(|(of, _), _| of.0 + 3 > epoch.0);
             return wrong;
         }
+        if let Some(Cut { epoch, at }) = fact.downcast_ref() {
+            let known = self.cuts.insert(*epoch, *at);
+            if known.is_none() {
+                let lost =
+                    self.ended.iter().filter(|((of, ts), (commit, _))| of < epoch && ts > at && *commit);
+                let since = lost.map(|(_, (_, when))| *when).min();
+                self.lost_since = self.lost_since.into_iter().chain(since).min();
+            }
+            let words = || format!("{} begins {epoch} at another cut than others", who.node);
+            return known.is_some_and(|known| known != *at).then(words).into_iter().collect();
+        }
         if fact.is::<Asked>() {
             self.asked += 1;
             return Vec::new();
@@ -70,8 +94,16 @@ impl Rules for MeerkatRules {
         vec![unknown(who)]
     }
 
+    fn set_now(&mut self, now: u64) {
+        self.now = now;
+    }
+
+    fn take_lost_since(&mut self) -> Option<u64> {
+        self.lost_since.take()
+    }
+
     fn counts(&self) -> Vec<(&'static str, u64)> {
-        vec![(EPOCHS, self.began.len() as u64), (TAKEOVERS, self.asked)]
+        vec![(EPOCHS, self.began.len() as u64), (TAKEOVERS, self.asked), (LOSSES, self.cuts.len() as u64)]
     }
 }
 
@@ -96,5 +128,19 @@ mod tests {
         assert_eq!(rules.tell(WHO, &began(2, 9, 8)).len(), 1);
         assert_eq!(rules.tell(WHO, &7u32).len(), 1, "no rule is about that");
         assert_eq!(rules.counts()[0], (EPOCHS, 2));
+    }
+
+    #[test]
+    fn a_cut_tells_since_when_what_was_said_is_lost() {
+        let mut rules = MeerkatRules::default();
+        for (now, ts, commit) in [(10, 5, true), (20, 8, false), (30, 7, true), (40, 9, true)] {
+            rules.set_now(now);
+            assert!(rules.tell(WHO, &Ended { epoch: Epoch(1), ts: Timestamp(ts), commit }).is_empty());
+        }
+        let cut = |at| Cut { epoch: Epoch(2), at: Timestamp(at) };
+        assert!(rules.tell(WHO, &cut(6)).is_empty() && rules.tell(WHO, &cut(6)).is_empty());
+        assert_eq!((rules.take_lost_since(), rules.take_lost_since()), (Some(30), None));
+        assert_eq!(rules.tell(WHO, &cut(7)).len(), 1);
+        assert_eq!(rules.counts()[2], (LOSSES, 1));
     }
 }

@@ -12,6 +12,12 @@
 //! | a change of epoch is promised, or accepted | the round, or the change |
 //! | an epoch is open | the change, and of every worker that it has begun |
 //!
+//! With [`Durability::Async`] votes, accepted proposals and the word that an outcome was heard go ahead, unless the disk is further behind than
+//! [`Options::disk_window`](crate::options::Options::disk_window); the rest waits as it does with `Sync`. So who comes back may have forgotten votes
+//! of the epoch that was open, and never a promise, a change, or what a promise told. What is left then of all disks together is cut at
+//! one moment: every worker notes down how far all is over everywhere ([`Record::Closed`]), and what came later can be left out.
+//! See `controller/forgot`.
+//!
 //! A refusal is not written, nor a promise to a backup coordinator. Who comes back with its disk does nothing more in its old epoch but
 //! to tell its records to a change of epoch; and what is not in them was not found valid.
 //!
@@ -27,9 +33,12 @@
 //! 6 decided   change
 //! 7 left      change
 //! 8 known     as told
+//! 9 closed    ts u64
+//! 10 paused   epoch u64
+//! 11 began, cut   as began, and ts u64 behind afresh
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -41,7 +50,7 @@ use super::control::{Round, put_round, take_round};
 use super::message::Message;
 use super::record::Told;
 use super::shared::Report;
-use crate::seam::LogPosition;
+use crate::seam::{LogPosition, Nanos};
 
 /// What a controller must not forget.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,9 +80,15 @@ pub enum Record {
         epoch: Epoch,
         /// What it had is no good.
         afresh: bool,
+        /// What it had is no good above this.
+        cut: Option<Timestamp>,
         /// What became of transactions of the epoch before.
         ended: Vec<Ended>,
     },
+    /// Of all workers' transactions everything at or below is over at every replica; of this worker's all of that was written before.
+    Closed(Timestamp),
+    /// It takes part no more in the epoch before this one.
+    Paused(Epoch),
     /// Records of transactions of this node up to this one are not needed any more.
     Trimmed(NodeId, Timestamp),
     /// The controller's.
@@ -90,11 +105,20 @@ impl Record {
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 put_records(&mut out, std::slice::from_ref(told));
             }
-            Record::Began { epoch, afresh, ended } => {
-                out.push(2);
+            Record::Began { epoch, afresh, cut, ended } => {
+                out.push(if cut.is_some() { 11 } else { 2 });
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 out.push((*afresh).into());
+                cut.iter().for_each(|cut| out.extend_from_slice(&cut.0.to_le_bytes()));
                 put_ended(&mut out, ended);
+            }
+            Record::Closed(ts) => {
+                out.push(9);
+                out.extend_from_slice(&ts.0.to_le_bytes());
+            }
+            Record::Paused(epoch) => {
+                out.push(10);
+                out.extend_from_slice(&epoch.0.to_le_bytes());
             }
             Record::Trimmed(node, ts) => {
                 out.extend_from_slice(&[3, node.0]);
@@ -135,10 +159,13 @@ impl Record {
                 let told = told.ok_or(Malformed("one transaction in a record"))?;
                 if tag == 1 { Record::Told(epoch, told) } else { Record::Known(epoch, told) }
             }
-            2 => {
+            tag @ (2 | 11) => {
                 let (epoch, afresh) = (Epoch(reader.u64()?), reader.u8()? != 0);
-                Record::Began { epoch, afresh, ended: take_ended(whole, reader)? }
+                let cut = if tag == 11 { Some(Timestamp(reader.u64()?)) } else { None };
+                Record::Began { epoch, afresh, cut, ended: take_ended(whole, reader)? }
             }
+            9 => Record::Closed(Timestamp(reader.u64()?)),
+            10 => Record::Paused(Epoch(reader.u64()?)),
             3 => Record::Trimmed(NodeId(reader.u8()?), Timestamp(reader.u64()?)),
             4 => Record::Kept(Kept::Promised(Epoch(reader.u64()?), take_round(reader)?)),
             5 => {
@@ -153,9 +180,24 @@ impl Record {
     }
 }
 
+/// How a worker's journal ends, of a replica that comes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    /// The last epoch that it has begun.
+    pub began: Epoch,
+    /// See [`Record::Closed`], in that epoch.
+    pub closed: Timestamp,
+    /// It had paused for this one.
+    pub paused: Option<Epoch>,
+}
+
 /// What a controller has kept, as it comes back.
 #[derive(Debug, Default)]
 pub struct Remembered {
+    /// By worker.
+    pub ends: BTreeMap<u16, End>,
+    /// Its checkpoint holds nothing that is later, and what is later may be left out of all that was written.
+    pub from: Timestamp,
     /// The changes that were decided, one after the other: a worker may not have begun any of them.
     pub decided: Vec<Arc<Change>>,
     /// The latest attempt that was promised, and for which epoch.
@@ -213,13 +255,18 @@ pub struct Journal {
     synced: u64,
     writes: Vec<Bytes>,
     waits: VecDeque<(u64, Waits)>,
+    /// How far it was written when, as far as that is not on disk.
+    ends: VecDeque<(u64, Nanos)>,
+    window: Nanos,
 }
 
 impl Journal {
-    /// Of a fresh replica.
-    pub fn new(durability: Durability) -> Journal {
+    /// Of a fresh replica. `window`: how far a disk may be behind, where it may be.
+    pub fn new(durability: Durability, window: Nanos) -> Journal {
         Journal {
             durability,
+            window,
+            ends: VecDeque::new(),
             replays: false,
             written: 0,
             synced: 0,
@@ -232,6 +279,11 @@ impl Journal {
     #[inline]
     pub fn writes(&self) -> bool {
         self.durability.has_disk()
+    }
+
+    /// Whether the disk is further behind than it may be.
+    fn is_behind(&self, now: Nanos) -> bool {
+        self.ends.front().is_some_and(|(_, at)| now.saturating_sub(*at) > self.window)
     }
 
     /// Whether what others count on waits for the disk.
@@ -277,8 +329,9 @@ impl Journal {
 
     /// Takes what is to be done once all that was written so far is on disk; hands it back if that is now. `always`: with any durability, not
     /// only where others count on the disk.
-    pub fn after(&mut self, what: Waits, always: bool) -> Option<Waits> {
-        let waits = (always || self.durability == Durability::Sync) && self.synced < self.written;
+    pub fn after(&mut self, now: Nanos, what: Waits, always: bool) -> Option<Waits> {
+        let waits = always || self.durability == Durability::Sync || self.is_behind(now);
+        let waits = waits && self.synced < self.written;
         let planted = match &what {
             Waits::Say(..) => planted!(meerkat::YesUnsynced),
             Waits::Heard(..) => planted!(meerkat::HeardUnsynced),
@@ -295,6 +348,7 @@ impl Journal {
     /// All up to a position is on disk.
     pub fn synced(&mut self, position: LogPosition) {
         self.synced = self.synced.max(position.0);
+        while self.ends.pop_front_if(|(end, _)| *end <= position.0).is_some() {}
     }
 
     /// Takes something whose time has come.
@@ -309,7 +363,10 @@ impl Journal {
     }
 
     /// What this turn hands out.
-    pub fn take_writes(&mut self, out: &mut Vec<Bytes>) {
+    pub fn take_writes(&mut self, now: Nanos, out: &mut Vec<Bytes>) {
+        if !self.writes.is_empty() {
+            self.ends.push_back((self.written, now));
+        }
         out.append(&mut self.writes);
     }
 }
@@ -326,7 +383,7 @@ mod tests {
     fn change(epoch: u64) -> Arc<Change> {
         let members = Members { voters: vec![(NodeId(1), Incarnation(7))], ..Members::default() };
         let ended = vec![vec![ended()], Vec::new()];
-        Arc::new(Change { epoch: Epoch(epoch), base: Timestamp(99), members, ended })
+        Arc::new(Change { epoch: Epoch(epoch), base: Timestamp(99), members, ended, cut: None })
     }
 
     fn ended() -> Ended {
@@ -340,7 +397,10 @@ mod tests {
         let all = [
             Record::Told(Epoch(2), told.clone()),
             Record::Known(Epoch(2), told),
-            Record::Began { epoch: Epoch(3), afresh: true, ended: vec![ended()] },
+            Record::Began { epoch: Epoch(3), afresh: true, cut: None, ended: vec![ended()] },
+            Record::Began { epoch: Epoch(3), afresh: false, cut: Some(Timestamp(7)), ended: vec![] },
+            Record::Closed(Timestamp(8)),
+            Record::Paused(Epoch(4)),
             Record::Trimmed(NodeId(4), Timestamp(77)),
             Record::Kept(Kept::Promised(Epoch(4), round)),
             Record::Kept(Kept::Accepted(round, change(4))),
@@ -365,11 +425,11 @@ mod tests {
             Waits::Say(NodeId(1), Message { ts: Timestamp(4), about })
         };
         for durability in Durability::ALL {
-            let mut journal = Journal::new(durability);
-            assert!(journal.after(vote(), true).is_some(), "nothing was written");
+            let mut journal = Journal::new(durability, 100);
+            assert!(journal.after(0, vote(), true).is_some(), "nothing was written");
             journal.write(&Record::Trimmed(NodeId(0), Timestamp(1)));
             let position = journal.position();
-            let waits = journal.after(vote(), false).is_none();
+            let waits = journal.after(0, vote(), false).is_none();
             assert_eq!(waits, durability == Durability::Sync, "{durability:?}");
             if waits {
                 journal.synced(LogPosition(position.0 - 1));
@@ -383,10 +443,10 @@ mod tests {
     /// Words of an epoch that is over are not said; what the controller waits for is told all the same.
     #[test]
     fn an_epoch_that_ends_takes_its_words_along() {
-        let mut journal = Journal::new(Durability::Sync);
+        let mut journal = Journal::new(Durability::Sync, 100);
         journal.write(&Record::Trimmed(NodeId(0), Timestamp(1)));
-        assert!(journal.after(Waits::Heard(NodeId(1), 4), false).is_none());
-        assert!(journal.after(Waits::Report(Report::Kept(1)), false).is_none());
+        assert!(journal.after(0, Waits::Heard(NodeId(1), 4), false).is_none());
+        assert!(journal.after(0, Waits::Report(Report::Kept(1)), false).is_none());
         journal.forget_words();
         journal.synced(journal.position());
         assert!(matches!(journal.due(), Some(Waits::Report(Report::Kept(1)))) && journal.due().is_none());

@@ -33,14 +33,17 @@ use super::record::Told;
 #[derive(Default)]
 struct Known<'a> {
     valid: u32,
+    /// The same, of those who know all.
+    shown: u32,
     accepted: Option<(u32, bool)>,
     outcome: Option<bool>,
     payload: Option<&'a Payload>,
 }
 
 impl<'a> Known<'a> {
-    fn add(&mut self, told: &'a Told) {
+    fn add(&mut self, told: &'a Told, whole: bool) {
         self.valid += u32::from(told.valid == Some(true));
+        self.shown += u32::from(whole && told.valid == Some(true));
         if let Some(outcome) = told.outcome {
             let before = self.outcome.replace(outcome);
             assert!(before.is_none_or(|before| before == outcome), "{} has one outcome everywhere", told.ts);
@@ -60,12 +63,26 @@ impl<'a> Known<'a> {
     }
 }
 
-/// The outcomes of an epoch by worker. `replies`: of each replica that replied, of each of its workers, the records.
-pub fn merge(quorums: Quorums, workers: usize, replies: &[&[Vec<Told>]]) -> Vec<Vec<Ended>> {
+/// The outcomes of an epoch by worker. `replies`: of each replica that replied, of each of its workers, the records. `parts`: the same of those who
+/// may have forgotten some. What they say is true, and what they do not say means nothing: for rule 4 they have not replied. What they alone name is over everywhere, or was never
+/// decided.
+pub fn merge(
+    quorums: Quorums,
+    workers: usize,
+    replies: &[&[Vec<Told>]],
+    parts: &[&[Vec<Told>]],
+) -> Vec<Vec<Ended>> {
     let mut known: Vec<BTreeMap<Timestamp, Known<'_>>> = (0..workers).map(|_| BTreeMap::new()).collect();
     for (worker, records) in replies.iter().flat_map(|reply| reply.iter().enumerate()) {
         for told in records {
-            known[worker].entry(told.ts).or_default().add(told);
+            known[worker].entry(told.ts).or_default().add(told, true);
+        }
+    }
+    for (worker, records) in parts.iter().flat_map(|part| part.iter().enumerate()) {
+        for told in records {
+            if let Some(known) = known[worker].get_mut(&told.ts) {
+                known.add(told, false);
+            }
         }
     }
     let shown = quorums.shown_of_fast(replies.len() as u32);
@@ -76,7 +93,7 @@ pub fn merge(quorums: Quorums, workers: usize, replies: &[&[Vec<Told>]]) -> Vec<
         .collect();
     let decide = |ts: Timestamp, known: &Known<'_>| -> bool {
         known.decided(quorums).unwrap_or_else(|| {
-            let candidate = known.payload.filter(|_| known.valid >= shown.max(1));
+            let candidate = known.payload.filter(|_| known.shown >= shown.max(1));
             candidate.is_some_and(|payload| {
                 let conflicts = |(at, other): &(Timestamp, &Payload)| payload.conflicts(ts, other, *at);
                 planted!(meerkat::NotRevalidated) || !committed.iter().any(conflicts)
@@ -125,7 +142,7 @@ mod tests {
     fn outcomes(n: u8, replies: &[Vec<Told>]) -> Vec<(u64, bool)> {
         let replies: Vec<Vec<Vec<Told>>> = replies.iter().map(|records| vec![records.clone()]).collect();
         let replies: Vec<&[Vec<Told>]> = replies.iter().map(Vec::as_slice).collect();
-        let ended = merge(Quorums::of(n), 1, &replies);
+        let ended = merge(Quorums::of(n), 1, &replies, &[]);
         ended[0].iter().map(|ended| (ended.ts.0, ended.commit)).collect()
     }
 
@@ -139,6 +156,28 @@ mod tests {
         let later = Told { accepted: Some((2, false)), ..told(5, Some(true), &p) };
         assert_eq!(outcomes(3, &[vec![earlier.clone()], vec![later]]), [(5, false)]);
         assert_eq!(outcomes(3, &[vec![earlier], vec![]]), [(5, true)]);
+    }
+
+    /// Who forgot the outcome names what all others have forgotten because it is over everywhere; and adds what others need.
+    #[test]
+    fn what_is_named_by_those_alone_who_forgot_is_not_named() {
+        let p = payload(5, None, Some(b"x"));
+        let of = |told: Told| vec![vec![told]];
+        let valid = || of(told(5, Some(true), &p));
+        let accepted = of(Told { accepted: Some((1, true)), ..told(5, Some(true), &p) });
+        let committed = |replies: &[&[Vec<Told>]], parts: &[&[Vec<Told>]]| {
+            let ended = merge(Quorums::of(3), 1, replies, parts);
+            ended[0].iter().map(|ended| ended.commit).collect::<Vec<_>>()
+        };
+        let nothing = || vec![Vec::new()];
+        assert_eq!(committed(&[&nothing(), &nothing()], &[&accepted]), []);
+        assert_eq!(committed(&[&valid(), &nothing()], &[&accepted]), [true]);
+        assert_eq!(committed(&[&valid(), &nothing()], &[&valid()]), [true], "a majority found it valid");
+        assert_eq!(
+            committed(&[&of(told(5, Some(false), &p)), &nothing()], &[&valid()]),
+            [false],
+            "two say no"
+        );
     }
 
     /// The third rule, and the last.
@@ -195,7 +234,7 @@ mod tests {
         let yes = || vec![told(50, Some(true), &reader)];
         let replies = [vec![yes(), vec![over]], vec![yes(), vec![]], vec![vec![], vec![]]];
         let replies: Vec<&[Vec<Told>]> = replies.iter().map(Vec::as_slice).collect();
-        let ended = merge(Quorums::of(5), 2, &replies);
+        let ended = merge(Quorums::of(5), 2, &replies, &[]);
         assert!(!ended[0][0].commit, "a conflict with a transaction of another worker");
         assert!(ended[1][0].commit);
     }

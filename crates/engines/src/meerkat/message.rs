@@ -113,9 +113,13 @@ pub enum About {
     },
     /// The answer: it has taken effect.
     Settled,
+    /// To who may have nothing to do: say how far you are, until everything up to this timestamp is closed.
+    HowFar,
 }
 
-use About::{Accept, Accepted, Outcome, Over, Overtaken, Prepare, Promise, Settle, Settled, Validate, Vote};
+use About::{
+    Accept, Accepted, HowFar, Outcome, Over, Overtaken, Prepare, Promise, Settle, Settled, Validate, Vote,
+};
 
 const COMMIT: u8 = 1;
 const PAYLOAD: u8 = 2;
@@ -173,6 +177,7 @@ impl Message {
             }
             Settle { commit, .. } => (10, flag(*commit, COMMIT) | with),
             Settled => (11, 0),
+            HowFar => (12, 0),
         };
         out.extend_from_slice(&[tag, flags]);
         out.extend_from_slice(&self.ts.0.to_le_bytes());
@@ -186,7 +191,7 @@ impl Message {
                 out.extend_from_slice(&view.to_le_bytes());
                 out.extend_from_slice(&accepted.map_or(0, |(view, _)| view).to_le_bytes());
             }
-            Validate { .. } | Over { .. } | Settle { .. } | Settled => {}
+            Validate { .. } | Over { .. } | Settle { .. } | Settled | HowFar => {}
         }
         if let Some(payload) = self.payload() {
             out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
@@ -219,6 +224,7 @@ impl Message {
             }
             10 => Settle { commit, payload: maybe_payload(flags, rest, &mut reader)? },
             11 => Settled,
+            12 => HowFar,
             _ => return Err(Malformed("message tag")),
         };
         *rest = whole.slice(whole.len() - reader.rest().len()..);
@@ -266,6 +272,7 @@ mod tests {
             Promise { view: 2, valid: false, accepted: None, payload: None },
             Settle { commit: true, payload: some },
             Settled,
+            HowFar,
         ];
         about.into_iter().map(|about| Message { ts: Timestamp(41), about }).collect()
     }

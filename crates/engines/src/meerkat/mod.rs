@@ -105,6 +105,7 @@ const ABILITIES: Abilities = Abilities {
     interruptible: true,
     sessions: true,
     durable: true,
+    disks_behind: true,
     leaderless: true,
     ..Abilities::NONE
 };

@@ -73,6 +73,18 @@ highwater_core::bugs! {
         shows: Unpowered,
         within: 4000,
     }
+    ForgetfulIsWhole = "forgetful-is-whole" {
+        mistake: "a replica that crashed without all on its disk takes what it finds there for all that it knew",
+        breaks: "a change of epoch counts on votes and outcomes that it has forgotten",
+        shows: Forgetful,
+        within: 2000,
+    }
+    CutIgnored = "cut-ignored" {
+        mistake: "a replica that goes on from a cut of its disk installs what came later, too",
+        breaks: "it differs from the others, and has what was lost",
+        shows: Darkened,
+        within: 2000,
+    }
 }
 
 pub use strict::{LateIsValid, VotesUnripe};

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use highwater_core::{Clock, Epoch, Incarnation, NodeId, Timestamp};
+use highwater_core::{Clock, Durability, Epoch, Incarnation, NodeId, Timestamp};
 use highwater_store::Store;
 
 use super::change::{Change, Members};
@@ -37,8 +37,8 @@ pub enum Command {
         /// The first worker writes what the controller keeps, too.
         kept: Arc<Vec<Kept>>,
     },
-    /// Everything that the scan of this checkpoint may have met has been written: is it on disk?
-    CheckpointSettle(u64),
+    /// The scan of this checkpoint has met nothing that is later: once all of that is over everywhere, and written, is it on disk?
+    CheckpointSettle(u64, Timestamp),
     /// This worker's part of a copy comes from there.
     Expect {
         /// From whom.
@@ -131,6 +131,10 @@ pub struct Cell {
     pub copied: AtomicU64,
     /// Where its records begin that are handed in, of a replica that comes back.
     pub resumed: AtomicU64,
+    /// Not later than what it has written of is this.
+    pub written: AtomicU64,
+    /// Up to here it has noted down that all is over everywhere.
+    pub noted: AtomicU64,
 }
 
 /// One per replica.
@@ -247,6 +251,13 @@ impl Shared {
         }
         self.clock.advance_past(shown);
         shown
+    }
+
+    /// Whether a worker has yet to note down how far all is over everywhere, for the sake of what any of them wrote.
+    pub fn owes_notes(&self) -> bool {
+        let written = self.cells.iter().map(|cell| cell.written.load(Ordering::Relaxed)).max();
+        let noted = self.cells.iter().map(|cell| cell.noted.load(Ordering::Relaxed)).min();
+        self.options.durability == Durability::Async && noted < written
     }
 
     /// The sum of a figure over all workers.

@@ -96,6 +96,11 @@ impl Stamps {
         self.last = self.last.max(self.layout.tick(ts));
     }
 
+    /// No further one is at or below this one, whoever proposed it.
+    pub fn close_above(&mut self, ts: Timestamp) {
+        self.last = self.last.max(self.layout.tick(ts) + 1);
+    }
+
     /// No further one is at or below this: the last one, or as late as it is now.
     pub fn close(&mut self) -> Timestamp {
         self.last = self.last.max(self.clock.now().0 >> self.layout.bits);

@@ -34,6 +34,7 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::HandedOver => handed_over(plan),
         Circumstance::Full => full(plan),
         Circumstance::Unpowered => unpowered(plan),
+        Circumstance::Darkened => darkened(plan),
         Circumstance::Restored => restored(plan),
         Circumstance::Forgetful => forgetful(plan),
         Circumstance::Founded => founded(plan),
@@ -254,6 +255,13 @@ fn unpowered(plan: &mut Plan) {
             (2 * timeout, timeout / 8, Fault::PowerCut),
         ],
     });
+}
+
+/// Unpowered, and what is accepted does not wait for disks: what was acknowledged last may be lost, and no client counts on it.
+fn darkened(plan: &mut Plan) {
+    unpowered(plan);
+    plan.behind = true;
+    (plan.load.counters, plan.load.fresh_percent) = (0, 0);
 }
 
 /// Replicas have disks. A leader is left with one that hears it; that one's disk becomes an older copy, and the leader is cut off.

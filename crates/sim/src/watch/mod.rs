@@ -60,6 +60,16 @@ impl Watch {
         Seen { counts: self.rules.counts(), most: self.most }
     }
 
+    /// It is so late.
+    pub(crate) fn set_now(&mut self, now: u64) {
+        self.rules.set_now(now);
+    }
+
+    /// See [`Rules::take_lost_since`].
+    pub(crate) fn take_lost_since(&mut self) -> Option<u64> {
+        self.rules.take_lost_since()
+    }
+
     pub(crate) fn log_bytes(&mut self, node: NodeId, bytes: u64) {
         self.most.log_bytes = self.most.log_bytes.max(bytes);
         if bytes > self.limits.log_bytes {

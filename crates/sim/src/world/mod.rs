@@ -469,6 +469,7 @@ impl<L: Library> World<L> {
         let _entered = hooks::enter(self.stage.clone());
         while let Some((at, number, event)) = self.queue.pop(until) {
             self.now = self.now.max(at);
+            self.stage.watch.borrow_mut().set_now(self.now);
             self.trace.mix(at ^ number << 40);
             self.handle(event);
         }

@@ -61,8 +61,9 @@ impl<L: Library> World<L> {
     }
 
     /// Since when something was lost by replicas that may have forgotten it.
-    pub fn lost_since(&self) -> Option<Nanos> {
-        self.nodes.iter().filter_map(|node| node.disk.lost_since).min()
+    pub fn lost_since(&mut self) -> Option<Nanos> {
+        let told = self.stage.watch.borrow_mut().take_lost_since();
+        self.nodes.iter().filter_map(|node| node.disk.lost_since).chain(told).min()
     }
 
     /// Replicas that have caught up miss nothing any more. To be called now and then.

@@ -15,8 +15,8 @@ use highwater_store::Store;
 use super::disk::After;
 use super::{MeerkatController, Paused};
 use crate::meerkat::change::{Change, Members};
-use crate::meerkat::control::{Control, Round, Standing};
-use crate::meerkat::facts::Began;
+use crate::meerkat::control::{Control, Memory, Round, Standing};
+use crate::meerkat::facts::{Began, Cut};
 use crate::meerkat::journal::Kept;
 use crate::meerkat::marks_of;
 use crate::meerkat::record::Told;
@@ -93,7 +93,8 @@ impl MeerkatController {
         if self.epoch == Epoch(0) {
             self.standing = Standing::Bearing;
         }
-        let promise = Control::Promise { epoch, round, accepted, latest, records };
+        let memory = self.forgot;
+        let promise = Control::Promise { epoch, round, accepted, latest, records, memory };
         self.keep_on_disk(Kept::Promised(epoch, round), After::Send(round.node, promise));
     }
 
@@ -129,8 +130,11 @@ impl MeerkatController {
             return;
         }
         let me: (NodeId, Incarnation) = (self.me, self.life);
+        // Who forgot has what it may have up to a cut, or nothing.
+        let forgot = self.forgot != Memory::Whole;
+        let has_state = if forgot { change.cut.is_some() } else { self.standing != Standing::Outside };
         let follows = change.epoch == self.epoch.next()
-            && self.standing != Standing::Outside
+            && has_state
             && (change.epoch == Epoch(1) || self.members.as_ref().is_some_and(|members| members.has(me)));
         let (was_voter, votes) = (self.is_voter(), change.members.has_voter(me));
         let takes_part = change.members.has(me);
@@ -183,6 +187,14 @@ impl MeerkatController {
             .collect();
         let voters = names(voters);
         self.note(format!("{} begins: voters {voters}{others}; {ended} transactions settled", change.epoch));
+        if let Some(at) = change.cut {
+            let window = self.shared.options.disk_window / 1_000_000;
+            self.note(format!(
+                "no majority remembered everything: it goes on from what disks have up to {at}. What was acknowledged in the last \
+                 {window} ms before the crash may be lost, and what a replica had not heard of that took part"
+            ));
+            hooks::tell_own(|| Cut { epoch: change.epoch, at });
+        }
         hooks::tell_own(|| {
             let mut bytes = Vec::new();
             change.encode(&mut bytes);
@@ -218,6 +230,7 @@ impl MeerkatController {
         self.failed = 0;
         self.wanted = None;
         self.keeping.came_back = false;
+        self.forgot = Memory::Whole;
         self.stirred = now;
     }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use highwater_core::{Epoch, Incarnation, NodeId, Timestamp, hooks};
 
 use super::MeerkatController;
+use super::forgot::choose;
 use crate::meerkat::change::{Change, Members};
-use crate::meerkat::control::{Control, Round};
+use crate::meerkat::control::{Control, Memory, Round};
 use crate::meerkat::facts::Asked;
 use crate::meerkat::merge::merge;
 use crate::meerkat::record::Told;
@@ -19,6 +20,11 @@ struct Promised {
     accepted: Option<(Round, Arc<Change>)>,
     latest: Timestamp,
     records: Arc<Vec<Vec<Told>>>,
+    memory: Memory,
+}
+
+fn told<'a>(of: Vec<&'a Promised>) -> Vec<&'a [Vec<Told>]> {
+    of.into_iter().map(|promised| &promised.records[..]).collect()
 }
 
 enum Stage {
@@ -79,7 +85,7 @@ impl MeerkatController {
         from: NodeId,
         (epoch, round): (Epoch, Round),
         accepted: Option<(Round, Arc<Change>)>,
-        (latest, records): (Timestamp, Arc<Vec<Vec<Told>>>),
+        (latest, records, memory): (Timestamp, Arc<Vec<Vec<Told>>>, Memory),
     ) {
         let Some(life) = self.life_of(from).filter(|life| self.counts(from, *life)) else { return };
         if records.len() != self.shared.options.workers as usize {
@@ -90,7 +96,7 @@ impl MeerkatController {
             return;
         };
         if let Stage::Preparing(promises) = &mut attempt.stage {
-            promises.insert(from, Promised { life, accepted, latest, records });
+            promises.insert(from, Promised { life, accepted, latest, records, memory });
             self.stirred = now;
             self.propose(now, false);
         }
@@ -115,24 +121,62 @@ impl MeerkatController {
         if count < born_with || (count < all && !late) {
             return;
         }
-        let change = known.unwrap_or_else(|| {
-            let replies: Vec<&[Vec<Told>]> =
-                promises.values().map(|promised| &promised.records[..]).collect();
-            let latest = promises.values().map(|promised| promised.latest).max().unwrap_or_default();
-            let members = if epoch == Epoch(1) {
-                let voters = promises.iter().map(|(node, promised)| (*node, promised.life)).collect();
-                Members { voters, ..Members::default() }
-            } else {
-                let promised = promises.keys().copied().collect::<Vec<_>>();
-                self.members_to_be(now, &promised)
-            };
-            let ended = merge(quorums, self.shared.options.workers as usize, &replies);
-            Arc::new(Change { epoch, base: latest.next(), members, ended })
-        });
+        let change = match known {
+            Some(change) => change,
+            None => match self.change_to_be(now, epoch, promises) {
+                Some(change) => Arc::new(change),
+                None => return,
+            },
+        };
         let attempt = self.attempt.as_mut().expect("it is under way");
         attempt.stage = Stage::Accepting { change: change.clone(), by: BTreeMap::new() };
         (attempt.asked, attempt.times) = (now, 0);
         self.send_all(&Control::Accept { round, change });
+    }
+
+    /// What these promises make the next epoch; `None`: they do not suffice, because too many forgot.
+    fn change_to_be(
+        &self,
+        now: Nanos,
+        epoch: Epoch,
+        promises: &BTreeMap<NodeId, Promised>,
+    ) -> Option<Change> {
+        let (quorums, workers) = (self.shared.quorums, self.shared.options.workers as usize);
+        let latest = promises.values().map(|promised| promised.latest).max().unwrap_or_default();
+        let base = latest.next();
+        if epoch == Epoch(1) {
+            let voters = promises.iter().map(|(node, promised)| (*node, promised.life)).collect();
+            let members = Members { voters, ..Members::default() };
+            return Some(Change { epoch, base, members, ended: vec![Vec::new(); workers], cut: None });
+        }
+        let (whole, forgot): (Vec<&Promised>, Vec<&Promised>) =
+            promises.values().partition(|promised| promised.memory == Memory::Whole);
+        let promised = promises.keys().copied().collect::<Vec<_>>();
+        let members = self.members_to_be(now, &promised);
+        if whole.len() >= quorums.majority as usize && !members.voters.is_empty() {
+            let ended = merge(quorums, workers, &told(whole), &told(forgot));
+            return Some(Change { epoch, base, members, ended, cut: None });
+        }
+        let mut voters = self.members.iter().flat_map(|members| &members.voters);
+        let back = |(node, life): &(NodeId, Incarnation)| {
+            promises.get(node).is_some_and(|promised| promised.life == *life)
+        };
+        if !voters.all(back) {
+            return None;
+        }
+        let rest = |(node, promised): (&NodeId, &Promised)| match promised.memory {
+            Memory::Forgot(Some(rest)) => Some((*node, rest)),
+            _ => None,
+        };
+        let rests = promises.iter().filter_map(rest).collect();
+        let (at, chosen) = choose(&rests, quorums.majority as usize)?;
+        let mut members = Members::default();
+        for node in self.nodes().filter(|node| self.hears(now, *node)) {
+            let Some(life) = self.life_of(node) else { continue };
+            let of = if chosen.contains(&node) { &mut members.voters } else { &mut members.learners };
+            of.push((node, life));
+        }
+        Some(Change { epoch, base, members, ended: vec![Vec::new(); workers], cut: Some(at) })
     }
 
     pub(super) fn on_refuse(&mut self, epoch: Epoch, round: Round) {

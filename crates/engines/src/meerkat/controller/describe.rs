@@ -6,7 +6,7 @@ use highwater_core::{Incarnation, NodeId};
 
 use super::MeerkatController;
 use crate::meerkat::change::Members;
-use crate::meerkat::control::Standing;
+use crate::meerkat::control::{Memory, Standing};
 use crate::meerkat::{
     ABORTED, BUSY, CHANGES, COPIED, DECIDED, FAST, IN_THE_WAY, LEARNERS, SLOW, TOO_LATE, VOTERS,
 };
@@ -70,6 +70,10 @@ impl MeerkatController {
             return Some("no quorum: it has not heard from a majority for a while".into());
         }
         match self.standing {
+            Standing::Outside if self.forgot != Memory::Whole => Some(
+                "may have forgotten what was last, and waits for a majority that has not, or for all voters"
+                    .into(),
+            ),
             Standing::Outside => Some("waits to be taken in: it lost its memory, or missed too much".into()),
             Standing::Learning | Standing::Ready if self.shared.no_quorum.load(Ordering::Relaxed) => {
                 Some("copies the state, and has not heard from a majority for a while".into())
@@ -115,7 +119,7 @@ impl MeerkatController {
             members: self.nodes().filter_map(|node| self.member(now, node)).collect(),
             copying_bytes: copies.then_some(copied),
             copying_from: self.copying.as_ref().map(|copying| copying.donor),
-            forgets: false,
+            forgets: self.forgot != Memory::Whole,
             freshness: None,
             levels: options.levels,
             level: None,

@@ -1,7 +1,7 @@
 //! The controller's part in durability: what it keeps, checkpoints, and how a replica comes back with its disk.
 //!
-//! What it must not forget its first worker writes. With [`Durability::Sync`](highwater_core::Durability::Sync) a promise, an acceptance and
-//! the beginning of an epoch wait for that.
+//! What it must not forget its first worker writes, and a promise, an acceptance and the beginning of an epoch wait for that, with
+//! [`Durability::Async`](highwater_core::Durability::Async) as well (see `forgot`).
 //!
 //! A replica that comes back with its disk is the same voter that it was. It takes no part in the epoch that it was in: it goes on as if it had
 //! promised the next one, with the records of its disk, and asks for that. What it coordinated others may have ended meanwhile, or the
@@ -11,26 +11,31 @@
 //! transactions that may not be over everywhere, and from there on its records are needed. It is complete when what
 //! the scan may have met is on this disk: of a transaction that it met half the rest is there, too.
 //!
+//! With `async` it is complete when what the scan met is over everywhere, too, and that is on disk.
+//!
 //! What a learner has copied is on no disk before there is a checkpoint of it: until then it does not ask for a vote.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use highwater_core::{Durability, Epoch, NodeId, Timestamp};
+use highwater_core::codec::{Malformed, Reader};
+use highwater_core::{Durability, Epoch, NodeId, Timestamp, planted};
 use highwater_store::Store;
 
+use super::forgot::{Came, came};
 use super::{MeerkatController, marks_of};
 use crate::meerkat::change::Change;
-use crate::meerkat::control::{Control, Standing};
-use crate::meerkat::journal::{Kept, Remembered};
+use crate::meerkat::control::{Control, Memory, Standing};
+use crate::meerkat::journal::{End, Kept, Remembered};
 use crate::meerkat::shared::{Begin, Command};
 use crate::seam::{CheckpointNews, CheckpointOrder, DiskState, LogPosition, Nanos, Resume};
 
 /// Pause after a checkpoint that came to nothing.
 const RETRY_AFTER: Nanos = 200_000_000;
-/// Format of the engine's words in a checkpoint.
-const VERSION: u8 = 1;
+/// Format of the engine's words in a checkpoint: `version u8 | workers u16 | newest u64`. The first one told no newest.
+const VERSION: u8 = 2;
+const FIRST_VERSION: u8 = 1;
 
 /// What is done when something is kept.
 pub(super) enum After {
@@ -67,6 +72,8 @@ pub(super) struct Keeping {
     pub copied: bool,
     /// The checkpoint under way is of that. (One of the store before may still be on its way to be published.)
     of_copied: bool,
+    /// The latest that the scan of the checkpoint under way has met.
+    newest: Timestamp,
     pub disk: DiskState,
     /// This process came back with its disk, and has not begun an epoch yet.
     pub came_back: bool,
@@ -85,11 +92,7 @@ impl MeerkatController {
         self.keeping.last += 1;
         self.shared.commands[0].put(Command::Keep(self.keeping.last, kept));
         self.wakes = true;
-        if self.durability() == Durability::Sync {
-            self.keeping.waits.push_back((self.keeping.last, after));
-        } else {
-            self.go(after);
-        }
+        self.keeping.waits.push_back((self.keeping.last, after));
     }
 
     fn go(&mut self, after: After) {
@@ -181,9 +184,10 @@ impl MeerkatController {
                 let released = std::mem::take(released);
                 self.shared.scanning.store(false, Ordering::SeqCst);
                 let complete_at = newest.max(self.shared.clock.now());
+                self.keeping.newest = newest;
                 let left = self.shared.options.workers as usize;
                 self.keeping.stage = Some(Stage::Settling { released, complete_at, left });
-                self.command(|| Command::CheckpointSettle(number));
+                self.command(|| Command::CheckpointSettle(number, newest));
             }
             CheckpointNews::Published(number) if number == current => {
                 self.keeping.stage = None;
@@ -212,8 +216,9 @@ impl MeerkatController {
         }
         let (mut released, complete_at) = (std::mem::take(released), *complete_at);
         self.keeping.stage = Some(Stage::Publishing);
-        let [low, high] = self.shared.options.workers.to_le_bytes();
-        let engine = vec![VERSION, low, high];
+        let mut engine = vec![VERSION];
+        engine.extend_from_slice(&self.shared.options.workers.to_le_bytes());
+        engine.extend_from_slice(&self.keeping.newest.0.to_le_bytes());
         // The controller writes nothing by itself.
         released.push(LogPosition(0));
         let anew = LogPosition(0);
@@ -251,16 +256,20 @@ impl MeerkatController {
 
     pub(super) fn resume_from(&mut self, from: Resume<'_>) -> Result<(), String> {
         let workers = self.shared.options.workers as usize;
-        match from.engine {
-            [VERSION, low, high] if usize::from(u16::from_le_bytes([*low, *high])) == workers => {}
-            [VERSION, low, high] => {
-                let written = u16::from_le_bytes([*low, *high]);
-                return Err(format!(
-                    "the checkpoint was written with another number of workers: {written}; set cluster.workers to it"
-                ));
-            }
-            _ => return Err("a checkpoint's words are none of this engine's".into()),
+        let mut reader = Reader::new(from.engine);
+        let words = (|| {
+            let (version, workers) = (reader.u8()?, reader.u16()?);
+            let newest = if version == FIRST_VERSION { from.complete_at } else { Timestamp(reader.u64()?) };
+            let known = version == VERSION || version == FIRST_VERSION;
+            if known && reader.is_empty() { Ok((workers, newest)) } else { Err(Malformed("version")) }
+        })();
+        let (written, newest) = words.map_err(|_| "a checkpoint's words are none of this engine's")?;
+        if usize::from(written) != workers {
+            return Err(format!(
+                "the checkpoint was written with another number of workers: {written}; set cluster.workers to it"
+            ));
         }
+        self.shared.remembered.lock().expect("nobody panics with it").from = newest;
         if from.positions.len() != workers + 1 {
             return Err("a checkpoint of other writers than this engine's".into());
         }
@@ -276,20 +285,15 @@ impl MeerkatController {
     pub(super) fn come_back(&mut self, now: Nanos) {
         let shared = self.shared.clone();
         let remembered = std::mem::take(&mut *shared.remembered.lock().expect("nobody panics with it"));
-        let Remembered { decided, promised, accepted, lost, any } = remembered;
-        // What is not on the disk may have been said all the same.
-        let whole = self.durability() == Durability::Sync;
+        let Remembered { ends, from, decided, promised, accepted, lost, any } = remembered;
         let next = decided.last().map_or(Epoch(1), |change| change.epoch.next());
-        if whole {
-            self.promised =
-                promised.filter(|(epoch, _)| *epoch == next).map_or(self.promised, |(_, round)| round);
-            self.accepted = accepted.filter(|(_, change)| change.epoch == next);
-            self.promised =
-                self.accepted.as_ref().map_or(self.promised, |(round, _)| self.promised.max(*round));
-        }
+        self.promised =
+            promised.filter(|(epoch, _)| *epoch == next).map_or(self.promised, |(_, round)| round);
+        self.accepted = accepted.filter(|(_, change)| change.epoch == next);
+        self.promised = self.accepted.as_ref().map_or(self.promised, |(round, _)| self.promised.max(*round));
         self.stirred = now;
         let Some(change) = decided.last().cloned() else {
-            if any && whole {
+            if any {
                 self.standing = Standing::Bearing;
             }
             return;
@@ -298,17 +302,31 @@ impl MeerkatController {
         self.epoch = change.epoch;
         self.history.push_back(change.clone());
         self.shared.clock.advance_past(change.base);
-        if whole && !lost && change.members.has_voter(me) {
-            self.note(format!("comes back with its disk: a voter of {}", change.epoch));
-            self.standing = Standing::Voting;
-            self.members = Some(change.members.clone());
-            self.take_seats(decided);
+        self.members = change.members.has_say(me).then(|| change.members.clone());
+        if !lost && change.members.has_voter(me) {
+            let ends: Vec<End> = ends.into_values().collect();
+            let forgets = self.shared.options.forgets && !planted!(meerkat::ForgetfulIsWhole);
+            let came = if forgets { came(&ends, (change.epoch, change.base), from) } else { Came::Whole };
             self.keeping.came_back = true;
+            match came {
+                Came::Whole => {
+                    self.note(format!("comes back with its disk: a voter of {}", change.epoch));
+                    self.standing = Standing::Voting;
+                    self.take_seats(decided);
+                }
+                Came::Forgot(rest) => {
+                    self.note(format!(
+                        "comes back with its disk, and may have forgotten what was last in {}",
+                        change.epoch
+                    ));
+                    self.standing = Standing::Outside;
+                    self.forgot = Memory::Forgot(rest);
+                }
+            }
             return self.pause(next);
         }
         self.note(format!("comes back without a whole state of {}: it needs a copy", change.epoch));
         self.standing = Standing::Outside;
-        self.members = (whole && change.members.has_say(me)).then(|| change.members.clone());
         self.store = Store::new(self.schema.clone());
         self.marks = marks_of(&self.schema, &self.shared.options);
         self.command(|| Command::Forget);

@@ -17,6 +17,7 @@
 //! | `reasons` | whether a change is wanted, and who takes part then |
 //! | `copies` | a learner's way to the state, and a donor's part in it |
 //! | `disk` | what is kept, checkpoints, coming back |
+//! | `forgot` | what is left when replicas forgot |
 //! | `describe` | statuses |
 
 mod accept;
@@ -24,6 +25,7 @@ mod attempt;
 mod copies;
 mod describe;
 mod disk;
+mod forgot;
 mod reasons;
 
 use std::collections::VecDeque;
@@ -35,7 +37,7 @@ use highwater_core::{Epoch, Incarnation, Levels, NodeId, Random, Schema, Timesta
 use highwater_store::Store;
 
 use super::change::{Change, Members};
-use super::control::{Assembly, Beat, Control, Round, Standing, pieces};
+use super::control::{Assembly, Beat, Control, Memory, Round, Standing, pieces};
 use super::marks::Marks;
 use super::marks_of;
 use super::own::bit;
@@ -97,6 +99,8 @@ pub struct MeerkatController {
     /// Changes of epoch that were installed here.
     changes: u64,
     standing: Standing,
+    /// Whether it knows all that it knew of the epoch that it was in.
+    forgot: Memory,
     /// The last changes, the one by which it began behind the others: for voters that are behind.
     history: VecDeque<Arc<Change>>,
     /// Workers that have not installed it.
@@ -151,6 +155,7 @@ impl MeerkatController {
             members: None,
             changes: 0,
             standing: Standing::Unborn,
+            forgot: Memory::Whole,
             history: VecDeque::new(),
             installing: 0,
             promised: Round::default(),
@@ -314,6 +319,8 @@ impl MeerkatController {
             self.hears(now, *node) && beat.standing == Standing::Voting && beat.epoch >= self.epoch
         });
         self.shared.set_serving(serving);
+        // Who has nothing to do sleeps, and has to note down how far all is over all the same.
+        self.wakes |= self.shared.owes_notes();
         self.watch_disks(now);
         self.help(now);
     }
@@ -377,8 +384,8 @@ impl MeerkatController {
                 }
             }
             Control::Prepare { epoch, round } => self.on_prepare(now, from, epoch, round),
-            Control::Promise { epoch, round, accepted, latest, records } => {
-                self.on_promise(now, from, (epoch, round), accepted, (latest, records));
+            Control::Promise { epoch, round, accepted, latest, records, memory } => {
+                self.on_promise(now, from, (epoch, round), accepted, (latest, records, memory));
             }
             Control::Refuse { epoch, round } => self.on_refuse(epoch, round),
             Control::Accept { round, change } => self.on_accept(now, from, round, change),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use highwater_core::{Durability, Epoch, Incarnation, NodeId};
+use highwater_core::{Epoch, Incarnation, NodeId};
 
 use super::MeerkatController;
 use crate::meerkat::change::Members;
@@ -17,7 +17,7 @@ impl MeerkatController {
             return life != self.life;
         }
         // Who has a disk comes back with the same life.
-        let has_disk = self.shared.options.durability == Durability::Sync;
+        let has_disk = self.shared.options.durability.has_disk();
         self.peers[node.0 as usize].is_some_and(|peer| peer.life != life || peer.refused && !has_disk)
     }
 
@@ -55,7 +55,7 @@ impl MeerkatController {
         if prompt >= self.shared.quorums.majority as usize {
             voters.retain(|who| !lags(who));
         }
-        for node in self.others() {
+        for node in self.nodes() {
             let Some(life) = self.life_of(node) else { continue };
             let standing = self.beat_of(node).standing;
             let wants = matches!(standing, Standing::Outside | Standing::Unborn) && self.hears(now, node);
@@ -76,6 +76,15 @@ impl MeerkatController {
         let to_be = self.members_to_be(now, &[self.me]);
         if to_be != *members && !to_be.voters.is_empty() {
             return Some("who takes part changes");
+        }
+        // One that came back without what it had copied: it begins to learn with an epoch.
+        let anew = |who: &(NodeId, Incarnation)| {
+            let beat = self.beat_of(who.0);
+            let outside = beat.standing == Standing::Outside && beat.epoch == self.epoch;
+            outside && self.life_of(who.0) == Some(who.1) && self.hears(now, who.0)
+        };
+        if members.learners.iter().any(anew) && !to_be.voters.is_empty() {
+            return Some("a learner begins anew");
         }
         let stuck = self.shared.cells.iter().any(|cell| cell.stuck.load(Ordering::Relaxed));
         stuck.then_some("a transaction cannot be settled otherwise")

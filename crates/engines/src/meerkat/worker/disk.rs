@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use highwater_core::{NodeId, Timestamp};
+use highwater_core::{Durability, NodeId, Timestamp, planted};
 
 use super::MeerkatWorker;
 use crate::meerkat::change::Ended;
-use crate::meerkat::journal::{Kept, Record, Waits};
+use crate::meerkat::journal::{End, Kept, Record, Waits};
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::own::Vote;
 use crate::meerkat::record::Told;
@@ -32,7 +32,7 @@ impl MeerkatWorker {
 
     /// Does something once all that was written is on disk, where others count on the disk; else at once.
     pub(super) fn wait(&mut self, now: Nanos, what: Waits) {
-        if let Some(what) = self.journal.after(what, false) {
+        if let Some(what) = self.journal.after(now, what, false) {
             self.go(now, what);
         }
     }
@@ -78,6 +78,7 @@ impl MeerkatWorker {
         let wants = !record.written && told.outcome != Some(false);
         let payload = record.payload.clone().filter(|_| wants);
         record.written |= payload.is_some();
+        self.cell().written.store(self.latest.0, Ordering::Relaxed);
         self.journal.write(&Record::Told(self.began, Told { payload, ..told }));
     }
 
@@ -97,7 +98,46 @@ impl MeerkatWorker {
 
     pub(super) fn keep(&mut self, now: Nanos, number: u64, kept: Kept) {
         self.journal.write(&Record::Kept(kept));
-        self.wait(now, Waits::Report(Report::Kept(number)));
+        self.wait_always(now, Report::Kept(number));
+    }
+
+    /// Tells the controller something once all that was written is on disk, whatever else need not wait for it.
+    pub(super) fn wait_always(&mut self, now: Nanos, report: Report) {
+        if let Some(what) = self.journal.after(now, Waits::Report(report), true) {
+            self.go(now, what);
+        }
+    }
+
+    /// Notes down how far all is over everywhere, where what is left of disks may have to be cut there: for the sake of what any worker of
+    /// this replica has written.
+    pub(super) fn write_closed(&mut self, beat: bool) {
+        if beat && self.working().is_some() && self.shared.owes_notes() {
+            self.note_closed();
+        }
+    }
+
+    /// Who has nothing to do does not say how far it is by itself.
+    pub(super) fn ask_how_far(&mut self) {
+        let written = self.shared.cells.iter().map(|cell| cell.written.load(Ordering::Relaxed)).max();
+        let owed = written.filter(|_| self.shared.owes_notes()).map(Timestamp);
+        let Some(ts) = self.settles.map(|(_, newest)| newest).into_iter().chain(owed).max() else { return };
+        let Some(seat) = &self.seat else { return };
+        self.stamps.close_above(ts);
+        for (node, _) in seat.members.voters.iter().filter(|(node, _)| *node != self.me) {
+            let behind = |peer: &super::Peer| peer.connected && peer.closed < ts;
+            if self.peers[node.0 as usize].as_ref().is_some_and(behind) {
+                self.post.for_one(*node, &Message { ts, about: About::HowFar });
+            }
+        }
+    }
+
+    fn note_closed(&mut self) {
+        let closed = self.shared.closed();
+        if closed > self.closed {
+            self.closed = closed;
+            self.journal.write(&Record::Closed(closed));
+            self.cell().noted.store(closed.0, Ordering::Relaxed);
+        }
     }
 
     /// What a checkpoint needs that begins here is written once more: what is known of transactions that may not be over everywhere.
@@ -107,7 +147,13 @@ impl MeerkatWorker {
             kept.iter().for_each(|kept| self.journal.write(&Record::Kept(kept.clone())));
         }
         let epoch = self.began;
-        self.journal.write(&Record::Began { epoch, afresh: false, ended: Vec::new() });
+        self.journal.write(&Record::Began { epoch, afresh: false, cut: None, ended: Vec::new() });
+        if self.closed > Timestamp::ZERO {
+            self.journal.write(&Record::Closed(self.closed));
+        }
+        if let Some(epoch) = self.paused {
+            self.journal.write(&Record::Paused(epoch));
+        }
         for (node, (ts, _)) in self.gone.iter().enumerate().filter(|(_, (ts, _))| *ts > Timestamp::ZERO) {
             self.journal.write(&Record::Trimmed(NodeId(node as u8), *ts));
         }
@@ -117,11 +163,22 @@ impl MeerkatWorker {
         self.report(Report::CheckpointFrom { worker: self.at, number, position });
     }
 
-    pub(super) fn settle_checkpoint(&mut self, number: u64) {
-        let settled = Waits::Report(Report::CheckpointSettled(number));
-        if let Some(Waits::Report(report)) = self.journal.after(settled, true) {
-            self.report(report);
+    /// A checkpoint holds what is decided, and may have to be left out: not what is over everywhere, and noted down to be.
+    pub(super) fn settle_checkpoint(&mut self, now: Nanos, number: u64, newest: Timestamp) {
+        self.settles = Some((number, newest));
+        self.restless = super::RESTLESS;
+        self.next_beat = self.next_beat.min(now);
+    }
+
+    pub(super) fn settle_when_closed(&mut self, now: Nanos) {
+        let is_async = self.shared.options.durability == Durability::Async;
+        let closed = |newest| !is_async || self.shared.closed() >= newest;
+        let Some((number, _)) = self.settles.filter(|(_, newest)| closed(*newest)) else { return };
+        self.settles = None;
+        if is_async {
+            self.note_closed();
         }
+        self.wait_always(now, Report::CheckpointSettled(number));
     }
 
     // ---- coming back ----
@@ -145,10 +202,12 @@ impl MeerkatWorker {
             Record::Told(epoch, told) if epoch == self.began => self.replay_told(now, told, true),
             Record::Known(epoch, told) if epoch == self.began => self.replay_told(now, told, false),
             Record::Told(..) | Record::Known(..) => Ok(()),
-            Record::Began { epoch, afresh, ended } => {
+            Record::Began { epoch, afresh, cut, ended } => {
                 remembered().lost |= afresh;
                 if epoch > self.began {
                     self.began = epoch;
+                    (self.closed, self.had_paused) = (Timestamp::ZERO, None);
+                    self.install_held(cut);
                     self.install_ended(now, &ended);
                     self.records.clear();
                     self.gone.fill((Timestamp::ZERO, false));
@@ -162,9 +221,33 @@ impl MeerkatWorker {
                 *gone = (ts.max(gone.0), false);
                 Ok(())
             }
+            Record::Closed(ts) => {
+                self.closed = self.closed.max(ts);
+                Ok(())
+            }
+            Record::Paused(epoch) => {
+                self.had_paused = Some(epoch);
+                Ok(())
+            }
             Record::Kept(kept) => {
                 remembered().add(kept);
                 Ok(())
+            }
+        }
+    }
+
+    /// All was handed in.
+    pub(super) fn tell_end(&mut self) {
+        let end = End { began: self.began, closed: self.closed, paused: self.had_paused };
+        let mut remembered = self.shared.remembered.lock().expect("nobody panics with it");
+        remembered.ends.insert(self.at, end);
+    }
+
+    /// What an earlier life wrote is installed, up to `cut` if there is one. Nothing of it is, before it is known that it need not be left out.
+    pub(super) fn install_held(&mut self, cut: Option<Timestamp>) {
+        for (ts, payload) in std::mem::take(&mut self.held) {
+            if cut.is_none_or(|cut| ts <= cut || planted!(meerkat::CutIgnored)) {
+                self.install(ts, &payload);
             }
         }
     }
@@ -191,14 +274,13 @@ impl MeerkatWorker {
         if self.records.get(node, ts).is_some_and(|record| record.outcome.is_some()) {
             return Ok(());
         }
-        if !installs {
-            self.records.end(now, node, ts, commit);
-            return Ok(());
+        if installs && commit {
+            let payload = self.records.get(node, ts).and_then(|record| record.payload.clone());
+            let payload = payload.ok_or_else(|| format!("nothing says what {ts} wrote, which committed"))?;
+            self.held.insert(ts, payload);
         }
-        match self.conclude(now, node, ts, commit, None) {
-            true => Ok(()),
-            false => Err(format!("nothing says what {ts} wrote, which committed")),
-        }
+        self.records.end(now, node, ts, commit);
+        Ok(())
     }
 
     /// What became of transactions of the epoch before; of those that are not named none committed. Those that were not known here.

@@ -11,7 +11,7 @@ use highwater_store::Applier;
 use super::MeerkatWorker;
 use crate::copy::{CopyMessage, Installer, Source};
 use crate::meerkat::change::Ended;
-use crate::meerkat::journal::{Record, Waits};
+use crate::meerkat::journal::Record;
 use crate::meerkat::message::TAG;
 use crate::meerkat::shared::{Begin, Command, Report, Seat};
 use crate::meerkat::tx::MeerkatTx;
@@ -39,13 +39,13 @@ impl MeerkatWorker {
         let shared = self.shared.clone();
         for command in shared.commands[self.at as usize].take() {
             match command {
-                Command::Pause(epoch) => self.pause(epoch),
+                Command::Pause(epoch) => self.pause(now, epoch),
                 Command::Begin(begin) => self.begin(now, &begin),
                 Command::Forget => self.forget(),
                 Command::Announce(name) => self.sender.announce(name),
                 Command::Keep(number, kept) => self.keep(now, number, kept),
                 Command::CheckpointFrom { number, kept } => self.write_anew(number, &kept),
-                Command::CheckpointSettle(number) => self.settle_checkpoint(number),
+                Command::CheckpointSettle(number, newest) => self.settle_checkpoint(now, number, newest),
                 Command::Expect { donor, copy } => {
                     self.installer = Installer::expect(now, donor, copy, self.store.clone());
                 }
@@ -54,11 +54,13 @@ impl MeerkatWorker {
     }
 
     /// From here on nothing that was not told takes part in the old epoch.
-    fn pause(&mut self, epoch: Epoch) {
+    fn pause(&mut self, now: Nanos, epoch: Epoch) {
         // What it tells is of the epoch before the one that is promised.
         match &self.seat {
             Some(seat) => assert_eq!(seat.epoch.next(), epoch, "a worker pauses behind what it begins"),
-            None => assert!(self.records.is_empty(), "who was left behind has found nothing valid"),
+            // Of one that forgot what it had of that it tells nothing.
+            None if self.began.next() != epoch => self.records.clear(),
+            None => {}
         }
         self.paused = Some(epoch);
         self.journal.forget_words();
@@ -71,7 +73,11 @@ impl MeerkatWorker {
         }
         let latest = self.latest.max(self.stamps.last()).max(self.shared.clock.now());
         let (worker, records) = (self.at, self.records.tell());
-        self.report(Report::Paused { worker, epoch, records, latest });
+        // What it tells is on disk where it need not have been so far; and that it has paused, but of who has forgotten what it does not tell.
+        if self.seat.is_some() {
+            self.journal.write(&Record::Paused(epoch));
+        }
+        self.wait_always(now, Report::Paused { worker, epoch, records, latest });
     }
 
     /// Installs what the change of epoch decided, and begins anew with nothing under way.
@@ -93,9 +99,13 @@ impl MeerkatWorker {
         // here, and a later delete of the same key, over as well, may not be, whose tombstone is gone.
         let settled: &[Ended] = if *afresh { &[] } else { &change.ended[self.at as usize] };
         let mut ended_here = Vec::new();
+        if self.began == change.epoch {
+            self.install_held(None);
+        }
         if self.began < change.epoch {
             // It is written as a whole, below.
             self.journal.hold(true);
+            self.install_held(change.cut);
             ended_here = self.install_ended(now, settled);
             self.journal.hold(false);
         }
@@ -122,7 +132,9 @@ impl MeerkatWorker {
             self.records.clear();
             self.gone.fill((Timestamp::ZERO, false));
             let (epoch, afresh) = (change.epoch, *afresh);
-            self.journal.write(&Record::Began { epoch, afresh, ended: ended_here });
+            self.journal.write(&Record::Began { epoch, afresh, cut: change.cut, ended: ended_here });
+            self.closed = Timestamp::ZERO;
+            self.cell().noted.store(0, Ordering::Relaxed);
         }
         self.journal.forget_words();
         self.unripe.clear();
@@ -146,7 +158,7 @@ impl MeerkatWorker {
         cell.stuck.store(false, Ordering::Relaxed);
         self.next_beat = now;
         self.restless = super::RESTLESS;
-        self.wait(now, Waits::Report(Report::Begun(change.epoch)));
+        self.wait_always(now, Report::Begun(change.epoch));
     }
 
     /// This replica missed what became of the epoch that it was in: of what it coordinated it knows nothing.
@@ -165,6 +177,7 @@ impl MeerkatWorker {
         }
         self.outcomes.begin(std::iter::empty());
         self.journal.forget_words();
+        self.held.clear();
         self.records.clear();
         self.unripe.clear();
         self.terminations.clear();

@@ -32,6 +32,7 @@ use super::marks::Marks;
 use super::message::{Head, Message, TAG};
 use super::outcomes::Outcomes;
 use super::own::{Owns, bit};
+use super::payload::Payload;
 use super::post::Post;
 use super::record::Records;
 use super::shared::{Cell, Report, Seat, Shared};
@@ -93,6 +94,14 @@ pub struct MeerkatWorker {
     gone: Vec<(Timestamp, bool)>,
     /// How far was written when it was noted down last.
     noted: u64,
+    /// Up to here it is noted down that all is over everywhere.
+    closed: Timestamp,
+    /// What an earlier life wrote of this epoch that committed, and is not installed yet: it may have to be left out.
+    held: BTreeMap<Timestamp, Payload>,
+    /// It had paused for this epoch when it ended.
+    had_paused: Option<Epoch>,
+    /// A checkpoint that is to be settled, once this is over everywhere.
+    settles: Option<(u64, Timestamp)>,
     owns: Owns,
     outcomes: Outcomes,
     terminations: Terminations,
@@ -146,11 +155,15 @@ impl MeerkatWorker {
             paused: None,
             peers: (0..options.nodes).map(|_| None).collect(),
             records: Records::default(),
-            journal: Journal::new(options.durability),
+            journal: Journal::new(options.durability, options.disk_window),
             began: Epoch(0),
             replayed: 0,
             gone: vec![(Timestamp::ZERO, false); options.nodes as usize],
             noted: 0,
+            closed: Timestamp::ZERO,
+            held: BTreeMap::new(),
+            had_paused: None,
+            settles: None,
             owns: Owns::default(),
             outcomes: Outcomes::default(),
             terminations: Terminations::default(),
@@ -320,12 +333,17 @@ impl MeerkatWorker {
         if self.working().is_none() {
             return false;
         }
-        let busy = !self.owns.is_empty() || self.outcomes.unheard() > 0 || !self.records.is_empty();
+        let busy = !self.owns.is_empty()
+            || self.outcomes.unheard() > 0
+            || !self.records.is_empty()
+            || self.shared.owes_notes()
+            || self.settles.is_some();
         self.restless = if busy { RESTLESS } else { self.restless.saturating_sub(1) };
         self.ask_again(now);
         let most = MOST_TIMEOUTS * self.shared.options.election_timeout / self.beat();
         self.outcomes.tell_those_who_stand_still(most as u32);
         self.terminate_overdue(now);
+        self.ask_how_far();
         busy || self.restless > 0
     }
 
@@ -333,8 +351,9 @@ impl MeerkatWorker {
         let before = self.shared.oldest_pending();
         let own = self.closed();
         let planted = highwater_core::planted!(meerkat::TrimmedEarly);
-        let mut least = own;
         let Some(seat) = &self.seat else { return };
+        // Who has no vote coordinates nothing.
+        let mut least = if seat.votes { own } else { Timestamp::MAX };
         for (node, _) in &seat.members.voters {
             let closed = if *node == self.me {
                 own
@@ -347,6 +366,7 @@ impl MeerkatWorker {
                 self.gone[node.0 as usize] = (ts, self.journal.writes());
             }
         }
+        let least = if least == Timestamp::MAX { own } else { least };
         self.cell().closed.store(least.0, Ordering::Relaxed);
     }
 
@@ -459,6 +479,7 @@ impl Worker for MeerkatWorker {
 
     fn recovered(&mut self) -> Result<(), String> {
         self.journal.hold(false);
+        self.tell_end();
         Ok(())
     }
 
@@ -482,7 +503,9 @@ impl Worker for MeerkatWorker {
         let more = self.applier.collect(self.shared.unneeded_tombstones());
         if self.journal.writes() {
             self.write_trimmed(beat);
-            self.journal.take_writes(&mut out.writes);
+            self.write_closed(beat);
+            self.settle_when_closed(now);
+            self.journal.take_writes(now, &mut out.writes);
         }
         out.replies.append(&mut self.done.replies);
         // Offsets of replies are those of an outbox that was empty.

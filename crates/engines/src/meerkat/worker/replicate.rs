@@ -46,6 +46,16 @@ impl MeerkatWorker {
             }
             About::Settle { commit, payload } => self.on_settle(now, from, (node, ts), commit, payload),
             About::Settled => self.terminations.settled((node, ts), from),
+            About::HowFar => {
+                // Its clock may be far behind.
+                self.stamps.close_above(ts);
+                self.restless = super::RESTLESS;
+                self.next_beat = self.next_beat.min(now + self.beat());
+                if let Some(peer) = &mut self.peers[from.0 as usize] {
+                    // What was said of it may be lost.
+                    peer.told.0 = u64::MAX;
+                }
+            }
             // From, or to, somebody without a vote.
             _ => {}
         }
@@ -184,10 +194,8 @@ impl MeerkatWorker {
         if commit {
             let Some(payload) = &payload else { return false };
             let lost = planted!(meerkat::OutcomeLost) && record.valid.is_none();
-            if !payload.transaction().is_empty() && !lost {
-                let applied = self.applier.apply(payload.transaction(), Timestamp::ZERO, Timestamp::MAX);
-                applied.expect("a coordinator encodes what its own tables know");
-                Counters::add(&self.counters.applied, 1);
+            if !lost {
+                self.apply(payload);
             }
         }
         if let Some(payload) = &payload
@@ -207,6 +215,20 @@ impl MeerkatWorker {
         self.restless = super::RESTLESS;
         self.next_beat = self.next_beat.min(now + self.beat());
         true
+    }
+
+    fn apply(&mut self, payload: &Payload) {
+        if !payload.transaction().is_empty() {
+            let applied = self.applier.apply(payload.transaction(), Timestamp::ZERO, Timestamp::MAX);
+            applied.expect("a coordinator encodes what its own tables know");
+            Counters::add(&self.counters.applied, 1);
+        }
+    }
+
+    /// What committed, and has no record.
+    pub(super) fn install(&mut self, ts: Timestamp, payload: &Payload) {
+        self.apply(payload);
+        unmark(&self.marks, payload, ts, true);
     }
 
     /// A record of a transaction under way is about to be made: others must not drop, from here on, what it may be in conflict with.

@@ -117,7 +117,7 @@ pub fn merged(bounds: &Bounds, state: &State, replies: &[[Record; TXS]]) -> [Opt
         })
         .collect();
     let replies: Vec<&[Vec<Told>]> = replies.iter().map(Vec::as_slice).collect();
-    let ended = merge(quorums(bounds.nodes, bounds.strict, bounds.mistake), 1, &replies);
+    let ended = merge(quorums(bounds.nodes, bounds.strict, bounds.mistake), 1, &replies, &[]);
     let mut outcomes = [None; TXS];
     ended[0].iter().for_each(|ended| outcomes[ended.ts.0 as usize - 1] = Some(ended.commit));
     outcomes
