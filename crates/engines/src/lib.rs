@@ -23,6 +23,8 @@ pub mod baseline;
 #[cfg(not(loom))]
 mod call;
 #[cfg(not(loom))]
+mod checkpointing;
+#[cfg(not(loom))]
 pub mod comparisons;
 #[cfg(not(loom))]
 pub mod copy;

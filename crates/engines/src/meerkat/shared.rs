@@ -87,7 +87,12 @@ pub enum Report {
         position: LogPosition,
     },
     /// It is on disk.
-    CheckpointSettled(u64),
+    CheckpointSettled {
+        /// Of which worker.
+        worker: u16,
+        /// Which checkpoint.
+        number: u64,
+    },
     /// Its part of a copy is installed.
     Copied {
         /// Which worker.

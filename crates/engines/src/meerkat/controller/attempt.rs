@@ -23,7 +23,7 @@ struct Promised {
     memory: Memory,
 }
 
-fn told<'a>(of: Vec<&'a Promised>) -> Vec<&'a [Vec<Told>]> {
+fn told(of: Vec<&Promised>) -> Vec<&[Vec<Told>]> {
     of.into_iter().map(|promised| &promised.records[..]).collect()
 }
 

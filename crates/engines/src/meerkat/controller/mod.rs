@@ -409,7 +409,7 @@ impl MeerkatController {
                 Report::CheckpointFrom { worker, number, position } => {
                     self.on_checkpoint_from(worker, number, position);
                 }
-                Report::CheckpointSettled(number) => self.on_checkpoint_settled(number),
+                Report::CheckpointSettled { worker, number } => self.on_checkpoint_settled(worker, number),
                 Report::Copied { worker, copy } => self.on_copied(worker, copy),
                 Report::Stalled(copy) => self.on_stalled(now, copy),
             }

@@ -178,7 +178,8 @@ impl MeerkatWorker {
         if is_async {
             self.note_closed();
         }
-        self.wait_always(now, Report::CheckpointSettled(number));
+        let worker = self.at;
+        self.wait_always(now, Report::CheckpointSettled { worker, number });
     }
 
     // ---- coming back ----
