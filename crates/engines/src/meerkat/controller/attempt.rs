@@ -170,12 +170,11 @@ impl MeerkatController {
         };
         let rests = promises.iter().filter_map(rest).collect();
         let (at, chosen) = choose(&rests, quorums.majority as usize)?;
-        let mut members = Members::default();
-        for node in self.nodes().filter(|node| self.hears(now, *node)) {
-            let Some(life) = self.life_of(node) else { continue };
-            let of = if chosen.contains(&node) { &mut members.voters } else { &mut members.learners };
-            of.push((node, life));
-        }
+        // Who promised, whether it is heard right now or not: nobody else has what it has.
+        let voters = chosen.iter().map(|node| (*node, promises[node].life)).collect();
+        let others = self.nodes().filter(|node| !chosen.contains(node) && self.hears(now, *node));
+        let learners = others.filter_map(|node| Some((node, self.life_of(node)?))).collect();
+        let members = Members { voters, learners, ..Members::default() };
         Some(Change { epoch, base, members, ended: vec![Vec::new(); workers], cut: Some(at) })
     }
 

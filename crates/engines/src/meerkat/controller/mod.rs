@@ -121,6 +121,8 @@ pub struct MeerkatController {
     copies: u64,
     keeping: Keeping,
     next_beat: Nanos,
+    /// When it had its first turn.
+    woke: Option<Nanos>,
     /// The latest that the clock was seen to show.
     shown: Timestamp,
     sent: u64,
@@ -169,6 +171,7 @@ impl MeerkatController {
             copies: 0,
             keeping: Keeping::default(),
             next_beat: 0,
+            woke: None,
             shown: Timestamp::ZERO,
             sent: 0,
             to_self: VecDeque::new(),
@@ -475,6 +478,7 @@ impl Controller for MeerkatController {
     }
 
     fn turn(&mut self, now: Nanos, out: &mut ControlOutbox) -> Next {
+        self.woke.get_or_insert(now);
         self.take_reports(now);
         self.take_own(now);
         self.watch(now);
