@@ -149,7 +149,7 @@ impl MeerkatWorker {
 
     /// How long a reply may take before no more are expected, and it is asked again.
     pub(super) fn patience(&self) -> Nanos {
-        (4 * self.round_trip).clamp(LEAST_PATIENCE, self.beat().max(LEAST_PATIENCE))
+        (4 * self.answer_time).clamp(LEAST_PATIENCE, self.beat().max(LEAST_PATIENCE))
     }
 
     fn quorums(&self) -> Quorums {
@@ -236,7 +236,9 @@ impl MeerkatWorker {
             Decision::Settle { commit, fast } => {
                 let most = self.shared.options.election_timeout;
                 let (lead, since) = (own.lead, own.since);
-                let took = self.round_trip_of(ts, lead, now.saturating_sub(since)).min(most);
+                let whole = now.saturating_sub(since).min(most);
+                let took = self.round_trip_of(ts, lead, whole);
+                self.answer_time = (7 * self.answer_time + whole.max(1)) / 8;
                 self.round_trip = (7 * self.round_trip + took.max(1)) / 8;
                 let cell = self.cell();
                 let path = if fast { &cell.fast } else { &cell.slow };
