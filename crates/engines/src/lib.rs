@@ -39,6 +39,8 @@ pub mod memory;
 pub mod observer;
 #[cfg(not(loom))]
 pub mod options;
+#[cfg(not(loom))]
+mod padded;
 #[cfg(feature = "planted")]
 pub mod planted;
 #[cfg(not(loom))]

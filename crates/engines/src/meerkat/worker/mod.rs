@@ -371,7 +371,10 @@ impl MeerkatWorker {
             }
         }
         let least = if least == Timestamp::MAX { own } else { least };
-        self.cell().closed.store(least.0, Ordering::Relaxed);
+        // Others look at it in each of their turns.
+        if self.cell().closed.load(Ordering::Relaxed) != least.0 {
+            self.cell().closed.store(least.0, Ordering::Relaxed);
+        }
     }
 
     fn publish(&mut self) {
@@ -384,7 +387,9 @@ impl MeerkatWorker {
             0
         };
         let cell = self.cell();
-        cell.oldest.store(oldest, Ordering::SeqCst);
+        if cell.oldest.load(Ordering::Relaxed) != oldest {
+            cell.oldest.store(oldest, Ordering::SeqCst);
+        }
         cell.busy.store(busy as u64, Ordering::Relaxed);
         cell.bytes.store(self.records.bytes() + self.outcomes.bytes() as u64, Ordering::Relaxed);
         cell.laggard.store(laggard, Ordering::Relaxed);
