@@ -101,7 +101,7 @@ pub fn isolated<T: Send + 'static>(
         }
         let spent = effort.get().and_then(|effort| effort.as_ref()?.so_far());
         match spent {
-            Some(spent) if spent < limit && spent > before + limit / 100 => before = spent,
+            Some(spent) if spent < limit && spent > before + limit / 6000 => before = spent,
             _ => return Err(Broken::Hangs),
         }
     }
