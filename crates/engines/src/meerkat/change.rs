@@ -194,7 +194,8 @@ mod tests {
         let voters = vec![(NodeId(0), Incarnation(9)), (NodeId(2), Incarnation(8))];
         let silent = vec![(NodeId(4), Incarnation(9))];
         let members = Members { voters, learners: vec![(NodeId(1), Incarnation(7))], silent };
-        let change = Change { epoch: Epoch(4), base: Timestamp(100), members, ended, cut: Some(Timestamp(90)) };
+        let change =
+            Change { epoch: Epoch(4), base: Timestamp(100), members, ended, cut: Some(Timestamp(90)) };
         let mut bytes = Vec::new();
         change.encode(&mut bytes);
         let whole = Bytes::from(bytes);

@@ -3,6 +3,7 @@
 use highwater_core::{NodeId, Timestamp};
 
 use super::MeerkatWorker;
+use super::delegates::Whom;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::record::Told;
 use crate::meerkat::validate::unmark;
@@ -32,10 +33,12 @@ impl MeerkatWorker {
                 self.shared.clock.advance_past(ts);
             }
             self.unripe.remove(&ts);
-            self.records.entry(now, node, ts).withheld = false;
+            let record = self.records.entry(now, node, ts);
+            record.withheld = false;
+            let to = record.client.map_or(Whom::Node(node), Whom::Client);
             self.note(now, node, Told { valid: Some(true), ..Told::of(ts) });
             let about = About::Vote { valid: true, late: false, hint: Timestamp::ZERO };
-            self.vouch(now, node, Message { ts, about });
+            self.vouch(now, to, Message { ts, about });
         }
     }
 
