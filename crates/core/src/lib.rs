@@ -5,7 +5,7 @@
 //! - [`level`]: what builds of different age agree to write.
 //! - [`limits`]: how large everything may be, in one place.
 //! - [`durability`]: what a reply promises.
-//! - [`schema`]: tables, their key kinds and their indexes.
+//! - [`schema`]: tables, their key kinds and their indexes. [`fingerprint`]: whether two builds have the same.
 //! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
 //! - [`footprint`]: what a transaction will touch, said beforehand.
 //! - [`contain`]: what becomes of a panic.
@@ -21,6 +21,7 @@ pub mod clock;
 pub mod codec;
 pub mod contain;
 pub mod durability;
+pub mod fingerprint;
 pub mod footprint;
 pub mod hooks;
 pub mod ids;
@@ -36,6 +37,7 @@ pub mod transaction;
 
 pub use clock::{Clock, ClockChoice};
 pub use durability::Durability;
+pub use fingerprint::Fingerprint;
 pub use footprint::{Access, Footprint};
 pub use ids::{
     Ballot, EntryIndex, Epoch, Incarnation, Nanos, NodeId, ProcedureId, StreamId, TableId, Timestamp,

@@ -118,6 +118,8 @@ pub struct Abilities {
     pub leaderless: bool,
     /// A worker's requests take effect in the order in which they were submitted. Else whoever wants that waits for each answer.
     pub in_order: bool,
+    /// Clients may coordinate their transactions themselves: [`Worker::deliver_client`](crate::Worker::deliver_client).
+    pub client_coordinators: bool,
 }
 
 impl Abilities {
@@ -136,6 +138,7 @@ impl Abilities {
         freshness: false,
         leaderless: false,
         in_order: false,
+        client_coordinators: false,
     };
 
     /// Refuses a request that asks for what the engine cannot do, so that none seems to be done. Every submission begins

@@ -78,7 +78,7 @@ pub use options::Options;
 pub use registry::{EngineKind, build};
 #[cfg(not(loom))]
 pub use seam::{
-    CheckpointNews, CheckpointOrder, ControlOutbox, Controller, Counters, DiskState, Endpoint, Figure, Frame,
-    Freshness, Handover, LogPosition, Member, MemberAnswer, MemberChange, Nanos, Next, Outbox, Refusal,
-    Released, Replica, Request, Resume, Roster, Service, Session, Status, Token, Worker, releasable,
+    CheckpointNews, CheckpointOrder, ClientId, ControlOutbox, Controller, Counters, DiskState, Endpoint,
+    Figure, Frame, Freshness, Handover, LogPosition, Member, MemberAnswer, MemberChange, Nanos, Next, Outbox,
+    Refusal, Released, Replica, Request, Resume, Roster, Service, Session, Status, Token, Worker, releasable,
 };

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -311,6 +312,8 @@ impl Shared {
 pub enum WorkerLetter {
     /// A connection of its channel.
     Adopt(Established),
+    /// The connection of a client that coordinates its transactions itself.
+    Coordinator(TcpStream),
     /// That node was removed from the cluster.
     HangUp(NodeId),
     /// That node does not hold this connection any more.

@@ -78,6 +78,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     consider(&|plan| plan.absent = 0);
     consider(&|plan| plan.load.operations = plan.load.operations.div_ceil(2));
     consider(&|plan| plan.load.counters /= 2);
+    consider(&|plan| plan.load.delegates /= 2);
     consider(&|plan| plan.load.astray = 0);
     consider(&|plan| plan.load.snapshot_percent = 0);
     consider(&|plan| plan.load.fresh_percent = 0);

@@ -13,6 +13,7 @@ mod clock;
 mod comparisons;
 mod copies;
 mod crosswise;
+mod delegates;
 mod disks;
 mod freshness;
 mod handover;

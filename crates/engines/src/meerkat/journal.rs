@@ -50,7 +50,7 @@ use super::control::{Round, put_round, take_round};
 use super::message::Message;
 use super::record::Told;
 use super::shared::Report;
-use crate::seam::{LogPosition, Nanos};
+use crate::seam::{ClientId, LogPosition, Nanos};
 
 /// What a controller must not forget.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -239,6 +239,8 @@ impl Remembered {
 pub enum Waits {
     /// To be said to a node, which may be this one.
     Say(NodeId, Message),
+    /// To be said to a client that coordinates the transaction.
+    Tell(ClientId, Message),
     /// An outcome of a node's, by its number, has taken effect.
     Heard(NodeId, u64),
     /// To be told to the controller.
@@ -333,7 +335,7 @@ impl Journal {
         let waits = always || self.durability == Durability::Sync || self.is_behind(now);
         let waits = waits && self.synced < self.written;
         let planted = match &what {
-            Waits::Say(..) => planted!(meerkat::YesUnsynced),
+            Waits::Say(..) | Waits::Tell(..) => planted!(meerkat::YesUnsynced),
             Waits::Heard(..) => planted!(meerkat::HeardUnsynced),
             Waits::Report(_) => false,
         };

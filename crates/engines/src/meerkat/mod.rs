@@ -46,6 +46,7 @@
 //! | `marks`, `validate` | readers and writers under way; whether a transaction can stand |
 //! | `record`, `own`, `outcomes` | what a worker knows of transactions: anybody's, its own, decided ones |
 //! | `message`, `post` | what workers say to each other, and how it leaves |
+//! | `delegate/` | clients that coordinate their transactions themselves |
 //! | `journal` | what a replica writes to its disk, and what waits for that |
 //! | `worker/` | joins them |
 //! | `change`, `merge`, `control`, `controller/` | changes of epoch |
@@ -55,11 +56,12 @@
 pub mod change;
 mod control;
 mod controller;
+pub mod delegate;
 pub mod facts;
 mod journal;
 pub mod marks;
 pub mod merge;
-pub(crate) mod message;
+pub mod message;
 pub(crate) mod outcomes;
 pub mod own;
 pub mod payload;
@@ -71,7 +73,7 @@ pub mod record;
 mod shared;
 pub mod stamps;
 pub mod strict;
-pub(crate) mod tx;
+pub mod tx;
 pub mod validate;
 mod worker;
 
@@ -107,6 +109,7 @@ const ABILITIES: Abilities = Abilities {
     durable: true,
     disks_behind: true,
     leaderless: true,
+    client_coordinators: true,
     ..Abilities::NONE
 };
 const STRICT_ABILITIES: Abilities = Abilities { real_time: true, ..ABILITIES };

@@ -59,6 +59,16 @@ impl Outcomes {
         self.open.insert(ts);
     }
 
+    /// A transaction never was: nobody was told of it, and nobody will be.
+    pub fn unopen(&mut self, ts: Timestamp) {
+        self.open.remove(&ts);
+    }
+
+    /// Whether a transaction is not over everywhere.
+    pub fn is_open(&self, ts: Timestamp) -> bool {
+        self.open.contains(&ts)
+    }
+
     /// The earliest transaction that is not over everywhere.
     pub fn first_open(&self) -> Option<Timestamp> {
         self.open.first().copied()

@@ -32,6 +32,12 @@ const MOST_ROUND_TRIPS: u64 = 64;
 /// After so many timeouts there is no other attempt.
 const MOST_PATIENCE: u64 = 20;
 
+/// How long to wait before another attempt, after so many that came to nothing.
+pub fn pause(attempts: u32, round_trip: Nanos, timeout: Nanos, random: &mut Random) -> Nanos {
+    let most = (1 << attempts.min(10)).min(MOST_ROUND_TRIPS) * round_trip.max(1_000) / 2;
+    random.below(most.min(2 * timeout) + 1)
+}
+
 impl Asked {
     /// When another attempt may be made after one that came to nothing; `None`: there were too many, or it took too long.
     pub fn again(
@@ -45,8 +51,7 @@ impl Asked {
         if self.attempts >= options.max_attempts || now > self.since + patience {
             return None;
         }
-        let most = (1 << self.attempts.min(10)).min(MOST_ROUND_TRIPS) * round_trip.max(1_000) / 2;
-        Some(now + random.below(most.min(2 * options.election_timeout) + 1))
+        Some(now + pause(self.attempts, round_trip, options.election_timeout, random))
     }
 
     /// A request that has come, before its first attempt.
@@ -77,6 +82,17 @@ pub enum Phase {
     },
     /// A backup coordinator was faster: it, or somebody who knows, will say what became of it.
     Overtaken,
+}
+
+/// What replicas have said of a transaction so far, to whoever coordinates it: a worker, or a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// Who found it valid: a bit each.
+    pub valid: u32,
+    /// Who did not.
+    pub invalid: u32,
+    /// How far it is.
+    pub phase: Phase,
 }
 
 /// A transaction under way.
@@ -125,6 +141,22 @@ pub enum Decision {
 }
 
 impl Own {
+    /// Who has said anything: a bit each.
+    pub fn voted(&self) -> u32 {
+        self.valid | self.invalid
+    }
+
+    /// What follows from the votes; `late`: no more are expected.
+    pub fn decide(&self, quorums: Quorums, late: bool) -> Decision {
+        let Own { valid, invalid, phase, .. } = *self;
+        Tally { valid, invalid, phase }.decide(quorums, late)
+    }
+}
+
+impl Tally {
+    /// Nobody has said anything.
+    pub const NONE: Tally = Tally { valid: 0, invalid: 0, phase: Phase::Validating };
+
     /// Who has said anything: a bit each.
     pub fn voted(&self) -> u32 {
         self.valid | self.invalid

@@ -221,7 +221,11 @@ fn take_read<'a>(reader: &mut Reader<'a>) -> Result<Read<'a>, Malformed> {
     Ok(Read { table, key, version, deleted })
 }
 
-fn take_bound<'a>(reader: &mut Reader<'a>) -> Result<Bound<&'a [u8]>, Malformed> {
+/// Reads a bound of a range.
+///
+/// # Errors
+/// If it is none.
+pub fn take_bound<'a>(reader: &mut Reader<'a>) -> Result<Bound<&'a [u8]>, Malformed> {
     Ok(match reader.u8()? {
         0 => Bound::Unbounded,
         1 => Bound::Included(reader.bytes()?),

@@ -85,6 +85,24 @@ highwater_core::bugs! {
         shows: Darkened,
         within: 2000,
     }
+    HomeProposes = "home-proposes" {
+        mistake: "a home ends the stamp of a client that is gone by a proposal of its own in view 0",
+        breaks: "two proposals of one view: the client's may be decided, too",
+        shows: Any,
+        within: 2000,
+    }
+    GoneIsClosed = "gone-is-closed" {
+        mistake: "a home closes the stamp of a client that is gone without ending it",
+        breaks: "replicas that found it valid keep its marks for ever, or install it when others do not",
+        shows: Any,
+        within: 2000,
+    }
+    VotesOfAnyEpoch = "votes-of-any-epoch" {
+        mistake: "a client asks for votes again in the next epoch, and counts those of both",
+        breaks: "it tells its application that a transaction committed which the change of epoch ended",
+        shows: Mortal,
+        within: 2000,
+    }
 }
 
 pub use strict::{LateIsValid, VotesUnripe};

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use highwater_core::{NodeId, Timestamp};
 
 use super::payload::Payload;
-use crate::seam::Nanos;
+use crate::seam::{ClientId, Nanos};
 
 /// What a replica knows of a transaction.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,8 @@ pub struct Record {
     pub accepted: Option<(u32, bool)>,
     /// Whether it committed, once that is known.
     pub outcome: Option<bool>,
+    /// The client that coordinates it, if it has asked here: who is told what this replica says.
+    pub client: Option<ClientId>,
     /// When it was first heard of here.
     pub since: Nanos,
     /// When it was over here.

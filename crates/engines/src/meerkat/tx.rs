@@ -1,9 +1,13 @@
-//! Execution: a transaction that reads this replica's store, remembers which versions it saw, and keeps its writes to itself.
+//! Execution: a transaction that reads a replica's store, remembers which versions it saw, and keeps its writes to itself.
 //!
 //! Nothing is locked, and nobody else sees anything of it. What it read and writes becomes a [`Payload`], which every replica
 //! validates. A key that it reads twice has to have the same version both times, or it ends as a conflict at once.
+//!
+//! Who coordinates it executes it: a worker, by its own replica's store ([`Latest`]), or a client, which asks replicas for what
+//! they have ([`Source`]).
 
 mod passed;
+mod source;
 
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
@@ -15,13 +19,18 @@ use highwater_core::limits::{
 };
 use highwater_core::log::{Key, TxWriter, WriteAt};
 use highwater_core::transaction::KeyRange;
-use highwater_core::{Abort, Direction, IndexKind, KeyKind, TableId, Timestamp, Transaction};
+use highwater_core::{
+    Abort, Direction, IndexKind, KeyKind, Outcome, Registry, TableId, Timestamp, Transaction,
+};
 use highwater_store::{Latest, Store};
 
 use super::marks::hash;
 use super::payload::{Payload, Read, covers, put_bound, put_read};
-use crate::attempt::Attempts;
+use crate::attempt::{Attempts, attempt};
+use crate::call::Call;
+use crate::seam::Request;
 use passed::Passed;
+pub use source::Source;
 
 /// Marks "none" in the map.
 const EMPTY: u32 = u32::MAX;
@@ -49,9 +58,9 @@ struct Own {
     delete: bool,
 }
 
-/// A worker's transactions, one after another.
-pub struct MeerkatTx {
-    latest: Latest,
+/// A coordinator's transactions, one after another.
+pub struct MeerkatTx<S = Latest> {
+    latest: S,
     writer: TxWriter,
     keys: Vec<u8>,
     touched: Vec<Touched>,
@@ -75,10 +84,17 @@ pub struct MeerkatTx {
 impl MeerkatTx {
     /// Transactions on `store`, of at most so many bytes.
     pub fn new(store: Arc<Store>, most: usize) -> MeerkatTx {
+        MeerkatTx::over(Latest::new(store), most)
+    }
+}
+
+impl<S: Source> MeerkatTx<S> {
+    /// Transactions that read there, of at most so many bytes.
+    pub fn over(source: S, most: usize) -> MeerkatTx<S> {
         let mut writer = TxWriter::new(Vec::new());
         writer.set_most(most);
         MeerkatTx {
-            latest: Latest::new(store),
+            latest: source,
             writer,
             keys: Vec::new(),
             touched: Vec::new(),
@@ -96,8 +112,8 @@ impl MeerkatTx {
         }
     }
 
-    /// For validation, between transactions.
-    pub fn latest(&mut self) -> &mut Latest {
+    /// Where it reads: for validation, between transactions.
+    pub fn latest(&mut self) -> &mut S {
         &mut self.latest
     }
 
@@ -111,7 +127,8 @@ impl MeerkatTx {
         self.refuses_writes = refuses;
     }
 
-    fn open(&mut self) {
+    /// The next transaction begins.
+    pub fn open(&mut self) {
         self.writer.abort();
         self.writer.take(Vec::new());
         self.writer.begin();
@@ -123,6 +140,18 @@ impl MeerkatTx {
         (self.read_count, self.scan_count, self.scanned) = (0, 0, 0);
         self.seen = Timestamp::ZERO;
         self.grows = 0;
+    }
+
+    /// It writes nothing after all; what it read stays.
+    pub fn forget_writes(&mut self) {
+        self.writer.abort();
+        self.writer.begin();
+        self.touched.iter_mut().for_each(|touched| touched.write = None);
+    }
+
+    /// Bytes by which it makes the store grow, about.
+    pub fn grows(&self) -> u64 {
+        self.grows
     }
 
     /// The latest version that it saw: its timestamp has to be later.
@@ -242,7 +271,7 @@ impl MeerkatTx {
 
     /// Whether one more write is within all limits.
     fn check_write(&self, table: TableId, key: &[u8], value_len: usize) -> Result<(), Abort> {
-        let spec = self.latest.store().schema().get(table).ok_or(Abort::BadRequest)?;
+        let spec = self.latest.spec(table).ok_or(Abort::BadRequest)?;
         let fits_table = spec.keys == KeyKind::Bytes || key.len() == 8;
         if !fits_table || key.len() > MAX_KEY_BYTES || value_len > MAX_VALUE_BYTES {
             return Err(Abort::BadRequest);
@@ -275,7 +304,7 @@ impl MeerkatTx {
                 _ => self.writer.supersede(own.at),
             }
         }
-        let kind = self.latest.store().schema().get(table).map(|spec| spec.keys);
+        let kind = self.latest.spec(table).map(|spec| spec.keys);
         let logged = match kind {
             Some(KeyKind::U64) => {
                 Key::U64(u64::from_be_bytes(key.try_into().map_err(|_| Abort::BadRequest)?))
@@ -329,7 +358,25 @@ impl Own {
     }
 }
 
-impl Attempts for MeerkatTx {
+/// Runs a request's procedure once, up to where it is proposed: how it ends if what it read is found valid, with its writes or without
+/// ([`forget_writes`](MeerkatTx::forget_writes) was called). `None`: a conflict, and nothing is left of it.
+pub fn execute<S: Source>(
+    registry: &Registry<MeerkatTx<S>>,
+    tx: &mut MeerkatTx<S>,
+    request: &Request<'_>,
+    reply: &mut Vec<u8>,
+) -> Option<Outcome> {
+    // What it reveals is validated whatever it came to.
+    let end = |tx: &mut MeerkatTx<S>, roll_back: bool| {
+        if roll_back {
+            tx.forget_writes();
+        }
+        Ok(Timestamp::ZERO)
+    };
+    attempt(registry, tx, Call::of(request), reply, end).map(|(_, outcome)| outcome)
+}
+
+impl<S: Source> Attempts for MeerkatTx<S> {
     fn begin(&mut self) {
         self.open();
     }
@@ -339,9 +386,7 @@ impl Attempts for MeerkatTx {
     }
 
     fn drop_writes(&mut self) {
-        self.writer.abort();
-        self.writer.begin();
-        self.touched.iter_mut().for_each(|touched| touched.write = None);
+        self.forget_writes();
     }
 
     fn most(&mut self) -> usize {
@@ -349,7 +394,7 @@ impl Attempts for MeerkatTx {
     }
 }
 
-impl Transaction for MeerkatTx {
+impl<S: Source> Transaction for MeerkatTx<S> {
     fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort> {
         let (at, live) = unbroken(|| self.look(table, key, true))?;
         Ok(live.then(|| match self.touched[at].write {
@@ -399,7 +444,7 @@ impl Transaction for MeerkatTx {
     where
         F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     {
-        let spec = self.latest.store().schema().get(table).ok_or(Abort::BadRequest)?;
+        let spec = self.latest.spec(table).ok_or(Abort::BadRequest)?;
         if spec.index != IndexKind::Ordered {
             return Err(Abort::BadRequest);
         }

@@ -17,4 +17,5 @@ pub(super) const ABILITIES: Abilities = Abilities {
     freshness: true,
     leaderless: false,
     in_order: true,
+    client_coordinators: false,
 };

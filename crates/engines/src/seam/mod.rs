@@ -22,7 +22,7 @@ pub use highwater_core::Nanos;
 pub use members::{MemberAnswer, MemberChange, Roster};
 pub(crate) use outbox::RELEASE_BYTES;
 pub use outbox::{Endpoint, Frame, LogPosition, Outbox, Released};
-pub use request::{Freshness, Refusal, Request, Session, Token};
+pub use request::{ClientId, Freshness, Refusal, Request, Session, Token};
 pub use status::{Figure, Member, Service, Status};
 
 /// When to give the next turn, if nothing arrives before.
@@ -85,6 +85,30 @@ pub trait Worker: Send {
     /// Takes a frame. Whoever sent it lives the life that [`peer_up`](Worker::peer_up) told last of its node, and the
     /// connection to that node is up.
     fn deliver(&mut self, now: Nanos, from: Endpoint, frame: Frame);
+
+    /// A client that coordinates its transactions itself is connected.
+    ///
+    /// # Errors
+    /// [`Refusal::Unsupported`], if the engine has no [such clients](crate::Abilities::client_coordinators).
+    fn client_up(&mut self, now: Nanos, client: ClientId) -> Result<(), Refusal> {
+        let _ = (now, client);
+        Err(Refusal::Unsupported)
+    }
+
+    /// Its connection is lost, or it was refused.
+    fn client_down(&mut self, now: Nanos, client: ClientId) {
+        let _ = (now, client);
+    }
+
+    /// Takes a message of a client that is connected, in the order in which it was sent. Answers come out of a later turn, in
+    /// [`Outbox::to_clients`].
+    ///
+    /// # Errors
+    /// In words, if no client that keeps to the rules says that: the host ends the connection. Nothing was done.
+    fn deliver_client(&mut self, now: Nanos, client: ClientId, message: Bytes) -> Result<(), String> {
+        let _ = (now, client, message);
+        Err("this engine's clients do not coordinate".into())
+    }
 
     /// Of what this worker handed out in [`Outbox::writes`] everything up to `position` survives a crash. Nothing to do for an
     /// engine that writes nothing.

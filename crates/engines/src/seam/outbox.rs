@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use highwater_core::{NodeId, Outcome, Timestamp};
 
-use super::request::Token;
+use super::request::{ClientId, Token};
 
 /// One worker of one node: where a frame comes from, or goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,6 +82,8 @@ pub struct Outbox {
     pub replies: Vec<Released>,
     /// The replies' content.
     pub reply_bytes: Vec<u8>,
+    /// To clients that coordinate their transactions themselves, in order; to those that are gone it is lost.
+    pub to_clients: Vec<(ClientId, Bytes)>,
     /// Other workers of this replica may be able to go on.
     pub wake_workers: bool,
     /// The controller has a report waiting.
@@ -122,6 +124,7 @@ impl Outbox {
     pub fn clear(&mut self) {
         self.frames.clear();
         self.writes.clear();
+        self.to_clients.clear();
         self.replies.clear();
         self.reply_bytes.clear();
         // A turn may have released one reply of any size.

@@ -6,6 +6,10 @@ use highwater_core::{Nanos, NodeId, ProcedureId, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);
 
+/// A connection of a client that coordinates its transactions itself, by the host's name: never given twice in the life of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u64);
+
 /// A transaction to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {

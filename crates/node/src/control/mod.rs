@@ -29,8 +29,7 @@ use crate::shared::{ControlLetter, Shared, Summary, WorkerLetter};
 use crate::transport::accounts::{Accounts, Order};
 use crate::transport::directory::Directory;
 use crate::transport::handshake::Identity;
-use crate::transport::incoming::Incoming;
-use crate::transport::incoming::Living;
+use crate::transport::incoming::{Called, Incoming, Living};
 use crate::transport::link::{Closed, LinkLimits};
 use crate::transport::outgoing::{Dialed, Outgoing};
 use crate::transport::peers::{Lost, Peers};
@@ -357,14 +356,18 @@ impl ControlThread {
                 self.outgoing.event(event, now, &self.poller, &mut dialed);
                 self.take_dialed(now, dialed);
             }
-            KEY_INCOMING => {
-                if let Some(connection) = self.incoming.event(event, now, &self.poller, &self.living) {
+            KEY_INCOMING => match self.incoming.event(event, now, &self.poller, &self.living) {
+                Some(Called::Node(connection)) => {
                     if connection.channel == Channel::Control {
                         self.outgoing.arrived(connection.peer);
                     }
                     self.adopt(now, connection);
                 }
-            }
+                Some(Called::Client { stream, worker }) => {
+                    self.shared.workers[usize::from(worker)].post(WorkerLetter::Coordinator(stream));
+                }
+                None => {}
+            },
             _ => {}
         }
         Ok(())

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use highwater_core::{Incarnation, Level, NodeId};
 use highwater_engines::Nanos;
+use highwater_engines::meerkat::delegate::wire;
 
 use super::Established;
 use super::handshake::{Fingerprint, HELLO_BYTES, Hello, Identity, Mismatch, Welcome};
@@ -43,6 +44,22 @@ struct Caller {
     got: Vec<u8>,
     deadline: Nanos,
 }
+
+/// Who called, and may stay.
+pub enum Called {
+    /// Another node.
+    Node(Established),
+    /// A client that coordinates its transactions itself.
+    Client {
+        /// Non-blocking.
+        stream: TcpStream,
+        /// Whom it wants to speak to.
+        worker: u16,
+    },
+}
+
+// Both say hello in as many bytes.
+const _: () = assert!(HELLO_BYTES == wire::HELLO_BYTES);
 
 /// How lately a node must have been heard for another process in its name to be a mistake, and not its next life.
 const ALIVE: Nanos = 1_000_000_000;
@@ -128,13 +145,7 @@ impl Incoming {
     }
 
     /// Something happened at the listener or at a caller's socket.
-    pub fn event(
-        &mut self,
-        event: Event,
-        now: Nanos,
-        poller: &Poller,
-        living: &Living,
-    ) -> Option<Established> {
+    pub fn event(&mut self, event: Event, now: Nanos, poller: &Poller, living: &Living) -> Option<Called> {
         if event.key == self.key_base {
             self.accept(now, poller);
             return None;
@@ -149,7 +160,11 @@ impl Incoming {
             Err(_) => return None,
         }
         match <&[u8; HELLO_BYTES]>::try_from(&caller.got[..]) {
-            Ok(&hello) => self.answer(now, &hello, caller, poller, living),
+            Ok(hello) if hello.starts_with(wire::HELLO_MAGIC) => {
+                let hello = *hello;
+                self.answer_client(&hello, caller, poller)
+            }
+            Ok(&hello) => self.answer(now, &hello, caller, poller, living).map(Called::Node),
             Err(_) => {
                 self.callers.insert(event.key, caller);
                 None
@@ -217,6 +232,52 @@ impl Incoming {
             gauge: Arc::default(),
             stream,
         })
+    }
+
+    /// A client that wants to coordinate: is its cluster this one, does it know its tables, and has the engine such clients?
+    fn answer_client(
+        &mut self,
+        hello: &[u8; HELLO_BYTES],
+        caller: Caller,
+        poller: &Poller,
+    ) -> Option<Called> {
+        let Caller { mut stream, from, .. } = caller;
+        let Ok(hello) = wire::Hello::decode(hello) else {
+            self.complain(None, format!("{from} does not speak Highwater's protocol for clients"));
+            return None;
+        };
+        let refusal = self.check_client(&hello).err();
+        let Identity { node, incarnation, streams, .. } = self.me;
+        let welcome = wire::Welcome { node, workers: streams, incarnation, refusal };
+        // A fresh socket takes these few bytes in one piece; if not, it is broken.
+        stream.write_all(&welcome.encode()).ok()?;
+        if let Some(reason) = welcome.refusal {
+            self.complain(None, format!("refused a client ({from}): {reason}"));
+            return None;
+        }
+        poller.remove(&stream).ok()?;
+        Some(Called::Client { stream, worker: hello.number % streams })
+    }
+
+    fn check_client(&self, hello: &wire::Hello) -> Result<(), String> {
+        let me = &self.me;
+        if hello.version != wire::VERSION {
+            return Err(format!("version: the client speaks {}, this node {}", hello.version, wire::VERSION));
+        }
+        if hello.cluster != Fingerprint::of_name(&me.cluster) {
+            return Err(format!("cluster: this node belongs to {:?}", me.cluster));
+        }
+        if !me.engine.abilities().client_coordinators {
+            let engine = me.engine.name();
+            return Err(format!(
+                "engine: clients of {engine} do not coordinate, they send requests to the RESP port"
+            ));
+        }
+        let ours = me.tables(me.speaks.levels.newest);
+        if hello.tables != ours {
+            return Err(format!("tables: the client has {}, this node {ours}", hello.tables));
+        }
+        Ok(())
     }
 
     /// Clients find a procedure on one node and not on the other: no reason to refuse, and worth a line.

@@ -9,6 +9,7 @@
 
 mod client;
 mod clients;
+mod coordinators;
 mod crowd;
 mod farewell;
 mod keys;
@@ -38,8 +39,9 @@ use crate::transport::{Arrival, Channel};
 
 use clients::Clients;
 pub use clients::Rules;
+use coordinators::Coordinators;
 pub use crowd::Limits;
-use keys::{KEY_CLIENT, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
+use keys::{KEY_CLIENT, KEY_COORDINATOR, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
 pub use sessions::Sessions;
 use writing::Writing;
 
@@ -76,6 +78,7 @@ pub struct WorkerThread {
     poller: Poller,
     peers: Peers,
     clients: Clients,
+    coordinators: Coordinators,
     load: Option<Driver>,
     /// The ticket of a stop that waits for the last release.
     stop_ticket: Option<u64>,
@@ -99,6 +102,7 @@ impl WorkerThread {
         let Setup { index, engine, listener, door, rules, links, sessions } = setup;
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         Ok(WorkerThread {
+            coordinators: Coordinators::new(rules, links.queued),
             clients: Clients::new(index, listener, door, rules, &poller)?,
             peers: Peers::new(links, KEY_PEER),
             out: Outbox::default(),
@@ -147,6 +151,7 @@ impl WorkerThread {
     /// Runs requests, gives the engine its turn, hands out what it has; when to come back.
     fn turn(&mut self, now: Nanos) -> io::Result<Next> {
         self.clients.turn(now, &self.poller);
+        self.coordinators.turn(now, &mut *self.engine);
         self.rest(now);
         if self.shared.ending() {
             self.clients.part(now, self.referral(), &self.poller);
@@ -165,20 +170,27 @@ impl WorkerThread {
             next = Next::Now;
         }
         self.clients.flush(now, &self.poller);
+        if self.coordinators.flush(now, &mut *self.engine, &self.poller) {
+            next = Next::Now;
+        }
         self.drain();
-        self.shared.set_clients(self.index, self.clients.count());
+        self.shared.set_clients(self.index, self.clients.count() + self.coordinators.count());
         let (held, (sending, receiving)) = (self.clients.held(), self.peers.held_bytes());
+        let (asked, told) = self.coordinators.held_bytes();
         self.shared.held_by_worker(self.index).set(HeldBytes {
             sending: sending as u64,
             receiving: (receiving + self.shared.relayed_bytes(self.index)) as u64,
-            requests: held.requests as u64,
-            replies: held.replies as u64,
+            requests: (held.requests + asked) as u64,
+            replies: (held.replies + told) as u64,
         });
         if self.clients.has_more() || self.clients.is_dirty() {
             next = Next::Now;
         }
         let sessions_at = self.sessions.as_ref().and_then(Sessions::next);
-        for at in [self.clients.deadline(), self.rests_at, sessions_at].into_iter().flatten() {
+        for at in [self.clients.deadline(), self.coordinators.deadline(), self.rests_at, sessions_at]
+            .into_iter()
+            .flatten()
+        {
             next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
@@ -251,6 +263,9 @@ impl WorkerThread {
                 }
             }
         }
+        for (client, message) in &out.to_clients {
+            self.coordinators.tell(*client, message);
+        }
         if out.wake_workers {
             let others = self.shared.workers.iter().enumerate().filter(|(at, _)| *at != self.index);
             others.for_each(|(_, other)| other.waker.wake());
@@ -305,6 +320,10 @@ impl WorkerThread {
                 }
             }
             KEY_LISTENER => self.clients.accept(now, &self.poller),
+            KEY_COORDINATOR => {
+                let low = (event.key & !KIND_MASK) as u32;
+                self.coordinators.event(low, event, now, &mut *self.engine);
+            }
             KEY_CLIENT => self.clients.event((event.key & !KIND_MASK) as usize, event, now),
             _ => {}
         }
@@ -349,6 +368,9 @@ impl WorkerThread {
                     }
                     Err(lost) => self.peer_lost(now, lost),
                 }
+            }
+            WorkerLetter::Coordinator(stream) => {
+                self.coordinators.adopt(now, stream, &mut *self.engine, &self.poller);
             }
             WorkerLetter::HangUp(peer) => {
                 let lost = self.peers.hang_up(peer, Closed::Ended);

@@ -1,6 +1,7 @@
 //! Simulated clients: each has one open transaction at most, is impatient, and writes down what it saw.
 
 mod counters;
+mod delegates;
 mod fresh;
 mod journal;
 mod waits;
@@ -18,6 +19,7 @@ use crate::library::{self, Op, STEPS, SimLibrary};
 use crate::plan::Load;
 use crate::world::{Refused, Reply, World};
 use counters::Counters;
+use delegates::Delegates;
 use fresh::Answers;
 use highwater_core::Random;
 use journal::Asked;
@@ -62,6 +64,8 @@ pub struct Clients {
     pub journal: Journal,
     /// Those who count.
     pub counters: Counters,
+    /// Those who coordinate.
+    pub delegates: Delegates,
     procedure: Option<ProcedureId>,
     /// What no database may do: found while listening.
     pub wrong: Option<String>,
@@ -103,6 +107,7 @@ impl Clients {
             answers: Answers::default(),
             journal: Journal::default(),
             counters: Counters::new(&load, (replicas, workers), seed, now, length),
+            delegates: Delegates::new(&load, (replicas, workers), seed, now, length),
             procedure: None,
             wrong: None,
             missed: None,
@@ -120,18 +125,21 @@ impl Clients {
     /// When a client wants to do something next.
     pub fn next(&self) -> Option<Nanos> {
         let own = self.steps.first_key_value().map(|((at, _), _)| *at);
-        own.into_iter().chain(self.counters.next()).min()
+        own.into_iter().chain(self.counters.next()).chain(self.delegates.next()).min()
     }
 
     /// No new transactions; those that are open may end.
     pub fn stop(&mut self) {
         self.left = 0;
         self.counters.stop();
+        self.delegates.stop();
     }
 
     /// Whether no transaction is open.
     pub fn quiet(&self) -> bool {
-        self.clients.iter().all(|client| client.open.is_none()) && self.counters.quiet()
+        self.clients.iter().all(|client| client.open.is_none())
+            && self.counters.quiet()
+            && self.delegates.quiet()
     }
 
     /// Does what clients do up to now; takes the replies.
@@ -164,6 +172,9 @@ impl Clients {
             }
         }
         self.counters.act(world, hand);
+        self.delegates.act(world, hand, &mut self.work, &mut self.journal);
+        let trace = std::mem::take(&mut self.delegates.trace);
+        self.mix(trace);
         self.wrong = self.wrong.take().or_else(|| self.counters.wrong.take());
     }
 

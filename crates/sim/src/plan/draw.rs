@@ -92,6 +92,12 @@ impl Plan {
         if random.one_in(4) && plan.engine().is_ok_and(|engine| engine.abilities().members) {
             kinds::mix_builds(&mut plan, random);
         }
+        if plan.engine().is_ok_and(|engine| engine.abilities().client_coordinators) {
+            let delegates = random.pick(&[0, 2, 6]);
+            // In runs of hours, and where memory ends, nothing is learnt of them.
+            let quick = !long && plan.load.sizes.memory == 0;
+            plan.load.delegates = if quick { delegates } else { 0 };
+        }
         if plan.engine().is_ok_and(|engine| !engine.abilities().fails_over) {
             kinds::spare_all(&mut plan);
         }
@@ -137,6 +143,7 @@ impl Load {
             fresh_percent: 0,
             sizes: Sizes::default(),
             counters: 0,
+            delegates: 0,
         }
     }
 }

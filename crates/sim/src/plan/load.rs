@@ -42,6 +42,9 @@ pub struct Load {
     /// Further clients that count, each in a counter of its own, under a session: they repeat what was not answered.
     #[serde(default)]
     pub counters: u8,
+    /// Further clients that coordinate their transactions themselves.
+    #[serde(default)]
+    pub delegates: u8,
 }
 
 impl Load {

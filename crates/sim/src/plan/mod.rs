@@ -201,6 +201,8 @@ impl Plan {
         check(plan.load.mix.weights().iter().any(|weight| *weight > 0), "the mix must hold something")?;
         let limit = highwater_core::limits::MAX_VALUE_BYTES;
         check(plan.load.sizes.largest as usize <= limit, "blobs must be no larger than values may be")?;
+        let coordinate = plan.load.delegates == 0 || engine.abilities().client_coordinators;
+        check(coordinate, "this engine's clients do not coordinate: delegates must be 0")?;
         check(plan.load.snapshot_percent <= 100, "the percentage of snapshot reads must be at most 100")?;
         check(plan.load.fresh_percent <= 100, "the percentage of fresh reads must be at most 100")?;
         let shown = plan.load.snapshot_percent == 0 || shows_snapshots(plan.engine()?);

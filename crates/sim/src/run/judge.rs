@@ -131,6 +131,7 @@ impl Run {
                 let _ = writeln!(text, "  {}", worker.describe());
             }
         }
+        text.push_str(&self.clients.delegates.describe());
         text
     }
 }

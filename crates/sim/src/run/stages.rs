@@ -307,7 +307,7 @@ impl Run {
         add(TAKEOVERS, self.world.seen().count(TAKEOVERS));
         add(LOSSES, self.world.seen().count(LOSSES));
         add(RAISES, self.world.seen().count(RAISES));
-        for (what, count) in &self.clients.counters.marks {
+        for (what, count) in self.clients.counters.marks.iter().chain(&self.clients.delegates.marks) {
             add(what, *count);
         }
         add("interruptions of workers", self.world.interruptions());

@@ -8,8 +8,8 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 use highwater_core::{Incarnation, Levels, NodeId, ProcedureId};
 use highwater_engines::{
-    CheckpointNews, ControlOutbox, Controller, Endpoint, Frame, Freshness, LogPosition, Nanos, Next, Outbox,
-    Refusal, Request, Session, Token, Worker,
+    CheckpointNews, ClientId, ControlOutbox, Controller, Endpoint, Frame, Freshness, LogPosition, Nanos,
+    Next, Outbox, Refusal, Request, Session, Token, Worker,
 };
 
 use super::actor::Why;
@@ -27,6 +27,10 @@ pub(crate) enum Input {
     /// What became of a checkpoint: for controllers.
     Checkpoint(CheckpointNews),
     Up(NodeId, Incarnation, Levels),
+    /// A client that coordinates: it is connected, says something, is gone.
+    ClientUp(ClientId),
+    Client(ClientId, Bytes),
+    ClientDown(ClientId),
     /// Whether its machine refuses connections: for controllers.
     Down(NodeId, bool),
 }
@@ -38,7 +42,9 @@ impl Input {
             Input::Frame(_, frame) => frame.head.len() + frame.body.len(),
             Input::Message(_, message) => message.len(),
             Input::Request(_, _, args, _) | Input::Read(_, _, args, _) => args.len(),
+            Input::Client(_, message) => message.len(),
             Input::Synced(_) | Input::Checkpoint(_) | Input::Up(..) | Input::Down(..) => 0,
+            Input::ClientUp(_) | Input::ClientDown(_) => 0,
         };
         len as u64
     }
@@ -50,6 +56,12 @@ impl Input {
             Input::Synced(position) => worker.synced(now, position),
             Input::Up(peer, incarnation, levels) => worker.peer_up(now, peer, incarnation, levels),
             Input::Down(peer, _) => worker.peer_down(now, peer),
+            Input::ClientUp(client) => worker.client_up(now, client).expect("the engine has such clients"),
+            Input::Client(client, message) => {
+                let heard = worker.deliver_client(now, client, message);
+                heard.expect("clients say what makes sense");
+            }
+            Input::ClientDown(client) => worker.client_down(now, client),
             Input::Request(token, procedure, args, session) => {
                 let request = Request { session, ..Request::new(token, procedure, &args) };
                 let taken = worker.submit(now, request);
@@ -74,6 +86,9 @@ impl Input {
             Input::Checkpoint(news) => controller.checkpoint(now, news),
             Input::Frame(..) | Input::Request(..) | Input::Read(..) | Input::Synced(_) => {
                 unreachable!("frames and requests are for workers")
+            }
+            Input::ClientUp(_) | Input::Client(..) | Input::ClientDown(_) => {
+                unreachable!("clients speak with workers")
             }
         }
     }

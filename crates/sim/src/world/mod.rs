@@ -5,6 +5,7 @@
 //! | [`mod`](self) | what a world is made of, and what a test may ask of it |
 //! | `faults` | crashes, pauses, slowness, connections that break |
 //! | `turns` | whose turn it is, and what comes of it |
+//! | `delegates` | what clients that coordinate say to workers |
 //! | `links` | connections are made and lost, frames travel |
 //! | [`clock`] | each machine's own clocks |
 //! | `disk`, `syncing`, `checkpoints` | each machine's disk, and its work |
@@ -15,6 +16,7 @@
 mod anew;
 mod checkpoints;
 pub mod clock;
+mod delegates;
 mod disk;
 mod event;
 mod faults;
@@ -32,11 +34,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use highwater_core::hooks::{self, Site};
 use highwater_core::{Durability, Incarnation, Library, NodeId, Outcome, ProcedureId, Timestamp};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{
-    EngineKind, Freshness, Nanos, Options, Refusal, Replica, Request, Service, Session, Status, Token,
+    ClientId, EngineKind, Freshness, Nanos, Options, Refusal, Replica, Request, Service, Session, Status,
+    Token,
 };
 
 use crate::network::{Channel, Network};
@@ -114,6 +118,19 @@ pub struct Reply {
     pub at: Nanos,
 }
 
+/// What a worker says to a client that coordinates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToClient {
+    /// Which replica's worker.
+    pub from: (NodeId, u16),
+    /// Over which connection.
+    pub client: ClientId,
+    /// What.
+    pub bytes: Bytes,
+    /// When it leaves.
+    pub at: Nanos,
+}
+
 /// A request that was taken in and refused later: only in worlds with [`Interleaving`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -139,6 +156,8 @@ pub struct World<L: Library> {
     pub network: Network,
     /// Replies not yet taken by the test.
     pub replies: Vec<Reply>,
+    /// Not yet taken by the test.
+    pub to_clients: Vec<ToClient>,
     /// Requests refused after they were taken in; not yet taken by the test.
     pub refused: Vec<Refused>,
     /// What controllers said, for reports: `(when, node, what)`.
@@ -192,6 +211,7 @@ impl<L: Library> World<L> {
             known: ((1u64 << options.nodes) - 1) as u32,
             network: Network::with_delay(20_000, 100_000),
             replies: Vec::new(),
+            to_clients: Vec::new(),
             refused: Vec::new(),
             log: Vec::new(),
             work: (0, 0),

@@ -6,7 +6,7 @@ use highwater_engines::{ControlOutbox, Endpoint, Nanos, Next, Outbox, Refusal, T
 
 use super::event::Event;
 use super::node::{Away, AwayController};
-use super::{Refused, Reply, TURN, World};
+use super::{Refused, Reply, TURN, ToClient, World};
 use crate::network::{Channel, Payload};
 use crate::stage::{Fiber, Turned, Why};
 use crate::trace::{What, hash};
@@ -270,7 +270,7 @@ impl<L: Library> World<L> {
     }
 
     /// What a worker hands out goes its way, when its turn is over.
-    fn hand_out(&mut self, id: NodeId, worker: u16, out: Outbox, length: Nanos) {
+    fn hand_out(&mut self, id: NodeId, worker: u16, mut out: Outbox, length: Nanos) {
         let (now, who) = (self.now, Channel::Worker(worker));
         self.work.0 += 1;
         self.work.1 += out.frames.len() as u64;
@@ -283,6 +283,10 @@ impl<L: Library> World<L> {
             self.trace.mix(token.0 ^ (outcome as u64) << 56);
             self.trace.mix(hash(&bytes));
             self.replies.push(Reply { from: (id, worker), token, outcome, moment, bytes, at: now + length });
+        }
+        for (client, bytes) in out.to_clients.drain(..) {
+            self.trace.mix(client.0 ^ hash(&bytes));
+            self.to_clients.push(ToClient { from: (id, worker), client, bytes, at: now + length });
         }
         if self.durable() {
             self.nodes[id.0 as usize].disk.append(self.now, who, self.options.workers, out.writes);

@@ -2,11 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use highwater_core::{NodeId, Outcome, Timestamp, planted};
+use highwater_core::{NodeId, Outcome, Timestamp, hooks, planted};
 
 use super::MeerkatWorker;
-use crate::attempt::{Attempts, attempt};
-use crate::call::Call;
+use crate::meerkat::facts::Found;
 use crate::meerkat::journal::Waits;
 use crate::meerkat::marks::InTheWay;
 use crate::meerkat::message::{About, Message};
@@ -14,7 +13,8 @@ use crate::meerkat::own::{Asked, Decision, Own, Phase, Retry, Vote, bit};
 use crate::meerkat::payload::Payload;
 use crate::meerkat::quorum::Quorums;
 use crate::meerkat::record::Told;
-use crate::meerkat::tx::MeerkatTx;
+use crate::meerkat::shared::Seat;
+use crate::meerkat::tx::execute;
 use crate::meerkat::validate::validate;
 use crate::seam::{Counters, Nanos, Request};
 
@@ -44,15 +44,8 @@ impl MeerkatWorker {
         self.tx.refuse_writes(self.shared.disk_full.load(Ordering::Relaxed));
         let Asked { token, procedure, session, .. } = asked;
         let request = Request { session, ..Request::new(token, procedure, &asked.args) };
-        // What it reveals is validated whatever it came to, with its writes or without.
-        let end = |tx: &mut MeerkatTx, roll_back: bool| {
-            if roll_back {
-                tx.drop_writes();
-            }
-            Ok(Timestamp::ZERO)
-        };
-        let ran = attempt(&self.registry, &mut self.tx, Call::of(&request), &mut self.reply, end);
-        let Some((_, outcome)) = ran else { return self.put_off(now, asked, hint) };
+        let ran = execute(&self.registry, &mut self.tx, &request, &mut self.reply);
+        let Some(outcome) = ran else { return self.put_off(now, asked, hint) };
         let size = self.tx.size();
         let lead = if self.shared.strict { self.lead.ticks(now, size).max(asked.lead) } else { 0 };
         let advanced = self.shared.clock.advanced_by();
@@ -129,6 +122,9 @@ impl MeerkatWorker {
     /// What was found goes into the record, for good.
     fn found(&mut self, now: Nanos, node: NodeId, ts: Timestamp, looked: Result<(), Vote>) -> Option<Vote> {
         let withheld = looked.is_ok() && self.shared.strict;
+        if let Some(Seat { epoch, .. }) = self.seat.as_ref().filter(|_| looked.is_ok()) {
+            hooks::tell_own(|| Found { epoch: *epoch, ts });
+        }
         let record = self.records.entry(now, node, ts);
         record.valid = Some(looked.is_ok());
         (record.marked, record.withheld) = (looked.is_ok(), withheld);
@@ -187,9 +183,23 @@ impl MeerkatWorker {
         &mut self,
         now: Nanos,
         ts: Timestamp,
-        (mut lead, since, bytes): ((u64, u64), Nanos, usize),
+        proposed: ((u64, u64), Nanos, usize),
         shown: Timestamp,
     ) {
+        let needed = self.lead_for(now, ts, proposed, shown);
+        if let Some(own) = self.owns.all.get_mut(&ts) {
+            own.asked.lead = own.asked.lead.max(needed);
+        }
+    }
+
+    /// The same: how far ahead it would have had to be, in ticks.
+    pub(super) fn lead_for(
+        &mut self,
+        now: Nanos,
+        ts: Timestamp,
+        (mut lead, since, bytes): ((u64, u64), Nanos, usize),
+        shown: Timestamp,
+    ) -> u64 {
         // What this node's clock shows of its time, and so of some round trips. One that leapt meanwhile says nothing of that.
         let (layout, elapsed) = (self.shared.layout, now.saturating_sub(since));
         let shows = self.shared.clock.now();
@@ -203,10 +213,7 @@ impl MeerkatWorker {
         let most = took.saturating_mul(4 * self.round_trip) / elapsed.max(1);
         // It had come by now: whatever clocks show, it did not take longer.
         let needed = self.needed(ts, lead, shown).min(took);
-        let needed = self.lead.late(now, bytes, needed, most);
-        if let Some(own) = self.owns.all.get_mut(&ts) {
-            own.asked.lead = own.asked.lead.max(needed);
-        }
+        self.lead.late(now, bytes, needed, most)
     }
 
     /// From the proposal of `ts`, `lead` ticks ahead, to the moment at which a clock showed `shown`, in ticks; so far as this node's own clock
@@ -218,7 +225,7 @@ impl MeerkatWorker {
     }
 
     /// How long a transaction took, without the time for which it had to be ahead of the clock.
-    fn round_trip_of(&self, ts: Timestamp, lead: (u64, u64), took: Nanos) -> Nanos {
+    pub(super) fn round_trip_of(&self, ts: Timestamp, lead: (u64, u64), took: Nanos) -> Nanos {
         if lead.0 == 0 {
             return took;
         }
@@ -243,7 +250,7 @@ impl MeerkatWorker {
                 let cell = self.cell();
                 let path = if fast { &cell.fast } else { &cell.slow };
                 Counters::add(path, 1);
-                self.settle(now, ts, commit);
+                self.settle(now, ts, commit, None);
             }
             Decision::Propose { commit } => self.propose(now, ts, commit),
         }
@@ -251,6 +258,7 @@ impl MeerkatWorker {
 
     /// The slow path: in view 0 the coordinator is the only proposer.
     fn propose(&mut self, now: Nanos, ts: Timestamp, commit: bool) {
+        assert!(!self.delegates.has_granted(ts), "{ts} is a client's: nobody else proposes in view 0");
         let accepted = self.accept(now, self.me, ts, 0, commit);
         let after = self.ask_after(0);
         let own = self.owns.all.get_mut(&ts).expect("it is under way");
@@ -280,15 +288,29 @@ impl MeerkatWorker {
         }
     }
 
-    /// It is decided, by this worker, a backup coordinator or a change of epoch.
-    pub(super) fn settle(&mut self, now: Nanos, ts: Timestamp, commit: bool) {
+    /// It is decided, by this worker, by the client that has the stamp, or by a backup coordinator, who may say what it writes.
+    pub(super) fn settle(&mut self, now: Nanos, ts: Timestamp, commit: bool, payload: Option<Payload>) {
+        if self.delegates.has_granted(ts) {
+            return self.settle_granted(now, ts, commit, (payload, 0));
+        }
         let Some(own) = self.owns.remove(ts, commit) else { return };
         self.conclude(now, self.me, ts, commit, None);
-        self.outcomes.push(ts, commit, own.payload.clone(), own.voted());
+        self.push_outcome(now, ts, commit, (own.payload.clone(), own.voted()));
+        self.end(now, own, commit);
+    }
+
+    /// Tells all replicas, and remembers it until they have heard.
+    pub(super) fn push_outcome(
+        &mut self,
+        now: Nanos,
+        ts: Timestamp,
+        commit: bool,
+        (payload, known): (Payload, u32),
+    ) {
+        self.outcomes.push(ts, commit, payload, known);
         if self.journal.is_sync() {
             self.wait(now, Waits::Heard(self.me, self.outcomes.last()));
         }
-        self.end(now, own, commit);
     }
 
     /// Tells the client, or tries again.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use highwater_core::{Durability, NodeId, Timestamp, planted};
 
 use super::MeerkatWorker;
+use super::delegates::Whom;
 use crate::meerkat::change::Ended;
 use crate::meerkat::journal::{End, Kept, Record, Waits};
 use crate::meerkat::message::{About, Message};
@@ -20,14 +21,14 @@ const NOTE_AFTER: u64 = 64 << 10;
 
 impl MeerkatWorker {
     /// Says what others will count on, this node's own coordinator included: once it is on disk, where that is promised.
-    pub(super) fn vouch(&mut self, now: Nanos, to: NodeId, message: Message) {
-        match message.about {
-            // A refusal may be forgotten.
-            About::Vote { valid: false, .. } | About::Overtaken { .. } => {
-                self.go(now, Waits::Say(to, message))
-            }
-            _ => self.wait(now, Waits::Say(to, message)),
-        }
+    pub(super) fn vouch(&mut self, now: Nanos, to: impl Into<Whom>, message: Message) {
+        // A refusal may be forgotten.
+        let forgettable = matches!(message.about, About::Vote { valid: false, .. } | About::Overtaken { .. });
+        let what = match to.into() {
+            Whom::Node(node) => Waits::Say(node, message),
+            Whom::Client(client) => Waits::Tell(client, message),
+        };
+        if forgettable { self.go(now, what) } else { self.wait(now, what) }
     }
 
     /// Does something once all that was written is on disk, where others count on the disk; else at once.
@@ -51,6 +52,7 @@ impl MeerkatWorker {
                 }
                 _ => unreachable!("a node tells itself nothing else"),
             },
+            Waits::Tell(client, message) => self.tell_about(client, message),
             Waits::Heard(node, number) if node == self.me => self.outcomes.heard(node, number),
             Waits::Heard(node, number) => {
                 if let Some(peer) = &mut self.peers[node.0 as usize] {

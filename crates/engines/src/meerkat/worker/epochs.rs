@@ -126,6 +126,7 @@ impl MeerkatWorker {
                 self.done.reply(retry.asked.token, Outcome::Conflict, &[]);
             }
         }
+        self.void_grants();
         // A replica that comes back may have begun it before it ended: then its records are of this epoch.
         if self.began < change.epoch {
             self.began = change.epoch;
@@ -169,6 +170,7 @@ impl MeerkatWorker {
         for retry in self.owns.take_retries() {
             self.done.reply(retry.asked.token, Outcome::Conflict, &[]);
         }
+        self.forget_grants();
         // Marks and store are replaced before anything is validated again.
         self.seat = None;
         self.paused = None;

@@ -7,10 +7,12 @@
 //! | `replicate` | its part as a replica: validation, acceptance, outcomes |
 //! | `ripen` | votes that are withheld until their time has come |
 //! | `terminate` | its part as a backup coordinator |
+//! | `delegates` | clients that coordinate their transactions themselves |
 //! | `disk` | what it writes, and how it comes back |
 //! | `epochs` | pause, and the beginning of an epoch |
 
 mod coordinate;
+mod delegates;
 mod disk;
 mod epochs;
 mod replicate;
@@ -40,8 +42,11 @@ use super::stamps::{Coordinator, Stamps};
 use super::strict::Lead;
 use super::tx::MeerkatTx;
 use crate::copy::{CopyMessage, Installer, Sender};
-use crate::seam::{Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Worker};
+use crate::seam::{
+    ClientId, Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Worker,
+};
 use coordinate::MOST_TIMEOUTS;
+use delegates::Delegates;
 use terminate::Terminations;
 pub use terminate::safe;
 
@@ -103,6 +108,7 @@ pub struct MeerkatWorker {
     owns: Owns,
     outcomes: Outcomes,
     terminations: Terminations,
+    delegates: Delegates,
     /// The latest timestamp that it has met.
     latest: Timestamp,
     /// Votes that are withheld, and since when.
@@ -169,6 +175,7 @@ impl MeerkatWorker {
             owns: Owns::default(),
             outcomes: Outcomes::default(),
             terminations: Terminations::default(),
+            delegates: Delegates::default(),
             latest: Timestamp::ZERO,
             unripe: BTreeMap::new(),
             shown: Timestamp::ZERO,
@@ -341,7 +348,8 @@ impl MeerkatWorker {
             || self.outcomes.unheard() > 0
             || !self.records.is_empty()
             || self.shared.owes_notes()
-            || self.settles.is_some();
+            || self.settles.is_some()
+            || self.delegates.granted() > 0;
         self.restless = if busy { RESTLESS } else { self.restless.saturating_sub(1) };
         self.ask_again(now);
         let most = MOST_TIMEOUTS * self.shared.options.election_timeout / self.beat();
@@ -354,6 +362,7 @@ impl MeerkatWorker {
     fn trim(&mut self) {
         let before = self.shared.oldest_pending();
         let own = self.closed();
+        self.delegates.assert_open(own);
         let planted = highwater_core::planted!(meerkat::TrimmedEarly);
         let Some(seat) = &self.seat else { return };
         // Who has no vote coordinates nothing.
@@ -379,8 +388,11 @@ impl MeerkatWorker {
 
     fn publish(&mut self) {
         let oldest = self.records.oldest_pending().unwrap_or(Nanos::MAX);
-        let busy =
-            self.records.pending() + self.owns.len() + self.outcomes.unheard() + self.terminations.len();
+        let busy = self.records.pending()
+            + self.owns.len()
+            + self.outcomes.unheard()
+            + self.terminations.len()
+            + self.delegates.granted();
         let laggard = if self.outcomes.bytes() > self.shared.options.log_retain_bytes / 2 {
             self.outcomes.slowest(self.me).map_or(0, |node| u32::from(node.0) + 1)
         } else {
@@ -400,6 +412,7 @@ impl MeerkatWorker {
             || self.outcomes.unheard() > 0
             || !self.records.is_empty()
             || self.terminations.len() > 0
+            || self.delegates.granted() > 0
             || self.restless > 0;
         let beat = if busy { Next::At(self.next_beat.max(now + 1)) } else { Next::Idle };
         if self.working().is_none() {
@@ -477,6 +490,20 @@ impl Worker for MeerkatWorker {
         }
     }
 
+    fn client_up(&mut self, _now: Nanos, client: ClientId) -> Result<(), Refusal> {
+        self.meet_client(client);
+        Ok(())
+    }
+
+    fn client_down(&mut self, now: Nanos, client: ClientId) {
+        self.lose_client(now, client);
+    }
+
+    fn deliver_client(&mut self, now: Nanos, client: ClientId, message: Bytes) -> Result<(), String> {
+        self.take_commands(now);
+        self.hear_client(now, client, &message)
+    }
+
     fn synced(&mut self, now: Nanos, position: LogPosition) {
         self.on_synced(now, position);
     }
@@ -525,16 +552,19 @@ impl Worker for MeerkatWorker {
         if self.done.wake_controller {
             out.wake_controller = true;
         }
+        self.tell_standing();
+        self.delegates.hand_out(&mut out.to_clients);
         self.done.clear();
         if more { Next::Now } else { self.next(now).sooner(copying) }
     }
 
     fn describe(&self) -> String {
         format!(
-            "epoch {}, {} under way, {} put off, {} outcomes unheard, {} records ({} pending), {} taken over{}",
+            "epoch {}, {} under way, {} put off, {} granted, {} outcomes unheard, {} records ({} pending), {} taken over{}",
             self.seat.as_ref().map_or(0, |seat| seat.epoch.0),
             self.owns.all.len(),
             self.owns.waiting(),
+            self.delegates.granted(),
             self.outcomes.unheard(),
             self.records.len(),
             self.records.pending(),

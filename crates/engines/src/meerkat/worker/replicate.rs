@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use highwater_core::{NodeId, Timestamp, hooks, planted};
 
 use super::MeerkatWorker;
+use super::delegates::Whom;
 use crate::meerkat::facts::Ended;
 use crate::meerkat::journal::Waits;
 use crate::meerkat::message::{About, Message};
@@ -62,20 +63,31 @@ impl MeerkatWorker {
     }
 
     fn on_validate(&mut self, now: Nanos, from: NodeId, ts: Timestamp, payload: Payload) {
-        if self.is_closed(from, ts) {
-            return;
+        if !self.is_closed(from, ts) {
+            self.validate(now, from, (from, ts), payload);
         }
-        let record = self.records.entry(now, from, ts);
+    }
+
+    /// A coordinator, a worker or a client, asks whether a transaction of `node`'s can commit.
+    pub(super) fn validate(
+        &mut self,
+        now: Nanos,
+        asks: impl Into<Whom>,
+        (node, ts): (NodeId, Timestamp),
+        payload: Payload,
+    ) {
+        let asks = asks.into();
+        let record = self.records.entry(now, node, ts);
         if let Some(commit) = record.outcome {
-            return self.post.for_one(from, &Message { ts, about: About::Over { commit } });
+            return self.answer(asks, Message { ts, about: About::Over { commit } });
         }
         if record.payload.is_none() {
             let len = payload.len();
             record.payload = Some(payload);
             self.records.add_bytes(len);
         }
-        if let Some(Vote { valid, late, hint }) = self.vote(now, from, ts) {
-            self.vouch(now, from, Message { ts, about: About::Vote { valid, late, hint } });
+        if let Some(Vote { valid, late, hint }) = self.vote(now, node, ts) {
+            self.vouch(now, asks, Message { ts, about: About::Vote { valid, late, hint } });
         }
     }
 
@@ -93,17 +105,36 @@ impl MeerkatWorker {
 
     fn on_accept(&mut self, now: Nanos, from: NodeId, ts: Timestamp, (view, commit): (u32, bool)) {
         let node = self.shared.layout.coordinator(ts).node;
-        if self.is_closed(node, ts) {
-            return;
+        if !self.is_closed(node, ts) {
+            self.consider(now, from, (node, ts), (view, commit));
         }
+    }
+
+    /// Somebody proposes what shall be decided.
+    pub(super) fn consider(
+        &mut self,
+        now: Nanos,
+        asks: impl Into<Whom>,
+        (node, ts): (NodeId, Timestamp),
+        (view, commit): (u32, bool),
+    ) {
+        let asks = asks.into();
         if let Some(commit) = self.records.entry(now, node, ts).outcome {
-            return self.post.for_one(from, &Message { ts, about: About::Over { commit } });
+            return self.answer(asks, Message { ts, about: About::Over { commit } });
         }
         let about = match self.accept(now, node, ts, view, commit) {
             Ok(()) => About::Accepted { view },
             Err(view) => About::Overtaken { view },
         };
-        self.vouch(now, from, Message { ts, about });
+        self.vouch(now, asks, Message { ts, about });
+    }
+
+    /// Says at once what needs no disk.
+    fn answer(&mut self, to: Whom, message: Message) {
+        match to {
+            Whom::Node(node) => self.post.for_one(node, &message),
+            Whom::Client(client) => self.tell_about(client, message),
+        }
     }
 
     /// Accepts a proposal, unless a later view was promised: then that one.
@@ -157,7 +188,7 @@ impl MeerkatWorker {
     /// A transaction is over elsewhere.
     fn on_over(&mut self, now: Nanos, from: NodeId, (node, ts): (NodeId, Timestamp), commit: bool) {
         if node == self.me {
-            self.settle(now, ts, commit);
+            self.settle(now, ts, commit, None);
         }
         self.terminations.over((node, ts), from, commit);
         self.go_on_with(now, (node, ts));
@@ -206,6 +237,7 @@ impl MeerkatWorker {
         }
         self.note(now, node, Told { outcome: Some(commit), ..Told::of(ts) });
         self.records.end(now, node, ts, commit);
+        self.tell_client_of(node, ts, commit);
         // A name is of one epoch: who joins is told what became of transactions of the one before.
         if let Some(Seat { epoch, .. }) = self.seat {
             hooks::tell_own(|| Ended { epoch, ts, commit });

@@ -3,6 +3,7 @@
 use highwater_core::{NodeId, Timestamp};
 
 use super::MeerkatWorker;
+use super::delegates::Whom;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::record::Told;
 use crate::meerkat::validate::unmark;
@@ -18,6 +19,8 @@ const LOOK_AGAIN_LATEST: Nanos = 500_000;
 const PACE_EVERY: Nanos = 1_000_000;
 /// No clock goes faster, in its units per microsecond, but by leaps.
 const FASTEST_PACE: u64 = 8_000;
+/// And none so slowly.
+const STANDS_STILL_PACE: u64 = 1000 / 64;
 
 impl MeerkatWorker {
     /// What this replica's clock shows, if that is past a transaction's time already.
@@ -43,10 +46,12 @@ impl MeerkatWorker {
                 self.shared.clock.advance_past(ts);
             }
             self.unripe.remove(&ts);
-            self.records.entry(now, node, ts).withheld = false;
+            let record = self.records.entry(now, node, ts);
+            record.withheld = false;
+            let to = record.client.map_or(Whom::Node(node), Whom::Client);
             self.note(now, node, Told { valid: Some(true), ..Told::of(ts) });
             let about = About::Vote { valid: true, late: false, hint: Timestamp::ZERO };
-            self.vouch(now, node, Message { ts, about });
+            self.vouch(now, to, Message { ts, about });
         }
     }
 
@@ -66,6 +71,10 @@ impl MeerkatWorker {
     pub(super) fn next_ripe(&self, now: Nanos) -> Option<Nanos> {
         let (ts, _) = self.unripe.first_key_value()?;
         let (.., pace) = self.pace;
+        // One that is moved by being read alone, or by others: nobody knows when it comes there.
+        if pace <= STANDS_STILL_PACE {
+            return Some(now + LOOK_AGAIN);
+        }
         let left = 1000 * ts.0.saturating_sub(self.shown.0).min(1 << 40) / pace;
         let least = if self.unripe.len() > FEW { LOOK_AGAIN_MANY } else { LOOK_AGAIN };
         Some(now + left.clamp(least, LOOK_AGAIN_LATEST))

@@ -55,6 +55,11 @@ impl Terminations {
         self.0.len()
     }
 
+    /// Whether somebody is at work on it: this worker, or one that it was left to.
+    pub fn has(&self, name: Name) -> bool {
+        self.0.contains_key(&name) || self.1.contains_key(&name)
+    }
+
     pub fn clear(&mut self) {
         self.0.clear();
         self.1.clear();
@@ -119,13 +124,14 @@ impl MeerkatWorker {
                 }
             }
         }
+        self.end_abandoned(now);
         let names: Vec<Name> = self.terminations.0.keys().copied().collect();
         for name in names {
             self.go_on_with(now, name);
         }
     }
 
-    fn take_over(&mut self, now: Nanos, name: Name) {
+    pub(super) fn take_over(&mut self, now: Nanos, name: Name) {
         let (node, ts) = name;
         let n = u32::from(self.shared.options.nodes);
         let record = self.records.entry(now, node, ts);
@@ -277,7 +283,7 @@ impl MeerkatWorker {
         let Stage::Telling { commit, heard } = own.stage else { return };
         let payload = own.payload.clone();
         if node == self.me {
-            self.settle(now, ts, commit);
+            self.settle(now, ts, commit, payload.clone());
         }
         if known.is_none() && !self.conclude(now, node, ts, commit, payload.clone()) {
             // Somebody who knows what it writes will say so.
@@ -311,8 +317,8 @@ impl MeerkatWorker {
         payload: Option<Payload>,
     ) {
         let (node, ts) = name;
-        if node == self.me && self.owns.all.contains_key(&ts) {
-            self.settle(now, ts, commit);
+        if node == self.me && (self.owns.all.contains_key(&ts) || self.delegates.has_granted(ts)) {
+            self.settle(now, ts, commit, payload.clone());
         }
         if self.conclude(now, node, ts, commit, payload) {
             self.post.for_one(from, &Message { ts, about: About::Settled });

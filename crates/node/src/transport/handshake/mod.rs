@@ -31,7 +31,7 @@ use highwater_core::{Incarnation, Levels, NodeId, Speaks};
 pub use self::identity::{Fingerprint, Identity};
 pub use self::mismatch::Mismatch;
 
-use self::identity::{cluster_hash, read_speaks, speaks_bytes};
+use self::identity::{read_speaks, speaks_bytes};
 use super::Channel;
 
 /// Version of this exchange and of the framing that follows it.
@@ -100,7 +100,7 @@ impl Hello {
         Hello {
             handshake_version: HANDSHAKE_VERSION,
             format_version: me.speaks.levels.oldest.format().into(),
-            cluster: cluster_hash(&me.cluster),
+            cluster: Fingerprint::of_name(&me.cluster),
             incarnation: me.incarnation,
             from: me.node,
             to,
@@ -168,7 +168,7 @@ impl Hello {
     /// Whether whoever said this means `me`, and belongs to the same cluster.
     pub fn is_of(&self, me: &Identity) -> bool {
         self.handshake_version == HANDSHAKE_VERSION
-            && self.cluster == cluster_hash(&me.cluster)
+            && self.cluster == Fingerprint::of_name(&me.cluster)
             && self.to == me.node
     }
 
@@ -182,7 +182,7 @@ impl Hello {
             // A build before levels may have had another format.
             theirs("log format version", self.format_version.into(), FORMAT_VERSION.into())?;
         }
-        if self.cluster != cluster_hash(&me.cluster) {
+        if self.cluster != Fingerprint::of_name(&me.cluster) {
             return Err(Mismatch::OtherCluster { ours: me.cluster.clone() });
         }
         if self.engine != me.engine.code() {
