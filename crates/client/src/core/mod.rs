@@ -22,6 +22,9 @@
 mod proposal;
 mod question;
 mod replica;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -101,7 +101,7 @@ impl Core {
             again,
             doubtful: None,
         });
-        self.send_to_all(&Ask::Validate { epoch, ts, payload }, !0);
+        self.send_all(&Ask::Validate { epoch, ts, payload }, !0);
     }
 
     /// How the attempt ended, once that is known.
@@ -109,7 +109,7 @@ impl Core {
         self.ended.take()
     }
 
-    fn send_to_all(&mut self, ask: &Ask, whom: u32) {
+    fn send_all(&mut self, ask: &Ask, whom: u32) {
         let nodes: Vec<NodeId> =
             self.nodes().filter(|node| whom & bit(*node) != 0 && self.replica(*node).up).collect();
         let bytes = ask.encode();
@@ -246,7 +246,7 @@ impl Core {
     /// What follows from what replicas have said.
     fn decide(&mut self, now: Nanos) {
         let Some(proposal) = &self.proposal else { return };
-        let reachable = self.serving_in(proposal.epoch);
+        let reachable = self.may_vote_in(proposal.epoch);
         let late = proposal.is_late || proposal.tally.voted() & reachable == reachable;
         match proposal.tally.decide(proposal.quorums, late) {
             Decision::Wait => {}
@@ -259,7 +259,7 @@ impl Core {
                 proposal.tally.phase = Phase::Accepting { commit, by: 0 };
                 (proposal.round, proposal.again) = (now, (now + after, 0));
                 let (epoch, ts) = (proposal.epoch, proposal.ts);
-                self.send_to_all(&Ask::Accept { epoch, ts, commit }, !0);
+                self.send_all(&Ask::Accept { epoch, ts, commit }, !0);
             }
         }
     }
@@ -280,9 +280,9 @@ impl Core {
             .fold(0, |all, node| all | bit(node));
         let told = by.map_or(0, bit);
         let decided = |payload| Ask::Decided { epoch, ts, commit, voted, payload };
-        self.send_to_all(&decided(None), !lack & !told);
+        self.send_all(&decided(None), !lack & !told);
         if lack & !told != 0 {
-            self.send_to_all(&decided(Some(payload.clone())), lack & !told);
+            self.send_all(&decided(Some(payload.clone())), lack & !told);
         }
         if by != Some(home) && self.replica(home).up {
             let again = now + self.ask_after(0);
@@ -324,7 +324,7 @@ impl Core {
             Phase::Accepting { commit, by } => (!by, Ask::Accept { epoch, ts, commit }),
             Phase::Overtaken => (!0, validate()),
         };
-        self.send_to_all(&ask, silent);
+        self.send_all(&ask, silent);
     }
 
     /// Tells homes again what they have not heard.

@@ -44,6 +44,13 @@ impl Core {
             .fold(0, |all, node| all | bit(node))
     }
 
+    /// Of whom a vote may come: who serves in an epoch, and who is connected and has not said how it stands.
+    pub(super) fn may_vote_in(&self, epoch: Epoch) -> u32 {
+        let new = |replica: &Replica| replica.up && replica.standing.is_none();
+        let silent = self.nodes().filter(|node| new(self.replica(*node)));
+        silent.fold(self.serving_in(epoch), |all, node| all | bit(node))
+    }
+
     pub(super) fn replica(&self, node: NodeId) -> &Replica {
         &self.replicas[usize::from(node.0)]
     }
