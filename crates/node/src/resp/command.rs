@@ -21,16 +21,57 @@ pub enum Command {
 pub enum Data {
     Get,
     Set,
+    Incr,
+    Del,
     Mget,
     Mset,
-    Append,
-    Strlen,
-    Incr,
     Incrby,
     Decr,
     Decrby,
-    Del,
+    Append,
+    Strlen,
     Exists,
+    Setnx,
+    Setex,
+    Psetex,
+    Msetnx,
+    Getset,
+    Getdel,
+    Getex,
+    Getrange,
+    Substr,
+    Setrange,
+    Incrbyfloat,
+    Setbit,
+    Getbit,
+    Bitcount,
+    Bitpos,
+    Bitop,
+    Bitfield,
+    BitfieldRo,
+    Expire,
+    Pexpire,
+    Expireat,
+    Pexpireat,
+    Ttl,
+    Pttl,
+    Expiretime,
+    Pexpiretime,
+    Persist,
+    Type,
+    Unlink,
+    Touch,
+    Rename,
+    Renamenx,
+    Copy,
+    Scan,
+    Keys,
+    Randomkey,
+    Dbsize,
+    Flushdb,
+    Flushall,
+    Object,
+    Memory,
     Session,
     Outcome,
 }
@@ -90,7 +131,7 @@ pub struct Spec {
     pub flags: &'static str,
     /// Which words are keys.
     pub keys: Keys,
-    /// `string`, `generic`, `connection`, `server`, `cluster` or `transactions`.
+    /// `string`, `generic`, `hash` and so on, as Redis groups them.
     pub group: &'static str,
     /// The version of Redis that brought it; of our own commands, ours.
     pub since: &'static str,
@@ -115,6 +156,11 @@ const NO_KEYS: Keys = Keys { first: 0, last: 0, step: 0 };
 const ONE_KEY: Keys = Keys { first: 1, last: 1, step: 1 };
 const ALL_KEYS: Keys = Keys { first: 1, last: -1, step: 1 };
 const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
+const TWO_KEYS: Keys = Keys { first: 1, last: 2, step: 1 };
+
+const fn keys(first: i8, last: i8, step: i8) -> Keys {
+    Keys { first, last, step }
+}
 
 const CONTROL_FLAGS: &str = "noscript loading stale fast allow_busy";
 
@@ -144,7 +190,7 @@ macro_rules! subcommands {
     };
 }
 
-/// All rows; the position is the [`Opcode`]. The likely ones come first, because a name is looked up in order.
+/// All rows; the position is the [`Opcode`].
 #[rustfmt::skip]
 pub static COMMANDS: &[Spec] = &[
     spec!(Data Get, "get", 2, "readonly fast", ONE_KEY, "string", "1.0.0", "Get the value of a key"),
@@ -164,6 +210,49 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Data Append, "append", 3, "write denyoom fast", ONE_KEY, "string", "2.0.0", "Append a value to a key"),
     spec!(Data Strlen, "strlen", 2, "readonly fast", ONE_KEY, "string", "2.2.0", "Get the length of the value stored in a key"),
     spec!(Data Exists, "exists", -2, "readonly fast", ALL_KEYS, "generic", "1.0.0", "Determine if a key exists"),
+    spec!(Data Setnx, "setnx", 3, "write denyoom fast", ONE_KEY, "string", "1.0.0", "Set the value of a key, only if the key does not exist"),
+    spec!(Data Setex, "setex", 4, "write denyoom", ONE_KEY, "string", "2.0.0", "Set the value and expiration of a key"),
+    spec!(Data Psetex, "psetex", 4, "write denyoom", ONE_KEY, "string", "2.6.0", "Set the value and expiration in milliseconds of a key"),
+    spec!(Data Msetnx, "msetnx", -3, "write denyoom", PAIRS, "string", "1.0.1", "Set multiple keys to multiple values, only if none of the keys exist"),
+    spec!(Data Getset, "getset", 3, "write denyoom fast", ONE_KEY, "string", "1.0.0", "Set the string value of a key and return its old value"),
+    spec!(Data Getdel, "getdel", 2, "write fast", ONE_KEY, "string", "6.2.0", "Get the value of a key and delete the key"),
+    spec!(Data Getex, "getex", -2, "write fast", ONE_KEY, "string", "6.2.0", "Get the value of a key and optionally set its expiration"),
+    spec!(Data Getrange, "getrange", 4, "readonly", ONE_KEY, "string", "2.4.0", "Get a substring of the string stored at a key"),
+    spec!(Data Substr, "substr", 4, "readonly", ONE_KEY, "string", "1.0.0", "Get a substring of the string stored at a key"),
+    spec!(Data Setrange, "setrange", 4, "write denyoom", ONE_KEY, "string", "2.2.0", "Overwrite part of a string at key starting at the specified offset"),
+    spec!(Data Incrbyfloat, "incrbyfloat", 3, "write denyoom fast", ONE_KEY, "string", "2.6.0", "Increment the float value of a key by the given amount"),
+    spec!(Data Setbit, "setbit", 4, "write denyoom", ONE_KEY, "bitmap", "2.2.0", "Sets or clears the bit at offset in the string value stored at key"),
+    spec!(Data Getbit, "getbit", 3, "readonly fast", ONE_KEY, "bitmap", "2.2.0", "Returns the bit value at offset in the string value stored at key"),
+    spec!(Data Bitcount, "bitcount", -2, "readonly", ONE_KEY, "bitmap", "2.6.0", "Count set bits in a string"),
+    spec!(Data Bitpos, "bitpos", -3, "readonly", ONE_KEY, "bitmap", "2.8.7", "Find first bit set or clear in a string"),
+    spec!(Data Bitop, "bitop", -4, "write denyoom", keys(2, -1, 1), "bitmap", "2.6.0", "Perform bitwise operations between strings"),
+    spec!(Data Bitfield, "bitfield", -2, "write denyoom", ONE_KEY, "bitmap", "3.2.0", "Perform arbitrary bitfield integer operations on strings"),
+    spec!(Data BitfieldRo, "bitfield_ro", -2, "readonly fast", ONE_KEY, "bitmap", "6.0.0", "Perform arbitrary bitfield integer operations on strings. Read-only variant of BITFIELD"),
+    spec!(Data Expire, "expire", -3, "write fast", ONE_KEY, "generic", "1.0.0", "Set a key's time to live in seconds"),
+    spec!(Data Pexpire, "pexpire", -3, "write fast", ONE_KEY, "generic", "2.6.0", "Set a key's time to live in milliseconds"),
+    spec!(Data Expireat, "expireat", -3, "write fast", ONE_KEY, "generic", "1.2.0", "Set the expiration for a key as a UNIX timestamp"),
+    spec!(Data Pexpireat, "pexpireat", -3, "write fast", ONE_KEY, "generic", "2.6.0", "Set the expiration for a key as a UNIX timestamp specified in milliseconds"),
+    spec!(Data Ttl, "ttl", 2, "readonly fast", ONE_KEY, "generic", "1.0.0", "Get the time to live for a key in seconds"),
+    spec!(Data Pttl, "pttl", 2, "readonly fast", ONE_KEY, "generic", "2.6.0", "Get the time to live for a key in milliseconds"),
+    spec!(Data Expiretime, "expiretime", 2, "readonly fast", ONE_KEY, "generic", "7.0.0", "Get the expiration Unix timestamp for a key"),
+    spec!(Data Pexpiretime, "pexpiretime", 2, "readonly fast", ONE_KEY, "generic", "7.0.0", "Get the expiration Unix timestamp for a key in milliseconds"),
+    spec!(Data Persist, "persist", 2, "write fast", ONE_KEY, "generic", "2.2.0", "Remove the expiration from a key"),
+    spec!(Data Type, "type", 2, "readonly fast", ONE_KEY, "generic", "1.0.0", "Determine the type stored at key"),
+    spec!(Data Unlink, "unlink", -2, "write fast", ALL_KEYS, "generic", "4.0.0", "Delete a key asynchronously in another thread. Otherwise it is just as DEL, but non blocking."),
+    spec!(Data Touch, "touch", -2, "readonly fast", ALL_KEYS, "generic", "3.2.1", "Alters the last access time of a key(s). Returns the number of existing keys specified."),
+    spec!(Data Rename, "rename", 3, "write", TWO_KEYS, "generic", "1.0.0", "Rename a key"),
+    spec!(Data Renamenx, "renamenx", 3, "write fast", TWO_KEYS, "generic", "1.0.0", "Rename a key, only if the new key does not exist"),
+    spec!(Data Copy, "copy", -3, "write denyoom", TWO_KEYS, "generic", "6.2.0", "Copy a key"),
+    spec!(Data Scan, "scan", -2, "readonly", NO_KEYS, "generic", "2.8.0", "Incrementally iterate the keys space"),
+    spec!(Data Keys, "keys", 2, "readonly", NO_KEYS, "generic", "1.0.0", "Find all keys matching the given pattern"),
+    spec!(Data Randomkey, "randomkey", 1, "readonly", NO_KEYS, "generic", "1.0.0", "Return a random key from the keyspace"),
+    spec!(Data Dbsize, "dbsize", 1, "readonly fast", NO_KEYS, "server", "1.0.0", "Return the number of keys in the selected database"),
+    spec!(Data Flushdb, "flushdb", -1, "write", NO_KEYS, "server", "1.0.0", "Remove all keys from the current database"),
+    spec!(Data Flushall, "flushall", -1, "write", NO_KEYS, "server", "1.0.0", "Remove all keys from all databases"),
+    spec!(Data Object, "object", -2, "readonly", NO_KEYS, "generic", "2.2.3", "A container for object introspection commands",
+        subcommands!["object" "encoding" 3, "object" "freq" 3, "object" "help" 2, "object" "idletime" 3, "object" "refcount" 3]),
+    spec!(Data Memory, "memory", -2, "readonly", NO_KEYS, "server", "4.0.0", "A container for memory diagnostics commands",
+        subcommands!["memory" "usage" -3, "memory" "help" 2]),
     spec!(Local Ping, "ping", -1, "fast", NO_KEYS, "connection", "1.0.0", "Ping the server"),
     spec!(Local Echo, "echo", 2, "loading stale fast", NO_KEYS, "connection", "1.0.0", "Echo the given string"),
     spec!(Local Hello, "hello", -1, "noscript loading stale fast no_auth allow_busy", NO_KEYS, "connection", "6.0.0", "Handshake with Redis"),
@@ -186,6 +275,34 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Control Token, "hw.token", 1, "noscript fast", NO_KEYS, "cluster", "0.1.0", "Get the moment up to which this connection has seen everything, for HW.FRESHNESS SINCE"),
 ];
 
+/// No row.
+const NONE: u8 = 0xff;
+
+/// Rows by a hash of their names; what is taken goes to the next place.
+static PLACES: [u8; 1024] = places();
+
+const fn places() -> [u8; 1024] {
+    let (mut places, mut at) = ([NONE; 1024], 0);
+    while at < COMMANDS.len() {
+        let mut place = place_of(COMMANDS[at].name.as_bytes());
+        while places[place] != NONE {
+            place = (place + 1) % 1024;
+        }
+        places[place] = at as u8;
+        at += 1;
+    }
+    places
+}
+
+const fn place_of(name: &[u8]) -> usize {
+    let (mut hash, mut at) = (0x811c_9dc5u32, 0);
+    while at < name.len() {
+        hash = (hash ^ (name[at] | 0x20) as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    ((hash ^ hash >> 16) % 1024) as usize
+}
+
 /// A row, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opcode(u8);
@@ -193,8 +310,14 @@ pub struct Opcode(u8);
 impl Opcode {
     /// The row of a name, in letters of any size.
     pub fn find(name: &[u8]) -> Option<Opcode> {
-        let at = COMMANDS.iter().position(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))?;
-        Some(Opcode(at as u8))
+        let mut place = place_of(name);
+        loop {
+            let at = PLACES[place];
+            if COMMANDS.get(usize::from(at))?.name.as_bytes().eq_ignore_ascii_case(name) {
+                return Some(Opcode(at));
+            }
+            place = (place + 1) % PLACES.len();
+        }
     }
 
     /// The row of a number that came from outside.
@@ -242,6 +365,11 @@ impl Spec {
     /// Whether it touches data and changes none.
     pub fn reads(&self) -> bool {
         self.flags.starts_with("readonly")
+    }
+
+    /// Whether word `word` is a key, or may be one because others say how many there are.
+    pub fn may_be_key(&self, word: usize) -> bool {
+        self.keys.contains(word) || self.flags.contains("movablekeys")
     }
 
     /// The flags, one by one.

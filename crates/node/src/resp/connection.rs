@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use highwater_core::random::Random;
 use highwater_core::{Outcome, ProcedureId, Timestamp};
 use highwater_engines::seam::{Refusal, Session};
 
@@ -13,6 +14,7 @@ use super::commands::transactions::{Exec, Transactions, queues, write_known};
 use super::errors::{CommandError, RequestError};
 use super::frame::Parser;
 use super::http::is_http;
+use super::moment::Moment;
 use super::order::{KEEP_BYTES, Order, forget_front};
 use super::reply::Reply;
 use super::request::{Args, EngineRequest};
@@ -80,12 +82,19 @@ pub struct Connection {
     /// The command being taken, encoded as a request of its own.
     args: Vec<u8>,
     order: Order,
+    /// The host's time, in Unix time in ms.
+    unix_ms: u64,
+    /// Seeds of requests.
+    random: Random,
 }
 
 impl Connection {
     /// A fresh connection. `id` is what `CLIENT ID` and `HELLO` answer: unique on this node.
     pub fn new(id: u64, door: Arc<Door>) -> Connection {
+        let seed = door.salt ^ id.rotate_left(32) ^ u64::from(door.node.0).rotate_right(8);
         Connection {
+            unix_ms: 0,
+            random: Random::new(seed),
             door,
             client: ClientState::new(id),
             transactions: Transactions::default(),
@@ -98,6 +107,11 @@ impl Connection {
             args: Vec::new(),
             order: Order::default(),
         }
+    }
+
+    /// Says what time it is: what is requested from now on is at that moment.
+    pub fn tell_time(&mut self, unix_ms: u64) {
+        self.unix_ms = unix_ms;
     }
 
     /// Takes bytes from the socket. Parses nothing yet.
@@ -388,6 +402,8 @@ impl Connection {
 
     /// Makes [`args`](Self::args) the next request. `reads`: it changes no data. What a session keeps of it is in the latest state.
     fn offer(&mut self, procedure: ProcedureId, watch: bool, reads: bool, session: Option<Session>) {
+        let moment = Moment { unix_ms: self.unix_ms, seed: self.random.bits() };
+        self.args[..Moment::BYTES].copy_from_slice(&moment.bytes());
         let seq = self.order.open();
         let snapshot = reads && self.client.snapshots && session.is_none();
         self.stage = Stage::Offering { seq, procedure, watch, snapshot, session };
@@ -456,7 +472,7 @@ impl Connection {
             return Err(CommandError::WatchInsideMulti);
         }
         self.transactions.check_watch(single::args(&self.args))?;
-        self.args.drain(..single::ARGS_AT);
+        self.args.drain(Moment::BYTES..single::ARGS_AT);
         self.offer(self.door.procedures.watch, true, true, None);
         Ok(())
     }

@@ -53,11 +53,15 @@ pub mod client_state;
 pub mod command;
 pub mod commands;
 pub mod connection;
+pub mod double;
 pub mod errors;
 pub mod exec;
 pub mod frame;
+pub mod glob;
 pub mod http;
 pub mod keyspace;
+pub mod long_double;
+pub mod moment;
 pub mod number;
 pub mod order;
 pub mod reply;
@@ -81,6 +85,7 @@ pub fn register<T: Transaction>(registry: &mut Registry<T>) {
     registry.register::<exec::Exec>();
     registry.register::<exec::ReadVersions>();
     sessions::register::<{ keyspace::SESSIONS_AT }, T>(registry);
+    registry.register::<keyspace::sweep::Sweep>();
 }
 
 /// Where the door's procedures stand in the registry.

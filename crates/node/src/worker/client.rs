@@ -5,6 +5,7 @@ use std::net::TcpStream;
 
 use highwater_engines::{Nanos, Refusal, Request, Worker};
 
+use crate::clock::unix_ms;
 use crate::poll::Interest;
 use crate::resp::{Allowance, Connection};
 use crate::token::{Owner, pack};
@@ -113,6 +114,7 @@ impl Client {
         mut allowance: Allowance,
     ) -> (Allowance, bool) {
         self.blocked = false;
+        self.connection.tell_time(unix_ms());
         while !self.gone
             && let Some(request) = self.connection.next(&mut allowance)
         {

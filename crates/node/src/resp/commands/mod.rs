@@ -3,14 +3,20 @@
 //! A data command is a function of its arguments and the [`Keyspace`]; it writes exactly one reply, or fails and has
 //! written nothing. To add one: a variant and a row in [`command`](super::command), a function here.
 
+pub mod bitfield;
+pub mod bits;
 pub mod connection;
 pub mod counters;
+pub mod expiry;
 pub mod help;
 pub mod keys;
+pub mod object;
+pub mod scan;
 pub mod server;
 pub mod sessions;
 pub mod strings;
 pub mod transactions;
+pub mod words;
 
 use highwater_core::Transaction;
 use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -20,6 +26,7 @@ use super::errors::CommandError;
 use super::keyspace::{Failure, Keyspace, Stop};
 use super::reply::Reply;
 use super::request::Args;
+use expiry::Unit;
 
 /// Runs one command inside a transaction.
 pub fn run<T: Transaction>(
@@ -46,7 +53,7 @@ pub fn run<T: Transaction>(
 fn check(spec: &Spec, args: Args<'_>) -> Result<(), Failure> {
     spec.check(args)?;
     for (at, arg) in args.enumerate() {
-        if spec.keys.contains(at + 1) && arg.len() > MAX_KEY_BYTES {
+        if arg.len() > MAX_KEY_BYTES && spec.may_be_key(at + 1) {
             return Err(CommandError::KeyTooLong.into());
         }
         if arg.len() > MAX_VALUE_BYTES {
@@ -65,16 +72,57 @@ fn dispatch<T: Transaction>(
     match command {
         Data::Get => strings::get(args, keyspace, reply),
         Data::Set => strings::set(args, keyspace, reply),
+        Data::Incr => counters::step(args, 1, keyspace, reply),
+        Data::Del => keys::del(args, keyspace, reply),
         Data::Mget => strings::mget(args, keyspace, reply),
         Data::Mset => strings::mset(args, keyspace, reply),
+        Data::Incrby => counters::incrby(args, keyspace, reply),
+        Data::Decr => counters::step(args, -1, keyspace, reply),
+        Data::Decrby => counters::decrby(args, keyspace, reply),
         Data::Append => strings::append(args, keyspace, reply),
         Data::Strlen => strings::strlen(args, keyspace, reply),
-        Data::Incr => counters::step(args, 1, keyspace, reply),
-        Data::Decr => counters::step(args, -1, keyspace, reply),
-        Data::Incrby => counters::incrby(args, keyspace, reply),
-        Data::Decrby => counters::decrby(args, keyspace, reply),
-        Data::Del => keys::del(args, keyspace, reply),
         Data::Exists => keys::exists(args, keyspace, reply),
+        Data::Setnx => strings::setnx(args, keyspace, reply),
+        Data::Setex => strings::setex(args, Unit::Seconds, keyspace, reply),
+        Data::Psetex => strings::setex(args, Unit::Milliseconds, keyspace, reply),
+        Data::Msetnx => strings::msetnx(args, keyspace, reply),
+        Data::Getset => strings::getset(args, keyspace, reply),
+        Data::Getdel => strings::getdel(args, keyspace, reply),
+        Data::Getex => strings::getex(args, keyspace, reply),
+        Data::Getrange => strings::getrange(args, keyspace, reply),
+        Data::Substr => strings::getrange(args, keyspace, reply),
+        Data::Setrange => strings::setrange(args, keyspace, reply),
+        Data::Incrbyfloat => counters::incrbyfloat(args, keyspace, reply),
+        Data::Setbit => bits::setbit(args, keyspace, reply),
+        Data::Getbit => bits::getbit(args, keyspace, reply),
+        Data::Bitcount => bits::bitcount(args, keyspace, reply),
+        Data::Bitpos => bits::bitpos(args, keyspace, reply),
+        Data::Bitop => bits::bitop(args, keyspace, reply),
+        Data::Bitfield => bitfield::bitfield(args, false, keyspace, reply),
+        Data::BitfieldRo => bitfield::bitfield(args, true, keyspace, reply),
+        Data::Expire => expiry::expire(args, ("expire", Unit::Seconds), keyspace, reply),
+        Data::Pexpire => expiry::expire(args, ("pexpire", Unit::Milliseconds), keyspace, reply),
+        Data::Expireat => expiry::expire(args, ("expireat", Unit::UnixSeconds), keyspace, reply),
+        Data::Pexpireat => expiry::expire(args, ("pexpireat", Unit::UnixMilliseconds), keyspace, reply),
+        Data::Ttl => expiry::ttl(args, Unit::Seconds, keyspace, reply),
+        Data::Pttl => expiry::ttl(args, Unit::Milliseconds, keyspace, reply),
+        Data::Expiretime => expiry::ttl(args, Unit::UnixSeconds, keyspace, reply),
+        Data::Pexpiretime => expiry::ttl(args, Unit::UnixMilliseconds, keyspace, reply),
+        Data::Persist => expiry::persist(args, keyspace, reply),
+        Data::Type => keys::kind(args, keyspace, reply),
+        Data::Unlink => keys::del(args, keyspace, reply),
+        Data::Touch => keys::exists(args, keyspace, reply),
+        Data::Rename => keys::rename(args, keyspace, reply),
+        Data::Renamenx => keys::renamenx(args, keyspace, reply),
+        Data::Copy => keys::copy(args, keyspace, reply),
+        Data::Scan => scan::scan(args, keyspace, reply),
+        Data::Keys => scan::keys(args, keyspace, reply),
+        Data::Randomkey => scan::randomkey(args, keyspace, reply),
+        Data::Dbsize => scan::dbsize(args, keyspace, reply),
+        Data::Flushdb => scan::flush(args, keyspace, reply),
+        Data::Flushall => scan::flush(args, keyspace, reply),
+        Data::Object => object::object(args, keyspace, reply),
+        Data::Memory => object::memory(args, keyspace, reply),
         Data::Session => sessions::session(args, keyspace, reply),
         Data::Outcome => sessions::outcome(args, keyspace, reply),
     }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,7 +12,10 @@ use highwater_core::{
 };
 use highwater_engines::seam::{Freshness, Refusal};
 
+use crate::resp::keyspace::{DUE, ELEMENTS, NAMES};
 use crate::resp::{Allowance, Connection, Description, Door, Procedures, frame, register};
+
+const ORDERED: [TableId; 3] = [NAMES, ELEMENTS, DUE];
 
 type Record = (Timestamp, Option<Vec<u8>>);
 
@@ -55,11 +58,34 @@ impl Transaction for Map {
         Ok(present)
     }
 
-    fn scan<F>(&mut self, _: TableId, _: KeyRange<'_>, _: Direction, _: F) -> Result<(), Abort>
+    fn scan<F>(
+        &mut self,
+        table: TableId,
+        (start, end): KeyRange<'_>,
+        direction: Direction,
+        mut visit: F,
+    ) -> Result<(), Abort>
     where
         F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     {
-        unreachable!("the keyspace is no ordered table")
+        assert!(ORDERED.contains(&table), "{table:?} is no ordered table");
+        let bound = |bound: Bound<&[u8]>| bound.map(|key| (table, key.to_vec()));
+        let start = match start {
+            Bound::Unbounded => Bound::Included((table, Vec::new())),
+            _ => bound(start),
+        };
+        let end = match end {
+            Bound::Unbounded => Bound::Excluded((TableId(table.0 + 1), Vec::new())),
+            _ => bound(end),
+        };
+        let rows = self.records.range((start, end));
+        let mut rows: Vec<_> =
+            rows.filter_map(|((_, key), (_, value))| Some((key, value.as_deref()?))).collect();
+        if direction == Direction::Backward {
+            rows.reverse();
+        }
+        let _ = rows.into_iter().try_for_each(|(key, value)| visit(key, value));
+        Ok(())
     }
 
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {
