@@ -48,6 +48,11 @@ impl LongDouble {
         (!value.infinite && !value.vanished).then_some(LongDouble { negative, ..value.value })
     }
 
+    /// Whether it is `inf` or `-inf`.
+    pub fn is_infinite(self) -> bool {
+        self.infinite
+    }
+
     /// The sum, rounded once. `None`: no finite number.
     pub fn plus(self, other: LongDouble) -> Option<LongDouble> {
         if self.infinite || other.infinite {

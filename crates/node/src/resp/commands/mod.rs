@@ -3,17 +3,20 @@
 //! A data command is a function of its arguments and the [`Keyspace`]; it writes exactly one reply, or fails and has
 //! written nothing. To add one: a variant and a row in [`command`](super::command), a function here.
 
+pub mod algebra;
 pub mod bitfield;
 pub mod bits;
 pub mod connection;
 pub mod counters;
 pub mod expiry;
+pub mod hashes;
 pub mod help;
 pub mod keys;
 pub mod object;
 pub mod scan;
 pub mod server;
 pub mod sessions;
+pub mod sets;
 pub mod strings;
 pub mod transactions;
 pub mod words;
@@ -26,6 +29,7 @@ use super::errors::CommandError;
 use super::keyspace::{Failure, Keyspace, Stop};
 use super::reply::Reply;
 use super::request::Args;
+use algebra::Join;
 use expiry::Unit;
 
 /// Runs one command inside a transaction.
@@ -123,6 +127,39 @@ fn dispatch<T: Transaction>(
         Data::Flushall => scan::flush(args, keyspace, reply),
         Data::Object => object::object(args, keyspace, reply),
         Data::Memory => object::memory(args, keyspace, reply),
+        Data::Hset => hashes::hset(args, "hset", keyspace, reply),
+        Data::Hmset => hashes::hset(args, "hmset", keyspace, reply),
+        Data::Hsetnx => hashes::hsetnx(args, keyspace, reply),
+        Data::Hget => hashes::hget(args, keyspace, reply),
+        Data::Hmget => hashes::hmget(args, keyspace, reply),
+        Data::Hgetall => hashes::hgetall(args, keyspace, reply),
+        Data::Hdel => hashes::hdel(args, keyspace, reply),
+        Data::Hlen => hashes::hlen(args, keyspace, reply),
+        Data::Hkeys => hashes::hkeys(args, keyspace, reply),
+        Data::Hvals => hashes::hvals(args, keyspace, reply),
+        Data::Hexists => hashes::hexists(args, keyspace, reply),
+        Data::Hincrby => hashes::hincrby(args, keyspace, reply),
+        Data::Hincrbyfloat => hashes::hincrbyfloat(args, keyspace, reply),
+        Data::Hstrlen => hashes::hstrlen(args, keyspace, reply),
+        Data::Hrandfield => hashes::hrandfield(args, keyspace, reply),
+        Data::Hscan => hashes::hscan(args, keyspace, reply),
+        Data::Sadd => sets::sadd(args, keyspace, reply),
+        Data::Srem => sets::srem(args, keyspace, reply),
+        Data::Smembers => sets::smembers(args, keyspace, reply),
+        Data::Sismember => sets::sismember(args, keyspace, reply),
+        Data::Smismember => sets::smismember(args, keyspace, reply),
+        Data::Scard => sets::scard(args, keyspace, reply),
+        Data::Spop => sets::spop(args, keyspace, reply),
+        Data::Srandmember => sets::srandmember(args, keyspace, reply),
+        Data::Smove => sets::smove(args, keyspace, reply),
+        Data::Sscan => sets::sscan(args, keyspace, reply),
+        Data::Sinter => algebra::sets(args, Join::Intersection, keyspace, reply),
+        Data::Sunion => algebra::sets(args, Join::Union, keyspace, reply),
+        Data::Sdiff => algebra::sets(args, Join::Difference, keyspace, reply),
+        Data::Sinterstore => algebra::store(args, Join::Intersection, keyspace, reply),
+        Data::Sunionstore => algebra::store(args, Join::Union, keyspace, reply),
+        Data::Sdiffstore => algebra::store(args, Join::Difference, keyspace, reply),
+        Data::Sintercard => algebra::sintercard(args, keyspace, reply),
         Data::Session => sessions::session(args, keyspace, reply),
         Data::Outcome => sessions::outcome(args, keyspace, reply),
     }

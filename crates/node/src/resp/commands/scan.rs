@@ -48,17 +48,29 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
+    /// How many to look at.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
     /// Whether this is among what is looked for.
     pub fn fits(&self, name: &[u8]) -> bool {
         self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
     }
 }
 
-/// A cursor as clients send it.
+/// A cursor as clients send it; as `strtoul` reads it, with a sign or as no digits at all.
 pub fn parse_cursor(word: &[u8]) -> Result<u64, CommandError> {
-    let text = std::str::from_utf8(word).ok();
-    let text = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    text.and_then(|text| text.parse().ok()).ok_or(CommandError::Text("ERR invalid cursor"))
+    let (negative, digits) = match word {
+        [] => return Ok(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        _ => (false, word),
+    };
+    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let cursor: Option<u64> = text.and_then(|text| text.parse().ok());
+    let cursor = cursor.ok_or(CommandError::Text("ERR invalid cursor"))?;
+    Ok(if negative { cursor.wrapping_neg() } else { cursor })
 }
 
 /// What one call looked at, and where the next one goes on.

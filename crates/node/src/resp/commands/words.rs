@@ -32,6 +32,20 @@ pub fn unsigned(word: &[u8], otherwise: &'static str) -> Result<u64, CommandErro
     number.ok_or(CommandError::Text(otherwise))
 }
 
+/// A count that chooses at random: negative, the same may be chosen again. `most`: how many there may be.
+pub fn random_count(word: &[u8], most: i64) -> Result<i64, CommandError> {
+    let count = integer(word)?;
+    if count == i64::MIN {
+        return Err(CommandError::Text(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
+    }
+    if count.abs() > most {
+        return Err(CommandError::Text("ERR value is out of range"));
+    }
+    Ok(count)
+}
+
 /// What Redis says of a negative count.
 pub const MUST_BE_POSITIVE: &str = "ERR value is out of range, must be positive";
 

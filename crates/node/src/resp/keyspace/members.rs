@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use highwater_core::limits::MAX_REPLY_BYTES;
 use highwater_core::{Direction, Transaction};
 
 use super::head::Head;
@@ -114,6 +115,21 @@ impl<T: Transaction> Keyspace<'_, T> {
         let mut chosen: Vec<Pair> = chosen.into_iter().collect();
         self.shuffle(&mut chosen);
         Ok(chosen)
+    }
+
+    /// So many at random; if the count is negative, the same may be chosen again.
+    pub fn chosen(&mut self, head: &Head, count: i64) -> Result<Vec<Pair>, Failure> {
+        if count >= 0 {
+            return self.random_members(head, count as u64);
+        }
+        let again = count.unsigned_abs();
+        // As many replies as fit, and one more for whoever counts them to find that it is too much.
+        let again = again.min(MAX_REPLY_BYTES as u64 / 4);
+        if again * 4 < head.count {
+            return (0..again).map(|_| self.random_member(head)).collect();
+        }
+        let all = self.members(head)?;
+        Ok((0..again).map(|_| all[self.random.below(all.len() as u64) as usize].clone()).collect())
     }
 
     /// Brings them into a random order.

@@ -159,8 +159,19 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
     pub fn open(&mut self, key: &[u8], kind: Kind) -> Result<Head, Failure> {
         match self.collection(key, kind)? {
             Some(head) => Ok(head),
-            None => Ok(Head::collection(kind, self.fresh_id()?)),
+            None => self.begin(kind),
         }
+    }
+
+    /// A collection that has no elements and no key yet.
+    pub fn begin(&mut self, kind: Kind) -> Result<Head, Failure> {
+        Ok(Head::collection(kind, self.fresh_id()?))
+    }
+
+    /// Puts a new collection in the place of whatever is there; without elements, nothing.
+    pub fn replace(&mut self, key: &[u8], head: &Head) -> Done {
+        self.remove(key)?;
+        if head.count > 0 { self.write(key, head, &[]) } else { Ok(()) }
     }
 
     /// An id that no collection has, nor rows that are still to be removed.
