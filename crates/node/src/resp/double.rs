@@ -16,6 +16,19 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
     (!value.is_nan() && (value.is_finite() || infinite) && !vanished).then_some(value)
 }
 
+/// Reads an end of a range of scores, of which Redis asks less: there may be spaces in front, nothing is 0, and what is too large is
+/// infinite.
+pub fn parse_bound(text: &[u8]) -> Option<f64> {
+    let text = text.trim_ascii_start();
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    parse_double(text).or_else(|| {
+        let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+        (!value.is_nan()).then_some(value)
+    })
+}
+
 /// Digits behind `0x`, with a binary exponent or without. Exact for up to 53 bits; what is longer is cut.
 fn hexadecimal(digits: &str) -> Option<f64> {
     let (digits, exponent) = match digits.split_once(['p', 'P']) {

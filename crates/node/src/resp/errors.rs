@@ -40,6 +40,8 @@ pub enum CommandError {
     KeyTooLong,
     /// There is nothing to rename.
     NoSuchKey,
+    /// There is nothing to join.
+    NoInputKeys(&'static str),
     /// An option of `EXPIRE` that there is not.
     UnsupportedOption(String),
     /// The key holds another type.
@@ -146,6 +148,9 @@ impl fmt::Display for CommandError {
                 write!(f, "ERR string exceeds maximum allowed size ({MAX_VALUE_BYTES} bytes)")
             }
             CommandError::NoSuchKey => f.write_str("ERR no such key"),
+            CommandError::NoInputKeys(command) => {
+                write!(f, "ERR at least 1 input key is needed for '{command}' command")
+            }
             CommandError::UnsupportedOption(option) => write!(f, "ERR Unsupported option {option}"),
             CommandError::WrongType => {
                 f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value")

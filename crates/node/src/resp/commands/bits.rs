@@ -99,7 +99,10 @@ pub fn bitcount<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Done {
     let key = args.promised()?;
-    let value = keyspace.get(key)?.unwrap_or_default();
+    let Some(value) = keyspace.get(key)? else {
+        reply.integer(0);
+        return Ok(());
+    };
     let (start, end, bits) = match args.len() {
         0 => (0, -1, false),
         2 | 3 => {

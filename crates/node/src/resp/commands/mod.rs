@@ -12,6 +12,7 @@ pub mod expiry;
 pub mod hashes;
 pub mod help;
 pub mod keys;
+pub mod lists;
 pub mod object;
 pub mod scan;
 pub mod server;
@@ -20,17 +21,22 @@ pub mod sets;
 pub mod strings;
 pub mod transactions;
 pub mod words;
+pub mod zalgebra;
+pub mod zranges;
+pub mod zsets;
 
-use highwater_core::Transaction;
 use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use highwater_core::{Direction, Transaction};
 
 use super::command::{Command, Data, Spec};
 use super::errors::CommandError;
+use super::keyspace::items::End;
 use super::keyspace::{Failure, Keyspace, Stop};
 use super::reply::Reply;
 use super::request::Args;
 use algebra::Join;
 use expiry::Unit;
+use zranges::By;
 
 /// Runs one command inside a transaction.
 pub fn run<T: Transaction>(
@@ -160,6 +166,57 @@ fn dispatch<T: Transaction>(
         Data::Sunionstore => algebra::store(args, Join::Union, keyspace, reply),
         Data::Sdiffstore => algebra::store(args, Join::Difference, keyspace, reply),
         Data::Sintercard => algebra::sintercard(args, keyspace, reply),
+        Data::Lpush => lists::push(args, (End::Left, false), keyspace, reply),
+        Data::Rpush => lists::push(args, (End::Right, false), keyspace, reply),
+        Data::Lpushx => lists::push(args, (End::Left, true), keyspace, reply),
+        Data::Rpushx => lists::push(args, (End::Right, true), keyspace, reply),
+        Data::Lpop => lists::pop(args, End::Left, keyspace, reply),
+        Data::Rpop => lists::pop(args, End::Right, keyspace, reply),
+        Data::Llen => lists::llen(args, keyspace, reply),
+        Data::Lrange => lists::lrange(args, keyspace, reply),
+        Data::Lindex => lists::lindex(args, keyspace, reply),
+        Data::Lset => lists::lset(args, keyspace, reply),
+        Data::Linsert => lists::linsert(args, keyspace, reply),
+        Data::Lrem => lists::lrem(args, keyspace, reply),
+        Data::Ltrim => lists::ltrim(args, keyspace, reply),
+        Data::Lpos => lists::lpos(args, keyspace, reply),
+        Data::Lmove => lists::lmove(args, keyspace, reply),
+        Data::Rpoplpush => lists::rpoplpush(args, keyspace, reply),
+        Data::Lmpop => lists::lmpop(args, keyspace, reply),
+        Data::Zadd => zsets::zadd(args, keyspace, reply),
+        Data::Zrem => zsets::zrem(args, keyspace, reply),
+        Data::Zscore => zsets::zscore(args, keyspace, reply),
+        Data::Zmscore => zsets::zmscore(args, keyspace, reply),
+        Data::Zincrby => zsets::zincrby(args, keyspace, reply),
+        Data::Zcard => zsets::zcard(args, keyspace, reply),
+        Data::Zrandmember => zsets::zrandmember(args, keyspace, reply),
+        Data::Zscan => zsets::zscan(args, keyspace, reply),
+        Data::Zmpop => zsets::zmpop(args, keyspace, reply),
+        Data::Zpopmin => zsets::zpop(args, Direction::Forward, keyspace, reply),
+        Data::Zpopmax => zsets::zpop(args, Direction::Backward, keyspace, reply),
+        Data::Zrank => zranges::zrank(args, Direction::Forward, keyspace, reply),
+        Data::Zrevrank => zranges::zrank(args, Direction::Backward, keyspace, reply),
+        Data::Zcount => zranges::zcount(args, By::Score, keyspace, reply),
+        Data::Zlexcount => zranges::zcount(args, By::Lex, keyspace, reply),
+        Data::Zrange => zranges::zrange(args, None, keyspace, reply),
+        Data::Zrangestore => zranges::zrangestore(args, keyspace, reply),
+        Data::Zrangebyscore => zranges::zrange(args, Some((By::Score, Direction::Forward)), keyspace, reply),
+        Data::Zrevrangebyscore => {
+            zranges::zrange(args, Some((By::Score, Direction::Backward)), keyspace, reply)
+        }
+        Data::Zrangebylex => zranges::zrange(args, Some((By::Lex, Direction::Forward)), keyspace, reply),
+        Data::Zrevrangebylex => zranges::zrange(args, Some((By::Lex, Direction::Backward)), keyspace, reply),
+        Data::Zrevrange => zranges::zrange(args, Some((By::Rank, Direction::Backward)), keyspace, reply),
+        Data::Zremrangebyscore => zranges::zremrange(args, By::Score, keyspace, reply),
+        Data::Zremrangebylex => zranges::zremrange(args, By::Lex, keyspace, reply),
+        Data::Zremrangebyrank => zranges::zremrange(args, By::Rank, keyspace, reply),
+        Data::Zunion => zalgebra::join(args, Join::Union, keyspace, reply),
+        Data::Zunionstore => zalgebra::store(args, Join::Union, keyspace, reply),
+        Data::Zinter => zalgebra::join(args, Join::Intersection, keyspace, reply),
+        Data::Zinterstore => zalgebra::store(args, Join::Intersection, keyspace, reply),
+        Data::Zdiff => zalgebra::join(args, Join::Difference, keyspace, reply),
+        Data::Zdiffstore => zalgebra::store(args, Join::Difference, keyspace, reply),
+        Data::Zintercard => zalgebra::zintercard(args, keyspace, reply),
         Data::Session => sessions::session(args, keyspace, reply),
         Data::Outcome => sessions::outcome(args, keyspace, reply),
     }

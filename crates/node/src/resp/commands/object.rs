@@ -37,7 +37,7 @@ pub fn object<T: Transaction>(
             "    associated with a <key>.",
             "FREQ <key>",
             "    Return the access frequency index of the <key>. The returned integer is",
-            "    proportional to the logarithm of the real access frequency.",
+            "    proportional to the logarithm of the recent access frequency of the key.",
             "IDLETIME <key>",
             "    Return the idle time of the <key>, that is the approximated number of",
             "    seconds elapsed since the last access to the key.",
