@@ -69,6 +69,7 @@ pub mod request;
 pub mod single;
 #[cfg(test)]
 mod tests;
+pub mod waiting;
 
 use std::borrow::Cow;
 
@@ -79,6 +80,7 @@ pub use connection::{Allowance, Connection};
 pub use keyspace::{KEYSPACE, SESSIONS};
 pub use reply::Protocol;
 pub use request::EngineRequest;
+pub use waiting::Waiting;
 
 /// Registers `redis.exec` and `redis.watch`, and what keeps sessions.
 pub fn register<T: Transaction>(registry: &mut Registry<T>) {
@@ -121,6 +123,8 @@ pub struct Door {
     pub salt: u64,
     /// Where each node's door listens: errors name the leader's.
     pub addresses: Box<dyn Fn(NodeId) -> Option<String> + Send + Sync>,
+    /// Who waits for data.
+    pub waiting: Waiting,
     /// What the node does at the moment. Called on `INFO` and `HELLO` only.
     pub describe: Box<dyn Fn() -> Description + Send + Sync>,
 }

@@ -48,6 +48,10 @@ pub struct Client {
     ended: bool,
     /// Nothing can be told to it any more.
     pub gone: bool,
+    /// It waits for data: when it is to look again, or to give up.
+    pub alarm: Option<Nanos>,
+    /// Until when it waits for data, if not for ever.
+    pub waits_until: Option<Nanos>,
 }
 
 /// Bytes of one client, or the sum over all.
@@ -81,6 +85,8 @@ impl Client {
             blocked: false,
             ended: false,
             gone: false,
+            alarm: None,
+            waits_until: None,
         }
     }
 
@@ -214,6 +220,7 @@ impl Client {
 
     /// Whether it waits for nothing and holds nothing.
     pub fn is_idle(&self, unreleased: usize) -> bool {
-        unreleased == 0 && self.connection.output().is_empty() && !self.connection.has_more()
+        let waits = self.connection.has_more() || self.connection.waits().is_some();
+        unreleased == 0 && self.connection.output().is_empty() && !waits
     }
 }

@@ -10,6 +10,7 @@
 mod client;
 mod clients;
 mod crowd;
+mod expiry;
 mod farewell;
 mod keys;
 mod sessions;
@@ -39,6 +40,7 @@ use crate::transport::{Arrival, Channel};
 use clients::Clients;
 pub use clients::Rules;
 pub use crowd::Limits;
+pub use expiry::Expiry;
 use keys::{KEY_CLIENT, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
 pub use sessions::Sessions;
 use writing::Writing;
@@ -65,6 +67,8 @@ pub struct Setup {
     pub links: LinkLimits,
     /// One worker of a replica that keeps sessions has them end.
     pub sessions: Option<Sessions>,
+    /// One worker has expired keys removed.
+    pub expiry: Option<Expiry>,
 }
 
 /// One worker's thread.
@@ -90,13 +94,14 @@ pub struct WorkerThread {
     /// If the node has a disk.
     writing: Option<Writing>,
     sessions: Option<Sessions>,
+    expiry: Option<Expiry>,
 }
 
 impl WorkerThread {
     /// Ready to run.
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
-        let Setup { index, engine, listener, door, rules, links, sessions } = setup;
+        let Setup { index, engine, listener, door, rules, links, sessions, expiry } = setup;
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         Ok(WorkerThread {
             clients: Clients::new(index, listener, door, rules, &poller)?,
@@ -111,6 +116,7 @@ impl WorkerThread {
             drained: false,
             writing: shared.journal().map(|queues| Writing::new(queues.clone(), index)),
             sessions,
+            expiry,
             shared,
             index,
             engine,
@@ -157,6 +163,9 @@ impl WorkerThread {
         if let Some(sessions) = self.sessions.as_mut().filter(|_| !self.shared.ending()) {
             sessions.turn(now, &mut *self.engine);
         }
+        if let Some(expiry) = self.expiry.as_mut().filter(|_| !self.shared.ending()) {
+            expiry.turn(now, &mut *self.engine);
+        }
         if let Some(writing) = &mut self.writing {
             writing.tell(now, &mut *self.engine);
         }
@@ -178,7 +187,8 @@ impl WorkerThread {
             next = Next::Now;
         }
         let sessions_at = self.sessions.as_ref().and_then(Sessions::next);
-        for at in [self.clients.deadline(), self.rests_at, sessions_at].into_iter().flatten() {
+        let expiry_at = self.expiry.as_ref().and_then(Expiry::next);
+        for at in [self.clients.deadline(), self.rests_at, sessions_at, expiry_at].into_iter().flatten() {
             next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
@@ -235,6 +245,11 @@ impl WorkerThread {
                         load_goes_on = true;
                         if let Some(load) = &mut self.load {
                             load.released(now, at, slot, number, released.outcome);
+                        }
+                    }
+                    Owner::Keeper if slot == expiry::SLOT => {
+                        if let Some(expiry) = &mut self.expiry {
+                            expiry.released(now, released.outcome, out.content(released));
                         }
                     }
                     Owner::Keeper => {

@@ -12,7 +12,7 @@ use super::clients::{Clients, Rules};
 use super::crowd::Limits;
 use super::keys::{KEY_CLIENT, KEY_LISTENER, KIND_MASK};
 use crate::poll::Poller;
-use crate::resp::{Description, Door, Procedures, single};
+use crate::resp::{Description, Door, Procedures, Waiting, single};
 use crate::token::unpack;
 
 const SECOND: Nanos = 1_000_000_000;
@@ -107,6 +107,7 @@ impl Bench {
             sessions: 10,
             salt: 1,
             addresses: Box::new(|_| None),
+            waiting: Waiting::new(Box::new(|_| ())),
             describe: Box::new(describe),
         };
         let clients = Clients::new(0, listener, Arc::new(door), rules, &poller).unwrap();

@@ -65,9 +65,6 @@ pub fn getbit<T: Transaction>(
 fn part(start: i64, end: i64, bits: bool, len: usize) -> Option<(usize, usize)> {
     let unit = if bits { 1 } else { 8 };
     let total = len as i64 * 8 / unit;
-    if start < 0 && end < 0 && start > end {
-        return None;
-    }
     let from_end = |at: i64| if at < 0 { total.saturating_add(at).max(0) } else { at };
     let (start, end) = (from_end(start), from_end(end).min(total - 1));
     (start <= end).then(|| ((start * unit) as usize, (end * unit + unit - 1) as usize))
@@ -111,7 +108,9 @@ pub fn bitcount<T: Transaction>(
         }
         _ => return Err(CommandError::Syntax.into()),
     };
-    let counted = part(start, end, bits, value.len()).map_or(0, |part| count(value, part));
+    let crossed = start < 0 && end < 0 && start > end;
+    let part = part(start, end, bits, value.len()).filter(|_| !crossed);
+    let counted = part.map_or(0, |part| count(value, part));
     reply.integer(counted as i64);
     Ok(())
 }
@@ -189,7 +188,7 @@ pub fn bitop<T: Transaction>(
     if result.is_empty() {
         keyspace.remove(to)?;
     } else {
-        keyspace.set(to, &result)?;
+        keyspace.set_grown(to, &result, is_short(result.len()))?;
     }
     reply.integer(result.len() as i64);
     Ok(())

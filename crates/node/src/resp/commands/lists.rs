@@ -280,11 +280,6 @@ impl Search {
             match option {
                 _ if is(option, "rank") => {
                     search.rank = integer(word)?;
-                    if search.rank == i64::MIN {
-                        return Err(CommandError::Text(
-                            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-                        ));
-                    }
                     if search.rank == 0 {
                         return Err(CommandError::Text(
                             "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
@@ -314,7 +309,8 @@ pub fn lpos<T: Transaction>(
 ) -> Done {
     let (key, item) = (args.promised()?, args.promised()?);
     let Search { rank, count, looks } = Search::parse(args)?;
-    let skipped = rank.unsigned_abs() - 1;
+    // As in Redis: the number that has no positive counterpart skips none.
+    let skipped = rank.checked_abs().map_or(0, |rank| rank as u64 - 1);
     let direction = if rank < 0 { Direction::Backward } else { Direction::Forward };
     let most = match count {
         None => skipped.saturating_add(1),

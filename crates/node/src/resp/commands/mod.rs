@@ -6,6 +6,7 @@
 pub mod algebra;
 pub mod bitfield;
 pub mod bits;
+pub mod blocking;
 pub mod connection;
 pub mod counters;
 pub mod expiry;
@@ -217,6 +218,14 @@ fn dispatch<T: Transaction>(
         Data::Zdiff => zalgebra::join(args, Join::Difference, keyspace, reply),
         Data::Zdiffstore => zalgebra::store(args, Join::Difference, keyspace, reply),
         Data::Zintercard => zalgebra::zintercard(args, keyspace, reply),
+        Data::Blpop => blocking::pop(args, End::Left, keyspace, reply),
+        Data::Brpop => blocking::pop(args, End::Right, keyspace, reply),
+        Data::Bzpopmin => blocking::zpop(args, Direction::Forward, keyspace, reply),
+        Data::Bzpopmax => blocking::zpop(args, Direction::Backward, keyspace, reply),
+        Data::Blmove => blocking::blmove(args, keyspace, reply),
+        Data::Brpoplpush => blocking::brpoplpush(args, keyspace, reply),
+        Data::Blmpop => blocking::blmpop(args, keyspace, reply),
+        Data::Bzmpop => blocking::bzmpop(args, keyspace, reply),
         Data::Session => sessions::session(args, keyspace, reply),
         Data::Outcome => sessions::outcome(args, keyspace, reply),
     }

@@ -27,9 +27,11 @@ pub fn put<T: Transaction>(
     old: Option<f64>,
     score: f64,
 ) -> Done {
-    keyspace.set_score(head, member, old, score)?;
-    head.grown |= member.len() > MAX_SMALL_BYTES || head.count > MAX_SMALL_SORTED_SET;
-    Ok(())
+    let more = u64::from(old.is_none());
+    head.grown |= old.is_none() && member.len() > MAX_SMALL_BYTES || head.count + more > MAX_SMALL_SORTED_SET;
+    // A small one keeps -0 as 0, as in Redis.
+    let score = if head.grown { score } else { score + 0.0 };
+    keyspace.set_score(head, member, old, score)
 }
 
 /// Puts a sorted set of these in the place of whatever is there.

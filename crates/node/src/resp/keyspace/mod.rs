@@ -208,6 +208,11 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         self.write(key, &Head::string(), value)
     }
 
+    /// The same of a value that was put together, and looks so if it is `grown`.
+    pub fn set_grown(&mut self, key: &[u8], value: &[u8], grown: bool) -> Done {
+        self.write(key, &Head { grown, ..Head::string() }, value)
+    }
+
     /// Sets a string that was there before, or was not: its deadline stays.
     pub fn change(&mut self, key: &[u8], value: &[u8], grown: bool) -> Done {
         let deadline = self.head(key)?.map_or(0, |head| head.deadline);

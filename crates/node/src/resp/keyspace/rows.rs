@@ -81,6 +81,14 @@ pub enum Due {
 }
 
 impl Due {
+    /// When: 0 is at once.
+    pub fn deadline(&self) -> u64 {
+        match self {
+            Due::Garbage { .. } => 0,
+            Due::Deadline { deadline, .. } => *deadline,
+        }
+    }
+
     /// Reads one.
     pub fn decode(key: &[u8], value: &[u8]) -> Option<Due> {
         let (head, rest) = key.split_at_checked(9)?;

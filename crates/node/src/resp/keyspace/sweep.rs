@@ -13,7 +13,8 @@ use crate::resp::moment::Moment;
 /// Rows that one sweep looks at and removes, about.
 const MOST: usize = 512;
 
-/// `redis.sweep`: a [`Moment`]; the reply is a byte, 1 if more is due.
+/// `redis.sweep`: a [`Moment`]. The reply is when the next key expires, u64 in little endian: Unix time in ms, 0 if more is due already,
+/// and the largest number if none does.
 pub struct Sweep;
 
 impl Procedure for Sweep {
@@ -22,7 +23,7 @@ impl Procedure for Sweep {
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let Ok(moment) = Moment::decode(&mut Reader::new(args)) else { return Err(Abort::BadRequest) };
         match Keyspace::new(tx, moment).sweep(MOST) {
-            Ok(more) => reply.push(more.into()),
+            Ok(next) => reply.extend_from_slice(&next.to_le_bytes()),
             Err(Failure::Stop(Stop::Abort(abort))) => return Err(abort),
             Err(_) => return Err(Abort::BadRequest),
         }
@@ -31,34 +32,32 @@ impl Procedure for Sweep {
 }
 
 impl<T: Transaction> Keyspace<'_, T> {
-    /// Removes about so many rows; whether more is due.
-    fn sweep(&mut self, most: usize) -> Result<bool, Failure> {
+    /// Removes about so many rows; when more is due.
+    fn sweep(&mut self, most: usize) -> Result<u64, Failure> {
         let now = self.now();
-        let mut due = Vec::new();
-        let end = now.saturating_add(1).to_be_bytes();
-        self.tx.scan(
-            DUE,
-            (Bound::Unbounded, Bound::Excluded(&end[..])),
-            Direction::Forward,
-            |row, value| {
-                due.push(
-                    Due::decode(row, value).expect("the table of what is due holds what was written there"),
-                );
-                if due.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            },
-        )?;
-        let full = due.len() == most;
+        let (mut due, mut next) = (Vec::new(), u64::MAX);
+        self.tx.scan(DUE, (Bound::Unbounded, Bound::Unbounded), Direction::Forward, |row, value| {
+            let found =
+                Due::decode(row, value).expect("the table of what is due holds what was written there");
+            next = found.deadline();
+            if next > now || due.len() == most {
+                return ControlFlow::Break(());
+            }
+            next = u64::MAX;
+            due.push(found);
+            ControlFlow::Continue(())
+        })?;
         let mut left = most;
         for due in due {
             if left == 0 {
-                return Ok(true);
+                return Ok(0);
             }
             left -= match due {
                 Due::Garbage { id } => self.collect(id, left)?,
                 Due::Deadline { deadline, name } => self.expire(deadline, &name).map(|()| 1)?,
             };
         }
-        Ok(full || left == 0)
+        Ok(if left == 0 || next <= now { 0 } else { next })
     }
 
     /// Removes rows of a collection that is gone; how many.

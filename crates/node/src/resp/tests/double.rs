@@ -13,7 +13,7 @@ use highwater_core::{
 use highwater_engines::seam::{Freshness, Refusal};
 
 use crate::resp::keyspace::{DUE, ELEMENTS, NAMES};
-use crate::resp::{Allowance, Connection, Description, Door, Procedures, frame, register};
+use crate::resp::{Allowance, Connection, Description, Door, Procedures, Waiting, frame, register};
 
 const ORDERED: [TableId; 3] = [NAMES, ELEMENTS, DUE];
 
@@ -142,6 +142,7 @@ impl Node {
             addresses: Box::new(|node| {
                 ["10.0.0.1:6379", "10.0.0.2:6380"].get(usize::from(node.0)).map(ToString::to_string)
             }),
+            waiting: Waiting::new(Box::new(|_| ())),
             describe: Box::new(describe),
         };
         Node { map: Rc::default(), registry: Rc::new(registry), door: Arc::new(door) }
