@@ -543,6 +543,7 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>) -> Door
             Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.resp))
         },
         describe: Box::new(describe),
+        backed_by: config.cluster.nodes.len() as u64 / 2,
         waiting: {
             let shared = Arc::downgrade(shared);
             Waiting::new(Box::new(move |worker| {

@@ -178,6 +178,12 @@ pub enum Local {
     Client,
     Command,
     Info,
+    Config,
+    Time,
+    Role,
+    Wait,
+    Slowlog,
+    Latency,
     Readonly,
     Readwrite,
     Freshness,
@@ -195,6 +201,7 @@ pub enum Control {
     Once,
     Token,
     Quit,
+    Reset,
 }
 
 /// Which of a command's words are keys, the name being word 0; `last` -1 is the last word. All 0: none.
@@ -439,10 +446,20 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Local Select, "select", 2, "loading stale fast", NO_KEYS, "connection", "1.0.0", "Change the selected database for the current connection"),
     spec!(Local Auth, "auth", -2, "noscript loading stale fast no_auth allow_busy", NO_KEYS, "connection", "1.0.0", "Authenticate to the server"),
     spec!(Local Client, "client", -2, "noscript loading stale", NO_KEYS, "connection", "2.4.0", "A container for client connection commands",
-        subcommands!["client" "id" 2, "client" "getname" 2, "client" "setname" 3, "client" "setinfo" 4, "client" "help" 2]),
+        subcommands!["client" "id" 2, "client" "info" 2, "client" "getredir" 2, "client" "no-evict" 3, "client" "getname" 2, "client" "setname" 3, "client" "setinfo" 4, "client" "help" 2]),
     spec!(Local Command, "command", -1, "loading stale", NO_KEYS, "server", "2.8.13", "Get array of Redis command details",
-        subcommands!["command" "count" 2, "command" "info" -2, "command" "docs" -2, "command" "list" 2, "command" "help" 2]),
+        subcommands!["command" "count" 2, "command" "info" -2, "command" "docs" -2, "command" "list" -2, "command" "getkeys" -3, "command" "help" 2]),
     spec!(Local Info, "info", -1, "loading stale", NO_KEYS, "server", "1.0.0", "Get information and statistics about the server"),
+    spec!(Local Config, "config", -2, "loading", NO_KEYS, "server", "2.0.0", "A container for server configuration commands",
+        subcommands!["config" "get" -3, "config" "help" 2, "config" "resetstat" 2, "config" "rewrite" 2, "config" "set" -4]),
+    spec!(Local Time, "time", 1, "loading stale fast", NO_KEYS, "server", "2.6.0", "Return the current server time"),
+    spec!(Local Role, "role", 1, "noscript loading stale fast", NO_KEYS, "server", "2.8.12", "Return the role of the instance in the context of replication"),
+    spec!(Local Wait, "wait", 3, "noscript", NO_KEYS, "generic", "3.0.0", "Wait for the synchronous replication of all the write commands sent in the context of the current connection"),
+    spec!(Local Slowlog, "slowlog", -2, "loading", NO_KEYS, "server", "2.2.12", "A container for slow log commands",
+        subcommands!["slowlog" "get" -2, "slowlog" "help" 2, "slowlog" "len" 2, "slowlog" "reset" 2]),
+    spec!(Local Latency, "latency", -2, "loading", NO_KEYS, "server", "2.8.13", "A container for latency diagnostics commands",
+        subcommands!["latency" "help" 2, "latency" "histogram" -2, "latency" "history" 3, "latency" "latest" 2, "latency" "reset" -2]),
+    spec!(Control Reset, "reset", 1, "noscript loading stale fast no_auth allow_busy", NO_KEYS, "connection", "6.2.0", "Reset the connection"),
     spec!(Local Readonly, "readonly", 1, "loading stale fast", NO_KEYS, "cluster", "3.0.0", "Let the reads of this connection run on a replica's snapshot"),
     spec!(Local Readwrite, "readwrite", 1, "loading stale fast", NO_KEYS, "cluster", "3.0.0", "Send the reads of this connection to the leader again"),
     spec!(Control Quit, "quit", -1, "allow_busy noscript loading stale fast no_auth", NO_KEYS, "connection", "1.0.0", "Close the connection"),
@@ -549,7 +566,12 @@ impl Spec {
 
     /// Whether word `word` is a key, or may be one because others say how many there are.
     pub fn may_be_key(&self, word: usize) -> bool {
-        self.keys.contains(word) || self.flags.contains("movablekeys")
+        self.keys.contains(word) || self.has_flag("movablekeys")
+    }
+
+    /// Whether it has this flag.
+    pub fn has_flag(&self, wanted: &str) -> bool {
+        self.flags().any(|flag| flag == wanted)
     }
 
     /// The flags, one by one.

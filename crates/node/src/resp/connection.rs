@@ -138,8 +138,6 @@ pub struct Connection {
     place: Option<Place>,
     /// Requests in flight that may change data.
     writes: VecDeque<Write>,
-    /// The host's time, in Unix time in ms.
-    unix_ms: u64,
     /// Seeds of requests.
     random: Random,
 }
@@ -151,7 +149,6 @@ impl Connection {
         Connection {
             place: None,
             writes: VecDeque::new(),
-            unix_ms: 0,
             random: Random::new(seed),
             door,
             client: ClientState::new(id),
@@ -169,7 +166,7 @@ impl Connection {
 
     /// Says what time it is: what is requested from now on is at that moment.
     pub fn tell_time(&mut self, unix_ms: u64) {
-        self.unix_ms = unix_ms;
+        self.client.unix_ms = unix_ms;
     }
 
     /// Takes bytes from the socket. Parses nothing yet.
@@ -294,18 +291,19 @@ impl Connection {
     /// If no such request is in flight.
     pub fn released(&mut self, seq: u64, outcome: Outcome, at: Timestamp, bytes: &[u8]) {
         self.client.seen = self.client.seen.max(at);
-        self.wake_others(seq, outcome);
-        if !self.goes_on_waiting(seq, outcome, bytes) {
+        let goes_on = self.goes_on_waiting(seq, outcome, bytes);
+        self.wake_others(seq, outcome == Outcome::Committed && !goes_on);
+        if !goes_on {
             self.answer_released(seq, outcome, bytes);
             self.recall();
         }
     }
 
     /// Whoever waits for what was written is to look.
-    fn wake_others(&mut self, seq: u64, outcome: Outcome) {
+    fn wake_others(&mut self, seq: u64, wrote: bool) {
         let Some(at) = self.writes.iter().position(|(written, _)| *written == seq) else { return };
         let (_, named) = self.writes.remove(at).expect("it was found there");
-        if outcome == Outcome::Committed && self.door.waiting.is_any() {
+        if wrote && self.door.waiting.is_any() {
             match named {
                 Some(keys) => self.door.waiting.wake(keys.iter().map(Vec::as_slice)),
                 None => self.door.waiting.wake_all(),
@@ -355,7 +353,7 @@ impl Connection {
         let Some(place) = &mut self.place else { return };
         match self.stage {
             Stage::Blocked { seq } => {
-                let moment = Moment { unix_ms: self.unix_ms, seed: self.random.bits() };
+                let moment = Moment { unix_ms: self.client.unix_ms, seed: self.random.bits() };
                 self.args[..Moment::BYTES].copy_from_slice(&moment.bytes());
                 let procedure = self.door.procedures.exec;
                 self.stage =
@@ -573,7 +571,7 @@ impl Connection {
 
     /// Makes [`args`](Self::args) the next request. What a session keeps of it is in the latest state.
     fn offer(&mut self, procedure: ProcedureId, kind: Offer, session: Option<Session>) {
-        let moment = Moment { unix_ms: self.unix_ms, seed: self.random.bits() };
+        let moment = Moment { unix_ms: self.client.unix_ms, seed: self.random.bits() };
         self.args[..Moment::BYTES].copy_from_slice(&moment.bytes());
         let seq = self.order.open();
         let reads = matches!(kind, Offer::Reads | Offer::Watches);
@@ -597,9 +595,21 @@ impl Connection {
             Control::Once => return Err(CommandError::WrongArity("hw.once")),
             Control::Token => return self.token(),
             Control::Quit => self.finish(),
+            Control::Reset => {
+                self.reset();
+                self.reply(|reply| reply.simple("RESET"));
+                return Ok(());
+            }
         }
         self.reply(|reply| reply.ok());
         Ok(())
+    }
+
+    /// `RESET`: as if it had just connected.
+    fn reset(&mut self) {
+        self.transactions = Transactions::default();
+        let ClientState { id, unix_ms, seen, .. } = self.client;
+        self.client = ClientState { unix_ms, seen, ..ClientState::new(id) };
     }
 
     /// `HW.TOKEN`: of everything that was asked before it.

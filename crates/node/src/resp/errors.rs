@@ -40,6 +40,10 @@ pub enum CommandError {
     KeyTooLong,
     /// There is nothing to rename.
     NoSuchKey,
+    /// No such setting.
+    UnknownSetting(String),
+    /// A setting that is not changed while the node runs.
+    FixedSetting(String),
     /// There is nothing to join.
     NoInputKeys(&'static str),
     /// An option of `EXPIRE` that there is not.
@@ -148,6 +152,13 @@ impl fmt::Display for CommandError {
                 write!(f, "ERR string exceeds maximum allowed size ({MAX_VALUE_BYTES} bytes)")
             }
             CommandError::NoSuchKey => f.write_str("ERR no such key"),
+            CommandError::UnknownSetting(name) => {
+                write!(f, "ERR Unknown option or number of arguments for CONFIG SET - '{name}'")
+            }
+            CommandError::FixedSetting(name) => write!(
+                f,
+                "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config"
+            ),
             CommandError::NoInputKeys(command) => {
                 write!(f, "ERR at least 1 input key is needed for '{command}' command")
             }

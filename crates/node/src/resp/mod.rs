@@ -23,7 +23,9 @@
 //! - [`connection`]: the state machine. [`order`]: replies leave in order. [`errors`]: every error text.
 //! - [`commands`]: one file per family. [`request`], [`exec`]: what the engine is asked, and the procedures.
 //!
-//! What is left out: expiry, types other than strings, scripts, subscriptions, passwords, TLS.
+//! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
+//!
+//! What is left out: streams, scripts, subscriptions, passwords, TLS.
 //!
 //! # How a host drives it
 //!
@@ -123,6 +125,8 @@ pub struct Door {
     pub salt: u64,
     /// Where each node's door listens: errors name the leader's.
     pub addresses: Box<dyn Fn(NodeId) -> Option<String> + Send + Sync>,
+    /// On how many other nodes everything is, at least, that was acknowledged.
+    pub backed_by: u64,
     /// Who waits for data.
     pub waiting: Waiting,
     /// What the node does at the moment. Called on `INFO` and `HELLO` only.

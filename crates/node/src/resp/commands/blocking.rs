@@ -13,6 +13,7 @@ use crate::resp::errors::CommandError;
 use crate::resp::keyspace::head::Kind;
 use crate::resp::keyspace::items::End;
 use crate::resp::keyspace::{Done, Keyspace};
+use crate::resp::long_double::LongDouble;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 
@@ -55,13 +56,13 @@ fn read_wait(command: Data, args: Args<'_>) -> Option<Wait> {
 
 /// Seconds with a fraction, in ms; 0 is for ever.
 fn timeout_ms(word: &[u8]) -> Result<u64, CommandError> {
-    let seconds =
-        parse_double(word).ok_or(CommandError::Text("ERR timeout is not a float or out of range"))?;
+    // Redis reads a long double, which goes further, and takes what is too large for 64 bits for negative.
+    let far = || LongDouble::parse(word).map(|_| f64::INFINITY);
+    let seconds = parse_double(word)
+        .or_else(far)
+        .ok_or(CommandError::Text("ERR timeout is not a float or out of range"))?;
     let ms = (seconds * 1000.0).ceil();
-    if ms >= i64::MAX as f64 {
-        return Err(CommandError::Text("ERR timeout is out of range"));
-    }
-    if ms < 0.0 {
+    if !(0.0..i64::MAX as f64).contains(&ms) {
         return Err(CommandError::Text("ERR timeout is negative"));
     }
     Ok(ms as u64)

@@ -3,6 +3,7 @@
 //! A data command is a function of its arguments and the [`Keyspace`]; it writes exactly one reply, or fails and has
 //! written nothing. To add one: a variant and a row in [`command`](super::command), a function here.
 
+pub mod admin;
 pub mod algebra;
 pub mod bitfield;
 pub mod bits;

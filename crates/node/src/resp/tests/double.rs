@@ -15,6 +15,9 @@ use highwater_engines::seam::{Freshness, Refusal};
 use crate::resp::keyspace::{DUE, ELEMENTS, NAMES};
 use crate::resp::{Allowance, Connection, Description, Door, Procedures, Waiting, frame, register};
 
+/// What time it is for every client, until it is told another.
+pub const START_MS: u64 = 1_700_000_000_000;
+
 const ORDERED: [TableId; 3] = [NAMES, ELEMENTS, DUE];
 
 type Record = (Timestamp, Option<Vec<u8>>);
@@ -142,6 +145,7 @@ impl Node {
             addresses: Box::new(|node| {
                 ["10.0.0.1:6379", "10.0.0.2:6380"].get(usize::from(node.0)).map(ToString::to_string)
             }),
+            backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
             describe: Box::new(describe),
         };
@@ -157,11 +161,35 @@ impl Node {
     }
 
     pub fn client(&self) -> Client {
-        Client {
-            node: self.clone(),
-            connection: Connection::new(7, self.door.clone()),
-            held: VecDeque::new(),
-        }
+        self.client_of(7)
+    }
+
+    /// One that has this id.
+    pub fn client_of(&self, id: u64) -> Client {
+        let mut connection = Connection::new(id, self.door.clone());
+        connection.tell_time(START_MS);
+        Client { node: self.clone(), connection, held: VecDeque::new() }
+    }
+
+    /// The names of all procedures.
+    pub fn procedures(&self) -> Vec<&'static str> {
+        self.registry.names()
+    }
+
+    /// How many rows a table has.
+    pub fn rows(&self, table: TableId) -> usize {
+        let map = self.map.borrow();
+        map.records.iter().filter(|((at, _), (_, value))| *at == table && value.is_some()).count()
+    }
+
+    /// Sets a row.
+    pub fn put(&self, table: TableId, key: &[u8], value: &[u8]) {
+        self.map.borrow_mut().set(table, key, Some(value));
+    }
+
+    /// Clients of the first worker that are to look again.
+    pub fn woken(&self) -> Vec<u64> {
+        self.door.waiting.take_woken(0)
     }
 
     /// Runs a transaction; an abort undoes it.
@@ -210,6 +238,11 @@ impl Client {
             self.release_all();
         }
         self.output()
+    }
+
+    /// Goes on without new input.
+    pub fn go_on(&mut self) -> String {
+        self.send(&[])
     }
 
     /// Sends commands; the engine keeps the replies.

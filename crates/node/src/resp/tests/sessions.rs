@@ -36,6 +36,7 @@ impl Alone {
             sessions: 2,
             salt: 5,
             addresses: Box::new(|_| None),
+            backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
             describe: Box::new(describe),
         };
