@@ -7,4 +7,5 @@ mod golden;
 mod ordering;
 mod readonly;
 mod sessions;
+mod types;
 mod watch;
