@@ -57,7 +57,8 @@ pub(super) struct Keeping {
     pub copied: bool,
     /// The checkpoint that is being published is of that. (One of the store before may still be on its way to be published.)
     of_copied: bool,
-    /// The latest that the scan of the checkpoint under way has met.
+    /// What was closed when the scan of the checkpoint under way began, and the latest that it has met.
+    floor: Timestamp,
     newest: Timestamp,
     pub disk: DiskState,
     /// This process came back with its disk, and has not begun an epoch yet.
@@ -146,7 +147,9 @@ impl MeerkatController {
     pub(super) fn on_checkpoint_from(&mut self, worker: u16, number: u64, position: LogPosition) {
         let workers = self.shared.options.workers as usize;
         if self.keeping.checkpointing.located(number, worker, position, workers).is_some() {
+            // What is closed may be ahead of this node's clock.
             let floor = self.shared.closed();
+            self.keeping.floor = floor;
             self.keeping.orders.push(CheckpointOrder::Scan { number, floor });
         }
     }
@@ -157,7 +160,8 @@ impl MeerkatController {
             CheckpointNews::Scanned { number, newest } if self.keeping.checkpointing.is_scanning(number) => {
                 self.shared.scanning.store(false, Ordering::SeqCst);
                 self.keeping.newest = newest;
-                self.keeping.checkpointing.scanned(newest.max(self.shared.clock.now()));
+                let complete_at = newest.max(self.shared.clock.now()).max(self.keeping.floor);
+                self.keeping.checkpointing.scanned(complete_at);
                 self.command(|| Command::CheckpointSettle(number, newest));
             }
             CheckpointNews::Scanned { .. } => {}
@@ -344,6 +348,12 @@ mod tests {
 
     /// Up to the order to publish: the engine's words in it.
     fn checkpoint(controller: &mut MeerkatController) -> Vec<u8> {
+        let (engine, _) = published(controller);
+        engine
+    }
+
+    /// The same, and when it is complete.
+    fn published(controller: &mut MeerkatController) -> (Vec<u8>, Timestamp) {
         let workers = controller.shared.options.workers;
         controller.begin_checkpoint(1);
         let number = controller.keeping.checkpointing.number();
@@ -351,7 +361,7 @@ mod tests {
         controller.on_checkpoint_news(1, CheckpointNews::Scanned { number, newest: Timestamp(5) });
         (0..workers).for_each(|worker| controller.on_checkpoint_settled(worker, number));
         match controller.keeping.orders.pop() {
-            Some(CheckpointOrder::Publish { engine, .. }) => engine,
+            Some(CheckpointOrder::Publish { engine, complete_at, .. }) => (engine, complete_at),
             other => panic!("{other:?}"),
         }
     }
@@ -369,6 +379,16 @@ mod tests {
         checkpoint(&mut controller);
         controller.on_checkpoint_news(3, CheckpointNews::Published(2));
         assert_eq!(controller.standing, Standing::Ready);
+    }
+
+    /// A checkpoint is complete at what was closed when it began, or later: others' clocks may be ahead of this one.
+    #[test]
+    fn a_checkpoint_is_not_complete_before_its_floor() {
+        let mut controller = controller(1);
+        controller.standing = Standing::Voting;
+        controller.shared.cells[0].closed.store(1 << 40, Ordering::Relaxed);
+        let (_, complete_at) = published(&mut controller);
+        assert!(complete_at >= Timestamp(1 << 40), "{complete_at}");
     }
 
     /// As many workers as there may be, and other numbers are refused in words.
