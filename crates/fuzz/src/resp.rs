@@ -7,6 +7,7 @@ use highwater_node::library::NodeLibrary;
 use highwater_node::resp::KEYSPACE;
 use highwater_node::resp::exec::{Exec, ReadVersions};
 use highwater_node::resp::frame::{Parser, ProtocolError};
+use highwater_node::resp::moment::Moment;
 use highwater_store::{Occ, Store};
 
 use crate::cut::cut;
@@ -63,6 +64,7 @@ fn multibulk(words: &Command) -> Vec<u8> {
 pub fn exec(bytes: &[u8]) -> bool {
     let Some((&which, args)) = bytes.split_first() else { return false };
     let tables = NodeLibrary.tables();
+    let args = [&Moment { unix_ms: 1 << 40, seed: 1 }.bytes()[..], args].concat();
     let run = || {
         let mut registry: Registry<Occ> = Registry::new();
         let procedures = [registry.register::<Exec>(), registry.register::<ReadVersions>()];
@@ -72,7 +74,7 @@ pub fn exec(bytes: &[u8]) -> bool {
         occ.commit().expect("nobody else is here");
         occ.begin();
         let mut reply = Vec::new();
-        let ran = registry.run(procedures[usize::from(which & 1)], &mut occ, args, &mut reply);
+        let ran = registry.run(procedures[usize::from(which & 1)], &mut occ, &args, &mut reply);
         let ended = match ran {
             Ok(()) => occ.commit().map(|_| ()),
             Err(Abort::Conflict) => unreachable!("nobody else is here"),

@@ -272,7 +272,11 @@ impl MeerkatController {
         if !lost && change.members.has_voter(me) {
             let ends: Vec<End> = ends.into_values().collect();
             let forgets = self.shared.options.forgets && !planted!(meerkat::ForgetfulIsWhole);
-            let came = if forgets { came(&ends, (change.epoch, change.base), from) } else { Came::Whole };
+            let came = if forgets {
+                came(&ends, (change.epoch, change.base, change.cut.is_some()), from)
+            } else {
+                Came::Whole
+            };
             self.keeping.came_back = true;
             match came {
                 Came::Whole => {

@@ -334,14 +334,14 @@ pub fn hrandfield<T: Transaction>(
     };
     let chosen = keyspace.chosen(&head, count)?;
     reply.pairs(chosen.len(), values);
-    for (name, row) in &chosen {
+    chosen.each(keyspace.random(), |(name, row)| {
         reply.pair(values);
         reply.bulk(name);
         if values {
             reply.bulk(split(row).1);
         }
-        reply.check_length()?;
-    }
+        reply.check_length()
+    })?;
     Ok(())
 }
 

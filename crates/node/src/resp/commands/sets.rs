@@ -7,6 +7,7 @@ use super::scan::{Options, Portion, parse_cursor, reply_scan};
 use super::words::{MUST_BE_POSITIVE, random_count, unsigned};
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::head::{Head, Kind};
+use crate::resp::keyspace::members::Chosen;
 use crate::resp::keyspace::{Done, Failure, Keyspace};
 use crate::resp::number::parse_integer;
 use crate::resp::reply::Reply;
@@ -225,13 +226,13 @@ pub fn srandmember<T: Transaction>(
     };
     let chosen = match keyspace.collection(key, Kind::Set)? {
         Some(head) => keyspace.chosen(&head, count)?,
-        None => Vec::new(),
+        None => Chosen::NONE,
     };
     reply.array(chosen.len());
-    for (member, _) in &chosen {
+    chosen.each(keyspace.random(), |(member, _)| {
         reply.bulk(member);
-        reply.check_length()?;
-    }
+        reply.check_length()
+    })?;
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use super::words::{MUST_BE_POSITIVE, float, is, random_count, unsigned};
 use crate::resp::double::format_double;
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::head::{Head, Kind};
+use crate::resp::keyspace::members::Chosen;
 use crate::resp::keyspace::scores::{Scored, score_of};
 use crate::resp::keyspace::{Done, Failure, Keyspace};
 use crate::resp::number::Digits;
@@ -365,10 +366,18 @@ pub fn zrandmember<T: Transaction>(
     }
     let chosen = match keyspace.collection(key, Kind::SortedSet)? {
         Some(head) => keyspace.chosen(&head, count)?,
-        None => Vec::new(),
+        None => Chosen::NONE,
     };
-    let scored = chosen.into_iter().map(|(member, row)| (member, score_of(&row))).collect();
-    reply_scored(&scored, scores, reply)
+    reply.pairs(chosen.len(), scores);
+    chosen.each(keyspace.random(), |(member, row)| {
+        reply.pair(scores);
+        reply.bulk(member);
+        if scores {
+            reply.double(score_of(row));
+        }
+        reply.check_length()
+    })?;
+    Ok(())
 }
 
 /// `ZSCAN key cursor [MATCH pattern] [COUNT count]`: a small one is told at once.

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use highwater_core::limits::MAX_REPLY_BYTES;
-use highwater_core::{Direction, Transaction};
+use highwater_core::random::Random;
+use highwater_core::{Abort, Direction, Transaction};
 
 use super::head::Head;
 use super::rows::{self, MAX_MEMBER_BYTES};
@@ -17,6 +17,46 @@ const NEIGHBOURS: usize = 32;
 
 /// A member, and its value's bytes.
 pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// Members chosen at random.
+pub enum Chosen {
+    /// These.
+    Each(Vec<Pair>),
+    /// So many of these, each as often as chance has it: they may be far more than there is memory for.
+    Again(Vec<Pair>, u64),
+}
+
+impl Chosen {
+    /// Of a key that is missing.
+    pub const NONE: Chosen = Chosen::Each(Vec::new());
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Chosen::Each(pairs) => pairs.len(),
+            Chosen::Again(_, times) => *times as usize,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Visits them.
+    pub fn each(
+        &self,
+        random: &mut Random,
+        mut visit: impl FnMut(&Pair) -> Result<(), Abort>,
+    ) -> Result<(), Abort> {
+        match self {
+            Chosen::Each(pairs) => pairs.iter().try_for_each(visit),
+            Chosen::Again(pairs, times) => {
+                (0..*times).try_for_each(|_| visit(&pairs[random.below(pairs.len() as u64) as usize]))
+            }
+        }
+    }
+}
 
 impl<T: Transaction> Keyspace<'_, T> {
     /// The value of a member.
@@ -118,18 +158,16 @@ impl<T: Transaction> Keyspace<'_, T> {
     }
 
     /// So many at random; if the count is negative, the same may be chosen again.
-    pub fn chosen(&mut self, head: &Head, count: i64) -> Result<Vec<Pair>, Failure> {
+    pub fn chosen(&mut self, head: &Head, count: i64) -> Result<Chosen, Failure> {
         if count >= 0 {
-            return self.random_members(head, count as u64);
+            return Ok(Chosen::Each(self.random_members(head, count as u64)?));
         }
-        let again = count.unsigned_abs();
-        // As many replies as fit, and one more for whoever counts them to find that it is too much.
-        let again = again.min(MAX_REPLY_BYTES as u64 / 4);
-        if again * 4 < head.count {
-            return (0..again).map(|_| self.random_member(head)).collect();
+        let times = count.unsigned_abs();
+        if times < head.count / 4 {
+            let each = (0..times).map(|_| self.random_member(head)).collect::<Result<_, _>>()?;
+            return Ok(Chosen::Each(each));
         }
-        let all = self.members(head)?;
-        Ok((0..again).map(|_| all[self.random.below(all.len() as u64) as usize].clone()).collect())
+        Ok(Chosen::Again(self.members(head)?, times))
     }
 
     /// Brings them into a random order.

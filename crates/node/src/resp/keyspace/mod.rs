@@ -305,24 +305,21 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         if head.count > REMOVED_AT_ONCE {
             return Ok(self.tx.put(DUE, &rows::garbage_row(head.id), &[])?);
         }
-        self.drop_some(head.id, usize::MAX)?;
+        self.drop_some(head.id, &rows::collection_start(head.id), usize::MAX)?;
         Ok(())
     }
 
-    /// Removes up to so many rows of a collection; how many there were.
-    fn drop_some(&mut self, id: u64, most: usize) -> Result<usize, Failure> {
+    /// Removes up to so many rows of a collection, from this one on; which they were.
+    fn drop_some(&mut self, id: u64, from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, Failure> {
         let mut found = Vec::new();
-        if most > 0 {
-            let (start, end) = (rows::collection_start(id), rows::collection_end(id));
-            self.scan(ELEMENTS, &start, &end, Direction::Forward, |row, _| {
-                found.push(row.to_vec());
-                if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            })?;
-        }
+        self.scan(ELEMENTS, from, &rows::collection_end(id), Direction::Forward, |row, _| {
+            found.push(row.to_vec());
+            if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
         for row in &found {
             self.tx.delete(ELEMENTS, row)?;
         }
-        Ok(found.len())
+        Ok(found)
     }
 
     /// Gives what a key is another name, which whatever is there loses.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! names      hash u64 | name                   nothing       a name that is too long for that: its end is the value
-//! due        0 u64    | 0 u8 | id u64          nothing       rows of a collection that is gone
+//! due        0 u64    | 0 u8 | id u64          a row         rows of a collection that is gone, from that one on
 //!            deadline u64 | 1 u8 | name        nothing       a key that expires
 //! elements   id u64 | 0 u8 | hash u64 | member               of a hash, a set, a sorted set
 //!            id u64 | 1 u8 | score u64 | member              of a sorted set, again
@@ -70,6 +70,8 @@ pub enum Due {
     Garbage {
         /// Whose.
         id: u64,
+        /// Those in front of this row are removed.
+        from: Vec<u8>,
     },
     /// A key that expires.
     Deadline {
@@ -93,7 +95,7 @@ impl Due {
     pub fn decode(key: &[u8], value: &[u8]) -> Option<Due> {
         let (head, rest) = key.split_at_checked(9)?;
         match head[8] {
-            0 => Some(Due::Garbage { id: integer(rest)? }),
+            0 => Some(Due::Garbage { id: integer(rest)?, from: value.to_vec() }),
             _ => Some(Due::Deadline { deadline: integer(head)?, name: [rest, value].concat() }),
         }
     }
@@ -219,7 +221,7 @@ mod tests {
             assert!(key.len() <= MAX_KEY_BYTES);
             assert_eq!(Due::decode(&key, value), Some(Due::Deadline { deadline: 77, name: name.to_vec() }));
         }
-        assert_eq!(Due::decode(&garbage_row(5), &[]), Some(Due::Garbage { id: 5 }));
+        assert_eq!(Due::decode(&garbage_row(5), &[]), Some(Due::Garbage { id: 5, from: Vec::new() }));
         assert!(garbage_row(u64::MAX)[..] < deadline_row(0, b"").0[..]);
     }
 

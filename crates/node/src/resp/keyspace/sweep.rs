@@ -53,20 +53,22 @@ impl<T: Transaction> Keyspace<'_, T> {
                 return Ok(0);
             }
             left -= match due {
-                Due::Garbage { id } => self.collect(id, left)?,
+                Due::Garbage { id, from } => self.collect(id, &from, left)?,
                 Due::Deadline { deadline, name } => self.expire(deadline, &name).map(|()| 1)?,
             };
         }
         Ok(if left == 0 || next <= now { 0 } else { next })
     }
 
-    /// Removes rows of a collection that is gone; how many.
-    fn collect(&mut self, id: u64, most: usize) -> Result<usize, Failure> {
-        let dropped = self.drop_some(id, most)?;
-        if dropped < most {
-            self.tx.delete(DUE, &rows::garbage_row(id))?;
+    /// Removes rows of a collection that is gone; how many. Notes how far it has got: what was removed lately may still be in the way.
+    fn collect(&mut self, id: u64, from: &[u8], most: usize) -> Result<usize, Failure> {
+        let start = rows::collection_start(id);
+        let dropped = self.drop_some(id, if from.is_empty() { &start } else { from }, most)?;
+        match dropped.last() {
+            Some(last) if dropped.len() == most => self.tx.put(DUE, &rows::garbage_row(id), last)?,
+            _ => drop(self.tx.delete(DUE, &rows::garbage_row(id))?),
         }
-        Ok(dropped.max(1))
+        Ok(dropped.len().max(1))
     }
 
     fn expire(&mut self, deadline: u64, name: &[u8]) -> Done {

@@ -4,6 +4,7 @@ mod double;
 mod exec;
 mod frame;
 mod golden;
+mod large;
 mod ordering;
 mod readonly;
 mod sessions;
