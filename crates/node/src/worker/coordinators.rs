@@ -17,6 +17,8 @@ use crate::poll::{Event, Interest, Poller};
 
 /// Who has so many bytes to read is not read from.
 const ENOUGH_BYTES: usize = 1 << 20;
+/// Messages of one client that are handed over in one turn: their answers count when they have left the engine.
+const MOST_MESSAGES: usize = 16;
 /// Bytes that keep a buffer from being given back.
 const SMALL_BYTES: usize = 64 << 10;
 
@@ -31,6 +33,8 @@ struct Coordinator {
     stuck_since: Option<Nanos>,
     /// Something may be done without a word of the poller's.
     dirty: bool,
+    /// More of what it said may be here.
+    more: bool,
 }
 
 impl Coordinator {
@@ -57,12 +61,19 @@ impl Coordinator {
 
     /// Hands over what came, as long as there is room for answers.
     fn deliver(&mut self, now: Nanos, id: ClientId, engine: &mut dyn Worker) -> Result<(), String> {
-        while !self.is_full()
-            && let Some(message) = self.decoder.take_message().map_err(|damage| damage.to_string())?
-        {
+        self.more = false;
+        for _ in 0..MOST_MESSAGES {
+            if self.is_full() {
+                break;
+            }
+            let message = self.decoder.take_message().map_err(|damage| damage.to_string())?;
+            let Some(message) = message else {
+                self.decoder.rest();
+                return Ok(());
+            };
             engine.deliver_client(now, id, message)?;
         }
-        self.decoder.rest();
+        self.more = true;
         Ok(())
     }
 
@@ -150,7 +161,16 @@ impl Coordinators {
         let (decoder, out, interest) = (Decoder::default(), Vec::new(), Interest::READ);
         self.all.insert(
             id,
-            Coordinator { stream, decoder, out, written: 0, interest, stuck_since: None, dirty: false },
+            Coordinator {
+                stream,
+                decoder,
+                out,
+                written: 0,
+                interest,
+                stuck_since: None,
+                dirty: false,
+                more: false,
+            },
         );
     }
 
@@ -159,8 +179,9 @@ impl Coordinators {
         let id = self.named(low);
         let Some(one) = self.all.get_mut(&id) else { return };
         one.dirty = true;
-        let read = if event.readable && !one.is_full() { one.read() } else { Ok(()) };
-        let heard = one.deliver(now, id, engine);
+        // What is here already comes first.
+        let read = if event.readable && !one.is_full() && !one.more { one.read() } else { Ok(()) };
+        let heard = if one.more { Ok(()) } else { one.deliver(now, id, engine) };
         let broken = if event.broken { Err("its connection is broken".to_string()) } else { Ok(()) };
         if let Err(why) = heard.and(read).and(broken) {
             self.close(now, id, &why, engine);
@@ -187,17 +208,17 @@ impl Coordinators {
         for id in dirty {
             let most = self.most_bytes;
             let Some(one) = self.all.get_mut(&id) else { continue };
-            let was_full = one.is_full();
             let mut done = one.write(now);
             if one.waiting() > most {
                 done = Err(format!("it does not read: {} bytes wait", one.waiting()));
             }
-            if done.is_ok() && was_full && !one.is_full() {
-                // What it said meanwhile is here already.
+            if done.is_ok() && one.more && !one.is_full() {
+                // What it said before is here already.
                 done = one.deliver(now, id, engine);
+                one.dirty = true;
                 told = true;
             }
-            let interest = Interest::of(!one.is_full(), one.waiting() > 0);
+            let interest = Interest::of(!one.is_full() && !one.more, one.waiting() > 0);
             if interest != one.interest {
                 one.interest = interest;
                 let watched = poller.modify(&one.stream, key(id), interest);

@@ -28,6 +28,8 @@ const MOST_ENDED: usize = 64;
 /// A page ends with the record that reaches this size, or this number.
 const PAGE_BYTES: usize = 256 << 10;
 const PAGE_ITEMS: u32 = 1024;
+/// While so many bytes of answers have not left in this turn, nothing more is read for anybody: a small question may have a large answer.
+const MOST_TOLD_BYTES: usize = 16 << 20;
 /// No timestamp of ours is above: who names one makes no sense, and would exhaust them.
 const HIGHEST: Timestamp = Timestamp(1 << 60);
 /// Nobody needs to be so many ticks ahead.
@@ -66,6 +68,8 @@ pub(super) struct Delegates {
     stands: Option<Standing>,
     strangers: BTreeSet<ClientId>,
     out: Vec<(ClientId, Bytes)>,
+    /// Bytes of it.
+    out_bytes: usize,
 }
 
 impl Delegates {
@@ -100,12 +104,15 @@ impl Delegates {
 
     fn tell(&mut self, client: ClientId, tell: &Tell) {
         if self.clients.contains_key(&client) {
-            self.out.push((client, tell.encode()));
+            let bytes = tell.encode();
+            self.out_bytes += bytes.len();
+            self.out.push((client, bytes));
         }
     }
 
     /// What clients are told in this turn.
     pub fn hand_out(&mut self, out: &mut Vec<(ClientId, Bytes)>) {
+        self.out_bytes = 0;
         out.append(&mut self.out);
     }
 }
@@ -296,6 +303,8 @@ impl MeerkatWorker {
     ) -> Result<(), String> {
         let tell = if self.works_for_clients().is_none() {
             Tell::Refused { id, why: Why::NotServing }
+        } else if self.delegates.out_bytes >= MOST_TOLD_BYTES {
+            Tell::Refused { id, why: Why::Busy }
         } else if value {
             let found = self.tx.latest().get(table, key).map_err(no_such)?;
             let bytes = Bytes::copy_from_slice(found.value.unwrap_or_default());
@@ -317,6 +326,10 @@ impl MeerkatWorker {
     ) -> Result<(), String> {
         if self.works_for_clients().is_none() {
             self.delegates.tell(client, &Tell::Refused { id, why: Why::NotServing });
+            return Ok(());
+        }
+        if self.delegates.out_bytes >= MOST_TOLD_BYTES {
+            self.delegates.tell(client, &Tell::Refused { id, why: Why::Busy });
             return Ok(());
         }
         let (mut page, mut bytes, most) = (Page::default(), 0, most.clamp(1, PAGE_ITEMS) as usize);
