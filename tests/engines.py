@@ -39,11 +39,13 @@ def run(args, engine, zipf):
     work = cpu["leader"] + sum(cpu["followers"]) - cpu["load"]
     committed = max(report["committed"], 1)
     latency = report["released_latency_us"]
+    figures = report["engine_figures"]
     return {
         "tps": report["tps"],
         "cpu_us": 1e6 * work / committed,
         "aborts": report["conflict_aborts"] / committed,
         "gave_up": report["gave_up"] / committed,
+        "fast": figures.get("fast path", 0) / max(figures.get("fast path", 0) + figures.get("slow path", 0), 1),
         "p50": latency["p50"],
         "p99": latency["p99"],
     }
@@ -84,7 +86,7 @@ def main():
             ratio = [of["tps"] / first["tps"] for of, first in zip(rounds, found[engines[0]])]
             print(f"  {engine:15} {spread(get('tps'), '{:9.0f}')}/s ({spread(ratio, '{:.2f}')})"
                   f"  CPU {spread(get('cpu_us'), '{:.2f}')} us  aborts {spread(get('aborts'), '{:.3f}')}"
-                  f"  gave up {statistics.median(get('gave_up')):.4f}"
+                  f"  one round trip {statistics.median(get('fast')):.3f}  gave up {statistics.median(get('gave_up')):.4f}"
                   f"  p50 {statistics.median(get('p50')):.0f} us  p99 {statistics.median(get('p99')):.0f} us", flush=True)
 
 

@@ -22,6 +22,12 @@ pub trait Procedure: 'static {
         false
     }
 
+    /// The part of the arguments that makes two requests the same one, for [sessions](Outcome::Denied): all of them, unless hosts add
+    /// something of the moment (the time, a seed), which a repeated request gets anew.
+    fn identity(args: &[u8]) -> &[u8] {
+        args
+    }
+
     /// Runs once per attempt. `reply` is empty at the start of each attempt; its content reaches the client on
     /// commit, on [`Abort::Rollback`] and on [`Abort::BadRequest`].
     ///
@@ -68,6 +74,7 @@ struct Entry<T> {
     name: &'static str,
     version: u32,
     footprint: fn(&[u8], &mut Footprint) -> bool,
+    identity: fn(&[u8]) -> &[u8],
     run: Run<T>,
     explain_panic: fn(&str, &[u8], &mut Vec<u8>),
 }
@@ -116,6 +123,7 @@ impl<T: Transaction> Registry<T> {
             name: P::NAME,
             version: P::VERSION,
             footprint: P::footprint,
+            identity: P::identity,
             run: P::run::<T>,
             explain_panic: P::explain_panic,
         });
@@ -159,6 +167,11 @@ impl<T: Transaction> Registry<T> {
     /// See [`Procedure::footprint`].
     pub fn footprint(&self, id: ProcedureId, args: &[u8], footprint: &mut Footprint) -> bool {
         (self.entries[id.0 as usize].footprint)(args, footprint)
+    }
+
+    /// See [`Procedure::identity`].
+    pub fn identity<'a>(&self, id: ProcedureId, args: &'a [u8]) -> &'a [u8] {
+        (self.entries[id.0 as usize].identity)(args)
     }
 
     /// Every version, by id.

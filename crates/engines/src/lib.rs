@@ -23,6 +23,8 @@ pub mod baseline;
 #[cfg(not(loom))]
 mod call;
 #[cfg(not(loom))]
+mod checkpointing;
+#[cfg(not(loom))]
 pub mod comparisons;
 #[cfg(not(loom))]
 pub mod copy;
@@ -37,6 +39,8 @@ pub mod memory;
 pub mod observer;
 #[cfg(not(loom))]
 pub mod options;
+#[cfg(not(loom))]
+mod padded;
 #[cfg(feature = "planted")]
 pub mod planted;
 #[cfg(not(loom))]

@@ -12,6 +12,7 @@ use highwater_engines::rolis::control::ControlMessage;
 use highwater_engines::rolis::handover::{HandOverMessage, Word};
 use highwater_engines::rolis::wire::Head;
 use highwater_node::Config;
+use highwater_node::resp::command::{COMMANDS, Opcode};
 use highwater_node::transport::Channel;
 use highwater_node::transport::accounts::{Account, encode};
 use highwater_node::transport::frame::prefix;
@@ -126,11 +127,29 @@ fn main() {
     write("resp", "huge", b"\x01*1048576\r\n$16777216\r\nabc");
     write("resp", "wrong", b"\x99*2\r\n$3\r\nGET\r\n$-1\r\n*1099511627776\r\n");
     write("exec", "block", &[0, 2, 1, 1, b'a', 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 1, b'a', 1, 1, 1, b'a']);
-    for opcode in 0..40 {
-        write("exec", &format!("opcode-{opcode}"), &[0, 0, 0, 1, opcode, 2, 1, b'a', 2, b'1', b'5']);
+    for (opcode, spec) in COMMANDS.iter().enumerate() {
+        let head = [0, 0, 0, 1, opcode as u8];
+        write("exec", &format!("few-{}", spec.name), &[&head[..], &[2, 1, b'a', 2, b'1', b'5']].concat());
+        let more = [5, 1, b'k', 1, b'1', 1, b'2', 1, b'x', 1, b'3'];
+        write("exec", &format!("more-{}", spec.name), &[&head[..], &more].concat());
     }
-    write("exec", "session-new", &[0, 0, 0, 1, 29, 3, 3, b'n', b'e', b'w', 1, b'9', 1, b'9']);
-    write("exec", "outcome", &[0, 0, 0, 1, 30, 2, 1, b'7', 1, b'1']);
+    let opcode = |name: &str| Opcode::find(name.as_bytes()).expect("there is such a command").byte();
+    let (session, outcome) = (opcode("hw.session"), opcode("hw.outcome"));
+    write("exec", "session-new", &[0, 0, 0, 1, session, 3, 3, b'n', b'e', b'w', 1, b'9', 1, b'9']);
+    write("exec", "outcome", &[0, 0, 0, 1, outcome, 2, 1, b'7', 1, b'1']);
+    let collection = |name: &str, then: &str| {
+        let add = [0, 2, 0, 2, opcode(name), 5, 1, b'k', 1, b'1', 1, b'2', 1, b'3', 1, b'4'];
+        [&add[..], &[opcode(then), 3, 1, b'k', 1, b'0', 1, b'1']].concat()
+    };
+    for (name, then) in [
+        ("rpush", "lrange"),
+        ("zadd", "zrange"),
+        ("hset", "hmget"),
+        ("sadd", "srem"),
+        ("zadd", "zremrangebyrank"),
+    ] {
+        write("exec", &format!("{name}-{then}"), &collection(name, then));
+    }
     write("exec", "watch", &[1, 2, 1, b'a', 1, b'b']);
     write("transactions", "two", &[0, 3, 5, 1, 2, 3, 4, 5, 2, 3, 4, 1, 2, 3, 4, 1, 7, 2, 9, 9]);
     let claims = [Claim { stream: StreamId(1), index: EntryIndex(3) }];

@@ -10,6 +10,12 @@ pub fn monotonic() -> Nanos {
     read(ClockId::Monotonic)
 }
 
+/// Unix time in ms: what keys expire by. It may jump.
+#[inline]
+pub fn unix_ms() -> u64 {
+    read(ClockId::Realtime) / 1_000_000
+}
+
 /// CPU time of this process, user and system, over all threads.
 pub fn process_cpu() -> Nanos {
     read(ClockId::ProcessCPUTime)

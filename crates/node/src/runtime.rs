@@ -26,7 +26,7 @@ use crate::descriptors;
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
-use crate::resp::{Description, Door, Procedures};
+use crate::resp::{Description, Door, Procedures, Waiting};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
 use crate::storage::{
@@ -267,6 +267,7 @@ impl Node {
                 rules,
                 links,
                 sessions: sessions.take(),
+                expiry: (index == 0).then(|| worker::Expiry::new(&shared.procedures)),
             };
             loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
         }
@@ -542,6 +543,17 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>) -> Door
             Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.resp))
         },
         describe: Box::new(describe),
+        backed_by: config.cluster.nodes.len() as u64 / 2,
+        waiting: {
+            let shared = Arc::downgrade(shared);
+            Waiting::new(Box::new(move |worker| {
+                if let Some(letter_box) =
+                    shared.upgrade().as_ref().and_then(|shared| shared.workers.get(worker))
+                {
+                    letter_box.waker.wake();
+                }
+            }))
+        },
     }
 }
 

@@ -7,8 +7,9 @@
 
 use std::cell::RefCell;
 use std::panic::PanicHookInfo;
-use std::sync::Once;
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Once, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub enum Broken {
         /// `file:line`.
         place: String,
     },
-    /// It did not end in time. Its thread goes on.
+    /// It did not end in its time, or did nothing any more. Its thread goes on.
     Hangs,
 }
 
@@ -36,10 +37,26 @@ thread_local! {
     static REPORT: RefCell<Option<Report>> = const { RefCell::new(None) };
 }
 
+/// What a thread's work has taken of a CPU, if the system tells: on a busy machine time passes without any work.
+struct Effort(PathBuf);
+
+impl Effort {
+    /// Of this thread.
+    fn here() -> Option<Effort> {
+        let thread = std::fs::read_link("/proc/thread-self").ok()?;
+        Some(Effort(PathBuf::from("/proc").join(thread).join("schedstat")))
+    }
+
+    fn so_far(&self) -> Option<Duration> {
+        let said = std::fs::read_to_string(&self.0).ok()?;
+        said.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+    }
+}
+
 /// Does some work on a thread of its own.
 ///
 /// # Errors
-/// If the work panics, or takes longer than `limit`.
+/// If the work panics, takes more CPU time than `limit`, or does nothing for so long.
 pub fn isolated<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,
@@ -55,6 +72,8 @@ pub fn isolated<T: Send + 'static>(
         }));
     });
     let (sender, receiver) = channel();
+    let effort: Arc<OnceLock<Option<Effort>>> = Arc::default();
+    let told = effort.clone();
     let panics: Sender<Result<T, Broken>> = sender.clone();
     #[cfg(feature = "planted")]
     let planted = highwater_core::planted::current();
@@ -64,6 +83,7 @@ pub fn isolated<T: Send + 'static>(
         .spawn(move || {
             #[cfg(feature = "planted")]
             highwater_core::planted::plant(planted);
+            let _ = told.set(Effort::here());
             // Whoever gave up waiting does not need the answer.
             let report: Report = Box::new(move |broken| drop(panics.send(Err(broken))));
             REPORT.set(Some(report));
@@ -72,10 +92,18 @@ pub fn isolated<T: Send + 'static>(
             REPORT.set(None);
         })
         .expect("the system gives a thread");
-    match receiver.recv_timeout(limit) {
-        Ok(answer) => answer,
-        Err(RecvTimeoutError::Timeout) => Err(Broken::Hangs),
-        Err(RecvTimeoutError::Disconnected) => unreachable!("a thread of ours answers or panics"),
+    let mut before = Duration::ZERO;
+    loop {
+        match receiver.recv_timeout(limit) {
+            Ok(answer) => return answer,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => unreachable!("a thread of ours answers or panics"),
+        }
+        let spent = effort.get().and_then(|effort| effort.as_ref()?.so_far());
+        match spent {
+            Some(spent) if spent < limit && spent > before + limit / 6000 => before = spent,
+            _ => return Err(Broken::Hangs),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Replicas whose disks are behind what they accept (`async`): who comes back from a crash may have forgotten the last of it.
 
 use highwater_core::{Durability, NodeId};
-use highwater_engines::Options;
+use highwater_engines::{EngineKind, Options};
 use highwater_sim::{Plan, Summary, run};
 
 use crate::common::{Lists, MS, small};
@@ -19,6 +19,42 @@ fn a_short_sweep_with_disks_that_are_behind() {
     assert!(acknowledged > 75 * 100, "only {acknowledged} acknowledged: the faults leave no room for work");
     let losses: u64 = runs.iter().filter_map(|run| run.marks.get("epochs won after a loss")).sum();
     assert!(losses > 10, "all voters had to promise {losses} times only");
+}
+
+/// The same without a leader.
+#[test]
+fn the_leaderless_pass_a_short_sweep_with_disks_that_are_behind() {
+    for engine in [EngineKind::Meerkat, EngineKind::MeerkatStrict] {
+        let one = |seed| match run(&Plan::draw_for(engine, seed).with_disks_behind()) {
+            Ok(summary) => summary,
+            Err(failure) => panic!("{engine}, {failure}\n{}", failure.story),
+        };
+        let runs: Vec<Summary> = (1..=25).map(one).collect();
+        let losses: u64 = runs.iter().filter_map(|run| run.marks.get("epochs won after a loss")).sum();
+        assert!(losses > 5, "{engine}: disks were cut {losses} times only");
+    }
+}
+
+/// One of three is gone for good, and everything is written down without it: what was acknowledged long before the other two lose their
+/// power is there, though the one that is gone never heard of it.
+#[test]
+fn who_is_gone_holds_up_no_cut() {
+    let mut lists = Lists::on(EngineKind::Meerkat, 5, 3, 2, behind, |_| {});
+    let [first, second, gone] = [NodeId(0), NodeId(1), NodeId(2)];
+    let begin = lists.ask(first, 0, &[], &[1]).expect("it is taken");
+    lists.wait_for(500 * MS, "a first append", |lists| lists.acknowledged(begin));
+    lists.world.vanish(gone, 100_000 * MS);
+    lists.run(2000 * MS);
+    let token = lists.ask(first, 0, &[], &[7]).expect("it is taken");
+    lists.wait_for(500 * MS, "an append without it", |lists| lists.acknowledged(token));
+    lists.run(500 * MS);
+    let counted = [first, second].map(|id| lists.list(id, 7).len());
+    assert_eq!(counted, [1, 1], "{}", lists.story());
+    lists.world.cut_power();
+    lists.world.ids().for_each(|id| lists.world.start(id));
+    lists.wait_for(5000 * MS, "all are back", |lists| lists.world.converged().is_ok());
+    assert!(lists.said("goes on from what disks have") > 0, "{}", lists.story());
+    assert!(lists.world.ids().all(|id| lists.list(id, 7).len() == 1), "{}", lists.story());
 }
 
 fn behind(options: &mut Options) {

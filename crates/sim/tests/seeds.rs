@@ -45,6 +45,22 @@ fn the_strawman_passes_a_short_sweep() {
 }
 
 #[test]
+fn the_leaderless_pass_a_short_sweep() {
+    for engine in [EngineKind::Meerkat, EngineKind::MeerkatStrict] {
+        let acknowledged: u64 = sweep(engine, 20).iter().map(|run| run.acknowledged).sum();
+        assert!(
+            acknowledged > 20 * 50,
+            "only {acknowledged} acknowledged: the faults leave no room for work"
+        );
+        for seed in 1..=20 {
+            if let Err(failure) = run(&Plan::draw_for(engine, seed).with_disks()) {
+                panic!("{engine}, {failure}\n{}", failure.story);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_seed_gives_one_trace() {
     for seed in [3, 14, 15] {
         let trace = || run(&Plan::draw(seed)).map(|summary| (summary.trace, summary.acknowledged)).ok();

@@ -1,6 +1,6 @@
 //! Every table of the product, under fixed ids: the log names tables by number, so these are part of the format.
 //!
-//! Ids 0 to 3 belong to the node; workloads start at 4. New tables go to the end.
+//! Ids 0 to 3 belong to the node, and 26 to 28, which came later; workloads start at 4. New tables go to the end.
 
 use highwater_core::{IndexKind, KeyKind, TableId, TableSpec};
 
@@ -65,10 +65,17 @@ pub const YCSB_T: TableId = TableId(24);
 /// Retwis' rows.
 pub const RETWIS: TableId = TableId(25);
 
+/// The names of the Redis keyspace, in the order of their hashes.
+pub const NAMES: TableId = TableId(26);
+/// What Redis collections hold, an element a row.
+pub const ELEMENTS: TableId = TableId(27);
+/// What of the Redis keyspace is to be removed, and when.
+pub const DUE: TableId = TableId(28);
+
 use IndexKind::{Hash, Ordered};
 use KeyKind::{Bytes, U64};
 
-const TABLES: [(TableId, &str, KeyKind, IndexKind); 26] = [
+const TABLES: [(TableId, &str, KeyKind, IndexKind); 29] = [
     (KEYSPACE, "keyspace", Bytes, Hash),
     (AUDIT, "audit", U64, Hash),
     (SESSIONS, "sessions", U64, Ordered),
@@ -95,6 +102,9 @@ const TABLES: [(TableId, &str, KeyKind, IndexKind); 26] = [
     (BANK, "bank.account", U64, Hash),
     (YCSB_T, "ycsb_t.row", Bytes, Hash),
     (RETWIS, "retwis.row", Bytes, Hash),
+    (NAMES, "redis.names", Bytes, Ordered),
+    (ELEMENTS, "redis.elements", Bytes, Ordered),
+    (DUE, "redis.due", Bytes, Ordered),
 ];
 
 /// Every table, in the order of the ids.

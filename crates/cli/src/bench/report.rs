@@ -58,6 +58,9 @@ pub struct RunReport {
     pub log_bytes_per_logged_transaction: Option<f64>,
     /// Resident memory of the processes.
     pub resident_bytes: ResidentBytes,
+    /// How far the loaded replica's engine got while it was measured, in its own terms: what its workers count, by name. Figures that went down are
+    /// not among them.
+    pub engine_figures: BTreeMap<String, u64>,
     /// By procedure name.
     pub per_procedure: BTreeMap<String, Procedure>,
     /// The consistency conditions, digests and audit rows after the run; `None` with `--no-check`.
@@ -197,6 +200,12 @@ impl fmt::Display for RunReport {
                 self.committed, self.user_aborts, self.conflict_aborts
             ),
         )?;
+        let path = |name| self.engine_figures.get(name).copied().unwrap_or(0);
+        let (fast, slow) = (path("fast path"), path("slow path"));
+        if fast + slow > 0 {
+            let share = 100.0 * fast as f64 / (fast + slow) as f64;
+            row("one round trip", format!("{share:.1} % of {} decided", fast + slow))?;
+        }
         if self.gave_up + self.unknown > 0 {
             row("not released", format!("{} given up, {} unknown", self.gave_up, self.unknown))?;
         }

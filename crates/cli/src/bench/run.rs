@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use highwater_engines::EngineKind;
-use highwater_node::admin::protocol::{AdminRequest, LoadReport, StatusReport, WorkloadSpec};
+use highwater_node::admin::protocol::{AdminRequest, FigureReport, LoadReport, StatusReport, WorkloadSpec};
 
 use super::args::RunArgs;
 use super::report::{CpuSeconds, Procedure, Resident, ResidentBytes, RunConfig, RunReport};
@@ -170,6 +170,17 @@ impl Looks {
         self.end[node].applied.saturating_sub(self.start[node].applied) as f64
     }
 
+    /// What the loaded replica counted meanwhile.
+    fn engine_figures(&self) -> BTreeMap<String, u64> {
+        let (start, end) = (&self.start[self.leader].figures, &self.end[self.leader].figures);
+        let counted = end.iter().filter(|figure| figure.of_parts).filter_map(|figure| {
+            let before = start.iter().find(|known| known.name == figure.name)?;
+            let count = |of: &FigureReport| of.values.iter().sum::<u64>();
+            Some((figure.name.clone(), count(figure).checked_sub(count(before))?))
+        });
+        counted.collect()
+    }
+
     fn resident(&self, node: usize) -> Resident {
         Resident {
             start: self.start[node].resident_bytes,
@@ -222,6 +233,7 @@ impl Looks {
                 leader: self.resident(self.leader),
                 followers: self.followers().map(|node| self.resident(node)).collect(),
             },
+            engine_figures: self.engine_figures(),
             per_procedure: per_procedure(load),
             checks: None,
             config: run_config(engine, args, workload, machine)?,

@@ -277,10 +277,12 @@ fn oldest_snapshot(args: &TortureArgs) -> Result<Duration> {
     Ok(Duration::from_micros(ages.max().expect("there are some")))
 }
 
-/// How much a crash of all replicas may take with `async`.
+/// How much a crash of all replicas may take with `async`: what a disk may be behind; without a leader also what a replica may not have
+/// heard of yet.
 fn window(args: &TortureArgs) -> Result<Duration> {
     let config = Config::load(None, [], &args.set).map_err(Failure::usage)?;
-    Ok(Duration::from_millis(config.storage.async_window_ms))
+    let unheard = if args.engine.abilities().leaderless { config.timeouts.election_timeout_ms } else { 0 };
+    Ok(Duration::from_millis(config.storage.async_window_ms + unheard))
 }
 
 fn fresh_seed() -> u64 {

@@ -82,6 +82,8 @@ pub struct Core {
     /// All of those: what is granted twice under one number came twice, and may be in use.
     unanswered: BTreeSet<u64>,
     stamp: Option<Stamp>,
+    /// The epochs in which replicas answered what the attempt under way read: the first, and the last.
+    read_in: Option<(Epoch, Epoch)>,
     /// Invariant: at most one attempt is proposed and not decided.
     proposal: Option<Proposal>,
     ended: Option<Ended>,
@@ -106,6 +108,7 @@ impl Core {
             asked_stamp: None,
             unanswered: BTreeSet::new(),
             stamp: None,
+            read_in: None,
             proposal: None,
             ended: None,
             telling: BTreeMap::new(),
@@ -153,9 +156,13 @@ impl Core {
                 self.epoch_heard(now, from);
             }
             Tell::Value { id, version, live, value } => {
+                self.note_epoch(from);
                 self.answered(now, id, Answer::Value { version, live, value });
             }
-            Tell::Page { id, page } => self.answered(now, id, Answer::Page(page)),
+            Tell::Page { id, page } => {
+                self.note_epoch(from);
+                self.answered(now, id, Answer::Page(page));
+            }
             Tell::Refused { id, why } => self.refused(now, id, why),
             Tell::Granted { id, epoch, ts, lead, room, disk_full } => {
                 self.granted(now, from, id, Stamp { epoch, ts, home: from, lead, since: now });
@@ -167,6 +174,19 @@ impl Core {
             Tell::Gone { epoch, ts } => self.heard_gone(now, from, epoch, ts),
         }
         Ok(())
+    }
+
+    /// What a replica answers now it read in the epoch of which it told last, or in the one after.
+    fn note_epoch(&mut self, from: NodeId) {
+        let Some(standing) = self.replicas[usize::from(from.0)].standing else { return };
+        let (first, last) = self.read_in.unwrap_or((standing.epoch, standing.epoch));
+        self.read_in = Some((first.min(standing.epoch), last.max(standing.epoch)));
+    }
+
+    /// Whether all that the attempt read was read in this epoch. Between two of them what was committed may have been lost (durability
+    /// `async`), and a version that was read and is not there any more looks to replicas like one that is on its way.
+    fn has_read_in(&self, epoch: Epoch) -> bool {
+        self.read_in.is_none_or(|read| read == (epoch, epoch))
     }
 
     /// Does what is due.
@@ -195,7 +215,7 @@ impl Core {
         assert!(self.proposal.is_none(), "one transaction at a time");
         self.drop_stamp();
         (self.question, self.answer, self.ended, self.asked_stamp) = (None, None, None, None);
-        (self.above, self.late) = (hint, late);
+        (self.above, self.late, self.read_in) = (hint, late, None);
     }
 
     /// The attempt ends without having been proposed.

@@ -80,7 +80,13 @@ impl Core {
     /// # Panics
     /// If none is.
     pub fn propose(&mut self, now: Nanos, payload: Payload) {
-        let stamp = self.stamp.take().expect("there is a stamp");
+        let stamp = self.stamp.expect("there is a stamp");
+        if !self.has_read_in(stamp.epoch) {
+            self.drop_stamp();
+            self.ended = Some(Ended::Aborted { hint: Timestamp::ZERO, late: None });
+            return;
+        }
+        self.stamp = None;
         let Stamp { epoch, ts, home, lead, .. } = stamp;
         let again = (now + self.ask_after(0), 0);
         self.ended = None;

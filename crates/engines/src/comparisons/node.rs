@@ -30,11 +30,6 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// In a pair of cache lines of its own.
-#[derive(Default)]
-#[repr(align(128))]
-pub struct Padded<T>(pub T);
-
 /// What a worker says of itself. Written by its owner only.
 #[derive(Default)]
 #[repr(align(128))]
@@ -176,6 +171,5 @@ mod tests {
     #[test]
     fn what_workers_write_shares_no_line() {
         assert_eq!((align_of::<Cell>(), size_of::<Cell>() % 128), (128, 0));
-        assert_eq!((align_of::<Padded<AtomicU64>>(), size_of::<Padded<AtomicU64>>()), (128, 128));
     }
 }

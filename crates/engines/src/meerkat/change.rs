@@ -157,9 +157,14 @@ pub fn take_ended(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Vec<Ended>, 
 pub fn put_records(out: &mut Vec<u8>, records: &[Told]) {
     let two = |what: Option<bool>, bit: u8| what.map_or(0, |is| bit | if is { bit << 1 } else { 0 });
     out.extend_from_slice(&(records.len() as u32).to_le_bytes());
-    for Told { ts, valid, accepted, outcome, payload } in records {
+    for Told { ts, valid, accepted, outcome, payload, kept } in records {
         out.extend_from_slice(&ts.0.to_le_bytes());
-        out.push(two(*valid, 1) | two(accepted.map(|(_, commit)| commit), 4) | two(*outcome, 16));
+        out.push(
+            two(*valid, 1)
+                | two(accepted.map(|(_, commit)| commit), 4)
+                | two(*outcome, 16)
+                | if *kept { 64 } else { 0 },
+        );
         out.extend_from_slice(&accepted.map_or(0, |(view, _)| view).to_le_bytes());
         put_payload(out, payload.as_ref());
     }
@@ -174,7 +179,8 @@ pub fn take_records(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Vec<Told>,
         let two = |bit: u8| (flags & bit != 0).then_some(flags & bit << 1 != 0);
         let accepted = two(4).map(|commit| (view, commit));
         let payload = take_payload(whole, reader)?;
-        all.push(Told { ts, valid: two(1), accepted, outcome: two(16), payload });
+        let kept = flags & 64 != 0;
+        all.push(Told { ts, valid: two(1), accepted, outcome: two(16), payload, kept });
     }
     Ok(all)
 }
@@ -211,7 +217,8 @@ mod tests {
             for accepted in [None, Some((3, true)), Some((0, false))] {
                 for outcome in [None, Some(true), Some(false)] {
                     let payload = valid.map(|_| payload.clone());
-                    records.push(Told { ts: Timestamp(1), valid, accepted, outcome, payload });
+                    let kept = payload.is_none();
+                    records.push(Told { ts: Timestamp(1), valid, accepted, outcome, payload, kept });
                 }
             }
         }

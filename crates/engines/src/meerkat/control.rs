@@ -135,6 +135,38 @@ pub enum Control {
         /// As proposed.
         round: Round,
     },
+    /// Tell what these read and wrote, of what you promised without that.
+    Fetch {
+        /// As promised.
+        epoch: Epoch,
+        /// As promised.
+        round: Round,
+        /// Which: of which worker, and its timestamp.
+        names: Vec<(u16, Timestamp)>,
+    },
+    /// What they read and wrote; no more of each than its payload.
+    Payloads {
+        /// As asked.
+        epoch: Epoch,
+        /// As asked.
+        round: Round,
+        /// Of each worker.
+        records: Vec<Vec<Told>>,
+    },
+    /// What was proposed or decided came without a payload that this node has not.
+    Lack {
+        /// The epoch that is to begin.
+        epoch: Epoch,
+        /// By which attempt.
+        round: Round,
+    },
+    /// What you accepted in this round is decided.
+    Chosen {
+        /// The epoch that begins.
+        epoch: Epoch,
+        /// By which attempt.
+        round: Round,
+    },
     /// It is decided.
     Decided {
         /// The last change that the sender knows.
@@ -221,6 +253,28 @@ impl Control {
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 put_round(out, *round);
             }
+            Control::Fetch { epoch, round, names } => {
+                out.push(10);
+                out.extend_from_slice(&epoch.0.to_le_bytes());
+                put_round(out, *round);
+                out.extend_from_slice(&(names.len() as u32).to_le_bytes());
+                for (worker, ts) in names {
+                    out.extend_from_slice(&worker.to_le_bytes());
+                    out.extend_from_slice(&ts.0.to_le_bytes());
+                }
+            }
+            Control::Payloads { epoch, round, records } => {
+                out.push(11);
+                out.extend_from_slice(&epoch.0.to_le_bytes());
+                put_round(out, *round);
+                out.extend_from_slice(&(records.len() as u16).to_le_bytes());
+                records.iter().for_each(|of| put_records(out, of));
+            }
+            Control::Lack { epoch, round } | Control::Chosen { epoch, round } => {
+                out.push(if matches!(self, Control::Lack { .. }) { 12 } else { 13 });
+                out.extend_from_slice(&epoch.0.to_le_bytes());
+                put_round(out, *round);
+            }
             Control::Decided { change } => {
                 out.push(7);
                 change.encode(out);
@@ -278,6 +332,19 @@ impl Control {
             7 => Control::Decided { change: Arc::new(Change::decode(whole, reader)?) },
             8 => Control::CopyRequest { copy: reader.u64()?, epoch: Epoch(reader.u64()?) },
             9 => Control::CopyGrant { copy: reader.u64()? },
+            10 => {
+                let (epoch, round) = (Epoch(reader.u64()?), take_round(reader)?);
+                let count = reader.u32()?;
+                let name = |_| Ok((reader.u16()?, Timestamp(reader.u64()?)));
+                Control::Fetch { epoch, round, names: (0..count).map(name).collect::<Result<_, _>>()? }
+            }
+            11 => {
+                let (epoch, round, workers) = (Epoch(reader.u64()?), take_round(reader)?, reader.u16()?);
+                let records = (0..workers).map(|_| take_records(whole, reader)).collect::<Result<_, _>>()?;
+                Control::Payloads { epoch, round, records }
+            }
+            12 => Control::Lack { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
+            13 => Control::Chosen { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
             _ => return Err(Malformed("control tag")),
         };
         if reader.is_empty() { Ok(message) } else { Err(Malformed("control length")) }
@@ -292,6 +359,10 @@ impl Control {
             Control::Refuse { .. } => "refuse",
             Control::Accept { .. } => "accept",
             Control::Accepted { .. } => "accepted",
+            Control::Fetch { .. } => "fetch",
+            Control::Payloads { .. } => "payloads",
+            Control::Lack { .. } => "lack",
+            Control::Chosen { .. } => "chosen",
             Control::Decided { .. } => "decided",
             Control::CopyRequest { .. } => "copy request",
             Control::CopyGrant { .. } => "copy grant",
@@ -378,7 +449,7 @@ mod tests {
 
     fn every() -> Vec<Control> {
         let (epoch, round) = (Epoch(3), Round { number: 7, node: NodeId(2) });
-        let told = Told { ts: Timestamp(4), valid: Some(true), accepted: None, outcome: None, payload: None };
+        let told = Told { valid: Some(true), ..Told::of(Timestamp(4)) };
         let records = Arc::new(vec![vec![told], vec![]]);
         let mut all = vec![
             Control::Prepare { epoch, round },
@@ -409,6 +480,10 @@ mod tests {
             Control::Refuse { epoch, round },
             Control::Accept { round, change: change() },
             Control::Accepted { epoch, round },
+            Control::Fetch { epoch, round, names: vec![(3, Timestamp(5)), (0, Timestamp(9))] },
+            Control::Payloads { epoch, round, records: vec![vec![Told::of(Timestamp(4))], vec![]] },
+            Control::Lack { epoch, round },
+            Control::Chosen { epoch, round },
             Control::Decided { change: change() },
             Control::CopyRequest { copy: 77, epoch },
             Control::CopyGrant { copy: 77 },
@@ -442,7 +517,7 @@ mod tests {
 
     #[test]
     fn a_long_message_arrives_in_pieces_in_any_order() {
-        let told = |ts| Told { ts: Timestamp(ts), valid: None, accepted: None, outcome: None, payload: None };
+        let told = |ts| Told::of(Timestamp(ts));
         let records = Arc::new(vec![(0..200_000).map(told).collect::<Vec<_>>()]);
         let (epoch, round) = (Epoch(3), Round::default());
         let message = Control::Promise {

@@ -18,6 +18,15 @@ pub struct Ended {
     pub commit: bool,
 }
 
+/// A replica has found a transaction valid. Nobody is answered before that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// In which epoch.
+    pub epoch: Epoch,
+    /// Which.
+    pub ts: Timestamp,
+}
+
 /// A replica has begun an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Began {
@@ -45,8 +54,10 @@ pub struct Asked;
 /// Compares: a transaction has one outcome, an epoch one beginning.
 #[derive(Debug, Default)]
 pub struct MeerkatRules {
-    /// Whether they committed, and when that was said first.
-    ended: BTreeMap<(Epoch, Timestamp), (bool, u64)>,
+    /// Whether they committed.
+    ended: BTreeMap<(Epoch, Timestamp), bool>,
+    /// When a transaction was found valid first.
+    found: BTreeMap<(Epoch, Timestamp), u64>,
     now: u64,
     cuts: BTreeMap<Epoch, Timestamp>,
     lost_since: Option<u64>,
@@ -57,10 +68,14 @@ pub struct MeerkatRules {
 impl Rules for MeerkatRules {
     fn tell(&mut self, who: Teller, fact: &dyn Any) -> Vec<String> {
         if let Some(Ended { epoch, ts, commit }) = fact.downcast_ref() {
-            let (known, _) = *self.ended.entry((*epoch, *ts)).or_insert((*commit, self.now));
+            let known = *self.ended.entry((*epoch, *ts)).or_insert(*commit);
             let words =
                 || format!("{} says that {ts} of {epoch} committed: {commit}; it was {known}", who.node);
             return (known != *commit).then(words).into_iter().collect();
+        }
+        if let Some(Found { epoch, ts }) = fact.downcast_ref() {
+            self.found.entry((*epoch, *ts)).or_insert(self.now);
+            return Vec::new();
         }
         if let Some(Began { epoch, base, hash }) = fact.downcast_ref() {
             let known = *self.began.entry(*epoch).or_insert((*base, *hash));
@@ -74,14 +89,17 @@ impl Rules for MeerkatRules {
             }
             // Outcomes of old epochs are compared within a few.
             self.ended.retain(|(of, _), _| of.0 + 3 > epoch.0);
+            self.found.retain(|(of, _), _| of.0 + 3 > epoch.0);
             return wrong;
         }
         if let Some(Cut { epoch, at }) = fact.downcast_ref() {
             let known = self.cuts.insert(*epoch, *at);
             if known.is_none() {
+                // Who coordinates one may have been answered before any replica knows that it committed.
+                let aborted = |name: &(Epoch, Timestamp)| self.ended.get(name) == Some(&false);
                 let lost =
-                    self.ended.iter().filter(|((of, ts), (commit, _))| of < epoch && ts > at && *commit);
-                let since = lost.map(|(_, (_, when))| *when).min();
+                    self.found.iter().filter(|(name, _)| name.0 < *epoch && name.1 > *at && !aborted(name));
+                let since = lost.map(|(_, when)| *when).min();
                 self.lost_since = self.lost_since.into_iter().chain(since).min();
             }
             let words = || format!("{} begins {epoch} at another cut than others", who.node);
@@ -134,8 +152,12 @@ mod tests {
     fn a_cut_tells_since_when_what_was_said_is_lost() {
         let mut rules = MeerkatRules::default();
         for (now, ts, commit) in [(10, 5, true), (20, 8, false), (30, 7, true), (40, 9, true)] {
+            let (epoch, ts) = (Epoch(1), Timestamp(ts));
             rules.set_now(now);
-            assert!(rules.tell(WHO, &Ended { epoch: Epoch(1), ts: Timestamp(ts), commit }).is_empty());
+            assert!(rules.tell(WHO, &Found { epoch, ts }).is_empty());
+            rules.set_now(now + 5);
+            assert!(rules.tell(WHO, &Found { epoch, ts }).is_empty());
+            assert!(rules.tell(WHO, &Ended { epoch, ts, commit }).is_empty());
         }
         let cut = |at| Cut { epoch: Epoch(2), at: Timestamp(at) };
         assert!(rules.tell(WHO, &cut(6)).is_empty() && rules.tell(WHO, &cut(6)).is_empty());

@@ -136,7 +136,7 @@ mod tests {
     }
 
     fn told(ts: u64, valid: Option<bool>, payload: &Payload) -> Told {
-        Told { ts: Timestamp(ts), valid, accepted: None, outcome: None, payload: Some(payload.clone()) }
+        Told { valid, payload: Some(payload.clone()), ..Told::of(Timestamp(ts)) }
     }
 
     fn outcomes(n: u8, replies: &[Vec<Told>]) -> Vec<(u64, bool)> {

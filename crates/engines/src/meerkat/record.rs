@@ -51,12 +51,14 @@ pub struct Told {
     pub outcome: Option<bool>,
     /// As in [`Record`].
     pub payload: Option<Payload>,
+    /// Who tells it has the payload, which did not travel along.
+    pub kept: bool,
 }
 
 impl Told {
     /// Nothing yet.
     pub fn of(ts: Timestamp) -> Told {
-        Told { ts, valid: None, accepted: None, outcome: None, payload: None }
+        Told { ts, valid: None, accepted: None, outcome: None, payload: None, kept: false }
     }
 }
 
@@ -171,6 +173,7 @@ impl Records {
             accepted: record.accepted,
             outcome: record.outcome,
             payload: record.payload.clone(),
+            kept: false,
         });
         told.collect()
     }

@@ -16,6 +16,7 @@ use super::stamps::Layout;
 use crate::copy::CopyName;
 use crate::mailbox::Mailbox;
 use crate::options::Options;
+use crate::padded::Padded;
 use crate::seam::{LogPosition, Nanos};
 
 /// From the controller to a worker.
@@ -87,7 +88,12 @@ pub enum Report {
         position: LogPosition,
     },
     /// It is on disk.
-    CheckpointSettled(u64),
+    CheckpointSettled {
+        /// Of which worker.
+        worker: u16,
+        /// Which checkpoint.
+        number: u64,
+    },
     /// Its part of a copy is installed.
     Copied {
         /// Which worker.
@@ -99,14 +105,15 @@ pub enum Report {
     Stalled(u64),
 }
 
-/// What a worker says of itself. A pair of cache lines of its own.
+/// What a worker says of itself. Other workers look at the first two in each of their turns, the controller now and then at the rest: what is
+/// counted for each transaction is in no line that another worker looks at.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Cell {
     /// Since when its oldest transaction under way has been here; [`Nanos::MAX`]: there is none.
-    pub oldest: AtomicU64,
+    pub oldest: Padded<AtomicU64>,
     /// Everything at or below is over at every replica, for the transactions of its number.
-    pub closed: AtomicU64,
+    pub closed: Padded<AtomicU64>,
     /// Transactions under way here: records, own ones, outcomes that somebody has not heard.
     pub busy: AtomicU64,
     /// Transactions that were decided here, committed or not.

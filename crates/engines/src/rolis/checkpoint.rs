@@ -1,15 +1,14 @@
-//! A checkpoint under way, as the controller knows it; and what of the engine is in one.
+//! What of the engine is in a checkpoint, and what its workers say of one that is under way ([`checkpointing`]).
 //!
 //! It is a copy of the state to this replica's own disk, and stands on the same argument ([`crate::copy`]): everything at or below
 //! the floor was in the store when the scan began, and the log goes on from there. What is written here is where it goes on.
 
-use std::collections::BTreeMap;
-
 use highwater_consensus::{Members, RecoveryPoint};
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
+use highwater_core::{EntryIndex, Epoch, Timestamp};
 
-use crate::seam::{LogPosition, Nanos};
+use crate::checkpointing;
+use crate::seam::LogPosition;
 
 /// What a checkpoint needs of a stream.
 ///
@@ -100,15 +99,8 @@ pub struct Resumed {
     pub positions: Vec<LogPosition>,
 }
 
-/// A checkpoint under way, if there is one.
-#[derive(Default)]
-pub struct Checkpointing {
-    /// Counts those that were begun, so that late answers are known.
-    number: u64,
-    stage: Option<Stage>,
-    /// No other one before this.
-    pub not_before: Nanos,
-}
+/// A checkpoint under way: it begins in the epoch of a floor, workers say where their streams go on, and up to where they are decided.
+pub type Checkpointing = checkpointing::Checkpointing<(Epoch, Timestamp), Located, EntryIndex>;
 
 /// A checkpoint that waits for this stream.
 #[derive(Clone, Copy, Debug)]
@@ -125,141 +117,16 @@ pub struct Settling {
 /// What is known of a stream when a checkpoint begins.
 pub type Located = (EntryIndex, LogPosition, RecoveryPoint);
 
-enum Stage {
-    /// The workers look where their logs go on.
-    Locating { epoch: Epoch, floor: Timestamp, found: BTreeMap<StreamId, Located> },
-    /// The host scans.
-    Scanning { epoch: Epoch, found: BTreeMap<StreamId, Located> },
-    /// The workers wait until what was scanned is settled, and on disk.
-    Settling {
-        epoch: Epoch,
-        found: BTreeMap<StreamId, Located>,
-        complete_at: Timestamp,
-        decided: BTreeMap<StreamId, EntryIndex>,
-    },
-    /// The host publishes; workers' positions.
-    Publishing(Vec<LogPosition>),
-}
-
-/// What the workers found, all of them.
-pub struct Settled {
-    /// The epoch of the floor.
-    pub epoch: Epoch,
-    /// At or above everything that was scanned.
-    pub complete_at: Timestamp,
-    /// By stream.
-    pub streams: Vec<StreamStart>,
-    /// What of each stream's records is not needed.
-    pub released: Vec<LogPosition>,
-}
-
-impl Checkpointing {
-    /// Whether one is under way.
-    pub fn is_under_way(&self) -> bool {
-        self.stage.is_some()
-    }
-
-    /// Begins one; its number.
-    pub fn begin(&mut self, epoch: Epoch, floor: Timestamp) -> u64 {
-        self.number += 1;
-        self.stage = Some(Stage::Locating { epoch, floor, found: BTreeMap::new() });
-        self.number
-    }
-
-    /// A stream's log goes on here. The floor, once all `streams` have said so: then the host scans.
-    pub fn located(
-        &mut self,
-        number: u64,
-        stream: StreamId,
-        located: Located,
-        streams: usize,
-    ) -> Option<Timestamp> {
-        let Some(Stage::Locating { epoch, floor, found }) = &mut self.stage else { return None };
-        if number != self.number {
-            return None;
-        }
-        found.insert(stream, located);
-        if found.len() < streams {
-            return None;
-        }
-        let (epoch, floor, found) = (*epoch, *floor, std::mem::take(found));
-        self.stage = Some(Stage::Scanning { epoch, found });
-        Some(floor)
-    }
-
-    /// The host has scanned everything.
-    pub fn scanned(&mut self, complete_at: Timestamp) {
-        let Some(Stage::Scanning { epoch, found }) = &mut self.stage else { return };
-        let (epoch, found) = (*epoch, std::mem::take(found));
-        self.stage = Some(Stage::Settling { epoch, found, complete_at, decided: BTreeMap::new() });
-    }
-
-    /// Whether the host is scanning for this very checkpoint.
-    pub fn is_scanning(&self, number: u64) -> bool {
-        matches!(self.stage, Some(Stage::Scanning { .. })) && number == self.number
-    }
-
-    /// Whether this very checkpoint is under way.
-    pub fn is(&self, number: u64) -> bool {
-        self.stage.is_some() && number == self.number
-    }
-
-    /// A stream is settled; everything, once all are: then the host publishes.
-    pub fn settled(&mut self, number: u64, stream: StreamId, upto: EntryIndex) -> Option<Settled> {
-        let Some(Stage::Settling { epoch, found, complete_at, decided }) = &mut self.stage else {
-            return None;
-        };
-        if number != self.number {
-            return None;
-        }
-        decided.insert(stream, upto);
-        if decided.len() < found.len() {
-            return None;
-        }
-        let parts = found.values().zip(decided.values());
-        let streams = parts.map(|((start, _, point), decided)| StreamStart {
-            start: *start,
-            point: *point,
-            decided: *decided,
-        });
-        let streams: Vec<StreamStart> = streams.collect();
-        assert!(streams.iter().all(StreamStart::is_sound), "nobody could go on from {streams:?}");
-        let released: Vec<LogPosition> = found.values().map(|(_, position, _)| *position).collect();
-        let settled =
-            Settled { epoch: *epoch, complete_at: *complete_at, streams, released: released.clone() };
-        self.stage = Some(Stage::Publishing(released));
-        Some(settled)
-    }
-
-    /// It is published: what the workers may forget.
-    pub fn published(&mut self, number: u64) -> Option<Vec<LogPosition>> {
-        match self.stage.take() {
-            Some(Stage::Publishing(released)) if number == self.number => Some(released),
-            other => {
-                self.stage = other;
-                None
-            }
-        }
-    }
-
-    /// It is given up, unless it is being published: that cannot be taken back, and need not be. Whether the host has to hear
-    /// of it, if so; and whether tombstones were kept for it.
-    pub fn give_up(&mut self) -> Option<(bool, bool)> {
-        let told = match self.stage {
-            None | Some(Stage::Publishing(_)) => return None,
-            Some(Stage::Locating { .. }) => (false, true),
-            Some(Stage::Scanning { .. }) => (true, true),
-            Some(Stage::Settling { .. }) => (true, false),
-        };
-        self.stage = None;
-        Some(told)
-    }
-
-    /// The host could not. Whether tombstones were kept for it.
-    pub fn failed(&mut self, number: u64) -> bool {
-        let stage = if number == self.number { self.stage.take() } else { None };
-        matches!(stage, Some(Stage::Locating { .. } | Stage::Scanning { .. }))
-    }
+/// What workers found and said: where the streams go on, and what of their records is not needed.
+pub fn streams_of(parts: &[(Located, EntryIndex)]) -> (Vec<StreamStart>, Vec<LogPosition>) {
+    let start = |((start, _, point), decided): &(Located, EntryIndex)| StreamStart {
+        start: *start,
+        point: *point,
+        decided: *decided,
+    };
+    let streams: Vec<StreamStart> = parts.iter().map(start).collect();
+    assert!(streams.iter().all(StreamStart::is_sound), "nobody could go on from {streams:?}");
+    (streams, parts.iter().map(|((_, position, _), _)| *position).collect())
 }
 
 #[cfg(test)]

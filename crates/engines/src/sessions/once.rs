@@ -30,10 +30,11 @@ pub(crate) fn attempt<T: Attempts>(
     reply: &mut Vec<u8>,
     mut commit: impl FnMut(&mut T, bool) -> Result<Timestamp, Abort>,
 ) -> Option<(Timestamp, Outcome)> {
+    let print = fingerprint(registry, call);
     tx.begin();
     let found = match registry.sessions() {
         None => Ok(Found::Denied(Denial::Unkept)),
-        Some(table) => look(tx, table, session, fingerprint(call), reply),
+        Some(table) => look(tx, table, session, print, reply),
     };
     let clock = match found {
         Ok(Found::New(clock)) => clock,
@@ -70,8 +71,7 @@ pub(crate) fn attempt<T: Attempts>(
     if planted!(SessionApart) && kept == Kept::Committed {
         let ts = commit(tx, false).ok()?;
         tx.begin();
-        let record =
-            Record { clock, sequence: session.sequence, fingerprint: fingerprint(call), kept, reply };
+        let record = Record { clock, sequence: session.sequence, fingerprint: print, kept, reply };
         let recorded = record.put(tx, table, session.id).and_then(|()| commit(tx, false));
         tx.abort();
         return Some((recorded.unwrap_or(ts), Outcome::Committed));
@@ -83,8 +83,7 @@ pub(crate) fn attempt<T: Attempts>(
         if kept == Kept::TooLarge {
             explain_here(reply, tx.most());
         }
-        let fingerprint = fingerprint(call);
-        let record = Record { clock, sequence: session.sequence, fingerprint, kept, reply };
+        let record = Record { clock, sequence: session.sequence, fingerprint: print, kept, reply };
         let ended = record.put(tx, table, session.id).and_then(|()| commit(tx, false));
         match ended {
             Ok(ts) => return kept.outcome().map(|outcome| (ts, outcome)),
@@ -131,8 +130,9 @@ fn look<T: Attempts>(
 }
 
 /// Tells requests apart; two that differ by chance in nothing of this are not.
-fn fingerprint(call: Call<'_>) -> u64 {
-    let (crc, length) = (crc32fast::hash(call.args), call.args.len() as u16);
+fn fingerprint<T: Attempts>(registry: &Registry<T>, call: Call<'_>) -> u64 {
+    let args = registry.identity(call.procedure, call.args);
+    let (crc, length) = (crc32fast::hash(args), args.len() as u16);
     u64::from(crc) << 32 | u64::from(length) << 16 | u64::from(call.procedure.0)
 }
 

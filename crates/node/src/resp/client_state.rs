@@ -18,6 +18,8 @@ pub struct ClientState {
     pub snapshots: bool,
     /// `HW.FRESHNESS`: what those reads ask of a snapshot.
     pub freshness: Option<Freshness>,
+    /// What time it is, in Unix time in ms, as far as the host has told.
+    pub unix_ms: u64,
     /// `HW.TOKEN`: the latest moment that an answer spoke of.
     pub seen: Timestamp,
 }
@@ -31,6 +33,7 @@ impl ClientState {
             name: Vec::new(),
             snapshots: false,
             freshness: None,
+            unix_ms: 0,
             seen: Timestamp::ZERO,
         }
     }

@@ -1,18 +1,22 @@
 //! One client's connection: bytes in, engine requests and reply bytes out.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use highwater_core::random::Random;
 use highwater_core::{Outcome, ProcedureId, Timestamp};
 use highwater_engines::seam::{Refusal, Session};
 
 use super::Door;
 use super::client_state::ClientState;
 use super::command::{Command, Control, Data, Local};
+use super::commands::blocking::{Wait, wait_of};
 use super::commands::connection as local;
 use super::commands::transactions::{Exec, Transactions, queues, write_known};
 use super::errors::{CommandError, RequestError};
 use super::frame::Parser;
 use super::http::is_http;
+use super::moment::Moment;
 use super::order::{KEEP_BYTES, Order, forget_front};
 use super::reply::Reply;
 use super::request::{Args, EngineRequest};
@@ -39,14 +43,64 @@ enum Stage {
     /// Takes commands.
     Open,
     /// Offers a request that the engine has not taken yet; [`Connection::args`] holds its arguments.
-    Offering { seq: u64, procedure: ProcedureId, watch: bool, snapshot: bool, session: Option<Session> },
+    Offering { seq: u64, procedure: ProcedureId, kind: Offer, snapshot: bool, session: Option<Session> },
     /// Waits for the versions of a `WATCH`; [`Connection::args`] still holds its keys.
     Watching { seq: u64 },
+    /// Waits for what a command found that waits for data.
+    Trying { seq: u64 },
+    /// Found nothing, and waits until it is woken; [`Connection::args`] holds what it asks.
+    Blocked { seq: u64 },
     /// Waits for all requests before an `HW.TOKEN`, which tells what they have seen.
     Recalling { seq: u64 },
     /// Takes no more commands: the client quit, or broke the protocol.
     Finished,
 }
+
+/// What kind of request is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offer {
+    /// It changes no data.
+    Reads,
+    /// It may change data: whoever waits for that is to look.
+    Writes,
+    /// `WATCH`
+    Watches,
+    /// It waits for data.
+    Waits,
+}
+
+/// A client in line.
+struct Place {
+    door: Arc<Door>,
+    client: u64,
+    wait: Wait,
+    /// It has looked before.
+    looked: bool,
+    /// Somebody wrote while it looked.
+    woken: bool,
+    /// Its time is over.
+    late: bool,
+}
+
+impl Place {
+    /// At the end of the line; whether others are in front of it for every key.
+    fn enter(&self) -> bool {
+        self.door.waiting.enter(self.client, &self.wait.keys)
+    }
+
+    fn new(door: Arc<Door>, client: u64, wait: Wait) -> Place {
+        Place { door, client, wait, looked: false, woken: false, late: false }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.door.waiting.leave(self.client, &self.wait.keys);
+    }
+}
+
+/// A request that may change data, and what of its words somebody waited for when it was submitted; `None`: nobody waited at all.
+type Write = (u64, Option<Vec<Vec<u8>>>);
 
 /// What a connection may do in one turn of its host.
 #[derive(Clone, Copy, Debug)]
@@ -80,12 +134,22 @@ pub struct Connection {
     /// The command being taken, encoded as a request of its own.
     args: Vec<u8>,
     order: Order,
+    /// Where this client stands in line, if it waits for data.
+    place: Option<Place>,
+    /// Requests in flight that may change data.
+    writes: VecDeque<Write>,
+    /// Seeds of requests.
+    random: Random,
 }
 
 impl Connection {
     /// A fresh connection. `id` is what `CLIENT ID` and `HELLO` answer: unique on this node.
     pub fn new(id: u64, door: Arc<Door>) -> Connection {
+        let seed = door.salt ^ id.rotate_left(32) ^ u64::from(door.node.0).rotate_right(8);
         Connection {
+            place: None,
+            writes: VecDeque::new(),
+            random: Random::new(seed),
             door,
             client: ClientState::new(id),
             transactions: Transactions::default(),
@@ -98,6 +162,11 @@ impl Connection {
             args: Vec::new(),
             order: Order::default(),
         }
+    }
+
+    /// Says what time it is: what is requested from now on is at that moment.
+    pub fn tell_time(&mut self, unix_ms: u64) {
+        self.client.unix_ms = unix_ms;
     }
 
     /// Takes bytes from the socket. Parses nothing yet.
@@ -126,7 +195,11 @@ impl Connection {
         match self.stage {
             Stage::Offering { .. } => true,
             Stage::Open => !self.starved && self.order.in_flight() < self.door.most_in_flight(),
-            Stage::Watching { .. } | Stage::Recalling { .. } | Stage::Finished => false,
+            Stage::Watching { .. }
+            | Stage::Trying { .. }
+            | Stage::Blocked { .. }
+            | Stage::Recalling { .. }
+            | Stage::Finished => false,
         }
     }
 
@@ -159,10 +232,19 @@ impl Connection {
     /// # Panics
     /// If that was another one.
     pub fn submitted(&mut self, seq: u64, reply_bytes: usize) {
-        let watch = self.offered(seq);
+        let kind = self.offered(seq);
         self.order.expect(seq, reply_bytes);
-        self.stage = if watch { Stage::Watching { seq } } else { Stage::Open };
-        if !watch {
+        if matches!(kind, Offer::Writes | Offer::Waits) {
+            let waiting = &self.door.waiting;
+            let named = waiting.is_any().then(|| waiting.named_in(&self.args));
+            self.writes.push_back((seq, named));
+        }
+        self.stage = match kind {
+            Offer::Watches => Stage::Watching { seq },
+            Offer::Waits => Stage::Trying { seq },
+            Offer::Reads | Offer::Writes => Stage::Open,
+        };
+        if self.stage == Stage::Open {
             self.args.clear();
             self.args.shrink_to(KEEP_BYTES);
         }
@@ -173,12 +255,13 @@ impl Connection {
     /// # Panics
     /// If another one was offered.
     pub fn refused(&mut self, seq: u64, refusal: Refusal) {
-        let watch = self.offered(seq);
+        let kind = self.offered(seq);
         if refusal == Refusal::Busy {
             return;
         }
         self.stage = Stage::Open;
-        if watch {
+        self.place = None;
+        if kind == Offer::Watches {
             self.transactions.watch_failed();
         }
         self.fail(seq, |door| {
@@ -194,10 +277,10 @@ impl Connection {
         });
     }
 
-    /// Checks that this request is on offer; whether it is a `WATCH`.
-    fn offered(&self, seq: u64) -> bool {
+    /// Checks that this request is on offer; what it is.
+    fn offered(&self, seq: u64) -> Offer {
         match self.stage {
-            Stage::Offering { seq: offered, watch, .. } if offered == seq => watch,
+            Stage::Offering { seq: offered, kind, .. } if offered == seq => kind,
             other => panic!("request {seq} is not on offer: {other:?}"),
         }
     }
@@ -208,8 +291,90 @@ impl Connection {
     /// If no such request is in flight.
     pub fn released(&mut self, seq: u64, outcome: Outcome, at: Timestamp, bytes: &[u8]) {
         self.client.seen = self.client.seen.max(at);
-        self.answer_released(seq, outcome, bytes);
-        self.recall();
+        let goes_on = self.goes_on_waiting(seq, outcome, bytes);
+        self.wake_others(seq, outcome == Outcome::Committed && !goes_on);
+        if !goes_on {
+            self.answer_released(seq, outcome, bytes);
+            self.recall();
+        }
+    }
+
+    /// Whoever waits for what was written is to look.
+    fn wake_others(&mut self, seq: u64, wrote: bool) {
+        let Some(at) = self.writes.iter().position(|(written, _)| *written == seq) else { return };
+        let (_, named) = self.writes.remove(at).expect("it was found there");
+        if wrote && self.door.waiting.is_any() {
+            match named {
+                Some(keys) => self.door.waiting.wake(keys.iter().map(Vec::as_slice)),
+                None => self.door.waiting.wake_all(),
+            }
+        }
+    }
+
+    /// Whether this is a command that found nothing and has time left.
+    fn goes_on_waiting(&mut self, seq: u64, outcome: Outcome, bytes: &[u8]) -> bool {
+        if self.stage != (Stage::Trying { seq }) {
+            return false;
+        }
+        let place = self.place.as_mut().expect("who tries stands in line");
+        let again = outcome == Outcome::Conflict || std::mem::take(&mut place.woken);
+        // What has become another type meanwhile is nothing, too.
+        let nothing = matches!(bytes, b"$-1\r\n" | b"*-1\r\n" | b"_\r\n")
+            || place.looked && bytes.starts_with(b"-WRONGTYPE");
+        place.looked = true;
+        if (outcome == Outcome::Committed && nothing || outcome == Outcome::Conflict) && !place.late {
+            // What the engine holds of it is no reply: the client gets none yet.
+            self.order.expect(seq, 0);
+            self.stage = Stage::Blocked { seq };
+            if again {
+                self.look_again();
+            }
+            return true;
+        }
+        let late = place.late && nothing;
+        self.place = None;
+        self.stage = Stage::Open;
+        self.args.clear();
+        if late {
+            let protocol = self.client.protocol;
+            self.order.answer(seq, |out| Reply::new(out, protocol).null_array());
+            self.recall();
+        }
+        late
+    }
+
+    /// For how long it waits for data, in ms, if it does. `Some(None)`: for ever.
+    pub fn waits(&self) -> Option<Option<u64>> {
+        self.place.as_ref().map(|place| place.wait.timeout_ms)
+    }
+
+    /// There may be something for a client that waits.
+    pub fn look_again(&mut self) {
+        let Some(place) = &mut self.place else { return };
+        match self.stage {
+            Stage::Blocked { seq } => {
+                let moment = Moment { unix_ms: self.client.unix_ms, seed: self.random.bits() };
+                self.args[..Moment::BYTES].copy_from_slice(&moment.bytes());
+                let procedure = self.door.procedures.exec;
+                self.stage =
+                    Stage::Offering { seq, procedure, kind: Offer::Waits, snapshot: false, session: None };
+            }
+            _ => place.woken = true,
+        }
+    }
+
+    /// The time is over of a client that waits for data.
+    pub fn give_up_waiting(&mut self) {
+        let Some(place) = &mut self.place else { return };
+        place.late = true;
+        if let Stage::Blocked { seq } = self.stage {
+            self.place = None;
+            self.stage = Stage::Open;
+            self.args.clear();
+            let protocol = self.client.protocol;
+            self.order.answer(seq, |out| Reply::new(out, protocol).null_array());
+            self.recall();
+        }
     }
 
     fn answer_released(&mut self, seq: u64, outcome: Outcome, bytes: &[u8]) {
@@ -362,12 +527,18 @@ impl Connection {
             Command::Data(Data::Session) => {
                 let salt = (self.door.salt ^ self.client.id).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
                 match single::complete_session(&mut self.args, opcode, self.door.sessions, salt) {
-                    Ok(()) => self.offer(self.door.procedures.exec, false, false, None),
+                    Ok(()) => self.offer(self.door.procedures.exec, Offer::Writes, None),
                     Err(error) => self.refuse(error),
                 }
             }
-            Command::Data(_) => {
-                self.offer(self.door.procedures.exec, false, opcode.spec().reads(), session);
+            Command::Data(data) => {
+                let wait = wait_of(data, single::args(&self.args)).filter(|_| session.is_none());
+                let kind = match wait {
+                    Some(wait) => return self.wait(wait),
+                    None if opcode.spec().reads() => Offer::Reads,
+                    None => Offer::Writes,
+                };
+                self.offer(self.door.procedures.exec, kind, session);
             }
             Command::Local(local) => self.answer(local),
             Command::Control(control) => {
@@ -375,6 +546,18 @@ impl Connection {
                     self.reply(|reply| reply.error(error));
                 }
             }
+        }
+    }
+
+    /// Gets in line, and looks, unless others who wait for the same come first.
+    fn wait(&mut self, wait: Wait) {
+        let place = Place::new(self.door.clone(), self.client.id, wait);
+        let behind = place.enter();
+        self.place = Some(place);
+        if behind {
+            self.stage = Stage::Blocked { seq: self.order.open() };
+        } else {
+            self.offer(self.door.procedures.exec, Offer::Waits, None);
         }
     }
 
@@ -386,11 +569,14 @@ impl Connection {
         self.transactions.once(single::numbers(&mut single::args(&self.args))?)
     }
 
-    /// Makes [`args`](Self::args) the next request. `reads`: it changes no data. What a session keeps of it is in the latest state.
-    fn offer(&mut self, procedure: ProcedureId, watch: bool, reads: bool, session: Option<Session>) {
+    /// Makes [`args`](Self::args) the next request. What a session keeps of it is in the latest state.
+    fn offer(&mut self, procedure: ProcedureId, kind: Offer, session: Option<Session>) {
+        let moment = Moment { unix_ms: self.client.unix_ms, seed: self.random.bits() };
+        self.args[..Moment::BYTES].copy_from_slice(&moment.bytes());
         let seq = self.order.open();
+        let reads = matches!(kind, Offer::Reads | Offer::Watches);
         let snapshot = reads && self.client.snapshots && session.is_none();
-        self.stage = Stage::Offering { seq, procedure, watch, snapshot, session };
+        self.stage = Stage::Offering { seq, procedure, kind, snapshot, session };
     }
 
     fn answer(&mut self, command: Local) {
@@ -409,9 +595,21 @@ impl Connection {
             Control::Once => return Err(CommandError::WrongArity("hw.once")),
             Control::Token => return self.token(),
             Control::Quit => self.finish(),
+            Control::Reset => {
+                self.reset();
+                self.reply(|reply| reply.simple("RESET"));
+                return Ok(());
+            }
         }
         self.reply(|reply| reply.ok());
         Ok(())
+    }
+
+    /// `RESET`: as if it had just connected.
+    fn reset(&mut self) {
+        self.transactions = Transactions::default();
+        let ClientState { id, unix_ms, seen, .. } = self.client;
+        self.client = ClientState { unix_ms, seen, ..ClientState::new(id) };
     }
 
     /// `HW.TOKEN`: of everything that was asked before it.
@@ -441,7 +639,8 @@ impl Connection {
             |command, words: Args<'_>, out: &mut Vec<u8>| local::run(command, words, client, door, out);
         match transactions.exec(protocol, answer, args)? {
             Exec::Submit { writes, session } => {
-                self.offer(self.door.procedures.exec, false, !writes, session);
+                let kind = if writes { Offer::Writes } else { Offer::Reads };
+                self.offer(self.door.procedures.exec, kind, session);
             }
             Exec::Changed => self.reply(|reply| reply.null_array()),
             Exec::Known => {
@@ -456,8 +655,8 @@ impl Connection {
             return Err(CommandError::WatchInsideMulti);
         }
         self.transactions.check_watch(single::args(&self.args))?;
-        self.args.drain(..single::ARGS_AT);
-        self.offer(self.door.procedures.watch, true, true, None);
+        self.args.drain(Moment::BYTES..single::ARGS_AT);
+        self.offer(self.door.procedures.watch, Offer::Watches, None);
         Ok(())
     }
 
@@ -479,6 +678,7 @@ impl Connection {
 
     fn finish(&mut self) {
         self.stage = Stage::Finished;
+        self.place = None;
         self.transactions = Transactions::default();
         self.input = Vec::new();
         self.taken = 0;

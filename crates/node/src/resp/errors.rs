@@ -6,6 +6,8 @@ use highwater_core::NodeId;
 use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_KEY_BYTES, MAX_REQUEST_BYTES, MAX_VALUE_BYTES};
 use highwater_engines::seam::Refusal;
 
+use super::keyspace::rows::MAX_MEMBER_BYTES;
+
 /// Why a command gave no answer. A deterministic result of what the client sent (and of the data, for the
 /// arithmetic ones): the same again fails the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,10 +38,28 @@ pub enum CommandError {
     DecrementOverflow,
     /// A key is over the limit.
     KeyTooLong,
+    /// There is nothing to rename.
+    NoSuchKey,
+    /// No such setting.
+    UnknownSetting(String),
+    /// A setting that is not changed while the node runs.
+    FixedSetting(String),
+    /// There is nothing to join.
+    NoInputKeys(&'static str),
+    /// An option of `EXPIRE` that there is not.
+    UnsupportedOption(String),
+    /// The key holds another type.
+    WrongType,
+    /// A member or field is over the limit.
+    MemberTooLong,
+    /// As it stands here: an error of one family alone, and Redis's words for it.
+    Text(&'static str),
     /// A value is or would become longer than the limit.
     ValueTooLong,
-    /// The option sets a time to live.
-    ExpiryUnsupported(&'static str),
+    /// A time to live that is none, or leaves 64 bits.
+    InvalidExpiry(&'static str),
+    /// No number in floating point.
+    NotAFloat,
     /// There is one database, number 0.
     NoSuchDatabase,
     /// Neither 2 nor 3.
@@ -131,9 +151,29 @@ impl fmt::Display for CommandError {
             CommandError::ValueTooLong => {
                 write!(f, "ERR string exceeds maximum allowed size ({MAX_VALUE_BYTES} bytes)")
             }
-            CommandError::ExpiryUnsupported(option) => {
-                write!(f, "ERR option {option} is not supported yet: keys do not expire")
+            CommandError::NoSuchKey => f.write_str("ERR no such key"),
+            CommandError::UnknownSetting(name) => {
+                write!(f, "ERR Unknown option or number of arguments for CONFIG SET - '{name}'")
             }
+            CommandError::FixedSetting(name) => write!(
+                f,
+                "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config"
+            ),
+            CommandError::NoInputKeys(command) => {
+                write!(f, "ERR at least 1 input key is needed for '{command}' command")
+            }
+            CommandError::UnsupportedOption(option) => write!(f, "ERR Unsupported option {option}"),
+            CommandError::WrongType => {
+                f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value")
+            }
+            CommandError::MemberTooLong => {
+                write!(f, "ERR element exceeds maximum allowed size ({MAX_MEMBER_BYTES} bytes)")
+            }
+            CommandError::Text(text) => f.write_str(text),
+            CommandError::InvalidExpiry(command) => {
+                write!(f, "ERR invalid expire time in '{command}' command")
+            }
+            CommandError::NotAFloat => f.write_str("ERR value is not a valid float"),
             CommandError::NoSuchDatabase => f.write_str("ERR DB index is out of range"),
             CommandError::NoSuchProtocol => f.write_str("NOPROTO unsupported protocol version"),
             CommandError::ProtocolNotAnInteger => {

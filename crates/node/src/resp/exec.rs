@@ -2,11 +2,13 @@
 
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::limits::MAX_REPLY_BYTES;
-use highwater_core::{Abort, Procedure, Transaction};
+use highwater_core::{Abort, Procedure, Timestamp, Transaction};
 
 use super::commands;
 use super::errors::RequestError;
+use super::keyspace::head::Row;
 use super::keyspace::{KEYSPACE, Keyspace, Stop};
+use super::moment::Moment;
 use super::reply::{Protocol, Reply};
 use super::request::{Args, Framing, Step, Watch};
 
@@ -17,11 +19,19 @@ pub struct Exec;
 
 impl Procedure for Exec {
     const NAME: &'static str = "redis.exec";
+    /// 2: a moment stands in front.
+    const VERSION: u32 = 2;
+
+    /// A request that is sent again comes at another moment.
+    fn identity(args: &[u8]) -> &[u8] {
+        args.get(Moment::BYTES..).unwrap_or_default()
+    }
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let mut reader = Reader::new(args);
+        let Ok(moment) = Moment::decode(&mut reader) else { return malformed(reply) };
         let Ok(framing) = Framing::decode(&mut reader) else { return malformed(reply) };
-        match execute(tx, &mut reader, framing, reply) {
+        match execute(tx, &mut reader, moment, framing, reply) {
             Ok(()) => Ok(()),
             Err(Stop::Abort(abort)) => Err(abort),
             Err(Stop::Malformed) => malformed(reply),
@@ -42,11 +52,12 @@ fn panicked(message: &str, reply: &mut Vec<u8>) {
 fn execute<T: Transaction>(
     tx: &mut T,
     reader: &mut Reader<'_>,
+    moment: Moment,
     framing: Framing,
     out: &mut Vec<u8>,
 ) -> Result<(), Stop> {
     let mut reply = Reply::new(out, framing.protocol);
-    if !watches_hold(tx, reader)? {
+    if !watches_hold(tx, reader, moment)? {
         reply.null_array();
         return Err(Stop::Abort(Abort::Rollback));
     }
@@ -54,7 +65,7 @@ fn execute<T: Transaction>(
     if framing.block {
         reply.array(count as usize);
     }
-    let mut keyspace = Keyspace::new(tx);
+    let mut keyspace = Keyspace::new(tx, moment);
     for _ in 0..count {
         match Step::decode(reader)? {
             Step::Literal(known) => reply.out.extend_from_slice(known),
@@ -67,12 +78,20 @@ fn execute<T: Transaction>(
     Ok(())
 }
 
+/// Set in the version of a key that had expired when it was watched: its row may go without a change that counts.
+const WAS_EXPIRED: u64 = 1 << 63;
+
 /// Whether every watched key is as it was. Reads them all: each is part of what the commit validates.
-fn watches_hold<T: Transaction>(tx: &mut T, reader: &mut Reader<'_>) -> Result<bool, Stop> {
+fn watches_hold<T: Transaction>(tx: &mut T, reader: &mut Reader<'_>, moment: Moment) -> Result<bool, Stop> {
     let mut hold = true;
     for _ in 0..reader.varint()? {
         let watch = Watch::decode(reader)?;
-        hold &= tx.version(KEYSPACE, watch.key)? == watch.version;
+        let row = tx.get(KEYSPACE, watch.key)?.map(|row| Row::decode(row).head);
+        let lives = row.is_some_and(|head| !head.is_expired(moment.unix_ms));
+        hold &= match watch.version.0 & WAS_EXPIRED {
+            0 => row.is_some() == lives && tx.version(KEYSPACE, watch.key)? == watch.version,
+            _ => !lives,
+        };
     }
     Ok(hold)
 }
@@ -82,11 +101,19 @@ pub struct ReadVersions;
 
 impl Procedure for ReadVersions {
     const NAME: &'static str = "redis.watch";
+    /// 2: a moment stands in front.
+    const VERSION: u32 = 2;
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
-        let Ok(keys) = Args::decode(&mut Reader::new(args)) else { return malformed(reply) };
+        let mut reader = Reader::new(args);
+        let Ok(moment) = Moment::decode(&mut reader) else { return malformed(reply) };
+        let Ok(keys) = Args::decode(&mut reader) else { return malformed(reply) };
         for key in keys {
-            reply.extend_from_slice(&tx.version(KEYSPACE, key)?.0.to_le_bytes());
+            let expired =
+                tx.get(KEYSPACE, key)?.is_some_and(|row| Row::decode(row).head.is_expired(moment.unix_ms));
+            let Timestamp(version) = tx.version(KEYSPACE, key)?;
+            let version = if expired { WAS_EXPIRED } else { version };
+            reply.extend_from_slice(&version.to_le_bytes());
         }
         Ok(())
     }

@@ -23,7 +23,9 @@
 //! - [`connection`]: the state machine. [`order`]: replies leave in order. [`errors`]: every error text.
 //! - [`commands`]: one file per family. [`request`], [`exec`]: what the engine is asked, and the procedures.
 //!
-//! What is left out: expiry, types other than strings, scripts, subscriptions, passwords, TLS.
+//! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
+//!
+//! What is left out: streams, scripts, subscriptions, passwords, TLS.
 //!
 //! # How a host drives it
 //!
@@ -53,11 +55,15 @@ pub mod client_state;
 pub mod command;
 pub mod commands;
 pub mod connection;
+pub mod double;
 pub mod errors;
 pub mod exec;
 pub mod frame;
+pub mod glob;
 pub mod http;
 pub mod keyspace;
+pub mod long_double;
+pub mod moment;
 pub mod number;
 pub mod order;
 pub mod reply;
@@ -65,6 +71,7 @@ pub mod request;
 pub mod single;
 #[cfg(test)]
 mod tests;
+pub mod waiting;
 
 use std::borrow::Cow;
 
@@ -75,12 +82,14 @@ pub use connection::{Allowance, Connection};
 pub use keyspace::{KEYSPACE, SESSIONS};
 pub use reply::Protocol;
 pub use request::EngineRequest;
+pub use waiting::Waiting;
 
 /// Registers `redis.exec` and `redis.watch`, and what keeps sessions.
 pub fn register<T: Transaction>(registry: &mut Registry<T>) {
     registry.register::<exec::Exec>();
     registry.register::<exec::ReadVersions>();
     sessions::register::<{ keyspace::SESSIONS_AT }, T>(registry);
+    registry.register::<keyspace::sweep::Sweep>();
 }
 
 /// Where the door's procedures stand in the registry.
@@ -116,6 +125,10 @@ pub struct Door {
     pub salt: u64,
     /// Where each node's door listens: errors name the leader's.
     pub addresses: Box<dyn Fn(NodeId) -> Option<String> + Send + Sync>,
+    /// On how many other nodes everything is, at least, that was acknowledged.
+    pub backed_by: u64,
+    /// Who waits for data.
+    pub waiting: Waiting,
     /// What the node does at the moment. Called on `INFO` and `HELLO` only.
     pub describe: Box<dyn Fn() -> Description + Send + Sync>,
 }

@@ -3,6 +3,10 @@
 use std::fmt::Display;
 use std::io::Write;
 
+use highwater_core::Abort;
+use highwater_core::limits::MAX_REPLY_BYTES;
+
+use super::double::format_double;
 use super::number::Digits;
 
 /// Which version a client speaks. A connection starts with the second and changes it by `HELLO`.
@@ -110,6 +114,36 @@ impl<'a> Reply<'a> {
             Protocol::Resp2 => self.head(b'*', len as i64 * 2),
             Protocol::Resp3 => self.head(b'%', len as i64),
         }
+    }
+
+    /// A number in floating point.
+    pub fn double(&mut self, value: f64) {
+        let text = format_double(value);
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => {
+                self.out.push(b',');
+                self.out.extend_from_slice(text.as_bytes());
+                self.end();
+            }
+        }
+    }
+
+    /// The head of an array of `len` items, each with a second one if `paired`: in RESP3 every pair is an array.
+    pub fn pairs(&mut self, len: usize, paired: bool) {
+        self.array(if paired && self.protocol == Protocol::Resp2 { len * 2 } else { len });
+    }
+
+    /// The head of one pair.
+    pub fn pair(&mut self, paired: bool) {
+        if paired && self.protocol == Protocol::Resp3 {
+            self.array(2);
+        }
+    }
+
+    /// A reply may not outgrow the limit.
+    pub fn check_length(&self) -> Result<(), Abort> {
+        if self.out.len() > MAX_REPLY_BYTES { Err(Abort::TooLarge) } else { Ok(()) }
     }
 
     fn head(&mut self, kind: u8, value: i64) {

@@ -1,15 +1,15 @@
 //! The arguments of `redis.exec` and `redis.watch`.
 //!
 //! ```text
-//! redis.exec   flags u8 | watches: count varint, watch* | commands: count varint, command*
+//! redis.exec   moment | flags u8 | watches: count varint, watch* | commands: count varint, command*
 //!              flags: bit 0: RESP3, bit 1: the body of a MULTI .. EXEC (the replies stand in one array)
 //! watch        key bytes | version u64
 //! command      opcode u8 | arguments: count varint, bytes*      a command, its name left out
 //!              0xff      | bytes                                a reply that was known before: copied
-//! redis.watch  keys: count varint, bytes*                       its reply: version u64 * count
+//! redis.watch  moment | keys: count varint, bytes*                       its reply: version u64 * count
 //! ```
 //!
-//! `bytes` is a length in varint and so many bytes; integers are little endian.
+//! What a [`moment`](super::moment) is stands there. `bytes` is a length in varint and so many bytes; integers are little endian.
 
 use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use highwater_core::{ProcedureId, Timestamp};

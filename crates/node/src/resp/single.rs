@@ -9,13 +9,14 @@ use highwater_engines::Session;
 use super::command::{Command, Control, Opcode};
 use super::errors::CommandError;
 use super::frame::Frame;
+use super::moment::Moment;
 use super::number::{Digits, parse_integer};
 use super::reply::Protocol;
 use super::request::{Args, Framing, Step};
 
-/// Where the arguments stand: behind flags, two counts and the opcode, a byte each.
+/// Where the arguments stand: behind the moment, and flags, two counts and the opcode, a byte each.
 pub const ARGS_AT: usize = STEP_AT + 1;
-const STEP_AT: usize = 3;
+const STEP_AT: usize = Moment::BYTES + 3;
 
 /// What was typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ pub fn encode(
         }
     }
     request.clear();
+    request.extend_from_slice(&Moment::default().bytes());
     Framing { protocol, block: false }.encode(request);
     put_varint(request, 0);
     put_varint(request, 1);

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 
 use highwater_engines::{Nanos, Refusal, Request, Worker};
 
+use crate::clock::unix_ms;
 use crate::poll::Interest;
 use crate::resp::{Allowance, Connection};
 use crate::token::{Owner, pack};
@@ -47,6 +48,10 @@ pub struct Client {
     ended: bool,
     /// Nothing can be told to it any more.
     pub gone: bool,
+    /// It waits for data: when it is to look again, or to give up.
+    pub alarm: Option<Nanos>,
+    /// Until when it waits for data, if not for ever.
+    pub waits_until: Option<Nanos>,
 }
 
 /// Bytes of one client, or the sum over all.
@@ -80,6 +85,8 @@ impl Client {
             blocked: false,
             ended: false,
             gone: false,
+            alarm: None,
+            waits_until: None,
         }
     }
 
@@ -113,6 +120,7 @@ impl Client {
         mut allowance: Allowance,
     ) -> (Allowance, bool) {
         self.blocked = false;
+        self.connection.tell_time(unix_ms());
         while !self.gone
             && let Some(request) = self.connection.next(&mut allowance)
         {
@@ -212,6 +220,7 @@ impl Client {
 
     /// Whether it waits for nothing and holds nothing.
     pub fn is_idle(&self, unreleased: usize) -> bool {
-        unreleased == 0 && self.connection.output().is_empty() && !self.connection.has_more()
+        let waits = self.connection.has_more() || self.connection.waits().is_some();
+        unreleased == 0 && self.connection.output().is_empty() && !waits
     }
 }

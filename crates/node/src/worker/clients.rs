@@ -8,7 +8,7 @@
 //! So whatever changes a client (its socket, a reply, a turn of its own) puts it on the list `dirty`, and the flush at
 //! the end of the turn decides anew whether it is ready, waits, or is over.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use super::client::{Client, Counted};
 use super::crowd::{Crowd, Limits, Pressure, SMALL_INPUT};
 use super::keys::{KEY_CLIENT, KEY_LISTENER};
 use crate::acceptor::Acceptor;
+use crate::clock::unix_ms;
 use crate::poll::{Event, Poller};
 use crate::resp::{Allowance, Connection, Door};
 use crate::transport::socket::tune_client;
@@ -33,6 +34,12 @@ const READ_LITTLE_BYTES: usize = 4 << 10;
 const SHARE: i64 = 128 << 10;
 /// Work of all clients in one turn, about: then the engine has its turn, and the sockets are looked at.
 const WORK_PER_TURN: i64 = 2 << 20;
+
+/// A client that waits for data looks by itself as often: should its replica no longer serve, it is told.
+const LOOK_SELDOM: Nanos = 5_000_000_000;
+/// The same where others take writes, too, of which this node does not hear in time.
+const LOOK_OFTEN: Nanos = 20_000_000;
+const NS_PER_MS: Nanos = 1_000_000;
 
 /// What one worker's clients may do.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +80,9 @@ pub struct Clients {
     pub(super) crowd: Crowd,
     /// Whether the engine had no room at the last attempt.
     blocked: bool,
+    /// When clients that wait for data are to look again, or to give up; and who they are, by their ids.
+    alarms: BTreeSet<(Nanos, usize)>,
+    waiters: BTreeMap<u64, usize>,
     pub(super) sweeps_at: Option<Nanos>,
     pub(super) complained_of_http: Option<Nanos>,
     accepted: u64,
@@ -117,6 +127,8 @@ impl Clients {
             favoured: None,
             crowd: Crowd::new(rules.limits),
             blocked: false,
+            alarms: BTreeSet::new(),
+            waiters: BTreeMap::new(),
             sweeps_at: None,
             complained_of_http: None,
             accepted: 0,
@@ -144,7 +156,8 @@ impl Clients {
     /// When to give the next turn at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
         let accepts = self.acceptor.as_ref().and_then(Acceptor::deadline);
-        [accepts, self.sweeps_at].into_iter().flatten().min()
+        let alarm = self.alarms.first().map(|(at, _)| *at);
+        [accepts, self.sweeps_at, alarm].into_iter().flatten().min()
     }
 
     /// Does what is due.
@@ -154,6 +167,68 @@ impl Clients {
         }
         if self.sweeps_at.is_some_and(|at| at <= now) {
             self.sweep(now);
+        }
+        self.wake_waiters(now);
+    }
+
+    /// Has clients that wait for data look again, or give up.
+    fn wake_waiters(&mut self, now: Nanos) {
+        if self.waiters.is_empty() {
+            return;
+        }
+        for id in self.door.waiting.take_woken(self.worker) {
+            if let Some(at) = self.waiters.get(&id).copied() {
+                self.wake_waiter(at, false);
+            }
+        }
+        while let Some((when, at)) = self.alarms.first().copied()
+            && when <= now
+        {
+            self.alarms.pop_first();
+            let Some(client) = &mut self.slots[at].client else { continue };
+            client.alarm = None;
+            let late = client.waits_until.is_some_and(|until| until <= now);
+            self.wake_waiter(at, late);
+        }
+    }
+
+    fn wake_waiter(&mut self, at: usize, late: bool) {
+        if late {
+            self.waiters.remove(&self.slots[at].id);
+        }
+        let Some(client) = &mut self.slots[at].client else { return };
+        client.connection.tell_time(unix_ms());
+        match late {
+            true => client.connection.give_up_waiting(),
+            false => client.connection.look_again(),
+        }
+        mark(&mut client.dirty, &mut self.dirty, at);
+        self.go_on_or_wait(at);
+    }
+
+    /// Sets the alarm of a client that has begun to wait for data, and takes that of one that does no more.
+    fn set_alarm(&mut self, at: usize, now: Nanos) {
+        let Slot { client: Some(client), id, .. } = &mut self.slots[at] else { return };
+        match (client.connection.waits(), client.alarm) {
+            (Some(timeout), None) => {
+                if self.waiters.insert(*id, at).is_none() {
+                    client.waits_until = timeout.map(|ms| now.saturating_add(ms.saturating_mul(NS_PER_MS)));
+                }
+                let every = if self.door.leaderless { LOOK_OFTEN } else { LOOK_SELDOM };
+                let alarm = (now + every).min(client.waits_until.unwrap_or(Nanos::MAX)).max(now + 1);
+                client.alarm = Some(alarm);
+                self.alarms.insert((alarm, at));
+            }
+            (None, alarm) => {
+                if let Some(alarm) = alarm {
+                    client.alarm = None;
+                    self.alarms.remove(&(alarm, at));
+                }
+                if !self.waiters.is_empty() {
+                    self.waiters.remove(id);
+                }
+            }
+            (Some(_), Some(_)) => {}
         }
     }
 
@@ -313,6 +388,7 @@ impl Clients {
                 continue;
             }
             self.go_on_or_wait(at);
+            self.set_alarm(at, now);
             let Some(client) = &mut self.slots[at].client else { continue };
             let interest = client.wanted();
             if interest != client.interest {
@@ -414,6 +490,10 @@ impl Clients {
 
     fn remove(&mut self, at: usize, now: Nanos) {
         let Some(client) = self.slots[at].client.take() else { return };
+        if let Some(alarm) = client.alarm {
+            self.alarms.remove(&(alarm, at));
+        }
+        self.waiters.remove(&self.slots[at].id);
         self.crowd.update(client.counted, Counted::default());
         if client.connection.spoke_http() {
             self.complain_of_http(&client, now);

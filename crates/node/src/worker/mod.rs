@@ -11,6 +11,7 @@ mod client;
 mod clients;
 mod coordinators;
 mod crowd;
+mod expiry;
 mod farewell;
 mod keys;
 mod sessions;
@@ -41,6 +42,7 @@ use clients::Clients;
 pub use clients::Rules;
 use coordinators::Coordinators;
 pub use crowd::Limits;
+pub use expiry::Expiry;
 use keys::{KEY_CLIENT, KEY_COORDINATOR, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
 pub use sessions::Sessions;
 use writing::Writing;
@@ -67,6 +69,8 @@ pub struct Setup {
     pub links: LinkLimits,
     /// One worker of a replica that keeps sessions has them end.
     pub sessions: Option<Sessions>,
+    /// One worker has expired keys removed.
+    pub expiry: Option<Expiry>,
 }
 
 /// One worker's thread.
@@ -93,13 +97,14 @@ pub struct WorkerThread {
     /// If the node has a disk.
     writing: Option<Writing>,
     sessions: Option<Sessions>,
+    expiry: Option<Expiry>,
 }
 
 impl WorkerThread {
     /// Ready to run.
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
-        let Setup { index, engine, listener, door, rules, links, sessions } = setup;
+        let Setup { index, engine, listener, door, rules, links, sessions, expiry } = setup;
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         Ok(WorkerThread {
             coordinators: Coordinators::new(rules, links.queued),
@@ -115,6 +120,7 @@ impl WorkerThread {
             drained: false,
             writing: shared.journal().map(|queues| Writing::new(queues.clone(), index)),
             sessions,
+            expiry,
             shared,
             index,
             engine,
@@ -162,6 +168,9 @@ impl WorkerThread {
         if let Some(sessions) = self.sessions.as_mut().filter(|_| !self.shared.ending()) {
             sessions.turn(now, &mut *self.engine);
         }
+        if let Some(expiry) = self.expiry.as_mut().filter(|_| !self.shared.ending()) {
+            expiry.turn(now, &mut *self.engine);
+        }
         if let Some(writing) = &mut self.writing {
             writing.tell(now, &mut *self.engine);
         }
@@ -187,10 +196,9 @@ impl WorkerThread {
             next = Next::Now;
         }
         let sessions_at = self.sessions.as_ref().and_then(Sessions::next);
-        for at in [self.clients.deadline(), self.coordinators.deadline(), self.rests_at, sessions_at]
-            .into_iter()
-            .flatten()
-        {
+        let expiry_at = self.expiry.as_ref().and_then(Expiry::next);
+        let deadlines = [self.clients.deadline(), self.coordinators.deadline(), self.rests_at];
+        for at in deadlines.into_iter().chain([sessions_at, expiry_at]).flatten() {
             next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
@@ -247,6 +255,11 @@ impl WorkerThread {
                         load_goes_on = true;
                         if let Some(load) = &mut self.load {
                             load.released(now, at, slot, number, released.outcome);
+                        }
+                    }
+                    Owner::Keeper if slot == expiry::SLOT => {
+                        if let Some(expiry) = &mut self.expiry {
+                            expiry.released(now, released.outcome, out.content(released));
                         }
                     }
                     Owner::Keeper => {

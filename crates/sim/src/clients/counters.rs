@@ -81,6 +81,9 @@ pub struct Counters {
     looks_at: Nanos,
     sweep: Option<u64>,
     stopped: bool,
+    /// Who is told that a session has expired was told so of the past, perhaps: what was sent under it may yet happen. Of engines whose order need
+    /// not agree with real time.
+    of_the_past: bool,
     /// What no database may do.
     pub wrong: Option<String>,
     /// How often things happened.
@@ -127,11 +130,17 @@ impl Counters {
             looks_at: 0,
             sweep: None,
             stopped: false,
+            of_the_past: false,
             wrong: None,
             marks: BTreeMap::new(),
         };
         starts.into_iter().enumerate().for_each(|(at, start)| all.plan(start, at, Step::Send));
         all
+    }
+
+    /// See [`of_the_past`](Counters::of_the_past).
+    pub fn expect_the_past(&mut self) {
+        self.of_the_past = true;
     }
 
     /// Whether a reply to this is theirs.
@@ -350,7 +359,8 @@ impl Counters {
                 Err(format!("the sum is {sum}, and should be up to {most}"))
             };
         }
-        (counter.sum, counter.doubtful) = (sum, 0);
+        let still = if self.of_the_past { (most + 1).saturating_sub(sum) } else { 0 };
+        (counter.sum, counter.doubtful) = (sum, still.min(counter.doubtful));
         let right = known + 1..=most + 1;
         if right.contains(&sum) {
             Ok(())

@@ -378,6 +378,11 @@ impl Clients {
         self.work.last_reads()
     }
 
+    /// The order of transactions need not agree with real time.
+    pub fn expect_the_past(&mut self) {
+        self.counters.expect_the_past();
+    }
+
     /// Asks `node` for these, each from a client of its own and through the next worker. Returns the requests.
     pub fn request(&mut self, now: Nanos, node: NodeId, requests: &[Vec<Op>]) -> Vec<u64> {
         self.request_as(now, node, requests, None)

@@ -40,7 +40,7 @@ pub use failure::{Failure, FailureKind};
 use stages::Run;
 pub use summary::Summary;
 
-/// Wall-clock time after which a run counts as endless.
+/// CPU time after which a run counts as endless.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a plan and judges it; panics of the product are failures.
@@ -80,7 +80,7 @@ fn judged(
             return Err(Box::new(Failure { kind, what, at, plan: plan.clone(), story }));
         }
         Err(Broken::Panicked { message, place }) => (FailureKind::Assertion(place), message),
-        Err(Broken::Hangs) => (FailureKind::Hangs, format!("no end after {} s", PATIENCE.as_secs())),
+        Err(Broken::Hangs) => (FailureKind::Hangs, format!("no end after {} s of work", PATIENCE.as_secs())),
     };
     // The world is gone. The same run again, up to the step that broke it, tells the story.
     let at = clock.load(Ordering::Relaxed);

@@ -99,6 +99,9 @@ impl Run {
         }
         let Plan { load, workers, seed, length_ns, .. } = self.plan;
         self.clients = Clients::new(load, self.plan.nodes(), workers, seed, self.world.now, length_ns);
+        if !self.world.engine().abilities().real_time {
+            self.clients.expect_the_past();
+        }
         self.hand = Hand::new(&self.plan.faults, self.world.now, self.plan.settings.election_timeout);
         self.advance(self.world.now + length_ns)?;
         self.endure()?;

@@ -249,7 +249,12 @@ impl Disk {
         let Publication { complete_at, engine, released, anew } = publication;
         let before = self.checkpoints.last().map(|before| &before.released[..]);
         let released = releasable(released, anew, |writer| self.synced_to[writer], before);
-        let Scan { floor, chunks, .. } = scan;
+        let Scan { floor, chunks, newest, .. } = scan;
+        // As whoever writes it asserts.
+        assert!(
+            floor <= complete_at && newest <= complete_at,
+            "a checkpoint is complete behind all that it has"
+        );
         let chunks = Arc::new(chunks);
         self.checkpoints.push(Checkpoint { chunks, floor, complete_at, engine, released });
         let old = self.checkpoints.len().saturating_sub(keep);

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_core::{NodeId, Timestamp, hooks};
 
-use crate::comparisons::node::{Padded, SHARED, lock};
+use crate::comparisons::node::{SHARED, lock};
 use crate::meerkat::payload::Payload;
+use crate::padded::Padded;
 
 /// Shared by the workers of a replica. Each part in cache lines of its own.
 pub struct Order {

@@ -6,9 +6,10 @@ use std::sync::Mutex;
 
 use highwater_core::Timestamp;
 
-use crate::comparisons::node::{Padded, lock};
+use crate::comparisons::node::lock;
 use crate::meerkat::payload::Payload;
 use crate::meerkat::stamps::Coordinator;
+use crate::padded::Padded;
 
 /// What is known of a transaction.
 #[derive(Default)]

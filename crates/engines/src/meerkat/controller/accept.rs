@@ -13,6 +13,7 @@ use highwater_core::{Epoch, Incarnation, NodeId, Timestamp, hooks};
 use highwater_store::Store;
 
 use super::disk::After;
+use super::thin::{Name, Payloads, fill_change, thin};
 use super::{MeerkatController, Paused};
 use crate::meerkat::change::{Change, Members};
 use crate::meerkat::control::{Control, Memory, Round, Standing};
@@ -94,6 +95,7 @@ impl MeerkatController {
             self.standing = Standing::Bearing;
         }
         let memory = self.forgot;
+        let records = Arc::new(thin(&records));
         let promise = Control::Promise { epoch, round, accepted, latest, records, memory };
         self.keep_on_disk(Kept::Promised(epoch, round), After::Send(round.node, promise));
     }
@@ -110,6 +112,9 @@ impl MeerkatController {
             // Of another life of this node's memory.
             return;
         }
+        let Some(change) = fill_change(&change, self.told(epoch)) else {
+            return self.send(from, Control::Lack { epoch, round });
+        };
         (self.promised, self.stirred) = (round, now);
         if let Some((before, known)) = &self.accepted {
             assert!(*before != round || **known == *change, "an attempt has one proposal");
@@ -123,6 +128,31 @@ impl MeerkatController {
         }
         let accepted = Control::Accepted { epoch, round };
         self.keep_on_disk(Kept::Accepted(round, change), After::Send(from, accepted));
+    }
+
+    /// What this node promised without the payloads that are asked for.
+    pub(super) fn on_fetch(&mut self, from: NodeId, epoch: Epoch, round: Round, names: &[Name]) {
+        let Some(told) = self.told(epoch) else { return };
+        let payloads = Payloads::of(told);
+        let mut records = vec![Vec::new(); told.len()];
+        for name in names {
+            if let (Some(payload), Some(of)) = (payloads.get(*name), records.get_mut(usize::from(name.0))) {
+                of.push(Told { payload: Some(payload.clone()), ..Told::of(name.1) });
+            }
+        }
+        self.send(from, Control::Payloads { epoch, round, records });
+    }
+
+    /// What this node accepted in a round is decided.
+    pub(super) fn on_chosen(&mut self, now: Nanos, from: NodeId, epoch: Epoch, round: Round) {
+        if epoch <= self.epoch {
+            return;
+        }
+        let accepted = self.accepted.clone();
+        match accepted.filter(|(of, change)| (*of, change.epoch) == (round, epoch)) {
+            Some((_, change)) => self.on_decided(now, &change),
+            None => self.send(from, Control::Lack { epoch, round }),
+        }
     }
 
     pub(super) fn on_decided(&mut self, now: Nanos, change: &Arc<Change>) {

@@ -1,12 +1,13 @@
 //! The node that leads an attempt to change the epoch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use highwater_core::{Epoch, Incarnation, NodeId, Timestamp, hooks};
 
 use super::MeerkatController;
 use super::forgot::choose;
+use super::thin::{Name, Payloads, fill, has, is_whole, thin_change};
 use crate::meerkat::change::{Change, Members};
 use crate::meerkat::control::{Control, Memory, Round};
 use crate::meerkat::facts::Asked;
@@ -23,13 +24,18 @@ struct Promised {
     memory: Memory,
 }
 
-fn told<'a>(of: Vec<&'a Promised>) -> Vec<&'a [Vec<Told>]> {
+fn told(of: Vec<&Promised>) -> Vec<&[Vec<Told>]> {
     of.into_iter().map(|promised| &promised.records[..]).collect()
 }
 
 enum Stage {
     Preparing(BTreeMap<NodeId, Promised>),
-    Accepting { change: Arc<Change>, by: BTreeMap<NodeId, Incarnation> },
+    Accepting {
+        change: Arc<Change>,
+        /// Whose payloads nodes have, by their promises.
+        has: BTreeMap<NodeId, BTreeSet<Name>>,
+        by: BTreeMap<NodeId, Incarnation>,
+    },
 }
 
 /// An attempt.
@@ -105,10 +111,10 @@ impl MeerkatController {
     /// Proposes, if promises suffice: of a majority, and of all that may come soon. `late`: no more are expected.
     fn propose(&mut self, now: Nanos, late: bool) {
         let quorums = self.shared.quorums;
-        let Some(Attempt { epoch, round, stage: Stage::Preparing(promises), .. }) = &self.attempt else {
+        let Some(Attempt { epoch, stage: Stage::Preparing(promises), .. }) = &self.attempt else {
             return;
         };
-        let (epoch, round) = (*epoch, *round);
+        let epoch = *epoch;
         let here = |node: &NodeId, promised: &Promised| self.life_of(*node) == Some(promised.life);
         let count = promises.iter().filter(|(node, promised)| here(node, promised)).count() as u32;
         let known = promises.values().filter_map(|promised| promised.accepted.as_ref());
@@ -121,17 +127,89 @@ impl MeerkatController {
         if count < born_with || (count < all && !late) {
             return;
         }
+        let has: BTreeMap<NodeId, BTreeSet<Name>> =
+            promises.iter().map(|(node, promised)| (*node, has(&promised.records))).collect();
         let change = match known {
             Some(change) => change,
-            None => match self.change_to_be(now, epoch, promises) {
+            None if !self.fill_promises() => return,
+            None => match self.promises().and_then(|promises| self.change_to_be(now, epoch, promises)) {
                 Some(change) => Arc::new(change),
                 None => return,
             },
         };
         let attempt = self.attempt.as_mut().expect("it is under way");
-        attempt.stage = Stage::Accepting { change: change.clone(), by: BTreeMap::new() };
+        attempt.stage = Stage::Accepting { change, has, by: BTreeMap::new() };
         (attempt.asked, attempt.times) = (now, 0);
-        self.send_all(&Control::Accept { round, change });
+        self.nodes().for_each(|node| self.ask(node));
+    }
+
+    fn promises(&self) -> Option<&BTreeMap<NodeId, Promised>> {
+        match &self.attempt.as_ref()?.stage {
+            Stage::Preparing(promises) => Some(promises),
+            Stage::Accepting { .. } => None,
+        }
+    }
+
+    /// Puts into promises what this node has itself, and asks for what it has not; whether they are whole.
+    fn fill_promises(&mut self) -> bool {
+        if self.promises().is_some_and(|all| all.values().all(|promised| is_whole(&promised.records))) {
+            return true;
+        }
+        let Some(mut attempt) = self.attempt.take() else { return false };
+        let (epoch, round) = (attempt.epoch, attempt.round);
+        let mut whole = false;
+        // Its own workers have paused as well before anybody is asked.
+        if let (Stage::Preparing(promises), Some(own)) = (&mut attempt.stage, self.told(epoch)) {
+            let own = Payloads::of(own);
+            let mut asks = Vec::new();
+            for (node, promised) in promises.iter_mut().filter(|(_, promised)| !is_whole(&promised.records)) {
+                let names = fill(&mut Arc::make_mut(&mut promised.records)[..], &own);
+                if !names.is_empty() {
+                    asks.push((*node, names));
+                }
+            }
+            whole = asks.is_empty();
+            for (node, names) in asks {
+                self.send(node, Control::Fetch { epoch, round, names });
+            }
+        }
+        self.attempt = Some(attempt);
+        whole
+    }
+
+    /// What a node promised without came after it.
+    pub(super) fn on_payloads(
+        &mut self,
+        now: Nanos,
+        from: NodeId,
+        (epoch, round): (Epoch, Round),
+        records: &[Vec<Told>],
+    ) {
+        let Some(attempt) = self.attempt.as_mut().filter(|own| (own.epoch, own.round) == (epoch, round))
+        else {
+            return;
+        };
+        let Stage::Preparing(promises) = &mut attempt.stage else { return };
+        if let Some(promised) = promises.get_mut(&from) {
+            fill(&mut Arc::make_mut(&mut promised.records)[..], &Payloads::of(records));
+            self.stirred = now;
+            self.propose(now, false);
+        }
+    }
+
+    /// A node has not what it said to have, because it began anew; or it knows of no decision that it is said to have accepted.
+    pub(super) fn on_lack(&mut self, from: NodeId, epoch: Epoch, round: Round) {
+        if epoch <= self.epoch {
+            return self.tell_decided(from, Epoch(epoch.0.saturating_sub(1)));
+        }
+        let Some(attempt) = self.attempt.as_mut().filter(|own| (own.epoch, own.round) == (epoch, round))
+        else {
+            return;
+        };
+        if let Stage::Accepting { has, .. } = &mut attempt.stage {
+            has.remove(&from);
+            self.ask(from);
+        }
     }
 
     /// What these promises make the next epoch; `None`: they do not suffice, because too many forgot.
@@ -170,12 +248,11 @@ impl MeerkatController {
         };
         let rests = promises.iter().filter_map(rest).collect();
         let (at, chosen) = choose(&rests, quorums.majority as usize)?;
-        let mut members = Members::default();
-        for node in self.nodes().filter(|node| self.hears(now, *node)) {
-            let Some(life) = self.life_of(node) else { continue };
-            let of = if chosen.contains(&node) { &mut members.voters } else { &mut members.learners };
-            of.push((node, life));
-        }
+        // Who promised, whether it is heard right now or not: nobody else has what it has.
+        let voters = chosen.iter().map(|node| (*node, promises[node].life)).collect();
+        let others = self.nodes().filter(|node| !chosen.contains(node) && self.hears(now, *node));
+        let learners = others.filter_map(|node| Some((node, self.life_of(node)?))).collect();
+        let members = Members { voters, learners, ..Members::default() };
         Some(Change { epoch, base, members, ended: vec![Vec::new(); workers], cut: Some(at) })
     }
 
@@ -195,7 +272,7 @@ impl MeerkatController {
         else {
             return;
         };
-        let Stage::Accepting { change, by } = &mut attempt.stage else { return };
+        let Stage::Accepting { change, by, .. } = &mut attempt.stage else { return };
         if !counts || epoch == Epoch(1) && !change.members.has_voter((from, life)) {
             return;
         }
@@ -204,8 +281,14 @@ impl MeerkatController {
         if by.len() < majority {
             return;
         }
-        let change = change.clone();
-        self.others().for_each(|node| self.send(node, Control::Decided { change: change.clone() }));
+        let (change, accepted) = (change.clone(), by.keys().copied().collect::<Vec<_>>());
+        for node in self.others() {
+            let message = match accepted.contains(&node) {
+                true => Control::Chosen { epoch, round },
+                false => self.decided_for(node, &change),
+            };
+            self.send(node, message);
+        }
         self.on_decided(now, &change);
     }
 
@@ -245,10 +328,24 @@ impl MeerkatController {
         };
         let message = match &attempt.stage {
             Stage::Preparing(_) => Control::Prepare { epoch: attempt.epoch, round: attempt.round },
-            Stage::Accepting { change, .. } => {
-                Control::Accept { round: attempt.round, change: change.clone() }
+            Stage::Accepting { change, has, .. } => {
+                let own = node == self.me;
+                let change = match has.get(&node).filter(|_| !own) {
+                    Some(has) => thin_change(change, has),
+                    None => change.clone(),
+                };
+                Control::Accept { round: attempt.round, change }
             }
         };
         self.send(node, message);
+    }
+
+    /// A decision, without what a node has by its promise.
+    fn decided_for(&self, node: NodeId, change: &Arc<Change>) -> Control {
+        let has = match self.attempt.as_ref().map(|attempt| &attempt.stage) {
+            Some(Stage::Accepting { has, .. }) => has.get(&node),
+            _ => None,
+        };
+        Control::Decided { change: has.map_or_else(|| change.clone(), |has| thin_change(change, has)) }
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! What a learner has copied is on no disk before there is a checkpoint of it: until then it does not ask for a vote.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -25,14 +25,13 @@ use highwater_store::Store;
 
 use super::forgot::{Came, came};
 use super::{MeerkatController, marks_of};
+use crate::checkpointing::{Checkpointing, Undo, Whole};
 use crate::meerkat::change::Change;
 use crate::meerkat::control::{Control, Memory, Standing};
 use crate::meerkat::journal::{End, Kept, Remembered};
 use crate::meerkat::shared::{Begin, Command};
 use crate::seam::{CheckpointNews, CheckpointOrder, DiskState, LogPosition, Nanos, Resume};
 
-/// Pause after a checkpoint that came to nothing.
-const RETRY_AFTER: Nanos = 200_000_000;
 /// Format of the engine's words in a checkpoint: `version u8 | workers u16 | newest u64`. The first one told no newest.
 const VERSION: u8 = 2;
 const FIRST_VERSION: u8 = 1;
@@ -45,34 +44,21 @@ pub(super) enum After {
     Nothing,
 }
 
-/// A checkpoint under way.
-enum Stage {
-    /// Workers write anew what is needed with it.
-    Locating(BTreeMap<u16, LogPosition>),
-    /// The host scans.
-    Scanning(Vec<LogPosition>),
-    /// So many workers have not all on disk that the scan may have met.
-    Settling { released: Vec<LogPosition>, complete_at: Timestamp, left: usize },
-    /// The host publishes.
-    Publishing,
-}
-
 /// What a controller has to do with its disk.
 #[derive(Default)]
 pub(super) struct Keeping {
     /// Counts what was kept.
     last: u64,
     waits: VecDeque<(u64, After)>,
-    /// Counts checkpoints.
-    number: u64,
-    stage: Option<Stage>,
-    not_before: Nanos,
+    /// A checkpoint under way: whether it is of what was copied, and where workers' records are needed from.
+    checkpointing: Checkpointing<bool, LogPosition, ()>,
     orders: Vec<CheckpointOrder>,
     /// What was copied is complete, and on no disk.
     pub copied: bool,
-    /// The checkpoint under way is of that. (One of the store before may still be on its way to be published.)
+    /// The checkpoint that is being published is of that. (One of the store before may still be on its way to be published.)
     of_copied: bool,
-    /// The latest that the scan of the checkpoint under way has met.
+    /// What was closed when the scan of the checkpoint under way began, and the latest that it has met.
+    floor: Timestamp,
     newest: Timestamp,
     pub disk: DiskState,
     /// This process came back with its disk, and has not begun an epoch yet.
@@ -149,76 +135,59 @@ impl MeerkatController {
             _ => false,
         };
         let fit = self.durability().has_disk() && complete && self.installing == 0;
-        if !fit || self.keeping.stage.is_some() || now < self.keeping.not_before {
+        if !fit || !self.keeping.checkpointing.may_begin(now) {
             return;
         }
         self.shared.scanning.store(true, Ordering::SeqCst);
-        self.keeping.number += 1;
-        self.keeping.of_copied = self.keeping.copied;
-        self.keeping.stage = Some(Stage::Locating(BTreeMap::new()));
-        let (number, kept) = (self.keeping.number, Arc::new(self.all_kept()));
+        let number = self.keeping.checkpointing.begin(self.keeping.copied);
+        let kept = Arc::new(self.all_kept());
         self.command(|| Command::CheckpointFrom { number, kept: kept.clone() });
     }
 
     pub(super) fn on_checkpoint_from(&mut self, worker: u16, number: u64, position: LogPosition) {
         let workers = self.shared.options.workers as usize;
-        let Some(Stage::Locating(found)) = &mut self.keeping.stage else { return };
-        if number != self.keeping.number {
-            return;
-        }
-        found.insert(worker, position);
-        if found.len() == workers {
-            let released = found.values().copied().collect();
-            self.keeping.stage = Some(Stage::Scanning(released));
+        if self.keeping.checkpointing.located(number, worker, position, workers).is_some() {
+            // What is closed may be ahead of this node's clock.
             let floor = self.shared.closed();
+            self.keeping.floor = floor;
             self.keeping.orders.push(CheckpointOrder::Scan { number, floor });
         }
     }
 
     pub(super) fn on_checkpoint_news(&mut self, now: Nanos, news: CheckpointNews) {
-        let current = self.keeping.number;
         match news {
             CheckpointNews::Wanted => self.begin_checkpoint(now),
-            CheckpointNews::Scanned { number, newest } if number == current => {
-                let Some(Stage::Scanning(released)) = &mut self.keeping.stage else { return };
-                let released = std::mem::take(released);
+            CheckpointNews::Scanned { number, newest } if self.keeping.checkpointing.is_scanning(number) => {
                 self.shared.scanning.store(false, Ordering::SeqCst);
-                let complete_at = newest.max(self.shared.clock.now());
                 self.keeping.newest = newest;
-                let left = self.shared.options.workers as usize;
-                self.keeping.stage = Some(Stage::Settling { released, complete_at, left });
+                let complete_at = newest.max(self.shared.clock.now()).max(self.keeping.floor);
+                self.keeping.checkpointing.scanned(complete_at);
                 self.command(|| Command::CheckpointSettle(number, newest));
             }
-            CheckpointNews::Published(number) if number == current => {
-                self.keeping.stage = None;
-                if self.standing == Standing::Learning && self.keeping.of_copied {
+            CheckpointNews::Scanned { .. } => {}
+            CheckpointNews::Published(number) => {
+                let published = self.keeping.checkpointing.published(number);
+                if published && self.standing == Standing::Learning && self.keeping.of_copied {
                     self.standing = Standing::Ready;
                     self.note("what was copied is on this node's disk".into());
                 }
             }
-            CheckpointNews::Failed(number) if number == current => {
-                self.keeping.stage = None;
-                self.shared.scanning.store(false, Ordering::SeqCst);
-                self.keeping.not_before = now + RETRY_AFTER;
+            CheckpointNews::Failed(number) => {
+                if self.keeping.checkpointing.failed(now, number) {
+                    self.shared.scanning.store(false, Ordering::SeqCst);
+                }
             }
-            _ => {}
         }
     }
 
-    pub(super) fn on_checkpoint_settled(&mut self, number: u64) {
-        let Some(Stage::Settling { released, complete_at, left }) = &mut self.keeping.stage else { return };
-        if number != self.keeping.number {
-            return;
-        }
-        *left -= 1;
-        if *left > 0 {
-            return;
-        }
-        let (mut released, complete_at) = (std::mem::take(released), *complete_at);
-        self.keeping.stage = Some(Stage::Publishing);
+    pub(super) fn on_checkpoint_settled(&mut self, worker: u16, number: u64) {
+        let Some(whole) = self.keeping.checkpointing.settled(number, worker, ()) else { return };
+        let Whole { begun, complete_at, parts } = whole;
+        self.keeping.of_copied = begun;
         let mut engine = vec![VERSION];
         engine.extend_from_slice(&self.shared.options.workers.to_le_bytes());
         engine.extend_from_slice(&self.keeping.newest.0.to_le_bytes());
+        let mut released: Vec<LogPosition> = parts.into_iter().map(|(position, ())| position).collect();
         // The controller writes nothing by itself.
         released.push(LogPosition(0));
         let anew = LogPosition(0);
@@ -227,17 +196,14 @@ impl MeerkatController {
 
     /// The store is another one from here on: what was scanned is of no use.
     pub(super) fn leave_store(&mut self) {
+        // One that is being published is of what was; who comes back from it finds in the records that it was left.
         (self.keeping.copied, self.keeping.of_copied) = (false, false);
-        match self.keeping.stage.take() {
-            None => {}
-            // That cannot be taken back. It is a checkpoint of what was; who comes back from it finds in the records that it was left.
-            Some(Stage::Publishing) => self.keeping.stage = Some(Stage::Publishing),
-            Some(stage) => {
-                self.shared.scanning.store(false, Ordering::SeqCst);
-                if !matches!(stage, Stage::Locating(_)) {
-                    self.keeping.orders.push(CheckpointOrder::Abandon("the store is replaced"));
-                }
-            }
+        let Some(Undo { told, kept }) = self.keeping.checkpointing.give_up() else { return };
+        if kept {
+            self.shared.scanning.store(false, Ordering::SeqCst);
+        }
+        if told {
+            self.keeping.orders.push(CheckpointOrder::Abandon("the store is replaced"));
         }
     }
 
@@ -306,7 +272,11 @@ impl MeerkatController {
         if !lost && change.members.has_voter(me) {
             let ends: Vec<End> = ends.into_values().collect();
             let forgets = self.shared.options.forgets && !planted!(meerkat::ForgetfulIsWhole);
-            let came = if forgets { came(&ends, (change.epoch, change.base), from) } else { Came::Whole };
+            let came = if forgets {
+                came(&ends, (change.epoch, change.base, change.cut.is_some()), from)
+            } else {
+                Came::Whole
+            };
             self.keeping.came_back = true;
             match came {
                 Came::Whole => {
@@ -382,14 +352,20 @@ mod tests {
 
     /// Up to the order to publish: the engine's words in it.
     fn checkpoint(controller: &mut MeerkatController) -> Vec<u8> {
+        let (engine, _) = published(controller);
+        engine
+    }
+
+    /// The same, and when it is complete.
+    fn published(controller: &mut MeerkatController) -> (Vec<u8>, Timestamp) {
         let workers = controller.shared.options.workers;
         controller.begin_checkpoint(1);
-        let number = controller.keeping.number;
+        let number = controller.keeping.checkpointing.number();
         (0..workers).for_each(|worker| controller.on_checkpoint_from(worker, number, LogPosition(9)));
         controller.on_checkpoint_news(1, CheckpointNews::Scanned { number, newest: Timestamp(5) });
-        (0..workers).for_each(|_| controller.on_checkpoint_settled(number));
+        (0..workers).for_each(|worker| controller.on_checkpoint_settled(worker, number));
         match controller.keeping.orders.pop() {
-            Some(CheckpointOrder::Publish { engine, .. }) => engine,
+            Some(CheckpointOrder::Publish { engine, complete_at, .. }) => (engine, complete_at),
             other => panic!("{other:?}"),
         }
     }
@@ -407,6 +383,16 @@ mod tests {
         checkpoint(&mut controller);
         controller.on_checkpoint_news(3, CheckpointNews::Published(2));
         assert_eq!(controller.standing, Standing::Ready);
+    }
+
+    /// A checkpoint is complete at what was closed when it began, or later: others' clocks may be ahead of this one.
+    #[test]
+    fn a_checkpoint_is_not_complete_before_its_floor() {
+        let mut controller = controller(1);
+        controller.standing = Standing::Voting;
+        controller.shared.cells[0].closed.store(1 << 40, Ordering::Relaxed);
+        let (_, complete_at) = published(&mut controller);
+        assert!(complete_at >= Timestamp(1 << 40), "{complete_at}");
     }
 
     /// As many workers as there may be, and other numbers are refused in words.

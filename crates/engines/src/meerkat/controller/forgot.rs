@@ -44,8 +44,7 @@ pub(super) fn choose(rests: &BTreeMap<NodeId, Rest>, majority: usize) -> Option<
     all.max_by_key(|(at, who)| (who.len() >= majority, *at))
 }
 
-/// What is known of a replica that comes back, by how its workers' journals end. `decided`: the last epoch that it knew to be decided, and its
-/// base; `from`: see [`Rest::from`].
+/// What is known of a replica that comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Came {
     /// Nothing is missing.
@@ -54,14 +53,17 @@ pub(super) enum Came {
     Forgot(Option<Rest>),
 }
 
-/// See [`Came`]; of a replica whose process did not end in order, where what others count on goes ahead of the disk.
-pub(super) fn came(ends: &[End], (decided, base): (Epoch, Timestamp), from: Timestamp) -> Came {
+/// By how its workers' journals end, of a voter whose process did not end in order, where what others count on goes ahead of the disk. `decided`: the
+/// last epoch that it knew to be decided, its base, and whether it began with a cut; `from`: see [`Rest::from`].
+pub(super) fn came(ends: &[End], decided: (Epoch, Timestamp, bool), from: Timestamp) -> Came {
+    let (decided, base, cut) = decided;
     let paused_for = |epoch: Epoch| move |end: &End| end.paused == Some(epoch);
     let opened = ends.iter().all(|end| end.began >= decided);
     let whole = match opened {
         true => ends.iter().all(paused_for(decided.next())),
         // It was not open here: nothing was done in it, and whoever had promised it has all of the one before.
-        false => ends.iter().all(|end| end.began >= decided || paused_for(decided)(end)),
+        // Whose disk was chosen to be cut has what is below, whoever has begun to leave out the rest.
+        false => cut || ends.iter().all(|end| end.began >= decided || paused_for(decided)(end)),
     };
     if whole {
         return Came::Whole;
@@ -103,7 +105,7 @@ mod tests {
 
     #[test]
     fn who_had_promised_has_forgotten_nothing() {
-        let decided = (Epoch(4), Timestamp(100));
+        let decided = (Epoch(4), Timestamp(100), false);
         let came = |ends: &[End]| came(ends, decided, Timestamp(7));
         assert_eq!(came(&[end(4, 150, None), end(4, 130, None)]), Came::Forgot(Some(rest(4, 7, 130))));
         assert_eq!(came(&[end(4, 150, None), end(4, 0, None)]), Came::Forgot(Some(rest(4, 7, 100))));
@@ -113,5 +115,8 @@ mod tests {
         assert_eq!(came(&[end(3, 90, Some(4)), end(4, 0, None)]), Came::Whole);
         assert_eq!(came(&[end(3, 90, None), end(4, 0, None)]), Came::Forgot(None));
         assert_eq!(came(&[end(3, 90, None), end(3, 80, Some(4))]), Came::Forgot(None));
+        let cut = |ends: &[End]| super::came(ends, (Epoch(4), Timestamp(100), true), Timestamp(7));
+        assert_eq!(cut(&[end(3, 90, None), end(4, 0, None)]), Came::Whole);
+        assert_eq!(cut(&[end(4, 0, None), end(4, 0, None)]), Came::Forgot(Some(rest(4, 7, 100))));
     }
 }

@@ -18,6 +18,7 @@
 //! | `copies` | a learner's way to the state, and a donor's part in it |
 //! | `disk` | what is kept, checkpoints, coming back |
 //! | `forgot` | what is left when replicas forgot |
+//! | `thin` | what travels without what both sides have |
 //! | `describe` | statuses |
 
 mod accept;
@@ -27,6 +28,7 @@ mod describe;
 mod disk;
 mod forgot;
 mod reasons;
+mod thin;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,6 +50,7 @@ use crate::seam::{CheckpointNews, ControlOutbox, Controller, DiskState, Nanos, N
 use attempt::Attempt;
 use copies::Copying;
 use disk::Keeping;
+use thin::fill_change;
 
 /// Changes that are kept for voters that are behind, at most.
 const MOST_KEPT: usize = 16;
@@ -121,6 +124,8 @@ pub struct MeerkatController {
     copies: u64,
     keeping: Keeping,
     next_beat: Nanos,
+    /// When it had its first turn.
+    woke: Option<Nanos>,
     /// The latest that the clock was seen to show.
     shown: Timestamp,
     sent: u64,
@@ -169,6 +174,7 @@ impl MeerkatController {
             copies: 0,
             keeping: Keeping::default(),
             next_beat: 0,
+            woke: None,
             shown: Timestamp::ZERO,
             sent: 0,
             to_self: VecDeque::new(),
@@ -390,10 +396,25 @@ impl MeerkatController {
             Control::Refuse { epoch, round } => self.on_refuse(epoch, round),
             Control::Accept { round, change } => self.on_accept(now, from, round, change),
             Control::Accepted { epoch, round } => self.on_accepted(now, from, epoch, round),
-            Control::Decided { change } => self.on_decided(now, &change),
+            Control::Decided { change } => match fill_change(&change, self.told(change.epoch)) {
+                Some(change) => self.on_decided(now, &change),
+                None => self.send(from, Control::Lack { epoch: change.epoch, round: Round::default() }),
+            },
+            Control::Fetch { epoch, round, names } => self.on_fetch(from, epoch, round, &names),
+            Control::Payloads { epoch, round, records } => {
+                self.on_payloads(now, from, (epoch, round), &records)
+            }
+            Control::Lack { epoch, round } => self.on_lack(from, epoch, round),
+            Control::Chosen { epoch, round } => self.on_chosen(now, from, epoch, round),
             Control::CopyRequest { copy, epoch } => self.on_copy_request(from, copy, epoch),
             Control::CopyGrant { copy } => self.on_copy_grant(now, from, copy),
         }
+    }
+
+    /// What its workers told when they paused for this epoch.
+    fn told(&self, epoch: Epoch) -> Option<&[Vec<Told>]> {
+        let paused = self.paused.as_ref().filter(|paused| paused.epoch == epoch)?;
+        paused.whole.as_ref().map(|whole| &whole[..])
     }
 
     fn take_reports(&mut self, now: Nanos) {
@@ -409,7 +430,7 @@ impl MeerkatController {
                 Report::CheckpointFrom { worker, number, position } => {
                     self.on_checkpoint_from(worker, number, position);
                 }
-                Report::CheckpointSettled(number) => self.on_checkpoint_settled(number),
+                Report::CheckpointSettled { worker, number } => self.on_checkpoint_settled(worker, number),
                 Report::Copied { worker, copy } => self.on_copied(worker, copy),
                 Report::Stalled(copy) => self.on_stalled(now, copy),
             }
@@ -475,6 +496,7 @@ impl Controller for MeerkatController {
     }
 
     fn turn(&mut self, now: Nanos, out: &mut ControlOutbox) -> Next {
+        self.woke.get_or_insert(now);
         self.take_reports(now);
         self.take_own(now);
         self.watch(now);

@@ -2,13 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
-use highwater_core::{Epoch, Incarnation, NodeId};
+use highwater_core::{Durability, Epoch, Incarnation, NodeId};
 
-use super::MeerkatController;
+use super::{MeerkatController, Peer};
 use crate::meerkat::change::Members;
 use crate::meerkat::control::Standing;
 use crate::meerkat::own::bit;
 use crate::seam::Nanos;
+
+/// For so many timeouts a voter that is not heard stays one where disks may be behind.
+const MOST_SILENCE: u64 = 6;
 
 impl MeerkatController {
     /// Whether a life of a node is over. Who is only silent stays: to lose its vote would leave fewer that may fail.
@@ -27,6 +30,16 @@ impl MeerkatController {
         cells.filter(|node| *node > 0).fold(0, |all, node| all | 1 << (node - 1))
     }
 
+    /// Whether a node is gone that others have to have heard before anything is closed: where disks may have to be cut there
+    /// ([`forgot`](super::forgot)), what is not closed may be lost. It would have to copy the state in any case, if it crashed.
+    fn holds_up_the_cut(&self, now: Nanos, node: NodeId) -> bool {
+        // Who was never heard may be about to start, as this node was.
+        let never = Peer { heard: self.woke.unwrap_or(now), ..Peer::default() };
+        let peer = self.peers[node.0 as usize].unwrap_or(never);
+        let silent = peer.refused || now.saturating_sub(peer.heard) > MOST_SILENCE * self.timeout();
+        self.shared.options.durability == Durability::Async && silent && !self.hears(now, node)
+    }
+
     /// Who takes part in the next epoch, if these promised it.
     pub(super) fn members_to_be(&self, now: Nanos, promised: &[NodeId]) -> Members {
         let Some(members) = &self.members else { return Members::default() };
@@ -38,7 +51,9 @@ impl MeerkatController {
         };
         let over = |who: &(NodeId, Incarnation)| !promised.contains(&who.0) && self.is_over(*who);
         let stays = |who: &(NodeId, Incarnation)| !outside(who.0) && !over(who);
-        let lags = |who: &(NodeId, Incarnation)| laggards & bit(who.0) != 0 && who.0 != self.me;
+        let lags = |who: &(NodeId, Incarnation)| {
+            who.0 != self.me && (laggards & bit(who.0) != 0 || self.holds_up_the_cut(now, who.0))
+        };
         let mut voters: Vec<_> = members.voters.iter().copied().filter(stays).collect();
         let learns = |who: &&(NodeId, Incarnation)| {
             self.life_of(who.0) == Some(who.1) && self.hears(now, who.0) && !outside(who.0)

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use highwater_core::{NodeId, Outcome, Timestamp, planted};
+use highwater_core::{NodeId, Outcome, Timestamp, hooks, planted};
 
 use super::MeerkatWorker;
+use crate::meerkat::facts::Found;
 use crate::meerkat::journal::Waits;
 use crate::meerkat::marks::InTheWay;
 use crate::meerkat::message::{About, Message};
@@ -12,6 +13,7 @@ use crate::meerkat::own::{Asked, Decision, Own, Phase, Retry, Vote, bit};
 use crate::meerkat::payload::Payload;
 use crate::meerkat::quorum::Quorums;
 use crate::meerkat::record::Told;
+use crate::meerkat::shared::Seat;
 use crate::meerkat::tx::execute;
 use crate::meerkat::validate::validate;
 use crate::seam::{Counters, Nanos, Request};
@@ -120,6 +122,9 @@ impl MeerkatWorker {
     /// What was found goes into the record, for good.
     fn found(&mut self, now: Nanos, node: NodeId, ts: Timestamp, looked: Result<(), Vote>) -> Option<Vote> {
         let withheld = looked.is_ok() && self.shared.strict;
+        if let Some(Seat { epoch, .. }) = self.seat.as_ref().filter(|_| looked.is_ok()) {
+            hooks::tell_own(|| Found { epoch: *epoch, ts });
+        }
         let record = self.records.entry(now, node, ts);
         record.valid = Some(looked.is_ok());
         (record.marked, record.withheld) = (looked.is_ok(), withheld);
@@ -140,7 +145,7 @@ impl MeerkatWorker {
 
     /// How long a reply may take before no more are expected, and it is asked again.
     pub(super) fn patience(&self) -> Nanos {
-        (4 * self.round_trip).clamp(LEAST_PATIENCE, self.beat().max(LEAST_PATIENCE))
+        (4 * self.answer_time).clamp(LEAST_PATIENCE, self.beat().max(LEAST_PATIENCE))
     }
 
     fn quorums(&self) -> Quorums {
@@ -238,7 +243,9 @@ impl MeerkatWorker {
             Decision::Settle { commit, fast } => {
                 let most = self.shared.options.election_timeout;
                 let (lead, since) = (own.lead, own.since);
-                let took = self.round_trip_of(ts, lead, now.saturating_sub(since)).min(most);
+                let whole = now.saturating_sub(since).min(most);
+                let took = self.round_trip_of(ts, lead, whole);
+                self.answer_time = (7 * self.answer_time + whole.max(1)) / 8;
                 self.round_trip = (7 * self.round_trip + took.max(1)) / 8;
                 let cell = self.cell();
                 let path = if fast { &cell.fast } else { &cell.slow };

@@ -180,7 +180,8 @@ impl MeerkatWorker {
         if is_async {
             self.note_closed();
         }
-        self.wait_always(now, Report::CheckpointSettled(number));
+        let worker = self.at;
+        self.wait_always(now, Report::CheckpointSettled { worker, number });
     }
 
     // ---- coming back ----
@@ -256,7 +257,7 @@ impl MeerkatWorker {
 
     /// `installs`: if it committed what it wrote is not in the store yet.
     fn replay_told(&mut self, now: Nanos, told: Told, installs: bool) -> Result<(), String> {
-        let Told { ts, valid, accepted, outcome, payload } = told;
+        let Told { ts, valid, accepted, outcome, payload, .. } = told;
         let node = self.shared.layout.coordinator(ts).node;
         self.latest = self.latest.max(ts);
         let record = self.records.entry(now, node, ts);

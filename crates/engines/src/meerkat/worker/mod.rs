@@ -50,8 +50,6 @@ use delegates::Delegates;
 use terminate::Terminations;
 pub use terminate::safe;
 
-/// How soon it looks again whether a vote's time has come.
-const LOOK_AGAIN: Nanos = 10_000;
 /// How long a worker that has nothing to do goes on telling others how far it is, in heartbeats.
 const RESTLESS: u32 = 3;
 
@@ -117,6 +115,8 @@ pub struct MeerkatWorker {
     unripe: BTreeMap<Timestamp, Nanos>,
     /// The latest that the clock was seen to show, where real time is promised.
     shown: Timestamp,
+    /// When it was last looked how fast the clock goes, what it showed, and its units in a microsecond.
+    pace: (Nanos, Timestamp, u64),
     /// When it was last looked whether the clock moves, what it showed, and that it did not.
     pulse: (Nanos, Timestamp, bool),
     lead: Lead,
@@ -126,6 +126,8 @@ pub struct MeerkatWorker {
     reply: Vec<u8>,
     /// How long a round trip takes, about.
     round_trip: Nanos,
+    /// The same, and the time for which a proposal has to be ahead of clocks.
+    answer_time: Nanos,
     /// When it tells again what nobody answered, and how far it is.
     next_beat: Nanos,
     restless: u32,
@@ -177,12 +179,14 @@ impl MeerkatWorker {
             latest: Timestamp::ZERO,
             unripe: BTreeMap::new(),
             shown: Timestamp::ZERO,
+            pace: (0, Timestamp::ZERO, 1000),
             pulse: (0, Timestamp::ZERO, false),
             lead: Lead::default(),
             post: Post::new(options.nodes),
             done: Outbox::default(),
             reply: Vec::new(),
             round_trip: 100_000,
+            answer_time: 100_000,
             next_beat: 0,
             restless: 0,
             installer: Installer::default(),
@@ -284,7 +288,7 @@ impl MeerkatWorker {
 
     fn take_head(&mut self, now: Nanos, from: NodeId, head: Head) {
         if self.shared.strict {
-            self.hold_clock();
+            self.hold_clock(now);
             // Nothing rests on when exactly a clock is read, but on its never going back.
             self.shared.clock.advance_past(head.clock);
         }
@@ -376,7 +380,10 @@ impl MeerkatWorker {
             }
         }
         let least = if least == Timestamp::MAX { own } else { least };
-        self.cell().closed.store(least.0, Ordering::Relaxed);
+        // Others look at it in each of their turns.
+        if self.cell().closed.load(Ordering::Relaxed) != least.0 {
+            self.cell().closed.store(least.0, Ordering::Relaxed);
+        }
     }
 
     fn publish(&mut self) {
@@ -392,7 +399,9 @@ impl MeerkatWorker {
             0
         };
         let cell = self.cell();
-        cell.oldest.store(oldest, Ordering::SeqCst);
+        if cell.oldest.load(Ordering::Relaxed) != oldest {
+            cell.oldest.store(oldest, Ordering::SeqCst);
+        }
         cell.busy.store(busy as u64, Ordering::Relaxed);
         cell.bytes.store(self.records.bytes() + self.outcomes.bytes() as u64, Ordering::Relaxed);
         cell.laggard.store(laggard, Ordering::Relaxed);
@@ -411,8 +420,7 @@ impl MeerkatWorker {
             return beat;
         }
         let late = self.owns.all.values().map(|own| own.since + self.patience()).filter(|at| *at > now).min();
-        let ripe = (!self.unripe.is_empty()).then_some(now + LOOK_AGAIN);
-        let times = [self.owns.next_retry(), late, ripe];
+        let times = [self.owns.next_retry(), late, self.next_ripe(now)];
         times.into_iter().flatten().fold(beat, |next, at| next.sooner(Next::At(at.max(now + 1))))
     }
 }
@@ -513,7 +521,7 @@ impl Worker for MeerkatWorker {
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
         self.take_commands(now);
         if self.shared.strict {
-            self.hold_clock();
+            self.hold_clock(now);
         }
         while self.working().is_some()
             && let Some(retry) = self.owns.due(now)

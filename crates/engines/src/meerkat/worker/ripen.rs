@@ -9,6 +9,19 @@ use crate::meerkat::record::Told;
 use crate::meerkat::validate::unmark;
 use crate::seam::Nanos;
 
+/// How soon it is looked again whether votes' time has come, at the earliest: of a few, and of many.
+const LOOK_AGAIN: Nanos = 10_000;
+const LOOK_AGAIN_MANY: Nanos = 100_000;
+const FEW: usize = 4;
+/// And at the latest: clocks of others, too, move this one.
+const LOOK_AGAIN_LATEST: Nanos = 500_000;
+/// How often it is looked how fast the clock goes.
+const PACE_EVERY: Nanos = 1_000_000;
+/// No clock goes faster, in its units per microsecond, but by leaps.
+const FASTEST_PACE: u64 = 8_000;
+/// And none so slowly.
+const STANDS_STILL_PACE: u64 = 1000 / 64;
+
 impl MeerkatWorker {
     /// What this replica's clock shows, if that is past a transaction's time already.
     pub(super) fn is_late(&self, ts: Timestamp) -> Option<Timestamp> {
@@ -42,9 +55,29 @@ impl MeerkatWorker {
         }
     }
 
-    /// A clock that went back, as that of a machine may that was moved, goes on from where it was seen to be.
-    pub(super) fn hold_clock(&mut self) {
+    /// A clock that went back, as that of a machine may that was moved, goes on from where it was seen to be. And how fast it goes is looked at
+    /// now and then.
+    pub(super) fn hold_clock(&mut self, now: Nanos) {
         self.shown = self.shared.hold_clock(self.shown);
+        let (at, showed, _) = self.pace;
+        let took = now.saturating_sub(at);
+        if took >= PACE_EVERY {
+            let went = self.shown.0.saturating_sub(showed.0);
+            self.pace = (now, self.shown, (1000 * went / took).clamp(1, FASTEST_PACE));
+        }
+    }
+
+    /// When to look again whether votes are ripe: when the first one is, if the clock goes on as it did, or a little later, for some together.
+    pub(super) fn next_ripe(&self, now: Nanos) -> Option<Nanos> {
+        let (ts, _) = self.unripe.first_key_value()?;
+        let (.., pace) = self.pace;
+        // One that is moved by being read alone, or by others: nobody knows when it comes there.
+        if pace <= STANDS_STILL_PACE {
+            return Some(now + LOOK_AGAIN);
+        }
+        let left = 1000 * ts.0.saturating_sub(self.shown.0).min(1 << 40) / pace;
+        let least = if self.unripe.len() > FEW { LOOK_AGAIN_MANY } else { LOOK_AGAIN };
+        Some(now + left.clamp(least, LOOK_AGAIN_LATEST))
     }
 
     /// Whether this replica's clock has stood still for a while: no clock that moves is so slow. Leaps are no pace.

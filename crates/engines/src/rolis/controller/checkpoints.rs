@@ -8,14 +8,12 @@ use std::sync::atomic::Ordering;
 use highwater_consensus::Members;
 use highwater_core::{Durability, EntryIndex, StreamId, Timestamp};
 
-use super::super::checkpoint::{Contents, Located, Resumed, Settling};
+use super::super::checkpoint::{Contents, Located, Resumed, Settling, streams_of};
 use super::super::hooks;
 use super::super::messages::Command;
 use super::RolisController;
+use crate::checkpointing::{RETRY_AFTER, Undo};
 use crate::seam::{CheckpointNews, CheckpointOrder, LogPosition, Nanos, Resume};
-
-/// Pause after a checkpoint that came to nothing.
-const RETRY_AFTER: Nanos = 200_000_000;
 
 impl RolisController {
     pub(super) fn on_checkpoint_news(&mut self, now: Nanos, news: CheckpointNews) {
@@ -24,10 +22,9 @@ impl RolisController {
             CheckpointNews::Scanned { number, newest } => self.on_scanned(now, number, newest),
             CheckpointNews::Published(number) => self.on_published(number),
             CheckpointNews::Failed(number) => {
-                if self.checkpointing.failed(number) {
+                if self.checkpointing.failed(now, number) {
                     self.keep_tombstones(false);
                 }
-                self.checkpointing.not_before = now + RETRY_AFTER;
             }
         }
     }
@@ -37,7 +34,7 @@ impl RolisController {
         let fit = self.desk.shared.options.durability.has_disk()
             && self.receiver.store_is_complete()
             && self.election.members().is_some();
-        if !fit || self.checkpointing.is_under_way() || now < self.checkpointing.not_before {
+        if !fit || !self.checkpointing.may_begin(now) {
             return;
         }
         let leading = self.leadership.leading().map(|ballot| ballot.epoch);
@@ -52,7 +49,7 @@ impl RolisController {
             self.checkpointing.not_before = now + RETRY_AFTER;
             return self.keep_tombstones(false);
         };
-        let number = self.checkpointing.begin(epoch, floor);
+        let number = self.checkpointing.begin((epoch, floor));
         self.write_anew();
         self.desk.command_all(|_| Command::CheckpointFrom { number, epoch, floor });
     }
@@ -93,7 +90,8 @@ impl RolisController {
             }
             return;
         };
-        if let Some(floor) = self.checkpointing.located(number, stream, located, self.desk.workers()) {
+        let workers = self.desk.workers();
+        if let Some((_, floor)) = self.checkpointing.located(number, stream.0, located, workers).copied() {
             self.desk.order(CheckpointOrder::Scan { number, floor });
         }
     }
@@ -132,12 +130,13 @@ impl RolisController {
             }
             return;
         };
-        let Some(settled) = self.checkpointing.settled(number, stream, decided) else { return };
+        let Some(settled) = self.checkpointing.settled(number, stream.0, decided) else { return };
+        let (streams, mut released) = streams_of(&settled.parts);
+        self.released.clone_from(&released);
         let known = self.desk.shared.watermark.members().into_iter().chain(self.election.members().cloned());
         let members = known.max_by_key(|members: &Members| members.epoch);
         let members = members.expect("a checkpoint begins when there are members");
-        let contents = Contents { epoch: settled.epoch, members, streams: settled.streams };
-        let mut released = settled.released;
+        let contents = Contents { epoch: settled.begun.0, members, streams };
         let (from, anew) = self.written_anew;
         released.push(from);
         self.desk.order(CheckpointOrder::Publish {
@@ -150,16 +149,17 @@ impl RolisController {
     }
 
     fn on_published(&mut self, number: u64) {
-        if let Some(released) = self.checkpointing.published(number) {
+        if self.checkpointing.published(number) {
             self.has_checkpoint = true;
             self.watch_store();
+            let released = std::mem::take(&mut self.released);
             self.desk.command_all(|stream| Command::CheckpointPublished(released[stream.0 as usize]));
         }
     }
 
     /// What was scanned may not stay.
     pub(super) fn give_up_checkpoint(&mut self, now: Nanos, why: &'static str) {
-        let Some((told, kept)) = self.checkpointing.give_up() else { return };
+        let Some(Undo { told, kept }) = self.checkpointing.give_up() else { return };
         if kept {
             self.keep_tombstones(false);
         }

@@ -86,6 +86,8 @@ pub struct RolisController {
     /// Epoch of the newest membership that is written.
     written: Option<Epoch>,
     checkpointing: Checkpointing,
+    /// What the workers may forget once it is published.
+    released: Vec<LogPosition>,
     /// There is a checkpoint of this store, or it began empty.
     has_checkpoint: bool,
     /// Where what this controller wrote once more for a checkpoint begins and ends.
@@ -142,6 +144,7 @@ impl RolisController {
             remembered: None,
             written: None,
             checkpointing: Checkpointing::default(),
+            released: Vec::new(),
             has_checkpoint: false,
             written_anew: Default::default(),
             disk_room: DiskRoom::default(),

@@ -3,7 +3,8 @@
 use highwater_core::Timestamp;
 use highwater_engines::Freshness;
 
-use super::{help, server};
+use super::words::is;
+use super::{admin, help, server};
 use crate::resp::Door;
 use crate::resp::client_state::ClientState;
 use crate::resp::command::Local;
@@ -25,6 +26,12 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         Local::Client => client_command(args, client, &mut reply),
         Local::Command => server::command(args, &mut reply),
         Local::Info => server::info(args, door, &mut reply),
+        Local::Config => admin::config(args, door, &mut reply),
+        Local::Time => admin::time(client, &mut reply),
+        Local::Role => admin::role(door, &mut reply),
+        Local::Wait => admin::wait(args, door, &mut reply),
+        Local::Slowlog => admin::slowlog(args, &mut reply),
+        Local::Latency => admin::latency(args, &mut reply),
         Local::Readonly => reads_snapshots(client, true, &mut reply),
         Local::Readwrite => reads_snapshots(client, false, &mut reply),
         Local::Freshness => freshness(args, client, &mut reply),
@@ -152,7 +159,7 @@ fn freshness(
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// `CLIENT ID | GETNAME | SETNAME name | SETINFO attribute value`
+/// `CLIENT ID | INFO | GETREDIR | NO-EVICT | GETNAME | SETNAME name | SETINFO attribute value`
 fn client_command(
     mut args: Args<'_>,
     client: &mut ClientState,
@@ -170,8 +177,30 @@ fn client_command(
             check_attribute(args.promised()?, args.promised()?)?;
             reply.ok();
         }
+        b"info" => {
+            let name = String::from_utf8_lossy(&client.name).into_owned();
+            let resp = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
+            let text = format!(
+                "id={} name={name} db=0 multi=-1 cmd=client|info user=default redir=-1 resp={resp}\n",
+                client.id
+            );
+            reply.verbatim(&text);
+        }
+        b"getredir" => reply.integer(-1),
+        b"no-evict" => match args.promised()? {
+            word if is(word, "on") || is(word, "off") => reply.ok(),
+            _ => return Err(CommandError::Syntax),
+        },
         b"help" => {
-            let usages = ["ID", "GETNAME", "SETNAME <name>", "SETINFO (LIB-NAME | LIB-VER) <value>"];
+            let usages = [
+                "ID",
+                "INFO",
+                "GETREDIR",
+                "NO-EVICT (ON | OFF)",
+                "GETNAME",
+                "SETNAME <name>",
+                "SETINFO (LIB-NAME | LIB-VER) <value>",
+            ];
             help::help("CLIENT", &usages, reply);
         }
         other => return Err(CommandError::unknown_subcommand("client", other)),

@@ -1,9 +1,10 @@
-//! Strings as 64-bit counters: INCR INCRBY DECR DECRBY.
+//! Strings as numbers: INCR INCRBY DECR DECRBY INCRBYFLOAT.
 
 use highwater_core::Transaction;
 
 use crate::resp::errors::CommandError;
-use crate::resp::keyspace::{Failure, Keyspace};
+use crate::resp::keyspace::{Done, Failure, Keyspace};
+use crate::resp::long_double::LongDouble;
 use crate::resp::number::{Digits, parse_integer};
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
@@ -52,7 +53,25 @@ fn add<T: Transaction>(
         None => 0,
     };
     let new = old.checked_add(by).ok_or(CommandError::Overflow)?;
-    keyspace.put(key, Digits::new(new).as_bytes())?;
+    keyspace.change(key, Digits::new(new).as_bytes(), false)?;
     reply.integer(new);
+    Ok(())
+}
+
+/// `INCRBYFLOAT key increment`: the sum, in as few digits as it needs.
+pub fn incrbyfloat<T: Transaction>(
+    mut args: Args<'_>,
+    keyspace: &mut Keyspace<'_, T>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    let (key, by) = (args.promised()?, args.promised()?);
+    let old = match keyspace.get(key)? {
+        Some(text) => LongDouble::parse(text).ok_or(CommandError::NotAFloat)?,
+        None => LongDouble::ZERO,
+    };
+    let by = LongDouble::parse(by).ok_or(CommandError::NotAFloat)?;
+    let new = old.plus(by).ok_or(CommandError::Text("ERR increment would produce NaN or Infinity"))?.format();
+    keyspace.change(key, new.as_bytes(), false)?;
+    reply.bulk(new.as_bytes());
     Ok(())
 }

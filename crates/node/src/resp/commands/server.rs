@@ -3,11 +3,13 @@
 use std::fmt::Write;
 
 use super::help;
-use crate::resp::Door;
+use super::words::is;
 use crate::resp::command::{COMMANDS, Keys, Opcode, Spec, Subcommand};
 use crate::resp::errors::CommandError;
+use crate::resp::number::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
+use crate::resp::{Door, glob};
 
 /// The Redis whose commands and replies these are; clients choose features by it.
 const REDIS_VERSION: &str = "7.0.15";
@@ -15,7 +17,7 @@ const REDIS_VERSION: &str = "7.0.15";
 /// Writes a section of `INFO`.
 type Section = fn(&Door, &mut String) -> std::fmt::Result;
 
-/// `INFO [section ..]`: sections `server`, `clients`, `memory`, `replication`.
+/// `INFO [section ..]`: sections `server`, `clients`, `memory`, `persistence`, `replication`.
 pub fn info(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
     let wanted = |section: &str| {
         args.len() == 0
@@ -24,8 +26,13 @@ pub fn info(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), Co
                 all.into_iter().chain([section]).any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
             })
     };
-    let sections: [(&str, Section); 4] =
-        [("server", server), ("clients", clients), ("memory", memory), ("replication", replication)];
+    let sections: [(&str, Section); 5] = [
+        ("server", server),
+        ("clients", clients),
+        ("memory", memory),
+        ("persistence", persistence),
+        ("replication", replication),
+    ];
     let mut text = String::new();
     for (_, write) in sections.into_iter().filter(|(section, _)| wanted(section)) {
         if !text.is_empty() {
@@ -59,6 +66,12 @@ fn memory(door: &Door, text: &mut String) -> std::fmt::Result {
     write!(text, "maxmemory:{most}\r\nmaxmemory_policy:noeviction\r\n")
 }
 
+/// What Redis's clients look for before they ask anything: here the answer never is "not yet".
+fn persistence(_: &Door, text: &mut String) -> std::fmt::Result {
+    text.write_str("# Persistence\r\nloading:0\r\nasync_loading:0\r\nrdb_bgsave_in_progress:0\r\n")?;
+    text.write_str("rdb_changes_since_last_save:0\r\naof_enabled:0\r\naof_rewrite_in_progress:0\r\n")
+}
+
 /// Redis's names for what has one (`role`, `master_host`, ..), ours for the rest.
 fn replication(door: &Door, text: &mut String) -> std::fmt::Result {
     let now = (door.describe)();
@@ -75,7 +88,7 @@ fn replication(door: &Door, text: &mut String) -> std::fmt::Result {
     }
 }
 
-/// `COMMAND [COUNT | LIST | INFO [name ..] | DOCS [name ..]]`
+/// `COMMAND [COUNT | LIST [FILTERBY ..] | GETKEYS command .. | INFO [name ..] | DOCS [name ..]]`
 pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
     let Some(subcommand) = args.next() else {
         reply.array(COMMANDS.len());
@@ -85,20 +98,87 @@ pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandE
     match subcommand.to_ascii_lowercase().as_slice() {
         b"count" => reply.integer(COMMANDS.len() as i64),
         b"list" => {
-            reply.array(COMMANDS.len());
-            COMMANDS.iter().for_each(|spec| reply.bulk(spec.name.as_bytes()));
+            let names = listed(args)?;
+            reply.array(names.len());
+            names.iter().for_each(|name| reply.bulk(name.as_bytes()));
+        }
+        b"getkeys" => {
+            let keys = keys_of(args)?;
+            reply.array(keys.len());
+            keys.iter().for_each(|key| reply.bulk(key));
         }
         b"info" if args.len() == 0 => return command(args, reply),
         b"info" => describe_some(args, reply),
         b"docs" => document(args, reply),
         b"help" => help::help(
             "COMMAND",
-            &["COUNT", "LIST", "INFO [<command-name> ...]", "DOCS [<command-name> ...]"],
+            &[
+                "COUNT",
+                "LIST",
+                "GETKEYS <full-command>",
+                "INFO [<command-name> ...]",
+                "DOCS [<command-name> ...]",
+            ],
             reply,
         ),
         other => return Err(CommandError::unknown_subcommand("command", other)),
     }
     Ok(())
+}
+
+/// `[FILTERBY MODULE name | ACLCAT category | PATTERN pattern]`: the names that are left.
+fn listed(mut args: Args<'_>) -> Result<Vec<&'static str>, CommandError> {
+    let all = COMMANDS.iter();
+    let Some(word) = args.next() else { return Ok(all.map(|spec| spec.name).collect()) };
+    let (Some(by), Some(what), None, true) = (args.next(), args.next(), args.next(), is(word, "filterby"))
+    else {
+        return Err(CommandError::Syntax);
+    };
+    let has = |spec: &Spec| match by {
+        _ if is(by, "pattern") => glob::matches(&what.to_ascii_lowercase(), spec.name.as_bytes()),
+        _ => categories(spec).any(|category| is(what, &category[1..])),
+    };
+    match by {
+        _ if is(by, "module") => Ok(Vec::new()),
+        _ if is(by, "pattern") || is(by, "aclcat") => {
+            Ok(all.filter(|spec| has(spec)).map(|spec| spec.name).collect())
+        }
+        _ => Err(CommandError::Syntax),
+    }
+}
+
+/// `COMMAND GETKEYS command ..`: which of its words are keys.
+fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
+    let spec = Opcode::find(args.promised()?).map(Opcode::spec);
+    let spec = spec.ok_or(CommandError::Text("ERR Invalid command specified"))?;
+    if spec.keys.first == 0 && !spec.has_flag("movablekeys") {
+        return Err(CommandError::Text("ERR The command has no key arguments"));
+    }
+    const ARITY: CommandError = CommandError::Text("ERR Invalid number of arguments specified for command");
+    spec.check(args).map_err(|_| ARITY)?;
+    let words: Vec<&[u8]> = args.collect();
+    let mut keys: Vec<&[u8]> = words
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| spec.keys.contains(at + 1))
+        .map(|(_, word)| *word)
+        .collect();
+    if spec.has_flag("movablekeys") {
+        // How many there are stands in front of them: behind a destination, or behind a timeout.
+        let at = usize::from(spec.keys.first != 0 || spec.has_flag("blocking"));
+        let count =
+            words.get(at).and_then(|word| parse_integer(word)).and_then(|count| usize::try_from(count).ok());
+        let found = count.and_then(|count| words.get(at + 1..(at + 1).checked_add(count)?));
+        keys.extend(found.filter(|found| !found.is_empty()).ok_or(ARITY)?);
+    }
+    if spec.keys.last > 0 || spec.keys.first == 0 {
+        return Ok(keys);
+    }
+    // The last words of a command with a timeout are none.
+    if spec.has_flag("blocking") {
+        keys.pop();
+    }
+    Ok(keys)
 }
 
 fn describe_some(names: Args<'_>, reply: &mut Reply<'_>) {
@@ -125,7 +205,7 @@ fn entry(name: &str, arity: i8, spec: &Spec, keys: Keys, subcommands: &[Subcomma
     for number in [keys.first, keys.last, keys.step] {
         reply.integer(i64::from(number));
     }
-    categories(spec, reply);
+    reply_categories(spec, reply);
     reply.set(0);
     reply.set(0);
     // As Redis: an empty set, or an array.
@@ -139,21 +219,34 @@ fn entry(name: &str, arity: i8, spec: &Spec, keys: Keys, subcommands: &[Subcomma
 }
 
 /// Categories of access lists, as Redis derives them from flags and groups, and in its order.
-fn categories(spec: &Spec, reply: &mut Reply<'_>) {
-    let has = |wanted| spec.flags().any(|flag| flag == wanted);
+fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Clone {
+    const DANGEROUS: [&str; 9] =
+        ["keys", "flushdb", "flushall", "info", "config", "role", "slowlog", "latency", "client"];
+    let has = |wanted| spec.has_flag(wanted);
     let all = [
         ("@keyspace", spec.group == "generic"),
         ("@read", has("readonly")),
         ("@write", has("write")),
+        ("@set", spec.group == "set"),
+        ("@sortedset", spec.group == "sorted-set"),
+        ("@list", spec.group == "list"),
+        ("@hash", spec.group == "hash"),
         ("@string", spec.group == "string"),
+        ("@bitmap", spec.group == "bitmap"),
+        ("@admin", has("admin")),
         ("@fast", has("fast")),
         ("@slow", !has("fast")),
+        ("@blocking", has("blocking")),
+        ("@dangerous", has("admin") || DANGEROUS.contains(&spec.name)),
         ("@connection", spec.group == "connection"),
         ("@transaction", spec.group == "transactions"),
     ];
-    let holding = all.into_iter().filter(|(_, holds)| *holds);
-    reply.set(holding.clone().count());
-    holding.for_each(|(category, _)| reply.simple(category));
+    all.into_iter().filter(|(_, holds)| *holds).map(|(category, _)| category)
+}
+
+fn reply_categories(spec: &Spec, reply: &mut Reply<'_>) {
+    reply.set(categories(spec).count());
+    categories(spec).for_each(|category| reply.simple(category));
 }
 
 fn document(names: Args<'_>, reply: &mut Reply<'_>) {

@@ -10,6 +10,7 @@ use highwater_engines::Session;
 
 use crate::resp::command::{Command, Control, Local, Opcode};
 use crate::resp::errors::CommandError;
+use crate::resp::moment::Moment;
 use crate::resp::order::KEEP_BYTES;
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::request::{Args, Framing, Step, Watch};
@@ -178,6 +179,7 @@ impl Transactions {
         args: &mut Vec<u8>,
     ) -> Result<(), CommandError> {
         args.clear();
+        args.extend_from_slice(&Moment::default().bytes());
         Framing { protocol, block: true }.encode(args);
         put_varint(args, self.watches);
         args.extend_from_slice(&self.watched);
@@ -240,7 +242,8 @@ impl Transactions {
 
     /// A `WATCH` was released: adds its keys (the arguments of `redis.watch`) with their versions (its reply).
     pub fn watched(&mut self, keys: &[u8], versions: &[u8]) {
-        let keys = Args::decode(&mut Reader::new(keys)).expect("the connection wrote the arguments");
+        let keys = Args::decode(&mut Reader::new(&keys[Moment::BYTES..]))
+            .expect("the connection wrote the arguments");
         let mut versions = Reader::new(versions);
         for key in keys {
             let version = versions.u64().expect("redis.watch answers a version for every key");
@@ -258,6 +261,7 @@ impl Transactions {
 /// Writes the array of an `EXEC` whose replies are all known, from the request that would have asked for it.
 pub fn write_known(args: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     let mut reader = Reader::new(args);
+    let _moment = Moment::decode(&mut reader)?;
     let framing = Framing::decode(&mut reader)?;
     let _no_watches = reader.varint()?;
     let count = reader.varint()?;

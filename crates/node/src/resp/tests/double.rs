@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,7 +12,13 @@ use highwater_core::{
 };
 use highwater_engines::seam::{Freshness, Refusal};
 
-use crate::resp::{Allowance, Connection, Description, Door, Procedures, frame, register};
+use crate::resp::keyspace::{DUE, ELEMENTS, NAMES};
+use crate::resp::{Allowance, Connection, Description, Door, Procedures, Waiting, frame, register};
+
+/// What time it is for every client, until it is told another.
+pub const START_MS: u64 = 1_700_000_000_000;
+
+const ORDERED: [TableId; 3] = [NAMES, ELEMENTS, DUE];
 
 type Record = (Timestamp, Option<Vec<u8>>);
 
@@ -55,11 +61,34 @@ impl Transaction for Map {
         Ok(present)
     }
 
-    fn scan<F>(&mut self, _: TableId, _: KeyRange<'_>, _: Direction, _: F) -> Result<(), Abort>
+    fn scan<F>(
+        &mut self,
+        table: TableId,
+        (start, end): KeyRange<'_>,
+        direction: Direction,
+        mut visit: F,
+    ) -> Result<(), Abort>
     where
         F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     {
-        unreachable!("the keyspace is no ordered table")
+        assert!(ORDERED.contains(&table), "{table:?} is no ordered table");
+        let bound = |bound: Bound<&[u8]>| bound.map(|key| (table, key.to_vec()));
+        let start = match start {
+            Bound::Unbounded => Bound::Included((table, Vec::new())),
+            _ => bound(start),
+        };
+        let end = match end {
+            Bound::Unbounded => Bound::Excluded((TableId(table.0 + 1), Vec::new())),
+            _ => bound(end),
+        };
+        let rows = self.records.range((start, end));
+        let mut rows: Vec<_> =
+            rows.filter_map(|((_, key), (_, value))| Some((key, value.as_deref()?))).collect();
+        if direction == Direction::Backward {
+            rows.reverse();
+        }
+        let _ = rows.into_iter().try_for_each(|(key, value)| visit(key, value));
+        Ok(())
     }
 
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {
@@ -116,6 +145,8 @@ impl Node {
             addresses: Box::new(|node| {
                 ["10.0.0.1:6379", "10.0.0.2:6380"].get(usize::from(node.0)).map(ToString::to_string)
             }),
+            backed_by: 1,
+            waiting: Waiting::new(Box::new(|_| ())),
             describe: Box::new(describe),
         };
         Node { map: Rc::default(), registry: Rc::new(registry), door: Arc::new(door) }
@@ -130,11 +161,35 @@ impl Node {
     }
 
     pub fn client(&self) -> Client {
-        Client {
-            node: self.clone(),
-            connection: Connection::new(7, self.door.clone()),
-            held: VecDeque::new(),
-        }
+        self.client_of(7)
+    }
+
+    /// One that has this id.
+    pub fn client_of(&self, id: u64) -> Client {
+        let mut connection = Connection::new(id, self.door.clone());
+        connection.tell_time(START_MS);
+        Client { node: self.clone(), connection, held: VecDeque::new() }
+    }
+
+    /// The names of all procedures.
+    pub fn procedures(&self) -> Vec<&'static str> {
+        self.registry.names()
+    }
+
+    /// How many rows a table has.
+    pub fn rows(&self, table: TableId) -> usize {
+        let map = self.map.borrow();
+        map.records.iter().filter(|((at, _), (_, value))| *at == table && value.is_some()).count()
+    }
+
+    /// Sets a row.
+    pub fn put(&self, table: TableId, key: &[u8], value: &[u8]) {
+        self.map.borrow_mut().set(table, key, Some(value));
+    }
+
+    /// Clients of the first worker that are to look again.
+    pub fn woken(&self) -> Vec<u64> {
+        self.door.waiting.take_woken(0)
     }
 
     /// Runs a transaction; an abort undoes it.
@@ -183,6 +238,11 @@ impl Client {
             self.release_all();
         }
         self.output()
+    }
+
+    /// Goes on without new input.
+    pub fn go_on(&mut self) -> String {
+        self.send(&[])
     }
 
     /// Sends commands; the engine keeps the replies.

@@ -5,10 +5,16 @@ use proptest::prelude::*;
 
 use super::double::{Client, Node, multibulk};
 use crate::resp::command::Opcode;
+use crate::resp::moment::Moment;
 use crate::resp::request::Step;
 
 const EXEC: ProcedureId = ProcedureId(0);
 const WATCH: ProcedureId = ProcedureId(1);
+
+/// Arguments behind a moment.
+fn at_some_time(args: &[u8]) -> Vec<u8> {
+    [&Moment { unix_ms: 1, seed: 2 }.bytes()[..], args].concat()
+}
 
 fn ask(client: &mut Client, words: &[&[u8]]) -> String {
     client.send(&multibulk(words.iter().copied()))
@@ -18,21 +24,22 @@ fn ask(client: &mut Client, words: &[&[u8]]) -> String {
 fn arguments_that_make_no_sense_are_told_so() {
     let node = Node::new();
     for args in [&[][..], &[4], &[0, 1], &[0, 0, 1], &[0, 0, 1, 0xfe, 0], &[0, 0, 1, 0, 1, 5, b'a']] {
-        let (outcome, reply) = node.run(EXEC, args);
+        let (outcome, reply) = node.run(EXEC, &at_some_time(args));
         assert_eq!((outcome, reply.as_slice()), (Outcome::BadRequest, &b"-ERR malformed arguments\r\n"[..]));
     }
-    assert_eq!(node.run(WATCH, &[2, 1, b'a']).0, Outcome::BadRequest);
+    assert_eq!(node.run(EXEC, &[0, 0, 0]).0, Outcome::BadRequest);
+    assert_eq!(node.run(WATCH, &at_some_time(&[2, 1, b'a'])).0, Outcome::BadRequest);
 }
 
 #[test]
 fn an_embedded_caller_is_checked_like_a_client() {
-    let mut args = vec![0, 0, 1];
+    let mut args = at_some_time(&[0, 0, 1]);
     let get = Opcode::find(b"get").unwrap();
     Step::encode_command(get, [].into_iter(), &mut args);
     let (outcome, reply) = Node::new().run(EXEC, &args);
     assert_eq!(outcome, Outcome::Committed);
     assert_eq!(reply, b"-ERR wrong number of arguments for 'get' command\r\n");
-    let mut args = vec![0, 0, 1];
+    let mut args = at_some_time(&[0, 0, 1]);
     Step::encode_command(Opcode::find(b"ping").unwrap(), [].into_iter(), &mut args);
     assert_eq!(Node::new().run(EXEC, &args).0, Outcome::BadRequest);
 }
@@ -97,6 +104,7 @@ proptest! {
     fn garbage_arguments_never_panic(args in prop::collection::vec(any::<u8>(), 0..40), start in 0..4u8) {
         let mut args = args;
         args.insert(0, start);
+        Node::new().run(EXEC, &at_some_time(&args));
         Node::new().run(EXEC, &args);
         Node::new().run(WATCH, &args);
     }

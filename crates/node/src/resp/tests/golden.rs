@@ -46,5 +46,11 @@ stories! {
     watch: "redis/watch.txt",
     connection: "redis/connection.txt",
     errors: "redis/errors.txt",
+    strings_more: "redis/strings_more.txt",
+    expiry: "redis/expiry.txt",
+    hashes: "redis/hashes.txt",
+    sets: "redis/sets.txt",
+    lists: "redis/lists.txt",
+    sorted_sets: "redis/zsets.txt",
     our_own: "our_own.txt",
 }

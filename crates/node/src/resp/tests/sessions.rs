@@ -7,7 +7,7 @@ use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Token, bu
 
 use super::double::wire;
 use crate::library::NodeLibrary;
-use crate::resp::{Allowance, Connection, Description, Door, Procedures};
+use crate::resp::{Allowance, Connection, Description, Door, Procedures, Waiting};
 
 /// One node, and any number of connections to it.
 struct Alone {
@@ -36,6 +36,8 @@ impl Alone {
             sessions: 2,
             salt: 5,
             addresses: Box::new(|_| None),
+            backed_by: 1,
+            waiting: Waiting::new(Box::new(|_| ())),
             describe: Box::new(describe),
         };
         Alone { replica, door: Arc::new(door) }

@@ -108,6 +108,7 @@ pub fn merged(bounds: &Bounds, state: &State, replies: &[[Record; TXS]]) -> [Opt
             accepted: accepted.map(|(view, commit)| (view.into(), commit)),
             outcome,
             payload: knows.then(|| payload(bounds, tx, state.txs[tx].versions)),
+            kept: false,
         }
     };
     let replies: Vec<Vec<Vec<Told>>> = replies

@@ -1,0 +1,123 @@
+//! What keys look like inside: OBJECT, MEMORY USAGE. The answers are Redis's, for the thresholds that it has unless it is told others; here
+//! nothing is stored so.
+
+use highwater_core::Transaction;
+
+use super::help;
+use super::words::{integer, is};
+use crate::resp::errors::CommandError;
+use crate::resp::keyspace::head::{Kind, Row};
+use crate::resp::keyspace::{Done, Keyspace};
+use crate::resp::number::parse_integer;
+use crate::resp::reply::Reply;
+use crate::resp::request::Args;
+
+/// The longest string that Redis keeps in its object.
+pub const MAX_EMBEDDED_BYTES: usize = 44;
+/// The most fields of a small hash.
+pub const MAX_SMALL_HASH: u64 = 512;
+/// The most members of a small set, all of them integers.
+pub const MAX_SMALL_SET: u64 = 512;
+/// The most members of a small sorted set.
+pub const MAX_SMALL_SORTED_SET: u64 = 128;
+/// The longest field, value or member of a small hash or sorted set.
+pub const MAX_SMALL_BYTES: usize = 64;
+
+/// `OBJECT ENCODING | REFCOUNT | IDLETIME | FREQ key`
+pub fn object<T: Transaction>(
+    mut args: Args<'_>,
+    keyspace: &mut Keyspace<'_, T>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    let subcommand = args.promised()?;
+    if is(subcommand, "help") {
+        let lines = [
+            "ENCODING <key>",
+            "    Return the kind of internal representation used in order to store the value",
+            "    associated with a <key>.",
+            "FREQ <key>",
+            "    Return the access frequency index of the <key>. The returned integer is",
+            "    proportional to the logarithm of the recent access frequency of the key.",
+            "IDLETIME <key>",
+            "    Return the idle time of the <key>, that is the approximated number of",
+            "    seconds elapsed since the last access to the key.",
+            "REFCOUNT <key>",
+            "    Return the number of references of the value associated with the specified",
+            "    <key>.",
+        ];
+        help::full("OBJECT", &lines, reply);
+        return Ok(());
+    }
+    let Some(row) = keyspace.row(args.promised()?)? else {
+        reply.null();
+        return Ok(());
+    };
+    match subcommand {
+        _ if is(subcommand, "encoding") => reply.bulk(encoding(&row).as_bytes()),
+        _ if is(subcommand, "refcount") => reply.integer(references(&row)),
+        _ if is(subcommand, "idletime") => reply.integer(0),
+        _ => {
+            return Err(CommandError::Text(
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+                 switching between policies at runtime LRU and LFU data will take some time to adjust.",
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
+/// Small integers are shared.
+fn references(row: &Row<'_>) -> i64 {
+    let number = parse_integer(row.value).filter(|number| (0..10_000).contains(number));
+    let shared = row.head.kind == Kind::String && !row.head.grown && number.is_some();
+    if shared { i64::from(i32::MAX) } else { 1 }
+}
+
+fn encoding(row: &Row<'_>) -> &'static str {
+    match (row.head.kind, row.head.grown) {
+        (Kind::String, false) if parse_integer(row.value).is_some() => "int",
+        (Kind::String, false) if row.value.len() <= MAX_EMBEDDED_BYTES => "embstr",
+        (Kind::String, _) => "raw",
+        (Kind::List, _) => "quicklist",
+        (Kind::Set, false) => "intset",
+        (Kind::Set | Kind::Hash, true) => "hashtable",
+        (Kind::SortedSet | Kind::Hash, false) => "listpack",
+        (Kind::SortedSet, true) => "skiplist",
+    }
+}
+
+/// `MEMORY USAGE key [SAMPLES count]`: about what its rows take here; of a collection, of its head and of elements of 32 bytes.
+pub fn memory<T: Transaction>(
+    mut args: Args<'_>,
+    keyspace: &mut Keyspace<'_, T>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    let subcommand = args.promised()?;
+    if !is(subcommand, "usage") {
+        help::full(
+            "MEMORY",
+            &["USAGE <key> [SAMPLES <count>]", "    Return memory in bytes used by <key> and its value."],
+            reply,
+        );
+        return Ok(());
+    }
+    let key = args.promised()?;
+    while let Some(option) = args.next() {
+        if !is(option, "samples") || args.len() == 0 {
+            return Err(CommandError::Syntax.into());
+        }
+        if integer(args.promised()?)? < 0 {
+            return Err(CommandError::Syntax.into());
+        }
+    }
+    match keyspace.row(key)? {
+        None => reply.null(),
+        Some(row) => {
+            let each = if row.head.kind == Kind::SortedSet { 2 } else { 1 };
+            let elements = row.head.count * each * 64;
+            reply.integer(48 + key.len() as i64 * 2 + row.value.len() as i64 + elements as i64);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Patterns of `KEYS` and `MATCH`: `*`, `?`, `[a-z]`, `[^..]`, and `\` in front of what is meant as it stands.
+
+/// Whether all of `text` fits the pattern, byte for byte. As in Redis, a pattern that is torn off in a class ends there.
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    // Where to go on if what follows the last star does not fit: one byte further on.
+    let (mut at, mut read) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    loop {
+        if at < pattern.len() && pattern[at] == b'*' {
+            at += 1;
+            star = Some((at, read));
+            continue;
+        }
+        if read == text.len() && at >= pattern.len() {
+            return true;
+        }
+        if read < text.len()
+            && at < pattern.len()
+            && let Some(next) = one(pattern, at, text[read])
+        {
+            at = next;
+            read += 1;
+            continue;
+        }
+        match star {
+            Some((after, from)) if from < text.len() => {
+                star = Some((after, from + 1));
+                (at, read) = (after, from + 1);
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// Where the pattern goes on if its next part fits this byte.
+fn one(pattern: &[u8], at: usize, byte: u8) -> Option<usize> {
+    match pattern[at] {
+        b'?' => Some(at + 1),
+        b'[' => class(pattern, at + 1, byte),
+        b'\\' if at + 1 < pattern.len() => (pattern[at + 1] == byte).then_some(at + 2),
+        literal => (literal == byte).then_some(at + 1),
+    }
+}
+
+fn class(pattern: &[u8], mut at: usize, byte: u8) -> Option<usize> {
+    let not = pattern.get(at) == Some(&b'^');
+    at += usize::from(not);
+    let mut fits = false;
+    loop {
+        match pattern.get(at..).unwrap_or_default() {
+            [] => break,
+            [b'\\', escaped, ..] => {
+                fits |= *escaped == byte;
+                at += 2;
+            }
+            [b']', ..] => {
+                at += 1;
+                break;
+            }
+            [from, b'-', to, ..] => {
+                let (low, high) = (*from.min(to), *from.max(to));
+                fits |= (low..=high).contains(&byte);
+                at += 3;
+            }
+            [literal, ..] => {
+                fits |= *literal == byte;
+                at += 1;
+            }
+        }
+    }
+    (fits != not).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, fits) in [
+            ("*", "", true),
+            ("", "", true),
+            ("", "a", false),
+            ("h?llo", "hello", true),
+            ("h*llo", "heeeello", true),
+            ("h[ae]llo", "hillo", false),
+            ("h[^e]llo", "hallo", true),
+            ("h[a-c]llo", "hbllo", true),
+            ("h[c-a]llo", "hbllo", true),
+            ("a\\*b", "a*b", true),
+            ("a\\*b", "axb", false),
+            ("*a*b*c", "xxaxxbxxc", true),
+            ("*a*b*c", "xxaxxbxx", false),
+            ("[a", "a", true),
+            ("[]", "]", false),
+            ("a*", "b", false),
+            ("?", "", false),
+            ("[\\]]", "]", true),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), fits, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn many_stars_end_soon() {
+        let pattern = b"a*".repeat(50_000);
+        assert!(!matches(&[&pattern[..], b"b"].concat(), &b"a".repeat(50_000)[..]));
+    }
+}

@@ -1,0 +1,180 @@
+//! Members: of sets, fields of hashes, and those of sorted sets, each with a value of its own.
+
+use std::ops::ControlFlow;
+
+use highwater_core::random::Random;
+use highwater_core::{Abort, Direction, Transaction};
+
+use super::head::Head;
+use super::rows::{self, MAX_MEMBER_BYTES};
+use super::{Done, ELEMENTS, Failure, Keyspace, check_value};
+use crate::resp::errors::CommandError;
+
+/// Up to so many members are all looked at to choose some at random, so that each has exactly the same chance.
+const LISTED: u64 = 1024;
+/// Of more, one of so many neighbours is chosen.
+const NEIGHBOURS: usize = 32;
+
+/// A member, and its value's bytes.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// Members chosen at random.
+pub enum Chosen {
+    /// These.
+    Each(Vec<Pair>),
+    /// So many of these, each as often as chance has it: they may be far more than there is memory for.
+    Again(Vec<Pair>, u64),
+}
+
+impl Chosen {
+    /// Of a key that is missing.
+    pub const NONE: Chosen = Chosen::Each(Vec::new());
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Chosen::Each(pairs) => pairs.len(),
+            Chosen::Again(_, times) => *times as usize,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Visits them.
+    pub fn each(
+        &self,
+        random: &mut Random,
+        mut visit: impl FnMut(&Pair) -> Result<(), Abort>,
+    ) -> Result<(), Abort> {
+        match self {
+            Chosen::Each(pairs) => pairs.iter().try_for_each(visit),
+            Chosen::Again(pairs, times) => {
+                (0..*times).try_for_each(|_| visit(&pairs[random.below(pairs.len() as u64) as usize]))
+            }
+        }
+    }
+}
+
+impl<T: Transaction> Keyspace<'_, T> {
+    /// The value of a member.
+    pub fn member(&mut self, head: &Head, member: &[u8]) -> Result<Option<&[u8]>, Failure> {
+        if member.len() > MAX_MEMBER_BYTES {
+            return Ok(None);
+        }
+        Ok(self.tx.get(ELEMENTS, &rows::member_row(head.id, member))?)
+    }
+
+    /// Sets a member's value. Whoever adds one counts it.
+    pub fn put_member(&mut self, head: &Head, member: &[u8], value: &[u8]) -> Done {
+        if member.len() > MAX_MEMBER_BYTES {
+            return Err(CommandError::MemberTooLong.into());
+        }
+        check_value(value.len())?;
+        Ok(self.tx.put(ELEMENTS, &rows::member_row(head.id, member), value)?)
+    }
+
+    /// Removes a member; whether there was one. Whoever does counts it.
+    pub fn delete_member(&mut self, head: &Head, member: &[u8]) -> Result<bool, Failure> {
+        if member.len() > MAX_MEMBER_BYTES {
+            return Ok(false);
+        }
+        Ok(self.tx.delete(ELEMENTS, &rows::member_row(head.id, member))?)
+    }
+
+    /// Visits members from a hash on, with their hashes, until `visit` breaks.
+    pub fn each_member(
+        &mut self,
+        head: &Head,
+        from: u64,
+        mut visit: impl FnMut(u64, &[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Done {
+        let (start, end) = (rows::members_from(head.id, from), rows::members_end(head.id));
+        self.scan(ELEMENTS, &start, &end, Direction::Forward, |row, value| {
+            visit(rows::hash_in(row), rows::member_in(row), value)
+        })
+    }
+
+    /// All members, in no particular order.
+    pub fn members(&mut self, head: &Head) -> Result<Vec<Pair>, Failure> {
+        let mut members = Vec::with_capacity(head.count as usize);
+        self.each_member(head, 0, |_, member, value| {
+            members.push((member.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        Ok(members)
+    }
+
+    /// One member at random.
+    pub fn random_member(&mut self, head: &Head) -> Result<Pair, Failure> {
+        if head.count <= LISTED {
+            let at = self.random.below(head.count);
+            let mut left = at;
+            let mut found = None;
+            self.each_member(head, 0, |_, member, value| {
+                if left == 0 {
+                    found = Some((member.to_vec(), value.to_vec()));
+                    return ControlFlow::Break(());
+                }
+                left -= 1;
+                ControlFlow::Continue(())
+            })?;
+            return Ok(found.expect("a collection has as many members as it counts"));
+        }
+        let mut near = Vec::with_capacity(NEIGHBOURS);
+        // A hash behind the last one starts again with the first.
+        for from in [self.random.bits(), 0] {
+            self.each_member(head, from, |_, member, value| {
+                near.push((member.to_vec(), value.to_vec()));
+                if near.len() < NEIGHBOURS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            if near.len() == NEIGHBOURS {
+                break;
+            }
+        }
+        let at = self.random.below(near.len() as u64) as usize;
+        Ok(near.swap_remove(at))
+    }
+
+    /// So many different members at random: all, if there are no more.
+    pub fn random_members(&mut self, head: &Head, count: u64) -> Result<Vec<Pair>, Failure> {
+        let few = head.count > LISTED && count < head.count / 8;
+        if !few {
+            let mut members = self.members(head)?;
+            self.shuffle(&mut members);
+            members.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+            return Ok(members);
+        }
+        let mut chosen = std::collections::BTreeMap::new();
+        while (chosen.len() as u64) < count {
+            let (member, value) = self.random_member(head)?;
+            chosen.insert(member, value);
+        }
+        let mut chosen: Vec<Pair> = chosen.into_iter().collect();
+        self.shuffle(&mut chosen);
+        Ok(chosen)
+    }
+
+    /// So many at random; if the count is negative, the same may be chosen again.
+    pub fn chosen(&mut self, head: &Head, count: i64) -> Result<Chosen, Failure> {
+        if count >= 0 {
+            return Ok(Chosen::Each(self.random_members(head, count as u64)?));
+        }
+        let times = count.unsigned_abs();
+        if times < head.count / 4 {
+            let each = (0..times).map(|_| self.random_member(head)).collect::<Result<_, _>>()?;
+            return Ok(Chosen::Each(each));
+        }
+        Ok(Chosen::Again(self.members(head)?, times))
+    }
+
+    /// Brings them into a random order.
+    pub fn shuffle<X>(&mut self, items: &mut [X]) {
+        for end in (1..items.len()).rev() {
+            let other = self.random.below(end as u64 + 1) as usize;
+            items.swap(end, other);
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! The Redis keyspace as one transaction sees it, and how a command ends early.
+//!
+//! Four tables. docs/internals/redis.md has the rows, what each operation costs, and why.
+//!
+//! - [`KEYSPACE`]: a row for each key, hashed. It says what the key is and when it expires ([`head`]); of a string it is all there is,
+//!   so that `GET` and `SET` touch one row.
+//! - [`ELEMENTS`]: what collections hold, an element a row ([`rows`]). Every collection that begins gets an id of its own, which its
+//!   rows start with: whoever removes it need not remove them at once.
+//! - [`NAMES`]: the keys once more, ordered by a hash, to be listed. Written when a key comes or goes, not when it changes.
+//! - [`DUE`]: keys that expire, by their deadlines, and collections whose rows are to be removed. [`sweep`] does both, some at a time.
+//!
+//! # Invariants
+//!
+//! - A key has a row in [`NAMES`] if and only if it has one in [`KEYSPACE`].
+//! - A key with a deadline has a row in [`DUE`] under that deadline; rows there may outlive their deadlines, and then mean nothing.
+//! - A collection's `count` is the number of its elements, and is not 0: the last element takes the key with it.
+//! - Whatever changes a collection writes its head's row, too: `WATCH` looks at nothing else.
+//!
+//! A key whose deadline is past is absent for every command; those that write remove it. Time is the request's ([`Moment`]).
+
+pub mod head;
+pub mod items;
+pub mod members;
+pub mod rows;
+pub mod scores;
+pub mod sweep;
+
+use std::ops::{Bound, ControlFlow};
+
+use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use highwater_core::random::Random;
+use highwater_core::{Abort, Direction, TableId, Transaction};
+
+use super::errors::CommandError;
+use super::moment::Moment;
+use head::{Head, Kind, MARKED_BYTES, Row};
+
+/// The table that holds the Redis keyspace: any bytes as keys, a hash index.
+pub const KEYSPACE: TableId = TableId(0);
+/// The table of names: any bytes, ordered.
+pub const NAMES: TableId = TableId(26);
+/// The table of collections' elements: any bytes, ordered.
+pub const ELEMENTS: TableId = TableId(27);
+/// The table of what is to be removed: any bytes, ordered.
+pub const DUE: TableId = TableId(28);
+
+/// The table that holds clients' sessions.
+pub const SESSIONS: TableId = TableId(SESSIONS_AT);
+/// Its number.
+pub const SESSIONS_AT: u8 = 2;
+
+/// Up to so many elements of a collection that goes are removed with it; of more, the [`sweep`] removes them.
+const REMOVED_AT_ONCE: u64 = 64;
+
+/// Why the whole request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The transaction cannot go on.
+    Abort(Abort),
+    /// The arguments make no sense.
+    Malformed,
+}
+
+/// Why one command ends early.
+#[derive(Debug)]
+pub enum Failure {
+    /// With an error of its own: it has written nothing, and the next command goes on.
+    Command(CommandError),
+    /// With all others.
+    Stop(Stop),
+}
+
+/// What a command comes to; its reply is written.
+pub type Done = Result<(), Failure>;
+
+impl From<Abort> for Stop {
+    fn from(abort: Abort) -> Stop {
+        Stop::Abort(abort)
+    }
+}
+
+impl From<Abort> for Failure {
+    fn from(abort: Abort) -> Failure {
+        Failure::Stop(Stop::Abort(abort))
+    }
+}
+
+impl From<CommandError> for Failure {
+    fn from(error: CommandError) -> Failure {
+        Failure::Command(error)
+    }
+}
+
+/// A transaction on the tables behind the door.
+pub struct Keyspace<'a, T> {
+    tx: &'a mut T,
+    moment: Moment,
+    random: Random,
+    scratch: Vec<u8>,
+}
+
+impl<'a, T: Transaction> Keyspace<'a, T> {
+    /// What the transaction sees at that moment.
+    pub fn new(tx: &'a mut T, moment: Moment) -> Keyspace<'a, T> {
+        Keyspace { tx, moment, random: Random::new(moment.seed), scratch: Vec::new() }
+    }
+
+    /// The transaction, for what is no key of the keyspace.
+    pub fn transaction(&mut self) -> &mut T {
+        self.tx
+    }
+
+    /// The request's time: Unix time in ms.
+    pub fn now(&self) -> u64 {
+        self.moment.unix_ms
+    }
+
+    /// The request's chance.
+    pub fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    /// The row of a key that exists.
+    #[inline]
+    pub fn row(&mut self, key: &[u8]) -> Result<Option<Row<'_>>, Failure> {
+        let now = self.moment.unix_ms;
+        let row = self.tx.get(KEYSPACE, key)?.map(Row::decode);
+        Ok(row.filter(|row| !row.head.is_expired(now)))
+    }
+
+    /// The head of a key that exists.
+    pub fn head(&mut self, key: &[u8]) -> Result<Option<Head>, Failure> {
+        Ok(self.row(key)?.map(|row| row.head))
+    }
+
+    /// Whether the key exists.
+    pub fn exists(&mut self, key: &[u8]) -> Result<bool, Failure> {
+        Ok(self.row(key)?.is_some())
+    }
+
+    /// The value of a string.
+    #[inline]
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<&[u8]>, Failure> {
+        match self.row(key)? {
+            Some(row) if row.head.kind != Kind::String => Err(CommandError::WrongType.into()),
+            row => Ok(row.map(|row| row.value)),
+        }
+    }
+
+    /// The head of a collection, to be read.
+    pub fn collection(&mut self, key: &[u8], kind: Kind) -> Result<Option<Head>, Failure> {
+        match self.head(key)? {
+            Some(head) if head.kind != kind => Err(CommandError::WrongType.into()),
+            head => Ok(head),
+        }
+    }
+
+    /// The head of a collection, to be written: a new one if there is none. Whoever adds something [saves](Self::save) it.
+    pub fn open(&mut self, key: &[u8], kind: Kind) -> Result<Head, Failure> {
+        match self.collection(key, kind)? {
+            Some(head) => Ok(head),
+            None => self.begin(kind),
+        }
+    }
+
+    /// A collection that has no elements and no key yet.
+    pub fn begin(&mut self, kind: Kind) -> Result<Head, Failure> {
+        Ok(Head::collection(kind, self.fresh_id()?))
+    }
+
+    /// Puts a new collection in the place of whatever is there; without elements, nothing.
+    pub fn replace(&mut self, key: &[u8], head: &Head) -> Done {
+        self.remove(key)?;
+        if head.count > 0 { self.write(key, head, &[]) } else { Ok(()) }
+    }
+
+    /// An id that no collection has, nor rows that are still to be removed.
+    fn fresh_id(&mut self) -> Result<u64, Failure> {
+        loop {
+            let (id, mut taken) = (self.random.bits(), false);
+            self.scan(
+                ELEMENTS,
+                &rows::collection_start(id),
+                &rows::collection_end(id),
+                Direction::Forward,
+                |_, _| {
+                    taken = true;
+                    ControlFlow::Break(())
+                },
+            )?;
+            if !taken {
+                return Ok(id);
+            }
+        }
+    }
+
+    /// Writes a collection's head. Without elements, it is gone.
+    pub fn save(&mut self, key: &[u8], head: &Head) -> Done {
+        if head.count > 0 {
+            return self.write(key, head, &[]);
+        }
+        self.remove(key)?;
+        Ok(())
+    }
+
+    /// Sets a string; whatever was there is gone, its deadline, too.
+    pub fn set(&mut self, key: &[u8], value: &[u8]) -> Done {
+        self.write(key, &Head::string(), value)
+    }
+
+    /// The same of a value that was put together, and looks so if it is `grown`.
+    pub fn set_grown(&mut self, key: &[u8], value: &[u8], grown: bool) -> Done {
+        self.write(key, &Head { grown, ..Head::string() }, value)
+    }
+
+    /// Sets a string that was there before, or was not: its deadline stays.
+    pub fn change(&mut self, key: &[u8], value: &[u8], grown: bool) -> Done {
+        let deadline = self.head(key)?.map_or(0, |head| head.deadline);
+        self.write(key, &Head { deadline, grown, ..Head::string() }, value)
+    }
+
+    /// Sets a string with a deadline; 0 is none. One that is past removes the key.
+    pub fn set_until(&mut self, key: &[u8], value: &[u8], deadline: u64) -> Done {
+        let head = Head { deadline, ..Head::string() };
+        if head.is_expired(self.now()) {
+            self.remove(key)?;
+            return Ok(());
+        }
+        self.write(key, &head, value)
+    }
+
+    /// Gives a key that exists another deadline; 0 is none. One that is past removes the key.
+    pub fn set_deadline(&mut self, key: &[u8], deadline: u64) -> Done {
+        let now = self.moment.unix_ms;
+        let Some(row) = self.row(key)? else { return Ok(()) };
+        let head = Head { deadline, ..row.head };
+        if head.is_expired(now) {
+            self.remove(key)?;
+            return Ok(());
+        }
+        let value = row.value.to_vec();
+        self.write(key, &head, &value)
+    }
+
+    /// Writes the row of a key, and whatever follows from that.
+    fn write(&mut self, key: &[u8], head: &Head, value: &[u8]) -> Done {
+        let old = self.tx.get(KEYSPACE, key)?.map(|row| Row::decode(row).head);
+        if old.is_none_or(|old| old.deadline | head.deadline != 0 || old.id != head.id) {
+            self.follow(key, old, head)?;
+        }
+        if head.kind == Kind::String && head.is_plain(value) {
+            check_value(value.len())?;
+            return Ok(self.tx.put(KEYSPACE, key, value)?);
+        }
+        check_value(value.len() + MARKED_BYTES)?;
+        self.scratch.clear();
+        head.encode(value, &mut self.scratch);
+        Ok(self.tx.put(KEYSPACE, key, &self.scratch)?)
+    }
+
+    /// A key comes, or changes its deadline, or another takes its place.
+    fn follow(&mut self, key: &[u8], old: Option<Head>, new: &Head) -> Done {
+        match old {
+            None => {
+                let (row, value) = rows::name_row(key);
+                self.tx.put(NAMES, &row, value)?;
+            }
+            Some(old) if old.id != new.id => self.drop_elements(&old)?,
+            Some(_) => {}
+        }
+        let deadline = old.map_or(0, |old| old.deadline);
+        if deadline != new.deadline {
+            self.forget_deadline(key, deadline)?;
+            if new.deadline != 0 {
+                let (row, value) = rows::deadline_row(new.deadline, key);
+                self.tx.put(DUE, &row, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn forget_deadline(&mut self, key: &[u8], deadline: u64) -> Done {
+        if deadline != 0 {
+            self.tx.delete(DUE, &rows::deadline_row(deadline, key).0)?;
+        }
+        Ok(())
+    }
+
+    /// Removes a key; whether there was one. One that had expired is removed, too, and was none.
+    pub fn remove(&mut self, key: &[u8]) -> Result<bool, Failure> {
+        let Some(row) = self.tx.get(KEYSPACE, key)? else { return Ok(false) };
+        let head = Row::decode(row).head;
+        self.tx.delete(KEYSPACE, key)?;
+        self.tx.delete(NAMES, &rows::name_row(key).0)?;
+        self.forget_deadline(key, head.deadline)?;
+        self.drop_elements(&head)?;
+        Ok(!head.is_expired(self.moment.unix_ms))
+    }
+
+    /// The elements of a collection that is gone: at once, or left to the sweep.
+    fn drop_elements(&mut self, head: &Head) -> Done {
+        if head.kind == Kind::String {
+            return Ok(());
+        }
+        if head.count > REMOVED_AT_ONCE {
+            return Ok(self.tx.put(DUE, &rows::garbage_row(head.id), &[])?);
+        }
+        self.drop_some(head.id, &rows::collection_start(head.id), usize::MAX)?;
+        Ok(())
+    }
+
+    /// Removes up to so many rows of a collection, from this one on; which they were.
+    fn drop_some(&mut self, id: u64, from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, Failure> {
+        let mut found = Vec::new();
+        self.scan(ELEMENTS, from, &rows::collection_end(id), Direction::Forward, |row, _| {
+            found.push(row.to_vec());
+            if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        for row in &found {
+            self.tx.delete(ELEMENTS, row)?;
+        }
+        Ok(found)
+    }
+
+    /// Gives what a key is another name, which whatever is there loses.
+    pub fn rename(&mut self, from: &[u8], to: &[u8]) -> Done {
+        let Some(row) = self.row(from)? else { return Ok(()) };
+        let (head, value) = (row.head, row.value.to_vec());
+        if from == to {
+            return Ok(());
+        }
+        self.remove(to)?;
+        self.forget_deadline(from, head.deadline)?;
+        self.tx.delete(KEYSPACE, from)?;
+        self.tx.delete(NAMES, &rows::name_row(from).0)?;
+        self.write(to, &head, &value)
+    }
+
+    /// Copies a key to a name that does not exist.
+    pub fn copy(&mut self, from: &[u8], to: &[u8]) -> Done {
+        let Some(row) = self.row(from)? else { return Ok(()) };
+        let (mut head, value) = (row.head, row.value.to_vec());
+        if head.kind != Kind::String {
+            let (old, new) = (head.id, self.fresh_id()?);
+            let mut copied = Vec::new();
+            let (start, end) = (rows::collection_start(old), rows::collection_end(old));
+            self.scan(ELEMENTS, &start, &end, Direction::Forward, |row, value| {
+                copied.push(([&new.to_be_bytes()[..], &row[8..]].concat(), value.to_vec()));
+                ControlFlow::Continue(())
+            })?;
+            for (row, value) in &copied {
+                self.tx.put(ELEMENTS, row, value)?;
+            }
+            head.id = new;
+        }
+        self.write(to, &head, &value)
+    }
+
+    /// Names from a hash on, in the order of their hashes, until `visit` breaks. Those of keys that have expired are among them.
+    pub fn names(&mut self, from: u64, mut visit: impl FnMut(u64, Vec<u8>) -> ControlFlow<()>) -> Done {
+        let start = from.to_be_bytes();
+        let range = (Bound::Included(&start[..]), Bound::Unbounded);
+        self.tx.scan(NAMES, range, Direction::Forward, |row, value| {
+            let hash = u64::from_be_bytes(*row.first_chunk().expect("a name's row has a hash"));
+            visit(hash, rows::name_of(row, value))
+        })?;
+        Ok(())
+    }
+
+    /// How many names there are: looks at each.
+    pub fn count(&mut self) -> Result<u64, Failure> {
+        let mut count = 0;
+        self.tx.scan(NAMES, (Bound::Unbounded, Bound::Unbounded), Direction::Forward, |_, _| {
+            count += 1;
+            ControlFlow::Continue(())
+        })?;
+        Ok(count)
+    }
+
+    /// Visits rows from `start` up to `end`, which is not visited.
+    fn scan(
+        &mut self,
+        table: TableId,
+        start: &[u8],
+        end: &[u8],
+        direction: Direction,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Done {
+        Ok(self.tx.scan(table, (Bound::Included(start), Bound::Excluded(end)), direction, visit)?)
+    }
+}
+
+/// A value may not outgrow the limit.
+pub fn check_value(len: usize) -> Result<(), CommandError> {
+    if len > MAX_VALUE_BYTES { Err(CommandError::ValueTooLong) } else { Ok(()) }
+}
+
+/// A key may not outgrow the limit.
+pub fn check_key(key: &[u8]) -> Result<(), CommandError> {
+    if key.len() > MAX_KEY_BYTES { Err(CommandError::KeyTooLong) } else { Ok(()) }
+}

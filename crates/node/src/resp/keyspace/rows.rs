@@ -1,0 +1,237 @@
+//! Keys of the ordered tables behind the keyspace.
+//!
+//! ```text
+//! names      hash u64 | name                   nothing       a name that is too long for that: its end is the value
+//! due        0 u64    | 0 u8 | id u64          a row         rows of a collection that is gone, from that one on
+//!            deadline u64 | 1 u8 | name        nothing       a key that expires
+//! elements   id u64 | 0 u8 | hash u64 | member               of a hash, a set, a sorted set
+//!            id u64 | 1 u8 | score u64 | member              of a sorted set, again
+//!            id u64 | 2 u8 | position i64 ^ 2^63             of a list
+//! ```
+//!
+//! Integers are big endian, so that rows stand in their order. Members and names stand in the order of their hashes: a `SCAN` goes on
+//! from a hash, which is a number as cursors are, and a random hash finds a random member.
+
+use highwater_core::limits::MAX_KEY_BYTES;
+
+/// The longest member of a set, field of a hash, member of a sorted set.
+pub const MAX_MEMBER_BYTES: usize = MAX_KEY_BYTES - MEMBER_AT;
+
+/// Where the member stands in an element's row.
+pub const MEMBER_AT: usize = 17;
+const TAG_AT: usize = 8;
+const MEMBERS: u8 = 0;
+const SCORES: u8 = 1;
+const ITEMS: u8 = 2;
+
+/// A hash of 64 bits. Rows are ordered by it: it never changes.
+pub fn hash(bytes: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut state = (bytes.len() as u64).wrapping_mul(FACTOR);
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        state = (state ^ u64::from_le_bytes(word)).wrapping_mul(FACTOR);
+        state ^= state >> 29;
+    }
+    state = (state ^ state >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    state = (state ^ state >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    state ^ state >> 33
+}
+
+/// The row of a name: its key, and its value.
+pub fn name_row(name: &[u8]) -> (Vec<u8>, &[u8]) {
+    let (front, end) = name.split_at(name.len().min(MAX_KEY_BYTES - 8));
+    ([&hash(name).to_be_bytes()[..], front].concat(), end)
+}
+
+/// The name of a row.
+pub fn name_of(key: &[u8], value: &[u8]) -> Vec<u8> {
+    [&key[8..], value].concat()
+}
+
+/// The row that has a key expire.
+pub fn deadline_row(deadline: u64, name: &[u8]) -> (Vec<u8>, &[u8]) {
+    let (front, end) = name.split_at(name.len().min(MAX_KEY_BYTES - 9));
+    ([&deadline.to_be_bytes()[..], &[1], front].concat(), end)
+}
+
+/// The row that has a collection's elements removed.
+pub fn garbage_row(id: u64) -> [u8; 17] {
+    let mut key = [0; 17];
+    key[9..].copy_from_slice(&id.to_be_bytes());
+    key
+}
+
+/// A row of the table of what is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Elements of a collection that is gone.
+    Garbage {
+        /// Whose.
+        id: u64,
+        /// Those in front of this row are removed.
+        from: Vec<u8>,
+    },
+    /// A key that expires.
+    Deadline {
+        /// When.
+        deadline: u64,
+        /// Which.
+        name: Vec<u8>,
+    },
+}
+
+impl Due {
+    /// When: 0 is at once.
+    pub fn deadline(&self) -> u64 {
+        match self {
+            Due::Garbage { .. } => 0,
+            Due::Deadline { deadline, .. } => *deadline,
+        }
+    }
+
+    /// Reads one.
+    pub fn decode(key: &[u8], value: &[u8]) -> Option<Due> {
+        let (head, rest) = key.split_at_checked(9)?;
+        match head[8] {
+            0 => Some(Due::Garbage { id: integer(rest)?, from: value.to_vec() }),
+            _ => Some(Due::Deadline { deadline: integer(head)?, name: [rest, value].concat() }),
+        }
+    }
+}
+
+fn integer(bytes: &[u8]) -> Option<u64> {
+    bytes.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
+}
+
+/// The row of a member.
+pub fn member_row(id: u64, member: &[u8]) -> Vec<u8> {
+    element(id, MEMBERS, hash(member), member)
+}
+
+/// Where members of this hash begin.
+pub fn members_from(id: u64, hash: u64) -> Vec<u8> {
+    element(id, MEMBERS, hash, &[])
+}
+
+/// Behind the last member.
+pub fn members_end(id: u64) -> Vec<u8> {
+    front(id, SCORES)
+}
+
+/// The hash in a member's row.
+pub fn hash_in(key: &[u8]) -> u64 {
+    integer(&key[TAG_AT + 1..]).expect("a member's row has a hash")
+}
+
+/// The member in the row of a member or of a score.
+pub fn member_in(key: &[u8]) -> &[u8] {
+    &key[MEMBER_AT..]
+}
+
+/// The row of a score.
+pub fn score_row(id: u64, score: f64, member: &[u8]) -> Vec<u8> {
+    element(id, SCORES, order_of(score), member)
+}
+
+/// Behind the last score.
+pub fn scores_end(id: u64) -> Vec<u8> {
+    front(id, ITEMS)
+}
+
+/// In front of the first score.
+pub fn scores_start(id: u64) -> Vec<u8> {
+    front(id, SCORES)
+}
+
+/// The score in a score's row; zero has no sign here.
+pub fn score_in(key: &[u8]) -> f64 {
+    let order = integer(&key[TAG_AT + 1..]).expect("a score's row has a score");
+    f64::from_bits(if order >> 63 == 1 { order ^ 1 << 63 } else { !order })
+}
+
+/// Unsigned numbers in the order of the scores; both zeros are the same.
+fn order_of(score: f64) -> u64 {
+    let bits = (score + 0.0).to_bits();
+    if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }
+}
+
+/// The row of a list's item.
+pub fn item_row(id: u64, position: i64) -> Vec<u8> {
+    element(id, ITEMS, position as u64 ^ 1 << 63, &[])
+}
+
+/// The first byte string behind all rows of a collection.
+pub fn collection_end(id: u64) -> Vec<u8> {
+    front(id, ITEMS + 1)
+}
+
+/// Any row of a collection begins so.
+pub fn collection_start(id: u64) -> Vec<u8> {
+    id.to_be_bytes().to_vec()
+}
+
+fn front(id: u64, tag: u8) -> Vec<u8> {
+    let mut key = id.to_be_bytes().to_vec();
+    key.push(tag);
+    key
+}
+
+fn element(id: u64, tag: u8, number: u64, member: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(MEMBER_AT + member.len());
+    key.extend_from_slice(&id.to_be_bytes());
+    key.push(tag);
+    key.extend_from_slice(&number.to_be_bytes());
+    key.extend_from_slice(member);
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_stand_in_their_order() {
+        let scores =
+            [f64::NEG_INFINITY, -1e300, -1.5, -1.0, -5e-324, 0.0, 5e-324, 1.0, 1.5, 1e300, f64::INFINITY];
+        for pair in scores.windows(2) {
+            assert!(score_row(1, pair[0], b"z") < score_row(1, pair[1], b"a"), "{pair:?}");
+        }
+        for score in scores {
+            assert_eq!(score_in(&score_row(1, score, b"m")), score);
+        }
+        assert_eq!(score_row(1, -0.0, b"m"), score_row(1, 0.0, b"m"));
+    }
+
+    #[test]
+    fn items_stand_in_their_order() {
+        for pair in [i64::MIN, -1, 0, 1, i64::MAX].windows(2) {
+            assert!(item_row(1, pair[0]) < item_row(1, pair[1]));
+        }
+    }
+
+    #[test]
+    fn names_of_any_length_come_back() {
+        for name in [&b""[..], b"a", &[7; MAX_KEY_BYTES - 8], &[7; MAX_KEY_BYTES]] {
+            let (key, value) = name_row(name);
+            assert!(key.len() <= MAX_KEY_BYTES);
+            assert_eq!(name_of(&key, value), name);
+            let (key, value) = deadline_row(77, name);
+            assert!(key.len() <= MAX_KEY_BYTES);
+            assert_eq!(Due::decode(&key, value), Some(Due::Deadline { deadline: 77, name: name.to_vec() }));
+        }
+        assert_eq!(Due::decode(&garbage_row(5), &[]), Some(Due::Garbage { id: 5, from: Vec::new() }));
+        assert!(garbage_row(u64::MAX)[..] < deadline_row(0, b"").0[..]);
+    }
+
+    #[test]
+    fn the_hash_is_part_of_the_format() {
+        assert_eq!(hash(b""), 0);
+        let hashes = [&b"a"[..], b"b", b"key:1", b"key:2"].map(hash);
+        assert_eq!(hashes, HASHES);
+    }
+
+    const HASHES: [u64; 4] =
+        [13656869943007173965, 5334058282616224915, 4081470195229146423, 10163272906122206270];
+}

@@ -1,0 +1,177 @@
+//! Types, time and waiting, where it takes more than a conversation.
+
+use highwater_core::ProcedureId;
+
+use super::double::{Client, Node, START_MS, multibulk};
+use crate::resp::keyspace::{DUE, ELEMENTS, KEYSPACE, NAMES};
+use crate::resp::moment::Moment;
+
+const SWEEP: &str = "redis.sweep";
+
+/// Asks at a time.
+fn ask_at(client: &mut Client, unix_ms: u64, command: &str) -> String {
+    client.connection.tell_time(unix_ms);
+    client.ask(command)
+}
+
+/// Sweeps until nothing is due; when the next deadline is.
+fn sweep(node: &Node, unix_ms: u64) -> u64 {
+    let at = node.procedures().iter().position(|name| *name == SWEEP).unwrap();
+    loop {
+        let (_, reply) = node.run(ProcedureId(at as u16), &Moment { unix_ms, seed: 0 }.bytes());
+        match u64::from_le_bytes(reply.try_into().unwrap()) {
+            0 => {}
+            next => return next,
+        }
+    }
+}
+
+#[test]
+fn a_key_is_absent_from_its_deadline_on() {
+    let node = Node::new();
+    let mut client = node.client();
+    client.ask("SET a 1 PX 100");
+    client.ask("RPUSH l x");
+    client.ask("PEXPIRE l 100");
+    assert_eq!(ask_at(&mut client, START_MS + 99, "EXISTS a l"), ":2\r\n");
+    assert_eq!(ask_at(&mut client, START_MS + 100, "EXISTS a l"), ":0\r\n");
+    assert_eq!(client.ask("GET a"), "$-1\r\n");
+    assert_eq!(client.ask("KEYS *"), "*0\r\n");
+    assert_eq!(client.ask("RPUSH l y"), ":1\r\n");
+    assert_eq!(client.ask("TTL l"), ":-1\r\n");
+    assert_eq!(client.ask("LRANGE l 0 -1"), "*1\r\n$1\r\ny\r\n");
+    assert_eq!(client.ask("SET a 2 XX"), "$-1\r\n");
+}
+
+#[test]
+fn the_sweep_leaves_nothing_behind() {
+    let node = Node::new();
+    let mut client = node.client();
+    assert_eq!(sweep(&node, START_MS), u64::MAX);
+    client.ask("SET a 1 PX 100");
+    client.ask("SET b 1 PX 300");
+    for at in 0..2000 {
+        client.ask(&format!("ZADD z {at} m{at}"));
+    }
+    client.ask("DEL z");
+    assert_eq!(client.ask("EXISTS z"), ":0\r\n");
+    assert_eq!(node.rows(ELEMENTS), 4000);
+    assert_eq!(sweep(&node, START_MS + 100), START_MS + 300);
+    assert_eq!((node.rows(ELEMENTS), node.rows(KEYSPACE), node.rows(NAMES)), (0, 1, 1));
+    assert_eq!(sweep(&node, START_MS + 300), u64::MAX);
+    assert_eq!((node.rows(KEYSPACE), node.rows(NAMES), node.rows(DUE)), (0, 0, 0));
+}
+
+#[test]
+fn a_key_that_expires_counts_as_changed_for_who_watches_it() {
+    let node = Node::new();
+    let mut client = node.client();
+    client.ask("SET a 1 PX 100");
+    client.ask("WATCH a");
+    client.ask("MULTI");
+    client.ask("PING");
+    assert_eq!(ask_at(&mut client, START_MS + 100, "EXEC"), "*-1\r\n");
+    // It had expired before it was watched: then it only goes.
+    client.ask("WATCH a");
+    client.ask("MULTI");
+    sweep(&node, START_MS + 100);
+    client.ask("PING");
+    assert_eq!(client.ask("EXEC"), "*1\r\n+PONG\r\n");
+}
+
+#[test]
+fn who_watches_a_collection_sees_its_elements_change() {
+    let node = Node::new();
+    let (mut client, mut other) = (node.client(), node.client_of(8));
+    client.ask("HSET h f 1");
+    client.ask("WATCH h");
+    other.ask("HSET h f 2");
+    client.ask("MULTI");
+    client.ask("PING");
+    assert_eq!(client.ask("EXEC"), "*-1\r\n");
+}
+
+#[test]
+fn a_scan_meets_whatever_is_there_all_the_time() {
+    let node = Node::new();
+    let mut client = node.client();
+    for at in 0..200 {
+        client.ask(&format!("SET stays{at} x"));
+    }
+    let (mut cursor, mut met, mut round) = ("0".to_string(), std::collections::BTreeSet::new(), 0);
+    loop {
+        client.ask(&format!("SET comes{round} x"));
+        client.ask(&format!("DEL comes{}", round / 2));
+        let reply = client.ask(&format!("SCAN {cursor} COUNT 7"));
+        let mut lines = reply.split("\r\n").skip(2);
+        cursor = lines.next().unwrap().to_string();
+        met.extend(lines.filter(|line| line.starts_with("stays")).map(str::to_string));
+        round += 1;
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(met.len(), 200);
+}
+
+#[test]
+fn rows_of_older_builds_are_strings() {
+    let node = Node::new();
+    node.put(KEYSPACE, b"old", b"12");
+    let mut client = node.client();
+    assert_eq!(client.ask("INCR old"), ":13\r\n");
+    assert_eq!(client.ask("TYPE old"), "+string\r\n");
+    assert_eq!(
+        client.ask("RPUSH old x"),
+        "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"
+    );
+}
+
+#[test]
+fn members_of_any_bytes_up_to_the_limit() {
+    let node = Node::new();
+    let mut client = node.client();
+    let longest = vec![0xff; (64 << 10) - 17];
+    let longer = vec![0xff; (64 << 10) - 16];
+    for command in [&b"SADD"[..], b"SISMEMBER", b"SREM"] {
+        assert_eq!(client.send(&multibulk([command, b"s", &longest].into_iter())), ":1\r\n");
+    }
+    assert!(
+        client
+            .send(&multibulk([&b"SADD"[..], b"s", &longer].into_iter()))
+            .starts_with("-ERR element exceeds")
+    );
+    assert_eq!(client.send(&multibulk([&b"SISMEMBER"[..], b"s", &longer].into_iter())), ":0\r\n");
+    assert_eq!(client.ask("EXISTS s"), ":0\r\n");
+}
+
+#[test]
+fn clients_that_wait_are_served_in_the_order_of_arrival() {
+    let node = Node::new();
+    let [mut first, mut second, mut pusher] = [1, 2, 3].map(|id| node.client_of(id << 8));
+    assert_eq!(first.ask("BLPOP a b 0"), "");
+    assert_eq!(second.ask("BLPOP b 0"), "");
+    assert_eq!(first.connection.waits(), Some(None));
+    pusher.ask("RPUSH b x y");
+    assert_eq!(node.woken(), [0x100]);
+    first.connection.look_again();
+    assert_eq!(first.go_on(), "*2\r\n$1\r\nb\r\n$1\r\nx\r\n");
+    assert_eq!(node.woken(), [0x200]);
+    second.connection.look_again();
+    assert_eq!(second.go_on(), "*2\r\n$1\r\nb\r\n$1\r\ny\r\n");
+    assert_eq!(pusher.ask("EXISTS b"), ":0\r\n");
+}
+
+#[test]
+fn who_waits_gives_up_in_time_and_takes_no_command_before() {
+    let node = Node::new();
+    let mut client = node.client();
+    assert_eq!(client.ask("BLMOVE a b LEFT RIGHT 0.25"), "");
+    assert_eq!(client.connection.waits(), Some(Some(250)));
+    assert_eq!(client.ask("PING"), "");
+    client.connection.look_again();
+    assert_eq!(client.go_on(), "");
+    client.connection.give_up_waiting();
+    assert_eq!(client.go_on(), "*-1\r\n+PONG\r\n");
+    assert_eq!(client.connection.waits(), None);
+}

@@ -1,0 +1,177 @@
+//! Clients that wait for data (`BLPOP` and its like): who waits for which key, in the order of arrival, over all workers of a node.
+//!
+//! A client puts itself in line *before* it looks whether there is something, and looks when it is woken. A client that has
+//! written wakes the first in line of each key that it named, *after* its write. So whatever is written after a look finds the client in
+//! line. Whoever leaves a line, served or not, wakes the next one: there may be more.
+//!
+//! Nobody is handed anything: to be woken is to look again, in a transaction like any other. While nobody waits, all that it costs is one
+//! look at a number for each write.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use highwater_core::codec::Reader;
+
+use super::moment::Moment;
+use super::request::{Framing, Step, Watch};
+
+/// Wakes a worker's thread.
+pub type Wake = Box<dyn Fn(usize) + Send + Sync>;
+
+/// The lines of a node.
+pub struct Waiting {
+    /// How many clients wait. Sequentially consistent, as is whoever reads it: a client that stands in line looks at the data afterwards, a
+    /// writer reads this after its write.
+    count: AtomicUsize,
+    lines: Mutex<Lines>,
+    wake: Wake,
+}
+
+#[derive(Default)]
+struct Lines {
+    /// Clients by key, the first that came first.
+    by_key: BTreeMap<Vec<u8>, VecDeque<u64>>,
+    /// Clients that are to look again, by their worker.
+    woken: BTreeMap<usize, Vec<u64>>,
+}
+
+/// The worker whose client this is: hosts number clients so.
+pub fn worker_of(client: u64) -> usize {
+    (client & 0xff) as usize
+}
+
+impl Waiting {
+    /// Nobody waits.
+    pub fn new(wake: Wake) -> Waiting {
+        Waiting { count: AtomicUsize::new(0), lines: Mutex::default(), wake }
+    }
+
+    /// Whether anybody waits.
+    #[inline]
+    pub fn is_any(&self) -> bool {
+        self.count.load(Ordering::SeqCst) > 0
+    }
+
+    /// A client gets in line for these keys; whether others are in front of it for each of them.
+    pub fn enter(&self, client: u64, keys: &[Vec<u8>]) -> bool {
+        let mut lines = self.lock();
+        let mut behind = true;
+        for key in keys {
+            let line = lines.by_key.entry(key.clone()).or_default();
+            behind &= line.front().is_some_and(|first| *first != client);
+            if !line.contains(&client) {
+                line.push_back(client);
+            }
+        }
+        self.count.fetch_add(1, Ordering::SeqCst);
+        behind
+    }
+
+    /// It waits no more; whoever stands behind it is woken.
+    pub fn leave(&self, client: u64, keys: &[Vec<u8>]) {
+        let mut lines = self.lock();
+        for key in keys {
+            if let Some(line) = lines.by_key.get_mut(key) {
+                line.retain(|other| *other != client);
+                if line.is_empty() {
+                    lines.by_key.remove(key);
+                }
+            }
+        }
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        self.wake_first(lines, keys.iter().map(Vec::as_slice));
+    }
+
+    /// Of the words of a request, those that somebody waits for.
+    pub fn named_in(&self, request: &[u8]) -> Vec<Vec<u8>> {
+        let lines = self.lock();
+        let mut named = Vec::new();
+        words(request, |word| {
+            if lines.by_key.contains_key(word) {
+                named.push(word.to_vec());
+            }
+        });
+        named
+    }
+
+    /// Something may be there under these keys.
+    pub fn wake<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) {
+        self.wake_first(self.lock(), keys);
+    }
+
+    /// Something may be there under any key.
+    pub fn wake_all(&self) {
+        let lines = self.lock();
+        let keys: Vec<Vec<u8>> = lines.by_key.keys().cloned().collect();
+        self.wake_first(lines, keys.iter().map(Vec::as_slice));
+    }
+
+    fn wake_first<'a>(&self, mut lines: MutexGuard<'_, Lines>, keys: impl Iterator<Item = &'a [u8]>) {
+        let mut workers = Vec::new();
+        for key in keys {
+            let Some(first) = lines.by_key.get(key).and_then(|line| line.front()).copied() else { continue };
+            let woken = lines.woken.entry(worker_of(first)).or_default();
+            if !woken.contains(&first) {
+                woken.push(first);
+                workers.push(worker_of(first));
+            }
+        }
+        drop(lines);
+        workers.into_iter().for_each(|worker| (self.wake)(worker));
+    }
+
+    /// The clients of a worker that are to look again.
+    pub fn take_woken(&self, worker: usize) -> Vec<u64> {
+        if !self.is_any() {
+            return Vec::new();
+        }
+        self.lock().woken.remove(&worker).unwrap_or_default()
+    }
+
+    /// What a panic left behind is as good as before: every change is whole.
+    fn lock(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Visits every argument of every command of a request.
+fn words(request: &[u8], mut visit: impl FnMut(&[u8])) {
+    let mut reader = Reader::new(request);
+    let mut read = || {
+        Moment::decode(&mut reader)?;
+        Framing::decode(&mut reader)?;
+        for _ in 0..reader.varint()? {
+            Watch::decode(&mut reader)?;
+        }
+        for _ in 0..reader.varint()? {
+            if let Step::Command(_, args) = Step::decode(&mut reader)? {
+                args.for_each(&mut visit);
+            }
+        }
+        Ok::<_, highwater_core::codec::Malformed>(())
+    };
+    read().expect("a connection wrote the request");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(keys: &[&str]) -> Vec<Vec<u8>> {
+        keys.iter().map(|key| key.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn the_first_is_woken_and_the_next_when_it_leaves() {
+        let waiting = Waiting::new(Box::new(|_| ()));
+        assert!(!waiting.enter(0x100, &keys(&["a", "b"])));
+        assert!(waiting.enter(0x201, &keys(&["a"])));
+        waiting.wake([&b"a"[..], b"c"].into_iter());
+        assert_eq!((waiting.take_woken(0), waiting.take_woken(1)), (vec![0x100], vec![]));
+        waiting.leave(0x100, &keys(&["a", "b"]));
+        assert_eq!((waiting.take_woken(0), waiting.take_woken(1)), (vec![], vec![0x201]));
+        waiting.leave(0x201, &keys(&["a"]));
+        assert!(!waiting.is_any());
+    }
+}

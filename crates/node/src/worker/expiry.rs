@@ -1,0 +1,67 @@
+//! Has keys go whose deadline is past, and rows of collections that are gone: the first worker's part, while its replica serves.
+//!
+//! Nobody sees an expired key in any case. The sweep gives its memory back: soon if there is something to do, and else only
+//! now and then, so that a node at rest does next to nothing.
+
+use highwater_core::{Outcome, Procedure, ProcedureId};
+use highwater_engines::{Nanos, Refusal, Request, Worker};
+
+use crate::clock::unix_ms;
+use crate::resp::keyspace::sweep::Sweep;
+use crate::resp::moment::Moment;
+use crate::token::{Owner, pack};
+
+/// The slot of its tokens; the keeper of sessions has the other one.
+pub const SLOT: usize = 1;
+/// How often to sweep while keys expire.
+const OFTEN: Nanos = 100_000_000;
+/// How often while none does, or the replica does not serve.
+const SELDOM: Nanos = 5_000_000_000;
+/// While there is more to do.
+const AT_ONCE: Nanos = 1_000_000;
+
+/// See the module.
+pub struct Expiry {
+    sweep: ProcedureId,
+    /// When to sweep next; `None` while one is under way.
+    next: Option<Nanos>,
+}
+
+impl Expiry {
+    /// `procedures`: the registered names, by id.
+    pub fn new(procedures: &[&'static str]) -> Expiry {
+        let sweep = procedures.iter().position(|known| *known == Sweep::NAME).expect("the door registers it");
+        Expiry { sweep: ProcedureId(sweep as u16), next: Some(0) }
+    }
+
+    /// Asks for what is due.
+    pub fn turn(&mut self, now: Nanos, engine: &mut dyn Worker) {
+        if self.next.is_none_or(|next| now < next) {
+            return;
+        }
+        let moment = Moment { unix_ms: unix_ms(), seed: 0 }.bytes();
+        let serves = matches!(engine.ready(), Ok(()) | Err(Refusal::Busy));
+        let request = Request::new(pack(Owner::Keeper, SLOT, 0), self.sweep, &moment);
+        let asked = serves && engine.submit(now, request).is_ok();
+        self.next = (!asked).then_some(now + if serves { OFTEN } else { SELDOM });
+    }
+
+    /// What it asked for is done: the reply says when the next deadline is.
+    pub fn released(&mut self, now: Nanos, outcome: Outcome, reply: &[u8]) {
+        let due = reply.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let pause = match (outcome, due) {
+            (Outcome::Committed, Some(0)) => AT_ONCE,
+            (Outcome::Committed, Some(due)) => {
+                let ms = due.saturating_sub(unix_ms()).min(SELDOM / 1_000_000);
+                (ms * 1_000_000).max(OFTEN)
+            }
+            _ => OFTEN,
+        };
+        self.next = Some(now + pause);
+    }
+
+    /// When it wants a turn.
+    pub fn next(&self) -> Option<Nanos> {
+        self.next
+    }
+}
