@@ -1,8 +1,8 @@
 //! A client that coordinates its transactions itself, as in *Meerkat* (EuroSys '20): for clusters whose engine is `meerkat` or `meerkat-strict`.
 //!
 //! The transaction's code runs in the application. Its reads go to one replica, its *home*; when it has ended, what it read and writes goes to all
-//! replicas at once, and if enough of them find it valid it is committed: one round trip. Others have their requests coordinated by a replica, over
-//! RESP, and wait for one hop more each way.
+//! replicas at once, and if enough of them find it valid it is committed: one round trip to commit, and one for each
+//! read before (or for a timestamp, if it reads nothing). Whoever sends a whole procedure as one request over RESP makes as many, or fewer.
 //!
 #![doc = include_str!("../README.md")]
 //!

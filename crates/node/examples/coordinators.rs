@@ -1,11 +1,11 @@
-//! What it saves to coordinate transactions at the client: three nodes in one process, one client, a read and a write of one key again and again.
+//! What it costs to coordinate transactions at the client: three nodes in one process, one client, a read and a write of one key again and again.
 //!
 //! ```text
 //! cargo run --release -p highwater-node --example coordinators [engine] [transactions]
 //! ```
 //!
-//! The one client has its requests coordinated by a node, over RESP; the other one coordinates them itself. Over the loopback interface a hop
-//! costs next to nothing, and what is seen is what the client's own work costs; between machines the second one saves two hops.
+//! The one client has its requests coordinated by a node, over RESP; the other one coordinates them itself. Each makes
+//! two round trips: to the node and from there to the others, or to the home (to read, or for a stamp) and to all.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
