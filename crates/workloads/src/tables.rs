@@ -71,11 +71,19 @@ pub const NAMES: TableId = TableId(26);
 pub const ELEMENTS: TableId = TableId(27);
 /// What of the Redis keyspace is to be removed, and when.
 pub const DUE: TableId = TableId(28);
+/// Scripts by the SHA-1 of their text.
+pub const SCRIPTS: TableId = TableId(29);
+/// Libraries of functions, by name.
+pub const FUNCTIONS: TableId = TableId(30);
+/// Users and what each may do, by name.
+pub const USERS: TableId = TableId(31);
+/// Procedures that came at run time, by name and version.
+pub const MODULES: TableId = TableId(32);
 
 use IndexKind::{Hash, Ordered};
 use KeyKind::{Bytes, U64};
 
-const TABLES: [(TableId, &str, KeyKind, IndexKind); 29] = [
+const TABLES: [(TableId, &str, KeyKind, IndexKind); 33] = [
     (KEYSPACE, "keyspace", Bytes, Hash),
     (AUDIT, "audit", U64, Hash),
     (SESSIONS, "sessions", U64, Ordered),
@@ -105,6 +113,10 @@ const TABLES: [(TableId, &str, KeyKind, IndexKind); 29] = [
     (NAMES, "redis.names", Bytes, Ordered),
     (ELEMENTS, "redis.elements", Bytes, Ordered),
     (DUE, "redis.due", Bytes, Ordered),
+    (SCRIPTS, "redis.scripts", Bytes, Ordered),
+    (FUNCTIONS, "redis.functions", Bytes, Ordered),
+    (USERS, "redis.users", Bytes, Ordered),
+    (MODULES, "modules", Bytes, Ordered),
 ];
 
 /// Every table, in the order of the ids.

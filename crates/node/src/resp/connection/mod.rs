@@ -1,4 +1,9 @@
 //! One client's connection: bytes in, engine requests and reply bytes out.
+//!
+//! Here is what its host drives; [`taking`] takes commands from the input, [`place`] is where it stands in line for data.
+
+mod place;
+mod taking;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,6 +11,8 @@ use std::sync::Arc;
 use highwater_core::random::Random;
 use highwater_core::{Outcome, ProcedureId, Timestamp};
 use highwater_engines::seam::{Refusal, Session};
+
+use place::Place;
 
 use super::Door;
 use super::client_state::ClientState;
@@ -67,36 +74,6 @@ enum Offer {
     Watches,
     /// It waits for data.
     Waits,
-}
-
-/// A client in line.
-struct Place {
-    door: Arc<Door>,
-    client: u64,
-    wait: Wait,
-    /// It has looked before.
-    looked: bool,
-    /// Somebody wrote while it looked.
-    woken: bool,
-    /// Its time is over.
-    late: bool,
-}
-
-impl Place {
-    /// At the end of the line; whether others are in front of it for every key.
-    fn enter(&self) -> bool {
-        self.door.waiting.enter(self.client, &self.wait.keys)
-    }
-
-    fn new(door: Arc<Door>, client: u64, wait: Wait) -> Place {
-        Place { door, client, wait, looked: false, woken: false, late: false }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.door.waiting.leave(self.client, &self.wait.keys);
-    }
 }
 
 /// A request that may change data, and what of its words somebody waited for when it was submitted; `None`: nobody waited at all.
@@ -299,84 +276,6 @@ impl Connection {
         }
     }
 
-    /// Whoever waits for what was written is to look.
-    fn wake_others(&mut self, seq: u64, wrote: bool) {
-        let Some(at) = self.writes.iter().position(|(written, _)| *written == seq) else { return };
-        let (_, named) = self.writes.remove(at).expect("it was found there");
-        if wrote && self.door.waiting.is_any() {
-            match named {
-                Some(keys) => self.door.waiting.wake(keys.iter().map(Vec::as_slice)),
-                None => self.door.waiting.wake_all(),
-            }
-        }
-    }
-
-    /// Whether this is a command that found nothing and has time left.
-    fn goes_on_waiting(&mut self, seq: u64, outcome: Outcome, bytes: &[u8]) -> bool {
-        if self.stage != (Stage::Trying { seq }) {
-            return false;
-        }
-        let place = self.place.as_mut().expect("who tries stands in line");
-        let again = outcome == Outcome::Conflict || std::mem::take(&mut place.woken);
-        // What has become another type meanwhile is nothing, too.
-        let nothing = matches!(bytes, b"$-1\r\n" | b"*-1\r\n" | b"_\r\n")
-            || place.looked && bytes.starts_with(b"-WRONGTYPE");
-        place.looked = true;
-        if (outcome == Outcome::Committed && nothing || outcome == Outcome::Conflict) && !place.late {
-            // What the engine holds of it is no reply: the client gets none yet.
-            self.order.expect(seq, 0);
-            self.stage = Stage::Blocked { seq };
-            if again {
-                self.look_again();
-            }
-            return true;
-        }
-        let late = place.late && nothing;
-        self.place = None;
-        self.stage = Stage::Open;
-        self.args.clear();
-        if late {
-            let protocol = self.client.protocol;
-            self.order.answer(seq, |out| Reply::new(out, protocol).null_array());
-            self.recall();
-        }
-        late
-    }
-
-    /// For how long it waits for data, in ms, if it does. `Some(None)`: for ever.
-    pub fn waits(&self) -> Option<Option<u64>> {
-        self.place.as_ref().map(|place| place.wait.timeout_ms)
-    }
-
-    /// There may be something for a client that waits.
-    pub fn look_again(&mut self) {
-        let Some(place) = &mut self.place else { return };
-        match self.stage {
-            Stage::Blocked { seq } => {
-                let moment = Moment { unix_ms: self.client.unix_ms, seed: self.random.bits() };
-                self.args[..Moment::BYTES].copy_from_slice(&moment.bytes());
-                let procedure = self.door.procedures.exec;
-                self.stage =
-                    Stage::Offering { seq, procedure, kind: Offer::Waits, snapshot: false, session: None };
-            }
-            _ => place.woken = true,
-        }
-    }
-
-    /// The time is over of a client that waits for data.
-    pub fn give_up_waiting(&mut self) {
-        let Some(place) = &mut self.place else { return };
-        place.late = true;
-        if let Stage::Blocked { seq } = self.stage {
-            self.place = None;
-            self.stage = Stage::Open;
-            self.args.clear();
-            let protocol = self.client.protocol;
-            self.order.answer(seq, |out| Reply::new(out, protocol).null_array());
-            self.recall();
-        }
-    }
-
     fn answer_released(&mut self, seq: u64, outcome: Outcome, bytes: &[u8]) {
         assert!(!matches!(self.stage, Stage::Offering { seq: offered, .. } if offered == seq));
         if self.stage == (Stage::Watching { seq }) {
@@ -471,216 +370,5 @@ impl Connection {
         self.parser.rest(0);
         self.transactions.rest();
         self.order.rest();
-    }
-
-    /// Takes one command from the input; false if there is no complete one.
-    fn take_command(&mut self, allowance: &mut Allowance) -> bool {
-        let held = self.held_bytes();
-        let frame = match self.parser.parse(&self.input[self.taken..]) {
-            Ok(Some(frame)) => frame,
-            Ok(None) => {
-                self.starved = true;
-                return false;
-            }
-            Err(error) => {
-                self.reply(|reply| reply.error(format_args!("ERR {error}")));
-                self.finish();
-                return true;
-            }
-        };
-        if is_http(frame.parts()) {
-            self.spoke_http = true;
-            self.finish();
-            return true;
-        }
-        let len = frame.len;
-        let command = single::encode(frame, self.client.protocol, &mut self.args);
-        self.taken += len;
-        forget_front(&mut self.input, &mut self.taken);
-        if len > KEEP_BYTES {
-            self.parser.rest(KEEP_PARTS);
-        }
-        match command {
-            Ok(Some(typed)) => self.act(typed),
-            Ok(None) => {}
-            Err(error) => self.refuse(error),
-        }
-        let replied = self.held_bytes().saturating_sub(held);
-        allowance.work -= COMMAND_WORK + (len + replied) as i64;
-        true
-    }
-
-    fn act(&mut self, Typed { opcode, session }: Typed) {
-        let command = opcode.spec().command;
-        if self.transactions.in_block() && session.is_some() {
-            return self.refuse(CommandError::NotOnce);
-        }
-        if self.transactions.in_block() && queues(command) {
-            return match self.number_block(command).and_then(|()| {
-                self.transactions.queue(opcode, single::step(&self.args), single::args(&self.args).count())
-            }) {
-                Ok(()) => self.reply(|reply| reply.simple("QUEUED")),
-                Err(error) => self.refuse(error),
-            };
-        }
-        match command {
-            Command::Data(Data::Session) => {
-                let salt = (self.door.salt ^ self.client.id).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-                match single::complete_session(&mut self.args, opcode, self.door.sessions, salt) {
-                    Ok(()) => self.offer(self.door.procedures.exec, Offer::Writes, None),
-                    Err(error) => self.refuse(error),
-                }
-            }
-            Command::Data(data) => {
-                let wait = wait_of(data, single::args(&self.args)).filter(|_| session.is_none());
-                let kind = match wait {
-                    Some(wait) => return self.wait(wait),
-                    None if opcode.spec().reads() => Offer::Reads,
-                    None => Offer::Writes,
-                };
-                self.offer(self.door.procedures.exec, kind, session);
-            }
-            Command::Local(local) => self.answer(local),
-            Command::Control(control) => {
-                if let Err(error) = self.control(control) {
-                    self.reply(|reply| reply.error(error));
-                }
-            }
-        }
-    }
-
-    /// Gets in line, and looks, unless others who wait for the same come first.
-    fn wait(&mut self, wait: Wait) {
-        let place = Place::new(self.door.clone(), self.client.id, wait);
-        let behind = place.enter();
-        self.place = Some(place);
-        if behind {
-            self.stage = Stage::Blocked { seq: self.order.open() };
-        } else {
-            self.offer(self.door.procedures.exec, Offer::Waits, None);
-        }
-    }
-
-    /// `HW.ONCE` gives the open block its number; any other command does nothing of the kind.
-    fn number_block(&mut self, command: Command) -> Result<(), CommandError> {
-        if command != Command::Control(Control::Once) {
-            return Ok(());
-        }
-        self.transactions.once(single::numbers(&mut single::args(&self.args))?)
-    }
-
-    /// Makes [`args`](Self::args) the next request. What a session keeps of it is in the latest state.
-    fn offer(&mut self, procedure: ProcedureId, kind: Offer, session: Option<Session>) {
-        let moment = Moment { unix_ms: self.client.unix_ms, seed: self.random.bits() };
-        self.args[..Moment::BYTES].copy_from_slice(&moment.bytes());
-        let seq = self.order.open();
-        let reads = matches!(kind, Offer::Reads | Offer::Watches);
-        let snapshot = reads && self.client.snapshots && session.is_none();
-        self.stage = Stage::Offering { seq, procedure, kind, snapshot, session };
-    }
-
-    fn answer(&mut self, command: Local) {
-        let args = single::args(&self.args);
-        self.order.local(|out| local::run(command, args, &mut self.client, &self.door, out));
-    }
-
-    fn control(&mut self, command: Control) -> Result<(), CommandError> {
-        match command {
-            Control::Multi => self.transactions.multi()?,
-            Control::Exec => return self.exec(),
-            Control::Discard => self.transactions.discard()?,
-            Control::Watch => return self.watch(),
-            Control::Unwatch => self.transactions.unwatch(),
-            // Only a block does without a command behind the number.
-            Control::Once => return Err(CommandError::WrongArity("hw.once")),
-            Control::Token => return self.token(),
-            Control::Quit => self.finish(),
-            Control::Reset => {
-                self.reset();
-                self.reply(|reply| reply.simple("RESET"));
-                return Ok(());
-            }
-        }
-        self.reply(|reply| reply.ok());
-        Ok(())
-    }
-
-    /// `RESET`: as if it had just connected.
-    fn reset(&mut self) {
-        self.transactions = Transactions::default();
-        let ClientState { id, unix_ms, seen, .. } = self.client;
-        self.client = ClientState { unix_ms, seen, ..ClientState::new(id) };
-    }
-
-    /// `HW.TOKEN`: of everything that was asked before it.
-    fn token(&mut self) -> Result<(), CommandError> {
-        if self.transactions.in_block() {
-            return Err(CommandError::NotInsideMulti);
-        }
-        self.stage = Stage::Recalling { seq: self.order.open() };
-        self.recall();
-        Ok(())
-    }
-
-    /// Answers an `HW.TOKEN`, once all before it are answered.
-    fn recall(&mut self) {
-        let Stage::Recalling { seq } = self.stage else { return };
-        if self.order.in_flight() == 1 {
-            self.stage = Stage::Open;
-            let (seen, protocol) = (self.client.seen, self.client.protocol);
-            self.order.answer(seq, |out| Reply::new(out, protocol).integer(seen.0 as i64));
-        }
-    }
-
-    fn exec(&mut self) -> Result<(), CommandError> {
-        let Connection { client, door, transactions, args, .. } = self;
-        let protocol = client.protocol;
-        let answer =
-            |command, words: Args<'_>, out: &mut Vec<u8>| local::run(command, words, client, door, out);
-        match transactions.exec(protocol, answer, args)? {
-            Exec::Submit { writes, session } => {
-                let kind = if writes { Offer::Writes } else { Offer::Reads };
-                self.offer(self.door.procedures.exec, kind, session);
-            }
-            Exec::Changed => self.reply(|reply| reply.null_array()),
-            Exec::Known => {
-                self.order.local(|out| write_known(&self.args, out).expect("exec wrote the arguments"))
-            }
-        }
-        Ok(())
-    }
-
-    fn watch(&mut self) -> Result<(), CommandError> {
-        if self.transactions.in_block() {
-            return Err(CommandError::WatchInsideMulti);
-        }
-        self.transactions.check_watch(single::args(&self.args))?;
-        self.args.drain(Moment::BYTES..single::ARGS_AT);
-        self.offer(self.door.procedures.watch, Offer::Watches, None);
-        Ok(())
-    }
-
-    /// A command that cannot run: an error, and an open block is refused with it.
-    fn refuse(&mut self, error: CommandError) {
-        self.transactions.refuse();
-        if error == CommandError::WrongArity("exec") {
-            // Redis ends the block, if there is one, and says so in any case.
-            let _no_block = self.transactions.discard();
-            return self.reply(|reply| reply.error(CommandError::ExecAbortedBecause("exec")));
-        }
-        self.reply(|reply| reply.error(error));
-    }
-
-    fn reply(&mut self, write: impl FnOnce(&mut Reply<'_>)) {
-        let protocol = self.client.protocol;
-        self.order.local(|out| write(&mut Reply::new(out, protocol)));
-    }
-
-    fn finish(&mut self) {
-        self.stage = Stage::Finished;
-        self.place = None;
-        self.transactions = Transactions::default();
-        self.input = Vec::new();
-        self.taken = 0;
     }
 }

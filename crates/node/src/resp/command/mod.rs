@@ -1,0 +1,402 @@
+//! Every command this door knows: one row each, and the checks that need nothing but the row.
+//!
+//! A name that has no row is an unknown command; [`Opcode::find`] is the only way from a name to a row.
+
+mod table;
+
+use super::errors::CommandError;
+pub use table::COMMANDS;
+
+/// What a command is, by who runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Touches data: runs inside a transaction of the engine.
+    Data(Data),
+    /// Touches no data: answered at the door.
+    Local(Local),
+    /// Begins or ends something on its connection; never queued, but for `UNWATCH`.
+    Control(Control),
+}
+
+/// Commands that touch data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table says what each does")]
+pub enum Data {
+    Get,
+    Set,
+    Incr,
+    Del,
+    Mget,
+    Mset,
+    Incrby,
+    Decr,
+    Decrby,
+    Append,
+    Strlen,
+    Exists,
+    Setnx,
+    Setex,
+    Psetex,
+    Msetnx,
+    Getset,
+    Getdel,
+    Getex,
+    Getrange,
+    Substr,
+    Setrange,
+    Incrbyfloat,
+    Setbit,
+    Getbit,
+    Bitcount,
+    Bitpos,
+    Bitop,
+    Bitfield,
+    BitfieldRo,
+    Expire,
+    Pexpire,
+    Expireat,
+    Pexpireat,
+    Ttl,
+    Pttl,
+    Expiretime,
+    Pexpiretime,
+    Persist,
+    Type,
+    Unlink,
+    Touch,
+    Rename,
+    Renamenx,
+    Copy,
+    Scan,
+    Keys,
+    Randomkey,
+    Dbsize,
+    Flushdb,
+    Flushall,
+    Object,
+    Memory,
+    Hset,
+    Hmset,
+    Hsetnx,
+    Hget,
+    Hmget,
+    Hgetall,
+    Hdel,
+    Hlen,
+    Hkeys,
+    Hvals,
+    Hexists,
+    Hincrby,
+    Hincrbyfloat,
+    Hstrlen,
+    Hrandfield,
+    Hscan,
+    Sadd,
+    Srem,
+    Smembers,
+    Sismember,
+    Smismember,
+    Scard,
+    Spop,
+    Srandmember,
+    Smove,
+    Sscan,
+    Sinter,
+    Sunion,
+    Sdiff,
+    Sinterstore,
+    Sunionstore,
+    Sdiffstore,
+    Sintercard,
+    Lpush,
+    Rpush,
+    Lpushx,
+    Rpushx,
+    Lpop,
+    Rpop,
+    Llen,
+    Lrange,
+    Lindex,
+    Lset,
+    Linsert,
+    Lrem,
+    Ltrim,
+    Lpos,
+    Lmove,
+    Rpoplpush,
+    Lmpop,
+    Zadd,
+    Zrem,
+    Zscore,
+    Zmscore,
+    Zincrby,
+    Zcard,
+    Zrandmember,
+    Zscan,
+    Zmpop,
+    Zpopmin,
+    Zpopmax,
+    Zrank,
+    Zrevrank,
+    Zcount,
+    Zlexcount,
+    Zrange,
+    Zrangestore,
+    Zrangebyscore,
+    Zrevrangebyscore,
+    Zrangebylex,
+    Zrevrangebylex,
+    Zrevrange,
+    Zremrangebyscore,
+    Zremrangebylex,
+    Zremrangebyrank,
+    Zunion,
+    Zunionstore,
+    Zinter,
+    Zinterstore,
+    Zdiff,
+    Zdiffstore,
+    Zintercard,
+    Blpop,
+    Brpop,
+    Bzpopmin,
+    Bzpopmax,
+    Blmove,
+    Brpoplpush,
+    Blmpop,
+    Bzmpop,
+    Session,
+    Outcome,
+}
+
+/// Commands that touch no data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table says what each does")]
+pub enum Local {
+    Ping,
+    Echo,
+    Hello,
+    Select,
+    Auth,
+    Client,
+    Command,
+    Info,
+    Config,
+    Time,
+    Role,
+    Wait,
+    Slowlog,
+    Latency,
+    Readonly,
+    Readwrite,
+    Freshness,
+}
+
+/// Commands about the connection and its transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table says what each does")]
+pub enum Control {
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
+    Once,
+    Token,
+    Quit,
+    Reset,
+}
+
+/// Which of a command's words are keys, the name being word 0; `last` -1 is the last word. All 0: none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// The first key.
+    pub first: i8,
+    /// The last one.
+    pub last: i8,
+    /// From one to the next.
+    pub step: i8,
+}
+
+/// One row.
+#[derive(Debug)]
+pub struct Spec {
+    /// Who runs it.
+    pub command: Command,
+    /// In small letters.
+    pub name: &'static str,
+    /// How many words, the name included; negative: at least so many.
+    pub arity: i8,
+    /// Redis's flags, separated by spaces.
+    pub flags: &'static str,
+    /// Which words are keys.
+    pub keys: Keys,
+    /// `string`, `generic`, `hash` and so on, as Redis groups them.
+    pub group: &'static str,
+    /// The version of Redis that brought it; of our own commands, ours.
+    pub since: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// Empty unless the second word chooses one.
+    pub subcommands: &'static [Subcommand],
+}
+
+/// A second word that changes what a command does.
+#[derive(Debug)]
+pub struct Subcommand {
+    /// In small letters.
+    pub name: &'static str,
+    /// With the command before it, as errors name it.
+    pub full_name: &'static str,
+    /// How many words, both names included; negative: at least so many.
+    pub arity: i8,
+}
+
+/// No row.
+const NONE: u8 = 0xff;
+
+/// Rows by a hash of their names; what is taken goes to the next place.
+static PLACES: [u8; 1024] = places();
+
+const fn places() -> [u8; 1024] {
+    let (mut places, mut at) = ([NONE; 1024], 0);
+    while at < COMMANDS.len() {
+        let mut place = place_of(COMMANDS[at].name.as_bytes());
+        while places[place] != NONE {
+            place = (place + 1) % 1024;
+        }
+        places[place] = at as u8;
+        at += 1;
+    }
+    places
+}
+
+const fn place_of(name: &[u8]) -> usize {
+    let (mut hash, mut at) = (0x811c_9dc5u32, 0);
+    while at < name.len() {
+        hash = (hash ^ (name[at] | 0x20) as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    ((hash ^ hash >> 16) % 1024) as usize
+}
+
+/// A row, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opcode(u8);
+
+impl Opcode {
+    /// The row of a name, in letters of any size.
+    pub fn find(name: &[u8]) -> Option<Opcode> {
+        let mut place = place_of(name);
+        loop {
+            let at = PLACES[place];
+            if COMMANDS.get(usize::from(at))?.name.as_bytes().eq_ignore_ascii_case(name) {
+                return Some(Opcode(at));
+            }
+            place = (place + 1) % PLACES.len();
+        }
+    }
+
+    /// The row of a number that came from outside.
+    pub fn decode(byte: u8) -> Option<Opcode> {
+        (usize::from(byte) < COMMANDS.len()).then_some(Opcode(byte))
+    }
+
+    /// Its number.
+    pub fn byte(self) -> u8 {
+        self.0
+    }
+
+    /// The row.
+    pub fn spec(self) -> &'static Spec {
+        &COMMANDS[usize::from(self.0)]
+    }
+}
+
+impl Spec {
+    /// Checks the number of words and, where the second word chooses, that it names something. `args` are the
+    /// words behind the name.
+    pub fn check<'a>(&self, mut args: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<(), CommandError> {
+        let words = args.len() + 1;
+        if !fits(self.arity, words) {
+            return Err(CommandError::WrongArity(self.name));
+        }
+        let Some(second) = args.next().filter(|_| !self.subcommands.is_empty()) else { return Ok(()) };
+        match self.subcommand(second) {
+            None => Err(CommandError::unknown_subcommand(self.name, second)),
+            Some(found) if !fits(found.arity, words) => Err(CommandError::WrongArity(found.full_name)),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The subcommand of this name, in letters of any size.
+    pub fn subcommand(&self, name: &[u8]) -> Option<&'static Subcommand> {
+        self.subcommands.iter().find(|known| known.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether it may run under a number of a session, and among others in a block: it is about data, not about sessions.
+    pub fn is_ordinary(&self) -> bool {
+        matches!(self.command, Command::Data(data) if !matches!(data, Data::Session | Data::Outcome))
+    }
+
+    /// Whether it touches data and changes none.
+    pub fn reads(&self) -> bool {
+        self.flags.starts_with("readonly")
+    }
+
+    /// Whether word `word` is a key, or may be one because others say how many there are.
+    pub fn may_be_key(&self, word: usize) -> bool {
+        self.keys.contains(word) || self.has_flag("movablekeys")
+    }
+
+    /// Whether it has this flag.
+    pub fn has_flag(&self, wanted: &str) -> bool {
+        self.flags().any(|flag| flag == wanted)
+    }
+
+    /// The flags, one by one.
+    pub fn flags(&self) -> impl Iterator<Item = &'static str> + Clone {
+        self.flags.split(' ')
+    }
+}
+
+impl Keys {
+    /// Whether word `word` is a key.
+    pub fn contains(self, word: usize) -> bool {
+        let (first, step) = (self.first as usize, self.step as usize);
+        first != 0
+            && word >= first
+            && (self.last < 0 || word <= self.last as usize)
+            && (word - first).is_multiple_of(step)
+    }
+}
+
+fn fits(arity: i8, words: usize) -> bool {
+    let wanted = usize::from(arity.unsigned_abs());
+    if arity < 0 { words >= wanted } else { words == wanted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_can_be_found_and_are_named_once() {
+        for (at, spec) in COMMANDS.iter().enumerate() {
+            let upper = spec.name.to_ascii_uppercase();
+            assert_eq!(Opcode::find(upper.as_bytes()), Opcode::decode(at as u8), "{upper}");
+        }
+        assert_eq!(Opcode::find(b""), None);
+        assert_eq!(Opcode::find(b"gets"), None);
+        assert!(COMMANDS.len() < 0xff, "0xff is the literal's opcode");
+    }
+
+    #[test]
+    fn data_is_read_or_written() {
+        for spec in COMMANDS {
+            let data = matches!(spec.command, Command::Data(_));
+            let first = spec.flags().next();
+            assert_eq!(data, spec.reads() || first == Some("write"), "{}", spec.name);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A client in line for data: it gets in, looks, is woken and gives up.
+
+use std::sync::Arc;
+
+use super::*;
+
+/// A client in line.
+pub(super) struct Place {
+    pub(super) door: Arc<Door>,
+    pub(super) client: u64,
+    pub(super) wait: Wait,
+    /// It has looked before.
+    pub(super) looked: bool,
+    /// Somebody wrote while it looked.
+    pub(super) woken: bool,
+    /// Its time is over.
+    pub(super) late: bool,
+}
+
+impl Place {
+    /// At the end of the line; whether others are in front of it for every key.
+    pub(super) fn enter(&self) -> bool {
+        self.door.waiting.enter(self.client, &self.wait.keys)
+    }
+
+    pub(super) fn new(door: Arc<Door>, client: u64, wait: Wait) -> Place {
+        Place { door, client, wait, looked: false, woken: false, late: false }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.door.waiting.leave(self.client, &self.wait.keys);
+    }
+}
+
+impl Connection {
+    /// Whoever waits for what was written is to look.
+    pub(super) fn wake_others(&mut self, seq: u64, wrote: bool) {
+        let Some(at) = self.writes.iter().position(|(written, _)| *written == seq) else { return };
+        let (_, named) = self.writes.remove(at).expect("it was found there");
+        if wrote && self.door.waiting.is_any() {
+            match named {
+                Some(keys) => self.door.waiting.wake(keys.iter().map(Vec::as_slice)),
+                None => self.door.waiting.wake_all(),
+            }
+        }
+    }
+
+    /// Whether this is a command that found nothing and has time left.
+    pub(super) fn goes_on_waiting(&mut self, seq: u64, outcome: Outcome, bytes: &[u8]) -> bool {
+        if self.stage != (Stage::Trying { seq }) {
+            return false;
+        }
+        let place = self.place.as_mut().expect("who tries stands in line");
+        let again = outcome == Outcome::Conflict || std::mem::take(&mut place.woken);
+        // What has become another type meanwhile is nothing, too.
+        let nothing = matches!(bytes, b"$-1\r\n" | b"*-1\r\n" | b"_\r\n")
+            || place.looked && bytes.starts_with(b"-WRONGTYPE");
+        place.looked = true;
+        if (outcome == Outcome::Committed && nothing || outcome == Outcome::Conflict) && !place.late {
+            // What the engine holds of it is no reply: the client gets none yet.
+            self.order.expect(seq, 0);
+            self.stage = Stage::Blocked { seq };
+            if again {
+                self.look_again();
+            }
+            return true;
+        }
+        let late = place.late && nothing;
+        self.place = None;
+        self.stage = Stage::Open;
+        self.args.clear();
+        if late {
+            let protocol = self.client.protocol;
+            self.order.answer(seq, |out| Reply::new(out, protocol).null_array());
+            self.recall();
+        }
+        late
+    }
+
+    /// For how long it waits for data, in ms, if it does. `Some(None)`: for ever.
+    pub fn waits(&self) -> Option<Option<u64>> {
+        self.place.as_ref().map(|place| place.wait.timeout_ms)
+    }
+
+    /// There may be something for a client that waits.
+    pub fn look_again(&mut self) {
+        let Some(place) = &mut self.place else { return };
+        match self.stage {
+            Stage::Blocked { seq } => {
+                let moment = Moment { unix_ms: self.client.unix_ms, seed: self.random.bits() };
+                self.args[..Moment::BYTES].copy_from_slice(&moment.bytes());
+                let procedure = self.door.procedures.exec;
+                self.stage =
+                    Stage::Offering { seq, procedure, kind: Offer::Waits, snapshot: false, session: None };
+            }
+            _ => place.woken = true,
+        }
+    }
+
+    /// The time is over of a client that waits for data.
+    pub fn give_up_waiting(&mut self) {
+        let Some(place) = &mut self.place else { return };
+        place.late = true;
+        if let Stage::Blocked { seq } = self.stage {
+            self.place = None;
+            self.stage = Stage::Open;
+            self.args.clear();
+            let protocol = self.client.protocol;
+            self.order.answer(seq, |out| Reply::new(out, protocol).null_array());
+            self.recall();
+        }
+    }
+
+    /// Gets in line, and looks, unless others who wait for the same come first.
+    pub(super) fn wait(&mut self, wait: Wait) {
+        let place = Place::new(self.door.clone(), self.client.id, wait);
+        let behind = place.enter();
+        self.place = Some(place);
+        if behind {
+            self.stage = Stage::Blocked { seq: self.order.open() };
+        } else {
+            self.offer(self.door.procedures.exec, Offer::Waits, None);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! From a command in the input to its answer, or to the request that the engine is offered.
+
+use super::*;
+
+impl Connection {
+    /// Takes one command from the input; false if there is no complete one.
+    pub(super) fn take_command(&mut self, allowance: &mut Allowance) -> bool {
+        let held = self.held_bytes();
+        let frame = match self.parser.parse(&self.input[self.taken..]) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => {
+                self.starved = true;
+                return false;
+            }
+            Err(error) => {
+                self.reply(|reply| reply.error(format_args!("ERR {error}")));
+                self.finish();
+                return true;
+            }
+        };
+        if is_http(frame.parts()) {
+            self.spoke_http = true;
+            self.finish();
+            return true;
+        }
+        let len = frame.len;
+        let command = single::encode(frame, self.client.protocol, &mut self.args);
+        self.taken += len;
+        forget_front(&mut self.input, &mut self.taken);
+        if len > KEEP_BYTES {
+            self.parser.rest(KEEP_PARTS);
+        }
+        match command {
+            Ok(Some(typed)) => self.act(typed),
+            Ok(None) => {}
+            Err(error) => self.refuse(error),
+        }
+        let replied = self.held_bytes().saturating_sub(held);
+        allowance.work -= COMMAND_WORK + (len + replied) as i64;
+        true
+    }
+
+    pub(super) fn act(&mut self, Typed { opcode, session }: Typed) {
+        let command = opcode.spec().command;
+        if self.transactions.in_block() && session.is_some() {
+            return self.refuse(CommandError::NotOnce);
+        }
+        if self.transactions.in_block() && queues(command) {
+            return match self.number_block(command).and_then(|()| {
+                self.transactions.queue(opcode, single::step(&self.args), single::args(&self.args).count())
+            }) {
+                Ok(()) => self.reply(|reply| reply.simple("QUEUED")),
+                Err(error) => self.refuse(error),
+            };
+        }
+        match command {
+            Command::Data(Data::Session) => {
+                let salt = (self.door.salt ^ self.client.id).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+                match single::complete_session(&mut self.args, opcode, self.door.sessions, salt) {
+                    Ok(()) => self.offer(self.door.procedures.exec, Offer::Writes, None),
+                    Err(error) => self.refuse(error),
+                }
+            }
+            Command::Data(data) => {
+                let wait = wait_of(data, single::args(&self.args)).filter(|_| session.is_none());
+                let kind = match wait {
+                    Some(wait) => return self.wait(wait),
+                    None if opcode.spec().reads() => Offer::Reads,
+                    None => Offer::Writes,
+                };
+                self.offer(self.door.procedures.exec, kind, session);
+            }
+            Command::Local(local) => self.answer(local),
+            Command::Control(control) => {
+                if let Err(error) = self.control(control) {
+                    self.reply(|reply| reply.error(error));
+                }
+            }
+        }
+    }
+
+    /// `HW.ONCE` gives the open block its number; any other command does nothing of the kind.
+    pub(super) fn number_block(&mut self, command: Command) -> Result<(), CommandError> {
+        if command != Command::Control(Control::Once) {
+            return Ok(());
+        }
+        self.transactions.once(single::numbers(&mut single::args(&self.args))?)
+    }
+
+    /// Makes [`args`](Self::args) the next request. What a session keeps of it is in the latest state.
+    pub(super) fn offer(&mut self, procedure: ProcedureId, kind: Offer, session: Option<Session>) {
+        let moment = Moment { unix_ms: self.client.unix_ms, seed: self.random.bits() };
+        self.args[..Moment::BYTES].copy_from_slice(&moment.bytes());
+        let seq = self.order.open();
+        let reads = matches!(kind, Offer::Reads | Offer::Watches);
+        let snapshot = reads && self.client.snapshots && session.is_none();
+        self.stage = Stage::Offering { seq, procedure, kind, snapshot, session };
+    }
+
+    pub(super) fn answer(&mut self, command: Local) {
+        let args = single::args(&self.args);
+        self.order.local(|out| local::run(command, args, &mut self.client, &self.door, out));
+    }
+
+    pub(super) fn control(&mut self, command: Control) -> Result<(), CommandError> {
+        match command {
+            Control::Multi => self.transactions.multi()?,
+            Control::Exec => return self.exec(),
+            Control::Discard => self.transactions.discard()?,
+            Control::Watch => return self.watch(),
+            Control::Unwatch => self.transactions.unwatch(),
+            // Only a block does without a command behind the number.
+            Control::Once => return Err(CommandError::WrongArity("hw.once")),
+            Control::Token => return self.token(),
+            Control::Quit => self.finish(),
+            Control::Reset => {
+                self.reset();
+                self.reply(|reply| reply.simple("RESET"));
+                return Ok(());
+            }
+        }
+        self.reply(|reply| reply.ok());
+        Ok(())
+    }
+
+    /// `RESET`: as if it had just connected.
+    pub(super) fn reset(&mut self) {
+        self.transactions = Transactions::default();
+        let ClientState { id, unix_ms, seen, .. } = self.client;
+        self.client = ClientState { unix_ms, seen, ..ClientState::new(id) };
+    }
+
+    /// `HW.TOKEN`: of everything that was asked before it.
+    pub(super) fn token(&mut self) -> Result<(), CommandError> {
+        if self.transactions.in_block() {
+            return Err(CommandError::NotInsideMulti);
+        }
+        self.stage = Stage::Recalling { seq: self.order.open() };
+        self.recall();
+        Ok(())
+    }
+
+    /// Answers an `HW.TOKEN`, once all before it are answered.
+    pub(super) fn recall(&mut self) {
+        let Stage::Recalling { seq } = self.stage else { return };
+        if self.order.in_flight() == 1 {
+            self.stage = Stage::Open;
+            let (seen, protocol) = (self.client.seen, self.client.protocol);
+            self.order.answer(seq, |out| Reply::new(out, protocol).integer(seen.0 as i64));
+        }
+    }
+
+    pub(super) fn exec(&mut self) -> Result<(), CommandError> {
+        let Connection { client, door, transactions, args, .. } = self;
+        let protocol = client.protocol;
+        let answer =
+            |command, words: Args<'_>, out: &mut Vec<u8>| local::run(command, words, client, door, out);
+        match transactions.exec(protocol, answer, args)? {
+            Exec::Submit { writes, session } => {
+                let kind = if writes { Offer::Writes } else { Offer::Reads };
+                self.offer(self.door.procedures.exec, kind, session);
+            }
+            Exec::Changed => self.reply(|reply| reply.null_array()),
+            Exec::Known => {
+                self.order.local(|out| write_known(&self.args, out).expect("exec wrote the arguments"))
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn watch(&mut self) -> Result<(), CommandError> {
+        if self.transactions.in_block() {
+            return Err(CommandError::WatchInsideMulti);
+        }
+        self.transactions.check_watch(single::args(&self.args))?;
+        self.args.drain(Moment::BYTES..single::ARGS_AT);
+        self.offer(self.door.procedures.watch, Offer::Watches, None);
+        Ok(())
+    }
+
+    /// A command that cannot run: an error, and an open block is refused with it.
+    pub(super) fn refuse(&mut self, error: CommandError) {
+        self.transactions.refuse();
+        if error == CommandError::WrongArity("exec") {
+            // Redis ends the block, if there is one, and says so in any case.
+            let _no_block = self.transactions.discard();
+            return self.reply(|reply| reply.error(CommandError::ExecAbortedBecause("exec")));
+        }
+        self.reply(|reply| reply.error(error));
+    }
+
+    pub(super) fn reply(&mut self, write: impl FnOnce(&mut Reply<'_>)) {
+        let protocol = self.client.protocol;
+        self.order.local(|out| write(&mut Reply::new(out, protocol)));
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.stage = Stage::Finished;
+        self.place = None;
+        self.transactions = Transactions::default();
+        self.input = Vec::new();
+        self.taken = 0;
+    }
+}
