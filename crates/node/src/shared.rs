@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use highwater_core::{Epoch, NodeId};
+use highwater_engines::seam::hot::{COUNTERS, hottest};
 use highwater_engines::{CheckpointNews, Counters, EngineKind, Nanos, Service};
 use highwater_workloads::Workload;
 
@@ -17,6 +18,10 @@ use crate::held::{Held, HeldBytes};
 use crate::letter_box::LetterBox;
 use crate::load::{RunSpec, WorkerStats};
 use crate::memory::Provisions;
+use crate::meter::Meter;
+use crate::meter::events::Events;
+use crate::meter::hot::HotKey;
+use crate::meter::slow::SlowLog;
 use crate::relay::{Relay, Relayed};
 use crate::roster::Roster;
 use crate::storage::JournalQueues;
@@ -50,6 +55,8 @@ pub struct Shared {
     pub stopwatch: Stopwatch,
     /// When the process started.
     pub started: Nanos,
+    /// Names of the store's tables, by id.
+    tables: OnceLock<Vec<&'static str>>,
     /// If what is written goes to a disk.
     journal: OnceLock<Arc<JournalQueues>>,
     /// The process was asked to end.
@@ -61,6 +68,14 @@ pub struct Shared {
     drained: AtomicUsize,
     stopping: AtomicBool,
     clients: Vec<Padded>,
+    /// Letters of the admin port's that each worker has read.
+    pulses: Vec<Padded>,
+    /// What the workers measure of their clients' requests.
+    pub meters: Vec<Arc<Meter>>,
+    /// Slow transactions.
+    pub slow: Arc<SlowLog>,
+    /// What happened lately.
+    pub events: Events,
     /// What each thread holds: the workers by index, then the control thread, then the admin port's.
     held: Vec<Held>,
     summary: Mutex<Summary>,
@@ -86,6 +101,13 @@ pub struct Summary {
     pub memory: (u64, u64),
 }
 
+impl Summary {
+    /// Whether the replica takes transactions.
+    pub fn serves(&self) -> bool {
+        self.service == Service::Serving
+    }
+}
+
 impl Shared {
     /// For a node with as many workers as there are counters.
     pub fn new(
@@ -105,12 +127,17 @@ impl Shared {
             admin: LetterBox::new()?,
             jobs: AtomicUsize::new(0),
             clients: counters.iter().map(|_| Padded::default()).collect(),
+            pulses: counters.iter().map(|_| Padded::default()).collect(),
+            meters: counters.iter().map(|_| Arc::default()).collect(),
+            slow: Arc::new(SlowLog::new(counters.len())),
+            events: Events::default(),
             held: (0..counters.len() + 2).map(|_| Held::default()).collect(),
             counters,
             procedures,
             roster,
             stopwatch: Stopwatch::calibrate(),
             started: monotonic(),
+            tables: OnceLock::new(),
             journal: OnceLock::new(),
             leaving: AtomicBool::new(false),
             disk_is_stale: AtomicBool::new(false),
@@ -126,6 +153,23 @@ impl Shared {
                 memory: (0, u64::MAX),
             }),
         })
+    }
+
+    /// The store has these tables.
+    pub fn set_tables(&self, tables: Vec<&'static str>) {
+        let _known = self.tables.set(tables);
+    }
+
+    /// The keys at which transactions met most, the hottest first.
+    pub fn hot_keys(&self) -> Vec<HotKey> {
+        let tables = self.tables.get().map_or(&[][..], Vec::as_slice);
+        let sketches = self.counters.iter().map(|counters| counters.hot.all());
+        hottest(sketches, COUNTERS).into_iter().map(|hot| HotKey::of(hot, tables)).collect()
+    }
+
+    /// Forgets them.
+    pub fn reset_hot_keys(&self) {
+        self.counters.iter().for_each(|counters| counters.hot.reset());
     }
 
     /// What is written goes there from now on.
@@ -247,6 +291,16 @@ impl Shared {
         }
     }
 
+    /// A worker has read a letter of the admin port's; only that worker says so.
+    pub fn pulse(&self, worker: usize) {
+        self.pulses[worker].0.store(self.pulses_of(worker) + 1, Ordering::Relaxed);
+    }
+
+    /// How many it has read.
+    pub fn pulses_of(&self, worker: usize) -> u64 {
+        self.pulses[worker].0.load(Ordering::Relaxed)
+    }
+
     /// Clients of all workers.
     pub fn clients(&self) -> u64 {
         self.clients.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
@@ -314,6 +368,8 @@ pub enum WorkerLetter {
     Adopt(Established),
     /// The connection of a client that coordinates its transactions itself.
     Coordinator(TcpStream),
+    /// The admin port wants to know whether the worker turns.
+    Pulse,
     /// That node was removed from the cluster.
     HangUp(NodeId),
     /// That node does not hold this connection any more.

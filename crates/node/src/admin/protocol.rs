@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::NodeConfig;
 use crate::config::contact::contact;
+use crate::meter::events::Event;
+use crate::meter::hot::HotKey;
+use crate::meter::slow::Slow;
 
 /// A request: one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,14 +72,23 @@ pub enum AdminRequest {
         #[serde(default)]
         to: Option<u8>,
     },
-    /// Ends the process cleanly: what it leads is handed over first. Answer: [`AdminResponse::Done`], at once.
     /// Another membership is wanted; asked again until it is done. Answer: [`AdminResponse::Member`].
     Member {
         /// What is wanted.
         change: MemberRequest,
     },
-    /// Ends the process cleanly. Answer: [`AdminResponse::Done`].
+    /// Ends the process cleanly: what it leads is handed over first. Answer: [`AdminResponse::Done`], at once.
     Shutdown,
+    /// Slow transactions. Answer: [`AdminResponse::Slow`].
+    Slow,
+    /// What happened lately. Answer: [`AdminResponse::Events`].
+    Events,
+    /// The keys with most conflicts. Answer: [`AdminResponse::HotKeys`].
+    HotKeys {
+        /// Forget them then.
+        #[serde(default)]
+        reset: bool,
+    },
 }
 
 /// A workload and its options: what `highwater_workloads` builds one from.
@@ -151,6 +163,21 @@ pub enum AdminResponse {
     AuditMissing {
         /// How many are missing.
         missing: u64,
+    },
+    /// See [`AdminRequest::Slow`].
+    Slow {
+        /// The latest first.
+        slow: Vec<Slow>,
+    },
+    /// See [`AdminRequest::Events`].
+    Events {
+        /// In order.
+        events: Vec<Event>,
+    },
+    /// See [`AdminRequest::HotKeys`].
+    HotKeys {
+        /// The hottest first.
+        keys: Vec<HotKey>,
     },
 }
 

@@ -220,6 +220,11 @@ impl ControlThread {
     }
 
     fn hand_out(&mut self, now: Nanos) {
+        if !self.out.events.is_empty() {
+            let status = self.controller.status(now);
+            let state = (&*status.role, status.epoch.0, status.ask.map(|node| node.0));
+            self.out.events.iter().for_each(|event| self.shared.events.keep("engine", state, event));
+        }
         for event in self.out.events.drain(..) {
             tracing::info!(node = %self.shared.node, "{event}");
         }
@@ -296,6 +301,11 @@ impl ControlThread {
         self.shared.provisions.set_store(&self.controller.store());
         let memory = self.controller.memory();
         let memory = (memory.used, memory.most);
+        let before = self.shared.summary();
+        if (&before.role, before.epoch, before.ask) != (&status.role, status.epoch, status.ask) {
+            let state = (&*status.role, status.epoch.0, status.ask.map(|node| node.0));
+            self.shared.events.keep("role", state, "");
+        }
         self.shared.set_summary(Summary {
             service: status.service,
             role: status.role,

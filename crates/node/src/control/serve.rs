@@ -83,6 +83,9 @@ impl Context<'_> {
             AdminRequest::HandOver { .. } | AdminRequest::Freshness => {
                 unreachable!("the control thread has the controller for that")
             }
+            AdminRequest::Slow | AdminRequest::Events | AdminRequest::HotKeys { .. } => {
+                unreachable!("the admin port's thread knows that")
+            }
         }
         Ok(None)
     }

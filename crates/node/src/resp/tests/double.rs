@@ -148,6 +148,7 @@ impl Node {
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
             describe: Box::new(describe),
+            operations: Box::new(crate::resp::operations::Nothing),
         };
         Node { map: Rc::default(), registry: Rc::new(registry), door: Arc::new(door) }
     }

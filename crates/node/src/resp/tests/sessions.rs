@@ -39,6 +39,7 @@ impl Alone {
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
             describe: Box::new(describe),
+            operations: Box::new(crate::resp::operations::Nothing),
         };
         Alone { replica, door: Arc::new(door) }
     }
