@@ -1,5 +1,6 @@
 //! What operators ask over RESP, out of what the node's threads keep.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::config::Config;
@@ -14,13 +15,15 @@ use crate::shared::Shared;
 pub struct Desk {
     shared: Weak<Shared>,
     slower_than_us: Option<u64>,
+    /// Slow transactions that came before are not `LATENCY`'s any more.
+    watched_from: AtomicU64,
 }
 
 impl Desk {
     /// Of a node with this configuration.
     pub fn new(config: &Config, shared: &Arc<Shared>) -> Desk {
         let slower_than_us = u64::try_from(config.slowlog.slower_than_us).ok();
-        Desk { shared: Arc::downgrade(shared), slower_than_us }
+        Desk { shared: Arc::downgrade(shared), slower_than_us, watched_from: AtomicU64::new(0) }
     }
 
     fn shared(&self) -> Arc<Shared> {
@@ -39,6 +42,19 @@ impl Operations for Desk {
 
     fn reset_slow(&self) {
         self.shared().slow.reset();
+    }
+
+    fn watched(&self) -> Vec<Slow> {
+        let from = self.watched_from.load(Ordering::Relaxed);
+        let mut slow = self.slow(usize::MAX);
+        slow.retain(|slow| slow.number >= from);
+        slow
+    }
+
+    fn reset_watched(&self) -> bool {
+        let had = !self.watched().is_empty();
+        self.watched_from.store(self.shared().slow.ever(), Ordering::Relaxed);
+        had
     }
 
     fn slower_than_us(&self) -> Option<u64> {

@@ -12,7 +12,7 @@ use highwater_engines::seam::hot::{COUNTERS, hottest};
 use highwater_engines::{CheckpointNews, Counters, EngineKind, Nanos, Service};
 use highwater_workloads::Workload;
 
-use crate::admin::protocol::{AdminRequest, AdminResponse};
+use crate::admin::protocol::{AdminRequest, AdminResponse, ElectionReport};
 use crate::clock::{Stopwatch, monotonic};
 use crate::held::{Held, HeldBytes};
 use crate::letter_box::LetterBox;
@@ -25,6 +25,7 @@ use crate::meter::slow::SlowLog;
 use crate::relay::{Relay, Relayed};
 use crate::roster::Roster;
 use crate::storage::JournalQueues;
+use crate::transport::traffic::Traffic;
 use crate::transport::{Arrival, Channel, Established};
 
 /// One per node, behind an `Arc`.
@@ -76,6 +77,12 @@ pub struct Shared {
     pub slow: Arc<SlowLog>,
     /// What happened lately.
     pub events: Events,
+    /// Bytes to and from peers.
+    pub traffic: Traffic,
+    /// Checkpoints published, and those that failed.
+    checkpoints: [AtomicU64; 2],
+    /// Written by the control thread.
+    elections: Mutex<ElectionReport>,
     /// What each thread holds: the workers by index, then the control thread, then the admin port's.
     held: Vec<Held>,
     summary: Mutex<Summary>,
@@ -131,6 +138,9 @@ impl Shared {
             meters: counters.iter().map(|_| Arc::default()).collect(),
             slow: Arc::new(SlowLog::new(counters.len())),
             events: Events::default(),
+            traffic: Traffic::default(),
+            checkpoints: Default::default(),
+            elections: Mutex::default(),
             held: (0..counters.len() + 2).map(|_| Held::default()).collect(),
             counters,
             procedures,
@@ -165,6 +175,27 @@ impl Shared {
         let tables = self.tables.get().map_or(&[][..], Vec::as_slice);
         let sketches = self.counters.iter().map(|counters| counters.hot.all());
         hottest(sketches, COUNTERS).into_iter().map(|hot| HotKey::of(hot, tables)).collect()
+    }
+
+    /// Keys that expired and were removed.
+    pub fn expired(&self) -> u64 {
+        self.meters.iter().map(|meter| meter.expired.load(Ordering::Relaxed)).sum()
+    }
+
+    /// A checkpoint was published, or failed.
+    pub fn checkpoint_ended(&self, published: bool) {
+        self.checkpoints[usize::from(!published)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Checkpoints published, and those that failed.
+    pub fn checkpoints(&self) -> (u64, u64) {
+        let [published, failed] = &self.checkpoints;
+        (published.load(Ordering::Relaxed), failed.load(Ordering::Relaxed))
+    }
+
+    /// How often this node changed its part.
+    pub fn elections(&self) -> ElectionReport {
+        *self.elections.lock().expect("nobody panics while holding them")
     }
 
     /// Forgets them.
@@ -351,8 +382,17 @@ impl Shared {
         self.summary.lock().expect("nobody panics while holding the summary").clone()
     }
 
-    /// Replaces the summary.
+    /// Replaces the summary, and counts and keeps what changed.
     pub fn set_summary(&self, summary: Summary) {
+        let before = self.summary();
+        if (&before.role, before.epoch, before.ask) != (&summary.role, summary.epoch, summary.ask) {
+            let state = (&*summary.role, summary.epoch.0, summary.ask.map(|node| node.0));
+            self.events.keep("role", state, "");
+            let mut elections = self.elections.lock().expect("nobody panics while holding them");
+            elections.stood += u64::from(summary.role == "candidate" && before.role != "candidate");
+            elections.served += u64::from(summary.serves() && !before.serves());
+            elections.epochs += u64::from(summary.epoch != before.epoch);
+        }
         *self.summary.lock().expect("nobody panics while holding the summary") = summary;
     }
 

@@ -15,3 +15,4 @@ pub mod server;
 pub mod starting;
 pub mod talk;
 pub mod thread;
+pub mod work;

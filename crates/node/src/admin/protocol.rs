@@ -7,6 +7,7 @@ use highwater_core::{Level, Levels, NodeId};
 use highwater_engines::MemberChange;
 use serde::{Deserialize, Serialize};
 
+use super::work::{JournalReport, PeerReport, WorkReport};
 use crate::config::NodeConfig;
 use crate::config::contact::contact;
 use crate::meter::events::Event;
@@ -304,6 +305,18 @@ pub struct StatusReport {
     /// How its disk is, if it keeps a journal.
     #[serde(default)]
     pub disk: Option<DiskReport>,
+    /// What the journal did, if there is one.
+    #[serde(default)]
+    pub journal: Option<JournalReport>,
+    /// What the workers did.
+    #[serde(default)]
+    pub work: WorkReport,
+    /// Bytes to and from each peer.
+    #[serde(default)]
+    pub peers: Vec<PeerReport>,
+    /// Times at which this node began to stand for election, and to lead, since its process started.
+    #[serde(default)]
+    pub elections: ElectionReport,
     /// Seconds since the process started.
     pub uptime_seconds: f64,
     /// Transactions executed by the workers.
@@ -363,6 +376,17 @@ pub struct MemoryReport {
     pub sending: u64,
     /// Receive buffers for other nodes' frames; the logs point into them.
     pub receiving: u64,
+}
+
+/// How often a node changed its part, since its process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElectionReport {
+    /// It stood for election.
+    pub stood: u64,
+    /// It began to serve.
+    pub served: u64,
+    /// The epoch changed.
+    pub epochs: u64,
 }
 
 /// How a node's disk is.

@@ -301,11 +301,6 @@ impl ControlThread {
         self.shared.provisions.set_store(&self.controller.store());
         let memory = self.controller.memory();
         let memory = (memory.used, memory.most);
-        let before = self.shared.summary();
-        if (&before.role, before.epoch, before.ask) != (&status.role, status.epoch, status.ask) {
-            let state = (&*status.role, status.epoch.0, status.ask.map(|node| node.0));
-            self.shared.events.keep("role", state, "");
-        }
         self.shared.set_summary(Summary {
             service: status.service,
             role: status.role,
@@ -443,6 +438,7 @@ impl ControlThread {
     fn adopt(&mut self, now: Nanos, connection: Established) {
         let Established { peer, incarnation, levels, channel, .. } = connection;
         self.reads.insert(peer, levels.newest);
+        self.shared.traffic.adopted(&connection);
         tracing::debug!(%peer, %incarnation, %channel, "connected");
         let mut orders = Vec::new();
         self.accounts.adopted(now, &connection, &mut orders);
@@ -517,6 +513,9 @@ impl ControlThread {
             ControlLetter::Checkpoint(news) => {
                 if let (CheckpointNews::Failed(_), Some(checkpoints)) = (news, &mut self.checkpoints) {
                     checkpoints.failed(now);
+                }
+                if !matches!(news, CheckpointNews::Wanted | CheckpointNews::Scanned { .. }) {
+                    self.shared.checkpoint_ended(matches!(news, CheckpointNews::Published(_)));
                 }
                 self.controller.checkpoint(now, news);
             }

@@ -13,6 +13,10 @@ pub trait Operations: Send + Sync {
     fn slow_len(&self) -> usize;
     /// Forgets them.
     fn reset_slow(&self);
+    /// Those since the latencies were last reset, the latest first.
+    fn watched(&self) -> Vec<Slow>;
+    /// Resets the latencies; whether there was anything.
+    fn reset_watched(&self) -> bool;
     /// From how many microseconds on a transaction is slow; `None`: none is.
     fn slower_than_us(&self) -> Option<u64>;
     /// How long requests took whose command this is, from submission to release, by powers of two microseconds.
@@ -36,6 +40,14 @@ impl Operations for Nothing {
     }
 
     fn reset_slow(&self) {}
+
+    fn watched(&self) -> Vec<Slow> {
+        Vec::new()
+    }
+
+    fn reset_watched(&self) -> bool {
+        false
+    }
 
     fn slower_than_us(&self) -> Option<u64> {
         None

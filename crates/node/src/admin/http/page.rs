@@ -62,7 +62,9 @@ impl Page {
                 Some(("role", "leader")) => leader = true,
                 Some(("role", "any")) => leader = false,
                 _ => {
-                    return Err("the query of /readyz is max_lag_ms=NUMBER and role=leader or role=any".into());
+                    return Err(
+                        "the query of /readyz is max_lag_ms=NUMBER and role=leader or role=any".into()
+                    );
                 }
             }
         }

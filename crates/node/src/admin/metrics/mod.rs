@@ -24,6 +24,8 @@ pub fn answer(report: &StatusReport, shared: &Shared) -> Answer {
     write::node(&mut sheet, report);
     write::memory(&mut sheet, report);
     write::workers(&mut sheet, shared);
+    write::streams(&mut sheet, report);
+    write::edges(&mut sheet, report, shared);
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(sheet));
     let mut text = String::new();

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use highwater_engines::Counters;
 
 use super::sheet::{Labels, Sheet};
-use crate::admin::protocol::StatusReport;
+use crate::admin::protocol::{ElectionReport, StatusReport};
 use crate::meter::OUTCOMES;
 use crate::meter::histogram::Counts;
 use crate::resp::command::{COMMANDS, Opcode};
@@ -183,5 +183,59 @@ pub fn workers(sheet: &mut Sheet, shared: &Shared) {
         "Commands taken, those inside a MULTI included; those that never came are absent",
         commands,
     );
+    sheet.counter("expired_keys", "Keys that expired and were removed by the sweep", shared.expired());
     sheet.counter("slow_transactions", "Transactions that were slow", shared.slow.ever());
+}
+
+/// How far each stream is behind itself, of engines that name theirs.
+pub fn streams(sheet: &mut Sheet, report: &StatusReport) {
+    let behind = |before: &str, after: &str| -> Vec<(Labels, f64)> {
+        let pairs = report.figure(before).iter().zip(report.figure(after)).enumerate();
+        pairs
+            .map(|(stream, (before, after))| (one("stream", stream), before.saturating_sub(*after) as f64))
+            .collect()
+    };
+    sheet.gauges(
+        "stream_undecided_entries",
+        "Entries of the stream that the node holds and does not know to be decided",
+        behind("accepted", "decided"),
+    );
+    sheet.gauges(
+        "stream_unapplied_entries",
+        "Decided entries of the stream that are not installed in the store",
+        behind("decided", "applied"),
+    );
+    let freshness = report.freshness_ms.map(|ms| (Vec::new(), ms as f64 / 1e3));
+    sheet.gauges(
+        "freshness_seconds",
+        "How old what a follower shows was when it last asked; /readyz and bounded reads make it ask. 0 on who leads",
+        freshness,
+    );
+    let ElectionReport { stood, served, epochs } = report.elections;
+    sheet.counter("elections_stood", "Times at which the node began to stand for election", stood);
+    sheet.counter("elections_won", "Times at which the node began to serve", served);
+    sheet.counter("epoch_changes", "Changes of the epoch that the node saw", epochs);
+}
+
+/// Peers, and the disk.
+pub fn edges(sheet: &mut Sheet, report: &StatusReport, shared: &Shared) {
+    let peers = || report.peers.iter();
+    let bytes = "Bytes of frames, over all connections that there were";
+    sheet.counters("peer_sent_bytes", bytes, peers().map(|peer| (one("node", peer.node), peer.sent)));
+    sheet.counters("peer_received_bytes", bytes, peers().map(|peer| (one("node", peer.node), peer.received)));
+    let (Some(queues), Some(disk), Some(journal)) = (shared.journal(), &report.disk, &report.journal) else {
+        return;
+    };
+    sheet.counter("journal_bytes", "Bytes of the disk that the journal took", journal.bytes);
+    sheet.seconds("journal_sync_seconds", "How long syncs of the journal took", queues.syncs().counts());
+    sheet.counter("checkpoints_published", "Checkpoints that were published", journal.checkpoints);
+    sheet.counter("checkpoints_failed", "Checkpoints that the disk refused", journal.failed_checkpoints);
+    sheet.gauge(
+        "disk_low",
+        "1 if there is no room for another segment of the journal",
+        f64::from(u8::from(disk.low)),
+    );
+    sheet.gauge("disk_full", "1 if what was accepted waits for room", f64::from(u8::from(disk.full)));
+    sheet.gauge("disk_ballast_bytes", "Room that is held for a checkpoint", disk.ballast as f64);
+    sheet.gauge("disk_ballast_wanted_bytes", "Room that should be", disk.ballast_wanted as f64);
 }
