@@ -76,6 +76,7 @@ class Browser:
             self.call(f"{domain}.enable")
         self.size(1280, "light")
         self.call("Page.navigate", url=url)
+        self.wait("document.readyState === 'complete' && !!document.body", "the page is there")
 
     def size(self, width, scheme):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
@@ -175,7 +176,7 @@ def look(nodes, browser, pictures):
     browser.wait("parseFloat(document.querySelector('.tile b').innerText) > 0", "transactions are released")
     browser.wait("!document.querySelectorAll('.tile b')[2].innerText.includes('–')", "latencies arrive")
     for id, what in [("topology", "svg circle"), ("nodes", "tbody tr"), ("throughput", "svg path"), ("latency", "svg path"),
-                     ("streams", "tbody tr"), ("memory", "svg rect"), ("timeline", "svg line.tick"), ("events", "tbody tr"),
+                     ("streams", "tbody tr"), ("memory", "svg rect"), ("timeline", "svg rect.span"), ("events", "tbody tr"),
                      ("disk", "tbody tr"), ("slow", "tbody tr"), ("hot", "tbody tr")]:
         browser.wait(f"document.querySelectorAll('#{id} {what}').length > 0", f"#{id} has something")
     assert browser.eval("document.querySelectorAll('#nodes tbody tr').length") == 3

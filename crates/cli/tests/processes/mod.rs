@@ -93,7 +93,8 @@ impl Cluster {
                 )
             })
             .collect();
-        let mut cluster = Cluster { directory, address_space, environment, ports, replicas: Vec::new(), _alone: alone };
+        let mut cluster =
+            Cluster { directory, address_space, environment, ports, replicas: Vec::new(), _alone: alone };
         for id in 0..3 {
             let config = format!(
                 "node = {id}\n[cluster]\n{extra}\nnodes = [{nodes}]\n[threads]\nlifeline = true\n[storage]\ndir = \"{}\"\ncheckpoint_mb = 1\n",
