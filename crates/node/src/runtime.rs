@@ -26,7 +26,7 @@ use crate::descriptors;
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
-use crate::resp::{Description, Door, Procedures, Waiting};
+use crate::resp::{Callables, Description, Door, Procedures, Waiting};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
 use crate::storage::{
@@ -188,7 +188,7 @@ impl Node {
             return Err(NodeError::Storage { path: config.storage.dir.clone(), why });
         }
         let system = |what| move |error| NodeError::System { what, error };
-        let Replica { mut controller, workers, counters, procedures, versions } = replica;
+        let Replica { mut controller, workers, counters, procedures, versions, signatures } = replica;
         // An engine that agrees on no level is told apart by the newest.
         let speaks = match controller.level() {
             Some(in_use) => Speaks { levels: config.levels, in_use },
@@ -218,6 +218,7 @@ impl Node {
         let admin = admin_listener.local_addr().map_err(system("read the admin address"))?;
 
         let roster = Roster::new(config, storage.is_none().then(|| roster::file_of(config)));
+        let callables = Callables::of(&procedures, &versions, &signatures);
         let shared = Shared::new(identity.node, identity.engine, counters, procedures, roster);
         let shared = shared.map_err(system("create wake-up descriptors"))?;
         let shared = Arc::new(shared);
@@ -229,7 +230,7 @@ impl Node {
             }
             None => (None, None, None),
         };
-        let door = Arc::new(door(config, incarnation, &shared));
+        let door = Arc::new(door(config, incarnation, &shared, callables));
         let (signalled, signal_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
         take_signals(signals, &signal_writer).map_err(system("take signals"))?;
         tracing::info!(
@@ -513,7 +514,7 @@ fn listen<T>(
     resolved.and_then(listen).map_err(|error| NodeError::Listen { what, address: address.to_string(), error })
 }
 
-fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>) -> Door {
+fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>, callables: Callables) -> Door {
     let describe = {
         let shared = Arc::downgrade(shared);
         move || {
@@ -533,6 +534,7 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>) -> Door
     Door {
         procedures: Procedures::find(&shared.procedures)
             .expect("the library registers the door's procedures"),
+        callables,
         node: shared.node,
         leaderless: config.engine().is_ok_and(|engine| engine.abilities().leaderless),
         in_order: config.engine().is_ok_and(|engine| engine.abilities().in_order),

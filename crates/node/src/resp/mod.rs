@@ -51,6 +51,7 @@
 //! With edge-triggered readiness, look at [`Connection::accepts_input`] again after `next` and `wrote`.
 //! Requests of one connection must be submitted in order, to one worker; they may be released in any order.
 
+pub mod callables;
 pub mod client_state;
 pub mod command;
 pub mod commands;
@@ -78,6 +79,7 @@ use std::borrow::Cow;
 use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, Transaction};
 use highwater_engines::sessions;
 
+pub use callables::Callables;
 pub use connection::{Allowance, Connection};
 pub use keyspace::{KEYSPACE, SESSIONS};
 pub use reply::Protocol;
@@ -113,6 +115,8 @@ impl Procedures {
 pub struct Door {
     /// Where the door's procedures stand.
     pub procedures: Procedures,
+    /// What clients may call by name.
+    pub callables: Callables,
     /// This node.
     pub node: NodeId,
     /// Every node that has its say takes requests: none leads.

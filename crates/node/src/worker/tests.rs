@@ -13,7 +13,7 @@ use super::crowd::Limits;
 use super::keys::{KEY_CLIENT, KEY_LISTENER, KIND_MASK};
 use crate::poll::Poller;
 use crate::resp::moment::Moment;
-use crate::resp::{Description, Door, Procedures, Waiting, single};
+use crate::resp::{Callables, Description, Door, Procedures, Waiting, single};
 use crate::token::unpack;
 
 const SECOND: Nanos = 1_000_000_000;
@@ -102,6 +102,7 @@ impl Bench {
         };
         let door = Door {
             procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1) },
+            callables: Callables::default(),
             node: NodeId(0),
             leaderless: false,
             in_order: true,

@@ -219,9 +219,11 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Control Once, "hw.once", -3, "noscript fast", NO_KEYS, "transactions", "0.1.0", "Run a command, or inside MULTI the block, once under a number of a session"),
     spec!(Data Session, "hw.session", -2, "write denyoom fast", NO_KEYS, "transactions", "0.1.0", "Open or end a session, which numbers a client's requests",
         subcommands!["hw.session" "new" -2, "hw.session" "end" 3, "hw.session" "help" 2]),
-    spec!(Data Outcome, "hw.outcome", 3, "write fast", NO_KEYS, "transactions", "0.1.0", "Tell what became of a numbered request, or see to it that it never happens"),
+    spec!(Data Outcome, "hw.outcome", -3, "write fast", NO_KEYS, "transactions", "0.1.0", "Tell what became of a numbered request, or see to it that it never happens"),
     spec!(Local Freshness, "hw.freshness", -2, "loading stale fast", NO_KEYS, "cluster", "0.1.0", "Say how old a replica's snapshot may be that this connection reads",
         subcommands!["hw.freshness" "within" 3, "hw.freshness" "since" 3, "hw.freshness" "any" 2, "hw.freshness" "help" 2]),
+    spec!(Control Call, "hw.call", -2, "noscript denyoom", NO_KEYS, "transactions", "0.1.0", "Call a procedure by name, as a transaction of its own"),
+    spec!(Local Procedures, "hw.procedures", -1, "loading stale fast", NO_KEYS, "server", "0.1.0", "List the procedures that may be called, with their signatures"),
     spec!(Control Token, "hw.token", 1, "noscript fast", NO_KEYS, "cluster", "0.1.0", "Get the moment up to which this connection has seen everything, for HW.FRESHNESS SINCE"),
 ];
 

@@ -1,4 +1,4 @@
-//! Commands about the connection: PING ECHO HELLO SELECT AUTH CLIENT READONLY READWRITE HW.FRESHNESS.
+//! Commands about the connection: PING ECHO HELLO SELECT AUTH CLIENT READONLY READWRITE HW.FRESHNESS HW.PROCEDURES.
 
 use highwater_core::Timestamp;
 use highwater_engines::Freshness;
@@ -34,12 +34,23 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         Local::Latency => admin::latency(args, &mut reply),
         Local::Readonly => reads_snapshots(client, true, &mut reply),
         Local::Readwrite => reads_snapshots(client, false, &mut reply),
+        Local::Procedures => procedures(args, door, &mut reply),
         Local::Freshness => freshness(args, client, &mut reply),
     };
     if let Err(error) = result {
         reply.out.truncate(start);
         reply.error(error);
     }
+}
+
+/// `HW.PROCEDURES [pattern]`
+fn procedures(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    let pattern = args.next();
+    if args.next().is_some() {
+        return Err(CommandError::WrongArity("hw.procedures"));
+    }
+    door.callables.list(pattern, reply);
+    Ok(())
 }
 
 /// `PING [message]`

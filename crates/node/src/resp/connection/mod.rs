@@ -2,6 +2,7 @@
 //!
 //! Here is what its host drives; [`taking`] takes commands from the input, [`place`] is where it stands in line for data.
 
+mod calling;
 mod place;
 mod taking;
 
@@ -15,6 +16,7 @@ use highwater_engines::seam::{Refusal, Session};
 use place::Place;
 
 use super::Door;
+use super::callables::Call;
 use super::client_state::ClientState;
 use super::command::{Command, Control, Data, Local};
 use super::commands::blocking::{Wait, wait_of};
@@ -70,6 +72,8 @@ enum Offer {
     Reads,
     /// It may change data: whoever waits for that is to look.
     Writes,
+    /// It is a procedure that may change data, but none that anybody waits for.
+    Calls,
     /// `WATCH`
     Watches,
     /// It waits for data.
@@ -115,6 +119,8 @@ pub struct Connection {
     place: Option<Place>,
     /// Requests in flight that may change data.
     writes: VecDeque<Write>,
+    /// `HW.CALL`s that are offered or in flight, oldest first.
+    calls: VecDeque<Call>,
     /// Seeds of requests.
     random: Random,
 }
@@ -126,6 +132,7 @@ impl Connection {
         Connection {
             place: None,
             writes: VecDeque::new(),
+            calls: VecDeque::new(),
             random: Random::new(seed),
             door,
             client: ClientState::new(id),
@@ -219,7 +226,7 @@ impl Connection {
         self.stage = match kind {
             Offer::Watches => Stage::Watching { seq },
             Offer::Waits => Stage::Trying { seq },
-            Offer::Reads | Offer::Writes => Stage::Open,
+            Offer::Reads | Offer::Writes | Offer::Calls => Stage::Open,
         };
         if self.stage == Stage::Open {
             self.args.clear();
@@ -238,6 +245,7 @@ impl Connection {
         }
         self.stage = Stage::Open;
         self.place = None;
+        self.take_call(seq);
         if kind == Offer::Watches {
             self.transactions.watch_failed();
         }
@@ -281,10 +289,12 @@ impl Connection {
         if self.stage == (Stage::Watching { seq }) {
             return self.watch_released(seq, outcome, bytes);
         }
+        let call = self.take_call(seq);
         match outcome {
-            Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => {
-                self.order.answer(seq, |out| out.extend_from_slice(bytes));
-            }
+            Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => match call {
+                Some(call) => self.order.answer(seq, |out| call.answer(outcome, bytes, out)),
+                None => self.order.answer(seq, |out| out.extend_from_slice(bytes)),
+            },
             Outcome::Conflict => self.fail(seq, |_| RequestError::Conflict),
             Outcome::TooLarge => {
                 let limits = std::str::from_utf8(bytes).unwrap_or("its limits are unknown");
