@@ -190,6 +190,7 @@ pub enum Local {
     Readonly,
     Readwrite,
     Freshness,
+    Acl,
 }
 
 /// Commands about the connection and its transaction.

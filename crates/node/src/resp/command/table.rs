@@ -223,6 +223,9 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Local Freshness, "hw.freshness", -2, "loading stale fast", NO_KEYS, "cluster", "0.1.0", "Say how old a replica's snapshot may be that this connection reads",
         subcommands!["hw.freshness" "within" 3, "hw.freshness" "since" 3, "hw.freshness" "any" 2, "hw.freshness" "help" 2]),
     spec!(Control Token, "hw.token", 1, "noscript fast", NO_KEYS, "cluster", "0.1.0", "Get the moment up to which this connection has seen everything, for HW.FRESHNESS SINCE"),
+    spec!(Local Acl, "acl", -2, "noscript loading stale", NO_KEYS, "server", "6.0.0", "A container for Access List Control commands",
+        subcommands!["acl" "cat" -2, "acl" "deluser" -3, "acl" "dryrun" -4, "acl" "genpass" -2, "acl" "getuser" 3, "acl" "help" 2, "acl" "list" 2, "acl" "load" 2,
+            "acl" "log" -2, "acl" "save" 2, "acl" "setuser" -3, "acl" "users" 2, "acl" "whoami" 2]),
 ];
 
 #[cfg(test)]

@@ -12,13 +12,15 @@ use highwater_core::{
 };
 use highwater_engines::seam::{Freshness, Refusal};
 
+use crate::resp::acl::change::News;
+use crate::resp::acl::{Access, USERS};
 use crate::resp::keyspace::{DUE, ELEMENTS, NAMES};
 use crate::resp::{Allowance, Connection, Description, Door, Procedures, Waiting, frame, register};
 
 /// What time it is for every client, until it is told another.
 pub const START_MS: u64 = 1_700_000_000_000;
 
-const ORDERED: [TableId; 3] = [NAMES, ELEMENTS, DUE];
+const ORDERED: [TableId; 4] = [NAMES, ELEMENTS, DUE, USERS];
 
 type Record = (Timestamp, Option<Vec<u8>>);
 
@@ -147,8 +149,14 @@ impl Node {
             }),
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
+            access: Access::new(Vec::new(), Box::new(|| ())),
+            entropy: Box::new(|bytes| {
+                bytes.fill(0x5a);
+                true
+            }),
             describe: Box::new(describe),
         };
+        door.access.install(&News { whole: true, ..News::default() });
         Node { map: Rc::default(), registry: Rc::new(registry), door: Arc::new(door) }
     }
 
