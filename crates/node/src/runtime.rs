@@ -26,6 +26,8 @@ use crate::descriptors;
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
+use crate::resp::acl::Access;
+use crate::resp::acl::change::Provided;
 use crate::resp::{Callables, Description, Door, Procedures, Waiting};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
@@ -230,7 +232,8 @@ impl Node {
             }
             None => (None, None, None),
         };
-        let door = Arc::new(door(config, incarnation, &shared, callables));
+        let provided = config.auth.users().map_err(ConfigError)?;
+        let door = Arc::new(door(config, incarnation, &shared, callables, provided));
         let (signalled, signal_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
         take_signals(signals, &signal_writer).map_err(system("take signals"))?;
         tracing::info!(
@@ -269,6 +272,7 @@ impl Node {
                 links,
                 sessions: sessions.take(),
                 expiry: (index == 0).then(|| worker::Expiry::new(&shared.procedures)),
+                users: (index == 0).then(|| worker::Users::new(door.clone())),
             };
             loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
         }
@@ -514,7 +518,13 @@ fn listen<T>(
     resolved.and_then(listen).map_err(|error| NodeError::Listen { what, address: address.to_string(), error })
 }
 
-fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>, callables: Callables) -> Door {
+fn door(
+    config: &Config,
+    incarnation: Incarnation,
+    shared: &Arc<Shared>,
+    callables: Callables,
+    provided: Provided,
+) -> Door {
     let describe = {
         let shared = Arc::downgrade(shared);
         move || {
@@ -545,6 +555,12 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>, callabl
             Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.resp))
         },
         describe: Box::new(describe),
+        access: {
+            let shared = Arc::downgrade(shared);
+            let wake = move || shared.upgrade().iter().for_each(|shared| shared.wake_workers());
+            Access::new(provided, Box::new(wake))
+        },
+        entropy: Box::new(|bytes| getrandom::fill(bytes).is_ok()),
         backed_by: config.cluster.nodes.len() as u64 / 2,
         waiting: {
             let shared = Arc::downgrade(shared);

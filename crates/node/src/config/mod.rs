@@ -3,6 +3,7 @@
 //! What must be the same on every node stands under `cluster` and is compared when nodes connect; the rest is this
 //! node's own business.
 
+mod auth;
 pub(crate) mod contact;
 mod error;
 pub mod memory;
@@ -19,6 +20,7 @@ use highwater_core::{ClockChoice, Incarnation, Levels, NodeId};
 use highwater_engines::{EngineKind, Options};
 use serde::{Deserialize, Serialize};
 
+pub use auth::AuthConfig;
 pub use error::ConfigError;
 pub use nodes::NodeConfig;
 
@@ -40,6 +42,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// Where it is kept on disk.
     pub storage: StorageConfig,
+    /// Who may do what, before the cluster says so.
+    pub auth: AuthConfig,
     /// How the process runs.
     pub threads: ThreadConfig,
     /// What is written to standard error.

@@ -73,6 +73,7 @@ impl Config {
                 "cluster.durability is \"async\", which engine {engine} does not have; use \"sync\" or \"memory\""
             )
         })?;
+        self.auth.users().map_err(ConfigError)?;
         check(!self.storage.dir.as_os_str().is_empty(), || "storage.dir must not be empty".into())?;
         let storage = &self.storage;
         check((1..=1 << 20).contains(&storage.checkpoint_mb), || {

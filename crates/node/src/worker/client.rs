@@ -5,6 +5,7 @@ use std::net::TcpStream;
 
 use highwater_engines::{Nanos, Refusal, Request, Worker};
 
+use super::users::Gate;
 use crate::clock::unix_ms;
 use crate::poll::Interest;
 use crate::resp::{Allowance, Connection};
@@ -116,7 +117,7 @@ impl Client {
         now: Nanos,
         at: usize,
         unreleased: &mut usize,
-        engine: &mut dyn Worker,
+        (engine, gate): (&mut dyn Worker, Gate),
         mut allowance: Allowance,
     ) -> (Allowance, bool) {
         self.blocked = false;
@@ -125,6 +126,19 @@ impl Client {
             && let Some(request) = self.connection.next(&mut allowance)
         {
             let (seq, snapshot, len) = (request.seq, request.snapshot, request.args.len());
+            match gate {
+                Gate::Open => {}
+                Gate::Waits => {
+                    self.connection.refused(seq, Refusal::Busy);
+                    self.blocked = true;
+                    break;
+                }
+                Gate::Refuses(refusal) => {
+                    self.connection.refused(seq, refusal);
+                    self.referred = matches!(refusal, Refusal::NotServing { .. });
+                    continue;
+                }
+            }
             let (session, freshness) = (request.session, request.freshness);
             let token = pack(Owner::Client, at, seq);
             let request =

@@ -18,6 +18,7 @@ mod sessions;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod users;
 mod writing;
 
 use std::io;
@@ -45,6 +46,7 @@ pub use crowd::Limits;
 pub use expiry::Expiry;
 use keys::{KEY_CLIENT, KEY_COORDINATOR, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
 pub use sessions::Sessions;
+pub use users::Users;
 use writing::Writing;
 
 /// A busy worker looks at its sockets as often. A look costs about half a microsecond.
@@ -71,6 +73,8 @@ pub struct Setup {
     pub sessions: Option<Sessions>,
     /// One worker has expired keys removed.
     pub expiry: Option<Expiry>,
+    /// One worker has the node's users follow the table.
+    pub users: Option<Users>,
 }
 
 /// One worker's thread.
@@ -98,13 +102,14 @@ pub struct WorkerThread {
     writing: Option<Writing>,
     sessions: Option<Sessions>,
     expiry: Option<Expiry>,
+    users: Option<Users>,
 }
 
 impl WorkerThread {
     /// Ready to run.
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
-        let Setup { index, engine, listener, door, rules, links, sessions, expiry } = setup;
+        let Setup { index, engine, listener, door, rules, links, sessions, expiry, users } = setup;
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         Ok(WorkerThread {
             coordinators: Coordinators::new(rules, links.queued),
@@ -121,6 +126,7 @@ impl WorkerThread {
             writing: shared.journal().map(|queues| Writing::new(queues.clone(), index)),
             sessions,
             expiry,
+            users,
             shared,
             index,
             engine,
@@ -171,6 +177,9 @@ impl WorkerThread {
         if let Some(expiry) = self.expiry.as_mut().filter(|_| !self.shared.ending()) {
             expiry.turn(now, &mut *self.engine);
         }
+        if let Some(users) = self.users.as_mut().filter(|_| !self.shared.ending()) {
+            users.turn(now, &mut *self.engine);
+        }
         if let Some(writing) = &mut self.writing {
             writing.tell(now, &mut *self.engine);
         }
@@ -198,7 +207,8 @@ impl WorkerThread {
         let sessions_at = self.sessions.as_ref().and_then(Sessions::next);
         let expiry_at = self.expiry.as_ref().and_then(Expiry::next);
         let deadlines = [self.clients.deadline(), self.coordinators.deadline(), self.rests_at];
-        for at in deadlines.into_iter().chain([sessions_at, expiry_at]).flatten() {
+        let users_at = self.users.as_ref().and_then(Users::next);
+        for at in deadlines.into_iter().chain([sessions_at, expiry_at, users_at]).flatten() {
             next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
@@ -260,6 +270,11 @@ impl WorkerThread {
                     Owner::Keeper if slot == expiry::SLOT => {
                         if let Some(expiry) = &mut self.expiry {
                             expiry.released(now, released.outcome, out.content(released));
+                        }
+                    }
+                    Owner::Keeper if slot == users::SLOT => {
+                        if let Some(users) = &mut self.users {
+                            users.released(now, released.outcome, out.content(released));
                         }
                     }
                     Owner::Keeper => {

@@ -12,6 +12,7 @@ use super::clients::{Clients, Rules};
 use super::crowd::Limits;
 use super::keys::{KEY_CLIENT, KEY_LISTENER, KIND_MASK};
 use crate::poll::Poller;
+use crate::resp::acl::Access;
 use crate::resp::moment::Moment;
 use crate::resp::{Callables, Description, Door, Procedures, Waiting, single};
 use crate::token::unpack;
@@ -101,7 +102,7 @@ impl Bench {
             memory: (0, u64::MAX),
         };
         let door = Door {
-            procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1) },
+            procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1), users: ProcedureId(2) },
             callables: Callables::default(),
             node: NodeId(0),
             leaderless: false,
@@ -111,8 +112,15 @@ impl Bench {
             addresses: Box::new(|_| None),
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
+            access: Access::new(Vec::new(), Box::new(|| ())),
+            entropy: Box::new(|bytes| {
+                bytes.fill(0x5a);
+                true
+            }),
             describe: Box::new(describe),
         };
+        // Whoever asks for it has been confirmed.
+        door.access.confirm(u64::MAX);
         let clients = Clients::new(0, listener, Arc::new(door), rules, &poller).unwrap();
         let engine = Engine::default();
         Bench { clients, poller, engine, now: SECOND, address, most_held: 0, ages: false, ends: None }

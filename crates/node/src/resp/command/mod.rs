@@ -191,6 +191,7 @@ pub enum Local {
     Readwrite,
     Freshness,
     Procedures,
+    Acl,
 }
 
 /// Commands about the connection and its transaction.

@@ -225,6 +225,9 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Control Call, "hw.call", -2, "noscript denyoom", NO_KEYS, "transactions", "0.1.0", "Call a procedure by name, as a transaction of its own"),
     spec!(Local Procedures, "hw.procedures", -1, "loading stale fast", NO_KEYS, "server", "0.1.0", "List the procedures that may be called, with their signatures"),
     spec!(Control Token, "hw.token", 1, "noscript fast", NO_KEYS, "cluster", "0.1.0", "Get the moment up to which this connection has seen everything, for HW.FRESHNESS SINCE"),
+    spec!(Local Acl, "acl", -2, "noscript loading stale", NO_KEYS, "server", "6.0.0", "A container for Access List Control commands",
+        subcommands!["acl" "cat" -2, "acl" "deluser" -3, "acl" "dryrun" -4, "acl" "genpass" -2, "acl" "getuser" 3, "acl" "help" 2, "acl" "list" 2, "acl" "load" 2,
+            "acl" "log" -2, "acl" "save" 2, "acl" "setuser" -3, "acl" "users" 2, "acl" "whoami" 2]),
 ];
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! One client's connection: bytes in, engine requests and reply bytes out.
 //!
-//! Here is what its host drives; [`taking`] takes commands from the input, [`place`] is where it stands in line for data.
+//! Here is what its host drives; [`taking`] takes commands from the input, [`standing`] looks at what its user may do, [`place`]
+//! is where it stands in line for data.
 
 mod calling;
 mod place;
+mod standing;
 mod taking;
 
 use std::collections::VecDeque;
@@ -59,6 +61,8 @@ enum Stage {
     Trying { seq: u64 },
     /// Found nothing, and waits until it is woken; [`Connection::args`] holds what it asks.
     Blocked { seq: u64 },
+    /// Waits for its change of users.
+    Changing { seq: u64 },
     /// Waits for all requests before an `HW.TOKEN`, which tells what they have seen.
     Recalling { seq: u64 },
     /// Takes no more commands: the client quit, or broke the protocol.
@@ -78,6 +82,8 @@ enum Offer {
     Watches,
     /// It waits for data.
     Waits,
+    /// It changes users.
+    Changes,
 }
 
 /// A request that may change data, and what of its words somebody waited for when it was submitted; `None`: nobody waited at all.
@@ -123,6 +129,8 @@ pub struct Connection {
     calls: VecDeque<Call>,
     /// Seeds of requests.
     random: Random,
+    /// Its user was deleted.
+    evicted: bool,
 }
 
 impl Connection {
@@ -134,8 +142,9 @@ impl Connection {
             writes: VecDeque::new(),
             calls: VecDeque::new(),
             random: Random::new(seed),
+            evicted: false,
+            client: ClientState::new(id, &door.access),
             door,
-            client: ClientState::new(id),
             transactions: Transactions::default(),
             input: Vec::new(),
             taken: 0,
@@ -165,7 +174,8 @@ impl Connection {
     /// connection takes no more commands; [`next`](Self::next) and [`wrote`](Self::wrote) may change it.
     pub fn accepts_input(&self) -> bool {
         let unread = self.input.len() - self.taken;
-        let most = if self.output().is_empty() { MAX_UNREAD_BYTES } else { MAX_BACKLOG_BYTES };
+        let stranger = self.client.caller.needs_authentication();
+        let most = if stranger || self.output().is_empty() { MAX_UNREAD_BYTES } else { MAX_BACKLOG_BYTES };
         self.stage != Stage::Finished && (self.starved || unread < most)
     }
 
@@ -182,6 +192,7 @@ impl Connection {
             Stage::Watching { .. }
             | Stage::Trying { .. }
             | Stage::Blocked { .. }
+            | Stage::Changing { .. }
             | Stage::Recalling { .. }
             | Stage::Finished => false,
         }
@@ -226,6 +237,7 @@ impl Connection {
         self.stage = match kind {
             Offer::Watches => Stage::Watching { seq },
             Offer::Waits => Stage::Trying { seq },
+            Offer::Changes => Stage::Changing { seq },
             Offer::Reads | Offer::Writes | Offer::Calls => Stage::Open,
         };
         if self.stage == Stage::Open {
@@ -275,6 +287,9 @@ impl Connection {
     /// # Panics
     /// If no such request is in flight.
     pub fn released(&mut self, seq: u64, outcome: Outcome, at: Timestamp, bytes: &[u8]) {
+        if self.evicted {
+            return;
+        }
         self.client.seen = self.client.seen.max(at);
         let goes_on = self.goes_on_waiting(seq, outcome, bytes);
         self.wake_others(seq, outcome == Outcome::Committed && !goes_on);
@@ -290,6 +305,7 @@ impl Connection {
             return self.watch_released(seq, outcome, bytes);
         }
         let call = self.take_call(seq);
+        let bytes = if self.stage == (Stage::Changing { seq }) { self.users_changed(bytes) } else { bytes };
         match outcome {
             Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => match call {
                 Some(call) => self.order.answer(seq, |out| call.answer(outcome, bytes, out)),
