@@ -16,6 +16,7 @@ use highwater_disk::journal::DEFAULT_SEGMENT_BYTES;
 use highwater_engines::{Controller, Replica, Service};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
+use crate::admin::http::guard::Guard;
 use crate::admin::starting::Starting;
 use crate::admin::thread::AdminThread;
 use crate::clock::monotonic;
@@ -23,6 +24,7 @@ use crate::config::{self, Config, ConfigError, Durability, Pin, PinPolicy};
 use crate::control::checkpoints::Checkpoints;
 use crate::control::{self, ControlThread};
 use crate::descriptors;
+use crate::desk::Desk;
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
@@ -116,7 +118,7 @@ fn run_once(config: &Config) -> Result<(Node, u64), NodeError> {
 /// Has the admin port say how far the start is.
 fn answer_while_starting(config: &Config, progress: &Arc<StartProgress>) -> Result<Starting, NodeError> {
     let listener = listen("admin", &config.this_node().admin, socket::listen)?;
-    Starting::answer(listener, progress.clone())
+    Starting::answer(listener, guard(config, None)?, progress.clone())
         .map_err(|error| NodeError::System { what: "set up the admin port", error })
 }
 
@@ -224,6 +226,7 @@ impl Node {
         let shared = Shared::new(identity.node, identity.engine, counters, procedures, roster);
         let shared = shared.map_err(system("create wake-up descriptors"))?;
         let shared = Arc::new(shared);
+        shared.set_tables(controller.store().schema().iter().map(|(_, table)| table.name).collect());
         let disks =
             storage.map(|storage| Disks::new(config, incarnation, storage, &shared, &mut *controller));
         let (journal, checkpoint, checkpoints) = match disks.transpose()? {
@@ -268,6 +271,7 @@ impl Node {
                 engine,
                 listener,
                 door: door.clone(),
+                watch: watch(config, &shared, &door, index),
                 rules,
                 links,
                 sessions: sessions.take(),
@@ -277,8 +281,8 @@ impl Node {
             loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
         }
 
-        let admin_thread =
-            AdminThread::new(shared.clone(), admin_listener).map_err(system("set up the admin port"))?;
+        let admin_thread = AdminThread::new(shared.clone(), admin_listener, guard(config, Some(&shared))?)
+            .map_err(system("set up the admin port"))?;
         let mut node = Node { shared, threads: Vec::new(), resp, admin };
         for (index, worker) in loops.into_iter().enumerate() {
             let core = core_of(&config.threads.pin, index);
@@ -518,6 +522,32 @@ fn listen<T>(
     resolved.and_then(listen).map_err(|error| NodeError::Listen { what, address: address.to_string(), error })
 }
 
+/// Who is let in at the admin port, before there is a node and when there is.
+fn guard(config: &Config, shared: Option<&Arc<Shared>>) -> Result<Arc<Guard>, ConfigError> {
+    let token = config.admin_token()?;
+    let founders: Vec<String> = config.cluster.nodes.iter().map(|node| node.admin.clone()).collect();
+    let shared = shared.map(Arc::downgrade);
+    let admins = move || match shared.as_ref().and_then(std::sync::Weak::upgrade) {
+        Some(shared) => shared.roster.nodes().into_iter().map(|node| node.admin).collect(),
+        None => founders.clone(),
+    };
+    let token = token.as_ref().map(|token| token.0.as_str());
+    Ok(Arc::new(Guard::new(token, &config.admin.hosts, admins)))
+}
+
+/// What the requests of a worker's clients are measured by.
+fn watch(config: &Config, shared: &Shared, door: &Door, worker: usize) -> worker::Watch {
+    let slower_than = u64::try_from(config.slowlog.slower_than_us).ok();
+    worker::Watch {
+        worker: worker as u16,
+        meter: shared.meters[worker].clone(),
+        slow: shared.slow.clone(),
+        stopwatch: shared.stopwatch,
+        slower_than: slower_than.map_or(u64::MAX, |us| shared.stopwatch.ticks(us.saturating_mul(1000))),
+        procedures: door.procedures,
+    }
+}
+
 fn door(
     config: &Config,
     incarnation: Incarnation,
@@ -561,6 +591,7 @@ fn door(
             Access::new(provided, Box::new(wake))
         },
         entropy: Box::new(|bytes| getrandom::fill(bytes).is_ok()),
+        operations: Box::new(Desk::new(config, shared)),
         backed_by: config.cluster.nodes.len() as u64 / 2,
         waiting: {
             let shared = Arc::downgrade(shared);

@@ -22,7 +22,7 @@
 //! - [`frame`], [`reply`]: bytes to commands, replies to bytes. [`command`]: one row per command.
 //! - [`connection`]: the state machine. [`order`]: replies leave in order. [`errors`]: every error text.
 //! - [`commands`]: one file per family. [`request`], [`exec`]: what the engine is asked, and the procedures.
-//!
+//! - [`describe`]: what a request asks, in words. [`tally`]: how many commands were taken. [`operations`]: what operators ask.
 //! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
 //!
 //! - [`acl`]: who may do what.
@@ -59,6 +59,7 @@ pub mod client_state;
 pub mod command;
 pub mod commands;
 pub mod connection;
+pub mod describe;
 pub mod double;
 pub mod errors;
 pub mod exec;
@@ -69,10 +70,12 @@ pub mod keyspace;
 pub mod long_double;
 pub mod moment;
 pub mod number;
+pub mod operations;
 pub mod order;
 pub mod reply;
 pub mod request;
 pub mod single;
+pub mod tally;
 #[cfg(test)]
 mod tests;
 pub mod waiting;
@@ -85,6 +88,7 @@ use highwater_engines::sessions;
 pub use callables::Callables;
 pub use connection::{Allowance, Connection};
 pub use keyspace::{KEYSPACE, SESSIONS};
+pub use operations::Operations;
 pub use reply::Protocol;
 pub use request::EngineRequest;
 pub use waiting::Waiting;
@@ -149,6 +153,8 @@ pub struct Door {
     pub entropy: Box<dyn Fn(&mut [u8]) -> bool + Send + Sync>,
     /// What the node does at the moment. Called on `INFO` and `HELLO` only.
     pub describe: Box<dyn Fn() -> Description + Send + Sync>,
+    /// What operators ask. Called on their commands only.
+    pub operations: Box<dyn Operations>,
 }
 
 impl Door {

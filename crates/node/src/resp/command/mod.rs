@@ -187,6 +187,7 @@ pub enum Local {
     Wait,
     Slowlog,
     Latency,
+    HotKeys,
     Readonly,
     Readwrite,
     Freshness,

@@ -211,7 +211,7 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Local Slowlog, "slowlog", -2, "loading", NO_KEYS, "server", "2.2.12", "A container for slow log commands",
         subcommands!["slowlog" "get" -2, "slowlog" "help" 2, "slowlog" "len" 2, "slowlog" "reset" 2]),
     spec!(Local Latency, "latency", -2, "loading", NO_KEYS, "server", "2.8.13", "A container for latency diagnostics commands",
-        subcommands!["latency" "help" 2, "latency" "histogram" -2, "latency" "history" 3, "latency" "latest" 2, "latency" "reset" -2]),
+        subcommands!["latency" "doctor" 2, "latency" "help" 2, "latency" "histogram" -2, "latency" "history" 3, "latency" "latest" 2, "latency" "reset" -2]),
     spec!(Control Reset, "reset", 1, "noscript loading stale fast no_auth allow_busy", NO_KEYS, "connection", "6.2.0", "Reset the connection"),
     spec!(Local Readonly, "readonly", 1, "loading stale fast", NO_KEYS, "cluster", "3.0.0", "Let the reads of this connection run on a replica's snapshot"),
     spec!(Local Readwrite, "readwrite", 1, "loading stale fast", NO_KEYS, "cluster", "3.0.0", "Send the reads of this connection to the leader again"),
@@ -228,6 +228,8 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Local Acl, "acl", -2, "noscript loading stale", NO_KEYS, "server", "6.0.0", "A container for Access List Control commands",
         subcommands!["acl" "cat" -2, "acl" "deluser" -3, "acl" "dryrun" -4, "acl" "genpass" -2, "acl" "getuser" 3, "acl" "help" 2, "acl" "list" 2, "acl" "load" 2,
             "acl" "log" -2, "acl" "save" 2, "acl" "setuser" -3, "acl" "users" 2, "acl" "whoami" 2]),
+    spec!(Local HotKeys, "hw.hotkeys", -1, "loading stale", NO_KEYS, "server", "0.1.0", "Get the keys at which transactions meet most",
+        subcommands!["hw.hotkeys" "reset" 2, "hw.hotkeys" "help" 2]),
 ];
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use highwater_core::Timestamp;
 use highwater_engines::Freshness;
 
 use super::words::is;
-use super::{acl, admin, auth, help, server};
+use super::{acl, admin, auth, help, server, slow};
 use crate::resp::Door;
 use crate::resp::client_state::ClientState;
 use crate::resp::command::Local;
@@ -30,8 +30,9 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         Local::Time => admin::time(client, &mut reply),
         Local::Role => admin::role(door, &mut reply),
         Local::Wait => admin::wait(args, door, &mut reply),
-        Local::Slowlog => admin::slowlog(args, &mut reply),
-        Local::Latency => admin::latency(args, &mut reply),
+        Local::Slowlog => slow::slowlog(args, door, &mut reply),
+        Local::Latency => slow::latency(args, door, &mut reply),
+        Local::HotKeys => slow::hot_keys(args, door, &mut reply),
         Local::Readonly => reads_snapshots(client, true, &mut reply),
         Local::Readwrite => reads_snapshots(client, false, &mut reply),
         Local::Procedures => procedures(args, door, &mut reply),

@@ -32,6 +32,7 @@ use super::order::{KEEP_BYTES, Order, forget_front};
 use super::reply::Reply;
 use super::request::{Args, EngineRequest};
 use super::single::{self, Typed};
+use crate::meter::Meter;
 
 /// Requests of one connection that the engine may hold at a time.
 pub const MAX_IN_FLIGHT: usize = 1024;
@@ -131,6 +132,8 @@ pub struct Connection {
     random: Random,
     /// Its user was deleted.
     evicted: bool,
+    /// Where its commands are counted, if they are.
+    meter: Option<Arc<Meter>>,
 }
 
 impl Connection {
@@ -154,7 +157,19 @@ impl Connection {
             stage: Stage::Open,
             args: Vec::new(),
             order: Order::default(),
+            meter: None,
         }
+    }
+
+    /// The same, and its commands are counted.
+    pub fn metered(mut self, meter: Arc<Meter>) -> Connection {
+        self.meter = Some(meter);
+        self
+    }
+
+    /// What its client has told to be called; empty: nothing.
+    pub fn name(&self) -> &[u8] {
+        &self.client.name
     }
 
     /// Says what time it is: what is requested from now on is at that moment.

@@ -52,6 +52,9 @@ impl Connection {
 
     pub(super) fn act(&mut self, Typed { opcode, session }: Typed) {
         let command = opcode.spec().command;
+        if let Some(meter) = &self.meter {
+            meter.commands.count(opcode);
+        }
         if self.transactions.in_block() && session.is_some() {
             return self.refuse(CommandError::NotOnce);
         }

@@ -160,6 +160,7 @@ impl Node {
                 true
             }),
             describe: Box::new(describe),
+            operations: Box::new(crate::resp::operations::Nothing),
         };
         door.access.install(&News { whole: true, ..News::default() });
         Node { map: Rc::default(), registry: Rc::new(registry), door: Arc::new(door) }

@@ -46,6 +46,7 @@ impl Alone {
                 true
             }),
             describe: Box::new(describe),
+            operations: Box::new(crate::resp::operations::Nothing),
         };
         Alone { replica, door: Arc::new(door) }
     }
