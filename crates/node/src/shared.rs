@@ -21,6 +21,7 @@ use crate::relay::{Relay, Relayed};
 use crate::roster::Roster;
 use crate::storage::JournalQueues;
 use crate::transport::{Arrival, Channel, Established};
+use crate::worker::LocalRequest;
 
 /// One per node, behind an `Arc`.
 pub struct Shared {
@@ -60,6 +61,8 @@ pub struct Shared {
     /// Workers that owe no client a reply any more, once it is ending.
     drained: AtomicUsize,
     stopping: AtomicBool,
+    /// Workers that take no letters any more.
+    closed: Vec<AtomicBool>,
     clients: Vec<Padded>,
     /// What each thread holds: the workers by index, then the control thread, then the admin port's.
     held: Vec<Held>,
@@ -104,6 +107,7 @@ impl Shared {
             provisions: Provisions::default(),
             admin: LetterBox::new()?,
             jobs: AtomicUsize::new(0),
+            closed: counters.iter().map(|_| AtomicBool::new(false)).collect(),
             clients: counters.iter().map(|_| Padded::default()).collect(),
             held: (0..counters.len() + 2).map(|_| Held::default()).collect(),
             counters,
@@ -228,6 +232,16 @@ impl Shared {
         self.workers.iter().for_each(|worker| worker.waker.wake());
     }
 
+    /// Whether the worker takes no letters any more.
+    pub(crate) fn locals_are_closed(&self, worker: usize) -> bool {
+        self.closed[worker].load(Ordering::Relaxed)
+    }
+
+    /// The worker takes no letters any more; who says so fences.
+    pub(crate) fn mark_locals_closed(&self, worker: usize) {
+        self.closed[worker].store(true, Ordering::Relaxed);
+    }
+
     /// Sends all workers a letter each.
     pub fn tell_workers(&self, letter: impl Fn() -> WorkerLetter) {
         self.workers.iter().for_each(|worker| worker.post(letter()));
@@ -334,6 +348,8 @@ pub enum WorkerLetter {
     },
     /// For its load driver; to be answered under this ticket.
     Load(u64, LoadCommand),
+    /// A request of the program that the node is part of.
+    Local(LocalRequest),
 }
 
 /// What a load driver is to do.

@@ -14,6 +14,7 @@ mod crowd;
 mod expiry;
 mod farewell;
 mod keys;
+mod locals;
 mod sessions;
 mod sweep;
 #[cfg(test)]
@@ -44,6 +45,8 @@ use coordinators::Coordinators;
 pub use crowd::Limits;
 pub use expiry::Expiry;
 use keys::{KEY_CLIENT, KEY_COORDINATOR, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
+use locals::Locals;
+pub use locals::{Answer, Ended, LocalRequest};
 pub use sessions::Sessions;
 use writing::Writing;
 
@@ -98,6 +101,7 @@ pub struct WorkerThread {
     writing: Option<Writing>,
     sessions: Option<Sessions>,
     expiry: Option<Expiry>,
+    locals: Locals,
 }
 
 impl WorkerThread {
@@ -121,6 +125,7 @@ impl WorkerThread {
             writing: shared.journal().map(|queues| Writing::new(queues.clone(), index)),
             sessions,
             expiry,
+            locals: Locals::new(shared.clone(), index),
             shared,
             index,
             engine,
@@ -161,8 +166,10 @@ impl WorkerThread {
         self.rest(now);
         if self.shared.ending() {
             self.clients.part(now, self.referral(), &self.poller);
+            self.locals.refuse(self.referral());
         } else {
             self.clients.submit(now, &mut *self.engine);
+            self.locals.submit(now, &mut *self.engine);
         }
         let appetite = self.submit_load(now);
         if let Some(sessions) = self.sessions.as_mut().filter(|_| !self.shared.ending()) {
@@ -198,7 +205,7 @@ impl WorkerThread {
         let sessions_at = self.sessions.as_ref().and_then(Sessions::next);
         let expiry_at = self.expiry.as_ref().and_then(Expiry::next);
         let deadlines = [self.clients.deadline(), self.coordinators.deadline(), self.rests_at];
-        for at in deadlines.into_iter().chain([sessions_at, expiry_at]).flatten() {
+        for at in deadlines.into_iter().chain([sessions_at, expiry_at, self.locals.next()]).flatten() {
             next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
@@ -225,7 +232,7 @@ impl WorkerThread {
 
     /// The node is ending: says so when nobody waits for anything any more.
     fn drain(&mut self) {
-        if self.shared.ending() && !self.drained && !self.clients.owes() {
+        if self.shared.ending() && !self.drained && !self.clients.owes() && !self.locals.owes() {
             self.drained = true;
             self.shared.drained();
         }
@@ -261,6 +268,9 @@ impl WorkerThread {
                         if let Some(expiry) = &mut self.expiry {
                             expiry.released(now, released.outcome, out.content(released));
                         }
+                    }
+                    Owner::Keeper if slot == locals::SLOT => {
+                        self.locals.released(number, released.outcome, out.content(released));
                     }
                     Owner::Keeper => {
                         if let Some(sessions) = &mut self.sessions {
@@ -397,6 +407,7 @@ impl WorkerThread {
                 let lost = self.peers.look(peer, generation, bytes);
                 lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
             }
+            WorkerLetter::Local(request) => self.locals.take(request),
             WorkerLetter::Load(ticket, command) => {
                 if let Some(answer) = self.command(now, ticket, command) {
                     self.answer(ticket, answer);
