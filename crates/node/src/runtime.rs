@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use core_affinity::CoreId;
-use highwater_core::{Clock, Incarnation, Levels, NodeId, Speaks};
+use highwater_core::{Clock, Incarnation, Levels, Library, NodeId, Speaks};
 use highwater_disk::Disk;
 use highwater_disk::journal::DEFAULT_SEGMENT_BYTES;
 use highwater_engines::{Controller, Replica, Service};
@@ -28,7 +28,9 @@ use crate::desk::Desk;
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
-use crate::resp::{Description, Door, Procedures, Waiting};
+use crate::resp::acl::Access;
+use crate::resp::acl::change::Provided;
+use crate::resp::{Callables, Description, Door, Procedures, Waiting};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
 use crate::storage::{
@@ -41,7 +43,7 @@ use crate::transport::frame::MAX_RETIRED_BYTES;
 use crate::transport::handshake::{Fingerprint, Identity};
 use crate::transport::link::LinkLimits;
 use crate::transport::socket;
-use crate::worker::{self, WorkerThread};
+use crate::worker::{self, LocalRequest, WorkerThread};
 
 /// With [`Durability::Async`], from one sync of the journal to the next: small beside the window and to an election, long beside a sync.
 const ASYNC_PACE: Duration = Duration::from_millis(4);
@@ -63,7 +65,7 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     let handler = signal_hook::flag::register(SIGXFSZ, ignored);
     handler.map_err(|error| NodeError::System { what: "take a signal", error })?;
     loop {
-        let (node, start) = run_once(&config)?;
+        let (node, start) = run_once(&config, &NodeLibrary, Signals::Take)?;
         let shared = node.shared.clone();
         match node.wait() {
             Err(NodeError::StaleDisk) => recovery::set_aside(&config)?,
@@ -76,7 +78,7 @@ pub fn run(config: Config) -> Result<(), NodeError> {
 }
 
 /// One life: from what is on the disk, if there is one; and which start of a process on that disk it is.
-fn run_once(config: &Config) -> Result<(Node, u64), NodeError> {
+fn run_once<L: Library>(config: &Config, library: &L, signals: Signals) -> Result<(Node, u64), NodeError> {
     let fresh = fresh_incarnation()?;
     let progress = Arc::new(StartProgress::default());
     let files = match config.cluster.durability {
@@ -95,7 +97,7 @@ fn run_once(config: &Config) -> Result<(Node, u64), NodeError> {
     tracing::info!(clock = clock.source_name(), "commit timestamps: {why}");
     let (engine, clock) = (config.engine()?, Arc::new(clock));
     let build = || {
-        let replica = highwater_engines::build(engine, options.clone(), &NodeLibrary, clock.clone());
+        let replica = highwater_engines::build(engine, options.clone(), library, clock.clone());
         if config.store.reserve_mb > 0 {
             tracing::info!(mb = config.store.reserve_mb, "reserving memory");
             replica.controller.store().reserve(config.store.reserve_mb << 20);
@@ -103,12 +105,12 @@ fn run_once(config: &Config) -> Result<(Node, u64), NodeError> {
         replica
     };
     match files {
-        None => Ok((Node::start(config, incarnation, build(), Signals::Take)?, start)),
+        None => Ok((Node::start(config, incarnation, build(), signals)?, start)),
         Some(files) => {
             let (replica, storage) = files.recover(build)?;
             let admin = starting.map(Starting::end).transpose();
             let admin = admin.map_err(|error| NodeError::System { what: "keep the admin port", error })?;
-            Ok((Node::begin(config, incarnation, replica, (Some(storage), admin), Signals::Take)?, start))
+            Ok((Node::begin(config, incarnation, replica, (Some(storage), admin), signals)?, start))
         }
     }
 }
@@ -152,7 +154,40 @@ pub struct Node {
     admin: SocketAddr,
 }
 
+/// A node that a program opened for itself: from what is on its disk, if it keeps one.
+pub struct Opened {
+    /// The running replica.
+    pub node: Node,
+    config: Config,
+    start: u64,
+}
+
+impl Opened {
+    /// Ends it in good order: it hands over what it leads, answers what is under way (for up to a second), and its disk says that it holds
+    /// everything. Dropping it instead stops it at once.
+    pub fn close(self) -> Result<(), NodeError> {
+        self.node.stop();
+        let shared = self.node.shared.clone();
+        self.node.wait()?;
+        if self.config.cluster.durability.level().has_disk() && shared.all_is_on_disk() {
+            recovery::end_in_order(&self.config, self.start)?;
+        }
+        Ok(())
+    }
+}
+
 impl Node {
+    /// Opens a node within a program, with tables and procedures of the program's choice: `library` has all of [`NodeLibrary`]'s, in their
+    /// places, and more behind them. Logging, signals and the process's limits are the program's business.
+    ///
+    /// # Errors
+    /// As [`run`]'s. With [`NodeError::StaleDisk`] a running one may end, too: opened again, it begins another life.
+    pub fn open<L: Library>(config: &Config, library: &L) -> Result<Opened, NodeError> {
+        config.validate()?;
+        let (node, start) = run_once(config, library, Signals::Leave)?;
+        Ok(Opened { node, config: config.clone(), start })
+    }
+
     /// Starts the threads of a replica that is built already, and keeps nothing on a disk.
     pub fn start(
         config: &Config,
@@ -190,7 +225,7 @@ impl Node {
             return Err(NodeError::Storage { path: config.storage.dir.clone(), why });
         }
         let system = |what| move |error| NodeError::System { what, error };
-        let Replica { mut controller, workers, counters, procedures, versions } = replica;
+        let Replica { mut controller, workers, counters, procedures, versions, signatures } = replica;
         // An engine that agrees on no level is told apart by the newest.
         let speaks = match controller.level() {
             Some(in_use) => Speaks { levels: config.levels, in_use },
@@ -220,6 +255,7 @@ impl Node {
         let admin = admin_listener.local_addr().map_err(system("read the admin address"))?;
 
         let roster = Roster::new(config, storage.is_none().then(|| roster::file_of(config)));
+        let callables = Callables::of(&procedures, &versions, &signatures);
         let shared = Shared::new(identity.node, identity.engine, counters, procedures, roster);
         let shared = shared.map_err(system("create wake-up descriptors"))?;
         let shared = Arc::new(shared);
@@ -232,7 +268,8 @@ impl Node {
             }
             None => (None, None, None),
         };
-        let door = Arc::new(door(config, incarnation, &shared));
+        let provided = config.auth.users().map_err(ConfigError)?;
+        let door = Arc::new(door(config, incarnation, &shared, callables, provided));
         let (signalled, signal_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
         take_signals(signals, &signal_writer).map_err(system("take signals"))?;
         tracing::info!(
@@ -272,6 +309,7 @@ impl Node {
                 links,
                 sessions: sessions.take(),
                 expiry: (index == 0).then(|| worker::Expiry::new(&shared.procedures)),
+                users: (index == 0).then(|| worker::Users::new(door.clone())),
             };
             loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
         }
@@ -331,6 +369,35 @@ impl Node {
     /// Bytes that its buffers hold at the moment.
     pub fn held(&self) -> crate::held::HeldBytes {
         self.shared.held()
+    }
+
+    /// How many workers it has.
+    pub fn workers(&self) -> usize {
+        self.shared.workers.len()
+    }
+
+    /// Where clients of a node are sent, by what this one knows: RESP.
+    pub fn address_of(&self, node: NodeId) -> Option<String> {
+        self.shared.roster.node(node).map(|node| node.resp)
+    }
+
+    /// The names of its library's procedures, by id.
+    pub fn procedures(&self) -> &[&'static str] {
+        &self.shared.procedures
+    }
+
+    /// Stops it at once, without waiting for that.
+    pub fn halt(&self) {
+        self.shared.stop();
+    }
+
+    /// Has a worker run a transaction for this program. It is answered when it is released, from the worker's thread: the answer may not
+    /// wait. If the node ends before, the answer is dropped without having been called, and the outcome is unknown.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    pub fn submit(&self, worker: usize, request: LocalRequest) {
+        self.shared.ask_worker(worker, request);
     }
 
     /// Asks it to end: if it leads it hands the lead over, for as long as its engine bears; it takes no more requests, answers
@@ -543,7 +610,13 @@ fn watch(config: &Config, shared: &Shared, door: &Door, worker: usize) -> worker
     }
 }
 
-fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>) -> Door {
+fn door(
+    config: &Config,
+    incarnation: Incarnation,
+    shared: &Arc<Shared>,
+    callables: Callables,
+    provided: Provided,
+) -> Door {
     let describe = {
         let shared = Arc::downgrade(shared);
         move || {
@@ -563,6 +636,7 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>) -> Door
     Door {
         procedures: Procedures::find(&shared.procedures)
             .expect("the library registers the door's procedures"),
+        callables,
         node: shared.node,
         leaderless: config.engine().is_ok_and(|engine| engine.abilities().leaderless),
         in_order: config.engine().is_ok_and(|engine| engine.abilities().in_order),
@@ -573,6 +647,12 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>) -> Door
             Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.resp))
         },
         describe: Box::new(describe),
+        access: {
+            let shared = Arc::downgrade(shared);
+            let wake = move || shared.upgrade().iter().for_each(|shared| shared.wake_workers());
+            Access::new(provided, Box::new(wake))
+        },
+        entropy: Box::new(|bytes| getrandom::fill(bytes).is_ok()),
         operations: Box::new(Desk::new(config, shared)),
         backed_by: config.cluster.nodes.len() as u64 / 2,
         waiting: {

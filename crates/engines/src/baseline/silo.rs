@@ -221,12 +221,14 @@ impl Engine for Silo {
         };
         let workers = counters.iter().enumerate().map(worker).collect();
         let (procedures, versions) = (registry.names(), registry.versions());
+        let signatures = registry.signatures();
         Replica {
             controller: Box::new(SiloController { store, options, clock }),
             workers,
             counters,
             procedures,
             versions,
+            signatures,
         }
     }
 

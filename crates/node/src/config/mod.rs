@@ -4,6 +4,7 @@
 //! node's own business.
 
 mod admin;
+mod auth;
 pub(crate) mod contact;
 mod error;
 pub mod memory;
@@ -21,6 +22,7 @@ use highwater_engines::{EngineKind, Options};
 use serde::{Deserialize, Serialize};
 
 pub use admin::read_token;
+pub use auth::AuthConfig;
 pub use error::ConfigError;
 pub use nodes::NodeConfig;
 
@@ -42,6 +44,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// Where it is kept on disk.
     pub storage: StorageConfig,
+    /// Who may do what, before the cluster says so.
+    pub auth: AuthConfig,
     /// How the process runs.
     pub threads: ThreadConfig,
     /// Who may use the admin port.

@@ -73,6 +73,7 @@ impl Config {
                 "cluster.durability is \"async\", which engine {engine} does not have; use \"sync\" or \"memory\""
             )
         })?;
+        self.auth.users().map_err(ConfigError)?;
         self.admin_token()?;
         let odd = self.admin.hosts.iter().find(|host| {
             host.is_empty()

@@ -122,7 +122,8 @@ mod tests {
     use super::*;
     use crate::resp::reply::Protocol;
 
-    const PROCEDURES: Procedures = Procedures { exec: ProcedureId(0), watch: ProcedureId(1) };
+    const PROCEDURES: Procedures =
+        Procedures { exec: ProcedureId(0), watch: ProcedureId(1), users: ProcedureId(2) };
 
     fn request(args: &[u8], procedure: ProcedureId) -> EngineRequest<'_> {
         EngineRequest { seq: 0, snapshot: false, freshness: None, session: None, procedure, args }

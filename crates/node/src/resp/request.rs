@@ -91,6 +91,11 @@ impl<'a> Args<'a> {
         Ok(Args { left: count as usize, reader: start })
     }
 
+    /// No arguments.
+    pub fn none() -> Args<'static> {
+        Args { left: 0, reader: Reader::new(&[]) }
+    }
+
     /// The next argument of a command whose row promises one.
     pub fn promised(&mut self) -> Result<&'a [u8], CommandError> {
         self.next().ok_or(CommandError::Syntax)

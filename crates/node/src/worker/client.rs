@@ -5,6 +5,7 @@ use std::net::TcpStream;
 
 use highwater_engines::{Nanos, Refusal, Request, Worker};
 
+use super::users::Gate;
 use crate::clock::unix_ms;
 use crate::poll::Interest;
 use crate::resp::describe::{command_of, words};
@@ -122,7 +123,7 @@ impl Client {
         now: Nanos,
         at: usize,
         unreleased: &mut usize,
-        engine: &mut dyn Worker,
+        (engine, gate): (&mut dyn Worker, Gate),
         mut allowance: Allowance,
         watch: &Watch,
     ) -> (Allowance, bool) {
@@ -133,6 +134,19 @@ impl Client {
             && let Some(asked) = self.connection.next(&mut allowance)
         {
             let (seq, snapshot, len) = (asked.seq, asked.snapshot, asked.args.len());
+            match gate {
+                Gate::Open => {}
+                Gate::Waits => {
+                    self.connection.refused(seq, Refusal::Busy);
+                    self.blocked = true;
+                    break;
+                }
+                Gate::Refuses(refusal) => {
+                    self.connection.refused(seq, refusal);
+                    self.referred = matches!(refusal, Refusal::NotServing { .. });
+                    continue;
+                }
+            }
             let (session, freshness) = (asked.session, asked.freshness);
             let token = pack(Owner::Client, at, seq);
             let request = Request { session, freshness, ..Request::new(token, asked.procedure, asked.args) };

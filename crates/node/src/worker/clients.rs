@@ -18,6 +18,7 @@ use highwater_engines::{Nanos, Released, Worker};
 use super::client::{Client, Counted};
 use super::crowd::{Crowd, Limits, Pressure, SMALL_INPUT};
 use super::keys::{KEY_CLIENT, KEY_LISTENER};
+use super::users::{Gate, Gatekeeper};
 use super::watch::Watch;
 use crate::acceptor::Acceptor;
 use crate::clock::{Ticks, unix_ms};
@@ -92,6 +93,10 @@ pub struct Clients {
     pub(super) buffer: Vec<u8>,
     /// Since when the door is closed.
     pub(super) closed_at: Option<Nanos>,
+    gatekeeper: Gatekeeper,
+    gate: Gate,
+    /// The version of the users that every client was held against.
+    users_seen: u64,
 }
 
 /// A place for a client.
@@ -121,6 +126,9 @@ impl Clients {
             door,
             watch,
             rules,
+            gatekeeper: Gatekeeper::default(),
+            gate: Gate::Waits,
+            users_seen: 0,
             slots: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -173,6 +181,21 @@ impl Clients {
             self.sweep(now);
         }
         self.wake_waiters(now);
+        self.look_at_users(now);
+    }
+
+    /// Some user is another: ends the connections of those that are gone.
+    fn look_at_users(&mut self, now: Nanos) {
+        if std::mem::replace(&mut self.users_seen, self.door.access.version()) == self.users_seen {
+            return;
+        }
+        for at in 0..self.slots.len() {
+            let Some(client) = &mut self.slots[at].client else { continue };
+            client.connection.look_at_users();
+            if client.connection.is_evicted() {
+                self.remove(at, now);
+            }
+        }
     }
 
     /// Has clients that wait for data look again, or give up.
@@ -306,6 +329,7 @@ impl Clients {
     /// most, however many clients send long ones.
     pub fn submit(&mut self, now: Nanos, engine: &mut dyn Worker) {
         self.blocked = false;
+        self.gate = self.gatekeeper.look(&self.door.access, engine.ready());
         self.look_at_held_back();
         if !self.round(now, engine)
             && let Some(at) = self.forgive_one()
@@ -357,7 +381,7 @@ impl Clients {
         client.ready = false;
         let share = SHARE - client.debt;
         let allowance = Allowance { work: share, max_held: self.crowd.pressure().max_held() };
-        let (left, room) = client.submit(now, at, unreleased, engine, allowance, &self.watch);
+        let (left, room) = client.submit(now, at, unreleased, (engine, self.gate), allowance, &self.watch);
         client.debt = (-left.work).max(0);
         recount(client, &mut self.crowd);
         mark(&mut client.dirty, &mut self.dirty, at);

@@ -15,8 +15,9 @@ use super::watch::Watch;
 use crate::clock::{Stopwatch, Ticks};
 use crate::meter::slow::SlowLog;
 use crate::poll::Poller;
+use crate::resp::acl::Access;
 use crate::resp::moment::Moment;
-use crate::resp::{Description, Door, Procedures, Waiting, single};
+use crate::resp::{Callables, Description, Door, Procedures, Waiting, single};
 use crate::token::unpack;
 
 const SECOND: Nanos = 1_000_000_000;
@@ -104,7 +105,8 @@ impl Bench {
             memory: (0, u64::MAX),
         };
         let door = Door {
-            procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1) },
+            procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1), users: ProcedureId(2) },
+            callables: Callables::default(),
             node: NodeId(0),
             leaderless: false,
             in_order: true,
@@ -113,9 +115,16 @@ impl Bench {
             addresses: Box::new(|_| None),
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
+            access: Access::new(Vec::new(), Box::new(|| ())),
+            entropy: Box::new(|bytes| {
+                bytes.fill(0x5a);
+                true
+            }),
             describe: Box::new(describe),
             operations: Box::new(crate::resp::operations::Nothing),
         };
+        // Whoever asks for it has been confirmed.
+        door.access.confirm(u64::MAX);
         let watch = Watch {
             worker: 0,
             meter: Arc::default(),

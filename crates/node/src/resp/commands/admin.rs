@@ -7,6 +7,7 @@ use super::help;
 use super::object::{MAX_SMALL_BYTES, MAX_SMALL_HASH, MAX_SMALL_SET, MAX_SMALL_SORTED_SET};
 use super::words::{integer, is};
 use crate::meter::slow::MOST_SLOW;
+use crate::resp::acl::log::MOST;
 use crate::resp::client_state::ClientState;
 use crate::resp::errors::CommandError;
 use crate::resp::reply::Reply;
@@ -21,6 +22,7 @@ fn settings(door: &Door) -> Vec<(&'static str, String)> {
     let text = |text: &str| text.to_string();
     let slower_than = door.operations.slower_than_us();
     vec![
+        ("acllog-max-len", MOST.to_string()),
         ("appendonly", text("no")),
         ("databases", text("1")),
         ("hash-max-listpack-entries", MAX_SMALL_HASH.to_string()),
@@ -32,6 +34,8 @@ fn settings(door: &Door) -> Vec<(&'static str, String)> {
         ("maxmemory-policy", text("noeviction")),
         ("port", port.unwrap_or_else(|| text("0"))),
         ("proto-max-bulk-len", highwater_core::limits::MAX_VALUE_BYTES.to_string()),
+        // Whether there is one. What it is nobody knows: its hash is kept.
+        ("requirepass", text(if door.access.default_user().needs_no_password() { "" } else { "********" })),
         ("save", String::new()),
         ("set-max-intset-entries", MAX_SMALL_SET.to_string()),
         ("slowlog-log-slower-than", slower_than.map_or_else(|| text("-1"), |us| us.to_string())),
