@@ -156,7 +156,8 @@ mod tests {
 
     fn told(args: &[u8]) -> (&'static str, Vec<String>) {
         let request = request(args, PROCEDURES.exec);
-        let words = words(&request, PROCEDURES, NAMES).into_iter().map(|word| String::from_utf8(word).unwrap());
+        let words =
+            words(&request, PROCEDURES, NAMES).into_iter().map(|word| String::from_utf8(word).unwrap());
         (command_of(&request, PROCEDURES).spec().name, words.collect())
     }
 

@@ -306,12 +306,18 @@ fn whatever_comes_is_answered_or_refused() {
             while let Some(question) = talk.next(0) {
                 match question {
                     Question::Line(_) => talk.respond(&AdminResponse::Done),
-                    Question::Page(_) | Question::Post(_) => talk.answer(&Answer::json(Status::Ok, &1), false),
+                    Question::Page(_) | Question::Post(_) => {
+                        talk.answer(&Answer::json(Status::Ok, &1), false)
+                    }
                 }
             }
         }
         talk.end_of_input();
         assert_eq!(talk.next(0), None);
-        assert!(talk.is_over() && talk.output().len() < MAX_UNREAD_BYTES, "{:?}", String::from_utf8_lossy(&bytes));
+        assert!(
+            talk.is_over() && talk.output().len() < MAX_UNREAD_BYTES,
+            "{:?}",
+            String::from_utf8_lossy(&bytes)
+        );
     }
 }
