@@ -137,6 +137,7 @@ mod tests {
 
     const PROCEDURES: Procedures =
         Procedures { exec: ProcedureId(0), watch: ProcedureId(1), users: ProcedureId(2) };
+    const NAMES: &[&str] = &["redis.exec", "redis.watch", "redis.users", "bank.transfer"];
 
     fn request(args: &[u8], procedure: ProcedureId) -> EngineRequest<'_> {
         EngineRequest { seq: 0, snapshot: false, freshness: None, session: None, procedure, args }
