@@ -74,8 +74,8 @@ impl<'a> Who<'a> {
     }
 }
 
-/// Customers of one name that are remembered until their number is known. A NURand of 3000 gives a name to 3 on average, and to
-/// 20 at most; a second scan finds the one in the middle of more.
+/// Customers of one name that are remembered until their number is known: the population gives a name to three on average. A
+/// second scan finds the one in the middle of more than twice as many.
 const REMEMBERED: usize = 48;
 
 /// Of the customers of this last name, in the order of C_FIRST, the one at position n/2, rounded up and counted from 1.
