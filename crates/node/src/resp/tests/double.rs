@@ -4,18 +4,18 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use highwater_core::transaction::KeyRange;
 use highwater_core::{
-    Abort, Direction, Epoch, NodeId, Outcome, ProcedureId, Registry, TableId, Timestamp, Transaction,
+    Abort, Direction, Epoch, IndexKind, Library, NodeId, Outcome, ProcedureId, Registry, TableId, Timestamp,
+    Transaction,
 };
 use highwater_engines::seam::{Freshness, Refusal};
-use highwater_workloads::tables::tpcc;
 
+use crate::library::NodeLibrary;
+use crate::resp::acl::Access;
 use crate::resp::acl::change::News;
-use crate::resp::acl::{Access, USERS};
-use crate::resp::keyspace::{DUE, ELEMENTS, NAMES};
 use crate::resp::{
     Allowance, Callables, Connection, Description, Door, Procedures, Waiting, frame, register,
 };
@@ -23,8 +23,13 @@ use crate::resp::{
 /// What time it is for every client, until it is told another.
 pub const START_MS: u64 = 1_700_000_000_000;
 
-const ORDERED: [TableId; 7] =
-    [NAMES, ELEMENTS, DUE, USERS, tpcc::ORDER_BY_CUSTOMER, tpcc::NEW_ORDER, tpcc::ORDER_LINE];
+/// Whether the product's table may be scanned.
+fn is_ordered(table: TableId) -> bool {
+    static ORDERED: LazyLock<Vec<bool>> = LazyLock::new(|| {
+        NodeLibrary.tables().iter().map(|table| table.index == IndexKind::Ordered).collect()
+    });
+    ORDERED[usize::from(table.0)]
+}
 
 type Record = (Timestamp, Option<Vec<u8>>);
 
@@ -77,7 +82,7 @@ impl Transaction for Map {
     where
         F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     {
-        assert!(ORDERED.contains(&table), "{table:?} is no ordered table");
+        assert!(is_ordered(table), "{table:?} is no ordered table");
         let bound = |bound: Bound<&[u8]>| bound.map(|key| (table, key.to_vec()));
         let start = match start {
             Bound::Unbounded => Bound::Included((table, Vec::new())),
