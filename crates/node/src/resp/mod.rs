@@ -15,6 +15,9 @@
 //! commands like others, on the table of sessions. `HW.FRESHNESS` says what a replica's snapshot must hold that is read after `READONLY`,
 //! `HW.TOKEN` what this connection has seen.
 //!
+//! `HW.CALL` is a request of the procedure that it names ([`callables`]). `HW.BEGIN` .. `HW.COMMIT` is a request for each command, and one
+//! that commits ([`interactive`]).
+//!
 //! Commands that touch no data (`PING`, `HELLO`, ..) are answered here, but keep their place in the order.
 //!
 //! # Where to look
@@ -23,6 +26,7 @@
 //! - [`connection`]: the state machine. [`order`]: replies leave in order. [`errors`]: every error text.
 //! - [`commands`]: one file per family. [`request`], [`exec`]: what the engine is asked, and the procedures.
 //!
+//! - [`tables`]: users' tables of typed keys.
 //! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
 //!
 //! What is left out: streams, scripts, subscriptions, passwords, TLS.
@@ -62,6 +66,7 @@ pub mod exec;
 pub mod frame;
 pub mod glob;
 pub mod http;
+pub mod interactive;
 pub mod keyspace;
 pub mod long_double;
 pub mod moment;
@@ -70,6 +75,7 @@ pub mod order;
 pub mod reply;
 pub mod request;
 pub mod single;
+pub mod tables;
 #[cfg(test)]
 mod tests;
 pub mod waiting;
@@ -92,6 +98,7 @@ pub fn register<T: Transaction>(registry: &mut Registry<T>) {
     registry.register::<exec::ReadVersions>();
     sessions::register::<{ keyspace::SESSIONS_AT }, T>(registry);
     registry.register::<keyspace::sweep::Sweep>();
+    registry.register::<interactive::Interact>();
 }
 
 /// Where the door's procedures stand in the registry.
@@ -101,13 +108,16 @@ pub struct Procedures {
     pub exec: ProcedureId,
     /// `redis.watch`
     pub watch: ProcedureId,
+    /// `redis.interact`
+    pub interact: ProcedureId,
 }
 
 impl Procedures {
     /// Finds them among a replica's procedure names (the position is the id). `None`: not registered.
     pub fn find(names: &[&str]) -> Option<Procedures> {
         let id = |name| names.iter().position(|known| *known == name).map(|at| ProcedureId(at as u16));
-        Some(Procedures { exec: id(exec::Exec::NAME)?, watch: id(exec::ReadVersions::NAME)? })
+        let (exec, watch) = (id(exec::Exec::NAME)?, id(exec::ReadVersions::NAME)?);
+        Some(Procedures { exec, watch, interact: id(interactive::Interact::NAME)? })
     }
 }
 

@@ -101,7 +101,7 @@ impl Bench {
             memory: (0, u64::MAX),
         };
         let door = Door {
-            procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1) },
+            procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1), interact: ProcedureId(2) },
             callables: Callables::default(),
             node: NodeId(0),
             leaderless: false,

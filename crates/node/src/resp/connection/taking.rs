@@ -42,6 +42,12 @@ impl Connection {
 
     pub(super) fn act(&mut self, Typed { opcode, session }: Typed) {
         let command = opcode.spec().command;
+        if self.open.is_some() {
+            if let Err(error) = self.interact(opcode, session) {
+                self.reply(|reply| reply.error(error));
+            }
+            return;
+        }
         if self.transactions.in_block() && session.is_some() {
             return self.refuse(CommandError::NotOnce);
         }
@@ -116,7 +122,9 @@ impl Connection {
             Control::Watch => return self.watch(),
             Control::Unwatch => self.transactions.unwatch(),
             // Only a block does without a command behind the number.
-            Control::Call => unreachable!("it is not answered with OK"),
+            Control::Begin => return self.begin(),
+            Control::Commit | Control::Rollback => return Err(CommandError::NoBegin),
+            Control::Call => return self.call(None),
             Control::Once => return Err(CommandError::WrongArity("hw.once")),
             Control::Token => return self.token(),
             Control::Quit => self.finish(),
@@ -133,6 +141,7 @@ impl Connection {
     /// `RESET`: as if it had just connected.
     pub(super) fn reset(&mut self) {
         self.transactions = Transactions::default();
+        self.open = None;
         let ClientState { id, unix_ms, seen, .. } = self.client;
         self.client = ClientState { unix_ms, seen, ..ClientState::new(id) };
     }
@@ -205,6 +214,7 @@ impl Connection {
         self.stage = Stage::Finished;
         self.place = None;
         self.transactions = Transactions::default();
+        self.open = None;
         self.input = Vec::new();
         self.taken = 0;
     }

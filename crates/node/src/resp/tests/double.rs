@@ -14,6 +14,7 @@ use highwater_engines::seam::{Freshness, Refusal};
 use highwater_workloads::tables::tpcc;
 
 use crate::resp::keyspace::{DUE, ELEMENTS, NAMES};
+use crate::resp::tables::TABLES;
 use crate::resp::{
     Allowance, Callables, Connection, Description, Door, Procedures, Waiting, frame, register,
 };
@@ -21,8 +22,8 @@ use crate::resp::{
 /// What time it is for every client, until it is told another.
 pub const START_MS: u64 = 1_700_000_000_000;
 
-const ORDERED: [TableId; 6] =
-    [NAMES, ELEMENTS, DUE, tpcc::ORDER_BY_CUSTOMER, tpcc::NEW_ORDER, tpcc::ORDER_LINE];
+const ORDERED: [TableId; 7] =
+    [TABLES, NAMES, ELEMENTS, DUE, tpcc::ORDER_BY_CUSTOMER, tpcc::NEW_ORDER, tpcc::ORDER_LINE];
 
 type Record = (Timestamp, Option<Vec<u8>>);
 
