@@ -10,12 +10,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use core_affinity::CoreId;
-use highwater_core::{Clock, Incarnation, Levels, NodeId, Speaks};
+use highwater_core::{Clock, Incarnation, Levels, Library, NodeId, Speaks};
 use highwater_disk::Disk;
 use highwater_disk::journal::DEFAULT_SEGMENT_BYTES;
 use highwater_engines::{Controller, Replica, Service};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
+use crate::admin::http::guard::Guard;
 use crate::admin::starting::Starting;
 use crate::admin::thread::AdminThread;
 use crate::clock::monotonic;
@@ -23,9 +24,12 @@ use crate::config::{self, Config, ConfigError, Durability, Pin, PinPolicy};
 use crate::control::checkpoints::Checkpoints;
 use crate::control::{self, ControlThread};
 use crate::descriptors;
+use crate::desk::Desk;
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
+use crate::resp::acl::Access;
+use crate::resp::acl::change::Provided;
 use crate::resp::{Callables, Description, Door, Procedures, Waiting};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
@@ -39,7 +43,7 @@ use crate::transport::frame::MAX_RETIRED_BYTES;
 use crate::transport::handshake::{Fingerprint, Identity};
 use crate::transport::link::LinkLimits;
 use crate::transport::socket;
-use crate::worker::{self, WorkerThread};
+use crate::worker::{self, LocalRequest, WorkerThread};
 
 /// With [`Durability::Async`], from one sync of the journal to the next: small beside the window and to an election, long beside a sync.
 const ASYNC_PACE: Duration = Duration::from_millis(4);
@@ -61,7 +65,7 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     let handler = signal_hook::flag::register(SIGXFSZ, ignored);
     handler.map_err(|error| NodeError::System { what: "take a signal", error })?;
     loop {
-        let (node, start) = run_once(&config)?;
+        let (node, start) = run_once(&config, &NodeLibrary, Signals::Take)?;
         let shared = node.shared.clone();
         match node.wait() {
             Err(NodeError::StaleDisk) => recovery::set_aside(&config)?,
@@ -74,7 +78,7 @@ pub fn run(config: Config) -> Result<(), NodeError> {
 }
 
 /// One life: from what is on the disk, if there is one; and which start of a process on that disk it is.
-fn run_once(config: &Config) -> Result<(Node, u64), NodeError> {
+fn run_once<L: Library>(config: &Config, library: &L, signals: Signals) -> Result<(Node, u64), NodeError> {
     let fresh = fresh_incarnation()?;
     let progress = Arc::new(StartProgress::default());
     let files = match config.cluster.durability {
@@ -93,7 +97,7 @@ fn run_once(config: &Config) -> Result<(Node, u64), NodeError> {
     tracing::info!(clock = clock.source_name(), "commit timestamps: {why}");
     let (engine, clock) = (config.engine()?, Arc::new(clock));
     let build = || {
-        let replica = highwater_engines::build(engine, options.clone(), &NodeLibrary, clock.clone());
+        let replica = highwater_engines::build(engine, options.clone(), library, clock.clone());
         if config.store.reserve_mb > 0 {
             tracing::info!(mb = config.store.reserve_mb, "reserving memory");
             replica.controller.store().reserve(config.store.reserve_mb << 20);
@@ -101,12 +105,12 @@ fn run_once(config: &Config) -> Result<(Node, u64), NodeError> {
         replica
     };
     match files {
-        None => Ok((Node::start(config, incarnation, build(), Signals::Take)?, start)),
+        None => Ok((Node::start(config, incarnation, build(), signals)?, start)),
         Some(files) => {
             let (replica, storage) = files.recover(build)?;
             let admin = starting.map(Starting::end).transpose();
             let admin = admin.map_err(|error| NodeError::System { what: "keep the admin port", error })?;
-            Ok((Node::begin(config, incarnation, replica, (Some(storage), admin), Signals::Take)?, start))
+            Ok((Node::begin(config, incarnation, replica, (Some(storage), admin), signals)?, start))
         }
     }
 }
@@ -114,7 +118,7 @@ fn run_once(config: &Config) -> Result<(Node, u64), NodeError> {
 /// Has the admin port say how far the start is.
 fn answer_while_starting(config: &Config, progress: &Arc<StartProgress>) -> Result<Starting, NodeError> {
     let listener = listen("admin", &config.this_node().admin, socket::listen)?;
-    Starting::answer(listener, progress.clone())
+    Starting::answer(listener, guard(config, None)?, progress.clone())
         .map_err(|error| NodeError::System { what: "set up the admin port", error })
 }
 
@@ -150,7 +154,40 @@ pub struct Node {
     admin: SocketAddr,
 }
 
+/// A node that a program opened for itself: from what is on its disk, if it keeps one.
+pub struct Opened {
+    /// The running replica.
+    pub node: Node,
+    config: Config,
+    start: u64,
+}
+
+impl Opened {
+    /// Ends it in good order: it hands over what it leads, answers what is under way (for up to a second), and its disk says that it holds
+    /// everything. Dropping it instead stops it at once.
+    pub fn close(self) -> Result<(), NodeError> {
+        self.node.stop();
+        let shared = self.node.shared.clone();
+        self.node.wait()?;
+        if self.config.cluster.durability.level().has_disk() && shared.all_is_on_disk() {
+            recovery::end_in_order(&self.config, self.start)?;
+        }
+        Ok(())
+    }
+}
+
 impl Node {
+    /// Opens a node within a program, with tables and procedures of the program's choice: `library` has all of [`NodeLibrary`]'s, in their
+    /// places, and more behind them. Logging, signals and the process's limits are the program's business.
+    ///
+    /// # Errors
+    /// As [`run`]'s. With [`NodeError::StaleDisk`] a running one may end, too: opened again, it begins another life.
+    pub fn open<L: Library>(config: &Config, library: &L) -> Result<Opened, NodeError> {
+        config.validate()?;
+        let (node, start) = run_once(config, library, Signals::Leave)?;
+        Ok(Opened { node, config: config.clone(), start })
+    }
+
     /// Starts the threads of a replica that is built already, and keeps nothing on a disk.
     pub fn start(
         config: &Config,
@@ -222,6 +259,7 @@ impl Node {
         let shared = Shared::new(identity.node, identity.engine, counters, procedures, roster);
         let shared = shared.map_err(system("create wake-up descriptors"))?;
         let shared = Arc::new(shared);
+        shared.set_tables(controller.store().schema().iter().map(|(_, table)| table.name).collect());
         let disks =
             storage.map(|storage| Disks::new(config, incarnation, storage, &shared, &mut *controller));
         let (journal, checkpoint, checkpoints) = match disks.transpose()? {
@@ -230,7 +268,8 @@ impl Node {
             }
             None => (None, None, None),
         };
-        let door = Arc::new(door(config, incarnation, &shared, callables));
+        let provided = config.auth.users().map_err(ConfigError)?;
+        let door = Arc::new(door(config, incarnation, &shared, callables, provided));
         let (signalled, signal_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
         take_signals(signals, &signal_writer).map_err(system("take signals"))?;
         tracing::info!(
@@ -265,16 +304,18 @@ impl Node {
                 engine,
                 listener,
                 door: door.clone(),
+                watch: watch(config, &shared, &door, index),
                 rules,
                 links,
                 sessions: sessions.take(),
                 expiry: (index == 0).then(|| worker::Expiry::new(&shared.procedures)),
+                users: (index == 0).then(|| worker::Users::new(door.clone())),
             };
             loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
         }
 
-        let admin_thread =
-            AdminThread::new(shared.clone(), admin_listener).map_err(system("set up the admin port"))?;
+        let admin_thread = AdminThread::new(shared.clone(), admin_listener, guard(config, Some(&shared))?)
+            .map_err(system("set up the admin port"))?;
         let mut node = Node { shared, threads: Vec::new(), resp, admin };
         for (index, worker) in loops.into_iter().enumerate() {
             let core = core_of(&config.threads.pin, index);
@@ -328,6 +369,35 @@ impl Node {
     /// Bytes that its buffers hold at the moment.
     pub fn held(&self) -> crate::held::HeldBytes {
         self.shared.held()
+    }
+
+    /// How many workers it has.
+    pub fn workers(&self) -> usize {
+        self.shared.workers.len()
+    }
+
+    /// Where clients of a node are sent, by what this one knows: RESP.
+    pub fn address_of(&self, node: NodeId) -> Option<String> {
+        self.shared.roster.node(node).map(|node| node.resp)
+    }
+
+    /// The names of its library's procedures, by id.
+    pub fn procedures(&self) -> &[&'static str] {
+        &self.shared.procedures
+    }
+
+    /// Stops it at once, without waiting for that.
+    pub fn halt(&self) {
+        self.shared.stop();
+    }
+
+    /// Has a worker run a transaction for this program. It is answered when it is released, from the worker's thread: the answer may not
+    /// wait. If the node ends before, the answer is dropped without having been called, and the outcome is unknown.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    pub fn submit(&self, worker: usize, request: LocalRequest) {
+        self.shared.ask_worker(worker, request);
     }
 
     /// Asks it to end: if it leads it hands the lead over, for as long as its engine bears; it takes no more requests, answers
@@ -514,7 +584,39 @@ fn listen<T>(
     resolved.and_then(listen).map_err(|error| NodeError::Listen { what, address: address.to_string(), error })
 }
 
-fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>, callables: Callables) -> Door {
+/// Who is let in at the admin port, before there is a node and when there is.
+fn guard(config: &Config, shared: Option<&Arc<Shared>>) -> Result<Arc<Guard>, ConfigError> {
+    let token = config.admin_token()?;
+    let founders: Vec<String> = config.cluster.nodes.iter().map(|node| node.admin.clone()).collect();
+    let shared = shared.map(Arc::downgrade);
+    let admins = move || match shared.as_ref().and_then(std::sync::Weak::upgrade) {
+        Some(shared) => shared.roster.nodes().into_iter().map(|node| node.admin).collect(),
+        None => founders.clone(),
+    };
+    let token = token.as_ref().map(|token| token.0.as_str());
+    Ok(Arc::new(Guard::new(token, &config.admin.hosts, admins)))
+}
+
+/// What the requests of a worker's clients are measured by.
+fn watch(config: &Config, shared: &Shared, door: &Door, worker: usize) -> worker::Watch {
+    let slower_than = u64::try_from(config.slowlog.slower_than_us).ok();
+    worker::Watch {
+        worker: worker as u16,
+        meter: shared.meters[worker].clone(),
+        slow: shared.slow.clone(),
+        stopwatch: shared.stopwatch,
+        slower_than: slower_than.map_or(u64::MAX, |us| shared.stopwatch.ticks(us.saturating_mul(1000))),
+        procedures: door.procedures,
+    }
+}
+
+fn door(
+    config: &Config,
+    incarnation: Incarnation,
+    shared: &Arc<Shared>,
+    callables: Callables,
+    provided: Provided,
+) -> Door {
     let describe = {
         let shared = Arc::downgrade(shared);
         move || {
@@ -545,6 +647,13 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>, callabl
             Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.resp))
         },
         describe: Box::new(describe),
+        access: {
+            let shared = Arc::downgrade(shared);
+            let wake = move || shared.upgrade().iter().for_each(|shared| shared.wake_workers());
+            Access::new(provided, Box::new(wake))
+        },
+        entropy: Box::new(|bytes| getrandom::fill(bytes).is_ok()),
+        operations: Box::new(Desk::new(config, shared)),
         backed_by: config.cluster.nodes.len() as u64 / 2,
         waiting: {
             let shared = Arc::downgrade(shared);

@@ -90,7 +90,7 @@ impl Worker for SiloWorker {
                 }
                 return Ok(());
             }
-            Counters::add(&self.counters.conflicts, 1);
+            self.counters.conflict(&mut self.occ);
             if self.occ.take_clock_stands().is_some() {
                 // Nobody else could go on in its place.
                 break;

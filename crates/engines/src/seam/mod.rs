@@ -3,6 +3,7 @@
 mod checkpoint;
 mod counters;
 mod handover;
+pub mod hot;
 mod members;
 mod outbox;
 mod request;

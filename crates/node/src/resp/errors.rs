@@ -74,8 +74,28 @@ pub enum CommandError {
     ClientAttribute(String),
     /// A name with bytes that would garble a listing.
     ClientName(&'static str),
-    /// There are no passwords here.
+    /// `AUTH` with one word, where the default user needs no password.
     NoPasswords,
+    /// It has not said who it is.
+    NoAuthentication,
+    /// The same of `HELLO`.
+    HelloUnauthenticated,
+    /// No such user with that password.
+    WrongPassword,
+    /// The user may not run this.
+    DeniedCommand(&'static str),
+    /// The user may not use one of the keys.
+    DeniedKey,
+    /// The same at `EXEC`, though it might when it was queued: why.
+    DeniedSince(&'static str),
+    /// `ACL` with too many words.
+    AclArity(&'static str),
+    /// `ACL CAT` of what is none.
+    UnknownCategory(String),
+    /// No such user.
+    NoSuchUser(String),
+    /// `ACL DRYRUN` of what is no command.
+    NoSuchCommand(String),
     /// `MULTI` in a `MULTI`.
     NestedMulti,
     /// `WATCH` in a `MULTI`.
@@ -245,6 +265,33 @@ impl fmt::Display for CommandError {
                 "ERR AUTH <password> called without any password configured for the default user. \
                  Are you sure your configuration is correct?",
             ),
+            CommandError::NoAuthentication => f.write_str("NOAUTH Authentication required."),
+            CommandError::HelloUnauthenticated => f.write_str(
+                "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH \
+                 <user> <pass> option can be used to authenticate the client and select the RESP protocol version \
+                 at the same time",
+            ),
+            CommandError::WrongPassword => {
+                f.write_str("WRONGPASS invalid username-password pair or user is disabled.")
+            }
+            CommandError::DeniedCommand(name) => {
+                write!(f, "NOPERM this user has no permissions to run the '{name}' command")
+            }
+            CommandError::DeniedKey => f.write_str(
+                "NOPERM this user has no permissions to access one of the keys used as arguments",
+            ),
+            CommandError::DeniedSince(why) => write!(
+                f,
+                "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. \
+                 This command is no longer allowed for the following reason: {why}"
+            ),
+            CommandError::AclArity(name) => write!(
+                f,
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try ACL HELP."
+            ),
+            CommandError::UnknownCategory(name) => write!(f, "ERR Unknown category '{name}'"),
+            CommandError::NoSuchUser(name) => write!(f, "ERR User '{name}' not found"),
+            CommandError::NoSuchCommand(name) => write!(f, "ERR Command '{name}' not found"),
             CommandError::NestedMulti => f.write_str("ERR MULTI calls can not be nested"),
             CommandError::WatchInsideMulti => f.write_str("ERR WATCH inside MULTI is not allowed"),
             CommandError::ExecWithoutMulti => f.write_str("ERR EXEC without MULTI"),

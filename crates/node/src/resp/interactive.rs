@@ -31,13 +31,14 @@ use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_COMMAND_BYTES, MAX_REPLY_BYTES};
 use highwater_core::{Abort, Procedure, Transaction};
 
+use super::command::Opcode;
 use super::commands;
 use super::errors::{CommandError, RequestError};
 use super::exec::{malformed, panicked};
 use super::keyspace::{Keyspace, Stop};
 use super::moment::Moment;
 use super::reply::{Protocol, Reply};
-use super::request::Step;
+use super::request::{Args, Step};
 
 /// Commands of one transaction, at most.
 pub const MAX_STEPS: u64 = 128;
@@ -63,6 +64,8 @@ pub struct Open {
     moment: Moment,
     /// Which version of RESP its replies are in: the one at its beginning.
     protocol: Protocol,
+    /// Which users there were when it began: if there are others, what it may do has to be asked anew.
+    users: u64,
     /// The last ms at which it may go on.
     until_ms: u64,
     /// Commands that were answered.
@@ -90,10 +93,11 @@ pub enum Stepped<'a> {
 
 impl Open {
     /// A transaction that begins at this moment.
-    pub fn new(moment: Moment, protocol: Protocol, timeout_ms: u64) -> Open {
+    pub fn new(moment: Moment, protocol: Protocol, users: u64, timeout_ms: u64) -> Open {
         Open {
             moment,
             protocol,
+            users,
             until_ms: moment.unix_ms.saturating_add(timeout_ms),
             count: 0,
             parts: 0,
@@ -104,11 +108,14 @@ impl Open {
         }
     }
 
-    /// Whether it may go on at this time.
+    /// Whether it may go on at this time, with these users.
     ///
     /// # Errors
     /// If not: why.
-    pub fn goes_on(&mut self, unix_ms: u64) -> Result<(), CommandError> {
+    pub fn goes_on(&mut self, unix_ms: u64, users: u64) -> Result<(), CommandError> {
+        if users != self.users {
+            self.end();
+        }
         if self.over {
             return Err(CommandError::TransactionOver);
         }
@@ -230,6 +237,31 @@ impl<'a> Evidence<'a> {
             _ => Err(Malformed("evidence")),
         }
     }
+}
+
+/// Which command it is that a request runs: `HW.COMMIT`, or a step after `HW.BEGIN`.
+pub fn name_of(args: &[u8]) -> &'static [u8] {
+    match args.get(Moment::BYTES) {
+        Some(flags) if flags & COMMIT != 0 => b"hw.commit",
+        _ => b"hw.begin",
+    }
+}
+
+/// Visits the commands of a request, the new one last.
+pub fn commands<'a>(args: &'a [u8], mut visit: impl FnMut(Opcode, Args<'a>)) -> Result<(), Malformed> {
+    let mut reader = Reader::new(args);
+    Moment::decode(&mut reader)?;
+    let _flags = reader.u8()?;
+    let mut left = reader.varint()?;
+    while !reader.is_empty() {
+        let Step::Command(opcode, args) = Step::decode(&mut reader)? else { return Err(Malformed("step")) };
+        visit(opcode, args);
+        if left > 0 {
+            Evidence::decode(&mut reader)?;
+            left -= 1;
+        }
+    }
+    Ok(())
 }
 
 /// `redis.interact`: runs commands again, and one more, or commits them. See the module.

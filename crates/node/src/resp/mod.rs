@@ -25,11 +25,13 @@
 //! - [`frame`], [`reply`]: bytes to commands, replies to bytes. [`command`]: one row per command.
 //! - [`connection`]: the state machine. [`order`]: replies leave in order. [`errors`]: every error text.
 //! - [`commands`]: one file per family. [`request`], [`exec`]: what the engine is asked, and the procedures.
-//!
 //! - [`tables`]: users' tables of typed keys.
+//! - [`describe`]: what a request asks, in words. [`tally`]: how many commands were taken. [`operations`]: what operators ask.
 //! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
 //!
-//! What is left out: streams, scripts, subscriptions, passwords, TLS.
+//! - [`acl`]: who may do what.
+//!
+//! What is left out: streams, scripts, subscriptions.
 //!
 //! # How a host drives it
 //!
@@ -55,11 +57,13 @@
 //! With edge-triggered readiness, look at [`Connection::accepts_input`] again after `next` and `wrote`.
 //! Requests of one connection must be submitted in order, to one worker; they may be released in any order.
 
+pub mod acl;
 pub mod callables;
 pub mod client_state;
 pub mod command;
 pub mod commands;
 pub mod connection;
+pub mod describe;
 pub mod double;
 pub mod errors;
 pub mod exec;
@@ -71,11 +75,13 @@ pub mod keyspace;
 pub mod long_double;
 pub mod moment;
 pub mod number;
+pub mod operations;
 pub mod order;
 pub mod reply;
 pub mod request;
 pub mod single;
 pub mod tables;
+pub mod tally;
 #[cfg(test)]
 mod tests;
 pub mod waiting;
@@ -88,6 +94,7 @@ use highwater_engines::sessions;
 pub use callables::Callables;
 pub use connection::{Allowance, Connection};
 pub use keyspace::{KEYSPACE, SESSIONS};
+pub use operations::Operations;
 pub use reply::Protocol;
 pub use request::EngineRequest;
 pub use waiting::Waiting;
@@ -98,6 +105,7 @@ pub fn register<T: Transaction>(registry: &mut Registry<T>) {
     registry.register::<exec::ReadVersions>();
     sessions::register::<{ keyspace::SESSIONS_AT }, T>(registry);
     registry.register::<keyspace::sweep::Sweep>();
+    registry.register::<acl::change::ChangeUsers>();
     registry.register::<interactive::Interact>();
 }
 
@@ -110,14 +118,20 @@ pub struct Procedures {
     pub watch: ProcedureId,
     /// `redis.interact`
     pub interact: ProcedureId,
+    /// `redis.users`
+    pub users: ProcedureId,
 }
 
 impl Procedures {
     /// Finds them among a replica's procedure names (the position is the id). `None`: not registered.
     pub fn find(names: &[&str]) -> Option<Procedures> {
         let id = |name| names.iter().position(|known| *known == name).map(|at| ProcedureId(at as u16));
-        let (exec, watch) = (id(exec::Exec::NAME)?, id(exec::ReadVersions::NAME)?);
-        Some(Procedures { exec, watch, interact: id(interactive::Interact::NAME)? })
+        Some(Procedures {
+            exec: id(exec::Exec::NAME)?,
+            watch: id(exec::ReadVersions::NAME)?,
+            interact: id(interactive::Interact::NAME)?,
+            users: id(acl::change::ChangeUsers::NAME)?,
+        })
     }
 }
 
@@ -143,8 +157,14 @@ pub struct Door {
     pub backed_by: u64,
     /// Who waits for data.
     pub waiting: Waiting,
+    /// Who may do what.
+    pub access: acl::Access,
+    /// Fills bytes with chance that nobody can guess, for `ACL GENPASS`; false if there is none.
+    pub entropy: Box<dyn Fn(&mut [u8]) -> bool + Send + Sync>,
     /// What the node does at the moment. Called on `INFO` and `HELLO` only.
     pub describe: Box<dyn Fn() -> Description + Send + Sync>,
+    /// What operators ask. Called on their commands only.
+    pub operations: Box<dyn Operations>,
 }
 
 impl Door {

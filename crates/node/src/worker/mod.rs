@@ -14,10 +14,13 @@ mod crowd;
 mod expiry;
 mod farewell;
 mod keys;
+mod locals;
 mod sessions;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod users;
+mod watch;
 mod writing;
 
 use std::io;
@@ -44,7 +47,11 @@ use coordinators::Coordinators;
 pub use crowd::Limits;
 pub use expiry::Expiry;
 use keys::{KEY_CLIENT, KEY_COORDINATOR, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
+use locals::Locals;
+pub use locals::{Answer, Ended, LocalRequest};
 pub use sessions::Sessions;
+pub use users::Users;
+pub use watch::Watch;
 use writing::Writing;
 
 /// A busy worker looks at its sockets as often. A look costs about half a microsecond.
@@ -63,6 +70,8 @@ pub struct Setup {
     pub listener: TcpListener,
     /// What all RESP connections share.
     pub door: Arc<Door>,
+    /// What their requests are measured by.
+    pub watch: Watch,
     /// What clients may do.
     pub rules: Rules,
     /// What a connection to another node may hold.
@@ -71,6 +80,8 @@ pub struct Setup {
     pub sessions: Option<Sessions>,
     /// One worker has expired keys removed.
     pub expiry: Option<Expiry>,
+    /// One worker has the node's users follow the table.
+    pub users: Option<Users>,
 }
 
 /// One worker's thread.
@@ -98,17 +109,19 @@ pub struct WorkerThread {
     writing: Option<Writing>,
     sessions: Option<Sessions>,
     expiry: Option<Expiry>,
+    users: Option<Users>,
+    locals: Locals,
 }
 
 impl WorkerThread {
     /// Ready to run.
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
-        let Setup { index, engine, listener, door, rules, links, sessions, expiry } = setup;
+        let Setup { index, engine, listener, door, watch, rules, links, sessions, expiry, users } = setup;
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         Ok(WorkerThread {
             coordinators: Coordinators::new(rules, links.queued),
-            clients: Clients::new(index, listener, door, rules, &poller)?,
+            clients: Clients::new(index, listener, door, watch, rules, &poller)?,
             peers: Peers::new(links, KEY_PEER),
             out: Outbox::default(),
             load: None,
@@ -121,6 +134,8 @@ impl WorkerThread {
             writing: shared.journal().map(|queues| Writing::new(queues.clone(), index)),
             sessions,
             expiry,
+            users,
+            locals: Locals::new(shared.clone(), index),
             shared,
             index,
             engine,
@@ -161,8 +176,10 @@ impl WorkerThread {
         self.rest(now);
         if self.shared.ending() {
             self.clients.part(now, self.referral(), &self.poller);
+            self.locals.refuse(self.referral());
         } else {
             self.clients.submit(now, &mut *self.engine);
+            self.locals.submit(now, &mut *self.engine);
         }
         let appetite = self.submit_load(now);
         if let Some(sessions) = self.sessions.as_mut().filter(|_| !self.shared.ending()) {
@@ -170,6 +187,9 @@ impl WorkerThread {
         }
         if let Some(expiry) = self.expiry.as_mut().filter(|_| !self.shared.ending()) {
             expiry.turn(now, &mut *self.engine);
+        }
+        if let Some(users) = self.users.as_mut().filter(|_| !self.shared.ending()) {
+            users.turn(now, &mut *self.engine);
         }
         if let Some(writing) = &mut self.writing {
             writing.tell(now, &mut *self.engine);
@@ -198,7 +218,9 @@ impl WorkerThread {
         let sessions_at = self.sessions.as_ref().and_then(Sessions::next);
         let expiry_at = self.expiry.as_ref().and_then(Expiry::next);
         let deadlines = [self.clients.deadline(), self.coordinators.deadline(), self.rests_at];
-        for at in deadlines.into_iter().chain([sessions_at, expiry_at]).flatten() {
+        let users_at = self.users.as_ref().and_then(Users::next);
+        let kept = [sessions_at, expiry_at, users_at, self.locals.next()];
+        for at in deadlines.into_iter().chain(kept).flatten() {
             next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
@@ -225,7 +247,7 @@ impl WorkerThread {
 
     /// The node is ending: says so when nobody waits for anything any more.
     fn drain(&mut self) {
-        if self.shared.ending() && !self.drained && !self.clients.owes() {
+        if self.shared.ending() && !self.drained && !self.clients.owes() && !self.locals.owes() {
             self.drained = true;
             self.shared.drained();
         }
@@ -250,7 +272,7 @@ impl WorkerThread {
             for released in &out.replies {
                 let (owner, slot, number) = unpack(released.token);
                 match owner {
-                    Owner::Client => self.clients.released(slot, number, released, out.content(released)),
+                    Owner::Client => self.clients.released(slot, number, at, released, out.content(released)),
                     Owner::Load => {
                         load_goes_on = true;
                         if let Some(load) = &mut self.load {
@@ -259,8 +281,17 @@ impl WorkerThread {
                     }
                     Owner::Keeper if slot == expiry::SLOT => {
                         if let Some(expiry) = &mut self.expiry {
-                            expiry.released(now, released.outcome, out.content(released));
+                            let expired = expiry.released(now, released.outcome, out.content(released));
+                            crate::meter::add(&self.shared.meters[self.index].expired, expired);
                         }
+                    }
+                    Owner::Keeper if slot == users::SLOT => {
+                        if let Some(users) = &mut self.users {
+                            users.released(now, released.outcome, out.content(released));
+                        }
+                    }
+                    Owner::Keeper if slot == locals::SLOT => {
+                        self.locals.released(number, released.outcome, out.content(released));
                     }
                     Owner::Keeper => {
                         if let Some(sessions) = &mut self.sessions {
@@ -382,6 +413,7 @@ impl WorkerThread {
                     Err(lost) => self.peer_lost(now, lost),
                 }
             }
+            WorkerLetter::Pulse => self.shared.pulse(self.index),
             WorkerLetter::Coordinator(stream) => {
                 self.coordinators.adopt(now, stream, &mut *self.engine, &self.poller);
             }
@@ -397,6 +429,7 @@ impl WorkerThread {
                 let lost = self.peers.look(peer, generation, bytes);
                 lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
             }
+            WorkerLetter::Local(request) => self.locals.take(request),
             WorkerLetter::Load(ticket, command) => {
                 if let Some(answer) = self.command(now, ticket, command) {
                     self.answer(ticket, answer);

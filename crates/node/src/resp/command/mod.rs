@@ -192,10 +192,12 @@ pub enum Local {
     Wait,
     Slowlog,
     Latency,
+    HotKeys,
     Readonly,
     Readwrite,
     Freshness,
     Procedures,
+    Acl,
 }
 
 /// Commands about the connection and its transaction.

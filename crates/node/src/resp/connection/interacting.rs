@@ -25,7 +25,7 @@ impl Connection {
             _ => return Err(CommandError::Syntax),
         };
         let moment = Moment { unix_ms: self.client.unix_ms, seed: self.random.bits() };
-        let mut open = Open::new(moment, self.client.protocol, timeout_ms);
+        let mut open = Open::new(moment, self.client.protocol, self.client.caller.seen(), timeout_ms);
         open.next(&[], 0, &mut self.args)?;
         self.open = Some(open);
         self.offer_step();
@@ -51,10 +51,13 @@ impl Connection {
             _ => {}
         }
         let open = self.open.as_mut().expect("a transaction is open");
-        open.goes_on(self.client.unix_ms)?;
+        open.goes_on(self.client.unix_ms, self.client.caller.seen())?;
         match opcode.spec().command {
-            // It would change how replies are written that are compared.
-            Command::Local(local) if local != Local::Hello => self.answer(local),
+            // They would change how replies are written that are compared, or who asks.
+            Command::Local(Local::Hello | Local::Auth | Local::Acl) => {
+                return Err(CommandError::NotInsideBegin);
+            }
+            Command::Local(local) => self.answer(local),
             Command::Data(_) if opcode.spec().is_ordinary() && session.is_none() => {
                 let parts = single::args(&self.args).count();
                 let step = single::step(&self.args).to_vec();
@@ -69,7 +72,7 @@ impl Connection {
     /// `HW.COMMIT`: whatever comes of it, the transaction is over.
     fn commit(&mut self, session: Option<Session>) -> Result<(), CommandError> {
         let mut open = self.open.take().expect("a transaction is open");
-        open.goes_on(self.client.unix_ms)?;
+        open.goes_on(self.client.unix_ms, self.client.caller.seen())?;
         open.commit(&mut self.args);
         let seq = self.order.open();
         let procedure = self.door.procedures.interact;
@@ -85,12 +88,17 @@ impl Connection {
 
     /// A step was released: whether it was answered. If not, its end is told as any request's is, and is the transaction's, too.
     pub(super) fn step_released(&mut self, seq: u64, outcome: Outcome, bytes: &[u8]) -> bool {
-        self.stage = Stage::Open;
+        if self.stage == (Stage::Stepping { seq }) {
+            self.stage = Stage::Open;
+        }
         self.args.clear();
         self.args.shrink_to(KEEP_BYTES);
         if outcome == Outcome::RolledBack {
-            // RESET and QUIT wait for steps, too: it is there.
-            let open = self.open.as_mut().expect("a step is of an open transaction");
+            let Some(open) = &mut self.open else {
+                // Its connection has come to its end meanwhile.
+                self.fail(seq, |_| RequestError::Changed);
+                return true;
+            };
             match open.stepped(bytes) {
                 Stepped::Answered(reply) => self.order.answer(seq, |out| out.extend_from_slice(reply)),
                 Stepped::Changed => {

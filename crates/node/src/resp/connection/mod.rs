@@ -1,10 +1,12 @@
 //! One client's connection: bytes in, engine requests and reply bytes out.
 //!
-//! Here is what its host drives; [`taking`] takes commands from the input, [`place`] is where it stands in line for data.
+//! Here is what its host drives; [`taking`] takes commands from the input, [`standing`] looks at what its user may do, [`place`]
+//! is where it stands in line for data.
 
 mod calling;
 mod interacting;
 mod place;
+mod standing;
 mod taking;
 
 use std::collections::VecDeque;
@@ -32,6 +34,7 @@ use super::order::{KEEP_BYTES, Order, forget_front};
 use super::reply::Reply;
 use super::request::{Args, EngineRequest};
 use super::single::{self, Typed};
+use crate::meter::Meter;
 
 /// Requests of one connection that the engine may hold at a time.
 pub const MAX_IN_FLIGHT: usize = 1024;
@@ -63,6 +66,8 @@ enum Stage {
     Trying { seq: u64 },
     /// Found nothing, and waits until it is woken; [`Connection::args`] holds what it asks.
     Blocked { seq: u64 },
+    /// Waits for its change of users.
+    Changing { seq: u64 },
     /// Waits for all requests before an `HW.TOKEN`, which tells what they have seen.
     Recalling { seq: u64 },
     /// Takes no more commands: the client quit, or broke the protocol.
@@ -86,6 +91,8 @@ enum Offer {
     Watches,
     /// It waits for data.
     Waits,
+    /// It changes users.
+    Changes,
 }
 
 /// A request that may change data, and what of its words somebody waited for when it was submitted; `None`: nobody waited at all.
@@ -113,6 +120,8 @@ pub struct Connection {
     transactions: Transactions,
     /// The transaction that `HW.BEGIN` opened, or what is left of it.
     open: Option<Open>,
+    /// Its step that the engine has.
+    step: Option<u64>,
     /// Bytes received; the first `taken` belong to commands that were taken.
     input: Vec<u8>,
     taken: usize,
@@ -133,6 +142,10 @@ pub struct Connection {
     calls: VecDeque<Call>,
     /// Seeds of requests.
     random: Random,
+    /// Its user was deleted.
+    evicted: bool,
+    /// Where its commands are counted, if they are.
+    meter: Option<Arc<Meter>>,
 }
 
 impl Connection {
@@ -144,10 +157,12 @@ impl Connection {
             writes: VecDeque::new(),
             calls: VecDeque::new(),
             random: Random::new(seed),
+            evicted: false,
+            client: ClientState::new(id, &door.access),
             door,
-            client: ClientState::new(id),
             transactions: Transactions::default(),
             open: None,
+            step: None,
             input: Vec::new(),
             taken: 0,
             parser: Parser::default(),
@@ -156,7 +171,19 @@ impl Connection {
             stage: Stage::Open,
             args: Vec::new(),
             order: Order::default(),
+            meter: None,
         }
+    }
+
+    /// The same, and its commands are counted.
+    pub fn metered(mut self, meter: Arc<Meter>) -> Connection {
+        self.meter = Some(meter);
+        self
+    }
+
+    /// What its client has told to be called; empty: nothing.
+    pub fn name(&self) -> &[u8] {
+        &self.client.name
     }
 
     /// Says what time it is: what is requested from now on is at that moment.
@@ -176,7 +203,8 @@ impl Connection {
     /// connection takes no more commands; [`next`](Self::next) and [`wrote`](Self::wrote) may change it.
     pub fn accepts_input(&self) -> bool {
         let unread = self.input.len() - self.taken;
-        let most = if self.output().is_empty() { MAX_UNREAD_BYTES } else { MAX_BACKLOG_BYTES };
+        let stranger = self.client.caller.needs_authentication();
+        let most = if stranger || self.output().is_empty() { MAX_UNREAD_BYTES } else { MAX_BACKLOG_BYTES };
         self.stage != Stage::Finished && (self.starved || unread < most)
     }
 
@@ -194,6 +222,7 @@ impl Connection {
             | Stage::Stepping { .. }
             | Stage::Trying { .. }
             | Stage::Blocked { .. }
+            | Stage::Changing { .. }
             | Stage::Recalling { .. }
             | Stage::Finished => false,
         }
@@ -239,10 +268,14 @@ impl Connection {
             // Whatever its steps wrote: that is no request whose words could be looked at.
             self.writes.push_back((seq, None));
         }
+        if kind == Offer::Steps {
+            self.step = Some(seq);
+        }
         self.stage = match kind {
             Offer::Watches => Stage::Watching { seq },
             Offer::Steps => Stage::Stepping { seq },
             Offer::Waits => Stage::Trying { seq },
+            Offer::Changes => Stage::Changing { seq },
             Offer::Reads | Offer::Writes | Offer::Calls | Offer::Commits => Stage::Open,
         };
         if self.stage == Stage::Open {
@@ -295,6 +328,9 @@ impl Connection {
     /// # Panics
     /// If no such request is in flight.
     pub fn released(&mut self, seq: u64, outcome: Outcome, at: Timestamp, bytes: &[u8]) {
+        if self.evicted {
+            return;
+        }
         self.client.seen = self.client.seen.max(at);
         let goes_on = self.goes_on_waiting(seq, outcome, bytes);
         self.wake_others(seq, outcome == Outcome::Committed && !goes_on);
@@ -309,10 +345,14 @@ impl Connection {
         if self.stage == (Stage::Watching { seq }) {
             return self.watch_released(seq, outcome, bytes);
         }
-        if self.stage == (Stage::Stepping { seq }) && self.step_released(seq, outcome, bytes) {
-            return;
+        if self.step == Some(seq) {
+            self.step = None;
+            if self.step_released(seq, outcome, bytes) {
+                return;
+            }
         }
         let call = self.take_call(seq);
+        let bytes = if self.stage == (Stage::Changing { seq }) { self.users_changed(bytes) } else { bytes };
         match outcome {
             Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => match call {
                 Some(call) => self.order.answer(seq, |out| call.answer(outcome, bytes, out)),

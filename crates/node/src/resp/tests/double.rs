@@ -13,6 +13,8 @@ use highwater_core::{
 use highwater_engines::seam::{Freshness, Refusal};
 use highwater_workloads::tables::tpcc;
 
+use crate::resp::acl::change::News;
+use crate::resp::acl::{Access, USERS};
 use crate::resp::keyspace::{DUE, ELEMENTS, NAMES};
 use crate::resp::tables::TABLES;
 use crate::resp::{
@@ -22,8 +24,8 @@ use crate::resp::{
 /// What time it is for every client, until it is told another.
 pub const START_MS: u64 = 1_700_000_000_000;
 
-const ORDERED: [TableId; 7] =
-    [TABLES, NAMES, ELEMENTS, DUE, tpcc::ORDER_BY_CUSTOMER, tpcc::NEW_ORDER, tpcc::ORDER_LINE];
+const ORDERED: [TableId; 8] =
+    [TABLES, NAMES, ELEMENTS, DUE, USERS, tpcc::ORDER_BY_CUSTOMER, tpcc::NEW_ORDER, tpcc::ORDER_LINE];
 
 type Record = (Timestamp, Option<Vec<u8>>);
 
@@ -153,8 +155,15 @@ impl Node {
             }),
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
+            access: Access::new(Vec::new(), Box::new(|| ())),
+            entropy: Box::new(|bytes| {
+                bytes.fill(0x5a);
+                true
+            }),
             describe: Box::new(describe),
+            operations: Box::new(crate::resp::operations::Nothing),
         };
+        door.access.install(&News { whole: true, ..News::default() });
         Node { map: Rc::default(), registry: Rc::new(registry), door: Arc::new(door) }
     }
 

@@ -77,11 +77,11 @@ fn unchecked_replies_would_lose_it() {
         assert_eq!(outcome, Outcome::RolledBack);
         matches!(open.stepped(&reply), Stepped::Answered(_))
     };
-    let mut honest = Open::new(moment, Protocol::Resp2, 5000);
+    let mut honest = Open::new(moment, Protocol::Resp2, 0, 5000);
     assert!(command(&mut honest, &["GET", "count"]) && command(&mut honest, &["SET", "count", "2"]));
     assert_eq!(other.ask("SET count 5"), OK);
     // As if the replies were taken for what they are now, whatever the client decided by.
-    let mut careless = Open::new(moment, Protocol::Resp2, 5000);
+    let mut careless = Open::new(moment, Protocol::Resp2, 0, 5000);
     assert!(command(&mut careless, &["GET", "count"]) && command(&mut careless, &["SET", "count", "2"]));
     let mut args = Vec::new();
     honest.commit(&mut args);

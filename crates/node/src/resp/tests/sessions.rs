@@ -7,6 +7,7 @@ use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Token, bu
 
 use super::double::wire;
 use crate::library::NodeLibrary;
+use crate::resp::acl::Access;
 use crate::resp::{Allowance, Callables, Connection, Description, Door, Procedures, Waiting};
 
 /// One node, and any number of connections to it.
@@ -39,7 +40,13 @@ impl Alone {
             addresses: Box::new(|_| None),
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
+            access: Access::new(Vec::new(), Box::new(|| ())),
+            entropy: Box::new(|bytes| {
+                bytes.fill(0x5a);
+                true
+            }),
             describe: Box::new(describe),
+            operations: Box::new(crate::resp::operations::Nothing),
         };
         Alone { replica, door: Arc::new(door) }
     }
