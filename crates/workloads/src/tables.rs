@@ -1,6 +1,6 @@
 //! Every table of the product, under fixed ids: the log names tables by number, so these are part of the format.
 //!
-//! Ids 0 to 3 belong to the node, and 26 to 28, which came later; workloads start at 4. New tables go to the end.
+//! Ids 0 to 3 belong to the node, and 26 to 33, which came later; workloads start at 4. New tables go to the end.
 
 use highwater_core::{IndexKind, KeyKind, TableId, TableSpec};
 
@@ -112,10 +112,13 @@ pub const USERS: TableId = TableId(31);
 /// Procedures that came at run time, by name and version.
 pub const MODULES: TableId = TableId(32);
 
+/// Users' tables: their catalogue and their rows.
+pub const TABLES_OF_USERS: TableId = TableId(46);
+
 use IndexKind::{Hash, Ordered};
 use KeyKind::{Bytes, U64};
 
-const TABLES: [(TableId, &str, KeyKind, IndexKind); 46] = [
+const TABLES: [(TableId, &str, KeyKind, IndexKind); 47] = [
     (KEYSPACE, "keyspace", Bytes, Hash),
     (AUDIT, "audit", U64, Hash),
     (SESSIONS, "sessions", U64, Ordered),
@@ -162,6 +165,7 @@ const TABLES: [(TableId, &str, KeyKind, IndexKind); 46] = [
     (tpcc_silo::ITEM, "tpcc_silo.item", U64, Ordered),
     (tpcc_silo::STOCK, "tpcc_silo.stock", U64, Ordered),
     (tpcc_silo::STOCK_DATA, "tpcc_silo.stock_data", U64, Ordered),
+    (TABLES_OF_USERS, "tables", Bytes, Ordered),
 ];
 
 /// Every table, in the order of the ids.

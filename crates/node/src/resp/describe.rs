@@ -4,6 +4,7 @@ use highwater_core::codec::{Malformed, Reader};
 
 use super::Procedures;
 use super::command::Opcode;
+use super::interactive;
 use super::moment::Moment;
 use super::request::{Args, EngineRequest, Framing, Step, Watch};
 
@@ -18,14 +19,17 @@ const SECRETIVE: &[&str] = &["acl", "auth", "config", "hello", "migrate"];
 /// The command as which a request counts: `EXEC` for a whole block.
 #[inline]
 pub fn command_of(request: &EngineRequest<'_>, procedures: Procedures) -> Opcode {
-    let opcode = match request.procedure == procedures.watch {
-        true => None,
-        false => single(request.args),
+    let name: &[u8] = match request.procedure {
+        exec if exec == procedures.exec => match single(request.args) {
+            Some(opcode) => return opcode,
+            None => b"exec",
+        },
+        watch if watch == procedures.watch => b"watch",
+        users if users == procedures.users => b"acl",
+        interact if interact == procedures.interact => interactive::name_of(request.args),
+        _ => b"hw.call",
     };
-    opcode.unwrap_or_else(|| {
-        let name: &[u8] = if request.procedure == procedures.watch { b"watch" } else { b"exec" };
-        Opcode::find(name).expect("it has a row")
-    })
+    Opcode::find(name).expect("it has a row")
 }
 
 /// The one command of a request that is no block and watches nothing: it stands at its place.
@@ -40,9 +44,16 @@ fn single(args: &[u8]) -> Option<Opcode> {
 /// Its words, cut to [`MOST_WORDS`] of [`MOST_WORD_BYTES`]; the last one says what is left out.
 pub fn words(request: &EngineRequest<'_>, procedures: Procedures) -> Vec<Vec<u8>> {
     let mut words = Words::default();
-    let written = match request.procedure == procedures.watch {
-        true => watched(request.args, &mut words),
-        false => executed(request.args, &mut words),
+    let written = match request.procedure {
+        exec if exec == procedures.exec => executed(request.args, &mut words),
+        watch if watch == procedures.watch => watched(request.args, &mut words),
+        interact if interact == procedures.interact => interacted(request.args, &mut words),
+        // A change of users may hold passwords, and a procedure's arguments are no words.
+        _ => {
+            words.add(command_of(request, procedures).spec().name.as_bytes());
+            words.add(b"(redacted)");
+            Ok(())
+        }
     };
     if written.is_err() {
         words.add(b"(cannot be shown)");
@@ -56,6 +67,14 @@ fn watched(args: &[u8], words: &mut Words) -> Result<(), Malformed> {
     words.add(b"watch");
     Args::decode(&mut reader)?.for_each(|key| words.add(key));
     Ok(())
+}
+
+fn interacted(args: &[u8], words: &mut Words) -> Result<(), Malformed> {
+    words.add(interactive::name_of(args));
+    interactive::commands(args, |opcode, args| {
+        words.add(opcode.spec().name.as_bytes());
+        args.for_each(|word| words.add(word));
+    })
 }
 
 fn executed(args: &[u8], words: &mut Words) -> Result<(), Malformed> {
@@ -122,8 +141,12 @@ mod tests {
     use super::*;
     use crate::resp::reply::Protocol;
 
-    const PROCEDURES: Procedures =
-        Procedures { exec: ProcedureId(0), watch: ProcedureId(1), users: ProcedureId(2) };
+    const PROCEDURES: Procedures = Procedures {
+        exec: ProcedureId(0),
+        watch: ProcedureId(1),
+        users: ProcedureId(2),
+        interact: ProcedureId(3),
+    };
 
     fn request(args: &[u8], procedure: ProcedureId) -> EngineRequest<'_> {
         EngineRequest { seq: 0, snapshot: false, freshness: None, session: None, procedure, args }

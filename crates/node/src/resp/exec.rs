@@ -45,7 +45,7 @@ impl Procedure for Exec {
 
 /// As an error of the door: whatever bytes a reply has go to the client's socket.
 #[cold]
-fn panicked(message: &str, reply: &mut Vec<u8>) {
+pub(super) fn panicked(message: &str, reply: &mut Vec<u8>) {
     Reply::new(reply, Protocol::Resp2).error(RequestError::Panicked { message });
 }
 
@@ -124,7 +124,7 @@ impl Procedure for ReadVersions {
 }
 
 #[cold]
-fn malformed(reply: &mut Vec<u8>) -> Result<(), Abort> {
+pub(super) fn malformed(reply: &mut Vec<u8>) -> Result<(), Abort> {
     reply.clear();
     Reply::new(reply, Protocol::Resp2).error(RequestError::Malformed);
     Err(Abort::BadRequest)

@@ -15,6 +15,9 @@
 //! commands like others, on the table of sessions. `HW.FRESHNESS` says what a replica's snapshot must hold that is read after `READONLY`,
 //! `HW.TOKEN` what this connection has seen.
 //!
+//! `HW.CALL` is a request of the procedure that it names ([`callables`]). `HW.BEGIN` .. `HW.COMMIT` is a request for each command, and one
+//! that commits ([`interactive`]).
+//!
 //! Commands that touch no data (`PING`, `HELLO`, ..) are answered here, but keep their place in the order.
 //!
 //! # Where to look
@@ -22,6 +25,7 @@
 //! - [`frame`], [`reply`]: bytes to commands, replies to bytes. [`command`]: one row per command.
 //! - [`connection`]: the state machine. [`order`]: replies leave in order. [`errors`]: every error text.
 //! - [`commands`]: one file per family. [`request`], [`exec`]: what the engine is asked, and the procedures.
+//! - [`tables`]: users' tables of typed keys.
 //! - [`describe`]: what a request asks, in words. [`tally`]: how many commands were taken. [`operations`]: what operators ask.
 //! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
 //!
@@ -66,6 +70,7 @@ pub mod exec;
 pub mod frame;
 pub mod glob;
 pub mod http;
+pub mod interactive;
 pub mod keyspace;
 pub mod long_double;
 pub mod moment;
@@ -75,6 +80,7 @@ pub mod order;
 pub mod reply;
 pub mod request;
 pub mod single;
+pub mod tables;
 pub mod tally;
 #[cfg(test)]
 mod tests;
@@ -100,6 +106,7 @@ pub fn register<T: Transaction>(registry: &mut Registry<T>) {
     sessions::register::<{ keyspace::SESSIONS_AT }, T>(registry);
     registry.register::<keyspace::sweep::Sweep>();
     registry.register::<acl::change::ChangeUsers>();
+    registry.register::<interactive::Interact>();
 }
 
 /// Where the door's procedures stand in the registry.
@@ -109,6 +116,8 @@ pub struct Procedures {
     pub exec: ProcedureId,
     /// `redis.watch`
     pub watch: ProcedureId,
+    /// `redis.interact`
+    pub interact: ProcedureId,
     /// `redis.users`
     pub users: ProcedureId,
 }
@@ -120,6 +129,7 @@ impl Procedures {
         Some(Procedures {
             exec: id(exec::Exec::NAME)?,
             watch: id(exec::ReadVersions::NAME)?,
+            interact: id(interactive::Interact::NAME)?,
             users: id(acl::change::ChangeUsers::NAME)?,
         })
     }

@@ -105,7 +105,12 @@ impl Bench {
             memory: (0, u64::MAX),
         };
         let door = Door {
-            procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1), users: ProcedureId(2) },
+            procedures: Procedures {
+                exec: ProcedureId(0),
+                watch: ProcedureId(1),
+                users: ProcedureId(2),
+                interact: ProcedureId(3),
+            },
             callables: Callables::default(),
             node: NodeId(0),
             leaderless: false,

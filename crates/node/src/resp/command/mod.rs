@@ -165,6 +165,11 @@ pub enum Data {
     Brpoplpush,
     Blmpop,
     Bzmpop,
+    Table,
+    HwGet,
+    HwPut,
+    HwDel,
+    HwRange,
     Session,
     Outcome,
 }
@@ -206,6 +211,9 @@ pub enum Control {
     Unwatch,
     Once,
     Call,
+    Begin,
+    Commit,
+    Rollback,
     Token,
     Quit,
     Reset,
@@ -343,9 +351,9 @@ impl Spec {
         matches!(self.command, Command::Data(data) if !matches!(data, Data::Session | Data::Outcome))
     }
 
-    /// Whether it may run under a number of a session: what is ordinary, and procedures.
+    /// Whether it may run under a number of a session: what is ordinary, procedures, and what commits an open transaction.
     pub fn may_run_once(&self) -> bool {
-        self.is_ordinary() || self.command == Command::Control(Control::Call)
+        self.is_ordinary() || matches!(self.command, Command::Control(Control::Call | Control::Commit))
     }
 
     /// Whether it touches data and changes none.

@@ -24,6 +24,7 @@ pub mod sessions;
 pub mod sets;
 pub mod slow;
 pub mod strings;
+pub mod tables;
 pub mod transactions;
 pub mod words;
 pub mod zalgebra;
@@ -230,6 +231,11 @@ fn dispatch<T: Transaction>(
         Data::Brpoplpush => blocking::brpoplpush(args, keyspace, reply),
         Data::Blmpop => blocking::blmpop(args, keyspace, reply),
         Data::Bzmpop => blocking::bzmpop(args, keyspace, reply),
+        Data::Table => tables::table(args, keyspace, reply),
+        Data::HwGet => tables::get(args, keyspace, reply),
+        Data::HwPut => tables::put(args, keyspace, reply),
+        Data::HwDel => tables::del(args, keyspace, reply),
+        Data::HwRange => tables::range(args, keyspace, reply),
         Data::Session => sessions::session(args, keyspace, reply),
         Data::Outcome => sessions::outcome(args, keyspace, reply),
     }

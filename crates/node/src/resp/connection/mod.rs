@@ -4,6 +4,7 @@
 //! is where it stands in line for data.
 
 mod calling;
+mod interacting;
 mod place;
 mod standing;
 mod taking;
@@ -27,6 +28,7 @@ use super::commands::transactions::{Exec, Transactions, queues, write_known};
 use super::errors::{CommandError, RequestError};
 use super::frame::Parser;
 use super::http::is_http;
+use super::interactive::Open;
 use super::moment::Moment;
 use super::order::{KEEP_BYTES, Order, forget_front};
 use super::reply::Reply;
@@ -58,6 +60,8 @@ enum Stage {
     Offering { seq: u64, procedure: ProcedureId, kind: Offer, snapshot: bool, session: Option<Session> },
     /// Waits for the versions of a `WATCH`; [`Connection::args`] still holds its keys.
     Watching { seq: u64 },
+    /// Waits for a step of an open transaction: what is told has to be kept before the next one.
+    Stepping { seq: u64 },
     /// Waits for what a command found that waits for data.
     Trying { seq: u64 },
     /// Found nothing, and waits until it is woken; [`Connection::args`] holds what it asks.
@@ -79,6 +83,10 @@ enum Offer {
     Writes,
     /// It is a procedure that may change data, but none that anybody waits for.
     Calls,
+    /// It is a step of an open transaction: it changes nothing.
+    Steps,
+    /// It commits an open transaction.
+    Commits,
     /// `WATCH`
     Watches,
     /// It waits for data.
@@ -110,6 +118,10 @@ pub struct Connection {
     door: Arc<Door>,
     client: ClientState,
     transactions: Transactions,
+    /// The transaction that `HW.BEGIN` opened, or what is left of it.
+    open: Option<Open>,
+    /// Its step that the engine has.
+    step: Option<u64>,
     /// Bytes received; the first `taken` belong to commands that were taken.
     input: Vec<u8>,
     taken: usize,
@@ -149,6 +161,8 @@ impl Connection {
             client: ClientState::new(id, &door.access),
             door,
             transactions: Transactions::default(),
+            open: None,
+            step: None,
             input: Vec::new(),
             taken: 0,
             parser: Parser::default(),
@@ -205,6 +219,7 @@ impl Connection {
             Stage::Offering { .. } => true,
             Stage::Open => !self.starved && self.order.in_flight() < self.door.most_in_flight(),
             Stage::Watching { .. }
+            | Stage::Stepping { .. }
             | Stage::Trying { .. }
             | Stage::Blocked { .. }
             | Stage::Changing { .. }
@@ -249,11 +264,19 @@ impl Connection {
             let named = waiting.is_any().then(|| waiting.named_in(&self.args));
             self.writes.push_back((seq, named));
         }
+        if kind == Offer::Commits {
+            // Whatever its steps wrote: that is no request whose words could be looked at.
+            self.writes.push_back((seq, None));
+        }
+        if kind == Offer::Steps {
+            self.step = Some(seq);
+        }
         self.stage = match kind {
             Offer::Watches => Stage::Watching { seq },
+            Offer::Steps => Stage::Stepping { seq },
             Offer::Waits => Stage::Trying { seq },
             Offer::Changes => Stage::Changing { seq },
-            Offer::Reads | Offer::Writes | Offer::Calls => Stage::Open,
+            Offer::Reads | Offer::Writes | Offer::Calls | Offer::Commits => Stage::Open,
         };
         if self.stage == Stage::Open {
             self.args.clear();
@@ -273,6 +296,9 @@ impl Connection {
         self.stage = Stage::Open;
         self.place = None;
         self.take_call(seq);
+        if kind == Offer::Steps {
+            self.step_refused();
+        }
         if kind == Offer::Watches {
             self.transactions.watch_failed();
         }
@@ -318,6 +344,12 @@ impl Connection {
         assert!(!matches!(self.stage, Stage::Offering { seq: offered, .. } if offered == seq));
         if self.stage == (Stage::Watching { seq }) {
             return self.watch_released(seq, outcome, bytes);
+        }
+        if self.step == Some(seq) {
+            self.step = None;
+            if self.step_released(seq, outcome, bytes) {
+                return;
+            }
         }
         let call = self.take_call(seq);
         let bytes = if self.stage == (Stage::Changing { seq }) { self.users_changed(bytes) } else { bytes };
@@ -386,13 +418,17 @@ impl Connection {
 
     /// Bytes of commands that are received, queued or watched.
     pub fn pending_bytes(&self) -> usize {
-        self.input.len() - self.taken + self.args.len() + self.transactions.pending_bytes()
+        self.input.len() - self.taken
+            + self.args.len()
+            + self.transactions.pending_bytes()
+            + self.open.as_ref().map_or(0, Open::pending_bytes)
     }
 
     /// Memory of what was received and not executed, in bytes.
     pub fn request_memory(&self) -> usize {
         let buffers = self.input.capacity() + self.args.capacity();
-        buffers + self.transactions.memory_bytes() + self.parser.memory_bytes()
+        let open = self.open.as_ref().map_or(0, Open::memory_bytes);
+        buffers + self.transactions.memory_bytes() + open + self.parser.memory_bytes()
     }
 
     /// Memory of what was released and not written, in bytes.

@@ -55,6 +55,12 @@ impl Connection {
         if let Some(meter) = &self.meter {
             meter.commands.count(opcode);
         }
+        if self.open.is_some() {
+            if let Err(error) = self.interact(opcode, session) {
+                self.reply(|reply| reply.error(error));
+            }
+            return;
+        }
         if self.transactions.in_block() && session.is_some() {
             return self.refuse(CommandError::NotOnce);
         }
@@ -140,8 +146,10 @@ impl Connection {
             Control::Discard => self.transactions.discard()?,
             Control::Watch => return self.watch(),
             Control::Unwatch => self.transactions.unwatch(),
+            Control::Begin => return self.begin(),
+            Control::Commit | Control::Rollback => return Err(CommandError::NoBegin),
+            Control::Call => return self.call(None),
             // Only a block does without a command behind the number.
-            Control::Call => unreachable!("it is not answered with OK"),
             Control::Once => return Err(CommandError::WrongArity("hw.once")),
             Control::Token => return self.token(),
             Control::Quit => self.finish(),
@@ -158,6 +166,7 @@ impl Connection {
     /// `RESET`: as if it had just connected.
     pub(super) fn reset(&mut self) {
         self.transactions = Transactions::default();
+        self.open = None;
         let ClientState { id, unix_ms, seen, .. } = self.client;
         self.client = ClientState { unix_ms, seen, ..ClientState::new(id, &self.door.access) };
     }
@@ -238,6 +247,7 @@ impl Connection {
         self.stage = Stage::Finished;
         self.place = None;
         self.transactions = Transactions::default();
+        self.open = None;
         self.input = Vec::new();
         self.taken = 0;
     }
