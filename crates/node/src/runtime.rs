@@ -26,7 +26,8 @@ use crate::descriptors;
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
-use crate::resp::{Description, Door, Procedures, Waiting};
+use crate::resp::topology::apart;
+use crate::resp::{Description, Door, Member, Procedures, Topology, Waiting};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
 use crate::storage::{
@@ -540,7 +541,14 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>) -> Door
         salt: incarnation.0,
         addresses: {
             let shared = Arc::downgrade(shared);
-            Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.resp))
+            Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.told()))
+        },
+        redirect: config.server.redirect,
+        topology: {
+            let (shared, cluster) = (Arc::downgrade(shared), config.cluster.id.clone());
+            Box::new(move || {
+                shared.upgrade().map_or_else(Topology::default, |shared| topology(&cluster, &shared))
+            })
         },
         describe: Box::new(describe),
         backed_by: config.cluster.nodes.len() as u64 / 2,
@@ -555,6 +563,18 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>) -> Door
             }))
         },
     }
+}
+
+/// The roster, and whom of it this node has a connection to.
+fn topology(cluster: &str, shared: &Shared) -> Topology {
+    let up = shared.summary().up;
+    let members = shared.roster.nodes().into_iter().map(|node| {
+        let (host, port) = apart(&node.told());
+        let id = NodeId(node.id);
+        let up = id == shared.node || up.contains(&id);
+        Member { node: id, host, port, peer_port: apart(&node.peer).1, up }
+    });
+    Topology { cluster: cluster.to_string(), members: members.collect() }
 }
 
 /// Makes the pipe readable on the first SIGTERM or SIGINT; the second one kills.

@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
 pub use error::ConfigError;
 pub use nodes::NodeConfig;
 
+pub use crate::resp::Redirect;
+
 /// The whole configuration; `default.toml` beside this file documents every key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +44,8 @@ pub struct Config {
     pub storage: StorageConfig,
     /// How the process runs.
     pub threads: ThreadConfig,
+    /// How clients are spoken to.
+    pub server: ServerConfig,
     /// What is written to standard error.
     pub log: LogConfig,
     /// What the node speaks: its build's levels. No key of a file: only who rehearses an upgrade says otherwise.
@@ -210,6 +214,14 @@ pub enum PinPolicy {
     None,
     /// Worker i on core i.
     Auto,
+}
+
+/// How clients are spoken to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerConfig {
+    /// How a client is told that another node serves.
+    pub redirect: Redirect,
 }
 
 /// What is written to standard error.

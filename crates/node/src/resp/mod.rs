@@ -66,11 +66,14 @@ pub mod long_double;
 pub mod moment;
 pub mod number;
 pub mod order;
+pub mod redirect;
 pub mod reply;
 pub mod request;
 pub mod single;
+pub mod slots;
 #[cfg(test)]
 mod tests;
+pub mod topology;
 pub mod waiting;
 
 use std::borrow::Cow;
@@ -80,8 +83,10 @@ use highwater_engines::sessions;
 
 pub use connection::{Allowance, Connection};
 pub use keyspace::{KEYSPACE, SESSIONS};
+pub use redirect::Redirect;
 pub use reply::Protocol;
 pub use request::EngineRequest;
+pub use topology::{Member, Topology};
 pub use waiting::Waiting;
 
 /// Registers `redis.exec` and `redis.watch`, and what keeps sessions.
@@ -125,6 +130,10 @@ pub struct Door {
     pub salt: u64,
     /// Where each node's door listens: errors name the leader's.
     pub addresses: Box<dyn Fn(NodeId) -> Option<String> + Send + Sync>,
+    /// How a client is told that another node serves.
+    pub redirect: Redirect,
+    /// Who belongs to the cluster. Called on CLUSTER and SENTINEL only.
+    pub topology: Box<dyn Fn() -> Topology + Send + Sync>,
     /// On how many other nodes everything is, at least, that was acknowledged.
     pub backed_by: u64,
     /// Who waits for data.

@@ -108,6 +108,8 @@ impl Bench {
             sessions: 10,
             salt: 1,
             addresses: Box::new(|_| None),
+            redirect: crate::resp::Redirect::Text,
+            topology: Box::new(Default::default),
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
             describe: Box::new(describe),

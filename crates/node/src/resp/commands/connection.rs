@@ -4,7 +4,7 @@ use highwater_core::Timestamp;
 use highwater_engines::Freshness;
 
 use super::words::is;
-use super::{admin, help, server};
+use super::{admin, cluster, help, sentinel, server};
 use crate::resp::Door;
 use crate::resp::client_state::ClientState;
 use crate::resp::command::Local;
@@ -29,6 +29,8 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         Local::Config => admin::config(args, door, &mut reply),
         Local::Time => admin::time(client, &mut reply),
         Local::Role => admin::role(door, &mut reply),
+        Local::Cluster => cluster::cluster(args, door, &mut reply),
+        Local::Sentinel => sentinel::sentinel(args, door, &mut reply),
         Local::Wait => admin::wait(args, door, &mut reply),
         Local::Slowlog => admin::slowlog(args, &mut reply),
         Local::Latency => admin::latency(args, &mut reply),
@@ -110,7 +112,7 @@ fn welcome(client: &ClientState, door: &Door, reply: &mut Reply<'_>) {
     reply.bulk(b"id");
     reply.integer(client.id as i64);
     reply.bulk(b"mode");
-    reply.bulk(b"standalone");
+    reply.bulk(server::mode(door).as_bytes());
     reply.bulk(b"role");
     reply.bulk(if (door.describe)().serves { b"master" } else { b"replica" });
     reply.bulk(b"modules");

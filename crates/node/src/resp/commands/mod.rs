@@ -8,6 +8,7 @@ pub mod algebra;
 pub mod bitfield;
 pub mod bits;
 pub mod blocking;
+pub mod cluster;
 pub mod connection;
 pub mod counters;
 pub mod expiry;
@@ -17,6 +18,7 @@ pub mod keys;
 pub mod lists;
 pub mod object;
 pub mod scan;
+pub mod sentinel;
 pub mod server;
 pub mod sessions;
 pub mod sets;
@@ -131,6 +133,7 @@ fn dispatch<T: Transaction>(
         Data::Keys => scan::keys(args, keyspace, reply),
         Data::Randomkey => scan::randomkey(args, keyspace, reply),
         Data::Dbsize => scan::dbsize(args, keyspace, reply),
+        Data::Keysinslot => scan::keys_in_slot(args, keyspace, reply),
         Data::Flushdb => scan::flush(args, keyspace, reply),
         Data::Flushall => scan::flush(args, keyspace, reply),
         Data::Object => object::object(args, keyspace, reply),

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use super::help;
 use super::words::is;
-use crate::resp::command::{COMMANDS, Keys, Opcode, Spec, Subcommand};
+use crate::resp::command::{COMMANDS, Command, Control, Keys, Opcode, Spec, Subcommand};
 use crate::resp::errors::CommandError;
 use crate::resp::number::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
-use crate::resp::{Door, glob};
+use crate::resp::{Door, Redirect, glob};
 
 /// The Redis whose commands and replies these are; clients choose features by it.
 const REDIS_VERSION: &str = "7.0.15";
@@ -26,12 +26,13 @@ pub fn info(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), Co
                 all.into_iter().chain([section]).any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
             })
     };
-    let sections: [(&str, Section); 5] = [
+    let sections: [(&str, Section); 6] = [
         ("server", server),
         ("clients", clients),
         ("memory", memory),
         ("persistence", persistence),
         ("replication", replication),
+        ("cluster", cluster),
     ];
     let mut text = String::new();
     for (_, write) in sections.into_iter().filter(|(section, _)| wanted(section)) {
@@ -44,10 +45,19 @@ pub fn info(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), Co
     Ok(())
 }
 
+/// What cluster clients look for.
+pub fn mode(door: &Door) -> &'static str {
+    if door.redirect == Redirect::Moved { "cluster" } else { "standalone" }
+}
+
+fn cluster(door: &Door, text: &mut String) -> std::fmt::Result {
+    write!(text, "# Cluster\r\ncluster_enabled:{}\r\n", u8::from(door.redirect == Redirect::Moved))
+}
+
 fn server(door: &Door, text: &mut String) -> std::fmt::Result {
     let address = door.address(door.node).unwrap_or_default();
     let port = address.rsplit(':').next().filter(|port| !port.is_empty()).unwrap_or("0");
-    write!(text, "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\n")?;
+    write!(text, "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:{}\r\n", mode(door))?;
     write!(text, "highwater_version:{}\r\nnode:{}\r\n", env!("CARGO_PKG_VERSION"), door.node.0)?;
     write!(text, "process_id:{}\r\ntcp_port:{port}\r\n", std::process::id())?;
     write!(text, "uptime_in_seconds:{}\r\n", (door.describe)().uptime_s)
@@ -147,14 +157,24 @@ fn listed(mut args: Args<'_>) -> Result<Vec<&'static str>, CommandError> {
     }
 }
 
+const ARITY: CommandError = CommandError::Text("ERR Invalid number of arguments specified for command");
+
+fn behind(mut args: Args<'_>, words: usize) -> Args<'_> {
+    args.by_ref().take(words).for_each(drop);
+    args
+}
+
 /// `COMMAND GETKEYS command ..`: which of its words are keys.
 fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
     let spec = Opcode::find(args.promised()?).map(Opcode::spec);
     let spec = spec.ok_or(CommandError::Text("ERR Invalid command specified"))?;
+    if spec.command == Command::Control(Control::Once) {
+        // The keys are those of the command behind the number.
+        return if args.len() > 2 { keys_of(behind(args, 2)) } else { Err(ARITY) };
+    }
     if spec.keys.first == 0 && !spec.has_flag("movablekeys") {
         return Err(CommandError::Text("ERR The command has no key arguments"));
     }
-    const ARITY: CommandError = CommandError::Text("ERR Invalid number of arguments specified for command");
     spec.check(args).map_err(|_| ARITY)?;
     let words: Vec<&[u8]> = args.collect();
     let mut keys: Vec<&[u8]> = words

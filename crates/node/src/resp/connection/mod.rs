@@ -25,6 +25,7 @@ use super::frame::Parser;
 use super::http::is_http;
 use super::moment::Moment;
 use super::order::{KEEP_BYTES, Order, forget_front};
+use super::redirect::{slot_of_request, slot_of_watch};
 use super::reply::Reply;
 use super::request::{Args, EngineRequest};
 use super::single::{self, Typed};
@@ -241,17 +242,11 @@ impl Connection {
         if kind == Offer::Watches {
             self.transactions.watch_failed();
         }
-        self.fail(seq, |door| {
-            let ask = match refusal {
-                Refusal::NotServing { ask } => ask,
-                Refusal::NoQuorum | Refusal::Busy | Refusal::Unsupported => None,
-            };
-            let address = ask.and_then(|node| door.address(node));
-            match refusal {
-                Refusal::NotServing { ask } if door.leaderless => RequestError::Elsewhere(ask, address),
-                _ => RequestError::Refused(refusal, address),
-            }
-        });
+        let slot = match kind {
+            Offer::Watches => slot_of_watch(&self.args),
+            Offer::Reads | Offer::Writes | Offer::Waits => slot_of_request(&self.args),
+        };
+        self.fail(seq, |door| door.referral(refusal, || slot));
     }
 
     /// Checks that this request is on offer; what it is.

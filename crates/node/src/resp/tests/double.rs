@@ -13,7 +13,10 @@ use highwater_core::{
 use highwater_engines::seam::{Freshness, Refusal};
 
 use crate::resp::keyspace::{DUE, ELEMENTS, NAMES};
-use crate::resp::{Allowance, Connection, Description, Door, Procedures, Waiting, frame, register};
+use crate::resp::{
+    Allowance, Connection, Description, Door, Member, Procedures, Redirect, Topology, Waiting, frame,
+    register,
+};
 
 /// What time it is for every client, until it is told another.
 pub const START_MS: u64 = 1_700_000_000_000;
@@ -145,6 +148,19 @@ impl Node {
             addresses: Box::new(|node| {
                 ["10.0.0.1:6379", "10.0.0.2:6380"].get(usize::from(node.0)).map(ToString::to_string)
             }),
+            redirect: Redirect::Text,
+            topology: Box::new(|| {
+                let member = |(node, host, port, up)| Member {
+                    node: NodeId(node),
+                    host: String::from(host),
+                    port,
+                    peer_port: 7100,
+                    up,
+                };
+                let members =
+                    [(0, "10.0.0.1", 6379, true), (1, "10.0.0.2", 6380, true), (2, "10.0.0.3", 6381, false)];
+                Topology { cluster: "ledger".into(), members: members.map(member).into() }
+            }),
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
             describe: Box::new(describe),
@@ -158,6 +174,12 @@ impl Node {
         let door = Arc::get_mut(&mut node.door).expect("nobody else has it yet");
         (door.leaderless, door.in_order) = (true, false);
         node
+    }
+
+    /// The same with other words for "ask elsewhere".
+    pub fn in_words_of(mut self, redirect: Redirect) -> Node {
+        Arc::get_mut(&mut self.door).expect("nobody else has it yet").redirect = redirect;
+        self
     }
 
     pub fn client(&self) -> Client {

@@ -36,6 +36,8 @@ impl Alone {
             sessions: 2,
             salt: 5,
             addresses: Box::new(|_| None),
+            redirect: crate::resp::Redirect::Text,
+            topology: Box::new(Default::default),
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
             describe: Box::new(describe),
