@@ -27,7 +27,8 @@ use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
 use crate::resp::topology::apart;
-use crate::resp::{Description, Door, Member, Procedures, Topology, Waiting};
+use crate::resp::waiting::Wake;
+use crate::resp::{Clients, Description, Door, Member, Procedures, Topology, Waiting};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
 use crate::storage::{
@@ -552,17 +553,19 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>) -> Door
         },
         describe: Box::new(describe),
         backed_by: config.cluster.nodes.len() as u64 / 2,
-        waiting: {
-            let shared = Arc::downgrade(shared);
-            Waiting::new(Box::new(move |worker| {
-                if let Some(letter_box) =
-                    shared.upgrade().as_ref().and_then(|shared| shared.workers.get(worker))
-                {
-                    letter_box.waker.wake();
-                }
-            }))
-        },
+        waiting: Waiting::new(wake(shared)),
+        clients: Arc::new(Clients::new(wake(shared))),
     }
+}
+
+/// Wakes a worker.
+fn wake(shared: &Arc<Shared>) -> Wake {
+    let shared = Arc::downgrade(shared);
+    Box::new(move |worker| {
+        if let Some(letter_box) = shared.upgrade().as_ref().and_then(|shared| shared.workers.get(worker)) {
+            letter_box.waker.wake();
+        }
+    })
 }
 
 /// The roster, and whom of it this node has a connection to.

@@ -44,6 +44,10 @@ pub enum CommandError {
     UnknownSetting(String),
     /// A setting that is not changed while the node runs.
     FixedSetting(String),
+    /// Neither `normal` nor another type.
+    UnknownClientType(String),
+    /// It waited for data, and another client had it wait no more.
+    Unblocked,
     /// A name that no node of the cluster has.
     UnknownNode(String),
     /// There is nothing to join.
@@ -161,6 +165,8 @@ impl fmt::Display for CommandError {
                 f,
                 "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config"
             ),
+            CommandError::UnknownClientType(kind) => write!(f, "ERR Unknown client type '{kind}'"),
+            CommandError::Unblocked => f.write_str("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
             CommandError::UnknownNode(name) => write!(f, "ERR Unknown node {name}"),
             CommandError::NoInputKeys(command) => {
                 write!(f, "ERR at least 1 input key is needed for '{command}' command")

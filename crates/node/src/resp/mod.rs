@@ -52,6 +52,7 @@
 //! Requests of one connection must be submitted in order, to one worker; they may be released in any order.
 
 pub mod client_state;
+pub mod clients;
 pub mod command;
 pub mod commands;
 pub mod connection;
@@ -77,10 +78,12 @@ pub mod topology;
 pub mod waiting;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, Transaction};
 use highwater_engines::sessions;
 
+pub use clients::Clients;
 pub use connection::{Allowance, Connection};
 pub use keyspace::{KEYSPACE, SESSIONS};
 pub use redirect::Redirect;
@@ -130,6 +133,8 @@ pub struct Door {
     pub salt: u64,
     /// Where each node's door listens: errors name the leader's.
     pub addresses: Box<dyn Fn(NodeId) -> Option<String> + Send + Sync>,
+    /// All clients of the node.
+    pub clients: Arc<Clients>,
     /// How a client is told that another node serves.
     pub redirect: Redirect,
     /// Who belongs to the cluster. Called on CLUSTER and SENTINEL only.

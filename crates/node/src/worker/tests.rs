@@ -108,6 +108,7 @@ impl Bench {
             sessions: 10,
             salt: 1,
             addresses: Box::new(|_| None),
+            clients: Arc::new(crate::resp::Clients::new(Box::new(|_| ()))),
             redirect: crate::resp::Redirect::Text,
             topology: Box::new(Default::default),
             backed_by: 1,

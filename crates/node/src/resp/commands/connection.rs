@@ -1,10 +1,11 @@
-//! Commands about the connection: PING ECHO HELLO SELECT AUTH CLIENT READONLY READWRITE HW.FRESHNESS.
+//! Commands about the connection: PING ECHO HELLO SELECT AUTH READONLY READWRITE HW.FRESHNESS.
+
+use std::sync::atomic::Ordering;
 
 use highwater_core::Timestamp;
 use highwater_engines::Freshness;
 
-use super::words::is;
-use super::{admin, cluster, help, sentinel, server};
+use super::{admin, client, cluster, help, sentinel, server};
 use crate::resp::Door;
 use crate::resp::client_state::ClientState;
 use crate::resp::command::Local;
@@ -23,7 +24,7 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         Local::Hello => hello(args, client, door, &mut reply),
         Local::Select => select(args, &mut reply),
         Local::Auth => Err(CommandError::NoPasswords),
-        Local::Client => client_command(args, client, &mut reply),
+        Local::Client => client::client(args, client, door, &mut reply),
         Local::Command => server::command(args, &mut reply),
         Local::Info => server::info(args, door, &mut reply),
         Local::Config => admin::config(args, door, &mut reply),
@@ -76,9 +77,10 @@ fn hello(
         };
     }
     if let Some(name) = hello_options(args)? {
-        set_name(client, name)?;
+        client::set_name(client, name)?;
     }
     client.protocol = protocol;
+    client.card().protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Ordering::Relaxed);
     reply.protocol = protocol;
     welcome(client, door, reply);
     Ok(())
@@ -131,6 +133,7 @@ fn select(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError>
 /// `READONLY`, `READWRITE`: on any replica, at any time.
 fn reads_snapshots(client: &mut ClientState, yes: bool, reply: &mut Reply<'_>) -> Result<(), CommandError> {
     client.snapshots = yes;
+    client.card().reads_snapshots.store(yes, Ordering::Relaxed);
     reply.ok();
     Ok(())
 }
@@ -160,75 +163,3 @@ fn freshness(
 }
 
 const NS_PER_MS: u64 = 1_000_000;
-
-/// `CLIENT ID | INFO | GETREDIR | NO-EVICT | GETNAME | SETNAME name | SETINFO attribute value`
-fn client_command(
-    mut args: Args<'_>,
-    client: &mut ClientState,
-    reply: &mut Reply<'_>,
-) -> Result<(), CommandError> {
-    match args.promised()?.to_ascii_lowercase().as_slice() {
-        b"id" => reply.integer(client.id as i64),
-        b"getname" if client.name.is_empty() => reply.null(),
-        b"getname" => reply.bulk(&client.name),
-        b"setname" => {
-            set_name(client, args.promised()?)?;
-            reply.ok();
-        }
-        b"setinfo" => {
-            check_attribute(args.promised()?, args.promised()?)?;
-            reply.ok();
-        }
-        b"info" => {
-            let name = String::from_utf8_lossy(&client.name).into_owned();
-            let resp = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
-            let text = format!(
-                "id={} name={name} db=0 multi=-1 cmd=client|info user=default redir=-1 resp={resp}\n",
-                client.id
-            );
-            reply.verbatim(&text);
-        }
-        b"getredir" => reply.integer(-1),
-        b"no-evict" => match args.promised()? {
-            word if is(word, "on") || is(word, "off") => reply.ok(),
-            _ => return Err(CommandError::Syntax),
-        },
-        b"help" => {
-            let usages = [
-                "ID",
-                "INFO",
-                "GETREDIR",
-                "NO-EVICT (ON | OFF)",
-                "GETNAME",
-                "SETNAME <name>",
-                "SETINFO (LIB-NAME | LIB-VER) <value>",
-            ];
-            help::help("CLIENT", &usages, reply);
-        }
-        other => return Err(CommandError::unknown_subcommand("client", other)),
-    }
-    Ok(())
-}
-
-fn set_name(client: &mut ClientState, name: &[u8]) -> Result<(), CommandError> {
-    if !printable(name) {
-        return Err(CommandError::ClientName("Client names"));
-    }
-    client.name = name.to_vec();
-    Ok(())
-}
-
-/// The library's name and version are welcome, and not kept: nothing here lists clients yet.
-fn check_attribute(attribute: &[u8], value: &[u8]) -> Result<(), CommandError> {
-    let known =
-        ["lib-name", "lib-ver"].into_iter().find(|name| attribute.eq_ignore_ascii_case(name.as_bytes()));
-    match known {
-        None => Err(CommandError::ClientAttribute(String::from_utf8_lossy(attribute).into_owned())),
-        Some(name) if !printable(value) => Err(CommandError::ClientName(name)),
-        Some(_) => Ok(()),
-    }
-}
-
-fn printable(text: &[u8]) -> bool {
-    text.iter().all(u8::is_ascii_graphic)
-}

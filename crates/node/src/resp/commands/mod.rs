@@ -8,6 +8,7 @@ pub mod algebra;
 pub mod bitfield;
 pub mod bits;
 pub mod blocking;
+pub mod client;
 pub mod cluster;
 pub mod connection;
 pub mod counters;

@@ -7,6 +7,7 @@ mod taking;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use highwater_core::random::Random;
 use highwater_core::{Outcome, ProcedureId, Timestamp};
@@ -15,7 +16,7 @@ use highwater_engines::seam::{Refusal, Session};
 use place::Place;
 
 use super::Door;
-use super::client_state::ClientState;
+use super::client_state::{ClientState, Replies};
 use super::command::{Command, Control, Data, Local};
 use super::commands::blocking::{Wait, wait_of};
 use super::commands::connection as local;
@@ -128,8 +129,8 @@ impl Connection {
             place: None,
             writes: VecDeque::new(),
             random: Random::new(seed),
+            client: ClientState::new(id, &door.clients),
             door,
-            client: ClientState::new(id),
             transactions: Transactions::default(),
             input: Vec::new(),
             taken: 0,
@@ -145,6 +146,26 @@ impl Connection {
     /// Says what time it is: what is requested from now on is at that moment.
     pub fn tell_time(&mut self, unix_ms: u64) {
         self.client.unix_ms = unix_ms;
+    }
+
+    /// Says who is at the other end, and at this one, and that it came now.
+    pub fn introduce(&mut self, address: String, local: String, unix_ms: u64) {
+        let card = self.client.card();
+        let mut words = card.words();
+        (words.address, words.local) = (address, local);
+        card.since_ms.store(unix_ms, Relaxed);
+        card.active_ms.store(unix_ms, Relaxed);
+    }
+
+    /// Whether it waits for the end of a pause.
+    pub fn is_paused(&self) -> bool {
+        match self.stage {
+            Stage::Offering { kind, .. } => {
+                self.door.clients.pauses(kind != Offer::Reads, self.client.unix_ms)
+            }
+            Stage::Open => self.door.clients.pauses(false, self.client.unix_ms),
+            _ => false,
+        }
     }
 
     /// Takes bytes from the socket. Parses nothing yet.
@@ -171,8 +192,10 @@ impl Connection {
     /// Whether [`next`](Self::next) could go on without new input: with an allowance, and once it holds less.
     pub fn has_more(&self) -> bool {
         match self.stage {
-            Stage::Offering { .. } => true,
-            Stage::Open => !self.starved && self.order.in_flight() < self.door.most_in_flight(),
+            Stage::Offering { .. } => !self.is_paused(),
+            Stage::Open => {
+                !self.starved && self.order.in_flight() < self.door.most_in_flight() && !self.is_paused()
+            }
             Stage::Watching { .. }
             | Stage::Trying { .. }
             | Stage::Blocked { .. }
@@ -187,6 +210,9 @@ impl Connection {
     #[allow(clippy::should_implement_trait, reason = "what it gives borrows from the connection")]
     pub fn next(&mut self, allowance: &mut Allowance) -> Option<EngineRequest<'_>> {
         let max_held = allowance.max_held.min(MAX_HELD_BYTES);
+        if self.is_paused() {
+            return None;
+        }
         while self.stage == Stage::Open
             && self.order.in_flight() < self.door.most_in_flight()
             && allowance.work > 0
@@ -197,6 +223,11 @@ impl Connection {
             }
         }
         match self.stage {
+            Stage::Offering { kind, .. }
+                if self.door.clients.pauses(kind != Offer::Reads, self.client.unix_ms) =>
+            {
+                None
+            }
             Stage::Offering { seq, procedure, snapshot, session, .. } if self.held_bytes() < max_held => {
                 let freshness = self.client.freshness.filter(|_| snapshot);
                 Some(EngineRequest { seq, snapshot, freshness, session, procedure, args: &self.args })
@@ -278,6 +309,9 @@ impl Connection {
         }
         match outcome {
             Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => {
+                if bytes.first() == Some(&b'-') {
+                    self.door.clients.count_error(&bytes[1..]);
+                }
                 self.order.answer(seq, |out| out.extend_from_slice(bytes));
             }
             Outcome::Conflict => self.fail(seq, |_| RequestError::Conflict),
@@ -315,7 +349,12 @@ impl Connection {
     fn fail<'a>(&'a mut self, seq: u64, error: impl FnOnce(&'a Door) -> RequestError<'a>) {
         let error = error(&self.door);
         let protocol = self.client.protocol;
-        self.order.answer(seq, |out| Reply::new(out, protocol).error(error));
+        let clients = &self.door.clients;
+        self.order.answer(seq, |out| {
+            let start = out.len() + 1;
+            Reply::new(out, protocol).error(error);
+            clients.count_error(&out[start..]);
+        });
     }
 
     /// Bytes that are ready for the socket.

@@ -31,13 +31,41 @@ impl Connection {
             self.parser.rest(KEEP_PARTS);
         }
         match command {
-            Ok(Some(typed)) => self.act(typed),
+            Ok(Some(typed)) => self.take(typed),
             Ok(None) => {}
             Err(error) => self.refuse(error),
         }
         let replied = self.held_bytes().saturating_sub(held);
         allowance.work -= COMMAND_WORK + (len + replied) as i64;
         true
+    }
+
+    /// Counts a command, runs it, and gives its reply, or none if the client wants none.
+    fn take(&mut self, typed: Typed) {
+        let card = self.client.card();
+        card.last.store(typed.opcode.byte(), Relaxed);
+        card.active_ms.store(self.client.unix_ms, Relaxed);
+        self.client.tally().called(typed.opcode);
+        if self.client.replies == Replies::On {
+            return self.act(typed);
+        }
+        let skips = self.client.replies == Replies::Skip;
+        self.order.mute(!self.turns_replies_on(typed));
+        self.act(typed);
+        self.order.mute(false);
+        if skips {
+            self.client.replies = Replies::On;
+        }
+    }
+
+    /// `CLIENT REPLY ON` is answered.
+    fn turns_replies_on(&self, typed: Typed) -> bool {
+        let mut words = single::args(&self.args);
+        let is =
+            |word: Option<&[u8]>, wanted: &[u8]| word.is_some_and(|word| word.eq_ignore_ascii_case(wanted));
+        typed.opcode.spec().command == Command::Local(Local::Client)
+            && is(words.next(), b"reply")
+            && is(words.next(), b"on")
     }
 
     pub(super) fn act(&mut self, Typed { opcode, session }: Typed) {
@@ -99,7 +127,16 @@ impl Connection {
 
     pub(super) fn answer(&mut self, command: Local) {
         let args = single::args(&self.args);
-        self.order.local(|out| local::run(command, args, &mut self.client, &self.door, out));
+        self.order.local(|out| {
+            let start = out.len();
+            local::run(command, args, &mut self.client, &self.door, out);
+            if out.get(start) == Some(&b'-') {
+                self.door.clients.count_error(&out[start + 1..]);
+            }
+        });
+        if self.client.ends {
+            self.finish();
+        }
     }
 
     pub(super) fn control(&mut self, command: Control) -> Result<(), CommandError> {
@@ -126,8 +163,8 @@ impl Connection {
     /// `RESET`: as if it had just connected.
     pub(super) fn reset(&mut self) {
         self.transactions = Transactions::default();
-        let ClientState { id, unix_ms, seen, .. } = self.client;
-        self.client = ClientState { unix_ms, seen, ..ClientState::new(id) };
+        self.client.card().queued.store(-1, Relaxed);
+        self.client.reset();
     }
 
     /// `HW.TOKEN`: of everything that was asked before it.
@@ -190,8 +227,15 @@ impl Connection {
     }
 
     pub(super) fn reply(&mut self, write: impl FnOnce(&mut Reply<'_>)) {
-        let protocol = self.client.protocol;
-        self.order.local(|out| write(&mut Reply::new(out, protocol)));
+        let (protocol, clients) = (self.client.protocol, &self.door.clients);
+        self.order.local(|out| {
+            let start = out.len();
+            write(&mut Reply::new(out, protocol));
+            if out.get(start) == Some(&b'-') {
+                clients.count_error(&out[start + 1..]);
+            }
+        });
+        self.client.card().queued.store(self.transactions.queued(), Relaxed);
     }
 
     pub(super) fn finish(&mut self) {

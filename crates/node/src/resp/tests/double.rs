@@ -14,8 +14,8 @@ use highwater_engines::seam::{Freshness, Refusal};
 
 use crate::resp::keyspace::{DUE, ELEMENTS, NAMES};
 use crate::resp::{
-    Allowance, Connection, Description, Door, Member, Procedures, Redirect, Topology, Waiting, frame,
-    register,
+    Allowance, Clients, Connection, Description, Door, Member, Procedures, Redirect, Topology, Waiting,
+    frame, register,
 };
 
 /// What time it is for every client, until it is told another.
@@ -148,6 +148,7 @@ impl Node {
             addresses: Box::new(|node| {
                 ["10.0.0.1:6379", "10.0.0.2:6380"].get(usize::from(node.0)).map(ToString::to_string)
             }),
+            clients: Arc::new(Clients::new(Box::new(|_| ()))),
             redirect: Redirect::Text,
             topology: Box::new(|| {
                 let member = |(node, host, port, up)| Member {

@@ -36,6 +36,7 @@ impl Alone {
             sessions: 2,
             salt: 5,
             addresses: Box::new(|_| None),
+            clients: Arc::new(crate::resp::Clients::new(Box::new(|_| ()))),
             redirect: crate::resp::Redirect::Text,
             topology: Box::new(Default::default),
             backed_by: 1,
