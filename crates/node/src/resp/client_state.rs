@@ -5,8 +5,8 @@ use std::sync::Arc;
 use highwater_core::Timestamp;
 use highwater_engines::Freshness;
 
-use super::clients::{Card, Tally};
-use super::clients::{Clients, Place};
+use super::acl::{Access, Caller};
+use super::clients::{Card, Clients, Place};
 use super::reply::Protocol;
 
 /// The part of a connection that local commands read and change.
@@ -15,6 +15,10 @@ pub struct ClientState {
     pub id: u64,
     /// Its place among the clients of the node.
     place: Place,
+    /// Who it is.
+    pub caller: Caller,
+    /// `CLIENT SETNAME`; empty: none.
+    pub name: Vec<u8>,
     /// Which RESP the client reads.
     pub protocol: Protocol,
     /// `READONLY`: what only reads may run on a snapshot.
@@ -45,10 +49,12 @@ pub enum Replies {
 
 impl ClientState {
     /// A client that has said nothing yet.
-    pub fn new(id: u64, clients: &Arc<Clients>) -> ClientState {
+    pub fn new(id: u64, clients: &Arc<Clients>, access: &Access) -> ClientState {
         ClientState {
             id,
             place: clients.enter(id),
+            caller: Caller::new(access),
+            name: Vec::new(),
             protocol: Protocol::default(),
             snapshots: false,
             freshness: None,
@@ -60,11 +66,13 @@ impl ClientState {
     }
 
     /// As if it had just connected.
-    pub fn reset(&mut self) {
+    pub fn reset(&mut self, access: &Access) {
         use std::sync::atomic::Ordering::Relaxed;
         (self.protocol, self.replies) = (Protocol::default(), Replies::On);
         (self.snapshots, self.freshness) = (false, None);
-        self.card().words().name.clear();
+        self.caller = Caller::new(access);
+        self.name.clear();
+        self.tell_words();
         self.card().reads_snapshots.store(false, Relaxed);
         self.card().protocol.store(2, Relaxed);
     }
@@ -79,9 +87,10 @@ impl ClientState {
         self.place.card.clone()
     }
 
-    /// Where its commands are counted.
-    #[inline]
-    pub fn tally(&self) -> &Tally {
-        &self.place.tally
+    /// Others may know its name and its user.
+    pub fn tell_words(&self) {
+        let mut words = self.card().words();
+        words.name.clone_from(&self.name);
+        words.user = self.caller.user().name().to_vec();
     }
 }

@@ -1,14 +1,14 @@
 //! All clients of a node, over all workers: who is there (`CLIENT LIST`), what somebody orders of another one (`KILL`, `UNBLOCK`), pauses,
-//! and how many commands there were.
+//! and how many connections and errors there were.
 //!
 //! A connection has a *card* here from its beginning to its end. Only the connection's own worker writes what it does onto it, with plain stores; a
 //! lock is taken when connections come and go, and by whoever asks.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::command::{COMMANDS, Opcode};
+use super::command::Opcode;
 use super::waiting::{Wake, worker_of};
 
 /// Kinds of errors that are counted by name; further ones are counted together.
@@ -27,7 +27,8 @@ pub struct Clients {
     pauses_reads: AtomicBool,
     /// Connections ever.
     accepted: AtomicU64,
-    tallies: Box<[OnceLock<Arc<Tally>>]>,
+    /// Workers that ever had a client.
+    workers: [AtomicBool; WORKERS],
     errors: Mutex<BTreeMap<String, u64>>,
     /// What was counted when the counts were reset.
     before: Mutex<Counts>,
@@ -78,6 +79,8 @@ pub struct Words {
     pub local: String,
     /// `CLIENT SETNAME`
     pub name: Vec<u8>,
+    /// Who it is.
+    pub user: Vec<u8>,
     /// `CLIENT SETINFO LIB-NAME`
     pub library: Vec<u8>,
     /// `CLIENT SETINFO LIB-VER`
@@ -96,39 +99,11 @@ impl Card {
     }
 }
 
-/// Commands that one worker's clients asked for. Only that worker writes.
-#[derive(Debug)]
-pub struct Tally {
-    /// By opcode.
-    calls: [AtomicU64; 256],
-    refused: [AtomicU64; 256],
-}
-
-impl Tally {
-    /// A command was taken.
-    #[inline]
-    pub fn called(&self, opcode: Opcode) {
-        add(&self.calls[usize::from(opcode.byte())]);
-    }
-
-    /// It was refused before it ran.
-    #[cold]
-    pub fn refused(&self, opcode: Opcode) {
-        add(&self.refused[usize::from(opcode.byte())]);
-    }
-}
-
-/// Adds to a counter that only this thread writes.
-#[inline]
-fn add(counter: &AtomicU64) {
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-}
-
 /// How often what was.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Commands taken, and refused, by opcode.
-    pub commands: Vec<(u64, u64)>,
+    /// Commands taken, by opcode.
+    pub commands: Vec<u64>,
     /// Errors by their codes.
     pub errors: BTreeMap<String, u64>,
     /// Connections.
@@ -140,8 +115,6 @@ pub struct Place {
     clients: Arc<Clients>,
     /// What is known of it.
     pub card: Arc<Card>,
-    /// Its worker's counts.
-    pub tally: Arc<Tally>,
 }
 
 impl Drop for Place {
@@ -160,7 +133,7 @@ impl Clients {
             paused_until: AtomicU64::new(0),
             pauses_reads: AtomicBool::new(false),
             accepted: AtomicU64::new(0),
-            tallies: (0..WORKERS).map(|_| OnceLock::new()).collect(),
+            workers: [const { AtomicBool::new(false) }; WORKERS],
             errors: Mutex::default(),
             before: Mutex::default(),
             wake,
@@ -178,15 +151,18 @@ impl Clients {
         let card = Arc::new(card);
         self.lock().insert(id, card.clone());
         self.accepted.fetch_add(1, Ordering::Relaxed);
-        let zeros = || [const { AtomicU64::new(0) }; 256];
-        let tally =
-            self.tallies[worker_of(id)].get_or_init(|| Arc::new(Tally { calls: zeros(), refused: zeros() }));
-        Place { clients: self.clone(), card, tally: tally.clone() }
+        self.workers[worker_of(id)].store(true, Ordering::Relaxed);
+        Place { clients: self.clone(), card }
     }
 
     /// All of them, in the order in which they came to their workers.
     pub fn all(&self) -> Vec<Arc<Card>> {
         self.lock().values().cloned().collect()
+    }
+
+    /// How many wait for data.
+    pub fn waiting(&self) -> usize {
+        self.lock().values().filter(|card| card.waits.load(Ordering::Relaxed)).count()
     }
 
     /// One of them.
@@ -224,7 +200,7 @@ impl Clients {
         let reads = until_ms > 0 && (reads || self.pauses_reads.load(Ordering::Relaxed));
         self.pauses_reads.store(reads, Ordering::Relaxed);
         self.paused_until.store(until_ms, Ordering::Relaxed);
-        for (worker, _) in self.tallies.iter().enumerate().filter(|(_, tally)| tally.get().is_some()) {
+        for (worker, _) in self.workers.iter().enumerate().filter(|(_, had)| had.load(Ordering::Relaxed)) {
             (self.wake)(worker);
         }
     }
@@ -252,29 +228,17 @@ impl Clients {
         *errors.entry(code).or_default() += 1;
     }
 
-    fn ever(&self) -> Counts {
-        let sum = |of: fn(&Tally) -> &[AtomicU64; 256], at: usize| -> u64 {
-            self.tallies
-                .iter()
-                .filter_map(OnceLock::get)
-                .map(|tally| of(tally)[at].load(Ordering::Relaxed))
-                .sum()
-        };
-        Counts {
-            commands: (0..COMMANDS.len())
-                .map(|at| (sum(|tally| &tally.calls, at), sum(|tally| &tally.refused, at)))
-                .collect(),
-            errors: self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            accepted: self.accepted.load(Ordering::Relaxed),
-        }
+    fn ever(&self, commands: Vec<u64>) -> Counts {
+        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Counts { commands, errors, accepted: self.accepted.load(Ordering::Relaxed) }
     }
 
-    /// What was counted since the counts were reset.
-    pub fn counts(&self) -> Counts {
-        let mut now = self.ever();
+    /// What was counted since the counts were reset. `commands`: how many were ever taken, by opcode.
+    pub fn counts(&self, commands: Vec<u64>) -> Counts {
+        let mut now = self.ever(commands);
         let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         for (count, old) in now.commands.iter_mut().zip(&before.commands) {
-            *count = (count.0 - old.0, count.1 - old.1);
+            *count -= old;
         }
         for (code, old) in &before.errors {
             if let Some(count) = now.errors.get_mut(code) {
@@ -287,8 +251,8 @@ impl Clients {
     }
 
     /// Counts from here on.
-    pub fn reset_counts(&self) {
-        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = self.ever();
+    pub fn reset_counts(&self, commands: Vec<u64>) {
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = self.ever(commands);
     }
 }
 
@@ -322,16 +286,11 @@ mod tests {
     fn counts_begin_anew() {
         let clients = Arc::new(Clients::new(Box::new(|_| ())));
         let place = clients.enter(1);
-        let get = Opcode::find(b"get").unwrap();
-        place.tally.called(get);
+        drop(place);
         clients.count_error(b"MOVED 1 a:1\r\n");
-        assert_eq!(clients.counts().errors["MOVED"], 1);
-        clients.reset_counts();
-        place.tally.called(get);
-        let counts = clients.counts();
-        assert_eq!(
-            (counts.commands[usize::from(get.byte())], counts.errors.len(), counts.accepted),
-            ((1, 0), 0, 0)
-        );
+        assert_eq!(clients.counts(vec![3]).errors["MOVED"], 1);
+        clients.reset_counts(vec![3]);
+        let counts = clients.counts(vec![5]);
+        assert_eq!((counts.commands, counts.errors.len(), counts.accepted), (vec![2], 0, 0));
     }
 }

@@ -18,8 +18,10 @@ use highwater_engines::{Nanos, Released, Worker};
 use super::client::{Client, Counted};
 use super::crowd::{Crowd, Limits, Pressure, SMALL_INPUT};
 use super::keys::{KEY_CLIENT, KEY_LISTENER};
+use super::users::{Gate, Gatekeeper};
+use super::watch::Watch;
 use crate::acceptor::Acceptor;
-use crate::clock::unix_ms;
+use crate::clock::{Ticks, unix_ms};
 use crate::poll::{Event, Poller};
 use crate::resp::clients::Order;
 use crate::resp::{Allowance, Connection, Door};
@@ -61,6 +63,7 @@ pub struct Clients {
     /// `None` once the door is closed.
     pub(super) acceptor: Option<Acceptor>,
     door: Arc<Door>,
+    watch: Watch,
     pub(super) rules: Rules,
     /// A slot is free again when its client is gone *and* its last request is released: so a token never names the
     /// wrong client.
@@ -94,6 +97,10 @@ pub struct Clients {
     pub(super) buffer: Vec<u8>,
     /// Since when the door is closed.
     pub(super) closed_at: Option<Nanos>,
+    gatekeeper: Gatekeeper,
+    gate: Gate,
+    /// The version of the users that every client was held against.
+    users_seen: u64,
 }
 
 /// A place for a client.
@@ -113,6 +120,7 @@ impl Clients {
         worker: usize,
         listener: TcpListener,
         door: Arc<Door>,
+        watch: Watch,
         rules: Rules,
         poller: &Poller,
     ) -> io::Result<Clients> {
@@ -120,7 +128,11 @@ impl Clients {
             worker,
             acceptor: Some(Acceptor::new(listener, KEY_LISTENER, "clients", poller)?),
             door,
+            watch,
             rules,
+            gatekeeper: Gatekeeper::default(),
+            gate: Gate::Waits,
+            users_seen: 0,
             slots: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -177,6 +189,21 @@ impl Clients {
         self.take_orders();
         self.look_at_pause(now);
         self.wake_waiters(now);
+        self.look_at_users(now);
+    }
+
+    /// Some user is another: ends the connections of those that are gone.
+    fn look_at_users(&mut self, now: Nanos) {
+        if std::mem::replace(&mut self.users_seen, self.door.access.version()) == self.users_seen {
+            return;
+        }
+        for at in 0..self.slots.len() {
+            let Some(client) = &mut self.slots[at].client else { continue };
+            client.connection.look_at_users();
+            if client.connection.is_evicted() {
+                self.remove(at, now);
+            }
+        }
     }
 
     /// Does what other clients have ordered.
@@ -309,7 +336,7 @@ impl Clients {
         let id = self.accepted << 8 | (self.worker as u64 & 0xff);
         let slot = &mut self.slots[at];
         slot.id = id;
-        let mut connection = Connection::new(id, self.door.clone());
+        let mut connection = Connection::new(id, self.door.clone()).metered(self.watch.meter.clone());
         let text = |address: io::Result<SocketAddr>| {
             address.map_or_else(|_| String::new(), |address| address.to_string())
         };
@@ -344,6 +371,7 @@ impl Clients {
     /// most, however many clients send long ones.
     pub fn submit(&mut self, now: Nanos, engine: &mut dyn Worker) {
         self.blocked = false;
+        self.gate = self.gatekeeper.look(&self.door.access, engine.ready());
         self.look_at_held_back();
         if !self.round(now, engine)
             && let Some(at) = self.forgive_one()
@@ -395,7 +423,7 @@ impl Clients {
         client.ready = false;
         let share = SHARE - client.debt;
         let allowance = Allowance { work: share, max_held: self.crowd.pressure().max_held() };
-        let (left, room) = client.submit(now, at, unreleased, engine, allowance);
+        let (left, room) = client.submit(now, at, unreleased, (engine, self.gate), allowance, &self.watch);
         client.debt = (-left.work).max(0);
         recount(client, &mut self.crowd);
         mark(&mut client.dirty, &mut self.dirty, at);
@@ -407,12 +435,13 @@ impl Clients {
         share - left.work
     }
 
-    /// Hands a reply to its client, if it is still there.
-    pub fn released(&mut self, at: usize, seq: u64, released: &Released, reply: &[u8]) {
+    /// Hands a reply to its client, if it is still there; this moment is the stopwatch's.
+    pub fn released(&mut self, at: usize, seq: u64, moment: Ticks, released: &Released, reply: &[u8]) {
         let slot = &mut self.slots[at];
         slot.unreleased -= 1;
         match &mut slot.client {
             Some(client) => {
+                client.unreleased.released(seq, released.outcome, moment, &self.watch);
                 client.connection.released(seq, released.outcome, released.at, reply);
                 client.rested = false;
                 mark(&mut client.dirty, &mut self.dirty, at);

@@ -18,6 +18,8 @@ mod sessions;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod users;
+mod watch;
 mod writing;
 
 use std::io;
@@ -45,6 +47,8 @@ pub use crowd::Limits;
 pub use expiry::Expiry;
 use keys::{KEY_CLIENT, KEY_COORDINATOR, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
 pub use sessions::Sessions;
+pub use users::Users;
+pub use watch::Watch;
 use writing::Writing;
 
 /// A busy worker looks at its sockets as often. A look costs about half a microsecond.
@@ -63,6 +67,8 @@ pub struct Setup {
     pub listener: TcpListener,
     /// What all RESP connections share.
     pub door: Arc<Door>,
+    /// What their requests are measured by.
+    pub watch: Watch,
     /// What clients may do.
     pub rules: Rules,
     /// What a connection to another node may hold.
@@ -71,6 +77,8 @@ pub struct Setup {
     pub sessions: Option<Sessions>,
     /// One worker has expired keys removed.
     pub expiry: Option<Expiry>,
+    /// One worker has the node's users follow the table.
+    pub users: Option<Users>,
 }
 
 /// One worker's thread.
@@ -98,17 +106,18 @@ pub struct WorkerThread {
     writing: Option<Writing>,
     sessions: Option<Sessions>,
     expiry: Option<Expiry>,
+    users: Option<Users>,
 }
 
 impl WorkerThread {
     /// Ready to run.
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
-        let Setup { index, engine, listener, door, rules, links, sessions, expiry } = setup;
+        let Setup { index, engine, listener, door, watch, rules, links, sessions, expiry, users } = setup;
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         Ok(WorkerThread {
             coordinators: Coordinators::new(rules, links.queued),
-            clients: Clients::new(index, listener, door, rules, &poller)?,
+            clients: Clients::new(index, listener, door, watch, rules, &poller)?,
             peers: Peers::new(links, KEY_PEER),
             out: Outbox::default(),
             load: None,
@@ -121,6 +130,7 @@ impl WorkerThread {
             writing: shared.journal().map(|queues| Writing::new(queues.clone(), index)),
             sessions,
             expiry,
+            users,
             shared,
             index,
             engine,
@@ -171,6 +181,9 @@ impl WorkerThread {
         if let Some(expiry) = self.expiry.as_mut().filter(|_| !self.shared.ending()) {
             expiry.turn(now, &mut *self.engine);
         }
+        if let Some(users) = self.users.as_mut().filter(|_| !self.shared.ending()) {
+            users.turn(now, &mut *self.engine);
+        }
         if let Some(writing) = &mut self.writing {
             writing.tell(now, &mut *self.engine);
         }
@@ -198,7 +211,8 @@ impl WorkerThread {
         let sessions_at = self.sessions.as_ref().and_then(Sessions::next);
         let expiry_at = self.expiry.as_ref().and_then(Expiry::next);
         let deadlines = [self.clients.deadline(), self.coordinators.deadline(), self.rests_at];
-        for at in deadlines.into_iter().chain([sessions_at, expiry_at]).flatten() {
+        let users_at = self.users.as_ref().and_then(Users::next);
+        for at in deadlines.into_iter().chain([sessions_at, expiry_at, users_at]).flatten() {
             next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
@@ -250,7 +264,7 @@ impl WorkerThread {
             for released in &out.replies {
                 let (owner, slot, number) = unpack(released.token);
                 match owner {
-                    Owner::Client => self.clients.released(slot, number, released, out.content(released)),
+                    Owner::Client => self.clients.released(slot, number, at, released, out.content(released)),
                     Owner::Load => {
                         load_goes_on = true;
                         if let Some(load) = &mut self.load {
@@ -259,7 +273,13 @@ impl WorkerThread {
                     }
                     Owner::Keeper if slot == expiry::SLOT => {
                         if let Some(expiry) = &mut self.expiry {
-                            expiry.released(now, released.outcome, out.content(released));
+                            let expired = expiry.released(now, released.outcome, out.content(released));
+                            crate::meter::add(&self.shared.meters[self.index].expired, expired);
+                        }
+                    }
+                    Owner::Keeper if slot == users::SLOT => {
+                        if let Some(users) = &mut self.users {
+                            users.released(now, released.outcome, out.content(released));
                         }
                     }
                     Owner::Keeper => {
@@ -382,6 +402,7 @@ impl WorkerThread {
                     Err(lost) => self.peer_lost(now, lost),
                 }
             }
+            WorkerLetter::Pulse => self.shared.pulse(self.index),
             WorkerLetter::Coordinator(stream) => {
                 self.coordinators.adopt(now, stream, &mut *self.engine, &self.poller);
             }

@@ -187,12 +187,22 @@ pub enum Local {
     Role,
     Cluster,
     Sentinel,
+    Save,
+    Shutdown,
+    Replicaof,
+    Swapdb,
+    Monitor,
+    Debug,
+    Lolwut,
     Wait,
     Slowlog,
     Latency,
+    HotKeys,
     Readonly,
     Readwrite,
     Freshness,
+    Procedures,
+    Acl,
 }
 
 /// Commands about the connection and its transaction.
@@ -205,6 +215,7 @@ pub enum Control {
     Watch,
     Unwatch,
     Once,
+    Call,
     Token,
     Quit,
     Reset,
@@ -337,9 +348,14 @@ impl Spec {
         self.subcommands.iter().find(|known| known.name.as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Whether it may run under a number of a session, and among others in a block: it is about data, not about sessions.
+    /// Whether it may run among others in a block: it is about data, not about sessions.
     pub fn is_ordinary(&self) -> bool {
         matches!(self.command, Command::Data(data) if !matches!(data, Data::Session | Data::Outcome))
+    }
+
+    /// Whether it may run under a number of a session: what is ordinary, and procedures.
+    pub fn may_run_once(&self) -> bool {
+        self.is_ordinary() || self.command == Command::Control(Control::Call)
     }
 
     /// Whether it touches data and changes none.

@@ -23,8 +23,8 @@ pub fn client(
 ) -> Result<(), CommandError> {
     match args.promised()?.to_ascii_lowercase().as_slice() {
         b"id" => reply.integer(client.id as i64),
-        b"getname" if client.card().words().name.is_empty() => reply.null(),
-        b"getname" => reply.bulk(&client.card().words().name),
+        b"getname" if client.name.is_empty() => reply.null(),
+        b"getname" => reply.bulk(&client.name),
         b"setname" => {
             set_name(client, args.promised()?)?;
             reply.ok();
@@ -33,14 +33,14 @@ pub fn client(
             set_attribute(client.card(), args.promised()?, args.promised()?)?;
             reply.ok();
         }
-        b"info" => reply.verbatim(&line(client.card(), client.unix_ms)),
+        b"info" => reply.verbatim(&(describe(client, "client|info") + "\n")),
         b"list" => {
             let chosen = listed(args)?;
             let cards = door.clients.all();
             let lines: String = cards
                 .iter()
                 .filter(|card| chosen.fits(card))
-                .map(|card| line(card, client.unix_ms))
+                .map(|card| line(card, client.unix_ms, card.last_command()) + "\n")
                 .collect();
             reply.verbatim(&lines);
         }
@@ -129,8 +129,13 @@ const USAGES: [&str; 16] = [
     "SETINFO (LIB-NAME | LIB-VER) <value>",
 ];
 
+/// A connection in a line, as `CLIENT INFO` tells it.
+pub fn describe(client: &ClientState, command: &str) -> String {
+    line(client.card(), client.unix_ms, command)
+}
+
 /// A line of `CLIENT LIST`: the fields that are known here.
-fn line(card: &Card, now_ms: u64) -> String {
+fn line(card: &Card, now_ms: u64, command: &str) -> String {
     let words = card.words().clone();
     let load = |number: &std::sync::atomic::AtomicU64| number.load(Ordering::Relaxed);
     let seconds = |since: u64| now_ms.saturating_sub(since) / 1000;
@@ -146,9 +151,9 @@ fn line(card: &Card, now_ms: u64) -> String {
     let _ = write!(line, "name={} age={} ", text(&words.name), seconds(load(&card.since_ms)));
     let _ = write!(line, "idle={} ", seconds(load(&card.active_ms)));
     let _ = write!(line, "flags={} db=0 sub=0 psub=0 ssub=0 ", if flags.is_empty() { "N" } else { &flags });
-    let _ = write!(line, "multi={queued} cmd={} user=default redir=-1 ", card.last_command());
+    let _ = write!(line, "multi={queued} cmd={command} user={} redir=-1 ", text(&words.user));
     let _ = write!(line, "resp={} ", card.protocol.load(Ordering::Relaxed));
-    let _ = writeln!(line, "lib-name={} lib-ver={}", text(&words.library), text(&words.version));
+    let _ = write!(line, "lib-name={} lib-ver={}", text(&words.library), text(&words.version));
     line
 }
 
@@ -156,8 +161,9 @@ fn line(card: &Card, now_ms: u64) -> String {
 #[derive(Debug, Default)]
 struct Chosen {
     ids: Option<Vec<u64>>,
-    /// Of another type, or of another user, than anybody here.
+    /// Of another type than anybody here.
     nobody: bool,
+    user: Option<Vec<u8>>,
     address: Option<String>,
     local: Option<String>,
 }
@@ -167,6 +173,7 @@ impl Chosen {
         let words = card.words();
         !self.nobody
             && self.ids.as_ref().is_none_or(|ids| ids.contains(&card.id))
+            && self.user.as_ref().is_none_or(|user| *user == words.user)
             && self.address.as_ref().is_none_or(|address| *address == words.address)
             && self.local.as_ref().is_none_or(|local| *local == words.local)
     }
@@ -221,8 +228,7 @@ fn kill(
             b"type" => chosen.kind(value)?,
             b"addr" => chosen.address = Some(text(value)),
             b"laddr" => chosen.local = Some(text(value)),
-            b"user" if is(value, "default") => {}
-            b"user" => chosen.nobody = true,
+            b"user" => chosen.user = Some(value.to_vec()),
             b"skipme" if is(value, "yes") => skips_own = true,
             b"skipme" if is(value, "no") => skips_own = false,
             _ => return Err(CommandError::Syntax),
@@ -263,11 +269,12 @@ fn unblock(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(),
 }
 
 /// `SETNAME`, of `CLIENT` and of `HELLO`.
-pub fn set_name(client: &ClientState, name: &[u8]) -> Result<(), CommandError> {
+pub fn set_name(client: &mut ClientState, name: &[u8]) -> Result<(), CommandError> {
     if !printable(name) {
         return Err(CommandError::ClientName("Client names"));
     }
-    client.card().words().name = name.to_vec();
+    client.name = name.to_vec();
+    client.tell_words();
     Ok(())
 }
 
@@ -283,6 +290,7 @@ fn set_attribute(card: &Card, attribute: &[u8], value: &[u8]) -> Result<(), Comm
     Ok(())
 }
 
-fn printable(text: &[u8]) -> bool {
+/// Whether it has nothing that would garble a listing.
+pub fn printable(text: &[u8]) -> bool {
     text.iter().all(u8::is_ascii_graphic)
 }

@@ -1,11 +1,11 @@
-//! Commands about the connection: PING ECHO HELLO SELECT AUTH READONLY READWRITE HW.FRESHNESS.
+//! Commands about the connection: PING ECHO HELLO SELECT READONLY READWRITE HW.FRESHNESS HW.PROCEDURES.
 
 use std::sync::atomic::Ordering;
 
 use highwater_core::Timestamp;
 use highwater_engines::Freshness;
 
-use super::{admin, client, cluster, help, sentinel, server};
+use super::{acl, admin, auth, client, cluster, elsewhere, help, info, sentinel, server, slow};
 use crate::resp::Door;
 use crate::resp::client_state::ClientState;
 use crate::resp::command::Local;
@@ -23,26 +23,44 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         Local::Echo => echo(args, &mut reply),
         Local::Hello => hello(args, client, door, &mut reply),
         Local::Select => select(args, &mut reply),
-        Local::Auth => Err(CommandError::NoPasswords),
+        Local::Auth => auth::auth(args, client, door, &mut reply),
         Local::Client => client::client(args, client, door, &mut reply),
         Local::Command => server::command(args, &mut reply),
-        Local::Info => server::info(args, door, &mut reply),
+        Local::Info => info::info(args, door, &mut reply),
         Local::Config => admin::config(args, door, &mut reply),
         Local::Time => admin::time(client, &mut reply),
         Local::Role => admin::role(door, &mut reply),
         Local::Cluster => cluster::cluster(args, door, &mut reply),
         Local::Sentinel => sentinel::sentinel(args, door, &mut reply),
+        Local::Save | Local::Shutdown | Local::Replicaof | Local::Swapdb | Local::Monitor => {
+            Err(elsewhere::refuse(command))
+        }
+        Local::Debug => elsewhere::debug(args, &mut reply),
+        Local::Lolwut => elsewhere::lolwut(args, &mut reply),
         Local::Wait => admin::wait(args, door, &mut reply),
-        Local::Slowlog => admin::slowlog(args, &mut reply),
-        Local::Latency => admin::latency(args, &mut reply),
+        Local::Slowlog => slow::slowlog(args, door, &mut reply),
+        Local::Latency => slow::latency(args, door, &mut reply),
+        Local::HotKeys => slow::hot_keys(args, door, &mut reply),
         Local::Readonly => reads_snapshots(client, true, &mut reply),
         Local::Readwrite => reads_snapshots(client, false, &mut reply),
+        Local::Procedures => procedures(args, door, &mut reply),
         Local::Freshness => freshness(args, client, &mut reply),
+        Local::Acl => acl::acl(args, client, door, &mut reply),
     };
     if let Err(error) = result {
         reply.out.truncate(start);
         reply.error(error);
     }
+}
+
+/// `HW.PROCEDURES [pattern]`
+fn procedures(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    let pattern = args.next();
+    if args.next().is_some() {
+        return Err(CommandError::WrongArity("hw.procedures"));
+    }
+    door.callables.list(pattern, reply);
+    Ok(())
 }
 
 /// `PING [message]`
@@ -76,7 +94,17 @@ fn hello(
             _ => return Err(CommandError::NoSuchProtocol),
         };
     }
-    if let Some(name) = hello_options(args)? {
+    let options = hello_options(args)?;
+    if options.name.is_some_and(|name| !client::printable(name)) {
+        return Err(CommandError::ClientName("Client names"));
+    }
+    if let Some((name, password)) = options.credentials {
+        auth::let_in(name, password, "HELLO", client, door)?;
+    }
+    if !client.caller.is_authenticated() {
+        return Err(CommandError::HelloUnauthenticated);
+    }
+    if let Some(name) = options.name {
         client::set_name(client, name)?;
     }
     client.protocol = protocol;
@@ -86,19 +114,27 @@ fn hello(
     Ok(())
 }
 
-/// Reads the options; gives the name to set, if there is one.
-fn hello_options(mut args: Args<'_>) -> Result<Option<&[u8]>, CommandError> {
-    let mut name = None;
+/// What `HELLO` asks for beside the protocol.
+#[derive(Default)]
+struct HelloOptions<'a> {
+    /// The connection's name.
+    name: Option<&'a [u8]>,
+    /// A user and its password.
+    credentials: Option<(&'a [u8], &'a [u8])>,
+}
+
+fn hello_options(mut args: Args<'_>) -> Result<HelloOptions<'_>, CommandError> {
+    let mut options = HelloOptions::default();
     while let Some(option) = args.next() {
         if option.eq_ignore_ascii_case(b"auth") && args.len() >= 2 {
-            return Err(CommandError::NoPasswords);
+            options.credentials = args.next().zip(args.next());
         } else if option.eq_ignore_ascii_case(b"setname") && args.len() >= 1 {
-            name = args.next();
+            options.name = args.next();
         } else {
             return Err(CommandError::HelloOption(String::from_utf8_lossy(option).into_owned()));
         }
     }
-    Ok(name)
+    Ok(options)
 }
 
 fn welcome(client: &ClientState, door: &Door, reply: &mut Reply<'_>) {
@@ -114,7 +150,7 @@ fn welcome(client: &ClientState, door: &Door, reply: &mut Reply<'_>) {
     reply.bulk(b"id");
     reply.integer(client.id as i64);
     reply.bulk(b"mode");
-    reply.bulk(server::mode(door).as_bytes());
+    reply.bulk(info::mode(door).as_bytes());
     reply.bulk(b"role");
     reply.bulk(if (door.describe)().serves { b"master" } else { b"replica" });
     reply.bulk(b"modules");

@@ -1,102 +1,15 @@
-//! Commands about the node and its commands: INFO COMMAND.
-
-use std::fmt::Write;
+//! What commands there are: COMMAND.
 
 use super::help;
 use super::words::is;
-use crate::resp::command::{COMMANDS, Command, Control, Keys, Opcode, Spec, Subcommand};
+use crate::resp::acl::categories::Categories;
+use crate::resp::acl::ids::Named;
+use crate::resp::acl::keys;
+use crate::resp::command::{COMMANDS, Command, Control, Opcode, Spec, Subcommand};
 use crate::resp::errors::CommandError;
-use crate::resp::number::parse_integer;
+use crate::resp::glob;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
-use crate::resp::{Door, Redirect, glob};
-
-/// The Redis whose commands and replies these are; clients choose features by it.
-const REDIS_VERSION: &str = "7.0.15";
-
-/// Writes a section of `INFO`.
-type Section = fn(&Door, &mut String) -> std::fmt::Result;
-
-/// `INFO [section ..]`: sections `server`, `clients`, `memory`, `persistence`, `replication`.
-pub fn info(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
-    let wanted = |section: &str| {
-        args.len() == 0
-            || args.into_iter().any(|word| {
-                let all = ["default", "all", "everything"];
-                all.into_iter().chain([section]).any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
-            })
-    };
-    let sections: [(&str, Section); 6] = [
-        ("server", server),
-        ("clients", clients),
-        ("memory", memory),
-        ("persistence", persistence),
-        ("replication", replication),
-        ("cluster", cluster),
-    ];
-    let mut text = String::new();
-    for (_, write) in sections.into_iter().filter(|(section, _)| wanted(section)) {
-        if !text.is_empty() {
-            text.push_str("\r\n");
-        }
-        write(door, &mut text).expect("writing to memory does not fail");
-    }
-    reply.verbatim(&text);
-    Ok(())
-}
-
-/// What cluster clients look for.
-pub fn mode(door: &Door) -> &'static str {
-    if door.redirect == Redirect::Moved { "cluster" } else { "standalone" }
-}
-
-fn cluster(door: &Door, text: &mut String) -> std::fmt::Result {
-    write!(text, "# Cluster\r\ncluster_enabled:{}\r\n", u8::from(door.redirect == Redirect::Moved))
-}
-
-fn server(door: &Door, text: &mut String) -> std::fmt::Result {
-    let address = door.address(door.node).unwrap_or_default();
-    let port = address.rsplit(':').next().filter(|port| !port.is_empty()).unwrap_or("0");
-    write!(text, "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:{}\r\n", mode(door))?;
-    write!(text, "highwater_version:{}\r\nnode:{}\r\n", env!("CARGO_PKG_VERSION"), door.node.0)?;
-    write!(text, "process_id:{}\r\ntcp_port:{port}\r\n", std::process::id())?;
-    write!(text, "uptime_in_seconds:{}\r\n", (door.describe)().uptime_s)
-}
-
-fn clients(door: &Door, text: &mut String) -> std::fmt::Result {
-    write!(text, "# Clients\r\nconnected_clients:{}\r\n", (door.describe)().connected_clients)
-}
-
-/// What `maxmemory` bounds is `used_memory`: the data. 0, as in Redis: no limit.
-fn memory(door: &Door, text: &mut String) -> std::fmt::Result {
-    let (used, most) = (door.describe)().memory;
-    let most = if most == u64::MAX { 0 } else { most };
-    let resident = crate::control::inspect::resident_bytes();
-    write!(text, "# Memory\r\nused_memory:{used}\r\nused_memory_rss:{resident}\r\n")?;
-    write!(text, "maxmemory:{most}\r\nmaxmemory_policy:noeviction\r\n")
-}
-
-/// What Redis's clients look for before they ask anything: here the answer never is "not yet".
-fn persistence(_: &Door, text: &mut String) -> std::fmt::Result {
-    text.write_str("# Persistence\r\nloading:0\r\nasync_loading:0\r\nrdb_bgsave_in_progress:0\r\n")?;
-    text.write_str("rdb_changes_since_last_save:0\r\naof_enabled:0\r\naof_rewrite_in_progress:0\r\n")
-}
-
-/// Redis's names for what has one (`role`, `master_host`, ..), ours for the rest.
-fn replication(door: &Door, text: &mut String) -> std::fmt::Result {
-    let now = (door.describe)();
-    let redis_role = if now.serves { "master" } else { "slave" };
-    write!(text, "# Replication\r\nrole:{redis_role}\r\nhighwater_role:{}\r\n", now.role)?;
-    write!(text, "epoch:{}\r\n", now.epoch.0)?;
-    let Some(leader) = now.ask else { return text.write_str("leader_node:none\r\n") };
-    write!(text, "leader_node:{}\r\n", leader.0)?;
-    let Some(address) = door.address(leader) else { return Ok(()) };
-    write!(text, "leader_address:{address}\r\n")?;
-    match address.rsplit_once(':') {
-        Some((host, port)) if !now.serves => write!(text, "master_host:{host}\r\nmaster_port:{port}\r\n"),
-        _ => Ok(()),
-    }
-}
 
 /// `COMMAND [COUNT | LIST [FILTERBY ..] | GETKEYS command .. | INFO [name ..] | DOCS [name ..]]`
 pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
@@ -144,9 +57,12 @@ fn listed(mut args: Args<'_>) -> Result<Vec<&'static str>, CommandError> {
     else {
         return Err(CommandError::Syntax);
     };
-    let has = |spec: &Spec| match by {
+    let category = Categories::find(what);
+    let has = |spec: &'static Spec| match by {
         _ if is(by, "pattern") => glob::matches(&what.to_ascii_lowercase(), spec.name.as_bytes()),
-        _ => categories(spec).any(|category| is(what, &category[1..])),
+        _ => {
+            category.is_some_and(|category| Categories::of(&Named { id: 0, spec, sub: None }).meets(category))
+        }
     };
     match by {
         _ if is(by, "module") => Ok(Vec::new()),
@@ -166,8 +82,9 @@ fn behind(mut args: Args<'_>, words: usize) -> Args<'_> {
 
 /// `COMMAND GETKEYS command ..`: which of its words are keys.
 fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
-    let spec = Opcode::find(args.promised()?).map(Opcode::spec);
-    let spec = spec.ok_or(CommandError::Text("ERR Invalid command specified"))?;
+    let opcode = Opcode::find(args.promised()?);
+    let opcode = opcode.ok_or(CommandError::Text("ERR Invalid command specified"))?;
+    let spec = opcode.spec();
     if spec.command == Command::Control(Control::Once) {
         // The keys are those of the command behind the number.
         return if args.len() > 2 { keys_of(behind(args, 2)) } else { Err(ARITY) };
@@ -176,27 +93,13 @@ fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
         return Err(CommandError::Text("ERR The command has no key arguments"));
     }
     spec.check(args).map_err(|_| ARITY)?;
-    let words: Vec<&[u8]> = args.collect();
-    let mut keys: Vec<&[u8]> = words
-        .iter()
-        .enumerate()
-        .filter(|(at, _)| spec.keys.contains(at + 1))
-        .map(|(_, word)| *word)
-        .collect();
-    if spec.has_flag("movablekeys") {
-        // How many there are stands in front of them: behind a destination, or behind a timeout.
-        let at = usize::from(spec.keys.first != 0 || spec.has_flag("blocking"));
-        let count =
-            words.get(at).and_then(|word| parse_integer(word)).and_then(|count| usize::try_from(count).ok());
-        let found = count.and_then(|count| words.get(at + 1..(at + 1).checked_add(count)?));
-        keys.extend(found.filter(|found| !found.is_empty()).ok_or(ARITY)?);
-    }
-    if spec.keys.last > 0 || spec.keys.first == 0 {
-        return Ok(keys);
-    }
-    // The last words of a command with a timeout are none.
-    if spec.has_flag("blocking") {
-        keys.pop();
+    let mut keys = Vec::new();
+    keys::visit(opcode, args, |key, _| {
+        keys.push(key);
+        true
+    });
+    if spec.has_flag("movablekeys") && keys::counted(spec, args).next().is_none() {
+        return Err(ARITY);
     }
     Ok(keys)
 }
@@ -211,21 +114,22 @@ fn describe_some(names: Args<'_>, reply: &mut Reply<'_>) {
     }
 }
 
-fn describe(spec: &Spec, reply: &mut Reply<'_>) {
-    entry(spec.name, spec.arity, spec, spec.keys, spec.subcommands, reply);
+fn describe(spec: &'static Spec, reply: &mut Reply<'_>) {
+    entry(&Named { id: 0, spec, sub: None }, spec.subcommands, reply);
 }
 
 /// Ten fields: name, arity, flags, first key, last key, step, categories, tips, key specifications, subcommands.
-fn entry(name: &str, arity: i8, spec: &Spec, keys: Keys, subcommands: &[Subcommand], reply: &mut Reply<'_>) {
+fn entry(named: &Named, subcommands: &'static [Subcommand], reply: &mut Reply<'_>) {
+    let spec = named.spec;
     reply.array(10);
-    reply.bulk(name.as_bytes());
-    reply.integer(i64::from(arity));
+    reply.bulk(named.full_name().as_bytes());
+    reply.integer(i64::from(named.sub.map_or(spec.arity, |sub| sub.arity)));
     reply.set(spec.flags().count());
     spec.flags().for_each(|flag| reply.simple(flag));
-    for number in [keys.first, keys.last, keys.step] {
+    for number in [spec.keys.first, spec.keys.last, spec.keys.step] {
         reply.integer(i64::from(number));
     }
-    reply_categories(spec, reply);
+    reply_categories(named, reply);
     reply.set(0);
     reply.set(0);
     // As Redis: an empty set, or an array.
@@ -234,39 +138,14 @@ fn entry(name: &str, arity: i8, spec: &Spec, keys: Keys, subcommands: &[Subcomma
     }
     reply.array(subcommands.len());
     for sub in subcommands {
-        entry(sub.full_name, sub.arity, spec, keys, &[], reply);
+        entry(&Named { id: 0, spec, sub: Some(sub) }, &[], reply);
     }
 }
 
-/// Categories of access lists, as Redis derives them from flags and groups, and in its order.
-fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Clone {
-    const DANGEROUS: [&str; 9] =
-        ["keys", "flushdb", "flushall", "info", "config", "role", "slowlog", "latency", "client"];
-    let has = |wanted| spec.has_flag(wanted);
-    let all = [
-        ("@keyspace", spec.group == "generic"),
-        ("@read", has("readonly")),
-        ("@write", has("write")),
-        ("@set", spec.group == "set"),
-        ("@sortedset", spec.group == "sorted-set"),
-        ("@list", spec.group == "list"),
-        ("@hash", spec.group == "hash"),
-        ("@string", spec.group == "string"),
-        ("@bitmap", spec.group == "bitmap"),
-        ("@admin", has("admin")),
-        ("@fast", has("fast")),
-        ("@slow", !has("fast")),
-        ("@blocking", has("blocking")),
-        ("@dangerous", has("admin") || DANGEROUS.contains(&spec.name)),
-        ("@connection", spec.group == "connection"),
-        ("@transaction", spec.group == "transactions"),
-    ];
-    all.into_iter().filter(|(_, holds)| *holds).map(|(category, _)| category)
-}
-
-fn reply_categories(spec: &Spec, reply: &mut Reply<'_>) {
-    reply.set(categories(spec).count());
-    categories(spec).for_each(|category| reply.simple(category));
+fn reply_categories(named: &Named, reply: &mut Reply<'_>) {
+    let names = Categories::of(named).names();
+    reply.set(names.clone().count());
+    names.for_each(|name| reply.simple(&format!("@{name}")));
 }
 
 fn document(names: Args<'_>, reply: &mut Reply<'_>) {

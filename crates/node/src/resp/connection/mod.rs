@@ -1,8 +1,11 @@
 //! One client's connection: bytes in, engine requests and reply bytes out.
 //!
-//! Here is what its host drives; [`taking`] takes commands from the input, [`place`] is where it stands in line for data.
+//! Here is what its host drives; [`taking`] takes commands from the input, [`standing`] looks at what its user may do, [`place`]
+//! is where it stands in line for data.
 
+mod calling;
 mod place;
+mod standing;
 mod taking;
 
 use std::collections::VecDeque;
@@ -16,6 +19,7 @@ use highwater_engines::seam::{Refusal, Session};
 use place::Place;
 
 use super::Door;
+use super::callables::Call;
 use super::client_state::{ClientState, Replies};
 use super::command::{Command, Control, Data, Local};
 use super::commands::blocking::{Wait, wait_of};
@@ -30,6 +34,7 @@ use super::redirect::{slot_of_request, slot_of_watch};
 use super::reply::Reply;
 use super::request::{Args, EngineRequest};
 use super::single::{self, Typed};
+use crate::meter::Meter;
 
 /// Requests of one connection that the engine may hold at a time.
 pub const MAX_IN_FLIGHT: usize = 1024;
@@ -59,6 +64,8 @@ enum Stage {
     Trying { seq: u64 },
     /// Found nothing, and waits until it is woken; [`Connection::args`] holds what it asks.
     Blocked { seq: u64 },
+    /// Waits for its change of users.
+    Changing { seq: u64 },
     /// Waits for all requests before an `HW.TOKEN`, which tells what they have seen.
     Recalling { seq: u64 },
     /// Takes no more commands: the client quit, or broke the protocol.
@@ -72,10 +79,21 @@ enum Offer {
     Reads,
     /// It may change data: whoever waits for that is to look.
     Writes,
+    /// It is a procedure that may change data, but none that anybody waits for.
+    Calls,
     /// `WATCH`
     Watches,
     /// It waits for data.
     Waits,
+    /// It changes users.
+    Changes,
+}
+
+impl Offer {
+    /// Whether it waits for the end of a pause of writes.
+    fn writes(self) -> bool {
+        !matches!(self, Offer::Reads | Offer::Watches)
+    }
 }
 
 /// A request that may change data, and what of its words somebody waited for when it was submitted; `None`: nobody waited at all.
@@ -117,8 +135,14 @@ pub struct Connection {
     place: Option<Place>,
     /// Requests in flight that may change data.
     writes: VecDeque<Write>,
+    /// `HW.CALL`s that are offered or in flight, oldest first.
+    calls: VecDeque<Call>,
     /// Seeds of requests.
     random: Random,
+    /// Its user was deleted.
+    evicted: bool,
+    /// Where its commands are counted, if they are.
+    meter: Option<Arc<Meter>>,
 }
 
 impl Connection {
@@ -128,8 +152,10 @@ impl Connection {
         Connection {
             place: None,
             writes: VecDeque::new(),
+            calls: VecDeque::new(),
             random: Random::new(seed),
-            client: ClientState::new(id, &door.clients),
+            evicted: false,
+            client: ClientState::new(id, &door.clients, &door.access),
             door,
             transactions: Transactions::default(),
             input: Vec::new(),
@@ -140,7 +166,19 @@ impl Connection {
             stage: Stage::Open,
             args: Vec::new(),
             order: Order::default(),
+            meter: None,
         }
+    }
+
+    /// The same, and its commands are counted.
+    pub fn metered(mut self, meter: Arc<Meter>) -> Connection {
+        self.meter = Some(meter);
+        self
+    }
+
+    /// What its client has told to be called; empty: nothing.
+    pub fn name(&self) -> &[u8] {
+        &self.client.name
     }
 
     /// Says what time it is: what is requested from now on is at that moment.
@@ -160,9 +198,7 @@ impl Connection {
     /// Whether it waits for the end of a pause.
     pub fn is_paused(&self) -> bool {
         match self.stage {
-            Stage::Offering { kind, .. } => {
-                self.door.clients.pauses(kind != Offer::Reads, self.client.unix_ms)
-            }
+            Stage::Offering { kind, .. } => self.door.clients.pauses(kind.writes(), self.client.unix_ms),
             Stage::Open => self.door.clients.pauses(false, self.client.unix_ms),
             _ => false,
         }
@@ -180,7 +216,8 @@ impl Connection {
     /// connection takes no more commands; [`next`](Self::next) and [`wrote`](Self::wrote) may change it.
     pub fn accepts_input(&self) -> bool {
         let unread = self.input.len() - self.taken;
-        let most = if self.output().is_empty() { MAX_UNREAD_BYTES } else { MAX_BACKLOG_BYTES };
+        let stranger = self.client.caller.needs_authentication();
+        let most = if stranger || self.output().is_empty() { MAX_UNREAD_BYTES } else { MAX_BACKLOG_BYTES };
         self.stage != Stage::Finished && (self.starved || unread < most)
     }
 
@@ -199,6 +236,7 @@ impl Connection {
             Stage::Watching { .. }
             | Stage::Trying { .. }
             | Stage::Blocked { .. }
+            | Stage::Changing { .. }
             | Stage::Recalling { .. }
             | Stage::Finished => false,
         }
@@ -223,9 +261,7 @@ impl Connection {
             }
         }
         match self.stage {
-            Stage::Offering { kind, .. }
-                if self.door.clients.pauses(kind != Offer::Reads, self.client.unix_ms) =>
-            {
+            Stage::Offering { kind, .. } if self.door.clients.pauses(kind.writes(), self.client.unix_ms) => {
                 None
             }
             Stage::Offering { seq, procedure, snapshot, session, .. } if self.held_bytes() < max_held => {
@@ -251,7 +287,8 @@ impl Connection {
         self.stage = match kind {
             Offer::Watches => Stage::Watching { seq },
             Offer::Waits => Stage::Trying { seq },
-            Offer::Reads | Offer::Writes => Stage::Open,
+            Offer::Changes => Stage::Changing { seq },
+            Offer::Reads | Offer::Writes | Offer::Calls => Stage::Open,
         };
         if self.stage == Stage::Open {
             self.args.clear();
@@ -270,12 +307,14 @@ impl Connection {
         }
         self.stage = Stage::Open;
         self.place = None;
+        self.take_call(seq);
         if kind == Offer::Watches {
             self.transactions.watch_failed();
         }
         let slot = match kind {
             Offer::Watches => slot_of_watch(&self.args),
             Offer::Reads | Offer::Writes | Offer::Waits => slot_of_request(&self.args),
+            Offer::Calls | Offer::Changes => 0,
         };
         self.fail(seq, |door| door.referral(refusal, || slot));
     }
@@ -293,6 +332,9 @@ impl Connection {
     /// # Panics
     /// If no such request is in flight.
     pub fn released(&mut self, seq: u64, outcome: Outcome, at: Timestamp, bytes: &[u8]) {
+        if self.evicted {
+            return;
+        }
         self.client.seen = self.client.seen.max(at);
         let goes_on = self.goes_on_waiting(seq, outcome, bytes);
         self.wake_others(seq, outcome == Outcome::Committed && !goes_on);
@@ -307,12 +349,17 @@ impl Connection {
         if self.stage == (Stage::Watching { seq }) {
             return self.watch_released(seq, outcome, bytes);
         }
+        let call = self.take_call(seq);
+        let bytes = if self.stage == (Stage::Changing { seq }) { self.users_changed(bytes) } else { bytes };
         match outcome {
             Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => {
                 if bytes.first() == Some(&b'-') {
                     self.door.clients.count_error(&bytes[1..]);
                 }
-                self.order.answer(seq, |out| out.extend_from_slice(bytes));
+                match call {
+                    Some(call) => self.order.answer(seq, |out| call.answer(outcome, bytes, out)),
+                    None => self.order.answer(seq, |out| out.extend_from_slice(bytes)),
+                }
             }
             Outcome::Conflict => self.fail(seq, |_| RequestError::Conflict),
             Outcome::TooLarge => {
