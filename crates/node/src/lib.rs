@@ -47,4 +47,4 @@ pub mod worker;
 pub use config::Config;
 pub use error::NodeError;
 pub use ports::free_loopback_ports;
-pub use runtime::{Node, Signals, run};
+pub use runtime::{Node, Opened, Signals, run};

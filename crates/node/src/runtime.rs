@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use core_affinity::CoreId;
-use highwater_core::{Clock, Incarnation, Levels, NodeId, Speaks};
+use highwater_core::{Clock, Incarnation, Levels, Library, NodeId, Speaks};
 use highwater_disk::Disk;
 use highwater_disk::journal::DEFAULT_SEGMENT_BYTES;
 use highwater_engines::{Controller, Replica, Service};
@@ -45,7 +45,7 @@ use crate::transport::frame::MAX_RETIRED_BYTES;
 use crate::transport::handshake::{Fingerprint, Identity};
 use crate::transport::link::LinkLimits;
 use crate::transport::socket;
-use crate::worker::{self, WorkerThread};
+use crate::worker::{self, LocalRequest, WorkerThread};
 
 /// With [`Durability::Async`], from one sync of the journal to the next: small beside the window and to an election, long beside a sync.
 const ASYNC_PACE: Duration = Duration::from_millis(4);
@@ -67,7 +67,7 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     let handler = signal_hook::flag::register(SIGXFSZ, ignored);
     handler.map_err(|error| NodeError::System { what: "take a signal", error })?;
     loop {
-        let (node, start) = run_once(&config)?;
+        let (node, start) = run_once(&config, &NodeLibrary, Signals::Take)?;
         let shared = node.shared.clone();
         match node.wait() {
             Err(NodeError::StaleDisk) => recovery::set_aside(&config)?,
@@ -80,7 +80,7 @@ pub fn run(config: Config) -> Result<(), NodeError> {
 }
 
 /// One life: from what is on the disk, if there is one; and which start of a process on that disk it is.
-fn run_once(config: &Config) -> Result<(Node, u64), NodeError> {
+fn run_once<L: Library>(config: &Config, library: &L, signals: Signals) -> Result<(Node, u64), NodeError> {
     let fresh = fresh_incarnation()?;
     let progress = Arc::new(StartProgress::default());
     let files = match config.cluster.durability {
@@ -99,7 +99,7 @@ fn run_once(config: &Config) -> Result<(Node, u64), NodeError> {
     tracing::info!(clock = clock.source_name(), "commit timestamps: {why}");
     let (engine, clock) = (config.engine()?, Arc::new(clock));
     let build = || {
-        let replica = highwater_engines::build(engine, options.clone(), &NodeLibrary, clock.clone());
+        let replica = highwater_engines::build(engine, options.clone(), library, clock.clone());
         if config.store.reserve_mb > 0 {
             tracing::info!(mb = config.store.reserve_mb, "reserving memory");
             replica.controller.store().reserve(config.store.reserve_mb << 20);
@@ -107,12 +107,12 @@ fn run_once(config: &Config) -> Result<(Node, u64), NodeError> {
         replica
     };
     match files {
-        None => Ok((Node::start(config, incarnation, build(), Signals::Take)?, start)),
+        None => Ok((Node::start(config, incarnation, build(), signals)?, start)),
         Some(files) => {
             let (replica, storage) = files.recover(build)?;
             let admin = starting.map(Starting::end).transpose();
             let admin = admin.map_err(|error| NodeError::System { what: "keep the admin port", error })?;
-            Ok((Node::begin(config, incarnation, replica, (Some(storage), admin), Signals::Take)?, start))
+            Ok((Node::begin(config, incarnation, replica, (Some(storage), admin), signals)?, start))
         }
     }
 }
@@ -156,7 +156,40 @@ pub struct Node {
     admin: SocketAddr,
 }
 
+/// A node that a program opened for itself: from what is on its disk, if it keeps one.
+pub struct Opened {
+    /// The running replica.
+    pub node: Node,
+    config: Config,
+    start: u64,
+}
+
+impl Opened {
+    /// Ends it in good order: it hands over what it leads, answers what is under way (for up to a second), and its disk says that it holds
+    /// everything. Dropping it instead stops it at once.
+    pub fn close(self) -> Result<(), NodeError> {
+        self.node.stop();
+        let shared = self.node.shared.clone();
+        self.node.wait()?;
+        if self.config.cluster.durability.level().has_disk() && shared.all_is_on_disk() {
+            recovery::end_in_order(&self.config, self.start)?;
+        }
+        Ok(())
+    }
+}
+
 impl Node {
+    /// Opens a node within a program, with tables and procedures of the program's choice: `library` has all of [`NodeLibrary`]'s, in their
+    /// places, and more behind them. Logging, signals and the process's limits are the program's business.
+    ///
+    /// # Errors
+    /// As [`run`]'s. With [`NodeError::StaleDisk`] a running one may end, too: opened again, it begins another life.
+    pub fn open<L: Library>(config: &Config, library: &L) -> Result<Opened, NodeError> {
+        config.validate()?;
+        let (node, start) = run_once(config, library, Signals::Leave)?;
+        Ok(Opened { node, config: config.clone(), start })
+    }
+
     /// Starts the threads of a replica that is built already, and keeps nothing on a disk.
     pub fn start(
         config: &Config,
@@ -338,6 +371,35 @@ impl Node {
     /// Bytes that its buffers hold at the moment.
     pub fn held(&self) -> crate::held::HeldBytes {
         self.shared.held()
+    }
+
+    /// How many workers it has.
+    pub fn workers(&self) -> usize {
+        self.shared.workers.len()
+    }
+
+    /// Where clients of a node are sent, by what this one knows: RESP.
+    pub fn address_of(&self, node: NodeId) -> Option<String> {
+        self.shared.roster.node(node).map(|node| node.resp)
+    }
+
+    /// The names of its library's procedures, by id.
+    pub fn procedures(&self) -> &[&'static str] {
+        &self.shared.procedures
+    }
+
+    /// Stops it at once, without waiting for that.
+    pub fn halt(&self) {
+        self.shared.stop();
+    }
+
+    /// Has a worker run a transaction for this program. It is answered when it is released, from the worker's thread: the answer may not
+    /// wait. If the node ends before, the answer is dropped without having been called, and the outcome is unknown.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    pub fn submit(&self, worker: usize, request: LocalRequest) {
+        self.shared.ask_worker(worker, request);
     }
 
     /// Asks it to end: if it leads it hands the lead over, for as long as its engine bears; it takes no more requests, answers

@@ -27,6 +27,7 @@ use crate::roster::Roster;
 use crate::storage::JournalQueues;
 use crate::transport::traffic::Traffic;
 use crate::transport::{Arrival, Channel, Established};
+use crate::worker::LocalRequest;
 
 /// One per node, behind an `Arc`.
 pub struct Shared {
@@ -68,6 +69,8 @@ pub struct Shared {
     /// Workers that owe no client a reply any more, once it is ending.
     drained: AtomicUsize,
     stopping: AtomicBool,
+    /// Workers that take no letters any more.
+    closed: Vec<AtomicBool>,
     clients: Vec<Padded>,
     /// Letters of the admin port's that each worker has read.
     pulses: Vec<Padded>,
@@ -135,6 +138,7 @@ impl Shared {
             provisions: Provisions::default(),
             admin: LetterBox::new()?,
             jobs: AtomicUsize::new(0),
+            closed: counters.iter().map(|_| AtomicBool::new(false)).collect(),
             clients: counters.iter().map(|_| Padded::default()).collect(),
             pulses: counters.iter().map(|_| Padded::default()).collect(),
             meters: counters.iter().map(|_| Arc::default()).collect(),
@@ -306,6 +310,16 @@ impl Shared {
         self.workers.iter().for_each(|worker| worker.waker.wake());
     }
 
+    /// Whether the worker takes no letters any more.
+    pub(crate) fn locals_are_closed(&self, worker: usize) -> bool {
+        self.closed[worker].load(Ordering::Relaxed)
+    }
+
+    /// The worker takes no letters any more; who says so fences.
+    pub(crate) fn mark_locals_closed(&self, worker: usize) {
+        self.closed[worker].store(true, Ordering::Relaxed);
+    }
+
     /// Sends all workers a letter each.
     pub fn tell_workers(&self, letter: impl Fn() -> WorkerLetter) {
         self.workers.iter().for_each(|worker| worker.post(letter()));
@@ -433,6 +447,8 @@ pub enum WorkerLetter {
     },
     /// For its load driver; to be answered under this ticket.
     Load(u64, LoadCommand),
+    /// A request of the program that the node is part of.
+    Local(LocalRequest),
 }
 
 /// What a load driver is to do.

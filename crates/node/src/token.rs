@@ -1,7 +1,7 @@
 //! Tokens: whose reply is it?
 //!
 //! ```text
-//! bits 62-63  owner    0 a client, 1 the load, 2 the loader, 3 the keeper of sessions
+//! bits 62-63  owner    0 a client, 1 the load, 2 the loader, 3 the node itself: by slot the keepers of sessions and keys, and the program around it
 //! bits 42-61  slot     client connection, or request slot
 //! bits 0-41   number   request of the connection, or life of the slot
 //! ```
@@ -22,7 +22,7 @@ pub enum Owner {
     Load,
     /// The population of the database.
     Loader,
-    /// Whoever ends sessions that nobody uses.
+    /// The node itself: by slot, whoever ends sessions that nobody uses, removes keys, or is the program that the node is part of.
     Keeper,
 }
 

@@ -14,6 +14,7 @@ mod crowd;
 mod expiry;
 mod farewell;
 mod keys;
+mod locals;
 mod sessions;
 mod sweep;
 #[cfg(test)]
@@ -46,6 +47,8 @@ use coordinators::Coordinators;
 pub use crowd::Limits;
 pub use expiry::Expiry;
 use keys::{KEY_CLIENT, KEY_COORDINATOR, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
+use locals::Locals;
+pub use locals::{Answer, Ended, LocalRequest};
 pub use sessions::Sessions;
 pub use users::Users;
 pub use watch::Watch;
@@ -107,6 +110,7 @@ pub struct WorkerThread {
     sessions: Option<Sessions>,
     expiry: Option<Expiry>,
     users: Option<Users>,
+    locals: Locals,
 }
 
 impl WorkerThread {
@@ -131,6 +135,7 @@ impl WorkerThread {
             sessions,
             expiry,
             users,
+            locals: Locals::new(shared.clone(), index),
             shared,
             index,
             engine,
@@ -171,8 +176,10 @@ impl WorkerThread {
         self.rest(now);
         if self.shared.ending() {
             self.clients.part(now, self.referral(), &self.poller);
+            self.locals.refuse(self.referral());
         } else {
             self.clients.submit(now, &mut *self.engine);
+            self.locals.submit(now, &mut *self.engine);
         }
         let appetite = self.submit_load(now);
         if let Some(sessions) = self.sessions.as_mut().filter(|_| !self.shared.ending()) {
@@ -212,7 +219,8 @@ impl WorkerThread {
         let expiry_at = self.expiry.as_ref().and_then(Expiry::next);
         let deadlines = [self.clients.deadline(), self.coordinators.deadline(), self.rests_at];
         let users_at = self.users.as_ref().and_then(Users::next);
-        for at in deadlines.into_iter().chain([sessions_at, expiry_at, users_at]).flatten() {
+        let kept = [sessions_at, expiry_at, users_at, self.locals.next()];
+        for at in deadlines.into_iter().chain(kept).flatten() {
             next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
@@ -239,7 +247,7 @@ impl WorkerThread {
 
     /// The node is ending: says so when nobody waits for anything any more.
     fn drain(&mut self) {
-        if self.shared.ending() && !self.drained && !self.clients.owes() {
+        if self.shared.ending() && !self.drained && !self.clients.owes() && !self.locals.owes() {
             self.drained = true;
             self.shared.drained();
         }
@@ -281,6 +289,9 @@ impl WorkerThread {
                         if let Some(users) = &mut self.users {
                             users.released(now, released.outcome, out.content(released));
                         }
+                    }
+                    Owner::Keeper if slot == locals::SLOT => {
+                        self.locals.released(number, released.outcome, out.content(released));
                     }
                     Owner::Keeper => {
                         if let Some(sessions) = &mut self.sessions {
@@ -418,6 +429,7 @@ impl WorkerThread {
                 let lost = self.peers.look(peer, generation, bytes);
                 lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
             }
+            WorkerLetter::Local(request) => self.locals.take(request),
             WorkerLetter::Load(ticket, command) => {
                 if let Some(answer) = self.command(now, ticket, command) {
                     self.answer(ticket, answer);

@@ -1,0 +1,270 @@
+//! Replicas inside a program: closures and procedures, typed tables, disks, the end of a leader.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use highwater_db::{
+    Abort, Cluster, Database, ENGINES, Error, Hashed, Procedure, Procedures, Registry, Table, Transaction, Tx,
+};
+
+const COUNTERS: Table<u64, u64, Hashed> = Table::hashed(0, "counters");
+const ORDERS: Table<(u64, String), i64> = Table::ordered(1, "orders");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn alone() -> Database {
+    let builder = Database::builder().table(ORDERS).table(COUNTERS).patience(PATIENCE).memory_mb(256);
+    builder.open().unwrap()
+}
+
+fn add(tx: &mut Tx<'_>, counter: u64) -> Result<u64, Abort> {
+    let next = tx.get(COUNTERS, &counter)?.unwrap_or(0) + 1;
+    tx.put(COUNTERS, &counter, &next)?;
+    Ok(next)
+}
+
+#[test]
+fn typed_tables_read_what_they_wrote_in_order() {
+    let db = alone();
+    let row = |customer: u64, item: &str| (customer, item.to_string());
+    let rows = [row(1, "pear"), row(1, "apple"), row(2, "fig"), row(1, "")];
+    let inserted = db.transaction(move |tx| {
+        for (at, key) in rows.iter().enumerate() {
+            tx.put(ORDERS, key, &(at as i64 - 1))?;
+        }
+        // It sees its own.
+        tx.insert(ORDERS, &rows[0], &7)
+    });
+    assert_eq!(inserted, Ok(false));
+    let of_one = db.transaction(move |tx| tx.scan(ORDERS, row(1, "")..row(2, ""), 10)).unwrap();
+    assert_eq!(of_one, [(row(1, ""), 2), (row(1, "apple"), 0), (row(1, "pear"), -1)]);
+    let last = db.transaction(|tx| tx.scan_back(ORDERS, .., 1)).unwrap();
+    assert_eq!(last, [(row(2, "fig"), 1)]);
+    // Nothing is in a range that ends before it begins, or that nothing was asked of.
+    let backwards = db.transaction(move |tx| tx.scan(ORDERS, row(2, "")..row(1, ""), 10));
+    assert_eq!(backwards, Ok(vec![]));
+    assert_eq!(db.transaction(|tx| tx.scan(ORDERS, .., 0)), Ok(vec![]));
+    assert_eq!(db.transaction(move |tx| tx.delete(ORDERS, &row(2, "fig"))), Ok(true));
+    assert_eq!(db.transaction(move |tx| tx.get(ORDERS, &row(2, "fig"))), Ok(None));
+    assert_eq!(db.read(move |tx| tx.get(ORDERS, &row(1, "apple"))), Ok(Some(0)));
+    db.close().unwrap();
+}
+
+#[test]
+fn what_does_not_commit_leaves_nothing() {
+    let db = alone();
+    assert_eq!(db.transaction(|tx| add(tx, 1)), Ok(1));
+    let rolled_back: Result<u64, Error> = db.transaction(|tx| {
+        add(tx, 1)?;
+        Err(Abort::Rollback)
+    });
+    assert_eq!(rolled_back, Err(Error::RolledBack(vec![])));
+    let panicked: Result<u64, Error> = db.transaction(|tx| {
+        add(tx, 1)?;
+        panic!("a closure's own business");
+    });
+    let Err(Error::Failed(why)) = panicked else { panic!("{panicked:?}") };
+    assert!(why.contains("a closure's own business"), "{why}");
+    let too_large = db.transaction(|tx| tx.put(COUNTERS_AS_BYTES, &1, &vec![0; (16 << 20) + 1]));
+    assert!(matches!(too_large, Err(Error::Failed(_) | Error::TooLarge(_))), "{too_large:?}");
+    // One that swallows why it cannot go on does not go on.
+    let swallowed = db.transaction(|tx| {
+        let _ = tx.put(COUNTERS_AS_BYTES, &1, &vec![0; (16 << 20) + 1]);
+        Ok(())
+    });
+    assert_eq!(swallowed, too_large);
+    assert_eq!(db.transaction(|tx| tx.get(COUNTERS, &1)), Ok(Some(1)));
+    assert!(matches!(db.call("no.such", &[]), Err(Error::Failed(why)) if why.contains("no.such")));
+}
+
+/// The same table, under another type.
+const COUNTERS_AS_BYTES: Table<u64, Vec<u8>, Hashed> = Table::hashed(0, "counters");
+
+#[test]
+fn a_value_of_another_type_is_told() {
+    let db = alone();
+    db.transaction(|tx| tx.put(COUNTERS_AS_BYTES, &1, &vec![1, 2, 3])).unwrap();
+    let Err(Error::Failed(why)) = db.transaction(|tx| tx.get(COUNTERS, &1)) else {
+        panic!("3 bytes are no u64")
+    };
+    assert!(why.contains("counters"), "{why}");
+}
+
+#[test]
+fn tables_are_numbered_without_gaps() {
+    let error = |builder: highwater_db::Builder<highwater_db::NoProcedures>| {
+        builder.open().err().expect("it is refused").to_string()
+    };
+    assert!(error(Database::builder().table(ORDERS)).contains("no table has number 0"));
+    assert!(error(Database::builder().table(COUNTERS).table(COUNTERS)).contains("two tables have number 0"));
+    let none = Database::builder().cluster(0).err().expect("nobody").to_string();
+    assert!(none.contains("1 to 7"), "{none}");
+}
+
+#[test]
+fn many_threads_count_exactly() {
+    let db = Arc::new(alone());
+    let runs = Arc::new(AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    let runs = runs.clone();
+                    let added = db.transaction(move |tx| {
+                        runs.fetch_add(1, Ordering::Relaxed);
+                        add(tx, 7)
+                    });
+                    added.unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(db.transaction(|tx| tx.get(COUNTERS, &7)), Ok(Some(800)));
+    assert!(runs.load(Ordering::Relaxed) >= 800);
+}
+
+#[test]
+fn a_folder_keeps_what_it_was_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let builder = Database::builder().table(COUNTERS).memory_mb(512).patience(PATIENCE);
+        builder.folder(folder.path()).open().unwrap()
+    };
+    for life in 1..=3 {
+        let db = open();
+        assert_eq!(db.transaction(|tx| add(tx, 1)), Ok(life));
+        // Dropped or closed, it is there again.
+        if life == 2 {
+            db.close().unwrap();
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Counting;
+
+/// `counter u64`, little endian. The reply is the new count.
+struct Count;
+
+impl Procedure for Count {
+    const NAME: &'static str = "counting.count";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        let counter = args.try_into().map(u64::from_le_bytes).map_err(|_| Abort::BadRequest)?;
+        let next = add(&mut Tx::over(tx), counter)?;
+        reply.extend_from_slice(&next.to_le_bytes());
+        Ok(())
+    }
+}
+
+impl Procedures for Counting {
+    fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
+        registry.register::<Count>();
+    }
+}
+
+#[test]
+fn procedures_and_closures_share_tables() {
+    let builder = Database::builder().table(COUNTERS).procedures(Counting).memory_mb(256).patience(PATIENCE);
+    let db = builder.open().unwrap();
+    assert_eq!(db.call("counting.count", &5u64.to_le_bytes()), Ok(1u64.to_le_bytes().to_vec()));
+    assert_eq!(db.transaction(|tx| add(tx, 5)), Ok(2));
+    assert!(matches!(db.call("counting.count", &[1]), Err(Error::Failed(_))));
+    // Nobody waits under this name.
+    assert!(matches!(db.call("local.closure", &[0; 16]), Err(Error::Failed(_))));
+    assert!(matches!(db.call("local.closure", &[]), Err(Error::Failed(_))));
+}
+
+#[test]
+fn redis_clients_are_let_in_beside() {
+    let db = alone();
+    db.transaction(|tx| tx.put(COUNTERS, &1, &1)).unwrap();
+    let mut stream = BufReader::new(TcpStream::connect(db.resp_address()).unwrap());
+    stream.get_mut().write_all(b"SET a 1\r\nDBSIZE\r\n").unwrap();
+    let mut lines = String::new();
+    stream.read_line(&mut lines).unwrap();
+    stream.read_line(&mut lines).unwrap();
+    assert_eq!(lines, "+OK\r\n:1\r\n");
+}
+
+fn cluster(engine: &str) -> Cluster {
+    let builder = Database::builder().table(COUNTERS).engine(engine).workers(1).patience(PATIENCE);
+    builder.cluster(3).unwrap()
+}
+
+#[test]
+fn the_end_of_a_leader_loses_nothing_that_was_answered() {
+    // With disks a replica that comes back votes at once: the next one may be killed.
+    let folder = tempfile::tempdir().unwrap();
+    let builder = Database::builder().table(COUNTERS).workers(1).patience(PATIENCE).folder(folder.path());
+    let cluster = builder.cluster(3).unwrap();
+    let mut possible = 0..=0;
+    for round in 0..3 {
+        for _ in 0..20 {
+            match cluster.transaction(|tx| add(tx, 1)) {
+                Ok(count) => {
+                    assert!(possible.contains(&(count - 1)), "{count} after {possible:?}");
+                    possible = count..=count;
+                }
+                Err(Error::Unknown) => possible = *possible.start()..=possible.end() + 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let leader = cluster.leader();
+        // Between two transactions, and in the middle of one.
+        std::thread::scope(|scope| {
+            let under_way = (round > 0).then(|| scope.spawn(|| cluster.transaction(|tx| add(tx, 1))));
+            assert!(cluster.kill(leader));
+            match under_way.map(|thread| thread.join().unwrap()) {
+                Some(Ok(count)) => possible = count..=count,
+                Some(Err(Error::Unknown)) => possible = *possible.start()..=possible.end() + 1,
+                Some(Err(error)) => panic!("{error}"),
+                None => {}
+            }
+        });
+        assert!(!cluster.kill(leader), "it does not run any more");
+        let count = cluster.transaction(|tx| tx.get(COUNTERS, &1)).unwrap().unwrap_or(0);
+        assert!(possible.contains(&count), "{count} is not of {possible:?}");
+        possible = count..=count;
+        cluster.restart(leader).unwrap();
+    }
+    cluster.close().unwrap();
+}
+
+#[test]
+fn closures_run_on_every_engine_that_is_said_to() {
+    for kind in ENGINES {
+        let engine = kind.name();
+        if !kind.abilities().replicates {
+            let builder =
+                Database::builder().table(COUNTERS).engine(engine).memory_mb(256).patience(PATIENCE);
+            let db = builder.open().unwrap();
+            assert_eq!(db.transaction(|tx| add(tx, 1)), Ok(1), "{engine}");
+            continue;
+        }
+        let cluster = cluster(engine);
+        for count in 1..=20 {
+            assert_eq!(cluster.transaction(|tx| add(tx, 1)), Ok(count), "{engine}");
+        }
+    }
+    let cluster = cluster("kuafu");
+    let refused = cluster.transaction(|tx| add(tx, 1));
+    assert_eq!(refused, Err(Error::Unsupported("kuafu")));
+}
+
+#[test]
+fn a_follower_shows_its_snapshot() {
+    let cluster = cluster("rolis");
+    cluster.transaction(|tx| tx.put(COUNTERS, &1, &9)).unwrap();
+    let follower = (cluster.leader() + 1) % 3;
+    let started = std::time::Instant::now();
+    while cluster.read(follower, |tx| tx.get(COUNTERS, &1)) != Ok(Some(9)) {
+        assert!(started.elapsed() < PATIENCE, "it never gets there");
+    }
+    let refused = cluster.read(follower, |tx| tx.put(COUNTERS, &1, &10));
+    assert!(matches!(refused, Err(Error::Failed(_))), "{refused:?}");
+}
