@@ -59,7 +59,7 @@ impl Refusal {
                 Refusal::NotLeader(text.rsplit_once(" at ").and_then(|(_, at)| at.parse().ok()))
             }
             Some("MOVED") => Refusal::NotLeader(text.rsplit_once(' ').and_then(|(_, at)| at.parse().ok())),
-            Some("CLUSTERDOWN") => Refusal::NotLeader(None),
+            Some("CLUSTERDOWN" | "READONLY") => Refusal::NotLeader(None),
             // What a block's commands were refused for was said before.
             Some("NOQUORUM" | "CONFLICT" | "BUSY" | "EXECABORT") => Refusal::Retry,
             Some("NOTFRESH") => Refusal::NotFresh,
