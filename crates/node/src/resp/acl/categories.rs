@@ -75,7 +75,7 @@ impl Categories {
 }
 
 /// Commands of a group that says nothing of what they are.
-const DANGEROUS: [&str; 4] = ["keys", "flushdb", "flushall", "info"];
+const DANGEROUS: [&str; 6] = ["keys", "flushdb", "flushall", "info", "swapdb", "hw.keysinslot"];
 
 fn of_command(spec: &Spec, found: &mut Categories) {
     // Redis has nothing to say of a command that is nothing without its second word.

@@ -241,7 +241,7 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Local Readonly, "readonly", 1, "loading stale fast", NO_KEYS, "cluster", "3.0.0", "Let the reads of this connection run on a replica's snapshot"),
     spec!(Local Readwrite, "readwrite", 1, "loading stale fast", NO_KEYS, "cluster", "3.0.0", "Send the reads of this connection to the leader again"),
     spec!(Control Quit, "quit", -1, "allow_busy noscript loading stale fast no_auth", NO_KEYS, "connection", "1.0.0", "Close the connection"),
-    spec!(Data Keysinslot, "hw.keysinslot", -2, "readonly", NO_KEYS, "cluster", "0.2.0", "Count the keys of a hash slot, or get some of them"),
+    spec!(Data Keysinslot, "hw.keysinslot", -2, "readonly", NO_KEYS, "generic", "0.2.0", "Count the keys of a hash slot, or get some of them"),
     spec!(Control Once, "hw.once", -3, "noscript fast movablekeys", NO_KEYS, "transactions", "0.1.0", "Run a command, or inside MULTI the block, once under a number of a session"),
     spec!(Data Session, "hw.session", -2, "write denyoom fast", NO_KEYS, "transactions", "0.1.0", "Open or end a session, which numbers a client's requests",
         subcommands!["hw.session" "new" -2, "hw.session" "end" 3, "hw.session" "help" 2]),
