@@ -30,7 +30,9 @@ use crate::library::NodeLibrary;
 use crate::logging;
 use crate::resp::acl::Access;
 use crate::resp::acl::change::Provided;
-use crate::resp::{Callables, Description, Door, Procedures, Waiting};
+use crate::resp::topology::apart;
+use crate::resp::waiting::Wake;
+use crate::resp::{Callables, Clients, Description, Door, Member, Procedures, Topology, Waiting};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
 use crate::storage::{
@@ -644,7 +646,14 @@ fn door(
         salt: incarnation.0,
         addresses: {
             let shared = Arc::downgrade(shared);
-            Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.resp))
+            Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.told()))
+        },
+        redirect: config.server.redirect,
+        topology: {
+            let (shared, cluster) = (Arc::downgrade(shared), config.cluster.id.clone());
+            Box::new(move || {
+                shared.upgrade().map_or_else(Topology::default, |shared| topology(&cluster, &shared))
+            })
         },
         describe: Box::new(describe),
         access: {
@@ -655,17 +664,31 @@ fn door(
         entropy: Box::new(|bytes| getrandom::fill(bytes).is_ok()),
         operations: Box::new(Desk::new(config, shared)),
         backed_by: config.cluster.nodes.len() as u64 / 2,
-        waiting: {
-            let shared = Arc::downgrade(shared);
-            Waiting::new(Box::new(move |worker| {
-                if let Some(letter_box) =
-                    shared.upgrade().as_ref().and_then(|shared| shared.workers.get(worker))
-                {
-                    letter_box.waker.wake();
-                }
-            }))
-        },
+        waiting: Waiting::new(wake(shared)),
+        clients: Arc::new(Clients::new(wake(shared))),
     }
+}
+
+/// Wakes a worker.
+fn wake(shared: &Arc<Shared>) -> Wake {
+    let shared = Arc::downgrade(shared);
+    Box::new(move |worker| {
+        if let Some(letter_box) = shared.upgrade().as_ref().and_then(|shared| shared.workers.get(worker)) {
+            letter_box.waker.wake();
+        }
+    })
+}
+
+/// The roster, and whom of it this node has a connection to.
+fn topology(cluster: &str, shared: &Shared) -> Topology {
+    let up = shared.summary().up;
+    let members = shared.roster.nodes().into_iter().map(|node| {
+        let (host, port) = apart(&node.told());
+        let id = NodeId(node.id);
+        let up = id == shared.node || up.contains(&id);
+        Member { node: id, host, port, peer_port: apart(&node.peer).1, up }
+    });
+    Topology { cluster: cluster.to_string(), members: members.collect() }
 }
 
 /// Makes the pipe readable on the first SIGTERM or SIGINT; the second one kills.

@@ -227,6 +227,13 @@ fn nodes(nodes: &[NodeConfig]) -> Checked {
             })?;
             own.push(Door { node: at, name, address, host, port, machine: String::new() });
         }
+        if let Some(announce) = &node.announce {
+            check(parse(announce).is_some_and(|(host, port)| port != 0 && !unspecified(&host)), || {
+                format!(
+                    "cluster.nodes[{at}].announce is {announce:?}; it must be host:port as clients reach this node, or be left out"
+                )
+            })?;
+        }
         let machine = own[0].host.clone();
         own.iter_mut().for_each(|door| door.machine.clone_from(&machine));
         if nodes.len() > 1 {
@@ -365,6 +372,7 @@ mod tests {
                 peer: peer.to_string(),
                 resp: resp.to_string(),
                 admin: admin.to_string(),
+                announce: None,
             };
             config.cluster.nodes = addresses.iter().enumerate().map(node).collect();
         })

@@ -46,6 +46,12 @@ pub enum CommandError {
     UnknownSetting(String),
     /// A setting that is not changed while the node runs.
     FixedSetting(String),
+    /// Neither `normal` nor another type.
+    UnknownClientType(String),
+    /// It waited for data, and another client had it wait no more.
+    Unblocked,
+    /// A name that no node of the cluster has.
+    UnknownNode(String),
     /// There is nothing to join.
     NoInputKeys(&'static str),
     /// An option of `EXPIRE` that there is not.
@@ -234,6 +240,9 @@ impl fmt::Display for CommandError {
                 f,
                 "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config"
             ),
+            CommandError::UnknownClientType(kind) => write!(f, "ERR Unknown client type '{kind}'"),
+            CommandError::Unblocked => f.write_str("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            CommandError::UnknownNode(name) => write!(f, "ERR Unknown node {name}"),
             CommandError::NoInputKeys(command) => {
                 write!(f, "ERR at least 1 input key is needed for '{command}' command")
             }
@@ -412,6 +421,17 @@ pub enum RequestError<'a> {
     Refused(Refusal, Option<String>),
     /// The same of a replica of an engine without a leader, which does not serve at the moment: one that does, and where.
     Elsewhere(Option<NodeId>, Option<String>),
+    /// Another node serves, in Redis Cluster's words: nothing was done.
+    Moved {
+        /// Of the first key.
+        slot: u16,
+        /// Where to ask.
+        address: String,
+    },
+    /// Nobody is known to serve, or this node cannot, in Redis Cluster's words: nothing was done.
+    Down(Refusal),
+    /// The same as both in the words of a replica under Sentinel, with whom to ask if that is known.
+    ReadOnly(Option<String>),
     /// Too many conflicts in a row: nothing was done.
     Conflict,
     /// What an open transaction told its client is not so any more: nothing was done.
@@ -464,6 +484,19 @@ impl fmt::Display for RequestError<'_> {
             RequestError::Refused(Refusal::Busy, _) => f.write_str("BUSY nothing was done, retry later"),
             RequestError::Refused(Refusal::Unsupported, _) => f.write_str(
                 "ERR the engine keeps no sessions, or no bound on the age of what is read; nothing was done",
+            ),
+            RequestError::Moved { slot, address } => write!(f, "MOVED {slot} {address}"),
+            RequestError::Down(Refusal::NoQuorum) => f.write_str(
+                "CLUSTERDOWN The cluster is down: this node hears no majority or stands still; nothing was done, retry later",
+            ),
+            RequestError::Down(_) => f.write_str(
+                "CLUSTERDOWN The cluster is down: no leader is known at the moment; nothing was done, retry later",
+            ),
+            RequestError::ReadOnly(Some(address)) => {
+                write!(f, "READONLY You can't write against a read only replica: the master is at {address}; nothing was done")
+            }
+            RequestError::ReadOnly(None) => f.write_str(
+                "READONLY You can't write against a read only replica: no master is known at the moment; nothing was done",
             ),
             RequestError::Conflict => {
                 f.write_str("CONFLICT too many conflicting transactions; nothing was done, retry")

@@ -60,6 +60,7 @@
 pub mod acl;
 pub mod callables;
 pub mod client_state;
+pub mod clients;
 pub mod command;
 pub mod commands;
 pub mod connection;
@@ -77,26 +78,33 @@ pub mod moment;
 pub mod number;
 pub mod operations;
 pub mod order;
+pub mod redirect;
 pub mod reply;
 pub mod request;
 pub mod single;
+pub mod slots;
 pub mod tables;
 pub mod tally;
 #[cfg(test)]
 mod tests;
+pub mod topology;
 pub mod waiting;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, Transaction};
 use highwater_engines::sessions;
 
 pub use callables::Callables;
+pub use clients::Clients;
 pub use connection::{Allowance, Connection};
 pub use keyspace::{KEYSPACE, SESSIONS};
 pub use operations::Operations;
+pub use redirect::Redirect;
 pub use reply::Protocol;
 pub use request::EngineRequest;
+pub use topology::{Member, Topology};
 pub use waiting::Waiting;
 
 /// Registers `redis.exec` and `redis.watch`, and what keeps sessions.
@@ -153,6 +161,12 @@ pub struct Door {
     pub salt: u64,
     /// Where each node's door listens: errors name the leader's.
     pub addresses: Box<dyn Fn(NodeId) -> Option<String> + Send + Sync>,
+    /// All clients of the node.
+    pub clients: Arc<Clients>,
+    /// How a client is told that another node serves.
+    pub redirect: Redirect,
+    /// Who belongs to the cluster. Called on CLUSTER and SENTINEL only.
+    pub topology: Box<dyn Fn() -> Topology + Send + Sync>,
     /// On how many other nodes everything is, at least, that was acknowledged.
     pub backed_by: u64,
     /// Who waits for data.

@@ -71,6 +71,7 @@ pub enum Data {
     Keys,
     Randomkey,
     Dbsize,
+    Keysinslot,
     Flushdb,
     Flushall,
     Object,
@@ -189,6 +190,15 @@ pub enum Local {
     Config,
     Time,
     Role,
+    Cluster,
+    Sentinel,
+    Save,
+    Shutdown,
+    Replicaof,
+    Swapdb,
+    Monitor,
+    Debug,
+    Lolwut,
     Wait,
     Slowlog,
     Latency,
@@ -364,6 +374,16 @@ impl Spec {
     /// Whether word `word` is a key, or may be one because others say how many there are.
     pub fn may_be_key(&self, word: usize) -> bool {
         self.keys.contains(word) || self.has_flag("movablekeys")
+    }
+
+    /// The first key among the words behind the name.
+    pub fn first_key<'a>(&self, args: &mut impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
+        match usize::try_from(self.keys.first).ok()?.checked_sub(1) {
+            Some(at) => args.nth(at),
+            // Behind their number, which stands first or behind a timeout.
+            None if self.has_flag("movablekeys") => args.nth(1 + usize::from(self.has_flag("blocking"))),
+            None => None,
+        }
     }
 
     /// Whether it has this flag.

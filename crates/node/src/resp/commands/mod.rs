@@ -10,15 +10,20 @@ pub mod auth;
 pub mod bitfield;
 pub mod bits;
 pub mod blocking;
+pub mod client;
+pub mod cluster;
 pub mod connection;
 pub mod counters;
+pub mod elsewhere;
 pub mod expiry;
 pub mod hashes;
 pub mod help;
+pub mod info;
 pub mod keys;
 pub mod lists;
 pub mod object;
 pub mod scan;
+pub mod sentinel;
 pub mod server;
 pub mod sessions;
 pub mod sets;
@@ -135,6 +140,7 @@ fn dispatch<T: Transaction>(
         Data::Keys => scan::keys(args, keyspace, reply),
         Data::Randomkey => scan::randomkey(args, keyspace, reply),
         Data::Dbsize => scan::dbsize(args, keyspace, reply),
+        Data::Keysinslot => scan::keys_in_slot(args, keyspace, reply),
         Data::Flushdb => scan::flush(args, keyspace, reply),
         Data::Flushall => scan::flush(args, keyspace, reply),
         Data::Object => object::object(args, keyspace, reply),

@@ -11,6 +11,7 @@ mod taking;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use highwater_core::random::Random;
 use highwater_core::{Outcome, ProcedureId, Timestamp};
@@ -20,7 +21,7 @@ use place::Place;
 
 use super::Door;
 use super::callables::Call;
-use super::client_state::ClientState;
+use super::client_state::{ClientState, Replies};
 use super::command::{Command, Control, Data, Local};
 use super::commands::blocking::{Wait, wait_of};
 use super::commands::connection as local;
@@ -31,6 +32,7 @@ use super::http::is_http;
 use super::interactive::Open;
 use super::moment::Moment;
 use super::order::{KEEP_BYTES, Order, forget_front};
+use super::redirect::{slot_of_request, slot_of_watch};
 use super::reply::Reply;
 use super::request::{Args, EngineRequest};
 use super::single::{self, Typed};
@@ -93,6 +95,13 @@ enum Offer {
     Waits,
     /// It changes users.
     Changes,
+}
+
+impl Offer {
+    /// Whether it waits for the end of a pause of writes.
+    fn writes(self) -> bool {
+        !matches!(self, Offer::Reads | Offer::Watches | Offer::Steps)
+    }
 }
 
 /// A request that may change data, and what of its words somebody waited for when it was submitted; `None`: nobody waited at all.
@@ -158,7 +167,7 @@ impl Connection {
             calls: VecDeque::new(),
             random: Random::new(seed),
             evicted: false,
-            client: ClientState::new(id, &door.access),
+            client: ClientState::new(id, &door.clients, &door.access),
             door,
             transactions: Transactions::default(),
             open: None,
@@ -191,6 +200,24 @@ impl Connection {
         self.client.unix_ms = unix_ms;
     }
 
+    /// Says who is at the other end, and at this one, and that it came now.
+    pub fn introduce(&mut self, address: String, local: String, unix_ms: u64) {
+        let card = self.client.card();
+        let mut words = card.words();
+        (words.address, words.local) = (address, local);
+        card.since_ms.store(unix_ms, Relaxed);
+        card.active_ms.store(unix_ms, Relaxed);
+    }
+
+    /// Whether it waits for the end of a pause.
+    pub fn is_paused(&self) -> bool {
+        match self.stage {
+            Stage::Offering { kind, .. } => self.door.clients.pauses(kind.writes(), self.client.unix_ms),
+            Stage::Open => self.door.clients.pauses(false, self.client.unix_ms),
+            _ => false,
+        }
+    }
+
     /// Takes bytes from the socket. Parses nothing yet.
     pub fn receive(&mut self, bytes: &[u8]) {
         if self.stage != Stage::Finished {
@@ -216,8 +243,10 @@ impl Connection {
     /// Whether [`next`](Self::next) could go on without new input: with an allowance, and once it holds less.
     pub fn has_more(&self) -> bool {
         match self.stage {
-            Stage::Offering { .. } => true,
-            Stage::Open => !self.starved && self.order.in_flight() < self.door.most_in_flight(),
+            Stage::Offering { .. } => !self.is_paused(),
+            Stage::Open => {
+                !self.starved && self.order.in_flight() < self.door.most_in_flight() && !self.is_paused()
+            }
             Stage::Watching { .. }
             | Stage::Stepping { .. }
             | Stage::Trying { .. }
@@ -234,6 +263,9 @@ impl Connection {
     #[allow(clippy::should_implement_trait, reason = "what it gives borrows from the connection")]
     pub fn next(&mut self, allowance: &mut Allowance) -> Option<EngineRequest<'_>> {
         let max_held = allowance.max_held.min(MAX_HELD_BYTES);
+        if self.is_paused() {
+            return None;
+        }
         while self.stage == Stage::Open
             && self.order.in_flight() < self.door.most_in_flight()
             && allowance.work > 0
@@ -244,6 +276,9 @@ impl Connection {
             }
         }
         match self.stage {
+            Stage::Offering { kind, .. } if self.door.clients.pauses(kind.writes(), self.client.unix_ms) => {
+                None
+            }
             Stage::Offering { seq, procedure, snapshot, session, .. } if self.held_bytes() < max_held => {
                 let freshness = self.client.freshness.filter(|_| snapshot);
                 Some(EngineRequest { seq, snapshot, freshness, session, procedure, args: &self.args })
@@ -302,17 +337,12 @@ impl Connection {
         if kind == Offer::Watches {
             self.transactions.watch_failed();
         }
-        self.fail(seq, |door| {
-            let ask = match refusal {
-                Refusal::NotServing { ask } => ask,
-                Refusal::NoQuorum | Refusal::Busy | Refusal::Unsupported => None,
-            };
-            let address = ask.and_then(|node| door.address(node));
-            match refusal {
-                Refusal::NotServing { ask } if door.leaderless => RequestError::Elsewhere(ask, address),
-                _ => RequestError::Refused(refusal, address),
-            }
-        });
+        let slot = match kind {
+            Offer::Watches => slot_of_watch(&self.args),
+            Offer::Reads | Offer::Writes | Offer::Waits => slot_of_request(&self.args),
+            Offer::Calls | Offer::Steps | Offer::Commits | Offer::Changes => 0,
+        };
+        self.fail(seq, |door| door.referral(refusal, || slot));
     }
 
     /// Checks that this request is on offer; what it is.
@@ -354,10 +384,15 @@ impl Connection {
         let call = self.take_call(seq);
         let bytes = if self.stage == (Stage::Changing { seq }) { self.users_changed(bytes) } else { bytes };
         match outcome {
-            Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => match call {
-                Some(call) => self.order.answer(seq, |out| call.answer(outcome, bytes, out)),
-                None => self.order.answer(seq, |out| out.extend_from_slice(bytes)),
-            },
+            Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => {
+                if bytes.first() == Some(&b'-') {
+                    self.door.clients.count_error(&bytes[1..]);
+                }
+                match call {
+                    Some(call) => self.order.answer(seq, |out| call.answer(outcome, bytes, out)),
+                    None => self.order.answer(seq, |out| out.extend_from_slice(bytes)),
+                }
+            }
             Outcome::Conflict => self.fail(seq, |_| RequestError::Conflict),
             Outcome::TooLarge => {
                 let limits = std::str::from_utf8(bytes).unwrap_or("its limits are unknown");
@@ -393,7 +428,12 @@ impl Connection {
     fn fail<'a>(&'a mut self, seq: u64, error: impl FnOnce(&'a Door) -> RequestError<'a>) {
         let error = error(&self.door);
         let protocol = self.client.protocol;
-        self.order.answer(seq, |out| Reply::new(out, protocol).error(error));
+        let clients = &self.door.clients;
+        self.order.answer(seq, |out| {
+            let start = out.len() + 1;
+            Reply::new(out, protocol).error(error);
+            clients.count_error(&out[start..]);
+        });
     }
 
     /// Bytes that are ready for the socket.

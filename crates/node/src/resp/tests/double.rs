@@ -17,7 +17,8 @@ use crate::library::NodeLibrary;
 use crate::resp::acl::Access;
 use crate::resp::acl::change::News;
 use crate::resp::{
-    Allowance, Callables, Connection, Description, Door, Procedures, Waiting, frame, register,
+    Allowance, Callables, Clients, Connection, Description, Door, Member, Procedures, Redirect, Topology,
+    Waiting, frame, register,
 };
 
 /// What time it is for every client, until it is told another.
@@ -157,6 +158,20 @@ impl Node {
             addresses: Box::new(|node| {
                 ["10.0.0.1:6379", "10.0.0.2:6380"].get(usize::from(node.0)).map(ToString::to_string)
             }),
+            clients: Arc::new(Clients::new(Box::new(|_| ()))),
+            redirect: Redirect::Text,
+            topology: Box::new(|| {
+                let member = |(node, host, port, up)| Member {
+                    node: NodeId(node),
+                    host: String::from(host),
+                    port,
+                    peer_port: 7100,
+                    up,
+                };
+                let members =
+                    [(0, "10.0.0.1", 6379, true), (1, "10.0.0.2", 6380, true), (2, "10.0.0.3", 6381, false)];
+                Topology { cluster: "ledger".into(), members: members.map(member).into() }
+            }),
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
             access: Access::new(Vec::new(), Box::new(|| ())),
@@ -177,6 +192,17 @@ impl Node {
         let door = Arc::get_mut(&mut node.door).expect("nobody else has it yet");
         (door.leaderless, door.in_order) = (true, false);
         node
+    }
+
+    /// What its connections share.
+    pub fn door(&self) -> &Door {
+        &self.door
+    }
+
+    /// The same with other words for "ask elsewhere".
+    pub fn in_words_of(mut self, redirect: Redirect) -> Node {
+        Arc::get_mut(&mut self.door).expect("nobody else has it yet").redirect = redirect;
+        self
     }
 
     pub fn client(&self) -> Client {

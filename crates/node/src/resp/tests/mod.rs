@@ -1,6 +1,8 @@
 //! The door against a map instead of an engine. No sockets, no threads.
 
 mod calls;
+mod clients;
+mod cluster;
 mod double;
 mod exec;
 mod frame;
