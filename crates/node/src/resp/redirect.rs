@@ -6,6 +6,7 @@ use highwater_engines::seam::Refusal;
 use serde::{Deserialize, Serialize};
 
 use super::Door;
+use super::acl::keys;
 use super::errors::RequestError;
 use super::moment::Moment;
 use super::request::{Args, Framing, Step, Watch};
@@ -68,8 +69,11 @@ fn first_key(args: &[u8]) -> Result<Option<&[u8]>, Malformed> {
         if first.is_some() {
             break;
         }
-        if let Step::Command(opcode, mut args) = Step::decode(&mut reader)? {
-            first = opcode.spec().first_key(&mut args);
+        if let Step::Command(opcode, args) = Step::decode(&mut reader)? {
+            keys::visit(opcode, args, |key, _| {
+                first = Some(key);
+                false
+            });
         }
     }
     Ok(first)

@@ -376,16 +376,6 @@ impl Spec {
         self.keys.contains(word) || self.has_flag("movablekeys")
     }
 
-    /// The first key among the words behind the name.
-    pub fn first_key<'a>(&self, args: &mut impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
-        match usize::try_from(self.keys.first).ok()?.checked_sub(1) {
-            Some(at) => args.nth(at),
-            // Behind their number, which stands first or behind a timeout.
-            None if self.has_flag("movablekeys") => args.nth(1 + usize::from(self.has_flag("blocking"))),
-            None => None,
-        }
-    }
-
     /// Whether it has this flag.
     pub fn has_flag(&self, wanted: &str) -> bool {
         self.flags().any(|flag| flag == wanted)
