@@ -25,7 +25,9 @@
 //!
 //! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
 //!
-//! What is left out: streams, scripts, subscriptions, passwords, TLS.
+//! - [`scripts`]: Lua inside a transaction.
+//!
+//! What is left out: streams, subscriptions, passwords, TLS.
 //!
 //! # How a host drives it
 //!
@@ -68,9 +70,10 @@ pub mod number;
 pub mod order;
 pub mod reply;
 pub mod request;
+pub mod scripts;
 pub mod single;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 pub mod waiting;
 
 use std::borrow::Cow;

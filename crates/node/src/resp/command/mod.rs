@@ -165,6 +165,14 @@ pub enum Data {
     Brpoplpush,
     Blmpop,
     Bzmpop,
+    Eval,
+    EvalRo,
+    Evalsha,
+    EvalshaRo,
+    Script,
+    Fcall,
+    FcallRo,
+    Function,
     Session,
     Outcome,
 }
@@ -337,6 +345,12 @@ impl Spec {
     /// Whether it may run under a number of a session, and among others in a block: it is about data, not about sessions.
     pub fn is_ordinary(&self) -> bool {
         matches!(self.command, Command::Data(data) if !matches!(data, Data::Session | Data::Outcome))
+    }
+
+    /// Whether it runs a script, which may write keys that no word of it names.
+    pub fn runs_scripts(&self) -> bool {
+        use Data::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
+        matches!(self.command, Command::Data(Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo))
     }
 
     /// Whether it touches data and changes none.

@@ -12,7 +12,7 @@ use crate::resp::request::Args;
 use crate::resp::{Door, glob};
 
 /// The Redis whose commands and replies these are; clients choose features by it.
-const REDIS_VERSION: &str = "7.0.15";
+pub const REDIS_VERSION: &str = "7.0.15";
 
 /// Writes a section of `INFO`.
 type Section = fn(&Door, &mut String) -> std::fmt::Result;
@@ -164,8 +164,8 @@ fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
         .map(|(_, word)| *word)
         .collect();
     if spec.has_flag("movablekeys") {
-        // How many there are stands in front of them: behind a destination, or behind a timeout.
-        let at = usize::from(spec.keys.first != 0 || spec.has_flag("blocking"));
+        // How many there are stands in front of them: behind a destination, a timeout, or a script.
+        let at = usize::from(spec.keys.first != 0 || spec.has_flag("blocking") || spec.runs_scripts());
         let count =
             words.get(at).and_then(|word| parse_integer(word)).and_then(|count| usize::try_from(count).ok());
         let found = count.and_then(|count| words.get(at + 1..(at + 1).checked_add(count)?));
@@ -240,6 +240,7 @@ fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Clone {
         ("@dangerous", has("admin") || DANGEROUS.contains(&spec.name)),
         ("@connection", spec.group == "connection"),
         ("@transaction", spec.group == "transactions"),
+        ("@scripting", spec.group == "scripting"),
     ];
     all.into_iter().filter(|(_, holds)| *holds).map(|(category, _)| category)
 }

@@ -12,13 +12,13 @@ use highwater_core::{
 };
 use highwater_engines::seam::{Freshness, Refusal};
 
-use crate::resp::keyspace::{DUE, ELEMENTS, NAMES};
+use crate::resp::keyspace::{DUE, ELEMENTS, FUNCTIONS, NAMES, SCRIPTS};
 use crate::resp::{Allowance, Connection, Description, Door, Procedures, Waiting, frame, register};
 
 /// What time it is for every client, until it is told another.
 pub const START_MS: u64 = 1_700_000_000_000;
 
-const ORDERED: [TableId; 3] = [NAMES, ELEMENTS, DUE];
+const ORDERED: [TableId; 5] = [NAMES, ELEMENTS, DUE, SCRIPTS, FUNCTIONS];
 
 type Record = (Timestamp, Option<Vec<u8>>);
 
@@ -238,6 +238,17 @@ impl Client {
             self.release_all();
         }
         self.output()
+    }
+
+    /// The same, whatever bytes the reply has.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.connection.receive(bytes);
+        while self.submit() > 0 {
+            self.release_all();
+        }
+        let output = self.connection.output().to_vec();
+        self.connection.wrote(output.len());
+        output
     }
 
     /// Goes on without new input.

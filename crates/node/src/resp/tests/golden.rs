@@ -52,5 +52,6 @@ stories! {
     sets: "redis/sets.txt",
     lists: "redis/lists.txt",
     sorted_sets: "redis/zsets.txt",
+    scripts: "redis/scripts.txt",
     our_own: "our_own.txt",
 }
