@@ -319,11 +319,17 @@ impl Node {
         let admin_thread = AdminThread::new(shared.clone(), admin_listener, guard(config, Some(&shared))?)
             .map_err(system("set up the admin port"))?;
         let mut node = Node { shared, threads: Vec::new(), resp, admin };
+        let scripts = crate::resp::scripts::budget::Limits {
+            instructions: config.limits.script_instructions,
+            memory_bytes: (config.limits.script_memory_mb as usize) << 20,
+            clock: Some(crate::clock::thread_cpu_ms),
+        };
         for (index, worker) in loops.into_iter().enumerate() {
             let core = core_of(&config.threads.pin, index);
             node.spawn(format!("worker-{index}"), move || {
                 pin_to(core);
                 crate::slice::ask_for_short_slices();
+                crate::resp::scripts::vm::limit(scripts);
                 worker.run()
             })?;
         }

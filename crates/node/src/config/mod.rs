@@ -172,6 +172,10 @@ pub struct LimitConfig {
     pub sessions: u64,
     /// Seconds for which a session that nobody uses is kept.
     pub session_idle_s: u64,
+    /// Instructions of a run of a script; 0: no bound.
+    pub script_instructions: u64,
+    /// Memory in MiB of a run of a script.
+    pub script_memory_mb: u64,
 }
 
 /// How the data is kept.

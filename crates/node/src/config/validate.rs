@@ -140,6 +140,12 @@ impl Config {
         check((1..=86_400 * 366).contains(&limits.session_idle_s), || {
             "limits.session_idle_s must be 1 to 366 days (31622400)".into()
         })?;
+        check(limits.script_instructions <= 1 << 50, || {
+            "limits.script_instructions must be at most 2^50, or 0 for no bound".into()
+        })?;
+        check((1..=4096).contains(&limits.script_memory_mb), || {
+            "limits.script_memory_mb must be 1 to 4096".into()
+        })?;
         check(self.limits.send_queue_bytes >= self.batching.max_entry_bytes, || {
             "limits.send_queue_bytes must be at least batching.max_entry_bytes".into()
         })?;

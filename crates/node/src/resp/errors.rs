@@ -62,6 +62,8 @@ pub enum CommandError {
     MemberTooLong,
     /// As it stands here: an error of one family alone, and Redis's words for it.
     Text(&'static str),
+    /// The same of one that quotes something.
+    Script(String),
     /// A value is or would become longer than the limit.
     ValueTooLong,
     /// A time to live that is none, or leaves 64 bits.
@@ -254,6 +256,7 @@ impl fmt::Display for CommandError {
                 write!(f, "ERR element exceeds maximum allowed size ({MAX_MEMBER_BYTES} bytes)")
             }
             CommandError::Text(text) => f.write_str(text),
+            CommandError::Script(text) => f.write_str(text),
             CommandError::InvalidExpiry(command) => {
                 write!(f, "ERR invalid expire time in '{command}' command")
             }

@@ -69,7 +69,15 @@ fn execute<T: Transaction>(
     for _ in 0..count {
         match Step::decode(reader)? {
             Step::Literal(known) => reply.out.extend_from_slice(known),
-            Step::Command(opcode, args) => commands::run(opcode.spec(), args, &mut keyspace, &mut reply)?,
+            Step::Command(opcode, args) => {
+                let start = reply.out.len();
+                let ended = commands::run(opcode.spec(), args, &mut keyspace, &mut reply);
+                if ended == Err(Stop::Abort(Abort::Rollback)) {
+                    // Of all replies only this one is true.
+                    reply.out.drain(..start);
+                }
+                ended?;
+            }
         }
         if reply.out.len() > MAX_REPLY_BYTES {
             return Err(Stop::Abort(Abort::TooLarge));

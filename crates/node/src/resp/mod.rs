@@ -29,9 +29,9 @@
 //! - [`describe`]: what a request asks, in words. [`tally`]: how many commands were taken. [`operations`]: what operators ask.
 //! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
 //!
-//! - [`acl`]: who may do what.
+//! - [`acl`]: who may do what. [`scripts`]: Lua inside a transaction.
 //!
-//! What is left out: streams, scripts, subscriptions.
+//! What is left out: streams, subscriptions.
 //!
 //! # How a host drives it
 //!
@@ -81,12 +81,13 @@ pub mod order;
 pub mod redirect;
 pub mod reply;
 pub mod request;
+pub mod scripts;
 pub mod single;
 pub mod slots;
 pub mod tables;
 pub mod tally;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod topology;
 pub mod waiting;
 

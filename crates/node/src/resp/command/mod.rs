@@ -171,6 +171,14 @@ pub enum Data {
     HwPut,
     HwDel,
     HwRange,
+    Eval,
+    EvalRo,
+    Evalsha,
+    EvalshaRo,
+    Script,
+    Fcall,
+    FcallRo,
+    Function,
     Session,
     Outcome,
 }
@@ -364,6 +372,12 @@ impl Spec {
     /// Whether it may run under a number of a session: what is ordinary, procedures, and what commits an open transaction.
     pub fn may_run_once(&self) -> bool {
         self.is_ordinary() || matches!(self.command, Command::Control(Control::Call | Control::Commit))
+    }
+
+    /// Whether it runs a script, which may write keys that no word of it names.
+    pub fn runs_scripts(&self) -> bool {
+        use Data::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
+        matches!(self.command, Command::Data(Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo))
     }
 
     /// Whether it touches data and changes none.

@@ -115,10 +115,15 @@ fn set_config(mut args: Args<'_>, door: &Door) -> Result<(), CommandError> {
 
 /// `TIME`: seconds, and microseconds of which three digits are told.
 pub fn time(client: &ClientState, reply: &mut Reply<'_>) -> Result<(), CommandError> {
-    reply.array(2);
-    reply.bulk((client.unix_ms / 1000).to_string().as_bytes());
-    reply.bulk((client.unix_ms % 1000 * 1000).to_string().as_bytes());
+    write_time(client.unix_ms, reply);
     Ok(())
+}
+
+/// The same of any moment.
+pub fn write_time(unix_ms: u64, reply: &mut Reply<'_>) {
+    reply.array(2);
+    reply.bulk((unix_ms / 1000).to_string().as_bytes());
+    reply.bulk((unix_ms % 1000 * 1000).to_string().as_bytes());
 }
 
 /// `ROLE`: a node that serves is a master, any other the replica of whom clients should ask.

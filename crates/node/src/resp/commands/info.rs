@@ -11,7 +11,7 @@ use crate::resp::topology::{Shape, apart};
 use crate::resp::{Door, Redirect};
 
 /// The Redis whose commands and replies these are; clients choose features by it.
-const REDIS_VERSION: &str = "7.0.15";
+pub const REDIS_VERSION: &str = "7.0.15";
 
 /// Writes a section of `INFO`.
 type Section = fn(&Door, &mut String) -> std::fmt::Result;

@@ -16,6 +16,7 @@ pub mod connection;
 pub mod counters;
 pub mod elsewhere;
 pub mod expiry;
+pub mod functions;
 pub mod hashes;
 pub mod help;
 pub mod info;
@@ -23,6 +24,7 @@ pub mod keys;
 pub mod lists;
 pub mod object;
 pub mod scan;
+pub mod scripts;
 pub mod sentinel;
 pub mod server;
 pub mod sessions;
@@ -74,7 +76,8 @@ pub fn run<T: Transaction>(
 fn check(spec: &Spec, args: Args<'_>) -> Result<(), Failure> {
     spec.check(args)?;
     for (at, arg) in args.enumerate() {
-        if arg.len() > MAX_KEY_BYTES && spec.may_be_key(at + 1) {
+        // A script's keys are strings like its other arguments, until it uses them.
+        if arg.len() > MAX_KEY_BYTES && spec.may_be_key(at + 1) && !spec.runs_scripts() {
             return Err(CommandError::KeyTooLong.into());
         }
         if arg.len() > MAX_VALUE_BYTES {
@@ -242,6 +245,14 @@ fn dispatch<T: Transaction>(
         Data::HwPut => tables::put(args, keyspace, reply),
         Data::HwDel => tables::del(args, keyspace, reply),
         Data::HwRange => tables::range(args, keyspace, reply),
+        Data::Eval => scripts::eval(args, (false, false), keyspace, reply),
+        Data::EvalRo => scripts::eval(args, (false, true), keyspace, reply),
+        Data::Evalsha => scripts::eval(args, (true, false), keyspace, reply),
+        Data::EvalshaRo => scripts::eval(args, (true, true), keyspace, reply),
+        Data::Script => scripts::script(args, keyspace, reply),
+        Data::Fcall => functions::fcall(args, false, keyspace, reply),
+        Data::FcallRo => functions::fcall(args, true, keyspace, reply),
+        Data::Function => functions::function(args, keyspace, reply),
         Data::Session => sessions::session(args, keyspace, reply),
         Data::Outcome => sessions::outcome(args, keyspace, reply),
     }

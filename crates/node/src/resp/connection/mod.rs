@@ -104,7 +104,8 @@ impl Offer {
     }
 }
 
-/// A request that may change data, and what of its words somebody waited for when it was submitted; `None`: nobody waited at all.
+/// A request that may change data, and what of its words somebody waited for when it was submitted; `None`: nobody waited at all, or it runs a
+/// script.
 type Write = (u64, Option<Vec<Vec<u8>>>);
 
 /// What a connection may do in one turn of its host.
@@ -296,7 +297,7 @@ impl Connection {
         self.order.expect(seq, reply_bytes);
         if matches!(kind, Offer::Writes | Offer::Waits) {
             let waiting = &self.door.waiting;
-            let named = waiting.is_any().then(|| waiting.named_in(&self.args));
+            let named = if waiting.is_any() { waiting.named_in(&self.args) } else { None };
             self.writes.push_back((seq, named));
         }
         if kind == Offer::Commits {

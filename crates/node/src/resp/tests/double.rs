@@ -285,6 +285,17 @@ impl Client {
         self.output()
     }
 
+    /// The same, whatever bytes the reply has.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.connection.receive(bytes);
+        while self.submit() > 0 {
+            self.release_all();
+        }
+        let output = self.connection.output().to_vec();
+        self.connection.wrote(output.len());
+        output
+    }
+
     /// Goes on without new input.
     pub fn go_on(&mut self) -> String {
         self.send(&[])
