@@ -67,7 +67,7 @@ impl Node {
     fn be_visited(&self) {
         for _ in 0..STRANGERS {
             if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.admin)) {
-                let _ = stream.write_all(b"GET / HTTP/1.1\r\n\r\n");
+                let _ = stream.write_all(b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n");
             }
         }
     }

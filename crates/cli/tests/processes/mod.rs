@@ -16,6 +16,8 @@ pub struct Cluster {
     directory: tempfile::TempDir,
     /// What each may take of address space, in KiB (`ulimit -v`).
     address_space: Option<u64>,
+    /// What stands in the environment of each.
+    environment: Vec<(String, String)>,
     ports: Vec<u16>,
     pub replicas: Vec<Option<Child>>,
     /// Ports that were free a moment ago may be another cluster's by now: one cluster at a time.
@@ -61,6 +63,22 @@ impl Client {
 impl Cluster {
     /// Configured alike but for `extra` lines of TOML, which come first in the table `cluster`.
     pub fn start(name: &str, extra: &str, address_space: Option<u64>) -> Cluster {
+        Cluster::start_in(name, extra, address_space, &[])
+    }
+
+    /// The same with this in the environment of each.
+    pub fn start_with_env(name: &str, extra: &str, environment: &[(&str, &str)]) -> Cluster {
+        Cluster::start_in(name, extra, None, environment)
+    }
+
+    fn start_in(
+        name: &str,
+        extra: &str,
+        address_space: Option<u64>,
+        environment: &[(&str, &str)],
+    ) -> Cluster {
+        let environment = environment.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        let environment = environment.collect();
         let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let ports = highwater_node::free_loopback_ports(9).unwrap();
         let directory = tempfile::Builder::new().prefix(&format!("highwater-{name}-")).tempdir().unwrap();
@@ -75,7 +93,8 @@ impl Cluster {
                 )
             })
             .collect();
-        let mut cluster = Cluster { directory, address_space, ports, replicas: Vec::new(), _alone: alone };
+        let mut cluster =
+            Cluster { directory, address_space, environment, ports, replicas: Vec::new(), _alone: alone };
         for id in 0..3 {
             let config = format!(
                 "node = {id}\n[cluster]\n{extra}\nnodes = [{nodes}]\n[threads]\nlifeline = true\n[storage]\ndir = \"{}\"\ncheckpoint_mb = 1\n",
@@ -106,6 +125,7 @@ impl Cluster {
             .args(["-c", &script, env!("CARGO_BIN_EXE_highwater")])
             .arg(self.path(id, "toml"))
             .args(flags)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stderr(log)
             .spawn();

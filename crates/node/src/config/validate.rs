@@ -73,6 +73,18 @@ impl Config {
                 "cluster.durability is \"async\", which engine {engine} does not have; use \"sync\" or \"memory\""
             )
         })?;
+        self.auth.users().map_err(ConfigError)?;
+        self.admin_token()?;
+        let odd = self.admin.hosts.iter().find(|host| {
+            host.is_empty()
+                || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+        });
+        check(odd.is_none(), || {
+            format!(
+                "admin.hosts has names without a port, e.g. \"db1.example\", not {:?}",
+                odd.map_or("", String::as_str)
+            )
+        })?;
         check(!self.storage.dir.as_os_str().is_empty(), || "storage.dir must not be empty".into())?;
         let storage = &self.storage;
         check((1..=1 << 20).contains(&storage.checkpoint_mb), || {

@@ -3,6 +3,7 @@
 use highwater_core::Timestamp;
 use highwater_engines::Freshness;
 
+use super::acl::{Access, Caller};
 use super::reply::Protocol;
 
 /// The part of a connection that local commands read and change.
@@ -10,6 +11,8 @@ use super::reply::Protocol;
 pub struct ClientState {
     /// Unique on this node.
     pub id: u64,
+    /// Who it is.
+    pub caller: Caller,
     /// Which RESP the client reads.
     pub protocol: Protocol,
     /// `CLIENT SETNAME`; empty: none.
@@ -26,9 +29,10 @@ pub struct ClientState {
 
 impl ClientState {
     /// A client that has said nothing yet.
-    pub fn new(id: u64) -> ClientState {
+    pub fn new(id: u64, access: &Access) -> ClientState {
         ClientState {
             id,
+            caller: Caller::new(access),
             protocol: Protocol::default(),
             name: Vec::new(),
             snapshots: false,

@@ -31,7 +31,16 @@ pub enum ProtocolError {
     BulkTooLong,
     /// All parts together are too long.
     CommandTooLong,
+    /// Too many parts of somebody who has not said who it is.
+    UnauthenticatedPartCount,
+    /// Too long a part of such a one.
+    UnauthenticatedBulk,
 }
+
+/// So many parts has a command at most, before a client has said who it is.
+pub const MAX_STRANGERS_PARTS: i64 = 10;
+/// And so many bytes each of them.
+pub const MAX_STRANGERS_BULK_BYTES: usize = 16 << 10;
 
 impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,6 +56,8 @@ impl fmt::Display for ProtocolError {
             ProtocolError::BulkTooLong => {
                 write!(f, "invalid bulk length (a value has at most {MAX_VALUE_BYTES} bytes)")
             }
+            ProtocolError::UnauthenticatedPartCount => f.write_str("unauthenticated multibulk length"),
+            ProtocolError::UnauthenticatedBulk => f.write_str("unauthenticated bulk length"),
             ProtocolError::CommandTooLong => {
                 write!(f, "too big command (at most {MAX_COMMAND_BYTES} bytes)")
             }
@@ -97,9 +108,16 @@ pub struct Parser {
     /// The parts of an inline command, quotes and escapes resolved.
     unquoted: Vec<u8>,
     inline: bool,
+    /// Who sends has not said who it is.
+    stranger: bool,
 }
 
 impl Parser {
+    /// Whether what comes is of somebody who has not said who it is: of such only short commands are taken.
+    pub fn set_stranger(&mut self, stranger: bool) {
+        self.stranger = stranger;
+    }
+
     /// Reads the command at the start of `input`; `None` if it is not complete. The next call must pass the same
     /// bytes with more behind them, or, after a frame, what follows its [`len`](Frame::len).
     pub fn parse<'a>(&'a mut self, input: &'a [u8]) -> Result<Option<Frame<'a>>, ProtocolError> {
@@ -139,7 +157,11 @@ impl Parser {
             return Ok(false);
         };
         let count = parse_integer(digits).filter(|&count| count <= MAX_COMMAND_PARTS as i64);
-        let missing = count.ok_or(ProtocolError::PartCount)?.max(0) as usize;
+        let count = count.ok_or(ProtocolError::PartCount)?;
+        if self.stranger && count > MAX_STRANGERS_PARTS {
+            return Err(ProtocolError::UnauthenticatedPartCount);
+        }
+        let missing = count.max(0) as usize;
         self.at = 1 + digits.len() + 2;
         self.state = State::Header { missing };
         Ok(true)
@@ -158,6 +180,9 @@ impl Parser {
         let len = len.ok_or(ProtocolError::BulkLength)?;
         if len > MAX_VALUE_BYTES {
             return Err(ProtocolError::BulkTooLong);
+        }
+        if self.stranger && len > MAX_STRANGERS_BULK_BYTES {
+            return Err(ProtocolError::UnauthenticatedBulk);
         }
         self.at += 1 + digits.len() + 2;
         if self.at + len > MAX_COMMAND_BYTES {

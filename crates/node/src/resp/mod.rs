@@ -22,10 +22,12 @@
 //! - [`frame`], [`reply`]: bytes to commands, replies to bytes. [`command`]: one row per command.
 //! - [`connection`]: the state machine. [`order`]: replies leave in order. [`errors`]: every error text.
 //! - [`commands`]: one file per family. [`request`], [`exec`]: what the engine is asked, and the procedures.
-//!
+//! - [`describe`]: what a request asks, in words. [`tally`]: how many commands were taken. [`operations`]: what operators ask.
 //! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
 //!
-//! What is left out: streams, scripts, subscriptions, passwords, TLS.
+//! - [`acl`]: who may do what.
+//!
+//! What is left out: streams, scripts, subscriptions.
 //!
 //! # How a host drives it
 //!
@@ -51,10 +53,13 @@
 //! With edge-triggered readiness, look at [`Connection::accepts_input`] again after `next` and `wrote`.
 //! Requests of one connection must be submitted in order, to one worker; they may be released in any order.
 
+pub mod acl;
+pub mod callables;
 pub mod client_state;
 pub mod command;
 pub mod commands;
 pub mod connection;
+pub mod describe;
 pub mod double;
 pub mod errors;
 pub mod exec;
@@ -65,10 +70,12 @@ pub mod keyspace;
 pub mod long_double;
 pub mod moment;
 pub mod number;
+pub mod operations;
 pub mod order;
 pub mod reply;
 pub mod request;
 pub mod single;
+pub mod tally;
 #[cfg(test)]
 mod tests;
 pub mod waiting;
@@ -78,8 +85,10 @@ use std::borrow::Cow;
 use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, Transaction};
 use highwater_engines::sessions;
 
+pub use callables::Callables;
 pub use connection::{Allowance, Connection};
 pub use keyspace::{KEYSPACE, SESSIONS};
+pub use operations::Operations;
 pub use reply::Protocol;
 pub use request::EngineRequest;
 pub use waiting::Waiting;
@@ -90,6 +99,7 @@ pub fn register<T: Transaction>(registry: &mut Registry<T>) {
     registry.register::<exec::ReadVersions>();
     sessions::register::<{ keyspace::SESSIONS_AT }, T>(registry);
     registry.register::<keyspace::sweep::Sweep>();
+    registry.register::<acl::change::ChangeUsers>();
 }
 
 /// Where the door's procedures stand in the registry.
@@ -99,13 +109,19 @@ pub struct Procedures {
     pub exec: ProcedureId,
     /// `redis.watch`
     pub watch: ProcedureId,
+    /// `redis.users`
+    pub users: ProcedureId,
 }
 
 impl Procedures {
     /// Finds them among a replica's procedure names (the position is the id). `None`: not registered.
     pub fn find(names: &[&str]) -> Option<Procedures> {
         let id = |name| names.iter().position(|known| *known == name).map(|at| ProcedureId(at as u16));
-        Some(Procedures { exec: id(exec::Exec::NAME)?, watch: id(exec::ReadVersions::NAME)? })
+        Some(Procedures {
+            exec: id(exec::Exec::NAME)?,
+            watch: id(exec::ReadVersions::NAME)?,
+            users: id(acl::change::ChangeUsers::NAME)?,
+        })
     }
 }
 
@@ -113,6 +129,8 @@ impl Procedures {
 pub struct Door {
     /// Where the door's procedures stand.
     pub procedures: Procedures,
+    /// What clients may call by name.
+    pub callables: Callables,
     /// This node.
     pub node: NodeId,
     /// Every node that has its say takes requests: none leads.
@@ -129,8 +147,14 @@ pub struct Door {
     pub backed_by: u64,
     /// Who waits for data.
     pub waiting: Waiting,
+    /// Who may do what.
+    pub access: acl::Access,
+    /// Fills bytes with chance that nobody can guess, for `ACL GENPASS`; false if there is none.
+    pub entropy: Box<dyn Fn(&mut [u8]) -> bool + Send + Sync>,
     /// What the node does at the moment. Called on `INFO` and `HELLO` only.
     pub describe: Box<dyn Fn() -> Description + Send + Sync>,
+    /// What operators ask. Called on their commands only.
+    pub operations: Box<dyn Operations>,
 }
 
 impl Door {

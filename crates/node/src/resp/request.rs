@@ -56,6 +56,12 @@ impl Framing {
         out.push(resp3 | if self.block { BLOCK } else { 0 });
     }
 
+    /// Whether these flags are a block's.
+    #[inline]
+    pub fn is_block(flags: u8) -> bool {
+        flags & BLOCK != 0
+    }
+
     /// Reads the flags.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Framing, Malformed> {
         let flags = reader.u8()?;
@@ -83,6 +89,11 @@ impl<'a> Args<'a> {
             reader.bytes()?;
         }
         Ok(Args { left: count as usize, reader: start })
+    }
+
+    /// No arguments.
+    pub fn none() -> Args<'static> {
+        Args { left: 0, reader: Reader::new(&[]) }
     }
 
     /// The next argument of a command whose row promises one.

@@ -18,8 +18,10 @@ use highwater_engines::{Nanos, Released, Worker};
 use super::client::{Client, Counted};
 use super::crowd::{Crowd, Limits, Pressure, SMALL_INPUT};
 use super::keys::{KEY_CLIENT, KEY_LISTENER};
+use super::users::{Gate, Gatekeeper};
+use super::watch::Watch;
 use crate::acceptor::Acceptor;
-use crate::clock::unix_ms;
+use crate::clock::{Ticks, unix_ms};
 use crate::poll::{Event, Poller};
 use crate::resp::{Allowance, Connection, Door};
 use crate::transport::socket::tune_client;
@@ -60,6 +62,7 @@ pub struct Clients {
     /// `None` once the door is closed.
     pub(super) acceptor: Option<Acceptor>,
     door: Arc<Door>,
+    watch: Watch,
     pub(super) rules: Rules,
     /// A slot is free again when its client is gone *and* its last request is released: so a token never names the
     /// wrong client.
@@ -90,6 +93,10 @@ pub struct Clients {
     pub(super) buffer: Vec<u8>,
     /// Since when the door is closed.
     pub(super) closed_at: Option<Nanos>,
+    gatekeeper: Gatekeeper,
+    gate: Gate,
+    /// The version of the users that every client was held against.
+    users_seen: u64,
 }
 
 /// A place for a client.
@@ -109,6 +116,7 @@ impl Clients {
         worker: usize,
         listener: TcpListener,
         door: Arc<Door>,
+        watch: Watch,
         rules: Rules,
         poller: &Poller,
     ) -> io::Result<Clients> {
@@ -116,7 +124,11 @@ impl Clients {
             worker,
             acceptor: Some(Acceptor::new(listener, KEY_LISTENER, "clients", poller)?),
             door,
+            watch,
             rules,
+            gatekeeper: Gatekeeper::default(),
+            gate: Gate::Waits,
+            users_seen: 0,
             slots: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -169,6 +181,21 @@ impl Clients {
             self.sweep(now);
         }
         self.wake_waiters(now);
+        self.look_at_users(now);
+    }
+
+    /// Some user is another: ends the connections of those that are gone.
+    fn look_at_users(&mut self, now: Nanos) {
+        if std::mem::replace(&mut self.users_seen, self.door.access.version()) == self.users_seen {
+            return;
+        }
+        for at in 0..self.slots.len() {
+            let Some(client) = &mut self.slots[at].client else { continue };
+            client.connection.look_at_users();
+            if client.connection.is_evicted() {
+                self.remove(at, now);
+            }
+        }
     }
 
     /// Has clients that wait for data look again, or give up.
@@ -268,7 +295,11 @@ impl Clients {
         let id = self.accepted << 8 | (self.worker as u64 & 0xff);
         let slot = &mut self.slots[at];
         slot.id = id;
-        slot.client = Some(Client::new(stream, Connection::new(id, self.door.clone()), now));
+        slot.client = Some(Client::new(
+            stream,
+            Connection::new(id, self.door.clone()).metered(self.watch.meter.clone()),
+            now,
+        ));
         self.sweep_later(now);
     }
 
@@ -298,6 +329,7 @@ impl Clients {
     /// most, however many clients send long ones.
     pub fn submit(&mut self, now: Nanos, engine: &mut dyn Worker) {
         self.blocked = false;
+        self.gate = self.gatekeeper.look(&self.door.access, engine.ready());
         self.look_at_held_back();
         if !self.round(now, engine)
             && let Some(at) = self.forgive_one()
@@ -349,7 +381,7 @@ impl Clients {
         client.ready = false;
         let share = SHARE - client.debt;
         let allowance = Allowance { work: share, max_held: self.crowd.pressure().max_held() };
-        let (left, room) = client.submit(now, at, unreleased, engine, allowance);
+        let (left, room) = client.submit(now, at, unreleased, (engine, self.gate), allowance, &self.watch);
         client.debt = (-left.work).max(0);
         recount(client, &mut self.crowd);
         mark(&mut client.dirty, &mut self.dirty, at);
@@ -361,12 +393,13 @@ impl Clients {
         share - left.work
     }
 
-    /// Hands a reply to its client, if it is still there.
-    pub fn released(&mut self, at: usize, seq: u64, released: &Released, reply: &[u8]) {
+    /// Hands a reply to its client, if it is still there; this moment is the stopwatch's.
+    pub fn released(&mut self, at: usize, seq: u64, moment: Ticks, released: &Released, reply: &[u8]) {
         let slot = &mut self.slots[at];
         slot.unreleased -= 1;
         match &mut slot.client {
             Some(client) => {
+                client.unreleased.released(seq, released.outcome, moment, &self.watch);
                 client.connection.released(seq, released.outcome, released.at, reply);
                 client.rested = false;
                 mark(&mut client.dirty, &mut self.dirty, at);

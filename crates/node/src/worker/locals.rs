@@ -14,7 +14,7 @@ use crate::shared::{Shared, WorkerLetter};
 use crate::token::{Owner, pack};
 
 /// The slot of their tokens: those before it are the keepers of sessions and of keys that expire.
-pub const SLOT: usize = 2;
+pub const SLOT: usize = 3;
 /// Requests in a turn.
 const BUDGET: usize = 64;
 /// What may wait to be submitted on one worker; beyond it a request is refused as [`Refusal::Busy`].

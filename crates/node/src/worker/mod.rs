@@ -19,6 +19,8 @@ mod sessions;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod users;
+mod watch;
 mod writing;
 
 use std::io;
@@ -48,6 +50,8 @@ use keys::{KEY_CLIENT, KEY_COORDINATOR, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_
 use locals::Locals;
 pub use locals::{Answer, Ended, LocalRequest};
 pub use sessions::Sessions;
+pub use users::Users;
+pub use watch::Watch;
 use writing::Writing;
 
 /// A busy worker looks at its sockets as often. A look costs about half a microsecond.
@@ -66,6 +70,8 @@ pub struct Setup {
     pub listener: TcpListener,
     /// What all RESP connections share.
     pub door: Arc<Door>,
+    /// What their requests are measured by.
+    pub watch: Watch,
     /// What clients may do.
     pub rules: Rules,
     /// What a connection to another node may hold.
@@ -74,6 +80,8 @@ pub struct Setup {
     pub sessions: Option<Sessions>,
     /// One worker has expired keys removed.
     pub expiry: Option<Expiry>,
+    /// One worker has the node's users follow the table.
+    pub users: Option<Users>,
 }
 
 /// One worker's thread.
@@ -101,6 +109,7 @@ pub struct WorkerThread {
     writing: Option<Writing>,
     sessions: Option<Sessions>,
     expiry: Option<Expiry>,
+    users: Option<Users>,
     locals: Locals,
 }
 
@@ -108,11 +117,11 @@ impl WorkerThread {
     /// Ready to run.
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
-        let Setup { index, engine, listener, door, rules, links, sessions, expiry } = setup;
+        let Setup { index, engine, listener, door, watch, rules, links, sessions, expiry, users } = setup;
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         Ok(WorkerThread {
             coordinators: Coordinators::new(rules, links.queued),
-            clients: Clients::new(index, listener, door, rules, &poller)?,
+            clients: Clients::new(index, listener, door, watch, rules, &poller)?,
             peers: Peers::new(links, KEY_PEER),
             out: Outbox::default(),
             load: None,
@@ -125,6 +134,7 @@ impl WorkerThread {
             writing: shared.journal().map(|queues| Writing::new(queues.clone(), index)),
             sessions,
             expiry,
+            users,
             locals: Locals::new(shared.clone(), index),
             shared,
             index,
@@ -178,6 +188,9 @@ impl WorkerThread {
         if let Some(expiry) = self.expiry.as_mut().filter(|_| !self.shared.ending()) {
             expiry.turn(now, &mut *self.engine);
         }
+        if let Some(users) = self.users.as_mut().filter(|_| !self.shared.ending()) {
+            users.turn(now, &mut *self.engine);
+        }
         if let Some(writing) = &mut self.writing {
             writing.tell(now, &mut *self.engine);
         }
@@ -205,7 +218,9 @@ impl WorkerThread {
         let sessions_at = self.sessions.as_ref().and_then(Sessions::next);
         let expiry_at = self.expiry.as_ref().and_then(Expiry::next);
         let deadlines = [self.clients.deadline(), self.coordinators.deadline(), self.rests_at];
-        for at in deadlines.into_iter().chain([sessions_at, expiry_at, self.locals.next()]).flatten() {
+        let users_at = self.users.as_ref().and_then(Users::next);
+        let kept = [sessions_at, expiry_at, users_at, self.locals.next()];
+        for at in deadlines.into_iter().chain(kept).flatten() {
             next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
@@ -257,7 +272,7 @@ impl WorkerThread {
             for released in &out.replies {
                 let (owner, slot, number) = unpack(released.token);
                 match owner {
-                    Owner::Client => self.clients.released(slot, number, released, out.content(released)),
+                    Owner::Client => self.clients.released(slot, number, at, released, out.content(released)),
                     Owner::Load => {
                         load_goes_on = true;
                         if let Some(load) = &mut self.load {
@@ -266,7 +281,13 @@ impl WorkerThread {
                     }
                     Owner::Keeper if slot == expiry::SLOT => {
                         if let Some(expiry) = &mut self.expiry {
-                            expiry.released(now, released.outcome, out.content(released));
+                            let expired = expiry.released(now, released.outcome, out.content(released));
+                            crate::meter::add(&self.shared.meters[self.index].expired, expired);
+                        }
+                    }
+                    Owner::Keeper if slot == users::SLOT => {
+                        if let Some(users) = &mut self.users {
+                            users.released(now, released.outcome, out.content(released));
                         }
                     }
                     Owner::Keeper if slot == locals::SLOT => {
@@ -392,6 +413,7 @@ impl WorkerThread {
                     Err(lost) => self.peer_lost(now, lost),
                 }
             }
+            WorkerLetter::Pulse => self.shared.pulse(self.index),
             WorkerLetter::Coordinator(stream) => {
                 self.coordinators.adopt(now, stream, &mut *self.engine, &self.poller);
             }

@@ -1,10 +1,10 @@
-//! Commands about the connection: PING ECHO HELLO SELECT AUTH CLIENT READONLY READWRITE HW.FRESHNESS.
+//! Commands about the connection: PING ECHO HELLO SELECT CLIENT READONLY READWRITE HW.FRESHNESS HW.PROCEDURES.
 
 use highwater_core::Timestamp;
 use highwater_engines::Freshness;
 
 use super::words::is;
-use super::{admin, help, server};
+use super::{acl, admin, auth, help, server, slow};
 use crate::resp::Door;
 use crate::resp::client_state::ClientState;
 use crate::resp::command::Local;
@@ -22,7 +22,7 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         Local::Echo => echo(args, &mut reply),
         Local::Hello => hello(args, client, door, &mut reply),
         Local::Select => select(args, &mut reply),
-        Local::Auth => Err(CommandError::NoPasswords),
+        Local::Auth => auth::auth(args, client, door, &mut reply),
         Local::Client => client_command(args, client, &mut reply),
         Local::Command => server::command(args, &mut reply),
         Local::Info => server::info(args, door, &mut reply),
@@ -30,16 +30,29 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         Local::Time => admin::time(client, &mut reply),
         Local::Role => admin::role(door, &mut reply),
         Local::Wait => admin::wait(args, door, &mut reply),
-        Local::Slowlog => admin::slowlog(args, &mut reply),
-        Local::Latency => admin::latency(args, &mut reply),
+        Local::Slowlog => slow::slowlog(args, door, &mut reply),
+        Local::Latency => slow::latency(args, door, &mut reply),
+        Local::HotKeys => slow::hot_keys(args, door, &mut reply),
         Local::Readonly => reads_snapshots(client, true, &mut reply),
         Local::Readwrite => reads_snapshots(client, false, &mut reply),
+        Local::Procedures => procedures(args, door, &mut reply),
         Local::Freshness => freshness(args, client, &mut reply),
+        Local::Acl => acl::acl(args, client, door, &mut reply),
     };
     if let Err(error) = result {
         reply.out.truncate(start);
         reply.error(error);
     }
+}
+
+/// `HW.PROCEDURES [pattern]`
+fn procedures(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    let pattern = args.next();
+    if args.next().is_some() {
+        return Err(CommandError::WrongArity("hw.procedures"));
+    }
+    door.callables.list(pattern, reply);
+    Ok(())
 }
 
 /// `PING [message]`
@@ -73,8 +86,18 @@ fn hello(
             _ => return Err(CommandError::NoSuchProtocol),
         };
     }
-    if let Some(name) = hello_options(args)? {
-        set_name(client, name)?;
+    let options = hello_options(args)?;
+    if options.name.is_some_and(|name| !printable(name)) {
+        return Err(CommandError::ClientName("Client names"));
+    }
+    if let Some((name, password)) = options.credentials {
+        auth::let_in(name, password, "HELLO", client, door)?;
+    }
+    if !client.caller.is_authenticated() {
+        return Err(CommandError::HelloUnauthenticated);
+    }
+    if let Some(name) = options.name {
+        client.name = name.to_vec();
     }
     client.protocol = protocol;
     reply.protocol = protocol;
@@ -82,19 +105,27 @@ fn hello(
     Ok(())
 }
 
-/// Reads the options; gives the name to set, if there is one.
-fn hello_options(mut args: Args<'_>) -> Result<Option<&[u8]>, CommandError> {
-    let mut name = None;
+/// What `HELLO` asks for beside the protocol.
+#[derive(Default)]
+struct HelloOptions<'a> {
+    /// The connection's name.
+    name: Option<&'a [u8]>,
+    /// A user and its password.
+    credentials: Option<(&'a [u8], &'a [u8])>,
+}
+
+fn hello_options(mut args: Args<'_>) -> Result<HelloOptions<'_>, CommandError> {
+    let mut options = HelloOptions::default();
     while let Some(option) = args.next() {
         if option.eq_ignore_ascii_case(b"auth") && args.len() >= 2 {
-            return Err(CommandError::NoPasswords);
+            options.credentials = args.next().zip(args.next());
         } else if option.eq_ignore_ascii_case(b"setname") && args.len() >= 1 {
-            name = args.next();
+            options.name = args.next();
         } else {
             return Err(CommandError::HelloOption(String::from_utf8_lossy(option).into_owned()));
         }
     }
-    Ok(name)
+    Ok(options)
 }
 
 fn welcome(client: &ClientState, door: &Door, reply: &mut Reply<'_>) {
@@ -178,13 +209,7 @@ fn client_command(
             reply.ok();
         }
         b"info" => {
-            let name = String::from_utf8_lossy(&client.name).into_owned();
-            let resp = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
-            let text = format!(
-                "id={} name={name} db=0 multi=-1 cmd=client|info user=default redir=-1 resp={resp}\n",
-                client.id
-            );
-            reply.verbatim(&text);
+            reply.verbatim(&format!("{}\n", describe(client, "client|info")));
         }
         b"getredir" => reply.integer(-1),
         b"no-evict" => match args.promised()? {
@@ -206,6 +231,14 @@ fn client_command(
         other => return Err(CommandError::unknown_subcommand("client", other)),
     }
     Ok(())
+}
+
+/// A connection in a line, as `CLIENT INFO` tells it.
+pub fn describe(client: &ClientState, command: &str) -> String {
+    let name = String::from_utf8_lossy(&client.name);
+    let user = String::from_utf8_lossy(client.caller.user().name());
+    let resp = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
+    format!("id={} name={name} db=0 multi=-1 cmd={command} user={user} redir=-1 resp={resp}", client.id)
 }
 
 fn set_name(client: &mut ClientState, name: &[u8]) -> Result<(), CommandError> {

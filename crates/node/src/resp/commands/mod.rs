@@ -3,8 +3,10 @@
 //! A data command is a function of its arguments and the [`Keyspace`]; it writes exactly one reply, or fails and has
 //! written nothing. To add one: a variant and a row in [`command`](super::command), a function here.
 
+pub mod acl;
 pub mod admin;
 pub mod algebra;
+pub mod auth;
 pub mod bitfield;
 pub mod bits;
 pub mod blocking;
@@ -20,6 +22,7 @@ pub mod scan;
 pub mod server;
 pub mod sessions;
 pub mod sets;
+pub mod slow;
 pub mod strings;
 pub mod transactions;
 pub mod words;

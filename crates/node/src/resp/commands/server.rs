@@ -4,9 +4,11 @@ use std::fmt::Write;
 
 use super::help;
 use super::words::is;
-use crate::resp::command::{COMMANDS, Keys, Opcode, Spec, Subcommand};
+use crate::resp::acl::categories::Categories;
+use crate::resp::acl::ids::Named;
+use crate::resp::acl::keys;
+use crate::resp::command::{COMMANDS, Opcode, Spec, Subcommand};
 use crate::resp::errors::CommandError;
-use crate::resp::number::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 use crate::resp::{Door, glob};
@@ -134,9 +136,12 @@ fn listed(mut args: Args<'_>) -> Result<Vec<&'static str>, CommandError> {
     else {
         return Err(CommandError::Syntax);
     };
-    let has = |spec: &Spec| match by {
+    let category = Categories::find(what);
+    let has = |spec: &'static Spec| match by {
         _ if is(by, "pattern") => glob::matches(&what.to_ascii_lowercase(), spec.name.as_bytes()),
-        _ => categories(spec).any(|category| is(what, &category[1..])),
+        _ => {
+            category.is_some_and(|category| Categories::of(&Named { id: 0, spec, sub: None }).meets(category))
+        }
     };
     match by {
         _ if is(by, "module") => Ok(Vec::new()),
@@ -149,34 +154,21 @@ fn listed(mut args: Args<'_>) -> Result<Vec<&'static str>, CommandError> {
 
 /// `COMMAND GETKEYS command ..`: which of its words are keys.
 fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
-    let spec = Opcode::find(args.promised()?).map(Opcode::spec);
-    let spec = spec.ok_or(CommandError::Text("ERR Invalid command specified"))?;
+    let opcode = Opcode::find(args.promised()?);
+    let opcode = opcode.ok_or(CommandError::Text("ERR Invalid command specified"))?;
+    let spec = opcode.spec();
     if spec.keys.first == 0 && !spec.has_flag("movablekeys") {
         return Err(CommandError::Text("ERR The command has no key arguments"));
     }
     const ARITY: CommandError = CommandError::Text("ERR Invalid number of arguments specified for command");
     spec.check(args).map_err(|_| ARITY)?;
-    let words: Vec<&[u8]> = args.collect();
-    let mut keys: Vec<&[u8]> = words
-        .iter()
-        .enumerate()
-        .filter(|(at, _)| spec.keys.contains(at + 1))
-        .map(|(_, word)| *word)
-        .collect();
-    if spec.has_flag("movablekeys") {
-        // How many there are stands in front of them: behind a destination, or behind a timeout.
-        let at = usize::from(spec.keys.first != 0 || spec.has_flag("blocking"));
-        let count =
-            words.get(at).and_then(|word| parse_integer(word)).and_then(|count| usize::try_from(count).ok());
-        let found = count.and_then(|count| words.get(at + 1..(at + 1).checked_add(count)?));
-        keys.extend(found.filter(|found| !found.is_empty()).ok_or(ARITY)?);
-    }
-    if spec.keys.last > 0 || spec.keys.first == 0 {
-        return Ok(keys);
-    }
-    // The last words of a command with a timeout are none.
-    if spec.has_flag("blocking") {
-        keys.pop();
+    let mut keys = Vec::new();
+    keys::visit(opcode, args, |key, _| {
+        keys.push(key);
+        true
+    });
+    if spec.has_flag("movablekeys") && keys::counted(spec, args).next().is_none() {
+        return Err(ARITY);
     }
     Ok(keys)
 }
@@ -191,21 +183,22 @@ fn describe_some(names: Args<'_>, reply: &mut Reply<'_>) {
     }
 }
 
-fn describe(spec: &Spec, reply: &mut Reply<'_>) {
-    entry(spec.name, spec.arity, spec, spec.keys, spec.subcommands, reply);
+fn describe(spec: &'static Spec, reply: &mut Reply<'_>) {
+    entry(&Named { id: 0, spec, sub: None }, spec.subcommands, reply);
 }
 
 /// Ten fields: name, arity, flags, first key, last key, step, categories, tips, key specifications, subcommands.
-fn entry(name: &str, arity: i8, spec: &Spec, keys: Keys, subcommands: &[Subcommand], reply: &mut Reply<'_>) {
+fn entry(named: &Named, subcommands: &'static [Subcommand], reply: &mut Reply<'_>) {
+    let spec = named.spec;
     reply.array(10);
-    reply.bulk(name.as_bytes());
-    reply.integer(i64::from(arity));
+    reply.bulk(named.full_name().as_bytes());
+    reply.integer(i64::from(named.sub.map_or(spec.arity, |sub| sub.arity)));
     reply.set(spec.flags().count());
     spec.flags().for_each(|flag| reply.simple(flag));
-    for number in [keys.first, keys.last, keys.step] {
+    for number in [spec.keys.first, spec.keys.last, spec.keys.step] {
         reply.integer(i64::from(number));
     }
-    reply_categories(spec, reply);
+    reply_categories(named, reply);
     reply.set(0);
     reply.set(0);
     // As Redis: an empty set, or an array.
@@ -214,39 +207,14 @@ fn entry(name: &str, arity: i8, spec: &Spec, keys: Keys, subcommands: &[Subcomma
     }
     reply.array(subcommands.len());
     for sub in subcommands {
-        entry(sub.full_name, sub.arity, spec, keys, &[], reply);
+        entry(&Named { id: 0, spec, sub: Some(sub) }, &[], reply);
     }
 }
 
-/// Categories of access lists, as Redis derives them from flags and groups, and in its order.
-fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Clone {
-    const DANGEROUS: [&str; 9] =
-        ["keys", "flushdb", "flushall", "info", "config", "role", "slowlog", "latency", "client"];
-    let has = |wanted| spec.has_flag(wanted);
-    let all = [
-        ("@keyspace", spec.group == "generic"),
-        ("@read", has("readonly")),
-        ("@write", has("write")),
-        ("@set", spec.group == "set"),
-        ("@sortedset", spec.group == "sorted-set"),
-        ("@list", spec.group == "list"),
-        ("@hash", spec.group == "hash"),
-        ("@string", spec.group == "string"),
-        ("@bitmap", spec.group == "bitmap"),
-        ("@admin", has("admin")),
-        ("@fast", has("fast")),
-        ("@slow", !has("fast")),
-        ("@blocking", has("blocking")),
-        ("@dangerous", has("admin") || DANGEROUS.contains(&spec.name)),
-        ("@connection", spec.group == "connection"),
-        ("@transaction", spec.group == "transactions"),
-    ];
-    all.into_iter().filter(|(_, holds)| *holds).map(|(category, _)| category)
-}
-
-fn reply_categories(spec: &Spec, reply: &mut Reply<'_>) {
-    reply.set(categories(spec).count());
-    categories(spec).for_each(|category| reply.simple(category));
+fn reply_categories(named: &Named, reply: &mut Reply<'_>) {
+    let names = Categories::of(named).names();
+    reply.set(names.clone().count());
+    names.for_each(|name| reply.simple(&format!("@{name}")));
 }
 
 fn document(names: Args<'_>, reply: &mut Reply<'_>) {

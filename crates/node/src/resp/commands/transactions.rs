@@ -35,6 +35,8 @@ struct Block {
     refused: bool,
     /// It runs once, under this number.
     session: Option<Session>,
+    /// Which version of the users its commands were admitted by.
+    users: u64,
 }
 
 /// What an `EXEC` comes to.
@@ -72,14 +74,19 @@ impl Transactions {
     }
 
     /// `MULTI`
-    pub fn multi(&mut self) -> Result<(), CommandError> {
+    pub fn multi(&mut self, users: u64) -> Result<(), CommandError> {
         if self.block.is_some() {
             return Err(CommandError::NestedMulti);
         }
-        self.block = Some(Block::default());
+        self.block = Some(Block { users, ..Block::default() });
         self.body.clear();
         self.body.shrink_to(KEEP_BYTES);
         Ok(())
+    }
+
+    /// Which version of the users the commands of the open block were admitted by, at least.
+    pub fn began_with(&self) -> Option<u64> {
+        self.block.map(|block| block.users)
     }
 
     /// Queues a command of an open block: `step` as the request will carry it, with so many arguments.
@@ -93,8 +100,10 @@ impl Transactions {
             return Err(CommandError::TooManyQueued);
         }
         match opcode.spec().command {
-            // It would change how the replies around it are written.
-            Command::Local(Local::Hello) => return Err(CommandError::NotInsideMulti),
+            // It would change how the replies around it are written, or who runs the commands around it.
+            Command::Local(Local::Hello | Local::Auth | Local::Acl) => {
+                return Err(CommandError::NotInsideMulti);
+            }
             Command::Data(_) if !opcode.spec().is_ordinary() => return Err(CommandError::NotInsideMulti),
             Command::Data(_) => {
                 block.data = true;
@@ -131,12 +140,13 @@ impl Transactions {
         Ok(())
     }
 
-    /// `EXEC`: closes the block, forgets what was watched, and writes the request's arguments. `answer` runs a
-    /// command that touches no data.
+    /// `EXEC`: closes the block, forgets what was watched, and writes the request's arguments. `answer` answers a command that
+    /// touches no data; with `asks`, any other as well that is refused.
     pub fn exec(
         &mut self,
         protocol: Protocol,
-        answer: impl FnMut(Local, Args<'_>, &mut Vec<u8>),
+        asks: bool,
+        answer: impl FnMut(Opcode, Args<'_>, &mut Vec<u8>),
         args: &mut Vec<u8>,
     ) -> Result<Exec, CommandError> {
         let block = self.block.take().ok_or(CommandError::ExecWithoutMulti)?;
@@ -144,7 +154,7 @@ impl Transactions {
             Block { refused: true, .. } => Err(CommandError::ExecAborted),
             _ if self.watch_failed => Ok(Exec::Changed),
             Block { data, writes, session, .. } => {
-                let written = self.encode(block, protocol, answer, args);
+                let written = self.encode(block, protocol, asks, answer, args);
                 let submits = data || self.watches > 0 || session.is_some();
                 written.map(|()| if submits { Exec::Submit { writes, session } } else { Exec::Known })
             }
@@ -175,7 +185,8 @@ impl Transactions {
         &self,
         block: Block,
         protocol: Protocol,
-        answer: impl FnMut(Local, Args<'_>, &mut Vec<u8>),
+        asks: bool,
+        answer: impl FnMut(Opcode, Args<'_>, &mut Vec<u8>),
         args: &mut Vec<u8>,
     ) -> Result<(), CommandError> {
         args.clear();
@@ -184,17 +195,17 @@ impl Transactions {
         put_varint(args, self.watches);
         args.extend_from_slice(&self.watched);
         put_varint(args, block.count);
-        if !block.local {
+        if !block.local && !asks {
             args.extend_from_slice(&self.body);
             return Ok(());
         }
-        self.answer_local(answer, args).expect("queue wrote the body")
+        self.answer_some(answer, args).expect("queue wrote the body")
     }
 
-    /// Copies the body; local commands become their replies.
-    fn answer_local(
+    /// Copies the body; commands that are answered become their replies.
+    fn answer_some(
         &self,
-        mut answer: impl FnMut(Local, Args<'_>, &mut Vec<u8>),
+        mut answer: impl FnMut(Opcode, Args<'_>, &mut Vec<u8>),
         args: &mut Vec<u8>,
     ) -> Result<Result<(), CommandError>, Malformed> {
         let mut reader = Reader::new(&self.body);
@@ -204,9 +215,10 @@ impl Transactions {
                 return Err(Malformed("queued command"));
             };
             reply.clear();
+            answer(opcode, words, &mut reply);
             match opcode.spec().command {
-                Command::Data(_) => Step::encode_command(opcode, words, args),
-                Command::Local(local) => answer(local, words, &mut reply),
+                _ if !reply.is_empty() => {}
+                Command::Data(_) | Command::Local(_) => Step::encode_command(opcode, words, args),
                 // UNWATCH: EXEC has ended all watches by itself. HW.ONCE: the number is the block's already.
                 Command::Control(_) => Reply::new(&mut reply, Protocol::Resp2).ok(),
             }

@@ -1,8 +1,11 @@
 //! One client's connection: bytes in, engine requests and reply bytes out.
 //!
-//! Here is what its host drives; [`taking`] takes commands from the input, [`place`] is where it stands in line for data.
+//! Here is what its host drives; [`taking`] takes commands from the input, [`standing`] looks at what its user may do, [`place`]
+//! is where it stands in line for data.
 
+mod calling;
 mod place;
+mod standing;
 mod taking;
 
 use std::collections::VecDeque;
@@ -15,6 +18,7 @@ use highwater_engines::seam::{Refusal, Session};
 use place::Place;
 
 use super::Door;
+use super::callables::Call;
 use super::client_state::ClientState;
 use super::command::{Command, Control, Data, Local};
 use super::commands::blocking::{Wait, wait_of};
@@ -28,6 +32,7 @@ use super::order::{KEEP_BYTES, Order, forget_front};
 use super::reply::Reply;
 use super::request::{Args, EngineRequest};
 use super::single::{self, Typed};
+use crate::meter::Meter;
 
 /// Requests of one connection that the engine may hold at a time.
 pub const MAX_IN_FLIGHT: usize = 1024;
@@ -57,6 +62,8 @@ enum Stage {
     Trying { seq: u64 },
     /// Found nothing, and waits until it is woken; [`Connection::args`] holds what it asks.
     Blocked { seq: u64 },
+    /// Waits for its change of users.
+    Changing { seq: u64 },
     /// Waits for all requests before an `HW.TOKEN`, which tells what they have seen.
     Recalling { seq: u64 },
     /// Takes no more commands: the client quit, or broke the protocol.
@@ -70,10 +77,14 @@ enum Offer {
     Reads,
     /// It may change data: whoever waits for that is to look.
     Writes,
+    /// It is a procedure that may change data, but none that anybody waits for.
+    Calls,
     /// `WATCH`
     Watches,
     /// It waits for data.
     Waits,
+    /// It changes users.
+    Changes,
 }
 
 /// A request that may change data, and what of its words somebody waited for when it was submitted; `None`: nobody waited at all.
@@ -115,8 +126,14 @@ pub struct Connection {
     place: Option<Place>,
     /// Requests in flight that may change data.
     writes: VecDeque<Write>,
+    /// `HW.CALL`s that are offered or in flight, oldest first.
+    calls: VecDeque<Call>,
     /// Seeds of requests.
     random: Random,
+    /// Its user was deleted.
+    evicted: bool,
+    /// Where its commands are counted, if they are.
+    meter: Option<Arc<Meter>>,
 }
 
 impl Connection {
@@ -126,9 +143,11 @@ impl Connection {
         Connection {
             place: None,
             writes: VecDeque::new(),
+            calls: VecDeque::new(),
             random: Random::new(seed),
+            evicted: false,
+            client: ClientState::new(id, &door.access),
             door,
-            client: ClientState::new(id),
             transactions: Transactions::default(),
             input: Vec::new(),
             taken: 0,
@@ -138,7 +157,19 @@ impl Connection {
             stage: Stage::Open,
             args: Vec::new(),
             order: Order::default(),
+            meter: None,
         }
+    }
+
+    /// The same, and its commands are counted.
+    pub fn metered(mut self, meter: Arc<Meter>) -> Connection {
+        self.meter = Some(meter);
+        self
+    }
+
+    /// What its client has told to be called; empty: nothing.
+    pub fn name(&self) -> &[u8] {
+        &self.client.name
     }
 
     /// Says what time it is: what is requested from now on is at that moment.
@@ -158,7 +189,8 @@ impl Connection {
     /// connection takes no more commands; [`next`](Self::next) and [`wrote`](Self::wrote) may change it.
     pub fn accepts_input(&self) -> bool {
         let unread = self.input.len() - self.taken;
-        let most = if self.output().is_empty() { MAX_UNREAD_BYTES } else { MAX_BACKLOG_BYTES };
+        let stranger = self.client.caller.needs_authentication();
+        let most = if stranger || self.output().is_empty() { MAX_UNREAD_BYTES } else { MAX_BACKLOG_BYTES };
         self.stage != Stage::Finished && (self.starved || unread < most)
     }
 
@@ -175,6 +207,7 @@ impl Connection {
             Stage::Watching { .. }
             | Stage::Trying { .. }
             | Stage::Blocked { .. }
+            | Stage::Changing { .. }
             | Stage::Recalling { .. }
             | Stage::Finished => false,
         }
@@ -219,7 +252,8 @@ impl Connection {
         self.stage = match kind {
             Offer::Watches => Stage::Watching { seq },
             Offer::Waits => Stage::Trying { seq },
-            Offer::Reads | Offer::Writes => Stage::Open,
+            Offer::Changes => Stage::Changing { seq },
+            Offer::Reads | Offer::Writes | Offer::Calls => Stage::Open,
         };
         if self.stage == Stage::Open {
             self.args.clear();
@@ -238,6 +272,7 @@ impl Connection {
         }
         self.stage = Stage::Open;
         self.place = None;
+        self.take_call(seq);
         if kind == Offer::Watches {
             self.transactions.watch_failed();
         }
@@ -267,6 +302,9 @@ impl Connection {
     /// # Panics
     /// If no such request is in flight.
     pub fn released(&mut self, seq: u64, outcome: Outcome, at: Timestamp, bytes: &[u8]) {
+        if self.evicted {
+            return;
+        }
         self.client.seen = self.client.seen.max(at);
         let goes_on = self.goes_on_waiting(seq, outcome, bytes);
         self.wake_others(seq, outcome == Outcome::Committed && !goes_on);
@@ -281,10 +319,13 @@ impl Connection {
         if self.stage == (Stage::Watching { seq }) {
             return self.watch_released(seq, outcome, bytes);
         }
+        let call = self.take_call(seq);
+        let bytes = if self.stage == (Stage::Changing { seq }) { self.users_changed(bytes) } else { bytes };
         match outcome {
-            Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => {
-                self.order.answer(seq, |out| out.extend_from_slice(bytes));
-            }
+            Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => match call {
+                Some(call) => self.order.answer(seq, |out| call.answer(outcome, bytes, out)),
+                None => self.order.answer(seq, |out| out.extend_from_slice(bytes)),
+            },
             Outcome::Conflict => self.fail(seq, |_| RequestError::Conflict),
             Outcome::TooLarge => {
                 let limits = std::str::from_utf8(bytes).unwrap_or("its limits are unknown");

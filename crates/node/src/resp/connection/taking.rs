@@ -1,11 +1,18 @@
 //! From a command in the input to its answer, or to the request that the engine is offered.
 
+use super::standing::admit_queued;
 use super::*;
+use crate::resp::command::Opcode;
 
 impl Connection {
     /// Takes one command from the input; false if there is no complete one.
     pub(super) fn take_command(&mut self, allowance: &mut Allowance) -> bool {
+        self.look_at_users();
+        if self.stage == Stage::Finished {
+            return false;
+        }
         let held = self.held_bytes();
+        self.parser.set_stranger(self.client.caller.needs_authentication());
         let frame = match self.parser.parse(&self.input[self.taken..]) {
             Ok(Some(frame)) => frame,
             Ok(None) => {
@@ -31,7 +38,10 @@ impl Connection {
             self.parser.rest(KEEP_PARTS);
         }
         match command {
-            Ok(Some(typed)) => self.act(typed),
+            Ok(Some(typed)) => match self.admit(typed) {
+                Ok(()) => self.act(typed),
+                Err(error) => self.refuse(error),
+            },
             Ok(None) => {}
             Err(error) => self.refuse(error),
         }
@@ -42,6 +52,9 @@ impl Connection {
 
     pub(super) fn act(&mut self, Typed { opcode, session }: Typed) {
         let command = opcode.spec().command;
+        if let Some(meter) = &self.meter {
+            meter.commands.count(opcode);
+        }
         if self.transactions.in_block() && session.is_some() {
             return self.refuse(CommandError::NotOnce);
         }
@@ -70,10 +83,21 @@ impl Connection {
                 };
                 self.offer(self.door.procedures.exec, kind, session);
             }
+            Command::Local(Local::Acl) => match self.changes_users() {
+                Ok(true) => self.offer_change(),
+                Ok(false) => self.answer(Local::Acl),
+                Err(error) => self.refuse(error),
+            },
             Command::Local(local) => self.answer(local),
             Command::Control(control) => {
-                if let Err(error) = self.control(control) {
-                    self.reply(|reply| reply.error(error));
+                let done = match control {
+                    Control::Call => self.call(session),
+                    _ => self.control(control),
+                };
+                match done {
+                    Ok(()) => {}
+                    Err(error) if control == Control::Call => self.refuse(error),
+                    Err(error) => self.reply(|reply| reply.error(error)),
                 }
             }
         }
@@ -97,6 +121,13 @@ impl Connection {
         self.stage = Stage::Offering { seq, procedure, kind, snapshot, session };
     }
 
+    /// Makes [`args`](Self::args) the next request: a change of users, which knows no moment.
+    pub(super) fn offer_change(&mut self) {
+        let seq = self.order.open();
+        let procedure = self.door.procedures.users;
+        self.stage = Stage::Offering { seq, procedure, kind: Offer::Changes, snapshot: false, session: None };
+    }
+
     pub(super) fn answer(&mut self, command: Local) {
         let args = single::args(&self.args);
         self.order.local(|out| local::run(command, args, &mut self.client, &self.door, out));
@@ -104,12 +135,13 @@ impl Connection {
 
     pub(super) fn control(&mut self, command: Control) -> Result<(), CommandError> {
         match command {
-            Control::Multi => self.transactions.multi()?,
+            Control::Multi => self.transactions.multi(self.client.caller.seen())?,
             Control::Exec => return self.exec(),
             Control::Discard => self.transactions.discard()?,
             Control::Watch => return self.watch(),
             Control::Unwatch => self.transactions.unwatch(),
             // Only a block does without a command behind the number.
+            Control::Call => unreachable!("it is not answered with OK"),
             Control::Once => return Err(CommandError::WrongArity("hw.once")),
             Control::Token => return self.token(),
             Control::Quit => self.finish(),
@@ -127,7 +159,7 @@ impl Connection {
     pub(super) fn reset(&mut self) {
         self.transactions = Transactions::default();
         let ClientState { id, unix_ms, seen, .. } = self.client;
-        self.client = ClientState { unix_ms, seen, ..ClientState::new(id) };
+        self.client = ClientState { unix_ms, seen, ..ClientState::new(id, &self.door.access) };
     }
 
     /// `HW.TOKEN`: of everything that was asked before it.
@@ -153,9 +185,16 @@ impl Connection {
     pub(super) fn exec(&mut self) -> Result<(), CommandError> {
         let Connection { client, door, transactions, args, .. } = self;
         let protocol = client.protocol;
-        let answer =
-            |command, words: Args<'_>, out: &mut Vec<u8>| local::run(command, words, client, door, out);
-        match transactions.exec(protocol, answer, args)? {
+        let users_changed = transactions.began_with() != Some(client.caller.seen());
+        let answer = |opcode: Opcode, words: Args<'_>, out: &mut Vec<u8>| {
+            if users_changed && let Err(error) = admit_queued(client, door, opcode, words) {
+                return Reply::new(out, protocol).error(error);
+            }
+            if let Command::Local(command) = opcode.spec().command {
+                local::run(command, words, client, door, out);
+            }
+        };
+        match transactions.exec(protocol, users_changed, answer, args)? {
             Exec::Submit { writes, session } => {
                 let kind = if writes { Offer::Writes } else { Offer::Reads };
                 self.offer(self.door.procedures.exec, kind, session);
@@ -195,6 +234,7 @@ impl Connection {
     }
 
     pub(super) fn finish(&mut self) {
+        self.leave_change();
         self.stage = Stage::Finished;
         self.place = None;
         self.transactions = Transactions::default();

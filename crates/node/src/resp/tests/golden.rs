@@ -44,6 +44,7 @@ stories! {
     keys: "redis/keys.txt",
     transactions: "redis/transactions.txt",
     watch: "redis/watch.txt",
+    acl: "redis/acl.txt",
     connection: "redis/connection.txt",
     errors: "redis/errors.txt",
     strings_more: "redis/strings_more.txt",

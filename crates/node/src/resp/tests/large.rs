@@ -91,8 +91,9 @@ fn a_million_elements_come_and_go() {
     assert_eq!(real.ask("set", &["other", "x"]), "+OK\r\n");
     assert_eq!(real.ask("keys", &["*"]), "*1\r\n$5\r\nother\r\n");
     let mut sweeps = 0;
-    while real.run(real.sweep, &[]) != u64::MAX.to_le_bytes() {
+    while !real.run(real.sweep, &[]).starts_with(&u64::MAX.to_le_bytes()) {
         sweeps += 1;
+        assert!(sweeps < MILLION, "it comes to an end");
     }
     assert!(sweeps > 2 * MILLION / 1000, "{sweeps} sweeps: each does a little");
 }

@@ -1,0 +1,148 @@
+//! Categories of commands, as Redis 7.0 derives them from flags and groups, and where it says otherwise.
+
+use super::ids::Named;
+use crate::resp::command::Spec;
+
+/// All names, in Redis's order; a category's bit is its place here.
+pub const NAMES: [&str; 21] = [
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+/// A set of categories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Categories(u32);
+
+impl Categories {
+    /// One, by its name in letters of any size.
+    pub fn find(name: &[u8]) -> Option<Categories> {
+        let at = NAMES.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name))?;
+        Some(Categories(1 << at))
+    }
+
+    /// Those of a command or subcommand.
+    pub fn of(named: &Named) -> Categories {
+        let mut found = Categories(0);
+        match named.sub {
+            None => of_command(named.spec, &mut found),
+            Some(sub) => of_subcommand(named.spec, sub.name, &mut found),
+        }
+        if !found.has("fast") {
+            found.add("slow");
+        }
+        if found.has("admin") {
+            found.add("dangerous");
+        }
+        found
+    }
+
+    /// Whether it has some of those.
+    pub fn meets(self, others: Categories) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    /// The names of those in it.
+    pub fn names(self) -> impl Iterator<Item = &'static str> + Clone {
+        NAMES.into_iter().enumerate().filter(move |(at, _)| self.0 >> at & 1 == 1).map(|(_, name)| name)
+    }
+
+    fn has(self, name: &str) -> bool {
+        Categories::find(name.as_bytes()).is_some_and(|wanted| self.meets(wanted))
+    }
+
+    fn add(&mut self, name: &str) {
+        self.0 |= Categories::find(name.as_bytes()).expect("only names of the list are added").0;
+    }
+}
+
+/// Commands of a group that says nothing of what they are.
+const DANGEROUS: [&str; 4] = ["keys", "flushdb", "flushall", "info"];
+
+fn of_command(spec: &Spec, found: &mut Categories) {
+    // Redis has nothing to say of a command that is nothing without its second word.
+    if is_container(spec) {
+        return;
+    }
+    let group = match (spec.name, spec.group) {
+        ("wait" | "command", _) => Some("connection"),
+        ("dbsize" | "flushdb" | "flushall", _) => Some("keyspace"),
+        (_, "generic") => Some("keyspace"),
+        (_, "sorted-set") => Some("sortedset"),
+        (_, "transactions") => Some("transaction"),
+        (_, "cluster") => Some("connection"),
+        (_, group) => NAMES.into_iter().find(|known| *known == group),
+    };
+    group.into_iter().for_each(|group| found.add(group));
+    for (flag, category) in [
+        ("write", "write"),
+        ("readonly", "read"),
+        ("admin", "admin"),
+        ("fast", "fast"),
+        ("blocking", "blocking"),
+    ] {
+        if spec.has_flag(flag) && !(flag == "readonly" && spec.group == "scripting") {
+            found.add(category);
+        }
+    }
+    if spec.name == "role" {
+        found.add("admin");
+    }
+    if DANGEROUS.contains(&spec.name) {
+        found.add("dangerous");
+    }
+}
+
+fn of_subcommand(spec: &Spec, sub: &str, found: &mut Categories) {
+    let help = sub == "help";
+    match spec.name {
+        "object" => {
+            found.add("keyspace");
+            if !help {
+                found.add("read");
+            }
+        }
+        "memory" if !help => found.add("read"),
+        "client" | "command" => {
+            found.add("connection");
+            if sub == "no-evict" {
+                found.add("admin");
+            }
+        }
+        "config" | "slowlog" | "latency" if !help => found.add("admin"),
+        "acl" if !help && !["cat", "genpass", "whoami"].contains(&sub) => found.add("admin"),
+        "memory" | "config" | "slowlog" | "latency" | "acl" => {}
+        "script" | "function" => {
+            found.add("scripting");
+            if ["delete", "flush", "load", "restore"].contains(&sub) {
+                found.add("write");
+            }
+        }
+        _ => of_command(spec, found),
+    }
+}
+
+/// Whether it only says which family its second word is of.
+fn is_container(spec: &Spec) -> bool {
+    const CONTAINERS: [&str; 9] =
+        ["object", "memory", "client", "config", "slowlog", "latency", "acl", "script", "function"];
+    CONTAINERS.contains(&spec.name)
+}

@@ -1,0 +1,77 @@
+//! Who may do what: users, their passwords and their rules, as Redis 7 has them.
+//!
+//! A user is a row of table [`USERS`]; `ACL SETUSER` and `ACL DELUSER` are transactions on it ([`change`]), so users are ordered,
+//! survive, and are on every node. No command reads that table to be let through. Each node keeps its users compiled
+//! ([`Access`]), and a connection keeps the one that it is ([`Caller`]): a command costs one look at a version, and nothing more
+//! for a user who may do everything.
+//!
+//! # How the compiled users follow the table
+//!
+//! - Every change has a number, drawn from a row of the table in the same transaction. A change is installed when it is
+//!   *released*, by the connection that asked for it, before that connection does anything else.
+//! - A node that does not serve reads the table every second on its snapshot. So does one of an engine without a leader, in a
+//!   transaction, since others take changes as well. Only if the number of changes is another, all of it.
+//! - A node that begins to serve reads it in a transaction first: until that is released, it runs nothing on data.
+//!
+//! Of each name the change with the larger number counts, so it does not matter in what order these arrive.
+//!
+//! # Where to look
+//!
+//! [`user`] a user and the words of `SETUSER`; [`selector`] what it may run, on which keys; [`ids`], [`categories`] and [`keys`]
+//! what is to be known of commands for that; [`access`] all users of a node; [`caller`] who a connection is; [`change`] the
+//! procedure; [`row`] how a user stands in its row; [`file`](mod@file) users in a file; [`log`] what was denied.
+
+pub mod access;
+pub mod caller;
+pub mod categories;
+pub mod change;
+pub mod file;
+pub mod ids;
+pub mod keys;
+pub mod log;
+pub mod row;
+pub mod selector;
+#[cfg(test)]
+mod tests;
+pub mod user;
+
+use highwater_core::TableId;
+
+use super::command::Opcode;
+use super::request::Args;
+
+pub use access::Access;
+pub use caller::Caller;
+pub use user::User;
+
+/// The table of users: any bytes, ordered.
+pub const USERS: TableId = TableId(31);
+
+/// The user whom everybody is that has not said another name.
+pub const DEFAULT: &[u8] = b"default";
+
+/// A user's name has at most so many bytes.
+pub const MAX_NAME_BYTES: usize = 1 << 10;
+/// A pattern has at most so many bytes: matching one costs up to its length times that of the key.
+pub const MAX_PATTERN_BYTES: usize = 1 << 10;
+/// What is known of one user has at most so many bytes.
+pub const MAX_USER_BYTES: usize = 64 << 10;
+/// There are at most so many users.
+pub const MAX_USERS: u64 = 50_000;
+/// All users together have at most so many bytes: they are read in one piece.
+pub const MAX_USERS_BYTES: u64 = 16 << 20;
+
+/// Why a user may not run a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied<'a> {
+    /// Not this command.
+    Command(&'static str),
+    /// Not with this key.
+    Key(&'a [u8]),
+}
+
+/// Whether a user may run a command: what a connection asks before it runs one, and what a script asks for each that it calls.
+#[inline]
+pub fn may<'a>(user: &User, opcode: Opcode, args: Args<'a>) -> Result<(), Denied<'a>> {
+    if user.may_everything() { Ok(()) } else { user.may(opcode, args) }
+}

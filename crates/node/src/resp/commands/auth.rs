@@ -1,0 +1,77 @@
+//! AUTH, and HELLO .. AUTH: who a connection is.
+
+use super::connection::describe;
+use crate::resp::Door;
+use crate::resp::acl::log::{Context, Entry, Reason};
+use crate::resp::acl::{Caller, Denied};
+use crate::resp::client_state::ClientState;
+use crate::resp::errors::CommandError;
+use crate::resp::reply::Reply;
+use crate::resp::request::Args;
+
+/// `AUTH [name] password`
+pub fn auth(
+    mut args: Args<'_>,
+    client: &mut ClientState,
+    door: &Door,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    let (name, password) = match (args.next(), args.next(), args.next()) {
+        (Some(password), None, _) => {
+            if door.access.default_user().needs_no_password() {
+                return Err(CommandError::NoPasswords);
+            }
+            (Caller::default_name(), password)
+        }
+        (Some(name), Some(password), None) => (name, password),
+        _ => return Err(CommandError::Syntax),
+    };
+    let_in(name, password, "AUTH", client, door)?;
+    reply.ok();
+    Ok(())
+}
+
+/// Makes a connection this user, if the password is right.
+pub fn let_in(
+    name: &[u8],
+    password: &[u8],
+    by: &str,
+    client: &mut ClientState,
+    door: &Door,
+) -> Result<(), CommandError> {
+    if client.caller.authenticate(&door.access, name, password) {
+        return Ok(());
+    }
+    note(door, client, Reason::Auth, Context::Toplevel, by.as_bytes(), &by.to_ascii_lowercase(), name);
+    Err(CommandError::WrongPassword)
+}
+
+/// Writes into the log that a command was denied.
+pub fn note_denied(door: &Door, client: &ClientState, denied: Denied<'_>, context: Context, command: &str) {
+    let (reason, object) = match denied {
+        Denied::Command(name) => (Reason::Command, name.as_bytes()),
+        Denied::Key(key) => (Reason::Key, key),
+    };
+    note(door, client, reason, context, object, command, client.caller.user().name());
+}
+
+fn note(
+    door: &Door,
+    client: &ClientState,
+    reason: Reason,
+    context: Context,
+    object: &[u8],
+    command: &str,
+    user: &[u8],
+) {
+    let entry = Entry {
+        count: 1,
+        reason,
+        context,
+        object: object[..object.len().min(1 << 10)].to_vec(),
+        user: user[..user.len().min(1 << 10)].to_vec(),
+        at_ms: client.unix_ms,
+        client: describe(client, command),
+    };
+    door.access.log(|log| log.add(entry));
+}

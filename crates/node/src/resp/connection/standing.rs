@@ -1,0 +1,114 @@
+//! What the connection's user may do, and what becomes of the connection when users change.
+
+use super::*;
+use crate::resp::acl::caller::Standing;
+use crate::resp::acl::change::{self, News};
+use crate::resp::acl::log::Context;
+use crate::resp::acl::{Denied, may};
+use crate::resp::command::Opcode;
+use crate::resp::commands::auth::note_denied;
+use crate::resp::commands::words::is;
+
+impl Connection {
+    /// Looks at its user, if some user is another. The connection ends if its own is gone.
+    #[inline]
+    pub fn look_at_users(&mut self) {
+        if self.client.caller.is_behind(&self.door.access) && !self.evicted {
+            self.evicted = self.client.caller.look(&self.door.access) == Standing::Deleted;
+            if self.evicted {
+                self.finish();
+            }
+        }
+    }
+
+    /// Its user was deleted: nothing more is to be told to it.
+    pub fn is_evicted(&self) -> bool {
+        self.evicted
+    }
+
+    /// Whether it may run this command, whose arguments stand in `args`.
+    pub(super) fn admit(&self, typed: Typed) -> Result<(), CommandError> {
+        let (opcode, spec) = (typed.opcode, typed.opcode.spec());
+        let caller = &self.client.caller;
+        if caller.needs_authentication() && !spec.has_flag("no_auth") {
+            return Err(CommandError::NoAuthentication);
+        }
+        if caller.user().may_everything() {
+            return Ok(());
+        }
+        if typed.session.is_some() {
+            // The number stands in front of another command: both have to be allowed.
+            let once = Opcode::find(b"hw.once").expect("there is such a row");
+            self.ask(once, Args::none())?;
+        }
+        self.ask(opcode, single::args(&self.args))
+    }
+
+    fn ask(&self, opcode: Opcode, args: Args<'_>) -> Result<(), CommandError> {
+        may(self.client.caller.user(), opcode, args).map_err(|denied| {
+            let context = if self.transactions.in_block() { Context::Multi } else { Context::Toplevel };
+            note_denied(&self.door, &self.client, denied, context, opcode.spec().name);
+            match denied {
+                Denied::Command(name) => CommandError::DeniedCommand(name),
+                Denied::Key(_) => CommandError::DeniedKey,
+            }
+        })
+    }
+
+    /// `ACL SETUSER`, `ACL DELUSER`: the request of their transaction stands in `args` then. False: another one.
+    pub(super) fn changes_users(&mut self) -> Result<bool, CommandError> {
+        let (mut words, mut request) = (single::args(&self.args), Vec::new());
+        let subcommand = words.promised()?;
+        if is(subcommand, "setuser") {
+            change::set(words, &mut request)?;
+        } else if is(subcommand, "deluser") {
+            change::delete(words, &mut request);
+        } else {
+            return Ok(false);
+        }
+        self.args = request;
+        Ok(true)
+    }
+
+    /// Its change of users was released: they are others from here on. What the client is told.
+    pub(super) fn users_changed<'a>(&mut self, reply: &'a [u8]) -> &'a [u8] {
+        self.stage = Stage::Open;
+        self.args.clear();
+        // Whatever is no such reply tells of a request that changed nothing, or of which nobody knows.
+        let Ok(news) = News::decode(reply) else {
+            self.door.access.read_again();
+            return reply;
+        };
+        self.door.access.install(&news);
+        news.told
+    }
+
+    /// It will not hear what becomes of its change, if one is under way: others have to look.
+    pub(super) fn leave_change(&mut self) {
+        if matches!(self.stage, Stage::Changing { .. }) {
+            self.door.access.read_again();
+        }
+    }
+}
+
+/// Whether a command of a block may still be run; else what it is answered.
+pub(super) fn admit_queued(
+    client: &ClientState,
+    door: &Door,
+    opcode: Opcode,
+    args: Args<'_>,
+) -> Result<(), CommandError> {
+    may(client.caller.user(), opcode, args).map_err(|denied| {
+        note_denied(door, client, denied, Context::Multi, "exec");
+        CommandError::DeniedSince(match denied {
+            Denied::Command(_) => "no permission to execute the command or subcommand",
+            Denied::Key(_) => "no permission to touch the specified keys",
+        })
+    })
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.leave_change();
+    }
+}
