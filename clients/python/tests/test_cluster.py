@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import threading
-import time
 from typing import Any, Callable, List
 
 import pytest
-from highwater import AsyncClient, AsyncTransaction, Client, Freshness, NotDone, ServerError, Ticket, Transaction, UnknownOutcome
+from highwater import AsyncClient, AsyncTransaction, Client, Conflict, Freshness, NotDone, ServerError, Ticket, Transaction, UnknownOutcome
 
 from conftest import PATIENCE, Cluster
 
@@ -35,6 +34,7 @@ def test_answers(cluster: Cluster) -> None:
         many = client.pipeline([("SET", f"key:{at}", "x" * 600) for at in range(1500)] + [("INCR", "text")])
         assert many[:1500] == ["OK"] * 1500 and isinstance(many[1500], ServerError)
         assert client.pipeline([]) == []
+        assert client.execute("CLIENT", "ID") == client.execute("CLIENT", "ID"), "a connection serves again"
 
 
 def test_transactions_are_tried_again(cluster: Cluster) -> None:
@@ -121,6 +121,49 @@ def test_procedures(cluster: Cluster) -> None:
         with pytest.raises(ServerError) as raised:
             client.call("bank.transfer", 1, 2, 1000)
         assert raised.value.code == "ROLLEDBACK"
+
+
+def test_interactive_transactions_that_were_overtaken(cluster: Cluster) -> None:
+    with Client(cluster.resp, patience=PATIENCE, tokens=True) as client:
+        if not knows(client, "hw.begin"):
+            pytest.skip("this build of the server has no HW.BEGIN")
+        for _ in range(3):
+            client.execute("SET", "bob", 1)
+            with pytest.raises(Conflict):
+                with client.begin(timeout=10) as tx:
+                    bob = int(tx.execute("GET", "bob"))
+                    client.execute("INCR", "bob")
+                    tx.execute("SET", "bob", bob + 10)
+            assert client.read("GET", "bob") == b"2"
+
+    async def awaited() -> None:
+        async with AsyncClient(cluster.resp, patience=PATIENCE) as other:
+            async with other.begin() as tx:
+                assert await tx.execute("GET", "bob") == b"2"
+                await tx.execute("SET", "bob", 3)
+            assert await other.read("GET", "bob") == b"3"
+
+    asyncio.run(awaited())
+
+
+def test_tables(cluster: Cluster) -> None:
+    with Client(cluster.resp, patience=PATIENCE, decode_responses=True) as client:
+        if not knows(client, "hw.table"):
+            pytest.skip("this build of the server has no HW.TABLE")
+        client.create_table("orders", "u64", "string")
+        assert client.put("orders", (7, "book"), 3) == 1
+        assert client.put("orders", (7, "pen"), 1) == 1
+        assert client.put("orders", (8, "ink"), 2) == 1
+        assert client.get("orders", (7, "book")) == "3"
+        assert client.get("orders", [9, "book"]) is None
+        rows = client.range("orders", (7, "-"), (7, "+"))
+        assert [row[1] for row in rows] == ["book", "pen"]
+        assert [row[1] for row in client.range("orders", ("-", "-"), ("+", "+"), limit=1, reverse=True)] == ["ink"]
+        assert client.delete("orders", (8, "ink")) == 1
+        with pytest.raises(ServerError) as raised:
+            client.get("nowhere", 1)
+        assert raised.value.code == "NOTABLE"
+        assert client.drop_table("orders") == 1
 
 
 def while_leaders_end(cluster: Cluster, work: List[Callable[[threading.Event], None]]) -> None:
@@ -229,6 +272,7 @@ def test_awaited_answers(cluster: Cluster) -> None:
             with pytest.raises(ServerError):
                 await client.execute("INCR", "greeting")
             assert await client.pipeline([("GET", "greeting")]) == ["hello"]
+            assert await client.execute("CLIENT", "ID") == await client.execute("CLIENT", "ID")
 
     asyncio.run(story())
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import redis.exceptions as errors
+import pathlib
+import runpy
+from typing import Any, Generator, List
 
+import highwater
 import pytest
+import redis.exceptions as errors
 from highwater import Client, Effect, InvalidRequest, NotDone, UnknownOutcome
 from highwater._rules import Exchange, Failure, Lend, Lent, Release, Rules, Sleep, Topology, Tried, address_of
 from highwater._wire import failure_of
-from typing import Any, Generator, List
 
 
 def test_whoever_is_named_is_asked_next() -> None:
@@ -115,6 +118,13 @@ def test_a_block_whose_end_is_lost_is_asked_for() -> None:
     aborted = Failure("EXECABORT x")
     story = Story([Tried([5]), Tried([b"OK", Failure("MOVED 1 b:1"), b"QUEUED", aborted]), Tried([*ok, [b"OK", 3]])])
     assert story.run(story.rules.block([("INCR", "a")])) == [3]
+
+
+def test_both_clients_are_one() -> None:
+    folder = pathlib.Path(__file__).parent.parent
+    source = pathlib.Path(highwater.__file__).parent
+    made = runpy.run_path(str(folder / "awaiting.py"))["awaiting"]((source / "_client.py").read_text())
+    assert made == (source / "_aio.py").read_text(), "run awaiting.py, and change _client.py only"
 
 
 def test_arguments_are_checked() -> None:

@@ -10,12 +10,12 @@ use crate::error::{Effect, Error, Ticket, Verdict};
 use crate::net::{Lent, NoEntry, Pool};
 use crate::options::Options;
 use crate::reply::Reply;
-use crate::session::{self, Once, Outcome, Session, Sessions};
+use crate::session::{self, Ended, Once, Outcome, Session, Sessions};
 use crate::topology::Topology;
 use crate::typed::FromReply;
 
 /// Between two attempts of a transaction that others were in the way of.
-const PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const PAUSE: Duration = Duration::from_millis(1);
 
 /// A client of a cluster. Threads share it by reference; each request waits for its answer.
 pub struct Client {
@@ -109,12 +109,14 @@ impl Client {
         loop {
             let ticket = session.ticket();
             let ended = match self.attempt(&watch, ticket, deadline, &mut code) {
-                Ok(Attempt::Expired) => {
+                Ok(Attempt::Ended(Ended::Expired)) => {
                     session = self.open(deadline)?;
                     continue;
                 }
-                Ok(Attempt::Again(_)) if Instant::now() + PAUSE < deadline => None,
-                Ok(Attempt::Again(why)) => Some(Err(why.map_or(Error::Conflict, Error::NotDone))),
+                Ok(Attempt::Ended(_)) if Instant::now() + PAUSE < deadline => None,
+                Ok(Attempt::Ended(Ended::Again(why))) => {
+                    Some(Err(why.map_or(Error::Conflict, Error::NotDone)))
+                }
                 Ok(Attempt::Committed(committed)) => Some(Ok(committed)),
                 Err(error) => Some(Err(error)),
             };
@@ -162,7 +164,7 @@ impl Client {
             let tried = match self.lend(&node, false, errand.deadline()) {
                 Ok(mut lent) => self.ask(&mut lent, errand.commands(), errand.deadline()),
                 Err(Ok(why)) => Tried::NoConnection(why),
-                Err(Err(error)) => return errand.commands().map(|_| Err(error.clone())).collect(),
+                Err(Err(error)) => return errand.refused(&error),
             };
             match errand.tried(&self.topology, &node, tried, Instant::now()) {
                 Step::Again(pause) => thread::sleep(pause),
@@ -173,11 +175,7 @@ impl Client {
 
     /// A connection; `Ok`: why there is none; `Err`: why there will never be one.
     fn lend(&self, node: &str, reader: bool, deadline: Instant) -> Result<Lent<'_>, Result<String, Error>> {
-        self.pool.lend(node, reader, deadline).map_err(|no| match no {
-            NoEntry::Broken(why) => Ok(why),
-            NoEntry::Refused(error) if error.verdict() == Verdict::Final => Err(Error::Server(error)),
-            NoEntry::Refused(error) => Ok(error.text),
-        })
+        self.pool.lend(node, reader, deadline).map_err(NoEntry::judge)
     }
 
     /// Sends commands, and asks for the token behind them.
@@ -207,14 +205,8 @@ impl Client {
     }
 
     fn open(&self, deadline: Instant) -> Result<Session, Error> {
-        // One whose reply got lost is never used.
         let mut errand = Errand::new(vec![session::open()], Shape::Apart, Repeat::Harmless, deadline);
-        let ended = self.go(&mut errand).pop().expect("a command has an end");
-        match typed(ended) {
-            Ok(id) => Ok(Session::new(id)),
-            Err(Error::Unknown { why, .. }) => Err(Error::NotDone(why)),
-            Err(error) => Err(error),
-        }
+        session::opened(self.go(&mut errand).pop().expect("a command has an end"))
     }
 
     fn under_session(&self, commands: impl Fn(Ticket) -> (Vec<Command>, Shape)) -> Result<Reply, Error> {
@@ -248,7 +240,7 @@ impl Client {
             Ok(lent) => lent,
             Err(Ok(why)) => {
                 self.topology.failed(&node);
-                return Ok(Attempt::Again(Some(why)));
+                return Ok(Attempt::Ended(Ended::Again(Some(why))));
             }
             Err(Err(error)) => return Err(error),
         };
@@ -258,7 +250,7 @@ impl Client {
         if let Some(why) = tx.trouble.take() {
             // What is watched there is nobody's business any more.
             tx.lent.spoil();
-            return Ok(Attempt::Again(Some(why)));
+            return Ok(Attempt::Ended(Ended::Again(Some(why))));
         }
         let value = match ended {
             Ok(value) => value,
@@ -272,28 +264,14 @@ impl Client {
         let tried = self.ask(&mut lent, errand.commands(), deadline);
         // Before anybody waits for a connection.
         drop(lent);
-        let step = errand.tried(&self.topology, &node, tried, Instant::now());
-        let Step::Ended(mut ended) = step else {
-            return Ok(Attempt::Again(Some("it was refused".into())));
-        };
-        let reply = match ended.pop().expect("a block has an end") {
-            Ok(reply) => reply,
-            Err(Error::Server(error)) if error.code == "EXPIRED" => return Ok(Attempt::Expired),
-            Err(Error::Conflict) => return Ok(Attempt::Again(None)),
-            Err(Error::NotDone(why)) => return Ok(Attempt::Again(Some(why))),
-            Err(Error::Unknown { why, .. }) => match self.outcome_by(ticket, deadline) {
-                Ok(Outcome::Committed(reply)) => reply,
-                Ok(Outcome::RolledBack(_)) => return Ok(Attempt::Again(None)),
-                Ok(Outcome::Never) => return Ok(Attempt::Again(Some(why))),
-                Ok(Outcome::Failed(error)) => return Err(Error::Server(error)),
-                Err(_) => return Err(Error::Unknown { why, ticket: Some(ticket) }),
-            },
-            Err(error) => return Err(error),
-        };
-        match reply {
-            Reply::Nil => Ok(Attempt::Again(None)),
-            exec => Ok(Attempt::Committed(Committed { value, replies: session::replies(exec)? })),
+        let mut ended = session::ended(errand.tried(&self.topology, &node, tried, Instant::now()));
+        if let Err(Error::Unknown { why, .. }) = ended {
+            ended = session::settled(self.outcome_by(ticket, deadline), why, ticket);
         }
+        Ok(match ended? {
+            Ok(exec) => Attempt::Committed(Committed { value, replies: session::replies(exec)? }),
+            Err(ended) => Attempt::Ended(ended),
+        })
     }
 
     fn outcome_by(&self, ticket: Ticket, deadline: Instant) -> Result<Outcome, Error> {
@@ -302,7 +280,7 @@ impl Client {
     }
 }
 
-fn typed<T: FromReply>(reply: Result<Reply, Error>) -> Result<T, Error> {
+pub(crate) fn typed<T: FromReply>(reply: Result<Reply, Error>) -> Result<T, Error> {
     let reply = reply?;
     let kind = reply.kind();
     T::from_reply(reply).ok_or(Error::Unexpected(kind.into()))
@@ -319,10 +297,7 @@ pub struct Committed<T> {
 
 enum Attempt<T> {
     Committed(Committed<T>),
-    /// Nothing was done: why, or others were in the way.
-    Again(Option<String>),
-    /// The session is no more; nothing was done.
-    Expired,
+    Ended(Ended),
 }
 
 /// An attempt of a transaction.
@@ -360,30 +335,11 @@ impl Tx<'_> {
         if let Some(why) = &self.trouble {
             return Err(Error::NotDone(why.clone()));
         }
-        let topology = &self.client.topology;
-        let why = match self.client.ask(&mut self.lent, [command].into_iter(), self.deadline) {
-            Tried::Sent(replies, None) => match replies.into_iter().next() {
-                Some(Reply::Error(error)) => match error.verdict() {
-                    Verdict::Final => return Err(Error::Server(error)),
-                    Verdict::Elsewhere(leader) => {
-                        topology.referred(&self.node, leader.as_deref());
-                        error.text
-                    }
-                    Verdict::Again | Verdict::Unknown => error.text,
-                },
-                Some(reply) => {
-                    topology.served(&self.node);
-                    return Ok(reply);
-                }
-                None => "a reply is missing".into(),
-            },
-            Tried::Sent(_, Some(why)) | Tried::NoConnection(why) => {
-                topology.failed(&self.node);
-                why
-            }
-        };
-        self.trouble = Some(why.clone());
-        Err(Error::NotDone(why))
+        let tried = self.client.ask(&mut self.lent, [command].into_iter(), self.deadline);
+        tried.on(&self.client.topology, &self.node).unwrap_or_else(|why| {
+            self.trouble = Some(why.clone());
+            Err(Error::NotDone(why))
+        })
     }
 }
 

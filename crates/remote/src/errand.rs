@@ -48,6 +48,33 @@ pub enum Tried {
     Sent(Vec<Reply>, Option<String>),
 }
 
+impl Tried {
+    /// Of the one command that was sent, over a connection that no other may replace: its reply; or why that connection leads nowhere.
+    pub fn on(self, topology: &Topology, node: &str) -> Result<Result<Reply, Error>, String> {
+        match self {
+            Tried::Sent(replies, None) => match replies.into_iter().next() {
+                Some(Reply::Error(error)) => match error.verdict() {
+                    Verdict::Final => Ok(Err(Error::Server(error))),
+                    Verdict::Elsewhere(leader) => {
+                        topology.referred(node, leader.as_deref());
+                        Err(error.text)
+                    }
+                    Verdict::Again | Verdict::Unknown => Err(error.text),
+                },
+                Some(reply) => {
+                    topology.served(node);
+                    Ok(Ok(reply))
+                }
+                None => Err("a reply is missing".into()),
+            },
+            Tried::Sent(_, Some(why)) | Tried::NoConnection(why) => {
+                topology.failed(node);
+                Err(why)
+            }
+        }
+    }
+}
+
 /// What to do next.
 #[derive(Debug)]
 pub enum Step {
@@ -94,6 +121,17 @@ impl Errand {
     pub fn commands(&self) -> impl Iterator<Item = &Command> {
         let ended = |at: usize| self.shape == Shape::Apart && self.ended[at].is_some();
         self.commands.iter().enumerate().filter(move |(at, _)| !ended(*at)).map(|(_, command)| command)
+    }
+
+    /// There will never be a connection: how all of it ends.
+    pub fn refused(&mut self, error: &Error) -> Vec<Result<Reply, Error>> {
+        for ended in &mut self.ended {
+            ended.get_or_insert_with(|| Err(error.clone()));
+        }
+        match self.end() {
+            Step::Ended(ended) => ended,
+            Step::Again(_) => unreachable!("all of it has ended"),
+        }
     }
 
     /// A try has ended.

@@ -15,6 +15,8 @@
 //! | `net`, `tls` | connections and their pool |
 //! | `asynchronous` | the same client on tokio, with the feature `async` |
 
+#[cfg(feature = "async")]
+pub mod asynchronous;
 mod client;
 mod command;
 mod errand;

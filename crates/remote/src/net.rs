@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::command::{Command, cmd};
 use crate::errand::Tried;
-use crate::error::ServerError;
+use crate::error::{Error, ServerError, Verdict};
 use crate::options::Options;
 use crate::reply::{Decoder, Reply};
 
@@ -88,6 +88,17 @@ pub(crate) enum NoEntry {
     Broken(String),
     /// Never like this: the password is wrong, say.
     Refused(ServerError),
+}
+
+impl NoEntry {
+    /// Why there is no connection (`Ok`), or will never be one (`Err`).
+    pub(crate) fn judge(self) -> Result<String, Error> {
+        match self {
+            NoEntry::Broken(why) => Ok(why),
+            NoEntry::Refused(error) if error.verdict() == Verdict::Final => Err(Error::Server(error)),
+            NoEntry::Refused(error) => Ok(error.text),
+        }
+    }
 }
 
 /// One connection. What is sent over it is answered in order.

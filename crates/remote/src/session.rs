@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::command::{Command, cmd};
+use crate::errand::Step;
 use crate::error::{Error, ServerError, Ticket};
 use crate::reply::Reply;
 
@@ -17,10 +18,6 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub fn new(id: i64) -> Session {
-        Session { id, used: 0 }
-    }
-
     /// The next request's.
     pub fn ticket(&mut self) -> Ticket {
         self.used += 1;
@@ -111,6 +108,54 @@ impl Outcome {
             ("never", _) => Ok(Outcome::Never),
             _ => unexpected(&Reply::Array(parts)),
         }
+    }
+}
+
+/// The session that was opened.
+pub(crate) fn opened(ended: Result<Reply, Error>) -> Result<Session, Error> {
+    match ended {
+        Ok(Reply::Integer(id)) => Ok(Session { id, used: 0 }),
+        Ok(other) => Err(Error::Unexpected(format!("HW.SESSION answered {}", other.kind()))),
+        // One that may have been opened is never used.
+        Err(Error::Unknown { why, .. }) => Err(Error::NotDone(why)),
+        Err(error) => Err(error),
+    }
+}
+
+/// How an attempt of a transaction ended in which nothing was done.
+pub(crate) enum Ended {
+    /// Another one may succeed: why not this, or others were in the way.
+    Again(Option<String>),
+    /// The session is no more.
+    Expired,
+}
+
+/// What `EXEC` answered, or that nothing was done.
+pub(crate) type Exec = Result<Result<Reply, Ended>, Error>;
+
+/// What became of the one try of a transaction's block.
+pub(crate) fn ended(step: Step) -> Exec {
+    let Step::Ended(mut ended) = step else {
+        return Ok(Err(Ended::Again(Some("it was refused".into()))));
+    };
+    match ended.pop().expect("a block has an end") {
+        Ok(Reply::Nil) => Ok(Err(Ended::Again(None))),
+        Ok(exec) => Ok(Ok(exec)),
+        Err(Error::Server(error)) if error.code == "EXPIRED" => Ok(Err(Ended::Expired)),
+        Err(Error::Conflict) => Ok(Err(Ended::Again(None))),
+        Err(Error::NotDone(why)) => Ok(Err(Ended::Again(Some(why)))),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same of one that got lost, by what was asked about it.
+pub(crate) fn settled(outcome: Result<Outcome, Error>, why: String, ticket: Ticket) -> Exec {
+    match outcome {
+        Ok(Outcome::Committed(exec)) => Ok(Ok(exec)),
+        Ok(Outcome::RolledBack(_)) => Ok(Err(Ended::Again(None))),
+        Ok(Outcome::Never) => Ok(Err(Ended::Again(Some(why)))),
+        Ok(Outcome::Failed(error)) => Err(Error::Server(error)),
+        Err(_) => Err(Error::Unknown { why, ticket: Some(ticket) }),
     }
 }
 

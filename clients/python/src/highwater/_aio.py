@@ -14,7 +14,7 @@ from redis.asyncio.retry import Retry
 
 from . import _rules as rules
 from ._rules import Exchange, Failure, Lend, Need, Release, Sleep, Tried, value_of
-from ._values import Committed, Freshness, Outcome, Ticket, Word, Words
+from ._values import Committed, Freshness, Key, Outcome, Ticket, Word, Words
 from ._wire import SUPPRESSED, Handle, Idle, checked_nodes, failure_of, has_something, plain, portions, refused, settings
 from .errors import Conflict, HighwaterError, InvalidRequest, NotDone, ServerError, UnknownOutcome
 
@@ -148,25 +148,28 @@ class AsyncClient:
         return await self.read("HW.PROCEDURES", pattern)
 
     async def create_table(self, name: str, *types: str) -> Any:
-        """Creates a table whose keys are of these types: ``HW.TABLE CREATE``."""
+        """Creates a table whose keys have columns of these types: ``HW.TABLE CREATE``."""
         return await self.once("HW.TABLE", "CREATE", name, *types)
 
-    async def put(self, table: str, key: Word, value: Word) -> Any:
-        """Sets a row: ``HW.PUT``."""
-        return await self.once("HW.PUT", table, key, value)
+    async def drop_table(self, name: str) -> Any:
+        """Drops a table: ``HW.TABLE DROP``. 0: there was none."""
+        return await self.once("HW.TABLE", "DROP", name)
 
-    async def get(self, table: str, key: Word) -> Any:
+    async def put(self, table: str, key: Key, value: Word) -> Any:
+        """Sets a row: ``HW.PUT``. 1: it is new."""
+        return await self.once("HW.PUT", table, *rules.columns(key), value)
+
+    async def get(self, table: str, key: Key) -> Any:
         """A row's value, or ``None``: ``HW.GET``."""
-        return await self.read("HW.GET", table, key)
+        return await self.read("HW.GET", table, *rules.columns(key))
 
-    async def delete(self, table: str, key: Word) -> Any:
-        """Removes a row: ``HW.DEL``."""
-        return await self.once("HW.DEL", table, key)
+    async def delete(self, table: str, key: Key) -> Any:
+        """Removes a row: ``HW.DEL``. 0: there was none."""
+        return await self.once("HW.DEL", table, *rules.columns(key))
 
-    async def range(
-        self, table: str, start: Word, stop: Word, *, limit: Optional[int] = None, reverse: bool = False
-    ) -> Any:
-        """Rows in the order of their keys: ``HW.RANGE``."""
+    async def range(self, table: str, start: Key, stop: Key, *, limit: Optional[int] = None, reverse: bool = False) -> Any:
+        """Rows in the order of their keys, each its columns and its value: ``HW.RANGE``. Bounds are written as there: ``(7, "-")`` to
+        ``(7, "+")`` are all rows whose first column is 7."""
         return await self.read(*rules.range_words(table, start, stop, limit, reverse))
 
     def begin(self, timeout: Optional[float] = None) -> AsyncInteractive:
@@ -185,9 +188,7 @@ class AsyncClient:
     async def __aenter__(self) -> AsyncClient:
         return self
 
-    async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         await self.close()
 
     async def _carry_out(self, steps: Generator[Need, Any, T], lent: Sequence[Handle[Connection]] = ()) -> T:
@@ -373,9 +374,7 @@ class AsyncTransaction(_Pinned):
         await self.lend()
         return self
 
-    async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         self.give_up()
 
 
@@ -386,6 +385,7 @@ class AsyncInteractive(_Pinned):
         super().__init__(client, client._rules.deadline())
         self.timeout = timeout
         self.over = False
+        self.session: Optional[rules.Session] = None
 
     async def execute(self, *words: Word) -> Any:
         """Runs a command in the transaction."""
@@ -394,11 +394,11 @@ class AsyncInteractive(_Pinned):
     async def commit(self) -> None:
         """Commits, exactly once. ``Conflict``: what it read was changed, and nothing was done."""
         handle = self.take()
-        self.over = True
-        session = await self.client._carry_out(self.rules.take(self.deadline))
+        session, self.session, self.over = self.session, None, True
+        assert session is not None
         ticket = session.ticket()
         words = ("HW.ONCE", ticket.session, ticket.number, "HW.COMMIT")
-        tried = await self.client._exchange(Exchange(handle, [words], self.deadline))
+        tried = await self.client._carry_out(self.rules.ask(handle, [words], self.deadline))
         reply = tried.replies[0] if tried.replies else None
         if tried.broken is not None or isinstance(reply, Failure) and reply.code == "UNKNOWN":
             why = tried.broken if reply is None else reply.text
@@ -417,6 +417,13 @@ class AsyncInteractive(_Pinned):
         self.handle = None
         self.client._release(handle)
 
+    def give_up(self) -> None:
+        super().give_up()
+        session, self.session = self.session, None
+        if session is not None:
+            # Nothing was sent under a number of it.
+            self.rules.give_back(session)
+
     async def rollback(self) -> None:
         """Ends it with nothing done."""
         self.over = True
@@ -427,6 +434,8 @@ class AsyncInteractive(_Pinned):
         pause = rules.FIRST_PAUSE
         while True:
             try:
+                # Once it is begun its connection takes no session's commands, and there may be no other.
+                self.session = await self.client._carry_out(self.rules.take(self.deadline))
                 self.node, self.trouble = self.rules.topology.leader(), None
                 await self.lend()
                 await self.exchange(begin)
@@ -440,9 +449,7 @@ class AsyncInteractive(_Pinned):
                 self.give_up()
                 raise
 
-    async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         try:
             if not self.over and error is None:
                 await self.commit()

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Generator, List, Optional, Tuple, TypeVar, Union
 
-from ._values import Committed, Freshness, Outcome, Ticket, Word, Words
+from ._values import Freshness, Key, Outcome, Ticket, Word, Words
 from .errors import Conflict, HighwaterError, InvalidRequest, NotDone, RolledBack, ServerError, UnknownOutcome
 
 T = TypeVar("T")
@@ -316,9 +316,7 @@ class Rules:
                 raise end
             pause = min(2 * pause, LAST_PAUSE)
 
-    def finish(
-        self, lent: Lent, node: str, ticket: Ticket, commands: List[Words], deadline: float, pause: float
-    ) -> Steps[Any]:
+    def finish(self, lent: Lent, node: str, ticket: Ticket, commands: List[Words], deadline: float, pause: float) -> Steps[Any]:
         """Sends a block under a number and gives the connection back. The replies; or `Conflict` or `NotDone` if nothing was done, and another
         number may be tried; or ``None`` if the session is no more."""
         words: List[Words] = [("MULTI",), ("HW.ONCE", ticket.session, ticket.number), *commands, ("EXEC",)]
@@ -435,12 +433,12 @@ def text_of(word: Any) -> str:
     return word.decode(errors="replace") if isinstance(word, bytes) else str(word)
 
 
-def committed(value: T, replies: List[Any]) -> Committed[T]:
-    return Committed(value, replies)
+def columns(key: Key) -> List[Word]:
+    return list(key) if isinstance(key, (list, tuple)) else [key]
 
 
-def range_words(table: Word, start: Word, stop: Word, limit: Optional[int], reverse: bool) -> List[Word]:
-    words: List[Word] = ["HW.RANGE", table, start, stop]
+def range_words(table: Word, start: Key, stop: Key, limit: Optional[int], reverse: bool) -> List[Word]:
+    words: List[Word] = ["HW.RANGE", table, *columns(start), *columns(stop)]
     if limit is not None:
         words += ["LIMIT", limit]
     return words + ["REV"] if reverse else words

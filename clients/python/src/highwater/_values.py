@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, List, Literal, Optional, Sequence, TypeVar, Union
+from typing import Any, Generic, List, Literal, Optional, Sequence, Tuple, TypeVar, Union
 
 Word = Union[str, bytes, int, float]
 """A word of a command."""
 Words = Sequence[Word]
 """A command."""
+Key = Union[Word, List[Word], Tuple[Word, ...]]
+"""A key of a typed table, or a bound: a word for each column; of one column the word alone will do."""
 T = TypeVar("T")
 
 
