@@ -7,6 +7,7 @@ mod golden;
 mod large;
 mod ordering;
 mod readonly;
+mod scripts;
 mod sessions;
 mod types;
 mod watch;
