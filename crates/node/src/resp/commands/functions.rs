@@ -361,7 +361,12 @@ fn restore<T: Transaction>(
     let payload = args.promised()?;
     let policy = args.next().unwrap_or(b"append");
     const WRONG: &str = "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
-    if args.next().is_some() || !["flush", "append", "replace"].into_iter().any(|known| is(policy, known)) {
+    if args.next().is_some() {
+        const TOO_MANY: &str =
+            "ERR unknown subcommand or wrong number of arguments for 'RESTORE'. Try FUNCTION HELP.";
+        return Err(CommandError::Text(TOO_MANY).into());
+    }
+    if !["flush", "append", "replace"].into_iter().any(|known| is(policy, known)) {
         return Err(CommandError::Text(WRONG).into());
     }
     let texts = match dump::restore(payload) {

@@ -257,7 +257,7 @@ impl Encoder<'_> {
         }
         match self.settings.encode_invalid {
             Invalid::Refused => {
-                return Err(self.refuse(&Value::Number(number), "must not be NaN or Infinity"));
+                return Err(self.refuse(&Value::Number(number), "must not be NaN or Inf"));
             }
             Invalid::Null => out.extend_from_slice(b"null"),
             Invalid::Written if number.is_nan() => out.extend_from_slice(b"nan"),
@@ -267,8 +267,8 @@ impl Encoder<'_> {
     }
 
     fn table(&self, table: &Table, depth: u32, out: &mut Vec<u8>) -> mlua::Result<()> {
-        if depth > self.settings.encode_depth {
-            return Err(text(self.lua, format_args!("Cannot serialise, excessive depth ({depth})")));
+        if depth > self.settings.encode_depth || self.run.is_deep() {
+            return Err(text(self.lua, format_args!("Cannot serialise, excessive nesting ({depth})")));
         }
         match self.array_len(table)? {
             Some(len) => {
@@ -575,10 +575,13 @@ impl Decoder<'_> {
     }
 
     fn descend(&self, depth: u32) -> mlua::Result<()> {
-        if depth <= self.settings.decode_depth {
+        if depth <= self.settings.decode_depth && !self.run.is_deep() {
             return self.run.budget.charge(self.lua, 1);
         }
-        Err(text(self.lua, format_args!("Found too many nested data structures ({depth})")))
+        Err(text(
+            self.lua,
+            format_args!("Found too many nested data structures ({depth}) at character {}", self.at + 1),
+        ))
     }
 
     fn array(&mut self, depth: u32) -> mlua::Result<Value> {

@@ -174,7 +174,7 @@ fn unpack(lua: &Lua, run: &Run, args: &MultiValue, name: &str) -> mlua::Result<M
     if offset < 0 || limit < 0 {
         return Err(text(
             lua,
-            format_args!("Invalid request to unpack with offset of {offset} and limit of {limit}."),
+            format_args!("Invalid request to unpack with offset of {offset} and limit of {}.", packed.len()),
         ));
     }
     if offset as usize > packed.len() {
@@ -221,7 +221,7 @@ impl Unpacker<'_> {
     }
 
     fn value(&mut self, depth: u32) -> mlua::Result<Value> {
-        if depth > MOST_UNPACKED_DEPTH {
+        if depth > MOST_UNPACKED_DEPTH || self.run.is_deep() {
             return Err(text(self.lua, "Too many nested data structures in input."));
         }
         let tag = self.unsigned(1)? as u8;

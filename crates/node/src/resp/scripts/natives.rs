@@ -12,6 +12,12 @@ use super::{bits, cjson, msgpack, packs, redis, strings};
 /// about as much again.
 const MAX_STACK_BYTES: usize = 400 << 10;
 
+/// The same for what nests in our own code, at the end of which is no script.
+const MAX_OWN_STACK_BYTES: usize = 1200 << 10;
+
+/// What an error costs that is caught, in instructions.
+const CAUGHT_INSTRUCTIONS: u64 = 100;
+
 /// About where the stack is.
 pub fn stack_pointer() -> usize {
     let here = 0u8;
@@ -36,6 +42,8 @@ pub fn all(lua: &Lua, run: &Rc<Run>, environment: &Table) -> mlua::Result<Table>
 fn errors(lua: &Lua, run: &Rc<Run>, natives: &Table) -> mlua::Result<()> {
     let over = run.clone();
     let seen = move |lua: &Lua, error: Value| -> mlua::Result<Value> {
+        // What is raised by us takes longer than an instruction.
+        over.budget.charge(lua, CAUGHT_INSTRUCTIONS)?;
         if over.is_over() { Err(Raise::Over.into()) } else { raise::seen(lua, error) }
     };
     let caught = seen.clone();
@@ -65,8 +73,7 @@ fn errors(lua: &Lua, run: &Rc<Run>, natives: &Table) -> mlua::Result<()> {
     natives.raw_set(
         "check_stack",
         lua.create_function(move |lua, ()| {
-            let used = run.stack.get().abs_diff(stack_pointer());
-            if used > MAX_STACK_BYTES { Err(text(lua, "C stack overflow")) } else { Ok(()) }
+            if run.stack_used() > MAX_STACK_BYTES { Err(text(lua, "C stack overflow")) } else { Ok(()) }
         })?,
     )
 }
@@ -85,17 +92,17 @@ fn describe(lua: &Lua, error: Value) -> mlua::Result<Value> {
     described.raw_set("err", lua.create_string(text)?)?;
     // Level 0 is the function that calls this; functions of C and of ours that raise it are not where it happened.
     let mut place = None;
-    for level in 1.. {
+    for level in 1..16 {
         let found = lua.inspect_stack(level, |function| {
             let source = function.source();
             let name = source.source.map(|name| name.into_owned()).unwrap_or_default();
             let line = function.current_line().map_or(-1, |line| line as i64);
-            (source.what == "C" || name == "=prelude", format!("{name}:{line}"))
+            (source.what == "C" || raise::is_ours(&name), format!("{name}:{line}"))
         });
         match found {
             None => break,
-            Some((true, _)) if level < 8 => {}
-            Some((_, found)) => {
+            Some((true, _)) => {}
+            Some((false, found)) => {
                 place = Some(found);
                 break;
             }
@@ -120,6 +127,10 @@ fn basics(lua: &Lua, run: &Rc<Run>, environment: &Table, natives: &Table) -> mlu
         })?,
     )?;
     natives.raw_set("about_globals", lua.create_function(|_, table: Table| Ok(table))?)?;
+    natives.raw_set(
+        "fail",
+        lua.create_function(|lua, why: String| -> mlua::Result<()> { Err(text(lua, why)) })?,
+    )?;
     natives.raw_set("rawset", lua.create_function(rawset)?)?;
     natives.raw_set("setmetatable", lua.create_function(setmetatable)?)?;
     natives.raw_set("collectgarbage", lua.create_function(|_, _: MultiValue| Ok(0))?)?;
@@ -174,7 +185,7 @@ fn basics(lua: &Lua, run: &Rc<Run>, environment: &Table, natives: &Table) -> mlu
         "clock",
         lua.create_function(move |_, ()| {
             // So many seconds as a script of as many instructions might take: no clock is asked.
-            Ok(spent.budget.used() as f64 / 1e8)
+            Ok(spent.budget.executed() as f64 / 1e8)
         })?,
     )?;
     let chance = run.clone();
@@ -270,6 +281,15 @@ fn random(lua: &Lua, run: &Run, args: MultiValue) -> mlua::Result<f64> {
 }
 
 impl Run {
+    fn stack_used(&self) -> usize {
+        self.stack.get().abs_diff(stack_pointer())
+    }
+
+    /// Whether our own code should not nest any deeper. Threads have 2 MiB of stack.
+    pub fn is_deep(&self) -> bool {
+        self.stack_used() > MAX_OWN_STACK_BYTES
+    }
+
     /// Nothing that a script does counts any more.
     pub fn is_over(&self) -> bool {
         self.budget.spent().is_some() || self.stop.get().is_some() || self.panic.borrow().is_some()

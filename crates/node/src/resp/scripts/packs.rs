@@ -61,14 +61,16 @@ struct Item {
 /// Reads a format, item by item.
 struct Format<'a> {
     lua: &'a Lua,
+    /// Whose format it is.
+    name: &'static str,
     rest: &'a [u8],
     little: bool,
     align: usize,
 }
 
 impl<'a> Format<'a> {
-    fn new(lua: &'a Lua, rest: &'a [u8]) -> Format<'a> {
-        Format { lua, rest, little: true, align: 1 }
+    fn new(lua: &'a Lua, name: &'static str, rest: &'a [u8]) -> Format<'a> {
+        Format { lua, name, rest, little: true, align: 1 }
     }
 
     fn number(&mut self, otherwise: usize) -> mlua::Result<usize> {
@@ -111,14 +113,21 @@ impl<'a> Format<'a> {
                 b'!' => {
                     self.align = self.number(MAX_ALIGN)?;
                     if !self.align.is_power_of_two() {
-                        return Err(text(self.lua, "alignment is not a power of 2"));
+                        return Err(text(
+                            self.lua,
+                            format_args!("alignment {} is not a power of 2", self.align),
+                        ));
                     }
                     continue;
                 }
                 other => {
                     return Err(text(
                         self.lua,
-                        format_args!("invalid format option '{}'", char::from(*other)),
+                        format_args!(
+                            "bad argument #1 to '{}' (invalid format option '{}')",
+                            self.name,
+                            char::from(*other)
+                        ),
                     ));
                 }
             };
@@ -137,11 +146,12 @@ fn string(lua: &Lua, args: &MultiValue, at: usize, name: &str) -> mlua::Result<L
 fn pack(lua: &Lua, args: &MultiValue) -> mlua::Result<Vec<u8>> {
     let format = string(lua, args, 0, "pack")?;
     let format = format.as_bytes();
-    let (mut items, mut out, mut arg) = (Format::new(lua, &format), Vec::new(), 1);
+    let (mut items, mut out, mut arg) = (Format::new(lua, "pack", &format), Vec::new(), 1);
     let most = super::vm::limits().memory_bytes;
     let number = |arg: usize| -> mlua::Result<f64> {
         let number = args.get(arg).cloned().map(|value| lua.coerce_number(value)).transpose()?.flatten();
-        number.ok_or_else(|| bad_argument(lua, arg + 1, "pack", "number", args.get(arg)))
+        number
+            .ok_or_else(|| bad_argument(lua, arg + 1, "pack", "number", args.get(arg).or(Some(&Value::Nil))))
     };
     while let Some(Item { kind, size, padding, little }) = items.next(out.len())? {
         out.resize(out.len() + padding, 0);
@@ -154,7 +164,7 @@ fn pack(lua: &Lua, args: &MultiValue) -> mlua::Result<Vec<u8>> {
                 let Some(bytes) = given.get(..size) else {
                     return Err(text(
                         lua,
-                        format_args!("bad argument #{} to 'pack' (string too short)", arg + 1),
+                        format_args!("bad argument #{} to 'pack' (string too short)", arg + 2),
                     ));
                 };
                 out.extend_from_slice(bytes);
@@ -205,7 +215,7 @@ fn unpack(lua: &Lua, args: &MultiValue, format: &LuaString) -> mlua::Result<Mult
         return Err(text(lua, "bad argument #3 to 'unpack' (offset must be 1 or greater)"));
     }
     let mut at = start as usize - 1;
-    let (mut items, mut values) = (Format::new(lua, &format), MultiValue::new());
+    let (mut items, mut values) = (Format::new(lua, "unpack", &format), MultiValue::new());
     let short = || text(lua, "bad argument #2 to 'unpack' (data string too short)");
     while let Some(Item { kind, size, padding, little }) = items.next(at)? {
         at = at.saturating_add(padding);
@@ -265,13 +275,13 @@ fn number(kind: u8, bytes: &[u8], little: bool) -> f64 {
 
 fn size(lua: &Lua, format: &LuaString) -> mlua::Result<f64> {
     let format = format.as_bytes();
-    let (mut items, mut at) = (Format::new(lua, &format), 0usize);
+    let (mut items, mut at) = (Format::new(lua, "size", &format), 0usize);
     while let Some(Item { kind, size, padding, .. }) = items.next(at)? {
         if kind == b's' || kind == b'c' && size == 0 {
             let kind = if kind == b's' { "s" } else { "c0" };
             return Err(text(
                 lua,
-                format_args!("bad argument #1 to 'size' (variable-size format in size: '{kind}')"),
+                format_args!("bad argument #1 to 'size' (option '{kind}' has no fixed size)"),
             ));
         }
         at += padding + size;

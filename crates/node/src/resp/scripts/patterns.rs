@@ -24,7 +24,7 @@ pub enum Capture {
     Bytes(usize, usize),
     /// `()`: a position.
     Position(usize),
-    /// Its end was not met yet.
+    /// The pattern has no end for it: it may stand there, and not be used.
     Open(usize),
 }
 
@@ -69,14 +69,12 @@ impl<'a> Matcher<'a> {
     }
 
     /// What the last match captured; the whole match if the pattern captures nothing.
-    pub fn captured(&self, first: usize, last: usize) -> Result<Vec<Capture>, Ended> {
+    pub fn captured(&self, first: usize, last: usize) -> Vec<Capture> {
         if self.captures.is_empty() {
-            return Ok(vec![Capture::Bytes(first, last - first)]);
+            vec![Capture::Bytes(first, last - first)]
+        } else {
+            self.captures.clone()
         }
-        if self.captures.iter().any(|capture| matches!(capture, Capture::Open(_))) {
-            return Err(Ended::Bad("unfinished capture"));
-        }
-        Ok(self.captures.clone())
     }
 
     /// Whether the pattern captures something by itself.

@@ -97,7 +97,7 @@ local function replaced(s, first, last, parts, replace, ...)
   if not with then
     with = strings.sub(s, first, last)
   elseif type(with) ~= 'string' and type(with) ~= 'number' then
-    error('invalid replacement value (a ' .. type(with) .. ')', 4)
+    natives.fail('invalid replacement value (a ' .. type(with) .. ')')
   end
   parts[#parts + 1] = with
 end
@@ -133,11 +133,15 @@ end
 
 -- The globals.
 
-for _, name in ipairs { 'assert', 'error', 'getmetatable', 'ipairs', 'next', 'pairs', 'rawequal', 'rawget', 'select', 'tonumber', 'tostring', 'type', 'unpack', '_VERSION' } do
+for _, name in ipairs { 'assert', 'error', 'ipairs', 'next', 'pairs', 'rawequal', 'rawget', 'select', 'tonumber', 'tostring', 'type', 'unpack', '_VERSION' } do
   real[name] = _G[name]
 end
 for _, name in ipairs { 'setmetatable', 'rawset', 'load', 'loadstring', 'collectgarbage', 'gcinfo' } do
   real[name] = natives[name]
+end
+
+function real.getmetatable(...)
+  return getmetatable(...) or nil
 end
 
 local maths = natives.copy(math)

@@ -43,11 +43,23 @@ pub fn table(text: impl Into<Vec<u8>>) -> mlua::Error {
 /// An error as Lua's own functions raise it: where it happened stands in front.
 #[cold]
 pub fn text(lua: &Lua, message: impl fmt::Display) -> mlua::Error {
-    let place = lua.inspect_stack(1, |caller| {
-        let source = caller.source().short_src.map(|source| source.into_owned()).unwrap_or_default();
-        caller.current_line().map(|line| format!("{source}:{line}: "))
+    // Level 0 is the function that fails. It may have been called through the prelude.
+    let place = (1..8).find_map(|level| {
+        let place = lua.inspect_stack(level, |caller| {
+            let source = caller.source();
+            let name = source.source.map(|name| name.into_owned()).unwrap_or_default();
+            let short = source.short_src.map(|name| name.into_owned()).unwrap_or_default();
+            let line = caller.current_line().map(|line| format!("{short}:{line}: "));
+            if is_ours(&name) { None } else { Some(line.unwrap_or_default()) }
+        });
+        place.unwrap_or_else(|| Some(String::new()))
     });
-    Raise::Text(format!("{}{message}", place.flatten().unwrap_or_default()).into_bytes()).into()
+    Raise::Text(format!("{}{message}", place.unwrap_or_default()).into_bytes()).into()
+}
+
+/// Whether a function of this source is no script's: one of the prelude's, or a call that another took the place of.
+pub fn is_ours(source: &str) -> bool {
+    source == "=prelude" || source == "=(tail call)"
 }
 
 /// Lua's error of an argument that does not fit.

@@ -123,11 +123,6 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     }
     redis.raw_set("REDIS_VERSION", crate::resp::commands::info::REDIS_VERSION)?;
     redis.raw_set("REDIS_VERSION_NUM", 0x0007_000f)?;
-    let registering = run.clone();
-    redis.raw_set(
-        "register_function",
-        lua.create_function(move |lua, args: MultiValue| register(lua, &registering, args))?,
-    )?;
     logging(lua, run, &redis)?;
     Ok(redis)
 }
@@ -210,6 +205,7 @@ fn error_text(text: &[u8]) -> Vec<u8> {
 
 /// Runs a command; an error of its is raised as a table.
 fn call(lua: &Lua, run: &Run, buffers: &RefCell<Buffers>, words: &MultiValue) -> mlua::Result<Value> {
+    run.budget.charge(lua, CALL_INSTRUCTIONS)?;
     if words.is_empty() {
         return Err(error(NOTHING_GIVEN));
     }
@@ -245,7 +241,7 @@ fn call(lua: &Lua, run: &Run, buffers: &RefCell<Buffers>, words: &MultiValue) ->
         Command::Local(local) => answer(local, args, &mut Reply::new(reply, protocol))?,
         Command::Control(_) => return Err(error(NOT_ALLOWED)),
     }
-    run.budget.charge(lua, CALL_INSTRUCTIONS + (encoded.len() + reply.len()) as u64 / 16)?;
+    run.budget.charge(lua, (encoded.len() + reply.len()) as u64 / 16)?;
     if let [b'-', text @ .., b'\r', b'\n'] = &reply[..] {
         return Err(error(text));
     }

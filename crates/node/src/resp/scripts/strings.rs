@@ -8,6 +8,7 @@ use super::patterns::{Capture, Ended, Matcher};
 use super::raise::{Raise, bad_argument, text};
 use super::vm::Run;
 
+const UNFINISHED: &str = "unfinished capture";
 /// Steps of a matcher that are worth one instruction.
 const STEPS_PER_INSTRUCTION: u64 = 1;
 
@@ -114,7 +115,8 @@ fn searched<R>(
 fn value(lua: &Lua, of: &[u8], capture: Capture) -> mlua::Result<Value> {
     Ok(match capture {
         Capture::Bytes(start, len) => Value::String(lua.create_string(&of[start..start + len])?),
-        Capture::Position(at) | Capture::Open(at) => Value::Number((at + 1) as f64),
+        Capture::Position(at) => Value::Number((at + 1) as f64),
+        Capture::Open(_) => return Err(text(lua, UNFINISHED)),
     })
 }
 
@@ -144,7 +146,7 @@ fn find(lua: &Lua, run: &Run, args: &MultiValue, finds: bool) -> mlua::Result<Mu
             if anchored { matcher.match_at(from)?.map(|end| (from, end)) } else { matcher.search(from)? };
         let Some((first, last)) = found else { return Ok(None) };
         let captures =
-            if finds && matcher.captures() == 0 { Vec::new() } else { matcher.captured(first, last)? };
+            if finds && matcher.captures() == 0 { Vec::new() } else { matcher.captured(first, last) };
         Ok(Some((first, last, captures)))
     })?;
     let Some((first, last, captures)) = found else { return Ok([Value::Nil].into_iter().collect()) };
@@ -197,7 +199,7 @@ fn next_match(lua: &Lua, run: &Run, args: &MultiValue) -> mlua::Result<MultiValu
     }
     let found = searched(lua, run, &of, &pattern, |matcher| {
         let Some((first, last)) = matcher.search(from)? else { return Ok(None) };
-        Ok(Some((first, last, matcher.captured(first, last)?)))
+        Ok(Some((first, last, matcher.captured(first, last))))
     })?;
     let Some((first, last, captures)) = found else {
         return Ok([Value::Nil, Value::Nil].into_iter().collect());
@@ -220,7 +222,7 @@ fn match_at(lua: &Lua, run: &Run, args: &MultiValue) -> mlua::Result<MultiValue>
         let found =
             if anchored { matcher.match_at(from)?.map(|end| (from, end)) } else { matcher.search(from)? };
         let Some((first, last)) = found else { return Ok(None) };
-        Ok(Some((first, last, matcher.captured(first, last)?)))
+        Ok(Some((first, last, matcher.captured(first, last))))
     })?;
     let Some((first, last, captures)) = found else { return Ok(MultiValue::new()) };
     let mut values: MultiValue = [(first + 1) as f64, last as f64].map(Value::Number).into_iter().collect();
@@ -252,7 +254,7 @@ fn substitute(lua: &Lua, run: &Run, args: &MultiValue) -> mlua::Result<(LuaStrin
     while count < most {
         let found = searched(lua, run, &of, pattern, |matcher| {
             let Some(end) = matcher.match_at(at)? else { return Ok(None) };
-            Ok(Some((end, matcher.captured(at, end)?, matcher.captures())))
+            Ok(Some((end, matcher.captured(at, end), matcher.captures())))
         })?;
         let mut end = at;
         if let Some((last, captures, captured)) = found {
@@ -312,7 +314,7 @@ impl With {
                             if at >= captured.max(1) {
                                 return Err(text(lua, "invalid capture index"));
                             }
-                            push(of, captures[at], out);
+                            push(lua, of, captures[at], out)?;
                         }
                         Some(other) => out.push(*other),
                         // Lua copies the zero behind its strings.
@@ -337,9 +339,11 @@ impl With {
     }
 }
 
-fn push(of: &[u8], capture: Capture, out: &mut Vec<u8>) {
+fn push(lua: &Lua, of: &[u8], capture: Capture, out: &mut Vec<u8>) -> mlua::Result<()> {
     match capture {
         Capture::Bytes(start, len) => out.extend_from_slice(&of[start..start + len]),
-        Capture::Position(at) | Capture::Open(at) => out.extend_from_slice((at + 1).to_string().as_bytes()),
+        Capture::Position(at) => out.extend_from_slice((at + 1).to_string().as_bytes()),
+        Capture::Open(_) => return Err(text(lua, UNFINISHED)),
     }
+    Ok(())
 }

@@ -102,7 +102,7 @@ pub fn answer(run: &Run, value: &Value, reply: &mut Reply<'_>) -> Result<(), Fai
 }
 
 fn write(run: &Run, value: &Value, reply: &mut Reply<'_>, depth: usize) -> Result<(), Failed> {
-    if depth > MAX_DEPTH {
+    if depth > MAX_DEPTH || run.is_deep() {
         return Err(Failed::text("ERR reached lua stack limit"));
     }
     if reply.out.len() > MAX_REPLY_BYTES {

@@ -277,6 +277,9 @@ impl Vm {
             table.raw_get::<Option<mlua::LuaString>>(name).ok().flatten().map(|text| text.as_bytes().to_vec())
         };
         let mut message = field("err").unwrap_or_default();
+        if message == b"ERR not enough memory" {
+            return self.out_of_memory().0;
+        }
         if let Some(place) = field("place").filter(|_| located) {
             message.extend_from_slice(b" script: ");
             message.extend_from_slice(&self.run.name.borrow());
@@ -328,7 +331,9 @@ impl Vm {
                 )
                 .into_bytes(),
             ))),
-            Some(Spent::Time) => Ok(Err(Failed::text("ERR the script was ended after 10 seconds"))),
+            Some(Spent::Time) => {
+                Ok(Err(Failed::text("ERR the script was ended after 5 seconds of CPU time")))
+            }
             None => Ok(outcome.unwrap_or_else(|error| Err(self.broken(error)))),
         }
     }
@@ -356,8 +361,8 @@ impl Vm {
 
     fn words(&self, words: &[&[u8]]) -> mlua::Result<Table> {
         let table = self.lua.create_table_with_capacity(words.len(), 0)?;
-        for word in words {
-            table.raw_push(self.lua.create_string(word)?)?;
+        for (at, word) in words.iter().enumerate() {
+            table.raw_set(at + 1, self.lua.create_string(word)?)?;
         }
         Ok(table)
     }

@@ -11,6 +11,7 @@ mod interactive;
 mod large;
 mod ordering;
 mod readonly;
+mod scripts;
 mod sessions;
 mod tables;
 mod types;
