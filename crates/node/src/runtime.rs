@@ -615,6 +615,7 @@ fn watch(config: &Config, shared: &Shared, door: &Door, worker: usize) -> worker
         stopwatch: shared.stopwatch,
         slower_than: slower_than.map_or(u64::MAX, |us| shared.stopwatch.ticks(us.saturating_mul(1000))),
         procedures: door.procedures,
+        names: shared.procedures.clone(),
     }
 }
 

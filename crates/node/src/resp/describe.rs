@@ -41,17 +41,23 @@ fn single(args: &[u8]) -> Option<Opcode> {
     }
 }
 
-/// Its words, cut to [`MOST_WORDS`] of [`MOST_WORD_BYTES`]; the last one says what is left out.
-pub fn words(request: &EngineRequest<'_>, procedures: Procedures) -> Vec<Vec<u8>> {
+/// Its words, cut to [`MOST_WORDS`] of [`MOST_WORD_BYTES`]; the last one says what is left out. `names`: those of procedures, by id.
+pub fn words(request: &EngineRequest<'_>, procedures: Procedures, names: &[&str]) -> Vec<Vec<u8>> {
     let mut words = Words::default();
     let written = match request.procedure {
         exec if exec == procedures.exec => executed(request.args, &mut words),
         watch if watch == procedures.watch => watched(request.args, &mut words),
         interact if interact == procedures.interact => interacted(request.args, &mut words),
-        // A change of users may hold passwords, and a procedure's arguments are no words.
-        _ => {
-            words.add(command_of(request, procedures).spec().name.as_bytes());
+        // A change of users may hold passwords.
+        users if users == procedures.users => {
+            words.add(b"acl");
             words.add(b"(redacted)");
+            Ok(())
+        }
+        procedure => {
+            words.add(b"hw.call");
+            words.add(names.get(usize::from(procedure.0)).unwrap_or(&"(unknown)").as_bytes());
+            words.add(format!("({} bytes of arguments)", request.args.len()).as_bytes());
             Ok(())
         }
     };
@@ -166,7 +172,8 @@ mod tests {
 
     fn told(args: &[u8]) -> (&'static str, Vec<String>) {
         let request = request(args, PROCEDURES.exec);
-        let words = words(&request, PROCEDURES).into_iter().map(|word| String::from_utf8(word).unwrap());
+        let words =
+            words(&request, PROCEDURES, NAMES).into_iter().map(|word| String::from_utf8(word).unwrap());
         (command_of(&request, PROCEDURES).spec().name, words.collect())
     }
 
@@ -191,11 +198,23 @@ mod tests {
     }
 
     #[test]
+    fn of_users_nothing_is_told_and_of_calls_the_name() {
+        let args = exec(false, &[&[b"SET", b"looks", b"like one"]]);
+        let users = request(&args, PROCEDURES.users);
+        assert_eq!(words(&users, PROCEDURES, NAMES), [&b"acl"[..], b"(redacted)"].map(<[u8]>::to_vec));
+        let call = request(&args, ProcedureId(3));
+        assert_eq!(command_of(&call, PROCEDURES).spec().name, "hw.call");
+        let told = words(&call, PROCEDURES, NAMES);
+        assert_eq!(told[..2], [&b"hw.call"[..], b"bank.transfer"].map(<[u8]>::to_vec));
+        assert_eq!(words(&request(&args, ProcedureId(99)), PROCEDURES, NAMES)[1], b"(unknown)");
+    }
+
+    #[test]
     fn a_watch_is_told_and_garbage_is_no_panic() {
         let mut args = Moment::default().bytes().to_vec();
         Args::encode([&b"a"[..], b"b"].into_iter(), &mut args);
         let watch = request(&args, PROCEDURES.watch);
-        assert_eq!(words(&watch, PROCEDURES), [&b"watch"[..], b"a", b"b"].map(<[u8]>::to_vec));
+        assert_eq!(words(&watch, PROCEDURES, NAMES), [&b"watch"[..], b"a", b"b"].map(<[u8]>::to_vec));
         assert_eq!(command_of(&watch, PROCEDURES).spec().name, "watch");
         for len in 0..40 {
             let garbage = vec![0xff; len];

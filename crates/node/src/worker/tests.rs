@@ -140,6 +140,7 @@ impl Bench {
             stopwatch: Stopwatch::calibrate(),
             slower_than: u64::MAX,
             procedures: door.procedures,
+            names: Vec::new(),
         };
         let clients = Clients::new(0, listener, Arc::new(door), watch, rules, &poller).unwrap();
         let engine = Engine::default();

@@ -274,7 +274,7 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Local Acl, "acl", -2, "noscript loading stale", NO_KEYS, "server", "6.0.0", "A container for Access List Control commands",
         subcommands!["acl" "cat" -2, "acl" "deluser" -3, "acl" "dryrun" -4, "acl" "genpass" -2, "acl" "getuser" 3, "acl" "help" 2, "acl" "list" 2, "acl" "load" 2,
             "acl" "log" -2, "acl" "save" 2, "acl" "setuser" -3, "acl" "users" 2, "acl" "whoami" 2]),
-    spec!(Local HotKeys, "hw.hotkeys", -1, "loading stale", NO_KEYS, "server", "0.1.0", "Get the keys at which transactions meet most",
+    spec!(Local HotKeys, "hw.hotkeys", -1, "admin loading stale", NO_KEYS, "server", "0.1.0", "Get the keys at which transactions meet most",
         subcommands!["hw.hotkeys" "reset" 2, "hw.hotkeys" "help" 2]),
 ];
 
