@@ -1,6 +1,7 @@
 //! What a node of a program hosts: all of the product's, then the program's.
 
 use highwater_core::{IndexKind, KeyKind, Library, Registry, TableSpec, Transaction};
+use highwater_disk::checkpoint::RESERVED;
 use highwater_node::library::NodeLibrary;
 
 use crate::closure::Closure;
@@ -34,8 +35,9 @@ impl<P: Procedures> Library for Hosted<P> {
             tables.len() <= FIRST_TABLE.into(),
             "the product has more tables than programs leave room for"
         );
-        let nobodys = TableSpec { name: "nobody's yet", keys: KeyKind::U64, index: IndexKind::Hash };
-        tables.resize(FIRST_TABLE.into(), nobodys);
+        // A later build of the product, with tables in some of these places, finds the program's where they were.
+        let reserved = TableSpec { name: RESERVED, keys: KeyKind::U64, index: IndexKind::Hash };
+        tables.resize(FIRST_TABLE.into(), reserved);
         tables.extend(self.tables.iter().cloned());
         tables
     }

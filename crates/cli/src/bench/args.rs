@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use highwater_engines::EngineKind;
 
 use super::workloads::{BankArgs, Row64Args, TpccArgs, YcsbArgs};
@@ -22,7 +22,7 @@ pub struct BenchArgs {
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// TPC-C: all five transactions with the specification's mix.
-    #[command(after_help = concat_help("highwater bench tpcc --engine rolis --workers 2 --warehouses 2 --json tpcc.json\n  highwater bench tpcc --engine silo --fast-ids\n  highwater bench tpcc --rate 30000 --seconds 30\n  highwater bench tpcc --compare --runs 5"))]
+    #[command(after_help = concat_help("highwater bench tpcc --engine rolis --workers 2 --warehouses 2 --json tpcc.json\n  highwater bench tpcc --engine silo --fast-ids\n  highwater bench tpcc --engine silo --layout silo --set store.reserve_mb=800\n  highwater bench tpcc --rate 30000 --seconds 30\n  highwater bench tpcc --clients remote --connections 32 --in-flight 8\n  highwater bench tpcc --compare --runs 5"))]
     Tpcc {
         /// How to run it.
         #[command(flatten)]
@@ -86,6 +86,15 @@ fn engines() -> impl TypedValueParser<Value = EngineKind> {
         .map(|name| name.parse().expect("it is one of them"))
 }
 
+/// Where a load comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Clients {
+    /// Generators inside the leader's workers, as in the papers.
+    Workers,
+    /// Connections from this process to the RESP ports, a transaction an HW.CALL.
+    Remote,
+}
+
 /// How to run a workload.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
@@ -104,12 +113,21 @@ pub struct RunArgs {
     /// Seconds to run before counting.
     #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = seconds)]
     pub warmup: f64,
-    /// Unreleased transactions per worker, at most.
-    #[arg(long, default_value_t = 1000, value_name = "D", value_parser = clap::value_parser!(u32).range(1..))]
-    pub in_flight: u32,
-    /// Transactions per second over all workers; as fast as possible if absent.
+    /// Unreleased transactions, at most: per worker [default: 1000], or of remote clients per connection [default: 16].
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..))]
+    pub in_flight: Option<u32>,
+    /// Transactions per second over all workers or clients; as fast as possible if absent.
     #[arg(long, value_name = "TPS", value_parser = seconds)]
     pub rate: Option<f64>,
+    /// Where the load comes from: from inside the leader's workers, or over RESP from this process.
+    #[arg(long, value_enum, default_value_t = Clients::Workers)]
+    pub clients: Clients,
+    /// Connections of remote clients.
+    #[arg(long, default_value_t = 16, value_name = "C", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub connections: u32,
+    /// Threads of remote clients; no more than connections.
+    #[arg(long, default_value_t = 1, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub client_threads: u32,
     /// How often to run all of it, each time on a fresh cluster: prints medians, smallest and largest.
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
@@ -137,6 +155,16 @@ pub struct RunArgs {
     /// Keep the replicas' logs and configs even if all goes well.
     #[arg(long)]
     pub keep: bool,
+}
+
+impl RunArgs {
+    /// Unreleased transactions per worker or connection.
+    pub fn depth(&self) -> u32 {
+        self.in_flight.unwrap_or(match self.clients {
+            Clients::Workers => 1000,
+            Clients::Remote => 16,
+        })
+    }
 }
 
 /// `highwater bench failover`.

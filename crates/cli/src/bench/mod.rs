@@ -2,11 +2,13 @@
 //!
 //! Replicas are processes of their own; the load runs inside the leader's workers, as in the papers, so the CPU time
 //! of the leader's process holds everything: generator, execution, network. A figure that takes the generator out
-//! would flatter us; its share is reported beside.
+//! would flatter us; its share is reported beside. With `--clients remote` it comes over RESP from this process ([`remote`]): then the
+//! leader's process has sockets and protocol to pay for, and no generator.
 
 pub mod args;
 mod compare;
 mod failover;
+mod remote;
 mod replay;
 mod report;
 mod run;
@@ -67,13 +69,14 @@ fn title(report: &RunReport, number: u32, runs: u32) {
     let options: Vec<_> = report.config.workload_options.iter().map(|(k, v)| format!("{k}={v}")).collect();
     let which = if runs > 1 { format!("  run {number} of {runs}") } else { String::new() };
     println!(
-        "{} {}  {}  {} replica(s) x {} worker(s), {} in flight, durability {}, machine load {:.2}{which}",
+        "{} {}  {}  {} replica(s) x {} worker(s), {} in flight {}, durability {}, machine load {:.2}{which}",
         report.workload,
         options.join(" "),
         report.engine,
         report.replicas,
         report.workers,
         report.config.in_flight,
+        if report.config.remote.is_some() { "per connection" } else { "per worker" },
         report.config.durability,
         report.config.machine.load_average_before,
     );

@@ -76,7 +76,7 @@ pub struct CpuSeconds {
     pub leader: f64,
     /// The others.
     pub followers: Vec<f64>,
-    /// The load generator's part of the leader's, sampled.
+    /// The load generators': of workers a part of the leader's, sampled; of remote clients their threads', and no part of the leader's.
     pub load: f64,
 }
 
@@ -118,8 +118,10 @@ pub struct Procedure {
 pub struct RunConfig {
     /// The workload's options.
     pub workload_options: BTreeMap<String, String>,
-    /// Unreleased transactions per worker, at most.
+    /// Unreleased transactions per worker, or per connection of remote clients, at most.
     pub in_flight: u32,
+    /// The remote clients, if the load came from there.
+    pub remote: Option<RemoteConfig>,
     /// Transactions per second asked for; as fast as possible if absent.
     pub rate: Option<f64>,
     /// Seconds run before counting.
@@ -136,6 +138,15 @@ pub struct RunConfig {
     pub command: String,
     /// Where it ran.
     pub machine: Machine,
+}
+
+/// Remote clients.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct RemoteConfig {
+    /// Connections.
+    pub connections: u32,
+    /// Threads that generate, send and count.
+    pub threads: u32,
 }
 
 /// Several runs: the fields of the median run (by transactions per leader CPU-second), the spreads, and all runs.
@@ -216,12 +227,26 @@ impl fmt::Display for RunReport {
         let load = self.cpu_seconds.load;
         row(
             "CPU seconds",
-            format!(
-                "leader {:.2} (load {load:.2}), followers [{}]",
-                self.cpu_seconds.leader,
-                followers.join(", ")
-            ),
+            match self.config.remote {
+                None => format!(
+                    "leader {:.2} (load {load:.2}), followers [{}]",
+                    self.cpu_seconds.leader,
+                    followers.join(", ")
+                ),
+                Some(_) => {
+                    format!("leader {:.2}, followers [{}]", self.cpu_seconds.leader, followers.join(", "))
+                }
+            },
         )?;
+        if let Some(RemoteConfig { connections, threads }) = self.config.remote {
+            let each = 1e6 * load / released.max(1) as f64;
+            row(
+                "remote clients",
+                format!(
+                    "{connections} connection(s), {threads} thread(s), {load:.2} CPU seconds ({each:.2} us a transaction)"
+                ),
+            )?;
+        }
         if let (Some(apply), Some(per_released)) =
             (self.apply_cpu_us_per_transaction, self.follower_cpu_us_per_released)
         {

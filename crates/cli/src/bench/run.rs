@@ -1,13 +1,16 @@
 //! One run of a workload on a fresh cluster: load, warm up, measure, converge, check.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use highwater_engines::EngineKind;
 use highwater_node::admin::protocol::{AdminRequest, FigureReport, LoadReport, StatusReport, WorkloadSpec};
+use highwater_node::load::report::of_clients;
 
-use super::args::RunArgs;
-use super::report::{CpuSeconds, Procedure, Resident, ResidentBytes, RunConfig, RunReport};
+use super::args::{Clients, RunArgs};
+use super::remote::{Remote, RemoteSpec};
+use super::report::{CpuSeconds, Procedure, RemoteConfig, Resident, ResidentBytes, RunConfig, RunReport};
 use crate::admin::AdminClient;
 use crate::audit::{Acknowledged, Generators};
 use crate::failure::{Failure, Result};
@@ -17,7 +20,7 @@ use crate::machine::Machine;
 use crate::numbers::{micros, ratio, short};
 use crate::progress::Progress;
 use crate::verify;
-use crate::workload::effective_options;
+use crate::workload::{effective_options, parse};
 
 /// When memory is looked at, so that growth shows.
 const MEMORY_LOOK: Duration = Duration::from_secs(10);
@@ -74,34 +77,26 @@ fn measure(
     // What the followers still apply of the load must not count as work of the measured seconds.
     verify::converge(fleet)?;
 
-    let spec = LoadSpec {
-        workload: workload.clone(),
-        workers: args.workers,
-        in_flight: args.in_flight,
-        rate: args.rate,
-        seed: args.seed,
-        audit_every: args.audit_every,
-    };
-    spec.start_on(fleet, leader, &mut Generators::default())?;
+    let mut running = Running::start(fleet, leader, args, workload, admin)?;
     progress.step("warming up");
-    watch(&mut admin, "warming up", Duration::from_secs_f64(args.warmup), progress)?;
-    admin.request(&AdminRequest::ResetStats).map_err(|error| admin.failure(error))?;
+    watch(&mut running, "warming up", Duration::from_secs_f64(args.warmup), progress)?;
+    running.reset()?;
 
     let start = fleet.all_statuses()?;
     let measured = Duration::from_secs_f64(args.seconds);
     let first = measured.min(MEMORY_LOOK);
     progress.step("running");
     let began = Instant::now();
-    watch(&mut admin, "running", first, progress)?;
+    watch(&mut running, "running", first, progress)?;
     let at_10_s = if measured > MEMORY_LOOK { Some(fleet.all_statuses()?) } else { None };
-    watch(&mut admin, "running", measured.saturating_sub(began.elapsed()), progress)?;
-    let load = admin.load_stats().map_err(|error| admin.failure(error))?;
+    watch(&mut running, "running", measured.saturating_sub(began.elapsed()), progress)?;
+    let load = running.stats()?;
     let end = fleet.all_statuses()?;
     let looks = Looks { leader, start, at_10_s, end };
     looks.leadership_held()?;
 
     progress.step("stopping");
-    let last = admin.stop().map_err(|error| admin.failure(error))?;
+    let last = running.stop()?;
     let checks = if args.no_check {
         None
     } else {
@@ -119,13 +114,78 @@ fn measure(
     Ok(report)
 }
 
+/// A load under way, from inside the leader's workers or from here.
+struct Running {
+    admin: AdminClient,
+    remote: Option<Remote>,
+}
+
+impl Running {
+    fn start(
+        fleet: &Fleet,
+        leader: usize,
+        args: &RunArgs,
+        workload: &WorkloadSpec,
+        admin: AdminClient,
+    ) -> Result<Running> {
+        if args.clients == Clients::Workers {
+            let spec = LoadSpec {
+                workload: workload.clone(),
+                workers: args.workers,
+                in_flight: args.depth(),
+                rate: args.rate,
+                seed: args.seed,
+                audit_every: args.audit_every,
+            };
+            spec.start_on(fleet, leader, &mut Generators::default())?;
+            return Ok(Running { admin, remote: None });
+        }
+        let mut doors = fleet.doors();
+        doors.swap(0, leader);
+        let remote = Remote::start(&RemoteSpec {
+            doors,
+            workload: Arc::from(parse(workload)?.build()),
+            connections: args.connections,
+            in_flight: args.depth(),
+            threads: args.client_threads.min(args.connections),
+            rate: args.rate,
+            seed: args.seed,
+            audit_every: args.audit_every,
+            audit_base: 0,
+        })?;
+        Ok(Running { admin, remote: Some(remote) })
+    }
+
+    /// Ends the warm-up.
+    fn reset(&mut self) -> Result<()> {
+        self.admin.request(&AdminRequest::ResetStats).map_err(|error| self.admin.failure(error))?;
+        self.remote.iter().for_each(Remote::reset);
+        Ok(())
+    }
+
+    fn stats(&mut self) -> Result<LoadReport> {
+        let replica = self.admin.load_stats().map_err(|error| self.admin.failure(error))?;
+        match &self.remote {
+            None => Ok(replica),
+            Some(remote) => Ok(of_clients(&remote.stats()?, replica)),
+        }
+    }
+
+    fn stop(mut self) -> Result<LoadReport> {
+        match self.remote.take() {
+            None => self.admin.stop().map_err(|error| self.admin.failure(error)),
+            Some(remote) => Ok(of_clients(&remote.stop()?, LoadReport::default())),
+        }
+    }
+}
+
 /// Waits while the load runs, and shows how it goes.
-fn watch(admin: &mut AdminClient, what: &str, how_long: Duration, progress: &mut Progress) -> Result<()> {
+fn watch(running: &mut Running, what: &str, how_long: Duration, progress: &mut Progress) -> Result<()> {
     let began = Instant::now();
     let every = Duration::from_millis(500);
     while let Some(left) = how_long.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
         std::thread::sleep(left.min(every));
-        let load = admin.load_stats().map_err(|error| admin.failure(error))?;
+        let load = running.stats()?;
         if !load.running {
             return Err(Failure::unavailable("the load ended before its time: the replica stopped leading"));
         }
@@ -264,7 +324,11 @@ fn run_config(
 ) -> Result<RunConfig> {
     Ok(RunConfig {
         workload_options: effective_options(workload)?,
-        in_flight: args.in_flight,
+        in_flight: args.depth(),
+        remote: (args.clients == Clients::Remote).then(|| RemoteConfig {
+            connections: args.connections,
+            threads: args.client_threads.min(args.connections),
+        }),
         rate: args.rate,
         warmup_seconds: args.warmup,
         seed: args.seed,

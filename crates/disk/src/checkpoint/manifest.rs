@@ -52,6 +52,9 @@ pub struct Part {
 pub const MAX_ENGINE_BYTES: usize = 16 << 20;
 /// Most bytes of a manifest: an engine's, and room for 65,535 parts and 255 tables with long names.
 const MAX_MANIFEST_BYTES: usize = 64 << 20;
+/// The name of a table that nobody writes, in a place that is kept for a later build's.
+pub const RESERVED: &str = "reserved";
+
 /// Bytes in front of tables, parts and the engine's own.
 const HEAD_BYTES: usize = 40;
 /// Bytes in front of what the checksum covers: magic, version, two zeros, the checksum.
@@ -102,14 +105,15 @@ impl Manifest {
     }
 
     /// Whether a store of this schema can take the records: its first tables must be those of the checkpoint. It may have
-    /// more behind them, which a later build has added and of which there is nothing yet.
+    /// more behind them, or in [reserved](RESERVED) places, which a later build has added and of which there is nothing yet.
     ///
     /// # Errors
     /// [`Error::OtherSchema`], with the first difference in words.
     pub fn check_schema(&self, schema: &Schema) -> Result<(), Error> {
         let own = TableShape::all(schema);
         let differs = |(id, (theirs, own)): (usize, (&TableShape, &TableShape))| {
-            (theirs != own).then(|| format!("table {id} is {theirs} there and {own} here"))
+            (theirs != own && theirs.name != RESERVED)
+                .then(|| format!("table {id} is {theirs} there and {own} here"))
         };
         let tables = self.tables.iter().zip(&own).enumerate();
         let counts = || {
@@ -230,5 +234,34 @@ impl std::fmt::Display for TableShape {
             KeyKind::Bytes => "byte-string",
         };
         write!(f, "{:?} with {keys} keys", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::{IndexKind, TableSpec};
+
+    use super::*;
+
+    #[test]
+    fn a_reserved_place_may_be_taken_and_no_other_may_change() {
+        let schema = |names: &[&'static str], keys| {
+            let spec = |name: &&'static str| TableSpec { name, keys, index: IndexKind::Hash };
+            Schema::new(names.iter().map(spec).collect())
+        };
+        let written = Manifest {
+            number: 1,
+            floor: Timestamp(1),
+            complete_at: Timestamp(1),
+            tables: TableShape::all(&schema(&["a", RESERVED, "b"], KeyKind::U64)),
+            parts: Vec::new(),
+            engine: Vec::new(),
+        };
+        let fits = |names, keys| written.check_schema(&schema(names, keys)).is_ok();
+        assert!(fits(&["a", RESERVED, "b"], KeyKind::U64));
+        assert!(fits(&["a", "new", "b", "c"], KeyKind::U64));
+        assert!(!fits(&["a", "new", "c"], KeyKind::U64));
+        assert!(!fits(&["a", "new"], KeyKind::U64));
+        assert!(!fits(&["a", "new", "b"], KeyKind::Bytes));
     }
 }

@@ -72,6 +72,14 @@ pub fn report(stats: &[WorkerStats], from: Baseline, to: Baseline) -> LoadReport
     }
 }
 
+/// What clients counted, over the time of a replica's own report: its CPU time, conflicts and log are in that one.
+pub fn of_clients(stats: &[WorkerStats], replica: LoadReport) -> LoadReport {
+    let from = Baseline { at: 0, cpu: 0, conflicts: 0, log_bytes: 0 };
+    let counted = report(stats, from, Baseline { at: monotonic(), ..from });
+    let LoadReport { seconds, conflict_aborts, process_cpu_ns, log_bytes, .. } = replica;
+    LoadReport { seconds, conflict_aborts, process_cpu_ns, log_bytes, ..counted }
+}
+
 /// By generator number: the workers answer in any order.
 fn audit(stats: &[WorkerStats]) -> Vec<(u32, Vec<(u32, u32)>)> {
     let ranges = |worker: &WorkerStats| Some((worker.audit_generator?, worker.audit.as_slice().to_vec()));

@@ -4,6 +4,7 @@ use highwater_core::codec::{Malformed, Reader};
 
 use super::Procedures;
 use super::command::Opcode;
+use super::interactive;
 use super::moment::Moment;
 use super::request::{Args, EngineRequest, Framing, Step, Watch};
 
@@ -18,16 +19,17 @@ const SECRETIVE: &[&str] = &["acl", "auth", "config", "hello", "migrate"];
 /// The command as which a request counts: `EXEC` for a whole block.
 #[inline]
 pub fn command_of(request: &EngineRequest<'_>, procedures: Procedures) -> Opcode {
-    let opcode = if request.procedure == procedures.exec { single(request.args) } else { None };
-    opcode.unwrap_or_else(|| {
-        let name: &[u8] = match request.procedure {
-            procedure if procedure == procedures.exec => b"exec",
-            procedure if procedure == procedures.watch => b"watch",
-            procedure if procedure == procedures.users => b"acl",
-            _ => b"hw.call",
-        };
-        Opcode::find(name).expect("it has a row")
-    })
+    let name: &[u8] = match request.procedure {
+        exec if exec == procedures.exec => match single(request.args) {
+            Some(opcode) => return opcode,
+            None => b"exec",
+        },
+        watch if watch == procedures.watch => b"watch",
+        users if users == procedures.users => b"acl",
+        interact if interact == procedures.interact => interactive::name_of(request.args),
+        _ => b"hw.call",
+    };
+    Opcode::find(name).expect("it has a row")
 }
 
 /// The one command of a request that is no block and watches nothing: it stands at its place.
@@ -43,9 +45,11 @@ fn single(args: &[u8]) -> Option<Opcode> {
 pub fn words(request: &EngineRequest<'_>, procedures: Procedures, names: &[&str]) -> Vec<Vec<u8>> {
     let mut words = Words::default();
     let written = match request.procedure {
-        procedure if procedure == procedures.exec => executed(request.args, &mut words),
-        procedure if procedure == procedures.watch => watched(request.args, &mut words),
-        procedure if procedure == procedures.users => {
+        exec if exec == procedures.exec => executed(request.args, &mut words),
+        watch if watch == procedures.watch => watched(request.args, &mut words),
+        interact if interact == procedures.interact => interacted(request.args, &mut words),
+        // A change of users may hold passwords.
+        users if users == procedures.users => {
             words.add(b"acl");
             words.add(b"(redacted)");
             Ok(())
@@ -69,6 +73,14 @@ fn watched(args: &[u8], words: &mut Words) -> Result<(), Malformed> {
     words.add(b"watch");
     Args::decode(&mut reader)?.for_each(|key| words.add(key));
     Ok(())
+}
+
+fn interacted(args: &[u8], words: &mut Words) -> Result<(), Malformed> {
+    words.add(interactive::name_of(args));
+    interactive::commands(args, |opcode, args| {
+        words.add(opcode.spec().name.as_bytes());
+        args.for_each(|word| words.add(word));
+    })
 }
 
 fn executed(args: &[u8], words: &mut Words) -> Result<(), Malformed> {
@@ -135,9 +147,13 @@ mod tests {
     use super::*;
     use crate::resp::reply::Protocol;
 
-    const PROCEDURES: Procedures =
-        Procedures { exec: ProcedureId(0), watch: ProcedureId(1), users: ProcedureId(2) };
-    const NAMES: &[&str] = &["redis.exec", "redis.watch", "redis.users", "bank.transfer"];
+    const PROCEDURES: Procedures = Procedures {
+        exec: ProcedureId(0),
+        watch: ProcedureId(1),
+        users: ProcedureId(2),
+        interact: ProcedureId(3),
+    };
+    const NAMES: &[&str] = &["redis.exec", "redis.watch", "redis.users", "redis.interact", "bank.transfer"];
 
     fn request(args: &[u8], procedure: ProcedureId) -> EngineRequest<'_> {
         EngineRequest { seq: 0, snapshot: false, freshness: None, session: None, procedure, args }
@@ -187,7 +203,7 @@ mod tests {
         let args = exec(false, &[&[b"SET", b"looks", b"like one"]]);
         let users = request(&args, PROCEDURES.users);
         assert_eq!(words(&users, PROCEDURES, NAMES), [&b"acl"[..], b"(redacted)"].map(<[u8]>::to_vec));
-        let call = request(&args, ProcedureId(3));
+        let call = request(&args, ProcedureId(4));
         assert_eq!(command_of(&call, PROCEDURES).spec().name, "hw.call");
         let told = words(&call, PROCEDURES, NAMES);
         assert_eq!(told[..2], [&b"hw.call"[..], b"bank.transfer"].map(<[u8]>::to_vec));

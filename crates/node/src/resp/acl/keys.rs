@@ -46,7 +46,7 @@ pub fn visit<'a>(opcode: Opcode, args: Args<'a>, mut visit: impl FnMut(&'a [u8],
 pub fn counted<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
     let mut rest = args;
     let mut count = 0;
-    if spec.has_flag("movablekeys") {
+    if spec.has_flag("movablekeys") && matches!(spec.command, Command::Data(_)) {
         let number = rest.nth(count_at(spec)).and_then(parse_integer);
         count = number
             .and_then(|count| usize::try_from(count).ok())
