@@ -153,6 +153,7 @@ mod tests {
         users: ProcedureId(2),
         interact: ProcedureId(3),
     };
+    const NAMES: &[&str] = &["redis.exec", "redis.watch", "redis.users", "redis.interact", "bank.transfer"];
 
     fn request(args: &[u8], procedure: ProcedureId) -> EngineRequest<'_> {
         EngineRequest { seq: 0, snapshot: false, freshness: None, session: None, procedure, args }
@@ -202,7 +203,7 @@ mod tests {
         let args = exec(false, &[&[b"SET", b"looks", b"like one"]]);
         let users = request(&args, PROCEDURES.users);
         assert_eq!(words(&users, PROCEDURES, NAMES), [&b"acl"[..], b"(redacted)"].map(<[u8]>::to_vec));
-        let call = request(&args, ProcedureId(3));
+        let call = request(&args, ProcedureId(4));
         assert_eq!(command_of(&call, PROCEDURES).spec().name, "hw.call");
         let told = words(&call, PROCEDURES, NAMES);
         assert_eq!(told[..2], [&b"hw.call"[..], b"bank.transfer"].map(<[u8]>::to_vec));
