@@ -73,7 +73,7 @@ pub mod request;
 pub mod scripts;
 pub mod single;
 #[cfg(test)]
-pub mod tests;
+mod tests;
 pub mod waiting;
 
 use std::borrow::Cow;
