@@ -87,7 +87,7 @@ pub mod slots;
 pub mod tables;
 pub mod tally;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 pub mod topology;
 pub mod waiting;
 
@@ -144,6 +144,9 @@ impl Procedures {
     }
 }
 
+/// Fills bytes with chance; false if there is none.
+pub type Entropy = Box<dyn Fn(&mut [u8]) -> bool + Send + Sync>;
+
 /// What all connections of a node share; the host fills it in once.
 pub struct Door {
     /// Where the door's procedures stand.
@@ -175,7 +178,7 @@ pub struct Door {
     /// Who may do what.
     pub access: acl::Access,
     /// Fills bytes with chance that nobody can guess, for `ACL GENPASS`; false if there is none.
-    pub entropy: Box<dyn Fn(&mut [u8]) -> bool + Send + Sync>,
+    pub entropy: Entropy,
     /// What the node does at the moment. Called on `INFO` and `HELLO` only.
     pub describe: Box<dyn Fn() -> Description + Send + Sync>,
     /// What operators ask. Called on their commands only.

@@ -66,7 +66,7 @@ impl Shape {
         let topology = (door.topology)();
         let known = |node: &NodeId| topology.members.iter().any(|member| member.node == *node);
         let serving = if now.serves { Some(door.node) } else { now.ask.filter(known) };
-        Shape { topology, serving, holder: serving.unwrap_or(door.node), epoch: u64::from(now.epoch.0) }
+        Shape { topology, serving, holder: serving.unwrap_or(door.node), epoch: now.epoch.0 }
     }
 
     /// Who has the slots, if it belongs: a node that was removed may still tell.

@@ -251,8 +251,8 @@ fn load<T: Transaction>(
     let tx = keyspace.transaction();
     tx.put(FUNCTIONS, &library_key(name), &row)?;
     for function in &functions {
-        let flags =
-            u8::from(function.flags.no_writes) * NO_WRITES | u8::from(function.flags.roll_back) * ROLL_BACK;
+        let no_writes = u8::from(function.flags.no_writes) * NO_WRITES;
+        let flags = no_writes | (u8::from(function.flags.roll_back) * ROLL_BACK);
         tx.put(FUNCTIONS, &function_key(&function.name), &[&digest, &[flags][..], name].concat())?;
     }
     Ok(Ok(name.to_vec()))

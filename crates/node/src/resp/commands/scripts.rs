@@ -54,15 +54,18 @@ impl<T: Transaction> Host for Commands<'_, '_, T> {
     }
 }
 
+/// Words of a request.
+type Words<'a> = Vec<&'a [u8]>;
+
 /// `numkeys key .. arg ..`: the keys, and the rest.
-pub fn keys_and_args<'a>(args: Args<'a>, count: i64) -> Result<(Vec<&'a [u8]>, Vec<&'a [u8]>), CommandError> {
+pub fn keys_and_args(args: Args<'_>, count: i64) -> Result<(Words<'_>, Words<'_>), CommandError> {
     if count > args.len() as i64 {
         return Err(CommandError::Text("ERR Number of keys can't be greater than number of args"));
     }
     if count < 0 {
         return Err(CommandError::Text("ERR Number of keys can't be negative"));
     }
-    let mut keys: Vec<&[u8]> = args.collect();
+    let mut keys: Words<'_> = args.collect();
     let rest = keys.split_off(count as usize);
     Ok((keys, rest))
 }

@@ -683,6 +683,6 @@ mod tests {
         ] {
             assert_eq!(general(number, 14), text);
         }
-        assert_eq!(general(3.14159, 3), "3.14");
+        assert_eq!(general(2.34567, 3), "2.35");
     }
 }

@@ -93,8 +93,8 @@ fn sized(tag: u8, len: &[u8], out: &mut Vec<u8>) {
 }
 
 fn pack_number(number: f64, out: &mut Vec<u8>) {
-    let whole = number.floor() == number
-        && (-9.223_372_036_854_775_808e18..9.223_372_036_854_775_808e18).contains(&number);
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    let whole = number.floor() == number && (-END..END).contains(&number);
     if !whole {
         let short = number as f32;
         return if f64::from(short) == number {

@@ -127,11 +127,8 @@ fn write(run: &Run, value: &Value, reply: &mut Reply<'_>, depth: usize) -> Resul
 
 /// As C converts it: what does not fit is the smallest integer.
 fn truncated(number: f64) -> i64 {
-    if number >= -9.223_372_036_854_775_808e18 && number < 9.223_372_036_854_775_808e18 {
-        number as i64
-    } else {
-        i64::MIN
-    }
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    if (-END..END).contains(&number) { number as i64 } else { i64::MIN }
 }
 
 fn write_table(run: &Run, table: &Table, reply: &mut Reply<'_>, depth: usize) -> Result<(), Failed> {

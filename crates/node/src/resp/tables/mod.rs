@@ -60,7 +60,7 @@ impl Table {
         if Table::find(tx, name)?.is_some() {
             return Ok(None);
         }
-        let last = tx.get(TABLES, &[LAST_ID])?.map_or(0, |row| number(row));
+        let last = tx.get(TABLES, &[LAST_ID])?.map_or(0, number);
         let id = last + 1;
         tx.put(TABLES, &[LAST_ID], &id.to_be_bytes())?;
         let table = Table { id, types };

@@ -3,7 +3,7 @@
 mod calls;
 mod clients;
 mod cluster;
-pub(crate) mod double;
+mod double;
 mod exec;
 mod frame;
 mod golden;
