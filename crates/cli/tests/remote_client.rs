@@ -22,7 +22,9 @@ fn counters_are_exact_though_leaders_are_killed() {
     let again = || !over.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
         let (client, again) = (&client, &again);
-        let count = |counter: &AtomicU64| drop(counter.fetch_add(1, Ordering::Relaxed));
+        let count = |counter: &AtomicU64| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        };
         let (once, moved, sure, perhaps) = (&once, &moved, &sure, &perhaps);
         for _ in 0..2 {
             scope.spawn(move || {
