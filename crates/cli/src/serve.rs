@@ -63,6 +63,7 @@ pub fn config(action: &ConfigAction) -> Result<()> {
         ConfigAction::Default => print!("{}", Config::default_toml()),
         ConfigAction::Check { file } => {
             let config = load(Some(file), &[])?;
+            config.check_doors().map_err(Failure::cannot_start)?;
             let nodes = config.cluster.nodes.len();
             let (engine, workers) = (&config.cluster.engine, config.cluster.workers);
             println!(
@@ -77,5 +78,6 @@ pub fn config(action: &ConfigAction) -> Result<()> {
 
 /// The configuration: a file (or the defaults), the environment, flags.
 pub fn load(file: Option<&Path>, overrides: &[(String, String)]) -> Result<Config> {
-    Config::load(file, std::env::vars(), overrides).map_err(Failure::cannot_start)
+    let config = Config::load(file, std::env::vars(), overrides).map_err(Failure::cannot_start)?;
+    Ok(config)
 }

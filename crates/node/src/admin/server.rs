@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpListener;
+use std::sync::Arc;
 
 use highwater_engines::Nanos;
 
 use super::protocol::{AdminRequest, AdminResponse};
 use crate::acceptor::Acceptor;
 use crate::poll::{Event, Interest, Poller};
+use crate::tls::{HANDSHAKE_PATIENCE, Keys, Wire};
 use crate::transport::socket::tune_client;
 
 /// Longest request. The longest legal one lists ranges of acknowledged audit rows; longer lists go in several requests.
@@ -31,10 +33,14 @@ pub struct Server {
     /// Key of the listener in the poller; connections follow.
     key_base: u64,
     next_key: u64,
+    /// If the port speaks TLS.
+    keys: Option<Arc<Keys>>,
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Wire,
+    /// When it came.
+    came: Nanos,
     input: Vec<u8>,
     /// Bytes of `input` that are known to hold no end of line.
     scanned: usize,
@@ -51,19 +57,29 @@ struct Connection {
 
 impl Server {
     /// Serves whoever connects to `listener`. Keys from `key_base` on are this module's.
-    pub fn new(listener: TcpListener, poller: &Poller, key_base: u64) -> io::Result<Server> {
+    pub fn new(
+        listener: TcpListener,
+        poller: &Poller,
+        key_base: u64,
+        keys: Option<Arc<Keys>>,
+    ) -> io::Result<Server> {
         let acceptor = Acceptor::new(listener, key_base, "operators", poller)?;
-        Ok(Server { acceptor, connections: BTreeMap::new(), key_base, next_key: key_base + 1 })
+        Ok(Server { acceptor, connections: BTreeMap::new(), key_base, next_key: key_base + 1, keys })
     }
 
     /// When to give the next turn at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        self.acceptor.deadline()
+        let unfinished = self.connections.values().filter(|connection| !connection.stream.is_established());
+        let handshakes = unfinished.map(|connection| connection.came + HANDSHAKE_PATIENCE).min();
+        self.acceptor.deadline().into_iter().chain(handshakes).min()
     }
 
     /// Does what is due.
     pub fn turn(&mut self, now: Nanos, poller: &Poller) {
         self.acceptor.turn(now, poller);
+        self.connections.retain(|_, connection| {
+            connection.stream.is_established() || now < connection.came + HANDSHAKE_PATIENCE
+        });
     }
 
     /// Something happened at the listener or at a connection.
@@ -119,13 +135,15 @@ impl Server {
         let (mut requests, mut replies) = (0, 0);
         self.connections.retain(|key, connection| {
             connection.write();
-            let idle = !connection.busy && connection.output.is_empty();
+            let idle = !connection.busy && connection.output.is_empty() && !connection.stream.has_unsent();
             if connection.gone || connection.ended && idle && connection.input.is_empty() {
                 return false;
             }
             requests += connection.input.capacity();
             replies += connection.output.capacity();
-            let interest = Interest::of(!connection.ended && !connection.busy, !connection.output.is_empty());
+            let writes = !connection.output.is_empty() && connection.stream.is_established()
+                || connection.stream.has_unsent();
+            let interest = Interest::of(!connection.ended && !connection.busy, writes);
             let unchanged = interest == connection.interest;
             connection.interest = interest;
             unchanged || poller.modify(&connection.stream, *key, interest).is_ok()
@@ -140,7 +158,9 @@ impl Server {
             }
             let key = self.next_key;
             let tuned = tune_client(&stream, STUCK_TIMEOUT);
-            if tuned.and_then(|()| poller.add(&stream, key, Interest::READ)).is_err() {
+            let keys = self.keys.as_ref().map(|keys| keys.current());
+            let Ok(stream) = tuned.and_then(|()| Wire::accept(stream, keys)) else { continue };
+            if poller.add(&stream, key, Interest::READ).is_err() {
                 continue;
             }
             self.next_key += 1;
@@ -148,6 +168,7 @@ impl Server {
                 key,
                 Connection {
                     stream,
+                    came: now,
                     input: Vec::new(),
                     scanned: 0,
                     output: Vec::new(),
@@ -178,10 +199,25 @@ impl Connection {
         let mut buffer = [0; READ_BYTES];
         match self.stream.read(&mut buffer) {
             Ok(0) => self.ended = true,
-            Ok(n) => self.input.extend_from_slice(&buffer[..n]),
+            Ok(n) => {
+                self.input.extend_from_slice(&buffer[..n]);
+                // What TLS has decrypted beyond that is told of by no socket.
+                while self.stream.has_unread()
+                    && let Ok(more) = self.stream.read(&mut buffer)
+                    && more > 0
+                {
+                    self.input.extend_from_slice(&buffer[..more]);
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.gone = true,
+            Err(_) => {
+                self.gone = true;
+                if let Some(why) = self.stream.broken() {
+                    let from = self.stream.peer_addr().map_or("somebody".into(), |from| from.to_string());
+                    tracing::warn!("the TLS of {from} at the admin port failed: {why} (tls.admin)");
+                }
+            }
         }
     }
 
@@ -217,7 +253,7 @@ impl Connection {
         self.ended = true;
         // The answer, then the end. What still comes in is not read, and the socket is closed when the answer is out.
         self.write();
-        let _ = self.stream.shutdown(Shutdown::Write);
+        self.stream.finish();
         self.gone |= !self.output.is_empty();
     }
 
@@ -228,6 +264,7 @@ impl Connection {
 
     fn write(&mut self) {
         let mut written = 0;
+        self.gone |= self.stream.send().is_err();
         while !self.gone && written < self.output.len() {
             match self.stream.write(&self.output[written..]) {
                 Ok(0) => self.gone = true,

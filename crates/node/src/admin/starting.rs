@@ -11,6 +11,7 @@ use super::server::Server;
 use crate::clock::monotonic;
 use crate::poll::{Interest, Poller};
 use crate::storage::StartProgress;
+use crate::tls::Keys;
 use crate::waker::Waker;
 
 const KEY_WAKER: u64 = 0;
@@ -33,11 +34,15 @@ impl Starting {
     ///
     /// # Errors
     /// The system's.
-    pub fn answer(listener: TcpListener, progress: Arc<StartProgress>) -> io::Result<Starting> {
+    pub fn answer(
+        listener: TcpListener,
+        progress: Arc<StartProgress>,
+        keys: Option<Arc<Keys>>,
+    ) -> io::Result<Starting> {
         let end = Arc::new(End { ended: AtomicBool::new(false), waker: Waker::new()? });
         let poller = Poller::new()?;
         poller.add(&end.waker, KEY_WAKER, Interest::EDGE)?;
-        let server = Server::new(listener.try_clone()?, &poller, KEY_SERVER)?;
+        let server = Server::new(listener.try_clone()?, &poller, KEY_SERVER, keys)?;
         let ends = end.clone();
         let thread = std::thread::Builder::new()
             .name("starting".into())
@@ -103,7 +108,7 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let progress = Arc::new(StartProgress::default());
-        let starting = Starting::answer(listener, progress.clone()).unwrap();
+        let starting = Starting::answer(listener, progress.clone(), None).unwrap();
         let mut client = BufReader::new(TcpStream::connect(address).unwrap());
         let mut ask = || {
             client.get_mut().write_all(b"{\"do\":\"status\"}\n").unwrap();

@@ -11,6 +11,7 @@ use crate::clock::monotonic;
 use crate::held::HeldBytes;
 use crate::poll::{Interest, Poller};
 use crate::shared::{ControlLetter, Shared};
+use crate::tls::Keys;
 
 /// Poller keys; the server's follow.
 const KEY_WAKER: u64 = 0;
@@ -25,10 +26,14 @@ pub struct AdminThread {
 
 impl AdminThread {
     /// Ready to run.
-    pub fn new(shared: Arc<Shared>, listener: TcpListener) -> io::Result<AdminThread> {
+    pub fn new(
+        shared: Arc<Shared>,
+        listener: TcpListener,
+        keys: Option<Arc<Keys>>,
+    ) -> io::Result<AdminThread> {
         let poller = Poller::new()?;
         poller.add(&shared.admin.waker, KEY_WAKER, Interest::EDGE)?;
-        Ok(AdminThread { server: Server::new(listener, &poller, KEY_SERVER)?, poller, shared })
+        Ok(AdminThread { server: Server::new(listener, &poller, KEY_SERVER, keys)?, poller, shared })
     }
 
     /// Until the node stops.

@@ -11,6 +11,7 @@ mod merge;
 mod nodes;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod validate;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use auth::AuthConfig;
 pub use error::ConfigError;
 pub use nodes::NodeConfig;
+pub use tls::{ClientAuth, SecurityConfig, TlsConfig};
 
 /// The whole configuration; `default.toml` beside this file documents every key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +46,10 @@ pub struct Config {
     pub storage: StorageConfig,
     /// Who may do what, before the cluster says so.
     pub auth: AuthConfig,
+    /// Which doors speak TLS.
+    pub tls: TlsConfig,
+    /// What is refused otherwise.
+    pub security: SecurityConfig,
     /// How the process runs.
     pub threads: ThreadConfig,
     /// What is written to standard error.

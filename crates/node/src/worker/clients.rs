@@ -23,6 +23,7 @@ use crate::acceptor::Acceptor;
 use crate::clock::unix_ms;
 use crate::poll::{Event, Poller};
 use crate::resp::{Allowance, Connection, Door};
+use crate::tls::{Keys, Wire};
 use crate::transport::socket::tune_client;
 
 /// Connections taken per look at the listener.
@@ -91,6 +92,9 @@ pub struct Clients {
     pub(super) buffer: Vec<u8>,
     /// Since when the door is closed.
     pub(super) closed_at: Option<Nanos>,
+    /// If the door speaks TLS.
+    keys: Option<Arc<Keys>>,
+    pub(super) complained_of_tls: Option<Nanos>,
     gatekeeper: Gatekeeper,
     gate: Gate,
     /// The version of the users that every client was held against.
@@ -122,6 +126,8 @@ impl Clients {
             acceptor: Some(Acceptor::new(listener, KEY_LISTENER, "clients", poller)?),
             door,
             rules,
+            keys: None,
+            complained_of_tls: None,
             gatekeeper: Gatekeeper::default(),
             gate: Gate::Waits,
             users_seen: 0,
@@ -144,6 +150,11 @@ impl Clients {
             buffer: vec![0; READ_BYTES],
             closed_at: None,
         })
+    }
+
+    /// The door speaks TLS with these keys.
+    pub fn set_keys(&mut self, keys: Option<Arc<Keys>>) {
+        self.keys = keys;
     }
 
     /// How many are connected.
@@ -282,16 +293,20 @@ impl Clients {
             self.slots.push(Slot::default());
             self.slots.len() - 1
         });
-        if poller.add(&stream, KEY_CLIENT | at as u64, crate::poll::Interest::READ).is_err() {
+        let keys = self.keys.as_ref().map(|keys| keys.current());
+        let wire = Wire::accept(stream, keys).ok();
+        let wire =
+            wire.filter(|wire| poller.add(wire, KEY_CLIENT | at as u64, crate::poll::Interest::READ).is_ok());
+        let Some(wire) = wire else {
             self.free.push(at);
             return;
-        }
+        };
         self.accepted += 1;
         self.open += 1;
         let id = self.accepted << 8 | (self.worker as u64 & 0xff);
         let slot = &mut self.slots[at];
         slot.id = id;
-        slot.client = Some(Client::new(stream, Connection::new(id, self.door.clone()), now));
+        slot.client = Some(Client::new(wire, Connection::new(id, self.door.clone()), now));
         self.sweep_later(now);
     }
 
@@ -521,6 +536,9 @@ impl Clients {
         self.crowd.update(client.counted, Counted::default());
         if client.connection.spoke_http() {
             self.complain_of_http(&client, now);
+        }
+        if client.connection.spoke_tls() || client.stream.broken().is_some() {
+            self.complain_of_tls(&client, now);
         }
         if self.favoured.is_some_and(|(favoured, _)| favoured == at) {
             self.favoured = None;
