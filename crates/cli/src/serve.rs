@@ -78,6 +78,5 @@ pub fn config(action: &ConfigAction) -> Result<()> {
 
 /// The configuration: a file (or the defaults), the environment, flags.
 pub fn load(file: Option<&Path>, overrides: &[(String, String)]) -> Result<Config> {
-    let config = Config::load(file, std::env::vars(), overrides).map_err(Failure::cannot_start)?;
-    Ok(config)
+    Config::load(file, std::env::vars(), overrides).map_err(Failure::cannot_start)
 }
