@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use highwater_node::admin::protocol::{
@@ -90,6 +91,14 @@ impl From<io::Error> for AdminError {
     }
 }
 
+/// What every admin port is told first, if anything.
+static TOKEN: OnceLock<String> = OnceLock::new();
+
+/// Tells admin ports this token from now on, unless another one was given before.
+pub fn use_token(token: &str) {
+    TOKEN.get_or_init(|| token.to_string());
+}
+
 /// An open admin connection.
 #[derive(Debug)]
 pub struct AdminClient {
@@ -143,7 +152,11 @@ impl AdminClient {
         stream.set_write_timeout(Some(prompt))?;
         stream.set_read_timeout(Some(prompt))?;
         let stream = AdminStream::new(stream, host)?;
-        Ok(AdminClient { address, stream: BufReader::new(stream), prompt })
+        let mut client = AdminClient { address, stream: BufReader::new(stream), prompt };
+        if let Some(token) = TOKEN.get() {
+            client.say(&serde_json::json!({ "token": token }))?;
+        }
+        Ok(client)
     }
 
     /// Turns an error of this conversation into the command's failure.
@@ -273,13 +286,22 @@ impl AdminClient {
         Ok(missing)
     }
 
+    /// Whatever it answers to a request that is answered at once.
+    pub fn answer_to(&mut self, request: &AdminRequest) -> Result<AdminResponse, AdminError> {
+        self.ask(request, self.prompt)
+    }
+
     fn ask(&mut self, request: &AdminRequest, patience: Duration) -> Result<AdminResponse, AdminError> {
         self.send(request)?;
         self.receive(patience)
     }
 
     fn send(&mut self, request: &AdminRequest) -> Result<(), AdminError> {
-        let mut line = serde_json::to_string(request).map_err(io::Error::other)?;
+        self.say(request)
+    }
+
+    fn say(&mut self, what: &impl serde::Serialize) -> Result<(), AdminError> {
+        let mut line = serde_json::to_string(what).map_err(io::Error::other)?;
         line.push('\n');
         let stream = self.stream.get_mut();
         stream.write_all(line.as_bytes()).and_then(|()| stream.flush()).map_err(within(self.prompt))

@@ -1,5 +1,6 @@
 //! The command line: every subcommand. The flags of each stand beside what it does.
 
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
@@ -21,7 +22,9 @@ use crate::reload::ReloadArgs;
 use crate::serve::{ConfigAction, ServeArgs};
 use crate::sim::SimArgs;
 use crate::status::StatusArgs;
+use crate::top::TopArgs;
 use crate::torture::{ClientArgs, GuestArgs, NodeArgs, ProxyArgs, TortureArgs};
+use crate::watching::{HotKeysArgs, WatchingArgs};
 
 /// The release, and what it speaks.
 static VERSION: LazyLock<String> =
@@ -36,6 +39,9 @@ static VERSION: LazyLock<String> =
     after_help = concat_help("highwater demo\n  highwater config default > highwater.toml && highwater serve --config highwater.toml\n  highwater bench tpcc --engine rolis --workers 1 --seconds 10")
 )]
 pub struct Cli {
+    /// A file whose first line is the token of the admin ports (admin.token); else HIGHWATER_ADMIN_TOKEN, else the config has it.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -60,6 +66,15 @@ pub enum Command {
     /// Show a replica's role, epoch, mark, streams, lag and members; exit code 4 if it cannot serve.
     #[command(after_help = concat_help("highwater status --admin 127.0.0.1:7300\n  highwater status --config highwater.toml --cluster\n  highwater status --admin localhost:7300 --cluster --watch\n  highwater status --json | jq .role"))]
     Status(StatusArgs),
+    /// Show all nodes of a cluster live: role, epoch, transactions per second, latency, lag, memory, clients.
+    #[command(after_help = concat_help("highwater top --admin 127.0.0.1:7300\n  highwater top --config highwater.toml\n  highwater top --once"))]
+    Top(TopArgs),
+    /// Show the keys at which a replica's transactions meet most.
+    #[command(after_help = concat_help("highwater hot-keys --admin 127.0.0.1:7300\n  highwater hot-keys --reset --json"))]
+    HotKeys(HotKeysArgs),
+    /// Show a replica's last slow transactions.
+    #[command(after_help = concat_help("highwater slow --admin 127.0.0.1:7300\n  highwater slow --json | jq .[0].words"))]
+    Slow(WatchingArgs),
     /// Have another node lead, without a request of unknown outcome; says for how long service paused.
     #[command(after_help = concat_help("highwater hand-over --admin 127.0.0.1:7300\n  highwater hand-over --config highwater.toml --to 2"))]
     HandOver(HandOverArgs),

@@ -5,7 +5,7 @@
 //! | layer | files |
 //! |---|---|
 //! | the command line | [`args`] |
-//! | commands, each with its flags | [`serve`], [`status`], [`hand_over`], [`member`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`], [`log`](mod@log), [`recover`], [`backup`] |
+//! | commands, each with its flags | [`serve`], [`status`], [`top`], [`watching`], [`hand_over`], [`member`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`], [`log`](mod@log), [`recover`], [`backup`] |
 //! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
 //! | one replica asked, and several together | [`admin`], [`answers`] |
 //! | words and numbers | [`failure`], [`flags`], [`founders`], [`numbers`], [`output`], [`progress`], [`report_file`], [`machine`], [`interrupt`], [`wall_clock`] |
@@ -47,9 +47,11 @@ mod report_file;
 mod serve;
 mod sim;
 mod status;
+mod top;
 mod torture;
 mod verify;
 mod wall_clock;
+mod watching;
 mod workload;
 
 use std::process::ExitCode;
@@ -58,6 +60,7 @@ use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
 use failure::Result;
+use highwater_node::config::read_token;
 
 fn main() -> ExitCode {
     // A broken invariant stops the replica. In front of all others that have something to do in a panic.
@@ -100,13 +103,29 @@ fn named(args: impl Iterator<Item = String>) -> String {
     name
 }
 
+/// What admin ports are told, where the config does not say it or there is none.
+fn take_token(file: Option<&std::path::Path>) -> Result<()> {
+    if let Some(file) = file {
+        admin::use_token(&read_token(file).map_err(failure::Failure::cannot_start)?.0);
+    } else if let Ok(token) = std::env::var("HIGHWATER_ADMIN_TOKEN")
+        && !token.is_empty()
+    {
+        admin::use_token(&token);
+    }
+    Ok(())
+}
+
 fn run(cli: Cli) -> Result<()> {
     if !matches!(cli.command, Command::Serve(_) | Command::TortureNode(_)) {
         // A replica takes care of its signals itself.
         interrupt::guard()?;
     }
     cli.tls.apply()?;
+    take_token(cli.token_file.as_deref())?;
     match cli.command {
+        Command::Top(args) => top::run(&args),
+        Command::HotKeys(args) => watching::hot_keys(&args),
+        Command::Slow(args) => watching::slow(&args),
         Command::Serve(args) => serve::serve(&args),
         Command::Config { action } => serve::config(&action),
         Command::Status(args) => status::run(&args),

@@ -7,6 +7,7 @@ use highwater_core::level::REHEARSED;
 use highwater_core::{Level, Levels};
 use highwater_node::{Config, NodeError};
 
+use crate::admin::use_token;
 use crate::failure::{EXIT_CODES, Failure, Result};
 use crate::flags::key_value;
 
@@ -78,5 +79,9 @@ pub fn config(action: &ConfigAction) -> Result<()> {
 
 /// The configuration: a file (or the defaults), the environment, flags.
 pub fn load(file: Option<&Path>, overrides: &[(String, String)]) -> Result<Config> {
-    Config::load(file, std::env::vars(), overrides).map_err(Failure::cannot_start)
+    let config = Config::load(file, std::env::vars(), overrides).map_err(Failure::cannot_start)?;
+    if let Some(token) = config.admin_token().map_err(Failure::cannot_start)? {
+        use_token(&token.0);
+    }
+    Ok(config)
 }

@@ -7,6 +7,7 @@
 //! - [`durability`]: what a reply promises.
 //! - [`schema`]: tables, their key kinds and their indexes. [`fingerprint`]: whether two builds have the same.
 //! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
+//! - [`signature`]: what a procedure takes and gives, by name and type.
 //! - [`footprint`]: what a transaction will touch, said beforehand.
 //! - [`contain`]: what becomes of a panic.
 //! - [`planted`](mod@planted): switches for deliberate bugs, absent from default builds.
@@ -32,6 +33,7 @@ pub mod planted;
 pub mod procedure;
 pub mod random;
 pub mod schema;
+pub mod signature;
 pub mod sync;
 pub mod transaction;
 
@@ -46,4 +48,5 @@ pub use level::{Level, Levels, Speaks};
 pub use procedure::{Library, Outcome, Procedure, Registry};
 pub use random::Random;
 pub use schema::{IndexKind, KeyKind, Schema, TableSpec};
+pub use signature::Signature;
 pub use transaction::{Abort, Direction, Transaction, View};

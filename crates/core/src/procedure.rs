@@ -5,6 +5,7 @@ use crate::footprint::Footprint;
 use crate::hooks::{self, Fact};
 use crate::ids::{ProcedureId, TableId};
 use crate::schema::{Schema, TableSpec};
+use crate::signature::Signature;
 use crate::transaction::{Abort, Transaction};
 
 /// A transaction's code. Deterministic: the same arguments on the same data give the same writes and reply.
@@ -20,6 +21,11 @@ pub trait Procedure: 'static {
     fn footprint(args: &[u8], footprint: &mut Footprint) -> bool {
         let _ = (args, footprint);
         false
+    }
+
+    /// What it takes and gives, if clients may call it by name; `None`: nobody outside of the node may.
+    fn signature() -> Option<&'static Signature> {
+        None
     }
 
     /// The part of the arguments that makes two requests the same one, for [sessions](Outcome::Denied): all of them, unless hosts add
@@ -73,6 +79,7 @@ type Run<T> = fn(&mut T, &[u8], &mut Vec<u8>) -> Result<(), Abort>;
 struct Entry<T> {
     name: &'static str,
     version: u32,
+    signature: Option<&'static Signature>,
     footprint: fn(&[u8], &mut Footprint) -> bool,
     identity: fn(&[u8]) -> &[u8],
     run: Run<T>,
@@ -122,6 +129,7 @@ impl<T: Transaction> Registry<T> {
         self.entries.push(Entry {
             name: P::NAME,
             version: P::VERSION,
+            signature: P::signature(),
             footprint: P::footprint,
             identity: P::identity,
             run: P::run::<T>,
@@ -177,6 +185,11 @@ impl<T: Transaction> Registry<T> {
     /// Every version, by id.
     pub fn versions(&self) -> Vec<u32> {
         self.entries.iter().map(|entry| entry.version).collect()
+    }
+
+    /// What clients may call, and how, by id.
+    pub fn signatures(&self) -> Vec<Option<&'static Signature>> {
+        self.entries.iter().map(|entry| entry.signature).collect()
     }
 
     /// Every name, by id.

@@ -16,6 +16,7 @@ use highwater_disk::journal::DEFAULT_SEGMENT_BYTES;
 use highwater_engines::{Controller, Replica, Service};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
+use crate::admin::http::guard::Guard;
 use crate::admin::starting::Starting;
 use crate::admin::thread::AdminThread;
 use crate::clock::monotonic;
@@ -23,12 +24,13 @@ use crate::config::{self, Config, ConfigError, Durability, Pin, PinPolicy};
 use crate::control::checkpoints::Checkpoints;
 use crate::control::{self, ControlThread};
 use crate::descriptors;
+use crate::desk::Desk;
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
 use crate::resp::acl::Access;
 use crate::resp::acl::change::Provided;
-use crate::resp::{Description, Door, Procedures, Waiting};
+use crate::resp::{Callables, Description, Door, Procedures, Waiting};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
 use crate::storage::{
@@ -119,7 +121,7 @@ fn run_once(config: &Config) -> Result<(Node, u64), NodeError> {
 fn answer_while_starting(config: &Config, progress: &Arc<StartProgress>) -> Result<Starting, NodeError> {
     let listener = listen("admin", &config.this_node().admin, socket::listen)?;
     let keys = load_keys(config, config.tls.admin)?;
-    Starting::answer(listener, progress.clone(), keys)
+    Starting::answer(listener, (guard(config, None)?, keys), progress.clone())
         .map_err(|error| NodeError::System { what: "set up the admin port", error })
 }
 
@@ -199,7 +201,7 @@ impl Node {
             return Err(NodeError::Storage { path: config.storage.dir.clone(), why });
         }
         let system = |what| move |error| NodeError::System { what, error };
-        let Replica { mut controller, workers, counters, procedures, versions } = replica;
+        let Replica { mut controller, workers, counters, procedures, versions, signatures } = replica;
         // An engine that agrees on no level is told apart by the newest.
         let speaks = match controller.level() {
             Some(in_use) => Speaks { levels: config.levels, in_use },
@@ -229,9 +231,11 @@ impl Node {
         let admin = admin_listener.local_addr().map_err(system("read the admin address"))?;
 
         let roster = Roster::new(config, storage.is_none().then(|| roster::file_of(config)));
+        let callables = Callables::of(&procedures, &versions, &signatures);
         let shared = Shared::new(identity.node, identity.engine, counters, procedures, roster);
         let shared = shared.map_err(system("create wake-up descriptors"))?;
         let shared = Arc::new(shared);
+        shared.set_tables(controller.store().schema().iter().map(|(_, table)| table.name).collect());
         let disks =
             storage.map(|storage| Disks::new(config, incarnation, storage, &shared, &mut *controller));
         let (journal, checkpoint, checkpoints) = match disks.transpose()? {
@@ -241,7 +245,7 @@ impl Node {
             None => (None, None, None),
         };
         let provided = config.auth.users().map_err(ConfigError)?;
-        let door = Arc::new(door(config, incarnation, &shared, provided));
+        let door = Arc::new(door(config, incarnation, &shared, callables, provided));
         let (signalled, signal_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
         take_signals(signals, &signal_writer).map_err(system("take signals"))?;
         let (reloads, reload_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
@@ -284,6 +288,7 @@ impl Node {
                 engine,
                 listener,
                 door: door.clone(),
+                watch: watch(config, &shared, &door, index),
                 rules,
                 links,
                 sessions: sessions.take(),
@@ -294,8 +299,9 @@ impl Node {
             loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
         }
 
+        let admin_keys = keys.filter(|_| config.tls.admin);
         let admin_thread =
-            AdminThread::new(shared.clone(), admin_listener, keys.filter(|_| config.tls.admin))
+            AdminThread::new(shared.clone(), admin_listener, guard(config, Some(&shared))?, admin_keys)
                 .map_err(system("set up the admin port"))?;
         let mut node = Node { shared, threads: Vec::new(), resp, admin };
         for (index, worker) in loops.into_iter().enumerate() {
@@ -536,7 +542,39 @@ fn listen<T>(
     resolved.and_then(listen).map_err(|error| NodeError::Listen { what, address: address.to_string(), error })
 }
 
-fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>, provided: Provided) -> Door {
+/// Who is let in at the admin port, before there is a node and when there is.
+fn guard(config: &Config, shared: Option<&Arc<Shared>>) -> Result<Arc<Guard>, ConfigError> {
+    let token = config.admin_token()?;
+    let founders: Vec<String> = config.cluster.nodes.iter().map(|node| node.admin.clone()).collect();
+    let shared = shared.map(Arc::downgrade);
+    let admins = move || match shared.as_ref().and_then(std::sync::Weak::upgrade) {
+        Some(shared) => shared.roster.nodes().into_iter().map(|node| node.admin).collect(),
+        None => founders.clone(),
+    };
+    let token = token.as_ref().map(|token| token.0.as_str());
+    Ok(Arc::new(Guard::new(token, &config.admin.hosts, admins)))
+}
+
+/// What the requests of a worker's clients are measured by.
+fn watch(config: &Config, shared: &Shared, door: &Door, worker: usize) -> worker::Watch {
+    let slower_than = u64::try_from(config.slowlog.slower_than_us).ok();
+    worker::Watch {
+        worker: worker as u16,
+        meter: shared.meters[worker].clone(),
+        slow: shared.slow.clone(),
+        stopwatch: shared.stopwatch,
+        slower_than: slower_than.map_or(u64::MAX, |us| shared.stopwatch.ticks(us.saturating_mul(1000))),
+        procedures: door.procedures,
+    }
+}
+
+fn door(
+    config: &Config,
+    incarnation: Incarnation,
+    shared: &Arc<Shared>,
+    callables: Callables,
+    provided: Provided,
+) -> Door {
     let describe = {
         let shared = Arc::downgrade(shared);
         move || {
@@ -556,6 +594,7 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>, provide
     Door {
         procedures: Procedures::find(&shared.procedures)
             .expect("the library registers the door's procedures"),
+        callables,
         node: shared.node,
         leaderless: config.engine().is_ok_and(|engine| engine.abilities().leaderless),
         in_order: config.engine().is_ok_and(|engine| engine.abilities().in_order),
@@ -572,6 +611,7 @@ fn door(config: &Config, incarnation: Incarnation, shared: &Arc<Shared>, provide
             Access::new(provided, Box::new(wake))
         },
         entropy: Box::new(|bytes| getrandom::fill(bytes).is_ok()),
+        operations: Box::new(Desk::new(config, shared)),
         backed_by: config.cluster.nodes.len() as u64 / 2,
         waiting: {
             let shared = Arc::downgrade(shared);

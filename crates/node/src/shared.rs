@@ -8,19 +8,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use highwater_core::{Epoch, NodeId};
+use highwater_engines::seam::hot::{COUNTERS, hottest};
 use highwater_engines::{CheckpointNews, Counters, EngineKind, Nanos, Service};
 use highwater_workloads::Workload;
 
-use crate::admin::protocol::{AdminRequest, AdminResponse};
+use crate::admin::protocol::{AdminRequest, AdminResponse, ElectionReport};
 use crate::clock::{Stopwatch, monotonic};
 use crate::held::{Held, HeldBytes};
 use crate::letter_box::LetterBox;
 use crate::load::{RunSpec, WorkerStats};
 use crate::memory::Provisions;
+use crate::meter::Meter;
+use crate::meter::events::Events;
+use crate::meter::hot::HotKey;
+use crate::meter::slow::SlowLog;
 use crate::relay::{Relay, Relayed};
 use crate::roster::Roster;
 use crate::storage::JournalQueues;
 use crate::tls::Keys;
+use crate::transport::traffic::Traffic;
 use crate::transport::{Arrival, Channel, Established};
 
 /// One per node, behind an `Arc`.
@@ -51,6 +57,8 @@ pub struct Shared {
     pub stopwatch: Stopwatch,
     /// When the process started.
     pub started: Nanos,
+    /// Names of the store's tables, by id.
+    tables: OnceLock<Vec<&'static str>>,
     /// If what is written goes to a disk.
     journal: OnceLock<Arc<JournalQueues>>,
     /// If doors speak TLS.
@@ -64,6 +72,20 @@ pub struct Shared {
     drained: AtomicUsize,
     stopping: AtomicBool,
     clients: Vec<Padded>,
+    /// Letters of the admin port's that each worker has read.
+    pulses: Vec<Padded>,
+    /// What the workers measure of their clients' requests.
+    pub meters: Vec<Arc<Meter>>,
+    /// Slow transactions.
+    pub slow: Arc<SlowLog>,
+    /// What happened lately.
+    pub events: Events,
+    /// Bytes to and from peers.
+    pub traffic: Traffic,
+    /// Checkpoints published, and those that failed.
+    checkpoints: [AtomicU64; 2],
+    /// Written by the control thread.
+    elections: Mutex<ElectionReport>,
     /// What each thread holds: the workers by index, then the control thread, then the admin port's.
     held: Vec<Held>,
     summary: Mutex<Summary>,
@@ -89,6 +111,13 @@ pub struct Summary {
     pub memory: (u64, u64),
 }
 
+impl Summary {
+    /// Whether the replica takes transactions.
+    pub fn serves(&self) -> bool {
+        self.service == Service::Serving
+    }
+}
+
 impl Shared {
     /// For a node with as many workers as there are counters.
     pub fn new(
@@ -108,12 +137,20 @@ impl Shared {
             admin: LetterBox::new()?,
             jobs: AtomicUsize::new(0),
             clients: counters.iter().map(|_| Padded::default()).collect(),
+            pulses: counters.iter().map(|_| Padded::default()).collect(),
+            meters: counters.iter().map(|_| Arc::default()).collect(),
+            slow: Arc::new(SlowLog::new(counters.len())),
+            events: Events::default(),
+            traffic: Traffic::default(),
+            checkpoints: Default::default(),
+            elections: Mutex::default(),
             held: (0..counters.len() + 2).map(|_| Held::default()).collect(),
             counters,
             procedures,
             roster,
             stopwatch: Stopwatch::calibrate(),
             started: monotonic(),
+            tables: OnceLock::new(),
             journal: OnceLock::new(),
             keys: OnceLock::new(),
             leaving: AtomicBool::new(false),
@@ -130,6 +167,44 @@ impl Shared {
                 memory: (0, u64::MAX),
             }),
         })
+    }
+
+    /// The store has these tables.
+    pub fn set_tables(&self, tables: Vec<&'static str>) {
+        let _known = self.tables.set(tables);
+    }
+
+    /// The keys at which transactions met most, the hottest first.
+    pub fn hot_keys(&self) -> Vec<HotKey> {
+        let tables = self.tables.get().map_or(&[][..], Vec::as_slice);
+        let sketches = self.counters.iter().map(|counters| counters.hot.all());
+        hottest(sketches, COUNTERS).into_iter().map(|hot| HotKey::of(hot, tables)).collect()
+    }
+
+    /// Keys that expired and were removed.
+    pub fn expired(&self) -> u64 {
+        self.meters.iter().map(|meter| meter.expired.load(Ordering::Relaxed)).sum()
+    }
+
+    /// A checkpoint was published, or failed.
+    pub fn checkpoint_ended(&self, published: bool) {
+        self.checkpoints[usize::from(!published)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Checkpoints published, and those that failed.
+    pub fn checkpoints(&self) -> (u64, u64) {
+        let [published, failed] = &self.checkpoints;
+        (published.load(Ordering::Relaxed), failed.load(Ordering::Relaxed))
+    }
+
+    /// How often this node changed its part.
+    pub fn elections(&self) -> ElectionReport {
+        *self.elections.lock().expect("nobody panics while holding them")
+    }
+
+    /// Forgets them.
+    pub fn reset_hot_keys(&self) {
+        self.counters.iter().for_each(|counters| counters.hot.reset());
     }
 
     /// What is written goes there from now on.
@@ -273,6 +348,16 @@ impl Shared {
         }
     }
 
+    /// A worker has read a letter of the admin port's; only that worker says so.
+    pub fn pulse(&self, worker: usize) {
+        self.pulses[worker].0.store(self.pulses_of(worker) + 1, Ordering::Relaxed);
+    }
+
+    /// How many it has read.
+    pub fn pulses_of(&self, worker: usize) -> u64 {
+        self.pulses[worker].0.load(Ordering::Relaxed)
+    }
+
     /// Clients of all workers.
     pub fn clients(&self) -> u64 {
         self.clients.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
@@ -323,8 +408,17 @@ impl Shared {
         self.summary.lock().expect("nobody panics while holding the summary").clone()
     }
 
-    /// Replaces the summary.
+    /// Replaces the summary, and counts and keeps what changed.
     pub fn set_summary(&self, summary: Summary) {
+        let before = self.summary();
+        if (&before.role, before.epoch, before.ask) != (&summary.role, summary.epoch, summary.ask) {
+            let state = (&*summary.role, summary.epoch.0, summary.ask.map(|node| node.0));
+            self.events.keep("role", state, "");
+            let mut elections = self.elections.lock().expect("nobody panics while holding them");
+            elections.stood += u64::from(summary.role == "candidate" && before.role != "candidate");
+            elections.served += u64::from(summary.serves() && !before.serves());
+            elections.epochs += u64::from(summary.epoch != before.epoch);
+        }
         *self.summary.lock().expect("nobody panics while holding the summary") = summary;
     }
 
@@ -340,6 +434,8 @@ pub enum WorkerLetter {
     Adopt(Established),
     /// The connection of a client that coordinates its transactions itself.
     Coordinator(TcpStream),
+    /// The admin port wants to know whether the worker turns.
+    Pulse,
     /// That node was removed from the cluster.
     HangUp(NodeId),
     /// That node does not hold this connection any more.

@@ -2,6 +2,7 @@
 //! was promised with what is there.
 
 use highwater_core::codec::{Malformed, Reader};
+use highwater_core::signature::{Signature, U8, U32, field};
 use highwater_core::{Abort, Procedure, Registry, Transaction, View};
 
 use crate::bytes::bad_request;
@@ -21,6 +22,15 @@ pub struct Append;
 impl Procedure for Append {
     const NAME: &'static str = "audit.append";
 
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: false,
+            args: &[field("worker", U32), field("sequence", U32)],
+            reply: &[field("inserted", U8)],
+        };
+        Some(&SIGNATURE)
+    }
+
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let key = decode(args).map_err(|error| bad_request(reply, error.0))?;
         let inserted = tx.insert(AUDIT, &key.to_be_bytes(), &[])?;
@@ -34,6 +44,11 @@ pub struct Noop;
 
 impl Procedure for Noop {
     const NAME: &'static str = "audit.noop";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature { reads: false, args: &[], reply: &[] };
+        Some(&SIGNATURE)
+    }
 
     fn run<T: Transaction>(_: &mut T, _: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
         Ok(())

@@ -10,7 +10,7 @@ use crate::failure::Result;
 use crate::{admin_stream, serve};
 
 /// How long a replica may take to accept a connection, and to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What to print, and how the command ends.
 pub type Look = (String, Result<()>);

@@ -180,7 +180,8 @@ fn write_members(text: &mut String, members: &[MemberReport]) -> std::fmt::Resul
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use highwater_node::admin::protocol::{DiskReport, LevelsReport, MemoryReport};
+    use highwater_node::admin::protocol::{DiskReport, ElectionReport, LevelsReport, MemoryReport};
+    use highwater_node::admin::work::WorkReport;
 
     /// A replica with something of everything.
     pub fn report() -> StatusReport {
@@ -223,6 +224,10 @@ pub mod tests {
             store_bytes: 0,
             memory: MemoryReport { budget: 3 << 30, ..MemoryReport::default() },
             disk: Some(DiskReport { low: true, full: false, ballast: 64 << 20, ballast_wanted: 128 << 20 }),
+            journal: None,
+            work: WorkReport::default(),
+            peers: Vec::new(),
+            elections: ElectionReport::default(),
             uptime_seconds: 1.0,
             executed: 0,
             applied: 0,

@@ -49,6 +49,7 @@ impl Engine for Backup {
         let mut registry: Registry<Occ> = Registry::new();
         library.register(&mut registry);
         let (procedures, versions) = (registry.names(), registry.versions());
+        let signatures = registry.signatures();
         let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
         let shared = Arc::new(Shared {
             account: Account::new(&options, counters.len()),
@@ -70,6 +71,7 @@ impl Engine for Backup {
             counters,
             procedures,
             versions,
+            signatures,
         }
     }
 

@@ -226,7 +226,7 @@ impl Worker for BackupWorker {
                     break;
                 }
                 None => {
-                    Counters::add(&self.counters.conflicts, 1);
+                    self.counters.conflict(&mut self.occ);
                     highwater_core::hooks::wait();
                 }
             }

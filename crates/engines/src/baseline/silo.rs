@@ -90,7 +90,7 @@ impl Worker for SiloWorker {
                 }
                 return Ok(());
             }
-            Counters::add(&self.counters.conflicts, 1);
+            self.counters.conflict(&mut self.occ);
             if self.occ.take_clock_stands().is_some() {
                 // Nobody else could go on in its place.
                 break;
@@ -221,12 +221,14 @@ impl Engine for Silo {
         };
         let workers = counters.iter().enumerate().map(worker).collect();
         let (procedures, versions) = (registry.names(), registry.versions());
+        let signatures = registry.signatures();
         Replica {
             controller: Box::new(SiloController { store, options, clock }),
             workers,
             counters,
             procedures,
             versions,
+            signatures,
         }
     }
 

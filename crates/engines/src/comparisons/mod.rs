@@ -73,6 +73,7 @@ fn build<L: Library, W: Worker + 'static>(
 ) -> Replica {
     let shelf = Shelf::new(library, &options);
     let (procedures, versions) = (shelf.registry.names(), shelf.registry.versions());
+    let signatures = shelf.registry.signatures();
     let node = Arc::new(Node::new(options, clock, primary));
     let counters: Vec<Arc<Counters>> = node.cells.iter().map(|_| Arc::default()).collect();
     let workers = counters
@@ -81,5 +82,5 @@ fn build<L: Library, W: Worker + 'static>(
         .map(|(counters, at)| -> Box<dyn Worker> { Box::new(worker(at, &node, &shelf, counters.clone())) });
     let workers = workers.collect();
     let controller = Box::new(FixedController::new(node, shelf.store));
-    Replica { controller, workers, counters, procedures, versions }
+    Replica { controller, workers, counters, procedures, versions, signatures }
 }

@@ -208,6 +208,7 @@ fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>, abilities
     let mut registry: Registry<MeerkatTx> = Registry::new();
     library.register(&mut registry);
     let (procedures, versions) = (registry.names(), registry.versions());
+    let signatures = registry.signatures();
     let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
     let shared = Arc::new(Shared::new(options, clock, abilities.real_time));
     let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
@@ -216,7 +217,7 @@ fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>, abilities
     };
     let workers = counters.iter().enumerate().map(worker).collect();
     let controller = Box::new(MeerkatController::new(shared, schema, store, marks));
-    Replica { controller, workers, counters, procedures, versions }
+    Replica { controller, workers, counters, procedures, versions, signatures }
 }
 
 /// What both have in common.

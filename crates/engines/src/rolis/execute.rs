@@ -204,7 +204,7 @@ impl Executor {
                 sealer.clock_stood(least);
                 return false;
             }
-            Counters::add(&context.counters.conflicts, 1);
+            context.counters.conflict(occ);
             back_off(&mut self.random);
         }
         false

@@ -231,7 +231,7 @@ impl Worker for FunnelWorker {
                 self.clock_stands = Some(least);
                 break;
             }
-            Counters::add(&self.counters.conflicts, 1);
+            self.counters.conflict(occ);
             std::hint::spin_loop();
             hooks::waits();
         }

@@ -212,6 +212,7 @@ fn build_with<L: Library>(options: Options, streams: u16, library: &L, clock: Ar
     let mut readers: Registry<SnapshotTx> = Registry::new();
     library.register(&mut readers);
     let (procedures, versions) = (registry.names(), registry.versions());
+    let signatures = registry.signatures();
     let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
     let account = Account::new(&options, counters.len());
     let shared = Arc::new(Shared::new(Options { workers: streams, ..options }, clock, account));
@@ -234,5 +235,5 @@ fn build_with<L: Library>(options: Options, streams: u16, library: &L, clock: Ar
     };
     let workers = counters.iter().enumerate().map(worker).collect();
     let controller: Box<dyn Controller> = Box::new(RolisController::new(shared, schema, store));
-    Replica { controller, workers, counters, procedures, versions }
+    Replica { controller, workers, counters, procedures, versions, signatures }
 }

@@ -2,6 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use highwater_store::Occ;
+
+use super::hot::HotKeys;
+
 /// Counts kept by one worker: written by its owner only, read by anyone. One cache-line pair each, so that counting
 /// shares nothing.
 #[derive(Debug, Default)]
@@ -24,6 +28,8 @@ pub struct Counters {
     pub entries: AtomicU64,
     /// Bytes of the entries sealed, headers included.
     pub log_bytes: AtomicU64,
+    /// Where the conflicts were, as far as the engine knows.
+    pub hot: HotKeys,
 }
 
 impl Counters {
@@ -31,5 +37,14 @@ impl Counters {
     #[inline]
     pub fn add(counter: &AtomicU64, n: u64) {
         counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
+
+    /// Counts a conflict, and where it was.
+    #[cold]
+    pub fn conflict(&self, occ: &mut Occ) {
+        Counters::add(&self.conflicts, 1);
+        if let Some((table, key)) = occ.take_met() {
+            self.hot.met(table, key);
+        }
     }
 }

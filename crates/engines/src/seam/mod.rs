@@ -3,6 +3,7 @@
 mod checkpoint;
 mod counters;
 mod handover;
+pub mod hot;
 mod members;
 mod outbox;
 mod request;
@@ -11,7 +12,7 @@ mod status;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::{Incarnation, Level, Levels, NodeId};
+use highwater_core::{Incarnation, Level, Levels, NodeId, Signature};
 use highwater_store::Store;
 
 use crate::memory::MemoryStatus;
@@ -310,4 +311,6 @@ pub struct Replica {
     pub procedures: Vec<&'static str>,
     /// Their versions, the same.
     pub versions: Vec<u32>,
+    /// How clients call them, if they may, the same.
+    pub signatures: Vec<Option<&'static Signature>>,
 }

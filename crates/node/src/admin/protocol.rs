@@ -7,8 +7,12 @@ use highwater_core::{Level, Levels, NodeId};
 use highwater_engines::MemberChange;
 use serde::{Deserialize, Serialize};
 
+use super::work::{JournalReport, PeerReport, WorkReport};
 use crate::config::NodeConfig;
 use crate::config::contact::contact;
+use crate::meter::events::Event;
+use crate::meter::hot::HotKey;
+use crate::meter::slow::Slow;
 
 /// A request: one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,14 +75,23 @@ pub enum AdminRequest {
         #[serde(default)]
         to: Option<u8>,
     },
-    /// Ends the process cleanly: what it leads is handed over first. Answer: [`AdminResponse::Done`], at once.
     /// Another membership is wanted; asked again until it is done. Answer: [`AdminResponse::Member`].
     Member {
         /// What is wanted.
         change: MemberRequest,
     },
-    /// Ends the process cleanly. Answer: [`AdminResponse::Done`].
+    /// Ends the process cleanly: what it leads is handed over first. Answer: [`AdminResponse::Done`], at once.
     Shutdown,
+    /// Slow transactions. Answer: [`AdminResponse::Slow`].
+    Slow,
+    /// What happened lately. Answer: [`AdminResponse::Events`].
+    Events,
+    /// The keys with most conflicts. Answer: [`AdminResponse::HotKeys`].
+    HotKeys {
+        /// Forget them then.
+        #[serde(default)]
+        reset: bool,
+    },
 }
 
 /// A workload and its options: what `highwater_workloads` builds one from.
@@ -153,6 +166,21 @@ pub enum AdminResponse {
     AuditMissing {
         /// How many are missing.
         missing: u64,
+    },
+    /// See [`AdminRequest::Slow`].
+    Slow {
+        /// The latest first.
+        slow: Vec<Slow>,
+    },
+    /// See [`AdminRequest::Events`].
+    Events {
+        /// In order.
+        events: Vec<Event>,
+    },
+    /// See [`AdminRequest::HotKeys`].
+    HotKeys {
+        /// The hottest first.
+        keys: Vec<HotKey>,
     },
 }
 
@@ -279,6 +307,18 @@ pub struct StatusReport {
     /// How its disk is, if it keeps a journal.
     #[serde(default)]
     pub disk: Option<DiskReport>,
+    /// What the journal did, if there is one.
+    #[serde(default)]
+    pub journal: Option<JournalReport>,
+    /// What the workers did.
+    #[serde(default)]
+    pub work: WorkReport,
+    /// Bytes to and from each peer.
+    #[serde(default)]
+    pub peers: Vec<PeerReport>,
+    /// Times at which this node began to stand for election, and to lead, since its process started.
+    #[serde(default)]
+    pub elections: ElectionReport,
     /// Seconds since the process started.
     pub uptime_seconds: f64,
     /// Transactions executed by the workers.
@@ -338,6 +378,17 @@ pub struct MemoryReport {
     pub sending: u64,
     /// Receive buffers for other nodes' frames; the logs point into them.
     pub receiving: u64,
+}
+
+/// How often a node changed its part, since its process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElectionReport {
+    /// It stood for election.
+    pub stood: u64,
+    /// It began to serve.
+    pub served: u64,
+    /// The epoch changed.
+    pub epochs: u64,
 }
 
 /// How a node's disk is.

@@ -3,7 +3,8 @@
 use highwater_core::{Epoch, Incarnation, Level, Levels, NodeId};
 use highwater_engines::{EngineKind, Figure, Member, Nanos, Service, Status};
 
-use super::protocol::{FigureReport, LevelsReport, MemberReport, MemoryReport, StatusReport};
+use super::protocol::{ElectionReport, FigureReport, LevelsReport, MemberReport, MemoryReport, StatusReport};
+use super::work::WorkReport;
 
 const MS: Nanos = 1_000_000;
 
@@ -55,6 +56,10 @@ impl StatusReport {
             store_bytes: 0,
             memory: MemoryReport::default(),
             disk: None,
+            journal: None,
+            work: WorkReport::default(),
+            peers: Vec::new(),
+            elections: ElectionReport::default(),
             uptime_seconds: 0.0,
             executed: 0,
             applied: 0,

@@ -1,4 +1,4 @@
-//! Admin connections: lines in, lines out, one request of a connection at a time.
+//! The sockets of the admin port: what comes in goes to the [`Talk`] of its connection, what that says goes out.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use highwater_engines::Nanos;
 
-use super::protocol::{AdminRequest, AdminResponse};
+use super::http::guard::Guard;
+use super::http::response::Answer;
+use super::protocol::AdminResponse;
+use super::talk::{Question, Talk};
 use crate::acceptor::Acceptor;
 use crate::poll::{Event, Interest, Poller};
 use crate::tls::{HANDSHAKE_PATIENCE, Keys, Wire};
@@ -16,70 +19,76 @@ use crate::transport::socket::tune_client;
 /// Longest request. The longest legal one lists ranges of acknowledged audit rows; longer lists go in several requests.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 /// Open connections, at most. Beyond, the one that was silent longest makes room.
-const MAX_CONNECTIONS: usize = 256;
+pub const MAX_CONNECTIONS: usize = 256;
 /// Bytes taken from one connection at one time.
 const READ_BYTES: usize = 64 << 10;
-/// A connection with so much to read hears nothing of progress.
-const MAX_UNREAD_BYTES: usize = 64 << 10;
 /// Who takes nothing of an answer for as long is gone.
 const STUCK_TIMEOUT: Nanos = 60_000_000_000;
-/// What an empty buffer keeps of its memory.
-const KEEP_BYTES: usize = 4 << 10;
+/// Whom this side has hung up on, and who goes on sending, is not cut for as long: a socket that is closed with bytes unread takes back what
+/// was sent.
+const LINGER: Nanos = 1_000_000_000;
+/// How often connections for HTTP are looked after.
+const LOOK_EVERY: Nanos = 100_000_000;
 
 /// The admin port.
 pub struct Server {
     acceptor: Acceptor,
+    guard: Arc<Guard>,
+    /// If the port speaks TLS.
+    keys: Option<Arc<Keys>>,
     connections: BTreeMap<u64, Connection>,
     /// Key of the listener in the poller; connections follow.
     key_base: u64,
     next_key: u64,
-    /// If the port speaks TLS.
-    keys: Option<Arc<Keys>>,
+    /// When connections are looked after.
+    looks_at: Option<Nanos>,
 }
 
 struct Connection {
     stream: Wire,
     /// When it came.
     came: Nanos,
-    input: Vec<u8>,
-    /// Bytes of `input` that are known to hold no end of line.
-    scanned: usize,
-    output: Vec<u8>,
+    talk: Talk,
     interest: Interest,
     /// When it last said something.
     heard: Nanos,
-    /// A request is being served.
-    busy: bool,
-    /// No more requests will come, or be listened to.
-    ended: bool,
+    /// When its question was taken, while that is not answered.
+    asked: Option<Nanos>,
+    /// Everything was said, and until then what comes is thrown away.
+    lingers_until: Option<Nanos>,
     gone: bool,
 }
 
 impl Server {
-    /// Serves whoever connects to `listener`. Keys from `key_base` on are this module's.
+    /// Serves whoever connects to `listener` and keeps to `guard`, over TLS if there are keys. Poller keys from `key_base` on are this module's.
     pub fn new(
         listener: TcpListener,
+        (guard, keys): (Arc<Guard>, Option<Arc<Keys>>),
         poller: &Poller,
         key_base: u64,
-        keys: Option<Arc<Keys>>,
     ) -> io::Result<Server> {
         let acceptor = Acceptor::new(listener, key_base, "operators", poller)?;
-        Ok(Server { acceptor, connections: BTreeMap::new(), key_base, next_key: key_base + 1, keys })
+        let (connections, next_key) = (BTreeMap::new(), key_base + 1);
+        Ok(Server { acceptor, guard, keys, connections, key_base, next_key, looks_at: None })
     }
 
     /// When to give the next turn at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        let unfinished = self.connections.values().filter(|connection| !connection.stream.is_established());
-        let handshakes = unfinished.map(|connection| connection.came + HANDSHAKE_PATIENCE).min();
-        self.acceptor.deadline().into_iter().chain(handshakes).min()
+        [self.acceptor.deadline(), self.looks_at].into_iter().flatten().min()
     }
 
     /// Does what is due.
     pub fn turn(&mut self, now: Nanos, poller: &Poller) {
         self.acceptor.turn(now, poller);
-        self.connections.retain(|_, connection| {
-            connection.stream.is_established() || now < connection.came + HANDSHAKE_PATIENCE
-        });
+        if self.looks_at.is_some_and(|at| at <= now) {
+            self.looks_at = None;
+            for connection in self.connections.values_mut() {
+                connection.talk.look(now);
+                connection.gone |= connection.lingers_until.is_some_and(|until| until <= now);
+                let came_to_nothing = !connection.stream.is_established();
+                connection.gone |= came_to_nothing && now - connection.came >= HANDSHAKE_PATIENCE;
+            }
+        }
     }
 
     /// Something happened at the listener or at a connection.
@@ -90,64 +99,75 @@ impl Server {
             connection.gone |= event.broken;
             if event.readable {
                 connection.heard = now;
-                connection.read();
+                connection.read(now);
             }
         }
     }
 
-    /// The next request of a connection that has none being served. Answer it with [`respond`](Server::respond).
-    ///
-    /// Whoever says something else is not listened to any further: a browser that was made to post here says its
-    /// requests behind a line of HTTP.
-    pub fn next_request(&mut self) -> Option<(u64, AdminRequest)> {
+    /// The next question of a connection that has none being answered. To be answered with [`respond`](Server::respond) or
+    /// [`answer`](Server::answer).
+    pub fn next_question(&mut self, now: Nanos) -> Option<(u64, Question)> {
         for (key, connection) in &mut self.connections {
-            if connection.busy || connection.ended && connection.input.is_empty() {
-                continue;
+            let question = connection.talk.next(now);
+            if let Some(why) = connection.talk.take_suspicion() {
+                connection.complain(&why);
             }
-            let Some(line) = connection.next_line() else { continue };
-            match serde_json::from_slice(&line) {
-                Ok(request) => {
-                    connection.busy = true;
-                    return Some((*key, request));
-                }
-                Err(error) => {
-                    let message = format!("no request of this version's admin protocol: {error}");
-                    connection.hang_up(&message, &line);
-                }
+            if let Some(question) = question {
+                connection.asked = Some(now);
+                return Some((*key, question));
             }
         }
         None
     }
 
-    /// Says something to a connection, if it is still there. Anything but progress completes its request.
+    /// Says something to who asked by a line, if it is still there. Anything but progress completes its request.
     pub fn respond(&mut self, key: u64, response: &AdminResponse) {
         if let Some(connection) = self.connections.get_mut(&key) {
-            let progress = matches!(response, AdminResponse::Progress { .. });
-            connection.busy = progress;
-            if !(progress && connection.output.len() > MAX_UNREAD_BYTES) {
-                connection.say(response);
-            }
+            connection.talk.respond(response);
         }
     }
 
+    /// Answers who asked by HTTP, if it is still there. `last`: nothing more is taken from this connection.
+    pub fn answer(&mut self, key: u64, answer: &Answer, last: bool) {
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.talk.answer(answer, last);
+        }
+    }
+
+    /// For how long a question is not answered; `None`: there is none, or nobody who asks.
+    pub fn waits(&self, key: u64, now: Nanos) -> Option<Nanos> {
+        let connection = self.connections.get(&key).filter(|connection| connection.talk.is_busy())?;
+        Some(now.saturating_sub(connection.asked?))
+    }
+
     /// Writes what can be written; closes what is over. Memory of what was received, and of what is to be sent.
-    pub fn flush(&mut self, poller: &Poller) -> (usize, usize) {
+    pub fn flush(&mut self, now: Nanos, poller: &Poller) -> (usize, usize) {
         let (mut requests, mut replies) = (0, 0);
         self.connections.retain(|key, connection| {
-            connection.write();
-            let idle = !connection.busy && connection.output.is_empty() && !connection.stream.has_unsent();
-            if connection.gone || connection.ended && idle && connection.input.is_empty() {
+            connection.write(now);
+            let written = connection.talk.output().is_empty() && !connection.stream.has_unsent();
+            let done = connection.talk.is_over() && written;
+            if connection.gone || done && connection.lingers_until.is_none() {
                 return false;
             }
-            requests += connection.input.capacity();
-            replies += connection.output.capacity();
-            let writes = !connection.output.is_empty() && connection.stream.is_established()
-                || connection.stream.has_unsent();
-            let interest = Interest::of(!connection.ended && !connection.busy, writes);
+            let (received, unsent) = connection.talk.held_bytes();
+            requests += received;
+            replies += unsent;
+            let reads = connection.talk.wants_input() || connection.lingers_until.is_some();
+            // Of what waits for a handshake no socket tells that there is room: there is.
+            let waits = !connection.talk.output().is_empty() && connection.stream.is_established();
+            let interest = Interest::of(reads, waits || connection.stream.has_unsent());
             let unchanged = interest == connection.interest;
             connection.interest = interest;
             unchanged || poller.modify(&connection.stream, *key, interest).is_ok()
         });
+        let looked_after = |connection: &Connection| {
+            let unfinished = connection.lingers_until.is_some() || !connection.stream.is_established();
+            connection.talk.is_http() || unfinished
+        };
+        if self.looks_at.is_none() && self.connections.values().any(looked_after) {
+            self.looks_at = Some(now + LOOK_EVERY);
+        }
         (requests, replies)
     }
 
@@ -169,13 +189,11 @@ impl Server {
                 Connection {
                     stream,
                     came: now,
-                    input: Vec::new(),
-                    scanned: 0,
-                    output: Vec::new(),
+                    talk: Talk::new(self.guard.clone(), now),
                     interest: Interest::READ,
                     heard: now,
-                    busy: false,
-                    ended: false,
+                    asked: None,
+                    lingers_until: None,
                     gone: false,
                 },
             );
@@ -184,7 +202,7 @@ impl Server {
 
     /// Closes the connection that was silent longest and waits for nothing.
     fn make_room(&mut self) -> bool {
-        let silent = self.connections.iter().filter(|(_, connection)| !connection.busy);
+        let silent = self.connections.iter().filter(|(_, connection)| !connection.talk.is_busy());
         let longest = silent.min_by_key(|(_, connection)| connection.heard).map(|(key, _)| *key);
         longest.is_some_and(|key| self.connections.remove(&key).is_some())
     }
@@ -192,21 +210,24 @@ impl Server {
 
 impl Connection {
     /// Reads once. Level-triggered: if more waits, the poller says so again.
-    fn read(&mut self) {
-        if self.gone || self.ended || self.busy {
+    fn read(&mut self, now: Nanos) {
+        let lingers = self.lingers_until.is_some();
+        if self.gone || !lingers && !self.talk.wants_input() {
             return;
         }
         let mut buffer = [0; READ_BYTES];
         match self.stream.read(&mut buffer) {
-            Ok(0) => self.ended = true,
+            Ok(0) if lingers => self.gone = true,
+            Ok(0) => self.talk.end_of_input(),
+            Ok(_) if lingers => {}
             Ok(n) => {
-                self.input.extend_from_slice(&buffer[..n]);
+                self.talk.receive(&buffer[..n], now);
                 // What TLS has decrypted beyond that is told of by no socket.
                 while self.stream.has_unread()
                     && let Ok(more) = self.stream.read(&mut buffer)
                     && more > 0
                 {
-                    self.input.extend_from_slice(&buffer[..more]);
+                    self.talk.receive(&buffer[..more], now);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -221,62 +242,29 @@ impl Connection {
         }
     }
 
-    fn next_line(&mut self) -> Option<Vec<u8>> {
-        let end = self.input[self.scanned..].iter().position(|byte| *byte == b'\n');
-        let Some(end) = end else {
-            self.scanned = self.input.len();
-            if self.input.len() > MAX_LINE_BYTES {
-                self.hang_up(&format!("a request is one line of at most {MAX_LINE_BYTES} bytes"), &[]);
-            } else if self.ended {
-                // It will never be complete.
-                self.input = Vec::new();
-            }
-            return None;
-        };
-        let line = self.input.drain(..=self.scanned + end).collect();
-        self.scanned = 0;
-        self.input.shrink_to(KEEP_BYTES.max(self.input.len()));
-        Some(line)
-    }
-
-    /// Says why, and listens no more: what came behind is not looked at.
-    fn hang_up(&mut self, message: &str, line: &[u8]) {
-        let from = self.stream.peer_addr().map_or("somebody".into(), |from| from.to_string());
-        if String::from_utf8_lossy(line).contains(" HTTP/") {
-            tracing::warn!(
-                "possible attack: {from} speaks HTTP at the admin port. A web page may be making somebody's browser \
-                 send requests here (cross-protocol scripting). Nothing behind its first line was looked at"
-            );
-        }
-        self.say(&AdminResponse::Error { message: message.into() });
-        (self.input, self.scanned) = (Vec::new(), 0);
-        self.ended = true;
-        // The answer, then the end. What still comes in is not read, and the socket is closed when the answer is out.
-        self.write();
-        self.stream.finish();
-        self.gone |= !self.output.is_empty();
-    }
-
-    fn say(&mut self, response: &AdminResponse) {
-        serde_json::to_writer(&mut self.output, response).expect("a response has a JSON form");
-        self.output.push(b'\n');
-    }
-
-    fn write(&mut self) {
-        let mut written = 0;
+    fn write(&mut self, now: Nanos) {
         self.gone |= self.stream.send().is_err();
-        while !self.gone && written < self.output.len() {
-            match self.stream.write(&self.output[written..]) {
+        while !self.gone && !self.talk.output().is_empty() {
+            match self.stream.write(self.talk.output()) {
                 Ok(0) => self.gone = true,
-                Ok(n) => written += n,
+                Ok(n) => self.talk.wrote(n),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => self.gone = true,
             }
         }
-        self.output.drain(..written);
-        if self.output.is_empty() {
-            self.output.shrink_to(KEEP_BYTES);
+        if self.talk.hung_up() && self.talk.output().is_empty() && self.lingers_until.is_none() {
+            // The answer is out. The other side hears so, and may go on for a moment.
+            self.stream.finish();
+            self.lingers_until = Some(now + LINGER);
         }
+    }
+
+    fn complain(&self, why: &str) {
+        let from = self.stream.peer_addr().map_or("somebody".into(), |from| from.to_string());
+        tracing::warn!(
+            "possible attack: {from} at the admin port: {why}. A web page may be making somebody's browser send requests \
+             here (cross-protocol scripting, DNS rebinding). Nothing was carried out"
+        );
     }
 }

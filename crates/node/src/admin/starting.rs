@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use super::http::answers;
+use super::http::guard::Guard;
 use super::protocol::AdminResponse;
 use super::server::Server;
+use super::talk::Question;
 use crate::clock::monotonic;
 use crate::poll::{Interest, Poller};
 use crate::storage::StartProgress;
@@ -36,13 +39,13 @@ impl Starting {
     /// The system's.
     pub fn answer(
         listener: TcpListener,
+        (guard, keys): (Arc<Guard>, Option<Arc<Keys>>),
         progress: Arc<StartProgress>,
-        keys: Option<Arc<Keys>>,
     ) -> io::Result<Starting> {
         let end = Arc::new(End { ended: AtomicBool::new(false), waker: Waker::new()? });
         let poller = Poller::new()?;
         poller.add(&end.waker, KEY_WAKER, Interest::EDGE)?;
-        let server = Server::new(listener.try_clone()?, &poller, KEY_SERVER, keys)?;
+        let server = Server::new(listener.try_clone()?, (guard, keys), &poller, KEY_SERVER)?;
         let ends = end.clone();
         let thread = std::thread::Builder::new()
             .name("starting".into())
@@ -76,10 +79,17 @@ fn run(mut poller: Poller, mut server: Server, end: &End, progress: &StartProgre
         end.waker.take();
         let now = monotonic();
         server.turn(now, &poller);
-        while let Some((connection, _)) = server.next_request() {
-            server.respond(connection, &AdminResponse::Starting { doing: progress.words() });
+        while let Some((connection, question)) = server.next_question(now) {
+            let doing = progress.words();
+            match question {
+                Question::Line(_) => server.respond(connection, &AdminResponse::Starting { doing }),
+                Question::Page(page) => {
+                    server.answer(connection, &answers::while_starting(page, &doing), false)
+                }
+                Question::Post(_) => server.answer(connection, &answers::starting(&doing), false),
+            }
         }
-        server.flush(&poller);
+        server.flush(now, &poller);
         let timeout = server.deadline().map(|at| at.saturating_sub(monotonic()));
         let asleep = !end.ended.load(Ordering::Acquire) && end.waker.try_sleep();
         let count = poller.wait(if asleep { timeout } else { Some(0) });
@@ -108,7 +118,7 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let progress = Arc::new(StartProgress::default());
-        let starting = Starting::answer(listener, progress.clone(), None).unwrap();
+        let starting = Starting::answer(listener, (Arc::new(Guard::open()), None), progress.clone()).unwrap();
         let mut client = BufReader::new(TcpStream::connect(address).unwrap());
         let mut ask = || {
             client.get_mut().write_all(b"{\"do\":\"status\"}\n").unwrap();

@@ -3,6 +3,7 @@
 //! What must be the same on every node stands under `cluster` and is compared when nodes connect; the rest is this
 //! node's own business.
 
+mod admin;
 mod auth;
 pub(crate) mod contact;
 mod error;
@@ -21,6 +22,7 @@ use highwater_core::{ClockChoice, Incarnation, Levels, NodeId};
 use highwater_engines::{EngineKind, Options};
 use serde::{Deserialize, Serialize};
 
+pub use admin::read_token;
 pub use auth::AuthConfig;
 pub use error::ConfigError;
 pub use nodes::NodeConfig;
@@ -52,6 +54,10 @@ pub struct Config {
     pub security: SecurityConfig,
     /// How the process runs.
     pub threads: ThreadConfig,
+    /// Who may use the admin port.
+    pub admin: AdminConfig,
+    /// Which transactions are slow.
+    pub slowlog: SlowlogConfig,
     /// What is written to standard error.
     pub log: LogConfig,
     /// What the node speaks: its build's levels. No key of a file: only who rehearses an upgrade says otherwise.
@@ -192,6 +198,37 @@ pub enum ClockSource {
     Os,
 }
 
+/// Who may use the admin port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdminConfig {
+    /// What everybody has to know; empty: nothing.
+    pub token: Secret,
+    /// A file that holds it, instead.
+    pub token_file: PathBuf,
+    /// Names by which browsers may call this node.
+    pub hosts: Vec<String>,
+}
+
+/// Which transactions are slow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlowlogConfig {
+    /// Those that are executed for so many microseconds or longer; negative: none.
+    pub slower_than_us: i64,
+}
+
+/// Text that is shown to nobody.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_empty() { "none" } else { "secret" })
+    }
+}
+
 /// How the process runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -295,6 +332,14 @@ impl Config {
             0 => memory::available(),
             mb => mb.saturating_mul(1 << 20),
         }
+    }
+
+    /// What everybody has to know who uses the admin port, if anything.
+    ///
+    /// # Errors
+    /// Its file cannot be read, or it is too short to be one.
+    pub fn admin_token(&self) -> Result<Option<Secret>, ConfigError> {
+        admin::token(&self.admin)
     }
 
     /// The engine to run.

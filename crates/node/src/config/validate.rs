@@ -14,7 +14,8 @@ const MAX_TIMEOUT_MS: u64 = 3_600_000;
 
 const RESP_LOCK: &str =
     "set auth.password or auth.users_file, or tls.resp with tls.client_auth = \"required\"";
-const ADMIN_LOCK: &str = "set tls.admin with tls.client_auth = \"required\"";
+const ADMIN_LOCK: &str =
+    "set admin.token or admin.token_file, or tls.admin with tls.client_auth = \"required\"";
 const PEER_LOCK: &str =
     "set auth.password or auth.users_file, or tls, and keep that port on a network of the nodes' own";
 
@@ -82,6 +83,17 @@ impl Config {
         })?;
         self.auth.users().map_err(ConfigError)?;
         self.tls()?;
+        self.admin_token()?;
+        let odd = self.admin.hosts.iter().find(|host| {
+            host.is_empty()
+                || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+        });
+        check(odd.is_none(), || {
+            format!(
+                "admin.hosts has names without a port, e.g. \"db1.example\", not {:?}",
+                odd.map_or("", String::as_str)
+            )
+        })?;
         check(!self.storage.dir.as_os_str().is_empty(), || "storage.dir must not be empty".into())?;
         let storage = &self.storage;
         check((1..=1 << 20).contains(&storage.checkpoint_mb), || {
@@ -203,10 +215,11 @@ impl Config {
         }
         let certified = self.tls.client_auth == ClientAuth::Required;
         let users = !self.auth.password.is_empty() || !self.auth.users_file.as_os_str().is_empty();
+        let token = !self.admin.token.0.is_empty() || !self.admin.token_file.as_os_str().is_empty();
         let node = self.this_node();
         let doors = [
             ("resp", &node.resp, users || self.tls.resp && certified, RESP_LOCK),
-            ("admin", &node.admin, self.tls.admin && certified, ADMIN_LOCK),
+            ("admin", &node.admin, token || self.tls.admin && certified, ADMIN_LOCK),
             ("peer", &node.peer, users || self.tls.is_used(), PEER_LOCK),
         ];
         for (name, address, locked, lock) in doors {

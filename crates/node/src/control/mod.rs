@@ -226,6 +226,11 @@ impl ControlThread {
     }
 
     fn hand_out(&mut self, now: Nanos) {
+        if !self.out.events.is_empty() {
+            let status = self.controller.status(now);
+            let state = (&*status.role, status.epoch.0, status.ask.map(|node| node.0));
+            self.out.events.iter().for_each(|event| self.shared.events.keep("engine", state, event));
+        }
         for event in self.out.events.drain(..) {
             tracing::info!(node = %self.shared.node, "{event}");
         }
@@ -448,6 +453,7 @@ impl ControlThread {
     fn adopt(&mut self, now: Nanos, connection: Established) {
         let Established { peer, incarnation, levels, channel, .. } = connection;
         self.reads.insert(peer, levels.newest);
+        self.shared.traffic.adopted(&connection);
         tracing::debug!(%peer, %incarnation, %channel, "connected");
         let mut orders = Vec::new();
         self.accounts.adopted(now, &connection, &mut orders);
@@ -522,6 +528,9 @@ impl ControlThread {
             ControlLetter::Checkpoint(news) => {
                 if let (CheckpointNews::Failed(_), Some(checkpoints)) = (news, &mut self.checkpoints) {
                     checkpoints.failed(now);
+                }
+                if !matches!(news, CheckpointNews::Wanted | CheckpointNews::Scanned { .. }) {
+                    self.shared.checkpoint_ended(matches!(news, CheckpointNews::Published(_)));
                 }
                 self.controller.checkpoint(now, news);
             }

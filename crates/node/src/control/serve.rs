@@ -12,6 +12,7 @@ use super::loads::{Errand, Loads};
 use crate::admin::protocol::{
     AdminRequest, AdminResponse, MemberRequest, MemberState, StatusReport, WorkloadSpec,
 };
+use crate::admin::work::{JournalReport, PeerReport, WorkReport};
 use crate::clock::process_cpu;
 use crate::config::NodeConfig;
 use crate::library;
@@ -87,6 +88,9 @@ impl Context<'_> {
             AdminRequest::HandOver { .. } | AdminRequest::Freshness => {
                 unreachable!("the control thread has the controller for that")
             }
+            AdminRequest::Slow | AdminRequest::Events | AdminRequest::HotKeys { .. } => {
+                unreachable!("the admin port's thread knows that")
+            }
         }
         Ok(None)
     }
@@ -118,6 +122,10 @@ impl Context<'_> {
             store_bytes: inspect::store_bytes(&self.controller.store()),
             memory: inspect::memory(shared, &*self.controller),
             disk: shared.journal().map(|journal| inspect::disk(journal)),
+            journal: shared.journal().map(|journal| JournalReport::of(journal, shared)),
+            work: WorkReport::of(shared),
+            peers: PeerReport::all(shared),
+            elections: shared.elections(),
             uptime_seconds: (self.now - shared.started) as f64 / 1e9,
             executed: shared.total(|counters| &counters.executed),
             applied: shared.total(|counters| &counters.applied),

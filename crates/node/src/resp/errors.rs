@@ -116,6 +116,19 @@ pub enum CommandError {
     TooManySessions(u64),
     /// The session has expired, or has got beyond the number: in the words of the engine.
     Session(String),
+    /// `HW.CALL` in a `MULTI`.
+    CallInsideMulti,
+    /// No procedure of this name may be called.
+    NoProcedure(String),
+    /// The words of an `HW.CALL` are not what the procedure takes.
+    Arguments {
+        /// Which procedure.
+        procedure: &'static str,
+        /// What it takes, as a usage line.
+        takes: String,
+        /// Which field a word does not fit; `None`: there are too few or too many words.
+        misfit: Option<&'static str>,
+    },
     /// More was queued or watched than a request may carry.
     TooMuchQueued,
     /// A block has more arguments than one transaction may.
@@ -138,6 +151,12 @@ impl CommandError {
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         CommandError::Unknown { name: text(&name[..name.len().min(128)]), args: text(&quoted) }
+    }
+
+    /// The name, cut to 128 bytes.
+    #[cold]
+    pub fn unknown_procedure(name: &[u8]) -> CommandError {
+        CommandError::NoProcedure(String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned())
     }
 
     /// The second word, cut to 128 bytes.
@@ -246,6 +265,22 @@ impl fmt::Display for CommandError {
                 f.write_str("ERR HW.ONCE runs commands on data, and inside MULTI stands alone")
             }
             CommandError::OnceTwice => f.write_str("ERR a block runs under one number"),
+            CommandError::CallInsideMulti => {
+                f.write_str("ERR HW.CALL is a transaction of its own, and cannot be part of a MULTI")
+            }
+            CommandError::NoProcedure(name) => {
+                write!(
+                    f,
+                    "NOPROCEDURE no procedure '{name}' may be called; HW.PROCEDURES lists those that may"
+                )
+            }
+            CommandError::Arguments { procedure, takes, misfit } => {
+                write!(f, "BADREQUEST {procedure} takes [{takes}]; ")?;
+                match misfit {
+                    Some(field) => write!(f, "'{field}' cannot be what was given"),
+                    None => f.write_str("the number of words is another"),
+                }
+            }
             CommandError::TooManySessions(most) => {
                 write!(f, "ERR too many sessions: limits.sessions is {most}; those that are not used expire")
             }
@@ -263,6 +298,37 @@ impl fmt::Display for CommandError {
             CommandError::TooMuchQueued => {
                 write!(f, "ERR transaction too large (at most {MAX_REQUEST_BYTES} bytes)")
             }
+        }
+    }
+}
+
+/// What became of an `HW.CALL` that did not commit, or whose reply cannot be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallError<'a> {
+    /// The procedure rolled back; what it read is released state.
+    RolledBack {
+        /// Its reply.
+        why: &'a [u8],
+    },
+    /// The procedure refused its arguments, or panicked: nothing was done.
+    BadRequest {
+        /// Its reply.
+        why: &'a [u8],
+    },
+    /// It committed, and the reply is none of its signature: a bug of ours.
+    Signature,
+}
+
+impl fmt::Display for CallError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |why: &[u8]| String::from_utf8_lossy(&why[..why.len().min(1024)]).into_owned();
+        match self {
+            CallError::RolledBack { why: [] } => f.write_str("ROLLEDBACK nothing was done"),
+            CallError::RolledBack { why } => write!(f, "ROLLEDBACK {}; nothing was done", text(why)),
+            CallError::BadRequest { why } => write!(f, "BADREQUEST {}; nothing was done", text(why)),
+            CallError::Signature => f.write_str(
+                "BADREPLY the call committed, but its reply is not what its signature says; RAW gives its bytes",
+            ),
         }
     }
 }

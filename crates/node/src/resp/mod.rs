@@ -22,7 +22,7 @@
 //! - [`frame`], [`reply`]: bytes to commands, replies to bytes. [`command`]: one row per command.
 //! - [`connection`]: the state machine. [`order`]: replies leave in order. [`errors`]: every error text.
 //! - [`commands`]: one file per family. [`request`], [`exec`]: what the engine is asked, and the procedures.
-//!
+//! - [`describe`]: what a request asks, in words. [`tally`]: how many commands were taken. [`operations`]: what operators ask.
 //! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
 //!
 //! - [`acl`]: who may do what.
@@ -54,10 +54,12 @@
 //! Requests of one connection must be submitted in order, to one worker; they may be released in any order.
 
 pub mod acl;
+pub mod callables;
 pub mod client_state;
 pub mod command;
 pub mod commands;
 pub mod connection;
+pub mod describe;
 pub mod double;
 pub mod errors;
 pub mod exec;
@@ -68,10 +70,12 @@ pub mod keyspace;
 pub mod long_double;
 pub mod moment;
 pub mod number;
+pub mod operations;
 pub mod order;
 pub mod reply;
 pub mod request;
 pub mod single;
+pub mod tally;
 #[cfg(test)]
 mod tests;
 pub mod waiting;
@@ -81,8 +85,10 @@ use std::borrow::Cow;
 use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, Transaction};
 use highwater_engines::sessions;
 
+pub use callables::Callables;
 pub use connection::{Allowance, Connection};
 pub use keyspace::{KEYSPACE, SESSIONS};
+pub use operations::Operations;
 pub use reply::Protocol;
 pub use request::EngineRequest;
 pub use waiting::Waiting;
@@ -123,6 +129,8 @@ impl Procedures {
 pub struct Door {
     /// Where the door's procedures stand.
     pub procedures: Procedures,
+    /// What clients may call by name.
+    pub callables: Callables,
     /// This node.
     pub node: NodeId,
     /// Every node that has its say takes requests: none leads.
@@ -145,6 +153,8 @@ pub struct Door {
     pub entropy: Box<dyn Fn(&mut [u8]) -> bool + Send + Sync>,
     /// What the node does at the moment. Called on `INFO` and `HELLO` only.
     pub describe: Box<dyn Fn() -> Description + Send + Sync>,
+    /// What operators ask. Called on their commands only.
+    pub operations: Box<dyn Operations>,
 }
 
 impl Door {

@@ -156,3 +156,69 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 }
+
+/// Whether these bytes are one reply, in either version of the protocol: what a command answered, and not what a procedure did.
+pub fn is_whole(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    let mut wanted = 1usize;
+    while wanted > 0 {
+        let Some((line, behind)) = line(rest) else { return false };
+        let Some((kind, text)) = line.split_first() else { return false };
+        let len = || std::str::from_utf8(text).ok()?.parse::<i64>().ok();
+        rest = behind;
+        wanted -= 1;
+        match kind {
+            b'+' | b'-' | b',' | b'(' | b'#' => {}
+            b'_' if text.is_empty() => {}
+            b':' if len().is_some() => {}
+            b'$' | b'=' | b'*' if len() == Some(-1) => {}
+            b'$' | b'=' => {
+                let Some(len) = len().and_then(|len| usize::try_from(len).ok()) else { return false };
+                match rest.split_at_checked(len).and_then(|(_, behind)| behind.strip_prefix(b"\r\n")) {
+                    Some(behind) => rest = behind,
+                    None => return false,
+                }
+            }
+            b'*' | b'~' | b'%' => {
+                let Some(len) = len().and_then(|len| usize::try_from(len).ok()) else { return false };
+                let replies = if *kind == b'%' { len.saturating_mul(2) } else { len };
+                wanted = wanted.saturating_add(replies);
+            }
+            _ => return false,
+        }
+    }
+    rest.is_empty()
+}
+
+fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+    Some((&bytes[..end], &bytes[end + 2..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_replies_are_told_from_bytes() {
+        for whole in
+            ["+OK\r\n", ":-3\r\n", "$3\r\na\rb\r\n", "*2\r\n$-1\r\n%1\r\n+a\r\n_\r\n", "*0\r\n", "-ERR x\r\n"]
+        {
+            assert!(is_whole(whole.as_bytes()), "{whole:?}");
+        }
+        for bytes in [
+            "",
+            "x",
+            "+OK",
+            "+OK\r\n+OK\r\n",
+            "$4\r\nabc\r\n",
+            "*2\r\n:1\r\n",
+            ":x\r\n",
+            "$-2\r\n",
+            "*9999999999\r\n",
+        ] {
+            assert!(!is_whole(bytes.as_bytes()), "{bytes:?}");
+        }
+        assert!(!is_whole(&[100, 0, 0, 0, 0, 0, 0, 0]));
+    }
+}

@@ -56,6 +56,12 @@ impl Framing {
         out.push(resp3 | if self.block { BLOCK } else { 0 });
     }
 
+    /// Whether these flags are a block's.
+    #[inline]
+    pub fn is_block(flags: u8) -> bool {
+        flags & BLOCK != 0
+    }
+
     /// Reads the flags.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Framing, Malformed> {
         let flags = reader.u8()?;

@@ -41,7 +41,7 @@ pub fn encode(
         session = Some(numbers(&mut words)?);
         let name = words.next().expect("there are more than two");
         opcode = find(name, &words)?;
-        if !opcode.spec().is_ordinary() {
+        if !opcode.spec().may_run_once() {
             return Err(CommandError::NotOnce);
         }
     }

@@ -115,7 +115,12 @@ impl<D: Disk> JournalThread<D> {
             self.sync_at = (!self.pace.is_zero()).then(|| Instant::now() + self.pace);
             let synced = match self.must_stop(bytes) {
                 true => Err(JournalError::Full { segment_bytes: self.journal.segment_bytes() }),
-                false => self.journal.sync().map(drop),
+                false => {
+                    let begun = Instant::now();
+                    let synced = self.journal.sync().map(drop);
+                    self.queues.syncs().count(begun.elapsed().as_nanos() as u64);
+                    synced
+                }
             };
             if synced.is_ok() {
                 self.queues.took(bytes);

@@ -10,6 +10,8 @@ use std::thread::Thread;
 use bytes::Bytes;
 use highwater_engines::{DiskState, LogPosition};
 
+use crate::meter::histogram::Histogram;
+
 /// A queue takes writes until it holds so many bytes: enough for one sync to be worth it, little enough for memory.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 
@@ -40,6 +42,8 @@ pub struct JournalQueues {
     taken: AtomicU64,
     /// Of the disk as it was when the process started.
     begun: OnceLock<DiskState>,
+    /// How long syncs took.
+    syncs: Histogram,
 }
 
 /// What is known of the disk's [ballast](highwater_disk::Ballast).
@@ -91,7 +95,13 @@ impl JournalQueues {
             ballast: BallastState::default(),
             taken: AtomicU64::new(0),
             begun: OnceLock::new(),
+            syncs: Histogram::default(),
         }
+    }
+
+    /// How long syncs took; counted by the journal's thread.
+    pub fn syncs(&self) -> &Histogram {
+        &self.syncs
     }
 
     /// How many workers there are.

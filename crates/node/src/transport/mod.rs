@@ -30,6 +30,7 @@ pub mod link;
 pub mod outgoing;
 pub mod peers;
 pub mod socket;
+pub mod traffic;
 
 use std::net::TcpStream;
 use std::sync::Arc;

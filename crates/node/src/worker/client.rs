@@ -7,9 +7,12 @@ use highwater_engines::{Nanos, Refusal, Request, Worker};
 use super::users::Gate;
 use crate::clock::unix_ms;
 use crate::poll::Interest;
+use crate::resp::describe::{command_of, words};
 use crate::resp::{Allowance, Connection};
 use crate::tls::Wire;
 use crate::token::{Owner, pack};
+
+use super::watch::{Unreleased, Watch};
 
 /// Bytes written to one client in one turn: a client that reads as fast as we write must not hold its worker.
 const WRITE_BYTES: usize = 1 << 20;
@@ -55,6 +58,8 @@ pub struct Client {
     pub came: Nanos,
     /// Until when it waits for data, if not for ever.
     pub waits_until: Option<Nanos>,
+    /// Its requests that the engine has taken and not released.
+    pub unreleased: Unreleased,
 }
 
 /// Bytes of one client, or the sum over all.
@@ -91,6 +96,7 @@ impl Client {
             alarm: None,
             came: now,
             waits_until: None,
+            unreleased: Unreleased::default(),
         }
     }
 
@@ -130,13 +136,15 @@ impl Client {
         unreleased: &mut usize,
         (engine, gate): (&mut dyn Worker, Gate),
         mut allowance: Allowance,
+        watch: &Watch,
     ) -> (Allowance, bool) {
         self.blocked = false;
         self.connection.tell_time(unix_ms());
+        let mut began = watch.stopwatch.now();
         while !self.gone
-            && let Some(request) = self.connection.next(&mut allowance)
+            && let Some(asked) = self.connection.next(&mut allowance)
         {
-            let (seq, snapshot, len) = (request.seq, request.snapshot, request.args.len());
+            let (seq, snapshot, len) = (asked.seq, asked.snapshot, asked.args.len());
             match gate {
                 Gate::Open => {}
                 Gate::Waits => {
@@ -150,15 +158,24 @@ impl Client {
                     continue;
                 }
             }
-            let (session, freshness) = (request.session, request.freshness);
+            let (session, freshness) = (asked.session, asked.freshness);
             let token = pack(Owner::Client, at, seq);
-            let request =
-                Request { session, freshness, ..Request::new(token, request.procedure, request.args) };
+            let request = Request { session, freshness, ..Request::new(token, asked.procedure, asked.args) };
             let before = engine.unreleased_reply_bytes();
             let taken =
                 if snapshot { engine.submit_snapshot(now, request) } else { engine.submit(now, request) };
             match taken {
                 Ok(()) => {
+                    let ended = watch.stopwatch.now();
+                    let command = command_of(&asked, watch.procedures);
+                    let slow = watch.is_slow(began, ended).then(|| words(&asked, watch.procedures));
+                    let slow = slow.map(|words| {
+                        let from =
+                            self.stream.peer_addr().map_or_else(|_| String::new(), |from| from.to_string());
+                        watch.keep((began, ended), from, self.connection.name(), words)
+                    });
+                    self.unreleased.add(seq, began, command, slow);
+                    began = ended;
                     let reply = engine.unreleased_reply_bytes().saturating_sub(before);
                     self.connection.submitted(seq, reply);
                     self.referred = false;

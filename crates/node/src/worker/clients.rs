@@ -19,8 +19,9 @@ use super::client::{Client, Counted};
 use super::crowd::{Crowd, Limits, Pressure, SMALL_INPUT};
 use super::keys::{KEY_CLIENT, KEY_LISTENER};
 use super::users::{Gate, Gatekeeper};
+use super::watch::Watch;
 use crate::acceptor::Acceptor;
-use crate::clock::unix_ms;
+use crate::clock::{Ticks, unix_ms};
 use crate::poll::{Event, Poller};
 use crate::resp::{Allowance, Connection, Door};
 use crate::tls::{Keys, Wire};
@@ -62,6 +63,7 @@ pub struct Clients {
     /// `None` once the door is closed.
     pub(super) acceptor: Option<Acceptor>,
     door: Arc<Door>,
+    watch: Watch,
     pub(super) rules: Rules,
     /// A slot is free again when its client is gone *and* its last request is released: so a token never names the
     /// wrong client.
@@ -118,6 +120,7 @@ impl Clients {
         worker: usize,
         listener: TcpListener,
         door: Arc<Door>,
+        watch: Watch,
         rules: Rules,
         poller: &Poller,
     ) -> io::Result<Clients> {
@@ -125,6 +128,7 @@ impl Clients {
             worker,
             acceptor: Some(Acceptor::new(listener, KEY_LISTENER, "clients", poller)?),
             door,
+            watch,
             rules,
             keys: None,
             complained_of_tls: None,
@@ -306,7 +310,11 @@ impl Clients {
         let id = self.accepted << 8 | (self.worker as u64 & 0xff);
         let slot = &mut self.slots[at];
         slot.id = id;
-        slot.client = Some(Client::new(wire, Connection::new(id, self.door.clone()), now));
+        slot.client = Some(Client::new(
+            wire,
+            Connection::new(id, self.door.clone()).metered(self.watch.meter.clone()),
+            now,
+        ));
         self.sweep_later(now);
     }
 
@@ -388,7 +396,7 @@ impl Clients {
         client.ready = false;
         let share = SHARE - client.debt;
         let allowance = Allowance { work: share, max_held: self.crowd.pressure().max_held() };
-        let (left, room) = client.submit(now, at, unreleased, (engine, self.gate), allowance);
+        let (left, room) = client.submit(now, at, unreleased, (engine, self.gate), allowance, &self.watch);
         client.debt = (-left.work).max(0);
         recount(client, &mut self.crowd);
         mark(&mut client.dirty, &mut self.dirty, at);
@@ -400,12 +408,13 @@ impl Clients {
         share - left.work
     }
 
-    /// Hands a reply to its client, if it is still there.
-    pub fn released(&mut self, at: usize, seq: u64, released: &Released, reply: &[u8]) {
+    /// Hands a reply to its client, if it is still there; this moment is the stopwatch's.
+    pub fn released(&mut self, at: usize, seq: u64, moment: Ticks, released: &Released, reply: &[u8]) {
         let slot = &mut self.slots[at];
         slot.unreleased -= 1;
         match &mut slot.client {
             Some(client) => {
+                client.unreleased.released(seq, released.outcome, moment, &self.watch);
                 client.connection.released(seq, released.outcome, released.at, reply);
                 client.rested = false;
                 mark(&mut client.dirty, &mut self.dirty, at);

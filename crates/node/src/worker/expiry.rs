@@ -46,8 +46,8 @@ impl Expiry {
         self.next = (!asked).then_some(now + if serves { OFTEN } else { SELDOM });
     }
 
-    /// What it asked for is done: the reply says when the next deadline is.
-    pub fn released(&mut self, now: Nanos, outcome: Outcome, reply: &[u8]) {
+    /// What it asked for is done: the reply says when the next deadline is, and how many had come; which is told.
+    pub fn released(&mut self, now: Nanos, outcome: Outcome, reply: &[u8]) -> u64 {
         let due = reply.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         let pause = match (outcome, due) {
             (Outcome::Committed, Some(0)) => AT_ONCE,
@@ -58,6 +58,8 @@ impl Expiry {
             _ => OFTEN,
         };
         self.next = Some(now + pause);
+        let expired = reply.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        if outcome == Outcome::Committed { expired } else { 0 }
     }
 
     /// When it wants a turn.

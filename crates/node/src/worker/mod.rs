@@ -19,6 +19,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod users;
+mod watch;
 mod writing;
 
 use std::io;
@@ -48,6 +49,7 @@ pub use expiry::Expiry;
 use keys::{KEY_CLIENT, KEY_COORDINATOR, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
 pub use sessions::Sessions;
 pub use users::Users;
+pub use watch::Watch;
 use writing::Writing;
 
 /// A busy worker looks at its sockets as often. A look costs about half a microsecond.
@@ -66,6 +68,8 @@ pub struct Setup {
     pub listener: TcpListener,
     /// What all RESP connections share.
     pub door: Arc<Door>,
+    /// What their requests are measured by.
+    pub watch: Watch,
     /// What clients may do.
     pub rules: Rules,
     /// What a connection to another node may hold.
@@ -112,12 +116,13 @@ impl WorkerThread {
     /// Ready to run.
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
-        let Setup { index, engine, listener, door, rules, links, sessions, expiry, users, keys } = setup;
+        let Setup { index, engine, listener, door, watch, rules, links, sessions, expiry, users, keys } =
+            setup;
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         Ok(WorkerThread {
             coordinators: Coordinators::new(rules, links.queued),
             clients: {
-                let mut clients = Clients::new(index, listener, door, rules, &poller)?;
+                let mut clients = Clients::new(index, listener, door, watch, rules, &poller)?;
                 clients.set_keys(keys);
                 clients
             },
@@ -267,7 +272,7 @@ impl WorkerThread {
             for released in &out.replies {
                 let (owner, slot, number) = unpack(released.token);
                 match owner {
-                    Owner::Client => self.clients.released(slot, number, released, out.content(released)),
+                    Owner::Client => self.clients.released(slot, number, at, released, out.content(released)),
                     Owner::Load => {
                         load_goes_on = true;
                         if let Some(load) = &mut self.load {
@@ -276,7 +281,8 @@ impl WorkerThread {
                     }
                     Owner::Keeper if slot == expiry::SLOT => {
                         if let Some(expiry) = &mut self.expiry {
-                            expiry.released(now, released.outcome, out.content(released));
+                            let expired = expiry.released(now, released.outcome, out.content(released));
+                            crate::meter::add(&self.shared.meters[self.index].expired, expired);
                         }
                     }
                     Owner::Keeper if slot == users::SLOT => {
@@ -404,6 +410,7 @@ impl WorkerThread {
                     Err(lost) => self.peer_lost(now, lost),
                 }
             }
+            WorkerLetter::Pulse => self.shared.pulse(self.index),
             WorkerLetter::Coordinator(stream) => {
                 self.coordinators.adopt(now, stream, &mut *self.engine, &self.poller);
             }

@@ -11,10 +11,13 @@ use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Released,
 use super::clients::{Clients, Rules};
 use super::crowd::Limits;
 use super::keys::{KEY_CLIENT, KEY_LISTENER, KIND_MASK};
+use super::watch::Watch;
+use crate::clock::{Stopwatch, Ticks};
+use crate::meter::slow::SlowLog;
 use crate::poll::Poller;
 use crate::resp::acl::Access;
 use crate::resp::moment::Moment;
-use crate::resp::{Description, Door, Procedures, Waiting, single};
+use crate::resp::{Callables, Description, Door, Procedures, Waiting, single};
 use crate::token::unpack;
 
 const SECOND: Nanos = 1_000_000_000;
@@ -103,6 +106,7 @@ impl Bench {
         };
         let door = Door {
             procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1), users: ProcedureId(2) },
+            callables: Callables::default(),
             node: NodeId(0),
             leaderless: false,
             in_order: true,
@@ -117,10 +121,19 @@ impl Bench {
                 true
             }),
             describe: Box::new(describe),
+            operations: Box::new(crate::resp::operations::Nothing),
         };
         // Whoever asks for it has been confirmed.
         door.access.confirm(u64::MAX);
-        let clients = Clients::new(0, listener, Arc::new(door), rules, &poller).unwrap();
+        let watch = Watch {
+            worker: 0,
+            meter: Arc::default(),
+            slow: Arc::new(SlowLog::new(1)),
+            stopwatch: Stopwatch::calibrate(),
+            slower_than: u64::MAX,
+            procedures: door.procedures,
+        };
+        let clients = Clients::new(0, listener, Arc::new(door), watch, rules, &poller).unwrap();
         let engine = Engine::default();
         Bench { clients, poller, engine, now: SECOND, address, most_held: 0, ages: false, ends: None }
     }
@@ -160,7 +173,7 @@ impl Bench {
             let (_, slot, number) = unpack(token);
             let at = Timestamp::ZERO;
             let released = Released { token, outcome: Outcome::Committed, at, start: 0, len };
-            self.clients.released(slot, number, &released, &vec![b'x'; len]);
+            self.clients.released(slot, number, Ticks::default(), &released, &vec![b'x'; len]);
         }
         self.clients.flush(self.now, &self.poller);
         self.clients.has_more() || self.clients.is_dirty()

@@ -216,7 +216,7 @@ pub fn start(config: &Config, id: u8, incarnation: u64) -> StubNode {
     let (sender, events) = channel();
     let mut registry = Registry::<Memory>::new();
     NodeLibrary.register(&mut registry);
-    let (procedures, versions) = (registry.names(), registry.versions());
+    let (procedures, versions, signatures) = (registry.names(), registry.versions(), registry.signatures());
     let redis = procedures.iter().position(|name| name.starts_with("redis.")).unwrap() as u16;
     let (node, incarnation) = (NodeId(id), Incarnation(incarnation));
     let counters: Vec<_> = (0..config.cluster.workers).map(|_| Arc::new(Counters::default())).collect();
@@ -247,6 +247,7 @@ pub fn start(config: &Config, id: u8, incarnation: u64) -> StubNode {
         counters: counters.clone(),
         procedures,
         versions,
+        signatures,
     };
     let config = Config { node: id, ..config.clone() };
     let node = Node::start(&config, incarnation, replica, Signals::Leave).unwrap();

@@ -28,6 +28,12 @@ const READINGS: u32 = 1 << 16;
 /// few readings tell, and more would cost the run its time.
 const READINGS_SIMULATED: u32 = 64;
 
+/// A record that could not be locked, by its place among the writes; and how many before it, or with it, were.
+struct Unlocked {
+    locked: usize,
+    at: usize,
+}
+
 impl Occ {
     /// Commits and returns the timestamp; or undoes everything, but for what [`lock`](Occ::lock) leaves open. The locks
     /// may be held already.
@@ -102,7 +108,8 @@ impl Occ {
         if hooks::simulated() {
             self.sort_by_key();
         }
-        if let Err(locked) = self.lock_all() {
+        if let Err(Unlocked { locked, at }) = self.lock_all() {
+            self.met_at_write(at);
             return self.fail(locked);
         }
         if !self.sets.writes.is_empty() {
@@ -117,18 +124,18 @@ impl Occ {
 
     /// Locks one record after the other. On a conflict returns how many it has locked: those must be unlocked.
     #[inline]
-    fn lock_all(&mut self) -> Result<(), usize> {
+    fn lock_all(&mut self) -> Result<(), Unlocked> {
         let Sets { writes, accesses, .. } = &mut self.sets;
         for (at, write) in writes.iter_mut().enumerate() {
             hooks::point(LOCK);
             let before = match write.record.word().lock() {
-                Ok(DEAD) | Err(_) => return Err(at),
+                Ok(DEAD) | Err(_) => return Err(Unlocked { locked: at, at }),
                 Ok(before) => before,
             };
             write.before = before;
             self.latest = self.latest.max(before & TIMESTAMP);
             if accesses[write.access as usize].seen.is_some_and(|seen| seen.word() != before) {
-                return Err(at + 1);
+                return Err(Unlocked { locked: at + 1, at });
             }
         }
         Ok(())
@@ -195,25 +202,32 @@ impl Occ {
     pub fn validate(&mut self) -> Result<(), Abort> {
         let Phase::Stamped(ts) = self.phase else { panic!("validate comes after timestamp") };
         let sets = &self.sets;
-        let records = sets.accesses.iter().all(|access| match access.seen {
-            None => true,
-            // A record that we write was compared with what we read of it when we locked it.
-            Some(_) if access.write().is_some() && !sets.writes.is_empty() => true,
-            Some(seen) => {
-                let now = access.record.word().load();
-                let now = if planted!(LockIgnored) { now & !LOCKED } else { now };
-                now == seen.word() || now == seen.word() | LOCKED && self.owns(access)
-            }
-        });
+        let records = sets.accesses.iter().all(|access| self.is_as_seen(access));
         // Legal, so a simulated run does it now and then: a transaction may always be taken for one with a conflict.
         let nodes = || planted!(PhantomsAllowed) || sets.nodes.unchanged();
         if !((records || planted!(ReadsUnvalidated)) && nodes()) || hooks::buggify(CONFLICT) {
+            self.met_at_read();
             return self.fail(self.sets.writes.len());
         }
         hooks::point(VALIDATED);
         let ts = if planted!(StampedLate) { self.clock.now() } else { ts };
         self.phase = Phase::Validated(ts);
         Ok(())
+    }
+
+    /// Whether a record is as this transaction has seen it, while its locks are held.
+    #[inline]
+    pub(super) fn is_as_seen(&self, access: &Access) -> bool {
+        match access.seen {
+            None => true,
+            // A record that we write was compared with what we read of it when we locked it.
+            Some(_) if access.write().is_some() && !self.sets.writes.is_empty() => true,
+            Some(seen) => {
+                let now = access.record.word().load();
+                let now = if planted!(LockIgnored) { now & !LOCKED } else { now };
+                now == seen.word() || now == seen.word() | LOCKED && self.owns(access)
+            }
+        }
     }
 
     /// Whether this transaction itself holds the record's lock. A scan remembers a record a second time if the
@@ -311,7 +325,7 @@ impl Occ {
 }
 
 /// The key of a record, as the log has it.
-fn stored_key<'a>(store: &Store, table: TableId, record: &'a Record) -> Key<'a> {
+pub(super) fn stored_key<'a>(store: &Store, table: TableId, record: &'a Record) -> Key<'a> {
     match store.table(table).expect("written tables exist") {
         AnyIndex::HashU64(_) | AnyIndex::TreeU64(_) => IntegerKeys::logged(IntegerKeys::stored(record)),
         AnyIndex::HashBytes(_) | AnyIndex::TreeBytes(_) => ByteKeys::logged(ByteKeys::stored(record)),

@@ -96,6 +96,7 @@ mod commit;
 mod growth;
 mod images;
 mod map;
+mod met;
 mod nodes;
 mod read;
 mod sets;
@@ -154,6 +155,8 @@ pub struct Occ {
     leaf: Box<LeafCopy>,
     fingers: Box<[Fingers]>,
     graveyard: Graveyard,
+    /// Where the last attempt met another transaction.
+    met: met::Met,
     /// Before-images, if they are kept.
     undo: Option<images::UndoLog>,
     /// Bytes by which transactions may still make the store grow.
@@ -193,6 +196,7 @@ impl Occ {
             value: Scratch::default(),
             leaf: Box::new(LeafCopy::new()),
             graveyard: Graveyard::default(),
+            met: met::Met::default(),
             undo: None,
             room: u64::MAX,
             writable: tables,

@@ -1,6 +1,7 @@
 //! The bank's transactions.
 
 use highwater_core::codec::{Malformed, Reader};
+use highwater_core::signature::{I64, Kind, Signature, U32, U64, field};
 use highwater_core::{Abort, Access, Footprint, Procedure, TableId, Transaction};
 
 use crate::bytes::{Fields, Sink, bad_request, require, rollback};
@@ -21,6 +22,15 @@ pub struct Load;
 
 impl Procedure for Load {
     const NAME: &'static str = "bank.load";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: false,
+            args: &[field("first", U64), field("count", U32), field("balance", U32)],
+            reply: &[],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let (first, count, balance) = decode_load(args).map_err(|error| bad_request(reply, error.0))?;
@@ -47,6 +57,15 @@ pub struct Transfer;
 
 impl Procedure for Transfer {
     const NAME: &'static str = "bank.transfer";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: false,
+            args: &[field("from", U64), field("to", U64), field("amount", U32)],
+            reply: &[field("from_balance", I64), field("to_balance", I64)],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn footprint(args: &[u8], footprint: &mut Footprint) -> bool {
         let Ok((from, to, _)) = decode_transfer(args) else { return false };
@@ -96,6 +115,15 @@ pub struct Sample;
 impl Procedure for Sample {
     const NAME: &'static str = "bank.sample";
 
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: true,
+            args: &[field("accounts", Kind::Groups(&[field("account", U64)]))],
+            reply: &[field("balances", Kind::Groups(&[field("balance", I64)]))],
+        };
+        Some(&SIGNATURE)
+    }
+
     fn footprint(args: &[u8], footprint: &mut Footprint) -> bool {
         let (accounts, trailing) = args.as_chunks();
         accounts.iter().for_each(|account| {
@@ -128,6 +156,15 @@ pub struct Audit;
 
 impl Procedure for Audit {
     const NAME: &'static str = "bank.audit";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: true,
+            args: &[field("first", U64), field("count", U64)],
+            reply: &[field("sum", I64)],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let accounts = decode_audit(args).map_err(|error| bad_request(reply, error.0))?;

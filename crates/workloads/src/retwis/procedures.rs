@@ -1,5 +1,6 @@
 //! Retwis' transactions.
 
+use highwater_core::signature::{Kind, Signature, U32, U64, field};
 use highwater_core::{Abort, Access, Footprint, Procedure, Transaction};
 
 use crate::bytes::bad_request;
@@ -21,6 +22,12 @@ pub struct Load;
 impl Procedure for Load {
     const NAME: &'static str = "retwis.load";
 
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature =
+            Signature { reads: false, args: &[field("first", U64), field("count", U32)], reply: &[] };
+        Some(&SIGNATURE)
+    }
+
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         row64::load(tx, RETWIS, args, reply)
     }
@@ -37,6 +44,15 @@ impl AddUser {
 
 impl Procedure for AddUser {
     const NAME: &'static str = "retwis.add_user";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: false,
+            args: &[field("modified", U64), field("set", U64), field("stamp", U64)],
+            reply: &[field("rows", Kind::Groups(&[field("row", Kind::Bytes(row64::BYTES))]))],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn footprint(args: &[u8], footprint: &mut Footprint) -> bool {
         Write::decode(args, AddUser::MODIFIED, true).is_some_and(|write| write.footprint(footprint))
@@ -61,6 +77,15 @@ impl FollowUnfollow {
 impl Procedure for FollowUnfollow {
     const NAME: &'static str = "retwis.follow";
 
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: false,
+            args: &[field("modified_1", U64), field("modified_2", U64)],
+            reply: &[field("rows", Kind::Groups(&[field("row", Kind::Bytes(row64::BYTES))]))],
+        };
+        Some(&SIGNATURE)
+    }
+
     fn footprint(args: &[u8], footprint: &mut Footprint) -> bool {
         Write::decode(args, FollowUnfollow::MODIFIED, false).is_some_and(|write| write.footprint(footprint))
     }
@@ -84,6 +109,21 @@ impl PostTweet {
 
 impl Procedure for PostTweet {
     const NAME: &'static str = "retwis.post";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: false,
+            args: &[
+                field("modified_1", U64),
+                field("modified_2", U64),
+                field("modified_3", U64),
+                field("set", U64),
+                field("stamp", U64),
+            ],
+            reply: &[field("rows", Kind::Groups(&[field("row", Kind::Bytes(row64::BYTES))]))],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn footprint(args: &[u8], footprint: &mut Footprint) -> bool {
         Write::decode(args, PostTweet::MODIFIED, true).is_some_and(|write| write.footprint(footprint))
@@ -141,6 +181,15 @@ pub struct LoadTimeline;
 
 impl Procedure for LoadTimeline {
     const NAME: &'static str = "retwis.timeline";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: true,
+            args: &[field("numbers", Kind::Groups(&[field("number", U64)]))],
+            reply: &[field("rows", Kind::Groups(&[field("row", Kind::Bytes(row64::BYTES))]))],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn footprint(args: &[u8], footprint: &mut Footprint) -> bool {
         let (rows, trailing) = args.as_chunks();

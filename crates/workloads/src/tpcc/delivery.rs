@@ -5,6 +5,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use highwater_core::codec::{Malformed, Reader};
+use highwater_core::signature::{Kind, Signature, U8, U16, U32, U48, field};
 use highwater_core::{Abort, Direction, Procedure, TableId, Transaction};
 
 use super::keys;
@@ -60,6 +61,15 @@ struct Parcel {
 
 impl Procedure for Delivery {
     const NAME: &'static str = "tpcc.delivery";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: false,
+            args: &[field("warehouse", U16), field("carrier", U8), field("date", U48)],
+            reply: &[field("orders", Kind::Groups(&[field("order", U32)]))],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let request = Request::decode(args).map_err(|error| bad_request(reply, error.0))?;

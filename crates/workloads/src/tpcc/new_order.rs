@@ -5,6 +5,7 @@
 //! briefly; with *fast ids* (Silo's option) the id comes with the arguments and the counter is not touched at all.
 
 use highwater_core::codec::{Malformed, Reader};
+use highwater_core::signature::{Kind, Signature, U8, U16, U24, U32, U48, field};
 use highwater_core::{Abort, Procedure, TableId, Transaction};
 
 use super::keys;
@@ -106,6 +107,47 @@ impl Request {
 
 impl Procedure for NewOrder {
     const NAME: &'static str = "tpcc.new_order";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: false,
+            args: &[
+                field("warehouse", U16),
+                field("district", U8),
+                field("customer", U16),
+                field("order", U32),
+                field("entry_date", U48),
+                field(
+                    "lines",
+                    Kind::Groups(&[
+                        field("item", U24),
+                        field("supply_warehouse", U16),
+                        field("quantity", U8),
+                    ]),
+                ),
+            ],
+            reply: &[
+                field("order", U32),
+                field("total", U32),
+                field("discount", U16),
+                field("credit", Kind::Bytes(2)),
+                field("last", Kind::Text),
+                field("w_tax", U16),
+                field("d_tax", U16),
+                field(
+                    "lines",
+                    Kind::Groups(&[
+                        field("price", U24),
+                        field("name", Kind::Text),
+                        field("brand", Kind::Bytes(1)),
+                        field("stock", U16),
+                        field("amount", U24),
+                    ]),
+                ),
+            ],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let (request, lines) = Request::decode(args).map_err(|error| bad_request(reply, error.0))?;

@@ -3,6 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use highwater_core::codec::{Malformed, Reader};
+use highwater_core::signature::{I64, Kind, Signature, U8, U16, U24, U32, U48, field};
 use highwater_core::{Abort, Direction, Procedure, Transaction};
 
 use super::customer::Who;
@@ -51,6 +52,39 @@ impl Request {
 
 impl Procedure for OrderStatus {
     const NAME: &'static str = "tpcc.order_status";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: true,
+            args: &[
+                field("warehouse", U16),
+                field("district", U8),
+                field("by", Kind::Word(&["id", "name"])),
+                field("customer", U16),
+            ],
+            reply: &[
+                field("customer", U16),
+                field("balance", I64),
+                field("first", Kind::Text),
+                field("middle", Kind::Bytes(2)),
+                field("last", Kind::Text),
+                field("order", U32),
+                field("entry_date", U48),
+                field("carrier", U8),
+                field(
+                    "lines",
+                    Kind::Groups(&[
+                        field("supply_warehouse", U16),
+                        field("item", U24),
+                        field("quantity", U8),
+                        field("amount", U24),
+                        field("delivery_date", U48),
+                    ]),
+                ),
+            ],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let request = Request::decode(args).map_err(|error| bad_request(reply, error.0))?;

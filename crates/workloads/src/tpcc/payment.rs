@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use highwater_core::codec::{Malformed, Reader};
+use highwater_core::signature::{I64, Kind, Signature, U8, U16, U24, U48, field};
 use highwater_core::{Abort, Procedure, TableId, Transaction};
 
 use super::customer::Who;
@@ -81,6 +82,31 @@ impl Request {
 
 impl Procedure for Payment {
     const NAME: &'static str = "tpcc.payment";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: false,
+            args: &[
+                field("warehouse", U16),
+                field("district", U8),
+                field("customer_warehouse", U16),
+                field("customer_district", U8),
+                field("by", Kind::Word(&["id", "name"])),
+                field("customer", U16),
+                field("amount", U24),
+                field("date", U48),
+            ],
+            reply: &[
+                field("customer", U16),
+                field("balance", I64),
+                field("customer_row", Kind::Text),
+                field("district_row", Kind::Text),
+                field("warehouse_row", Kind::Text),
+                field("data", Kind::Rest),
+            ],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let request = Request::decode(args).map_err(|error| bad_request(reply, error.0))?;

@@ -4,6 +4,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use highwater_core::codec::{Malformed, Reader};
+use highwater_core::signature::{Signature, U8, U16, U32, field};
 use highwater_core::{Abort, Direction, Procedure, TableId, Transaction};
 
 use super::keys;
@@ -60,6 +61,20 @@ impl Request {
 
 impl Procedure for StockLevel {
     const NAME: &'static str = "tpcc.stock_level";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: true,
+            args: &[
+                field("warehouse", U16),
+                field("district", U8),
+                field("threshold", U8),
+                field("next_order", U32),
+            ],
+            reply: &[field("low", U16)],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let request = Request::decode(args).map_err(|error| bad_request(reply, error.0))?;

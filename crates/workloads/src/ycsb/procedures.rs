@@ -1,6 +1,7 @@
 //! YCSB++'s transactions.
 
 use highwater_core::codec::{Malformed, Reader};
+use highwater_core::signature::{Kind, Signature, U32, U64, field};
 use highwater_core::{Abort, Procedure, TableId, Transaction};
 
 use crate::bytes::{Fields, bad_request};
@@ -21,6 +22,15 @@ pub struct Load;
 
 impl Procedure for Load {
     const NAME: &'static str = "ycsb.load";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: false,
+            args: &[field("first", U64), field("count", U32), field("value_bytes", U32)],
+            reply: &[],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let (keys, size) = decode_load(args).map_err(|error| bad_request(reply, error.0))?;
@@ -49,6 +59,15 @@ pub struct Read;
 impl Procedure for Read {
     const NAME: &'static str = "ycsb.read";
 
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: true,
+            args: &[field("keys", Kind::Groups(&[field("key", U64)]))],
+            reply: &[field("rows", Kind::Rest)],
+        };
+        Some(&SIGNATURE)
+    }
+
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         for key in keys(tx, args, reply)? {
             match tx.get(YCSB, &big_endian(key))? {
@@ -65,6 +84,15 @@ pub struct ReadModifyWrite;
 
 impl Procedure for ReadModifyWrite {
     const NAME: &'static str = "ycsb.rmw";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: false,
+            args: &[field("keys", Kind::Groups(&[field("key", U64)]))],
+            reply: &[field("rows", Kind::Rest)],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         for key in keys(tx, args, reply)? {

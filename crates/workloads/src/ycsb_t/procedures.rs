@@ -1,5 +1,6 @@
 //! YCSB-T's transactions.
 
+use highwater_core::signature::{Kind, Signature, U32, U64, field};
 use highwater_core::{Abort, Access, Footprint, Procedure, Transaction};
 
 use crate::bytes::bad_request;
@@ -12,6 +13,12 @@ pub struct Load;
 impl Procedure for Load {
     const NAME: &'static str = "ycsb-t.load";
 
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature =
+            Signature { reads: false, args: &[field("first", U64), field("count", U32)], reply: &[] };
+        Some(&SIGNATURE)
+    }
+
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         row64::load(tx, YCSB_T, args, reply)
     }
@@ -22,6 +29,15 @@ pub struct ReadModifyWrite;
 
 impl Procedure for ReadModifyWrite {
     const NAME: &'static str = "ycsb-t.rmw";
+
+    fn signature() -> Option<&'static Signature> {
+        static SIGNATURE: Signature = Signature {
+            reads: false,
+            args: &[field("number", U64)],
+            reply: &[field("row", Kind::Bytes(row64::BYTES))],
+        };
+        Some(&SIGNATURE)
+    }
 
     fn footprint(args: &[u8], footprint: &mut Footprint) -> bool {
         let Ok(number) = args.try_into() else { return false };

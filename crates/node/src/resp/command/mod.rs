@@ -187,9 +187,11 @@ pub enum Local {
     Wait,
     Slowlog,
     Latency,
+    HotKeys,
     Readonly,
     Readwrite,
     Freshness,
+    Procedures,
     Acl,
 }
 
@@ -203,6 +205,7 @@ pub enum Control {
     Watch,
     Unwatch,
     Once,
+    Call,
     Token,
     Quit,
     Reset,
@@ -335,9 +338,14 @@ impl Spec {
         self.subcommands.iter().find(|known| known.name.as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Whether it may run under a number of a session, and among others in a block: it is about data, not about sessions.
+    /// Whether it may run among others in a block: it is about data, not about sessions.
     pub fn is_ordinary(&self) -> bool {
         matches!(self.command, Command::Data(data) if !matches!(data, Data::Session | Data::Outcome))
+    }
+
+    /// Whether it may run under a number of a session: what is ordinary, and procedures.
+    pub fn may_run_once(&self) -> bool {
+        self.is_ordinary() || self.command == Command::Control(Control::Call)
     }
 
     /// Whether it touches data and changes none.

@@ -211,7 +211,7 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Local Slowlog, "slowlog", -2, "loading", NO_KEYS, "server", "2.2.12", "A container for slow log commands",
         subcommands!["slowlog" "get" -2, "slowlog" "help" 2, "slowlog" "len" 2, "slowlog" "reset" 2]),
     spec!(Local Latency, "latency", -2, "loading", NO_KEYS, "server", "2.8.13", "A container for latency diagnostics commands",
-        subcommands!["latency" "help" 2, "latency" "histogram" -2, "latency" "history" 3, "latency" "latest" 2, "latency" "reset" -2]),
+        subcommands!["latency" "doctor" 2, "latency" "help" 2, "latency" "histogram" -2, "latency" "history" 3, "latency" "latest" 2, "latency" "reset" -2]),
     spec!(Control Reset, "reset", 1, "noscript loading stale fast no_auth allow_busy", NO_KEYS, "connection", "6.2.0", "Reset the connection"),
     spec!(Local Readonly, "readonly", 1, "loading stale fast", NO_KEYS, "cluster", "3.0.0", "Let the reads of this connection run on a replica's snapshot"),
     spec!(Local Readwrite, "readwrite", 1, "loading stale fast", NO_KEYS, "cluster", "3.0.0", "Send the reads of this connection to the leader again"),
@@ -219,13 +219,17 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Control Once, "hw.once", -3, "noscript fast", NO_KEYS, "transactions", "0.1.0", "Run a command, or inside MULTI the block, once under a number of a session"),
     spec!(Data Session, "hw.session", -2, "write denyoom fast", NO_KEYS, "transactions", "0.1.0", "Open or end a session, which numbers a client's requests",
         subcommands!["hw.session" "new" -2, "hw.session" "end" 3, "hw.session" "help" 2]),
-    spec!(Data Outcome, "hw.outcome", 3, "write fast", NO_KEYS, "transactions", "0.1.0", "Tell what became of a numbered request, or see to it that it never happens"),
+    spec!(Data Outcome, "hw.outcome", -3, "write fast", NO_KEYS, "transactions", "0.1.0", "Tell what became of a numbered request, or see to it that it never happens"),
     spec!(Local Freshness, "hw.freshness", -2, "loading stale fast", NO_KEYS, "cluster", "0.1.0", "Say how old a replica's snapshot may be that this connection reads",
         subcommands!["hw.freshness" "within" 3, "hw.freshness" "since" 3, "hw.freshness" "any" 2, "hw.freshness" "help" 2]),
+    spec!(Control Call, "hw.call", -2, "noscript denyoom", NO_KEYS, "transactions", "0.1.0", "Call a procedure by name, as a transaction of its own"),
+    spec!(Local Procedures, "hw.procedures", -1, "loading stale fast", NO_KEYS, "server", "0.1.0", "List the procedures that may be called, with their signatures"),
     spec!(Control Token, "hw.token", 1, "noscript fast", NO_KEYS, "cluster", "0.1.0", "Get the moment up to which this connection has seen everything, for HW.FRESHNESS SINCE"),
     spec!(Local Acl, "acl", -2, "noscript loading stale", NO_KEYS, "server", "6.0.0", "A container for Access List Control commands",
         subcommands!["acl" "cat" -2, "acl" "deluser" -3, "acl" "dryrun" -4, "acl" "genpass" -2, "acl" "getuser" 3, "acl" "help" 2, "acl" "list" 2, "acl" "load" 2,
             "acl" "log" -2, "acl" "save" 2, "acl" "setuser" -3, "acl" "users" 2, "acl" "whoami" 2]),
+    spec!(Local HotKeys, "hw.hotkeys", -1, "loading stale", NO_KEYS, "server", "0.1.0", "Get the keys at which transactions meet most",
+        subcommands!["hw.hotkeys" "reset" 2, "hw.hotkeys" "help" 2]),
 ];
 
 #[cfg(test)]

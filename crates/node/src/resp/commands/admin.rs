@@ -1,11 +1,12 @@
-//! What operators' tools ask: CONFIG TIME ROLE WAIT SLOWLOG LATENCY.
+//! What operators' tools ask: CONFIG TIME ROLE WAIT.
 //!
 //! Settings are told in Redis's names where they mean something here, and are not changed: a node's configuration is its file's
-//! (docs/configuration.md). No slow log is kept and no latencies of events: `highwater status` and `/metrics` have those.
+//! (docs/configuration.md).
 
 use super::help;
 use super::object::{MAX_SMALL_BYTES, MAX_SMALL_HASH, MAX_SMALL_SET, MAX_SMALL_SORTED_SET};
 use super::words::{integer, is};
+use crate::meter::slow::MOST_SLOW;
 use crate::resp::acl::log::MOST;
 use crate::resp::client_state::ClientState;
 use crate::resp::errors::CommandError;
@@ -19,6 +20,7 @@ fn settings(door: &Door) -> Vec<(&'static str, String)> {
     let most = if most == u64::MAX { 0 } else { most };
     let port = door.address(door.node).and_then(|address| Some(address.rsplit_once(':')?.1.to_string()));
     let text = |text: &str| text.to_string();
+    let slower_than = door.operations.slower_than_us();
     vec![
         ("acllog-max-len", MOST.to_string()),
         ("appendonly", text("no")),
@@ -27,7 +29,7 @@ fn settings(door: &Door) -> Vec<(&'static str, String)> {
         ("hash-max-listpack-value", MAX_SMALL_BYTES.to_string()),
         ("hash-max-ziplist-entries", MAX_SMALL_HASH.to_string()),
         ("hash-max-ziplist-value", MAX_SMALL_BYTES.to_string()),
-        ("latency-monitor-threshold", text("0")),
+        ("latency-monitor-threshold", (slower_than.unwrap_or(0) / 1000).to_string()),
         ("maxmemory", most.to_string()),
         ("maxmemory-policy", text("noeviction")),
         ("port", port.unwrap_or_else(|| text("0"))),
@@ -36,8 +38,8 @@ fn settings(door: &Door) -> Vec<(&'static str, String)> {
         ("requirepass", text(if door.access.default_user().needs_no_password() { "" } else { "********" })),
         ("save", String::new()),
         ("set-max-intset-entries", MAX_SMALL_SET.to_string()),
-        ("slowlog-log-slower-than", text("-1")),
-        ("slowlog-max-len", text("0")),
+        ("slowlog-log-slower-than", slower_than.map_or_else(|| text("-1"), |us| us.to_string())),
+        ("slowlog-max-len", MOST_SLOW.to_string()),
         ("zset-max-listpack-entries", MAX_SMALL_SORTED_SET.to_string()),
         ("zset-max-listpack-value", MAX_SMALL_BYTES.to_string()),
         ("zset-max-ziplist-entries", MAX_SMALL_SORTED_SET.to_string()),
@@ -138,37 +140,5 @@ pub fn wait(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<()
         return Err(CommandError::Text("ERR timeout is negative"));
     }
     reply.integer(door.backed_by as i64);
-    Ok(())
-}
-
-/// `SLOWLOG GET [count] | LEN | RESET`: none is kept.
-pub fn slowlog(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
-    match args.promised()?.to_ascii_lowercase().as_slice() {
-        b"get" => {
-            let count = args.next().map_or(Ok(10), integer);
-            if count.is_err() || count.is_ok_and(|count| count < -1) {
-                return Err(CommandError::Text("ERR count should be greater than or equal to -1"));
-            }
-            reply.array(0);
-        }
-        b"len" => reply.integer(0),
-        b"reset" => reply.ok(),
-        _ => help::help("SLOWLOG", &["GET [<count>]", "LEN", "RESET"], reply),
-    }
-    Ok(())
-}
-
-/// `LATENCY LATEST | HISTORY event | HISTOGRAM | RESET`: nothing is watched.
-pub fn latency(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
-    match args.promised()?.to_ascii_lowercase().as_slice() {
-        b"latest" | b"history" => reply.array(0),
-        b"histogram" => reply.map(0),
-        b"reset" => reply.integer(0),
-        _ => help::help(
-            "LATENCY",
-            &["LATEST", "HISTORY <event>", "HISTOGRAM [<command> ...]", "RESET [<event> ...]"],
-            reply,
-        ),
-    }
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! Commands about the connection: PING ECHO HELLO SELECT CLIENT READONLY READWRITE HW.FRESHNESS.
+//! Commands about the connection: PING ECHO HELLO SELECT CLIENT READONLY READWRITE HW.FRESHNESS HW.PROCEDURES.
 
 use highwater_core::Timestamp;
 use highwater_engines::Freshness;
 
 use super::words::is;
-use super::{acl, admin, auth, help, server};
+use super::{acl, admin, auth, help, server, slow};
 use crate::resp::Door;
 use crate::resp::client_state::ClientState;
 use crate::resp::command::Local;
@@ -30,10 +30,12 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         Local::Time => admin::time(client, &mut reply),
         Local::Role => admin::role(door, &mut reply),
         Local::Wait => admin::wait(args, door, &mut reply),
-        Local::Slowlog => admin::slowlog(args, &mut reply),
-        Local::Latency => admin::latency(args, &mut reply),
+        Local::Slowlog => slow::slowlog(args, door, &mut reply),
+        Local::Latency => slow::latency(args, door, &mut reply),
+        Local::HotKeys => slow::hot_keys(args, door, &mut reply),
         Local::Readonly => reads_snapshots(client, true, &mut reply),
         Local::Readwrite => reads_snapshots(client, false, &mut reply),
+        Local::Procedures => procedures(args, door, &mut reply),
         Local::Freshness => freshness(args, client, &mut reply),
         Local::Acl => acl::acl(args, client, door, &mut reply),
     };
@@ -41,6 +43,16 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         reply.out.truncate(start);
         reply.error(error);
     }
+}
+
+/// `HW.PROCEDURES [pattern]`
+fn procedures(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    let pattern = args.next();
+    if args.next().is_some() {
+        return Err(CommandError::WrongArity("hw.procedures"));
+    }
+    door.callables.list(pattern, reply);
+    Ok(())
 }
 
 /// `PING [message]`

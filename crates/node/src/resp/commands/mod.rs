@@ -22,6 +22,7 @@ pub mod scan;
 pub mod server;
 pub mod sessions;
 pub mod sets;
+pub mod slow;
 pub mod strings;
 pub mod transactions;
 pub mod words;

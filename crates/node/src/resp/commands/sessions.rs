@@ -5,10 +5,11 @@ use highwater_engines::Session;
 use highwater_engines::sessions::{Answer, Denial, Kept, ask, end, open};
 
 use super::help;
+use super::words::is;
 use crate::resp::errors::{CommandError, RequestError};
 use crate::resp::keyspace::{Failure, Keyspace, SESSIONS};
 use crate::resp::number::parse_integer;
-use crate::resp::reply::Reply;
+use crate::resp::reply::{Reply, is_whole};
 use crate::resp::request::Args;
 use crate::resp::single;
 
@@ -39,13 +40,19 @@ pub fn session<T: Transaction>(
     Ok(())
 }
 
-/// `HW.OUTCOME session number`: how it ended, and the reply that it got.
+/// `HW.OUTCOME session number [RAW]`: how it ended, and the reply that it got. RAW: the reply's bytes, as a procedure gave them to an
+/// `HW.CALL`.
 pub fn outcome<T: Transaction>(
     mut args: Args<'_>,
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let of = single::numbers(&mut args)?;
+    let raw = match (args.next(), args.next()) {
+        (None, _) => false,
+        (Some(word), None) if is(word, "raw") => true,
+        _ => return Err(CommandError::Syntax.into()),
+    };
     let denied = |denial: Denial, of: Session| CommandError::Session(denial.of(of).to_string());
     let answer = ask(keyspace.transaction(), SESSIONS, of)?;
     let (word, kept) = match &answer {
@@ -64,7 +71,9 @@ pub fn outcome<T: Transaction>(
         (Some(bytes), Answer::Ended(Kept::TooLarge, _)) => {
             reply.error(RequestError::TooLarge { limits: &String::from_utf8_lossy(bytes) });
         }
-        (Some(bytes), _) => reply.out.extend_from_slice(bytes),
+        (Some(bytes), _) if !raw && is_whole(bytes) => reply.out.extend_from_slice(bytes),
+        // It was no command's reply, but a procedure's.
+        (Some(bytes), _) => reply.bulk(bytes),
     }
     Ok(())
 }

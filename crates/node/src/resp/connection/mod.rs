@@ -3,6 +3,7 @@
 //! Here is what its host drives; [`taking`] takes commands from the input, [`standing`] looks at what its user may do, [`place`]
 //! is where it stands in line for data.
 
+mod calling;
 mod place;
 mod standing;
 mod taking;
@@ -17,6 +18,7 @@ use highwater_engines::seam::{Refusal, Session};
 use place::Place;
 
 use super::Door;
+use super::callables::Call;
 use super::client_state::ClientState;
 use super::command::{Command, Control, Data, Local};
 use super::commands::blocking::{Wait, wait_of};
@@ -30,6 +32,7 @@ use super::order::{KEEP_BYTES, Order, forget_front};
 use super::reply::Reply;
 use super::request::{Args, EngineRequest};
 use super::single::{self, Typed};
+use crate::meter::Meter;
 
 /// Requests of one connection that the engine may hold at a time.
 pub const MAX_IN_FLIGHT: usize = 1024;
@@ -74,6 +77,8 @@ enum Offer {
     Reads,
     /// It may change data: whoever waits for that is to look.
     Writes,
+    /// It is a procedure that may change data, but none that anybody waits for.
+    Calls,
     /// `WATCH`
     Watches,
     /// It waits for data.
@@ -123,10 +128,14 @@ pub struct Connection {
     place: Option<Place>,
     /// Requests in flight that may change data.
     writes: VecDeque<Write>,
+    /// `HW.CALL`s that are offered or in flight, oldest first.
+    calls: VecDeque<Call>,
     /// Seeds of requests.
     random: Random,
     /// Its user was deleted.
     evicted: bool,
+    /// Where its commands are counted, if they are.
+    meter: Option<Arc<Meter>>,
 }
 
 impl Connection {
@@ -136,6 +145,7 @@ impl Connection {
         Connection {
             place: None,
             writes: VecDeque::new(),
+            calls: VecDeque::new(),
             random: Random::new(seed),
             evicted: false,
             client: ClientState::new(id, &door.access),
@@ -150,7 +160,19 @@ impl Connection {
             stage: Stage::Open,
             args: Vec::new(),
             order: Order::default(),
+            meter: None,
         }
+    }
+
+    /// The same, and its commands are counted.
+    pub fn metered(mut self, meter: Arc<Meter>) -> Connection {
+        self.meter = Some(meter);
+        self
+    }
+
+    /// What its client has told to be called; empty: nothing.
+    pub fn name(&self) -> &[u8] {
+        &self.client.name
     }
 
     /// Says what time it is: what is requested from now on is at that moment.
@@ -234,7 +256,7 @@ impl Connection {
             Offer::Watches => Stage::Watching { seq },
             Offer::Waits => Stage::Trying { seq },
             Offer::Changes => Stage::Changing { seq },
-            Offer::Reads | Offer::Writes => Stage::Open,
+            Offer::Reads | Offer::Writes | Offer::Calls => Stage::Open,
         };
         if self.stage == Stage::Open {
             self.args.clear();
@@ -253,6 +275,7 @@ impl Connection {
         }
         self.stage = Stage::Open;
         self.place = None;
+        self.take_call(seq);
         if kind == Offer::Watches {
             self.transactions.watch_failed();
         }
@@ -299,11 +322,13 @@ impl Connection {
         if self.stage == (Stage::Watching { seq }) {
             return self.watch_released(seq, outcome, bytes);
         }
+        let call = self.take_call(seq);
         let bytes = if self.stage == (Stage::Changing { seq }) { self.users_changed(bytes) } else { bytes };
         match outcome {
-            Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => {
-                self.order.answer(seq, |out| out.extend_from_slice(bytes));
-            }
+            Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => match call {
+                Some(call) => self.order.answer(seq, |out| call.answer(outcome, bytes, out)),
+                None => self.order.answer(seq, |out| out.extend_from_slice(bytes)),
+            },
             Outcome::Conflict => self.fail(seq, |_| RequestError::Conflict),
             Outcome::TooLarge => {
                 let limits = std::str::from_utf8(bytes).unwrap_or("its limits are unknown");

@@ -58,6 +58,9 @@ impl Connection {
 
     pub(super) fn act(&mut self, Typed { opcode, session }: Typed) {
         let command = opcode.spec().command;
+        if let Some(meter) = &self.meter {
+            meter.commands.count(opcode);
+        }
         if self.transactions.in_block() && session.is_some() {
             return self.refuse(CommandError::NotOnce);
         }
@@ -93,8 +96,14 @@ impl Connection {
             },
             Command::Local(local) => self.answer(local),
             Command::Control(control) => {
-                if let Err(error) = self.control(control) {
-                    self.reply(|reply| reply.error(error));
+                let done = match control {
+                    Control::Call => self.call(session),
+                    _ => self.control(control),
+                };
+                match done {
+                    Ok(()) => {}
+                    Err(error) if control == Control::Call => self.refuse(error),
+                    Err(error) => self.reply(|reply| reply.error(error)),
                 }
             }
         }
@@ -138,6 +147,7 @@ impl Connection {
             Control::Watch => return self.watch(),
             Control::Unwatch => self.transactions.unwatch(),
             // Only a block does without a command behind the number.
+            Control::Call => unreachable!("it is not answered with OK"),
             Control::Once => return Err(CommandError::WrongArity("hw.once")),
             Control::Token => return self.token(),
             Control::Quit => self.finish(),

@@ -23,7 +23,10 @@ impl Procedure for Sweep {
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let Ok(moment) = Moment::decode(&mut Reader::new(args)) else { return Err(Abort::BadRequest) };
         match Keyspace::new(tx, moment).sweep(MOST) {
-            Ok(next) => reply.extend_from_slice(&next.to_le_bytes()),
+            Ok((next, expired)) => {
+                reply.extend_from_slice(&next.to_le_bytes());
+                reply.extend_from_slice(&expired.to_le_bytes());
+            }
             Err(Failure::Stop(Stop::Abort(abort))) => return Err(abort),
             Err(_) => return Err(Abort::BadRequest),
         }
@@ -32,8 +35,8 @@ impl Procedure for Sweep {
 }
 
 impl<T: Transaction> Keyspace<'_, T> {
-    /// Removes about so many rows; when more is due.
-    fn sweep(&mut self, most: usize) -> Result<u64, Failure> {
+    /// Removes about so many rows; when more is due, and how many deadlines had come.
+    fn sweep(&mut self, most: usize) -> Result<(u64, u64), Failure> {
         let now = self.now();
         let (mut due, mut next) = (Vec::new(), u64::MAX);
         self.tx.scan(DUE, (Bound::Unbounded, Bound::Unbounded), Direction::Forward, |row, value| {
@@ -47,17 +50,20 @@ impl<T: Transaction> Keyspace<'_, T> {
             due.push(found);
             ControlFlow::Continue(())
         })?;
-        let mut left = most;
+        let (mut left, mut expired) = (most, 0);
         for due in due {
             if left == 0 {
-                return Ok(0);
+                return Ok((0, expired));
             }
             left -= match due {
                 Due::Garbage { id, from } => self.collect(id, &from, left)?,
-                Due::Deadline { deadline, name } => self.expire(deadline, &name).map(|()| 1)?,
+                Due::Deadline { deadline, name } => {
+                    expired += 1;
+                    self.expire(deadline, &name).map(|()| 1)?
+                }
             };
         }
-        Ok(if left == 0 || next <= now { 0 } else { next })
+        Ok((if left == 0 || next <= now { 0 } else { next }, expired))
     }
 
     /// Removes rows of a collection that is gone; how many. Notes how far it has got: what was removed lately may still be in the way.

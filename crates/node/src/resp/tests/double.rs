@@ -11,16 +11,20 @@ use highwater_core::{
     Abort, Direction, Epoch, NodeId, Outcome, ProcedureId, Registry, TableId, Timestamp, Transaction,
 };
 use highwater_engines::seam::{Freshness, Refusal};
+use highwater_workloads::tables::tpcc;
 
 use crate::resp::acl::change::News;
 use crate::resp::acl::{Access, USERS};
 use crate::resp::keyspace::{DUE, ELEMENTS, NAMES};
-use crate::resp::{Allowance, Connection, Description, Door, Procedures, Waiting, frame, register};
+use crate::resp::{
+    Allowance, Callables, Connection, Description, Door, Procedures, Waiting, frame, register,
+};
 
 /// What time it is for every client, until it is told another.
 pub const START_MS: u64 = 1_700_000_000_000;
 
-const ORDERED: [TableId; 4] = [NAMES, ELEMENTS, DUE, USERS];
+const ORDERED: [TableId; 7] =
+    [NAMES, ELEMENTS, DUE, USERS, tpcc::ORDER_BY_CUSTOMER, tpcc::NEW_ORDER, tpcc::ORDER_LINE];
 
 type Record = (Timestamp, Option<Vec<u8>>);
 
@@ -139,6 +143,7 @@ impl Node {
         };
         let door = Door {
             procedures,
+            callables: Callables::of(&registry.names(), &registry.versions(), &registry.signatures()),
             node: NodeId(if serves { 1 } else { 0 }),
             leaderless: false,
             in_order: true,
@@ -155,6 +160,7 @@ impl Node {
                 true
             }),
             describe: Box::new(describe),
+            operations: Box::new(crate::resp::operations::Nothing),
         };
         door.access.install(&News { whole: true, ..News::default() });
         Node { map: Rc::default(), registry: Rc::new(registry), door: Arc::new(door) }

@@ -1,5 +1,6 @@
 //! The door against a map instead of an engine. No sockets, no threads.
 
+mod calls;
 pub(in crate::resp) mod double;
 mod exec;
 mod frame;

@@ -8,16 +8,16 @@ use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Token, bu
 use super::double::wire;
 use crate::library::NodeLibrary;
 use crate::resp::acl::Access;
-use crate::resp::{Allowance, Connection, Description, Door, Procedures, Waiting};
+use crate::resp::{Allowance, Callables, Connection, Description, Door, Procedures, Waiting};
 
 /// One node, and any number of connections to it.
-struct Alone {
+pub(super) struct Alone {
     replica: Replica,
     door: Arc<Door>,
 }
 
 impl Alone {
-    fn new() -> Alone {
+    pub(super) fn new() -> Alone {
         let options = Options::new(NodeId(0), 1, 1, Incarnation(1));
         let replica = build(EngineKind::Silo, options, &NodeLibrary, Arc::new(Clock::counter()));
         let describe = || Description {
@@ -31,6 +31,7 @@ impl Alone {
         };
         let door = Door {
             procedures: Procedures::find(&replica.procedures).unwrap(),
+            callables: Callables::of(&replica.procedures, &replica.versions, &replica.signatures),
             node: NodeId(0),
             leaderless: false,
             in_order: true,
@@ -45,16 +46,17 @@ impl Alone {
                 true
             }),
             describe: Box::new(describe),
+            operations: Box::new(crate::resp::operations::Nothing),
         };
         Alone { replica, door: Arc::new(door) }
     }
 
-    fn connect(&self) -> Connection {
+    pub(super) fn connect(&self) -> Connection {
         Connection::new(1, self.door.clone())
     }
 
     /// The replies to commands, one after the other; line ends are spaces.
-    fn ask(&mut self, connection: &mut Connection, commands: &[&str]) -> String {
+    pub(super) fn ask(&mut self, connection: &mut Connection, commands: &[&str]) -> String {
         for command in commands {
             connection.receive(&wire(command));
             while let Some(request) = connection.next(&mut { Allowance::WHOLE }) {
@@ -74,7 +76,7 @@ impl Alone {
         String::from_utf8(bytes).unwrap().replace("\r\n", " ").trim_end().to_string()
     }
 
-    fn open(&mut self) -> u64 {
+    pub(super) fn open(&mut self) -> u64 {
         let mut connection = self.connect();
         self.ask(&mut connection, &["HW.SESSION NEW"]).strip_prefix(':').unwrap().parse().unwrap()
     }

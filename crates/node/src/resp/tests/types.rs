@@ -19,7 +19,7 @@ fn sweep(node: &Node, unix_ms: u64) -> u64 {
     let at = node.procedures().iter().position(|name| *name == SWEEP).unwrap();
     loop {
         let (_, reply) = node.run(ProcedureId(at as u16), &Moment { unix_ms, seed: 0 }.bytes());
-        match u64::from_le_bytes(reply.try_into().unwrap()) {
+        match u64::from_le_bytes(*reply.first_chunk().unwrap()) {
             0 => {}
             next => return next,
         }

@@ -1,0 +1,191 @@
+//! What a request asks, in the words that its client typed, cut: for logs of slow transactions.
+
+use highwater_core::codec::{Malformed, Reader};
+
+use super::Procedures;
+use super::command::Opcode;
+use super::moment::Moment;
+use super::request::{Args, EngineRequest, Framing, Step, Watch};
+
+/// Words that are kept of one request.
+pub const MOST_WORDS: usize = 32;
+/// Bytes that are kept of one word.
+pub const MOST_WORD_BYTES: usize = 128;
+
+/// Commands of which nothing but the name is kept: their words may be passwords.
+const SECRETIVE: &[&str] = &["acl", "auth", "config", "hello", "migrate"];
+
+/// The command as which a request counts: `EXEC` for a whole block.
+#[inline]
+pub fn command_of(request: &EngineRequest<'_>, procedures: Procedures) -> Opcode {
+    let named: Option<&[u8]> = match request.procedure {
+        watch if watch == procedures.watch => Some(b"watch"),
+        users if users == procedures.users => Some(b"acl"),
+        _ => None,
+    };
+    let opcode = if named.is_none() { single(request.args) } else { None };
+    opcode.unwrap_or_else(|| {
+        let name = named.unwrap_or(b"exec");
+        Opcode::find(name).expect("it has a row")
+    })
+}
+
+/// The one command of a request that is no block and watches nothing: it stands at its place.
+#[inline]
+fn single(args: &[u8]) -> Option<Opcode> {
+    match args.get(Moment::BYTES..)? {
+        [_, 0, 1, opcode, ..] if !Framing::is_block(args[Moment::BYTES]) => Opcode::decode(*opcode),
+        _ => None,
+    }
+}
+
+/// Its words, cut to [`MOST_WORDS`] of [`MOST_WORD_BYTES`]; the last one says what is left out.
+pub fn words(request: &EngineRequest<'_>, procedures: Procedures) -> Vec<Vec<u8>> {
+    let mut words = Words::default();
+    if request.procedure == procedures.users {
+        // Its words may be passwords.
+        words.add(b"acl");
+        words.add(b"(redacted)");
+        return words.finish();
+    }
+    let written = match request.procedure == procedures.watch {
+        true => watched(request.args, &mut words),
+        false => executed(request.args, &mut words),
+    };
+    if written.is_err() {
+        words.add(b"(cannot be shown)");
+    }
+    words.finish()
+}
+
+fn watched(args: &[u8], words: &mut Words) -> Result<(), Malformed> {
+    let mut reader = Reader::new(args);
+    Moment::decode(&mut reader)?;
+    words.add(b"watch");
+    Args::decode(&mut reader)?.for_each(|key| words.add(key));
+    Ok(())
+}
+
+fn executed(args: &[u8], words: &mut Words) -> Result<(), Malformed> {
+    let mut reader = Reader::new(args);
+    Moment::decode(&mut reader)?;
+    let block = Framing::decode(&mut reader)?.block;
+    for _ in 0..reader.varint()? {
+        Watch::decode(&mut reader)?;
+    }
+    if block {
+        words.add(b"multi");
+    }
+    for _ in 0..reader.varint()? {
+        if let Step::Command(opcode, args) = Step::decode(&mut reader)? {
+            let name = opcode.spec().name;
+            words.add(name.as_bytes());
+            match SECRETIVE.contains(&name) {
+                true => words.add(b"(redacted)"),
+                false => args.for_each(|word| words.add(word)),
+            }
+        }
+    }
+    if block {
+        words.add(b"exec");
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Words {
+    kept: Vec<Vec<u8>>,
+    left_out: usize,
+}
+
+impl Words {
+    fn add(&mut self, word: &[u8]) {
+        if self.kept.len() == MOST_WORDS {
+            self.left_out += 1;
+            return;
+        }
+        let mut kept = word[..word.len().min(MOST_WORD_BYTES)].to_vec();
+        if word.len() > MOST_WORD_BYTES {
+            let more = format!("... ({} more bytes)", word.len() - MOST_WORD_BYTES);
+            kept.extend_from_slice(more.as_bytes());
+        }
+        self.kept.push(kept);
+    }
+
+    fn finish(mut self) -> Vec<Vec<u8>> {
+        if self.left_out > 0 {
+            self.kept.pop();
+            let more = format!("... ({} more arguments)", self.left_out + 1);
+            self.kept.push(more.into_bytes());
+        }
+        self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::ProcedureId;
+    use highwater_core::codec::put_varint;
+
+    use super::*;
+    use crate::resp::reply::Protocol;
+
+    const PROCEDURES: Procedures =
+        Procedures { exec: ProcedureId(0), watch: ProcedureId(1), users: ProcedureId(2) };
+
+    fn request(args: &[u8], procedure: ProcedureId) -> EngineRequest<'_> {
+        EngineRequest { seq: 0, snapshot: false, freshness: None, session: None, procedure, args }
+    }
+
+    fn exec(block: bool, commands: &[&[&[u8]]]) -> Vec<u8> {
+        let mut args = Moment::default().bytes().to_vec();
+        Framing { protocol: Protocol::Resp2, block }.encode(&mut args);
+        put_varint(&mut args, 0);
+        put_varint(&mut args, commands.len() as u64);
+        for command in commands {
+            let opcode = Opcode::find(command[0]).unwrap();
+            Step::encode_command(opcode, command[1..].iter().copied(), &mut args);
+        }
+        args
+    }
+
+    fn told(args: &[u8]) -> (&'static str, Vec<String>) {
+        let request = request(args, PROCEDURES.exec);
+        let words = words(&request, PROCEDURES).into_iter().map(|word| String::from_utf8(word).unwrap());
+        (command_of(&request, PROCEDURES).spec().name, words.collect())
+    }
+
+    #[test]
+    fn a_command_is_told_as_it_was_typed() {
+        let args = exec(false, &[&[b"SET", b"key", b"value"]]);
+        assert_eq!(told(&args), ("set", ["set", "key", "value"].map(String::from).to_vec()));
+        let args = exec(true, &[&[b"SET", b"a", b"1"], &[b"INCR", b"b"]]);
+        let words = ["multi", "set", "a", "1", "incr", "b", "exec"].map(String::from).to_vec();
+        assert_eq!(told(&args), ("exec", words));
+    }
+
+    #[test]
+    fn long_ones_are_cut_and_say_so() {
+        let long = vec![b'x'; 1000];
+        let mut command: Vec<&[u8]> = vec![b"MSET"];
+        command.extend(std::iter::repeat_n(&long[..], 100));
+        let (name, words) = told(&exec(false, &[&command]));
+        assert_eq!((name, words.len()), ("mset", MOST_WORDS));
+        assert_eq!(words[1], format!("{}... (872 more bytes)", "x".repeat(MOST_WORD_BYTES)));
+        assert_eq!(words[31], "... (70 more arguments)", "31 of 101 words are there");
+    }
+
+    #[test]
+    fn a_watch_is_told_and_garbage_is_no_panic() {
+        let mut args = Moment::default().bytes().to_vec();
+        Args::encode([&b"a"[..], b"b"].into_iter(), &mut args);
+        let watch = request(&args, PROCEDURES.watch);
+        assert_eq!(words(&watch, PROCEDURES), [&b"watch"[..], b"a", b"b"].map(<[u8]>::to_vec));
+        assert_eq!(command_of(&watch, PROCEDURES).spec().name, "watch");
+        for len in 0..40 {
+            let garbage = vec![0xff; len];
+            let (name, words) = told(&garbage);
+            assert_eq!((name, words.last().map(String::as_str)), ("exec", Some("(cannot be shown)")));
+        }
+    }
+}
