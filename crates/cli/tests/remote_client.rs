@@ -19,10 +19,12 @@ fn counters_are_exact_though_leaders_are_killed() {
     let client = Client::connect(Options { patience: PATIENCE, ..Options::new(nodes) }).unwrap();
     let over = AtomicBool::new(false);
     let [once, moved, sure, perhaps] = [const { AtomicU64::new(0) }; 4];
+    let again = || !over.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
-        let again = || !over.load(Ordering::Relaxed);
         let (client, again) = (&client, &again);
-        let count = |counter: &AtomicU64| drop(counter.fetch_add(1, Ordering::Relaxed));
+        let count = |counter: &AtomicU64| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        };
         let (once, moved, sure, perhaps) = (&once, &moved, &sure, &perhaps);
         for _ in 0..2 {
             scope.spawn(move || {
