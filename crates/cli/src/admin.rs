@@ -163,7 +163,11 @@ impl AdminClient {
         match self.ask(&AdminRequest::Freshness, self.prompt) {
             Ok(AdminResponse::Status(status)) => Ok(*status),
             Ok(other) => Err(confused(other)),
-            Err(AdminError::Refused(_)) => self.status(),
+            // Who refuses everybody hangs up, and has said why.
+            Err(refused @ AdminError::Refused(_)) => self.status().map_err(|error| match error {
+                AdminError::Gone(_) => refused,
+                other => other,
+            }),
             Err(error) => Err(error),
         }
     }

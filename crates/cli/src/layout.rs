@@ -35,6 +35,7 @@ fn free_addresses(replicas: u8) -> Result<Vec<NodeConfig>> {
         peer: address(ports[0]),
         resp: address(ports[1]),
         admin: address(ports[2]),
+        announce: None,
     });
     Ok(nodes.collect())
 }

@@ -136,7 +136,7 @@ impl New {
             return Err(Failure::usage(format!("ids of nodes go up to {MAX_NODE_ID}")));
         }
         if let Some(Addresses([peer, resp, admin])) = self.addresses.clone() {
-            return Ok(NodeConfig { id, peer, resp, admin });
+            return Ok(NodeConfig { id, peer, resp, admin, announce: None });
         }
         let listed = match &self.ask.config {
             Some(_) => self.ask.nodes()?.into_iter().find(|node| node.id == id),

@@ -73,7 +73,7 @@ fn every_subcommand_has_help_with_exit_codes() {
 }
 
 /// What is wrong, and what the one line must say about it.
-const MISUSES: [(&[&str], &str); 35] = [
+const MISUSES: [(&[&str], &str); 37] = [
     (&["serve", "--no-such-flag"], "--no-such-flag"),
     (&["no-such-command"], "no-such-command"),
     (&["stauts"], "exists: 'status'"),
@@ -93,6 +93,8 @@ const MISUSES: [(&[&str], &str); 35] = [
     (&["bench", "tpcc", "--compare", "--engine", "silo"], "cannot be used with"),
     (&["bench", "tpcc", "--engine", "silo", "--replicas", "3"], "use --replicas 1"),
     (&["bench", "tpcc", "--option", "warehouse=2"], "warehouse"),
+    (&["bench", "tpcc", "--layout", "rows"], "split, silo"),
+    (&["bench", "tpcc", "--option", "layout=rows"], "layout cannot be \"rows\"; expected split or silo"),
     (&["bench", "ycsb", "--reads", "1.5"], "1.5"),
     (&["bench", "ycsb-t", "--zipf", "1"], "zipf cannot be \"1\"; expected a number from 0 to below 1"),
     (&["bench", "ycsb-t", "--scale", "2"], "at most 1"),

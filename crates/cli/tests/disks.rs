@@ -30,7 +30,7 @@ fn count(ports: &[u16], name: &str, enough: &std::sync::atomic::AtomicUsize, ove
             match client.call(&[b"INCR", name.as_bytes()]) {
                 Some((line, _)) if line.starts_with(':') => acknowledged += 1,
                 // Nothing was done.
-                Some((line, _)) if line.starts_with("-NOTLEADER") || line.starts_with("-NOQUORUM") => {
+                Some((line, _)) if processes::refused(&line) => {
                     continue 'connected;
                 }
                 _ => break 'connected,
@@ -149,9 +149,7 @@ fn ask(cluster: &Cluster, parts: &[&[u8]]) -> processes::Answer {
     loop {
         let (_, mut client) = cluster.leader();
         match client.call(parts) {
-            Some(answer)
-                if !["-NOTLEADER", "-NOQUORUM", "-UNKNOWN"].iter().any(|no| answer.0.starts_with(no)) =>
-            {
+            Some(answer) if !processes::refused(&answer.0) && !answer.0.starts_with("-UNKNOWN") => {
                 return answer;
             }
             _ => {}

@@ -306,3 +306,27 @@ fn examples_agree_on_ports() {
     }
     assert!(seen > 15, "addresses are found: {seen}");
 }
+
+/// Errors' first words are what clients decide by: the page has all of them, and no other.
+#[test]
+fn every_error_has_a_row() {
+    let mut words = std::collections::BTreeSet::new();
+    for path in [
+        "crates/node/src/resp/errors.rs",
+        "crates/engines/src/sessions/mod.rs",
+        "crates/engines/src/rolis/bounded.rs",
+    ] {
+        for literal in read(path).split('"').skip(1).step_by(2) {
+            let word = literal.split(' ').next().unwrap_or_default();
+            let capital = word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+            if capital && literal.len() > word.len() {
+                words.insert(word.to_string());
+            }
+        }
+    }
+    let page = read("docs/errors.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let rows: std::collections::BTreeSet<_> = rows.map(str::to_string).collect();
+    assert!(rows.len() > 20, "rows are found: {rows:?}");
+    assert_eq!(words, rows, "first words in the code, and on the page");
+}

@@ -37,8 +37,8 @@ fn read_until_fresh(client: &mut Client) -> String {
     let started = Instant::now();
     loop {
         let answer = say(client, "GET a");
-        let retry = ["-NOTFRESH", "-CONFLICT", "-NOTLEADER", "-NOQUORUM"];
-        if !retry.iter().any(|word| answer.starts_with(word)) {
+        let retry = ["-NOTFRESH", "-CONFLICT"];
+        if !processes::refused(&answer) && !retry.iter().any(|word| answer.starts_with(word)) {
             return answer;
         }
         assert!(started.elapsed() < PATIENCE, "{answer}");

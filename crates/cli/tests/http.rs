@@ -30,6 +30,21 @@ fn await_answer(port: u16, path: &str, is: impl Fn(&Answer) -> bool) -> Answer {
     }
 }
 
+/// Who leads, once it has taken 200 writes: on a starved machine the lead may change at first.
+fn serving(cluster: &Cluster) -> (usize, processes::Client) {
+    let started = Instant::now();
+    loop {
+        let (leader, mut client) = cluster.leader();
+        let mut set = |n: u32| client.call(&[b"SET", format!("key:{n}").as_bytes(), b"value"]);
+        let refused =
+            (0..200).map(&mut set).find(|answer| answer.as_ref().is_none_or(|(line, _)| line != "+OK"));
+        match refused {
+            None => return (leader, client),
+            Some(answer) => assert!(started.elapsed() < PATIENCE, "{answer:?}"),
+        }
+    }
+}
+
 fn json(port: u16, path: &str) -> Value {
     let answer = get(port, path, &[]).unwrap();
     assert_eq!(answer.status, 200, "{path}: {answer:?}");
@@ -53,12 +68,8 @@ fn documented() -> BTreeSet<String> {
 #[test]
 fn a_cluster_tells_what_it_does() {
     let mut cluster = Cluster::start("http", "workers = 2", None);
-    let (leader, mut client) = cluster.leader();
+    let (leader, mut client) = serving(&cluster);
     let follower = (leader + 1) % 3;
-    for n in 0..200 {
-        let key = format!("key:{n}");
-        assert_eq!(client.call(&[b"SET", key.as_bytes(), b"value"]).unwrap().0, "+OK");
-    }
     assert_eq!(client.call(&[b"NO-SUCH"]).unwrap().0.as_bytes()[0], b'-');
     let (leading, following) = (cluster.admin_port(leader), cluster.admin_port(follower));
 
@@ -178,7 +189,7 @@ fn a_token_keeps_strangers_out() {
 #[test]
 fn whoever_is_rude_is_refused_and_others_are_served() {
     let mut cluster = Cluster::start("rude", "workers = 1", None);
-    let (leader, mut client) = cluster.leader();
+    let (leader, mut client) = serving(&cluster);
     let port = cluster.admin_port(leader);
     let say = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -209,7 +220,7 @@ fn whoever_is_rude_is_refused_and_others_are_served() {
     for (status, bytes) in cases {
         let said = say(bytes.as_bytes());
         assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {said}");
-        assert_eq!(said.matches("HTTP/1.1").count(), 1, "nothing behind it is looked at: {said}");
+        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "nothing behind it is looked at: {said}");
     }
     // More slow ones than there are places: each who comes has one.
     let slow: Vec<TcpStream> = (0..300)
@@ -229,7 +240,7 @@ fn whoever_is_rude_is_refused_and_others_are_served() {
 fn slow_transactions_and_hot_keys_are_told() {
     let mut cluster =
         Cluster::start_with_env("slow", "workers = 2", &[("HIGHWATER_SLOWLOG_SLOWER_THAN_US", "0")]);
-    let (leader, mut client) = cluster.leader();
+    let (leader, mut client) = serving(&cluster);
     assert_eq!(client.call(&[b"CLIENT", b"SETNAME", b"who"]).unwrap().0, "+OK");
     assert_eq!(client.call(&[b"SET", b"a-key", b"a-value"]).unwrap().0, "+OK");
     let port = cluster.admin_port(leader);

@@ -176,9 +176,7 @@ fn count(ports: &[u16], name: &str, counted: &Counted, over: &AtomicBool) {
             Some((line, _)) if line.starts_with(':') => {
                 counted.acknowledged.fetch_add(1, Ordering::Relaxed);
             }
-            Some((line, _)) if line.starts_with("-NOTLEADER") || line.starts_with("-NOQUORUM") => {
-                client = None
-            }
+            Some((line, _)) if processes::refused(&line) => client = None,
             // Whatever else was answered or not: it may have been done.
             _ => {
                 counted.unknown.fetch_add(1, Ordering::Relaxed);

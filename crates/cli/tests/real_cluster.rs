@@ -88,6 +88,23 @@ fn a_bench_reports_what_the_issue_asks_for() {
     assert!(report["tps"].as_f64().unwrap() > 500.0, "{report}");
 }
 
+/// The same benchmark in Silo's tables: every condition holds on a real store, its index of names included.
+#[test]
+fn tpcc_is_measured_and_checked_in_silos_layout_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
+    let run = ["bench", "tpcc", "--engine", "silo", "--layout", "silo", "--workers", "2", "--scale", "0.02"];
+    let load = ["--seconds", "1", "--warmup", "0.2", "--rate", "2000", "--json", path.to_str().unwrap()];
+    let (code, text) = highwater(&[&run[..], &load].concat());
+    assert_eq!(code, 0, "{text}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(report["config"]["workload_options"]["layout"], "silo", "{report}");
+    let passed = report["checks"]["passed"].as_array().unwrap();
+    assert!((1..=12).all(|number| passed.contains(&Value::from(format!("tpcc-{number}")))), "{report}");
+    assert!(passed.contains(&Value::from("tpcc-rows")), "{report}");
+    assert_eq!(report["bad_requests"], 0, "{report}");
+}
+
 /// The Meerkat paper's workloads, skewed, with and without replication: all replicas keep their conditions.
 #[test]
 fn the_workloads_with_64_byte_rows_are_measured_and_checked() {

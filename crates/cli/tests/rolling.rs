@@ -52,11 +52,11 @@ impl Load<'_> {
                     self.pulse.beat();
                     client = Some(open);
                 }
-                Some((line, _)) if line.starts_with("-NOTLEADER") => {
+                Some((line, _)) if line.starts_with("-MOVED ") => {
                     let named = self.ports.iter().position(|port| line.contains(&format!(":{port}")));
                     aim = named.unwrap_or((aim + 1) % 3);
                 }
-                Some((line, _)) if line.starts_with("-NOQUORUM") => aim = (aim + 1) % 3,
+                Some((line, _)) if line.starts_with("-CLUSTERDOWN ") => aim = (aim + 1) % 3,
                 other => seen.doubts.push(format!("node {aim}: {other:?}")),
             }
         }

@@ -39,6 +39,8 @@ pub enum Kind {
     Signed,
     /// A byte: which of these words.
     Word(&'static [&'static str]),
+    /// A byte: which of these fields, and then that one. Two words: its name and its value.
+    OneOf(&'static [Field]),
     /// At most 255 bytes, their number in a byte in front.
     Text,
     /// Exactly so many bytes.
@@ -112,6 +114,14 @@ impl Signature {
                         }
                     }
                 }
+                Kind::OneOf(fields) => {
+                    let chosen = words.next().ok_or(Misfit::Count)?;
+                    let is_it = |field: &Field| field.name.as_bytes().eq_ignore_ascii_case(chosen);
+                    let at = fields.iter().position(is_it).ok_or(Misfit::Field(name))?;
+                    out.push(u8::try_from(at).map_err(|_| Misfit::Field(name))?);
+                    let word = words.next().ok_or(Misfit::Count)?;
+                    fields[at].kind.encode(word, out).ok_or(Misfit::Field(name))?;
+                }
                 kind => kind.encode(words.next().ok_or(Misfit::Count)?, out).ok_or(Misfit::Field(name))?,
             }
         }
@@ -128,7 +138,7 @@ impl Signature {
         for field in self.reply {
             let may_be_empty = matches!(field.kind, Kind::Rest | Kind::Groups(_));
             if reader.is_empty() && !may_be_empty {
-                break;
+                continue;
             }
             values.push((field.name, field.kind.decode(&mut reader)?));
         }
@@ -165,8 +175,8 @@ impl Kind {
                 out.extend_from_slice(word);
                 Some(())
             }
-            // A group in a group has no words of its own.
-            Kind::Groups(_) => None,
+            // What is more than a word, in what is one.
+            Kind::Groups(_) | Kind::OneOf(_) => None,
         }
     }
 
@@ -182,6 +192,10 @@ impl Kind {
             Kind::Word(known) => {
                 let word = known.get(usize::from(reader.u8()?)).ok_or(Malformed("word"))?;
                 Value::Bytes(word.as_bytes())
+            }
+            Kind::OneOf(fields) => {
+                let field = fields.get(usize::from(reader.u8()?)).ok_or(Malformed("choice"))?;
+                field.kind.decode(reader)?
             }
             Kind::Text => {
                 let len = reader.u8()?;
@@ -217,6 +231,13 @@ impl fmt::Display for Fields {
                 Kind::Text => write!(f, "{name}:text")?,
                 Kind::Bytes(len) => write!(f, "{name}:bytes[{len}]")?,
                 Kind::Rest => write!(f, "{name}:bytes")?,
+                Kind::OneOf(fields) => {
+                    write!(f, "{name}:")?;
+                    for (at, field) in fields.iter().enumerate() {
+                        let or = if at > 0 { " or " } else { "" };
+                        write!(f, "{or}{}", Fields(std::slice::from_ref(field)))?;
+                    }
+                }
                 Kind::Groups(fields) => write!(f, "{name}:({})*", Fields(fields))?,
             }
         }
@@ -234,6 +255,7 @@ mod tests {
             field("district", U8),
             field("by", Kind::Word(&["id", "name"])),
             field("note", Kind::Text),
+            field("who", Kind::OneOf(&[field("id", U16), field("name", Kind::Text)])),
             field("lines", Kind::Groups(&[field("item", U24), field("change", I64)])),
         ],
         reply: &[
@@ -250,10 +272,10 @@ mod tests {
 
     #[test]
     fn words_become_arguments() {
-        let mut expected = vec![7, 1, 2, b'h', b'i', 0xff, 0xff, 0xff];
+        let mut expected = vec![7, 1, 2, b'h', b'i', 1, 1, b'x', 0xff, 0xff, 0xff];
         expected.extend_from_slice(&(-2i64).to_le_bytes());
-        assert_eq!(encode("7 NAME hi 16777215 -2"), Ok(expected));
-        assert_eq!(encode("0 id hi"), Ok(vec![0, 0, 2, b'h', b'i']));
+        assert_eq!(encode("7 NAME hi Name x 16777215 -2"), Ok(expected));
+        assert_eq!(encode("0 id hi id 258"), Ok(vec![0, 0, 2, b'h', b'i', 0, 2, 1]));
     }
 
     #[test]
@@ -264,9 +286,13 @@ mod tests {
             ("256 id x", Misfit::Field("district")),
             ("-1 id x", Misfit::Field("district")),
             ("1 key x", Misfit::Field("by")),
-            ("1 id x 16777216 1", Misfit::Field("item")),
-            ("1 id x 1 9223372036854775808", Misfit::Field("change")),
-            ("1 id x 1", Misfit::Count),
+            ("1 id x", Misfit::Count),
+            ("1 id x id", Misfit::Count),
+            ("1 id x number 1", Misfit::Field("who")),
+            ("1 id x id 65536", Misfit::Field("who")),
+            ("1 id x id 7 16777216 1", Misfit::Field("item")),
+            ("1 id x id 7 1 9223372036854775808", Misfit::Field("change")),
+            ("1 id x id 7 1", Misfit::Count),
         ] {
             assert_eq!(encode(line), Err(misfit), "{line}");
         }
@@ -298,7 +324,7 @@ mod tests {
     fn it_reads_like_a_usage_line() {
         assert_eq!(
             Fields(ORDER.args).to_string(),
-            "district:u8 by:id|name note:text lines:(item:u24 change:i64)*"
+            "district:u8 by:id|name note:text who:id:u16 or name:text lines:(item:u24 change:i64)*"
         );
         assert_eq!(Fields(ORDER.reply).to_string(), "order:u32 credit:bytes[2] rows:(row:u16)*");
     }

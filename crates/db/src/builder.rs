@@ -107,8 +107,13 @@ impl<P: Procedures> Builder<P> {
         if !self.addressed {
             // A lone node is called by nobody, but has to name a port.
             let peer = ports(1)?[0];
-            self.config.cluster.nodes =
-                vec![NodeConfig { id: 0, peer: loopback(peer), resp: loopback(0), admin: loopback(0) }];
+            self.config.cluster.nodes = vec![NodeConfig {
+                id: 0,
+                peer: loopback(peer),
+                resp: loopback(0),
+                admin: loopback(0),
+                announce: None,
+            }];
         }
         let opened = Node::open(&self.config, &hosted)?;
         let engine = self.config.engine().map_err(|error| OpenError(error.to_string()))?;
@@ -132,6 +137,7 @@ impl<P: Procedures> Builder<P> {
             peer: loopback(ports[0]),
             resp: loopback(ports[1]),
             admin: loopback(ports[2]),
+            announce: None,
         };
         self.config.cluster.nodes = (0..replicas).zip(ports.chunks(3)).map(node).collect();
         if self.config.limits.memory_mb == 0 {

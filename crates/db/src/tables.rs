@@ -50,6 +50,7 @@ impl Index for Ordered {
 pub struct Table<K, V, I = Ordered> {
     number: u8,
     name: &'static str,
+    #[allow(clippy::type_complexity, reason = "it says what it stands for")]
     types: PhantomData<fn() -> (K, V, I)>,
 }
 

@@ -150,6 +150,9 @@ fn main() {
     ] {
         write("exec", &format!("{name}-{then}"), &collection(name, then));
     }
+    write("exec", "step", &[2, 0, 0, opcode("get"), 1, 1, b'a']);
+    let get = [opcode("get"), 1, 1, b'a', 0, 8, b'$', b'2', b'\r', b'\n', b'1', b'2', b'\r', b'\n'];
+    write("exec", "commit", &[&[2, 2, 1][..], &get].concat());
     write("exec", "watch", &[1, 2, 1, b'a', 1, b'b']);
     write("transactions", "two", &[0, 3, 5, 1, 2, 3, 4, 5, 2, 3, 4, 1, 2, 3, 4, 1, 7, 2, 9, 9]);
     let claims = [Claim { stream: StreamId(1), index: EntryIndex(3) }];

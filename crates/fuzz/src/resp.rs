@@ -7,6 +7,7 @@ use highwater_node::library::NodeLibrary;
 use highwater_node::resp::KEYSPACE;
 use highwater_node::resp::exec::{Exec, ReadVersions};
 use highwater_node::resp::frame::{Parser, ProtocolError};
+use highwater_node::resp::interactive::Interact;
 use highwater_node::resp::moment::Moment;
 use highwater_store::{Occ, Store};
 
@@ -60,21 +61,26 @@ fn multibulk(words: &Command) -> Vec<u8> {
     out
 }
 
-/// Arguments of `redis.exec` and `redis.watch`, on a real store: an outcome, and the same one again.
+/// Arguments of `redis.exec`, `redis.watch` and `redis.interact`, on a real store: an outcome, and the same one again.
 pub fn exec(bytes: &[u8]) -> bool {
     let Some((&which, args)) = bytes.split_first() else { return false };
     let tables = NodeLibrary.tables();
     let args = [&Moment { unix_ms: 1 << 40, seed: 1 }.bytes()[..], args].concat();
     let run = || {
         let mut registry: Registry<Occ> = Registry::new();
-        let procedures = [registry.register::<Exec>(), registry.register::<ReadVersions>()];
+        let exec = registry.register::<Exec>();
+        let procedure = match which & 3 {
+            1 => registry.register::<ReadVersions>(),
+            2 => registry.register::<Interact>(),
+            _ => exec,
+        };
         let mut occ = Occ::new(Store::new(Schema::new(tables.clone())), Arc::new(Clock::counter()));
         occ.begin();
         occ.put(KEYSPACE, b"a", b"12").expect("nobody else is here");
         occ.commit().expect("nobody else is here");
         occ.begin();
         let mut reply = Vec::new();
-        let ran = registry.run(procedures[usize::from(which & 1)], &mut occ, &args, &mut reply);
+        let ran = registry.run(procedure, &mut occ, &args, &mut reply);
         let ended = match ran {
             Ok(()) => occ.commit().map(|_| ()),
             Err(Abort::Conflict) => unreachable!("nobody else is here"),

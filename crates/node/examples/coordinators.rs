@@ -27,6 +27,7 @@ fn cluster(engine: &str) -> (Config, Vec<Node>) {
         peer: address(ports[0]),
         resp: address(ports[1]),
         admin: address(ports[2]),
+        announce: None,
     };
     let mut config = Config::default();
     config.cluster.engine = engine.into();

@@ -31,6 +31,7 @@ fn cluster() -> Config {
         peer: address(ports[0]),
         resp: address(ports[1]),
         admin: address(ports[2]),
+        announce: None,
     };
     let mut config = Config::default();
     config.cluster.workers = 1;
@@ -98,7 +99,7 @@ fn main() {
     let nodes: Vec<Node> = (0..NODES).map(|id| start(&config, id)).collect();
     let mut clients: Vec<Client> = nodes.iter().map(|node| Client::connect(node.resp_address())).collect();
 
-    // The others refuse: `NOTLEADER leader is node 1 at ..`, or `NOQUORUM` until somebody leads.
+    // The others refuse: `MOVED 866 127.0.0.1:7201`, or `CLUSTERDOWN ..` until somebody leads.
     let leader = until("an election", || {
         clients.iter_mut().position(|client| client.ask("SET account:alice 100") == "+OK")
     });

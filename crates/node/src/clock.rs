@@ -21,6 +21,11 @@ pub fn process_cpu() -> Nanos {
     read(ClockId::ProcessCPUTime)
 }
 
+/// CPU time of this thread, in ms.
+pub fn thread_cpu_ms() -> u64 {
+    read(ClockId::ThreadCPUTime) / 1_000_000
+}
+
 fn read(clock: ClockId) -> Nanos {
     let time = clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -61,6 +61,10 @@ impl Operations for Desk {
         self.slower_than_us
     }
 
+    fn calls(&self, command: Opcode) -> u64 {
+        self.shared().meters.iter().map(|meter| meter.commands.of(command)).sum()
+    }
+
     fn latency_of(&self, command: Opcode) -> [u64; POWERS] {
         let mut sum = [0; POWERS];
         for meter in &self.shared().meters {

@@ -162,7 +162,7 @@ mod tests {
 
     fn node(id: u8, base: u16) -> NodeConfig {
         let at = |port: u16| format!("127.0.0.1:{port}");
-        NodeConfig { id, peer: at(base), resp: at(base + 1), admin: at(base + 2) }
+        NodeConfig { id, peer: at(base), resp: at(base + 1), admin: at(base + 2), announce: None }
     }
 
     #[test]

@@ -30,7 +30,9 @@ use crate::library::NodeLibrary;
 use crate::logging;
 use crate::resp::acl::Access;
 use crate::resp::acl::change::Provided;
-use crate::resp::{Callables, Description, Door, Procedures, Waiting};
+use crate::resp::topology::apart;
+use crate::resp::waiting::Wake;
+use crate::resp::{Callables, Clients, Description, Door, Member, Procedures, Topology, Waiting};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
 use crate::storage::{
@@ -317,11 +319,17 @@ impl Node {
         let admin_thread = AdminThread::new(shared.clone(), admin_listener, guard(config, Some(&shared))?)
             .map_err(system("set up the admin port"))?;
         let mut node = Node { shared, threads: Vec::new(), resp, admin };
+        let scripts = crate::resp::scripts::budget::Limits {
+            instructions: config.limits.script_instructions,
+            memory_bytes: (config.limits.script_memory_mb as usize) << 20,
+            clock: Some(crate::clock::thread_cpu_ms),
+        };
         for (index, worker) in loops.into_iter().enumerate() {
             let core = core_of(&config.threads.pin, index);
             node.spawn(format!("worker-{index}"), move || {
                 pin_to(core);
                 crate::slice::ask_for_short_slices();
+                crate::resp::scripts::vm::limit(scripts);
                 worker.run()
             })?;
         }
@@ -607,6 +615,7 @@ fn watch(config: &Config, shared: &Shared, door: &Door, worker: usize) -> worker
         stopwatch: shared.stopwatch,
         slower_than: slower_than.map_or(u64::MAX, |us| shared.stopwatch.ticks(us.saturating_mul(1000))),
         procedures: door.procedures,
+        names: shared.procedures.clone(),
     }
 }
 
@@ -644,7 +653,14 @@ fn door(
         salt: incarnation.0,
         addresses: {
             let shared = Arc::downgrade(shared);
-            Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.resp))
+            Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.told()))
+        },
+        redirect: config.server.redirect,
+        topology: {
+            let (shared, cluster) = (Arc::downgrade(shared), config.cluster.id.clone());
+            Box::new(move || {
+                shared.upgrade().map_or_else(Topology::default, |shared| topology(&cluster, &shared))
+            })
         },
         describe: Box::new(describe),
         access: {
@@ -655,17 +671,31 @@ fn door(
         entropy: Box::new(|bytes| getrandom::fill(bytes).is_ok()),
         operations: Box::new(Desk::new(config, shared)),
         backed_by: config.cluster.nodes.len() as u64 / 2,
-        waiting: {
-            let shared = Arc::downgrade(shared);
-            Waiting::new(Box::new(move |worker| {
-                if let Some(letter_box) =
-                    shared.upgrade().as_ref().and_then(|shared| shared.workers.get(worker))
-                {
-                    letter_box.waker.wake();
-                }
-            }))
-        },
+        waiting: Waiting::new(wake(shared)),
+        clients: Arc::new(Clients::new(wake(shared))),
     }
+}
+
+/// Wakes a worker.
+fn wake(shared: &Arc<Shared>) -> Wake {
+    let shared = Arc::downgrade(shared);
+    Box::new(move |worker| {
+        if let Some(letter_box) = shared.upgrade().as_ref().and_then(|shared| shared.workers.get(worker)) {
+            letter_box.waker.wake();
+        }
+    })
+}
+
+/// The roster, and whom of it this node has a connection to.
+fn topology(cluster: &str, shared: &Shared) -> Topology {
+    let up = shared.summary().up;
+    let members = shared.roster.nodes().into_iter().map(|node| {
+        let (host, port) = apart(&node.told());
+        let id = NodeId(node.id);
+        let up = id == shared.node || up.contains(&id);
+        Member { node: id, host, port, peer_port: apart(&node.peer).1, up }
+    });
+    Topology { cluster: cluster.to_string(), members: members.collect() }
 }
 
 /// Makes the pipe readable on the first SIGTERM or SIGINT; the second one kills.

@@ -109,6 +109,8 @@ pub struct Summary {
     pub ask: Option<NodeId>,
     /// Bytes that the store uses, and what it may come to if this node leads.
     pub memory: (u64, u64),
+    /// Nodes that there is a connection to.
+    pub up: Vec<NodeId>,
 }
 
 impl Summary {
@@ -165,6 +167,7 @@ impl Shared {
                 epoch: Epoch(0),
                 ask: None,
                 memory: (0, u64::MAX),
+                up: Vec::new(),
             }),
         })
     }

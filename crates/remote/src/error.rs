@@ -116,7 +116,7 @@ impl ServerError {
         let words = || self.text.split_whitespace();
         match &*self.code {
             // `leader is node 1 at 10.0.0.2:7200`, `.. ask node 1 at ..`, or nobody is known.
-            "NOTLEADER" => Verdict::Elsewhere(words().filter_map(address).last()),
+            "NOTLEADER" => Verdict::Elsewhere(words().filter_map(address).next_back()),
             // Redis Cluster's way: a slot, and who has it. An address without a host is of the node that was asked; nobody says that here.
             "MOVED" | "ASK" => Verdict::Elsewhere(words().nth(2).and_then(address)),
             "NOQUORUM" | "CLUSTERDOWN" | "TRYAGAIN" | "LOADING" | "MASTERDOWN" | "READONLY" => {

@@ -75,7 +75,7 @@ impl fmt::Display for OptionError {
 
 impl std::error::Error for OptionError {}
 
-const TPCC: &[&str] = &["warehouses", "fast_ids", "scale", "seed"];
+const TPCC: &[&str] = &["warehouses", "fast_ids", "scale", "seed", "layout"];
 const YCSB: &[&str] = &["keys", "value_bytes", "read_fraction", "ops", "distribution", "theta"];
 const BANK: &[&str] =
     &["accounts", "initial_balance", "sample_fraction", "audit_fraction", "sample", "max_transfer"];
@@ -186,6 +186,7 @@ fn set_tpcc(config: &mut tpcc::Config, key: &str, value: &str) -> Result<(), Opt
         "fast_ids" => config.fast_ids = parse("fast_ids", value, "true or false")?,
         "scale" => config.scale = parse("scale", value, "a number above 0 and up to 1")?,
         "seed" => config.seed = parse("seed", value, "a whole number")?,
+        "layout" => config.layout = parse("layout", value, "split or silo")?,
         _ => return Err(OptionError::UnknownOption { workload: "tpcc", key: key.to_owned(), known: TPCC }),
     }
     Ok(())
@@ -277,6 +278,7 @@ mod tests {
     fn every_documented_option_is_accepted() {
         let values = |key| match key {
             "fast_ids" => "true",
+            "layout" => "silo",
             "distribution" => "zipfian",
             "keys" => "1_000",
             _ if key.ends_with("fraction") || key == "scale" || key == "theta" || key == "zipf" => "0.5",
@@ -300,12 +302,13 @@ mod tests {
         );
         assert_eq!(
             message("tpcc", "warehouse", "1"),
-            r#"tpcc has no option "warehouse"; it has warehouses, fast_ids, scale, seed"#
+            r#"tpcc has no option "warehouse"; it has warehouses, fast_ids, scale, seed, layout"#
         );
         assert_eq!(
             message("tpcc", "warehouses", "0"),
             r#"warehouses cannot be "0"; expected a whole number from 1 to 65535"#
         );
+        assert_eq!(message("tpcc", "layout", "Silo"), r#"layout cannot be "Silo"; expected split or silo"#);
         assert_eq!(
             message("ycsb", "theta", "1"),
             r#"theta cannot be "1"; expected a number from 0 to below 1"#

@@ -1,6 +1,6 @@
 //! Every table of the product, under fixed ids: the log names tables by number, so these are part of the format.
 //!
-//! Ids 0 to 3 belong to the node, and 26 to 28, which came later; workloads start at 4. New tables go to the end.
+//! Ids 0 to 3 belong to the node, and 26 to 33, which came later; workloads start at 4. New tables go to the end.
 
 use highwater_core::{IndexKind, KeyKind, TableId, TableSpec};
 
@@ -13,7 +13,7 @@ pub const SESSIONS: TableId = TableId(2);
 /// Reserved for the node.
 pub const RESERVED_3: TableId = TableId(3);
 
-/// TPC-C's nine tables, split by what is written together; [`rows`](crate::tpcc::rows) has the columns of each and
+/// TPC-C's nine tables, split by what is written together, and two indexes; [`rows`](crate::tpcc::rows) has the columns of each and
 /// [`keys`](crate::tpcc::keys) the bits of each key.
 pub mod tpcc {
     use super::TableId;
@@ -34,19 +34,19 @@ pub mod tpcc {
     pub const CUSTOMER: TableId = TableId(10);
     /// CUSTOMER: the 500 characters of C_DATA.
     pub const CUSTOMER_DATA: TableId = TableId(11);
-    /// Index of customers by last name, in the order of first names.
-    pub const CUSTOMER_BY_NAME: TableId = TableId(12);
+    /// Reserved: an index by the numbers of last names, of builds before the one with [`CUSTOMER_BY_NAME`].
+    pub const RESERVED_12: TableId = TableId(12);
     /// HISTORY.
     pub const HISTORY: TableId = TableId(13);
-    /// ORDER, without the carrier. Never rewritten.
+    /// ORDER.
     pub const ORDER: TableId = TableId(14);
     /// Index of orders by customer.
     pub const ORDER_BY_CUSTOMER: TableId = TableId(15);
     /// NEW-ORDER.
     pub const NEW_ORDER: TableId = TableId(16);
-    /// ORDER's carrier and the delivery date of its ORDER-LINEs; present once delivered.
-    pub const DELIVERY: TableId = TableId(17);
-    /// ORDER-LINE, without the delivery date. Never rewritten.
+    /// Reserved: a row a delivery, of builds that did not write it into ORDER and ORDER-LINE.
+    pub const RESERVED_17: TableId = TableId(17);
+    /// ORDER-LINE.
     pub const ORDER_LINE: TableId = TableId(18);
     /// ITEM.
     pub const ITEM: TableId = TableId(19);
@@ -54,6 +54,38 @@ pub mod tpcc {
     pub const STOCK: TableId = TableId(20);
     /// STOCK: the district strings and S_DATA. Never written after the load.
     pub const STOCK_INFO: TableId = TableId(21);
+    /// Index of customers by last and first name.
+    pub const CUSTOMER_BY_NAME: TableId = TableId(33);
+}
+
+/// TPC-C's tables as Silo's benchmark has them: whole rows, all of them ordered. [`silo`](crate::tpcc::layout::silo) has the columns.
+pub mod tpcc_silo {
+    use super::TableId;
+
+    /// WAREHOUSE.
+    pub const WAREHOUSE: TableId = TableId(34);
+    /// DISTRICT.
+    pub const DISTRICT: TableId = TableId(35);
+    /// CUSTOMER, C_DATA included.
+    pub const CUSTOMER: TableId = TableId(36);
+    /// Index of customers by last and first name.
+    pub const CUSTOMER_NAME_IDX: TableId = TableId(37);
+    /// HISTORY.
+    pub const HISTORY: TableId = TableId(38);
+    /// NEW-ORDER.
+    pub const NEW_ORDER: TableId = TableId(39);
+    /// ORDER.
+    pub const OORDER: TableId = TableId(40);
+    /// Index of orders by customer.
+    pub const OORDER_C_ID_IDX: TableId = TableId(41);
+    /// ORDER-LINE.
+    pub const ORDER_LINE: TableId = TableId(42);
+    /// ITEM.
+    pub const ITEM: TableId = TableId(43);
+    /// STOCK: what orders change.
+    pub const STOCK: TableId = TableId(44);
+    /// STOCK: the district strings and S_DATA.
+    pub const STOCK_DATA: TableId = TableId(45);
 }
 
 /// YCSB++'s rows.
@@ -80,10 +112,13 @@ pub const USERS: TableId = TableId(31);
 /// Procedures that came at run time, by name and version.
 pub const MODULES: TableId = TableId(32);
 
+/// Users' tables: their catalogue and their rows.
+pub const TABLES_OF_USERS: TableId = TableId(46);
+
 use IndexKind::{Hash, Ordered};
 use KeyKind::{Bytes, U64};
 
-const TABLES: [(TableId, &str, KeyKind, IndexKind); 33] = [
+const TABLES: [(TableId, &str, KeyKind, IndexKind); 47] = [
     (KEYSPACE, "keyspace", Bytes, Hash),
     (AUDIT, "audit", U64, Hash),
     (SESSIONS, "sessions", U64, Ordered),
@@ -96,12 +131,12 @@ const TABLES: [(TableId, &str, KeyKind, IndexKind); 33] = [
     (tpcc::CUSTOMER_INFO, "tpcc.customer_info", U64, Hash),
     (tpcc::CUSTOMER, "tpcc.customer", U64, Hash),
     (tpcc::CUSTOMER_DATA, "tpcc.customer_data", U64, Hash),
-    (tpcc::CUSTOMER_BY_NAME, "tpcc.customer_by_name", U64, Hash),
+    (tpcc::RESERVED_12, "tpcc.reserved_12", U64, Hash),
     (tpcc::HISTORY, "tpcc.history", U64, Hash),
     (tpcc::ORDER, "tpcc.order", U64, Hash),
     (tpcc::ORDER_BY_CUSTOMER, "tpcc.order_by_customer", U64, Ordered),
     (tpcc::NEW_ORDER, "tpcc.new_order", U64, Ordered),
-    (tpcc::DELIVERY, "tpcc.delivery", U64, Hash),
+    (tpcc::RESERVED_17, "tpcc.reserved_17", U64, Hash),
     (tpcc::ORDER_LINE, "tpcc.order_line", U64, Ordered),
     (tpcc::ITEM, "tpcc.item", U64, Hash),
     (tpcc::STOCK, "tpcc.stock", U64, Hash),
@@ -117,6 +152,20 @@ const TABLES: [(TableId, &str, KeyKind, IndexKind); 33] = [
     (FUNCTIONS, "redis.functions", Bytes, Ordered),
     (USERS, "redis.users", Bytes, Ordered),
     (MODULES, "modules", Bytes, Ordered),
+    (tpcc::CUSTOMER_BY_NAME, "tpcc.customer_by_name", Bytes, Ordered),
+    (tpcc_silo::WAREHOUSE, "tpcc_silo.warehouse", U64, Ordered),
+    (tpcc_silo::DISTRICT, "tpcc_silo.district", U64, Ordered),
+    (tpcc_silo::CUSTOMER, "tpcc_silo.customer", U64, Ordered),
+    (tpcc_silo::CUSTOMER_NAME_IDX, "tpcc_silo.customer_name_idx", Bytes, Ordered),
+    (tpcc_silo::HISTORY, "tpcc_silo.history", U64, Ordered),
+    (tpcc_silo::NEW_ORDER, "tpcc_silo.new_order", U64, Ordered),
+    (tpcc_silo::OORDER, "tpcc_silo.oorder", U64, Ordered),
+    (tpcc_silo::OORDER_C_ID_IDX, "tpcc_silo.oorder_c_id_idx", U64, Ordered),
+    (tpcc_silo::ORDER_LINE, "tpcc_silo.order_line", U64, Ordered),
+    (tpcc_silo::ITEM, "tpcc_silo.item", U64, Ordered),
+    (tpcc_silo::STOCK, "tpcc_silo.stock", U64, Ordered),
+    (tpcc_silo::STOCK_DATA, "tpcc_silo.stock_data", U64, Ordered),
+    (TABLES_OF_USERS, "tables", Bytes, Ordered),
 ];
 
 /// Every table, in the order of the ids.

@@ -27,6 +27,12 @@ impl KeyOf for u64 {
     }
 }
 
+impl KeyOf for &[u8] {
+    fn bytes(&self) -> Vec<u8> {
+        self.to_vec()
+    }
+}
+
 impl<const N: usize> KeyOf for [u8; N] {
     fn bytes(&self) -> Vec<u8> {
         self.to_vec()
@@ -96,6 +102,8 @@ pub struct Touched {
     pub writes: Vec<(TableId, Vec<u8>)>,
     /// How many pairs scans visited.
     pub scanned: usize,
+    /// Bytes of the values that were written; keys not included.
+    pub value_bytes: usize,
 }
 
 impl Touched {
@@ -137,6 +145,7 @@ impl Memory {
     fn write(&mut self, table: TableId, key: &[u8], value: Option<&[u8]>) {
         self.check_key(table, key);
         self.touched.writes.push((table, key.to_vec()));
+        self.touched.value_bytes += value.map_or(0, <[u8]>::len);
         let log_key = match self.schema.get(table).map(|spec| spec.keys) {
             Some(KeyKind::U64) => Key::U64(u64::from_be_bytes(key.try_into().expect("checked above"))),
             _ => Key::Bytes(key),

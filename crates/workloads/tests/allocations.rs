@@ -90,6 +90,7 @@ impl Transaction for Forgetful {
 fn generators_and_procedures_allocate_nothing_once_warm() {
     for (name, options) in [
         ("tpcc", vec![("scale", "0.02"), ("warehouses", "2")]),
+        ("tpcc", vec![("scale", "0.02"), ("warehouses", "2"), ("layout", "silo")]),
         ("ycsb", vec![("keys", "1000"), ("value_bytes", "100")]),
         ("bank", vec![("accounts", "100")]),
         ("ycsb-t", vec![("keys", "1000"), ("zipf", "0.6")]),

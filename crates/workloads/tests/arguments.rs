@@ -34,6 +34,7 @@ proptest! {
 fn requests_with_a_changed_byte_are_survived() {
     for (name, options) in [
         ("tpcc", vec![("scale", "0.01"), ("warehouses", "2")]),
+        ("tpcc", vec![("scale", "0.01"), ("warehouses", "2"), ("layout", "silo")]),
         ("ycsb", vec![("keys", "1000")]),
         ("bank", vec![("accounts", "100")]),
         ("ycsb-t", vec![("keys", "1000"), ("zipf", "0.6")]),

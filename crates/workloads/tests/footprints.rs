@@ -14,6 +14,7 @@ fn nothing_is_touched_that_was_not_said() {
     let mut said = std::collections::BTreeMap::new();
     for (name, options) in [
         ("tpcc", vec![("scale", "0.01"), ("warehouses", "2")]),
+        ("tpcc", vec![("scale", "0.01"), ("warehouses", "2"), ("layout", "silo")]),
         ("ycsb", vec![("keys", "1000")]),
         ("bank", vec![("accounts", "100")]),
         ("ycsb-t", vec![("keys", "1000"), ("zipf", "0.6")]),

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use highwater_workloads::tpcc::generator::KINDS;
+use highwater_workloads::tpcc::layout::LayoutKind;
 use highwater_workloads::tpcc::{Config, Tpcc};
 use highwater_workloads::{Options, Workload};
 
@@ -23,6 +24,16 @@ fn streams_differ_by_worker_and_seed_and_by_nothing_else() {
         assert_ne!(stream(&*one, 0, 1), stream(&*one, 1, 1), "{name}");
         assert_ne!(stream(&*one, 0, 1), stream(&*one, 0, 2), "{name}");
         assert!(stream(&*one, 0, 1).iter().all(|(kind, _)| *kind < one.kinds().len()), "{name}");
+    }
+}
+
+#[test]
+fn both_layouts_get_the_same_requests_but_for_the_byte_that_says_so() {
+    let of = |layout| stream(&Tpcc::new(Config { layout, warehouses: 3, ..Config::default() }), 1, 5);
+    let (split, silo) = (of(LayoutKind::Split), of(LayoutKind::Silo));
+    for ((kind, args), (other_kind, other)) in split.iter().zip(&silo) {
+        assert_eq!((kind, args[0], &args[1..]), (other_kind, 0, &other[1..]));
+        assert_eq!(other[0], 1);
     }
 }
 
@@ -53,11 +64,11 @@ fn tpcc_choices_have_the_specified_frequencies() {
     let (mut payments, mut remote, mut by_name) = (0, 0, 0);
     for _ in 0..100_000 {
         let kind = generator.next(&mut args);
-        assert_eq!(args[..2], [3, 0], "worker 2 of 4 stays at warehouse 3");
+        assert_eq!(args[..3], [0, 3, 0], "layout split, and worker 2 of 4 stays at warehouse 3");
         match KINDS[kind] {
             "tpcc.new_order" => {
                 orders += 1;
-                let ordered: Vec<_> = args[15..].chunks(6).collect();
+                let ordered: Vec<_> = args[16..].chunks(6).collect();
                 assert!((5..=15).contains(&ordered.len()));
                 let item = |line: &&[u8]| u32::from_le_bytes([line[0], line[1], line[2], 0]);
                 let last = ordered.last().map(item);
@@ -69,8 +80,8 @@ fn tpcc_choices_have_the_specified_frequencies() {
             }
             "tpcc.payment" => {
                 payments += 1;
-                remote += usize::from(args[3] != 3);
-                by_name += usize::from(args[6] == 1);
+                remote += usize::from(args[4] != 3);
+                by_name += usize::from(args[7] == 1);
             }
             _ => {}
         }
@@ -96,8 +107,8 @@ fn fast_ids_are_drawn_once_over_all_workers() {
         let mut args = Vec::new();
         for _ in 0..500 {
             if KINDS[generator.next(&mut args)] == "tpcc.new_order" {
-                let id = u32::from_le_bytes(args[5..9].try_into().unwrap());
-                assert!(id > 3000 && drawn.insert((args[2], id)));
+                let id = u32::from_le_bytes(args[6..10].try_into().unwrap());
+                assert!(id > 3000 && drawn.insert((args[3], id)));
             }
         }
     }

@@ -22,7 +22,7 @@ pub struct BenchArgs {
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// TPC-C: all five transactions with the specification's mix.
-    #[command(after_help = concat_help("highwater bench tpcc --engine rolis --workers 2 --warehouses 2 --json tpcc.json\n  highwater bench tpcc --engine silo --fast-ids\n  highwater bench tpcc --rate 30000 --seconds 30\n  highwater bench tpcc --clients remote --connections 32 --in-flight 8\n  highwater bench tpcc --compare --runs 5"))]
+    #[command(after_help = concat_help("highwater bench tpcc --engine rolis --workers 2 --warehouses 2 --json tpcc.json\n  highwater bench tpcc --engine silo --fast-ids\n  highwater bench tpcc --engine silo --layout silo --set store.reserve_mb=800\n  highwater bench tpcc --rate 30000 --seconds 30\n  highwater bench tpcc --clients remote --connections 32 --in-flight 8\n  highwater bench tpcc --compare --runs 5"))]
     Tpcc {
         /// How to run it.
         #[command(flatten)]

@@ -1,8 +1,10 @@
 //! What each workload of `highwater bench` can be told besides how to run it.
 
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use highwater_node::admin::protocol::WorkloadSpec;
 use highwater_workloads::retwis;
+use highwater_workloads::tpcc::layout::LayoutKind;
 
 use crate::flags::share;
 use crate::workload::{spec, tpcc};
@@ -19,13 +21,27 @@ pub struct TpccArgs {
     /// Share of the specification's population to load.
     #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = share)]
     pub scale: f64,
+    /// How the columns lie in tables (docs/workloads.md).
+    #[arg(long, default_value_t = LayoutKind::Split, value_parser = layouts())]
+    pub layout: LayoutKind,
 }
 
 impl TpccArgs {
     /// As the replicas are told.
     pub fn spec(&self, workers: u16) -> WorkloadSpec {
-        tpcc(self.warehouses.unwrap_or(u32::from(workers)), self.fast_ids, self.scale)
+        let mut spec = tpcc(self.warehouses.unwrap_or(u32::from(workers)), self.fast_ids, self.scale);
+        if self.layout != LayoutKind::default() {
+            spec.options.push(("layout".into(), self.layout.to_string()));
+        }
+        spec
     }
+}
+
+/// The layouts, with a line about each.
+fn layouts() -> impl TypedValueParser<Value = LayoutKind> {
+    let layout = |kind: LayoutKind| PossibleValue::new(kind.name()).help(kind.about());
+    PossibleValuesParser::new(LayoutKind::ALL.map(layout))
+        .map(|name| name.parse().expect("it is one of them"))
 }
 
 /// YCSB's own options.
@@ -118,6 +134,11 @@ mod tests {
         let row64 = ["ycsb-t", "retwis"].map(|name| row64.spec(name, 2));
         for spec in [tpcc(2, true, 0.1), ycsb.spec(), BankArgs { accounts: 10 }.spec()].iter().chain(&row64) {
             effective_options(spec).unwrap();
+        }
+        for layout in LayoutKind::ALL {
+            let args = TpccArgs { warehouses: None, fast_ids: false, scale: 1.0, layout };
+            let options = effective_options(&args.spec(3)).unwrap();
+            assert_eq!((options["layout"].as_str(), options["warehouses"].as_str()), (layout.name(), "3"));
         }
     }
 

@@ -29,6 +29,11 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// An answer: a line, and a bulk's content.
 pub type Answer = (String, Vec<u8>);
 
+/// Whether an answer says that this replica does not serve, and so did nothing.
+pub fn refused(line: &str) -> bool {
+    ["-MOVED ", "-CLUSTERDOWN "].iter().any(|code| line.starts_with(code))
+}
+
 /// A connection, command by command.
 pub struct Client(BufReader<TcpStream>);
 

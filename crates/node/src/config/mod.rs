@@ -26,6 +26,8 @@ pub use auth::AuthConfig;
 pub use error::ConfigError;
 pub use nodes::NodeConfig;
 
+pub use crate::resp::Redirect;
+
 /// The whole configuration; `default.toml` beside this file documents every key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,6 +50,8 @@ pub struct Config {
     pub auth: AuthConfig,
     /// How the process runs.
     pub threads: ThreadConfig,
+    /// How clients are spoken to.
+    pub server: ServerConfig,
     /// Who may use the admin port.
     pub admin: AdminConfig,
     /// Which transactions are slow.
@@ -168,6 +172,10 @@ pub struct LimitConfig {
     pub sessions: u64,
     /// Seconds for which a session that nobody uses is kept.
     pub session_idle_s: u64,
+    /// Instructions of a run of a script; 0: no bound.
+    pub script_instructions: u64,
+    /// Memory in MiB of a run of a script.
+    pub script_memory_mb: u64,
 }
 
 /// How the data is kept.
@@ -251,6 +259,14 @@ pub enum PinPolicy {
     None,
     /// Worker i on core i.
     Auto,
+}
+
+/// How clients are spoken to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerConfig {
+    /// How a client is told that another node serves.
+    pub redirect: Redirect,
 }
 
 /// What is written to standard error.

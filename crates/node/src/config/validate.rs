@@ -140,6 +140,12 @@ impl Config {
         check((1..=86_400 * 366).contains(&limits.session_idle_s), || {
             "limits.session_idle_s must be 1 to 366 days (31622400)".into()
         })?;
+        check(limits.script_instructions <= 1 << 50, || {
+            "limits.script_instructions must be at most 2^50, or 0 for no bound".into()
+        })?;
+        check((1..=4096).contains(&limits.script_memory_mb), || {
+            "limits.script_memory_mb must be 1 to 4096".into()
+        })?;
         check(self.limits.send_queue_bytes >= self.batching.max_entry_bytes, || {
             "limits.send_queue_bytes must be at least batching.max_entry_bytes".into()
         })?;
@@ -226,6 +232,13 @@ fn nodes(nodes: &[NodeConfig]) -> Checked {
                 ))
             })?;
             own.push(Door { node: at, name, address, host, port, machine: String::new() });
+        }
+        if let Some(announce) = &node.announce {
+            check(parse(announce).is_some_and(|(host, port)| port != 0 && !unspecified(&host)), || {
+                format!(
+                    "cluster.nodes[{at}].announce is {announce:?}; it must be host:port as clients reach this node, or be left out"
+                )
+            })?;
         }
         let machine = own[0].host.clone();
         own.iter_mut().for_each(|door| door.machine.clone_from(&machine));
@@ -365,6 +378,7 @@ mod tests {
                 peer: peer.to_string(),
                 resp: resp.to_string(),
                 admin: admin.to_string(),
+                announce: None,
             };
             config.cluster.nodes = addresses.iter().enumerate().map(node).collect();
         })

@@ -307,6 +307,7 @@ impl ControlThread {
             epoch: status.epoch,
             ask: status.ask,
             memory,
+            up: self.links.up(),
         });
         let (sending, receiving) = self.links.held_bytes();
         self.shared.held_by_control().set(HeldBytes {

@@ -1,22 +1,26 @@
 //! What a client has told about itself.
 
+use std::sync::Arc;
+
 use highwater_core::Timestamp;
 use highwater_engines::Freshness;
 
 use super::acl::{Access, Caller};
+use super::clients::{Card, Clients, Place};
 use super::reply::Protocol;
 
 /// The part of a connection that local commands read and change.
-#[derive(Debug)]
 pub struct ClientState {
     /// Unique on this node.
     pub id: u64,
+    /// Its place among the clients of the node.
+    place: Place,
     /// Who it is.
     pub caller: Caller,
-    /// Which RESP the client reads.
-    pub protocol: Protocol,
     /// `CLIENT SETNAME`; empty: none.
     pub name: Vec<u8>,
+    /// Which RESP the client reads.
+    pub protocol: Protocol,
     /// `READONLY`: what only reads may run on a snapshot.
     pub snapshots: bool,
     /// `HW.FRESHNESS`: what those reads ask of a snapshot.
@@ -25,20 +29,68 @@ pub struct ClientState {
     pub unix_ms: u64,
     /// `HW.TOKEN`: the latest moment that an answer spoke of.
     pub seen: Timestamp,
+    /// `CLIENT REPLY`
+    pub replies: Replies,
+    /// It killed itself: it ends when it has been answered.
+    pub ends: bool,
+}
+
+/// Which replies a client wants: `CLIENT REPLY`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replies {
+    /// All.
+    #[default]
+    On,
+    /// None.
+    Off,
+    /// Not the next one.
+    Skip,
 }
 
 impl ClientState {
     /// A client that has said nothing yet.
-    pub fn new(id: u64, access: &Access) -> ClientState {
+    pub fn new(id: u64, clients: &Arc<Clients>, access: &Access) -> ClientState {
         ClientState {
             id,
+            place: clients.enter(id),
             caller: Caller::new(access),
-            protocol: Protocol::default(),
             name: Vec::new(),
+            protocol: Protocol::default(),
             snapshots: false,
             freshness: None,
             unix_ms: 0,
             seen: Timestamp::ZERO,
+            replies: Replies::On,
+            ends: false,
         }
+    }
+
+    /// As if it had just connected.
+    pub fn reset(&mut self, access: &Access) {
+        use std::sync::atomic::Ordering::Relaxed;
+        (self.protocol, self.replies) = (Protocol::default(), Replies::On);
+        (self.snapshots, self.freshness) = (false, None);
+        self.caller = Caller::new(access);
+        self.name.clear();
+        self.tell_words();
+        self.card().reads_snapshots.store(false, Relaxed);
+        self.card().protocol.store(2, Relaxed);
+    }
+
+    /// What others may know of it.
+    pub fn card(&self) -> &Card {
+        &self.place.card
+    }
+
+    /// The same, to be kept.
+    pub fn shared_card(&self) -> Arc<Card> {
+        self.place.card.clone()
+    }
+
+    /// Others may know its name and its user.
+    pub fn tell_words(&self) {
+        let mut words = self.card().words();
+        words.name.clone_from(&self.name);
+        words.user = self.caller.user().name().to_vec();
     }
 }

@@ -4,6 +4,7 @@ use highwater_core::codec::{Malformed, Reader};
 
 use super::Procedures;
 use super::command::Opcode;
+use super::interactive;
 use super::moment::Moment;
 use super::request::{Args, EngineRequest, Framing, Step, Watch};
 
@@ -18,14 +19,17 @@ const SECRETIVE: &[&str] = &["acl", "auth", "config", "hello", "migrate"];
 /// The command as which a request counts: `EXEC` for a whole block.
 #[inline]
 pub fn command_of(request: &EngineRequest<'_>, procedures: Procedures) -> Opcode {
-    let opcode = match request.procedure == procedures.watch {
-        true => None,
-        false => single(request.args),
+    let name: &[u8] = match request.procedure {
+        exec if exec == procedures.exec => match single(request.args) {
+            Some(opcode) => return opcode,
+            None => b"exec",
+        },
+        watch if watch == procedures.watch => b"watch",
+        users if users == procedures.users => b"acl",
+        interact if interact == procedures.interact => interactive::name_of(request.args),
+        _ => b"hw.call",
     };
-    opcode.unwrap_or_else(|| {
-        let name: &[u8] = if request.procedure == procedures.watch { b"watch" } else { b"exec" };
-        Opcode::find(name).expect("it has a row")
-    })
+    Opcode::find(name).expect("it has a row")
 }
 
 /// The one command of a request that is no block and watches nothing: it stands at its place.
@@ -37,12 +41,25 @@ fn single(args: &[u8]) -> Option<Opcode> {
     }
 }
 
-/// Its words, cut to [`MOST_WORDS`] of [`MOST_WORD_BYTES`]; the last one says what is left out.
-pub fn words(request: &EngineRequest<'_>, procedures: Procedures) -> Vec<Vec<u8>> {
+/// Its words, cut to [`MOST_WORDS`] of [`MOST_WORD_BYTES`]; the last one says what is left out. `names`: those of procedures, by id.
+pub fn words(request: &EngineRequest<'_>, procedures: Procedures, names: &[&str]) -> Vec<Vec<u8>> {
     let mut words = Words::default();
-    let written = match request.procedure == procedures.watch {
-        true => watched(request.args, &mut words),
-        false => executed(request.args, &mut words),
+    let written = match request.procedure {
+        exec if exec == procedures.exec => executed(request.args, &mut words),
+        watch if watch == procedures.watch => watched(request.args, &mut words),
+        interact if interact == procedures.interact => interacted(request.args, &mut words),
+        // A change of users may hold passwords.
+        users if users == procedures.users => {
+            words.add(b"acl");
+            words.add(b"(redacted)");
+            Ok(())
+        }
+        procedure => {
+            words.add(b"hw.call");
+            words.add(names.get(usize::from(procedure.0)).unwrap_or(&"(unknown)").as_bytes());
+            words.add(format!("({} bytes of arguments)", request.args.len()).as_bytes());
+            Ok(())
+        }
     };
     if written.is_err() {
         words.add(b"(cannot be shown)");
@@ -56,6 +73,14 @@ fn watched(args: &[u8], words: &mut Words) -> Result<(), Malformed> {
     words.add(b"watch");
     Args::decode(&mut reader)?.for_each(|key| words.add(key));
     Ok(())
+}
+
+fn interacted(args: &[u8], words: &mut Words) -> Result<(), Malformed> {
+    words.add(interactive::name_of(args));
+    interactive::commands(args, |opcode, args| {
+        words.add(opcode.spec().name.as_bytes());
+        args.for_each(|word| words.add(word));
+    })
 }
 
 fn executed(args: &[u8], words: &mut Words) -> Result<(), Malformed> {
@@ -122,8 +147,13 @@ mod tests {
     use super::*;
     use crate::resp::reply::Protocol;
 
-    const PROCEDURES: Procedures =
-        Procedures { exec: ProcedureId(0), watch: ProcedureId(1), users: ProcedureId(2) };
+    const PROCEDURES: Procedures = Procedures {
+        exec: ProcedureId(0),
+        watch: ProcedureId(1),
+        users: ProcedureId(2),
+        interact: ProcedureId(3),
+    };
+    const NAMES: &[&str] = &["redis.exec", "redis.watch", "redis.users", "redis.interact", "bank.transfer"];
 
     fn request(args: &[u8], procedure: ProcedureId) -> EngineRequest<'_> {
         EngineRequest { seq: 0, snapshot: false, freshness: None, session: None, procedure, args }
@@ -143,7 +173,8 @@ mod tests {
 
     fn told(args: &[u8]) -> (&'static str, Vec<String>) {
         let request = request(args, PROCEDURES.exec);
-        let words = words(&request, PROCEDURES).into_iter().map(|word| String::from_utf8(word).unwrap());
+        let words =
+            words(&request, PROCEDURES, NAMES).into_iter().map(|word| String::from_utf8(word).unwrap());
         (command_of(&request, PROCEDURES).spec().name, words.collect())
     }
 
@@ -168,11 +199,23 @@ mod tests {
     }
 
     #[test]
+    fn of_users_nothing_is_told_and_of_calls_the_name() {
+        let args = exec(false, &[&[b"SET", b"looks", b"like one"]]);
+        let users = request(&args, PROCEDURES.users);
+        assert_eq!(words(&users, PROCEDURES, NAMES), [&b"acl"[..], b"(redacted)"].map(<[u8]>::to_vec));
+        let call = request(&args, ProcedureId(4));
+        assert_eq!(command_of(&call, PROCEDURES).spec().name, "hw.call");
+        let told = words(&call, PROCEDURES, NAMES);
+        assert_eq!(told[..2], [&b"hw.call"[..], b"bank.transfer"].map(<[u8]>::to_vec));
+        assert_eq!(words(&request(&args, ProcedureId(99)), PROCEDURES, NAMES)[1], b"(unknown)");
+    }
+
+    #[test]
     fn a_watch_is_told_and_garbage_is_no_panic() {
         let mut args = Moment::default().bytes().to_vec();
         Args::encode([&b"a"[..], b"b"].into_iter(), &mut args);
         let watch = request(&args, PROCEDURES.watch);
-        assert_eq!(words(&watch, PROCEDURES), [&b"watch"[..], b"a", b"b"].map(<[u8]>::to_vec));
+        assert_eq!(words(&watch, PROCEDURES, NAMES), [&b"watch"[..], b"a", b"b"].map(<[u8]>::to_vec));
         assert_eq!(command_of(&watch, PROCEDURES).spec().name, "watch");
         for len in 0..40 {
             let garbage = vec![0xff; len];

@@ -6,7 +6,9 @@ use highwater_core::NodeId;
 use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_KEY_BYTES, MAX_REQUEST_BYTES, MAX_VALUE_BYTES};
 use highwater_engines::seam::Refusal;
 
+use super::interactive::{MAX_STEPS, MAX_TIMEOUT_MS};
 use super::keyspace::rows::MAX_MEMBER_BYTES;
+use super::tables::{MAX_COLUMNS, MAX_NAME_BYTES};
 
 /// Why a command gave no answer. A deterministic result of what the client sent (and of the data, for the
 /// arithmetic ones): the same again fails the same way.
@@ -44,6 +46,12 @@ pub enum CommandError {
     UnknownSetting(String),
     /// A setting that is not changed while the node runs.
     FixedSetting(String),
+    /// Neither `normal` nor another type.
+    UnknownClientType(String),
+    /// It waited for data, and another client had it wait no more.
+    Unblocked,
+    /// A name that no node of the cluster has.
+    UnknownNode(String),
     /// There is nothing to join.
     NoInputKeys(&'static str),
     /// An option of `EXPIRE` that there is not.
@@ -54,6 +62,8 @@ pub enum CommandError {
     MemberTooLong,
     /// As it stands here: an error of one family alone, and Redis's words for it.
     Text(&'static str),
+    /// The same of one that quotes something.
+    Script(String),
     /// A value is or would become longer than the limit.
     ValueTooLong,
     /// A time to live that is none, or leaves 64 bits.
@@ -118,6 +128,34 @@ pub enum CommandError {
     Session(String),
     /// `HW.CALL` in a `MULTI`.
     CallInsideMulti,
+    /// There is no table of this name.
+    NoTable(String),
+    /// There is a table of this name.
+    TableExists,
+    /// No name for a table.
+    TableName,
+    /// No types for a table's keys.
+    TableTypes,
+    /// A key has so many columns, and another number of words was given.
+    KeyColumns(usize),
+    /// A word is no value of its column, which is of this type.
+    KeyColumn(&'static str),
+    /// No bound of a range.
+    KeyBound,
+    /// `HW.BEGIN` in an open transaction.
+    NestedBegin,
+    /// `HW.COMMIT` or `HW.ROLLBACK` without `HW.BEGIN`.
+    NoBegin,
+    /// Not among the commands of an open transaction.
+    NotInsideBegin,
+    /// An open transaction cannot commit any more, as was said before.
+    TransactionOver,
+    /// An open transaction lasted too long.
+    TransactionTimeout,
+    /// An open transaction has as many commands as it may.
+    TooManySteps,
+    /// No time that a transaction may last.
+    BadTimeout,
     /// No procedure of this name may be called.
     NoProcedure(String),
     /// The words of an `HW.CALL` are not what the procedure takes.
@@ -159,6 +197,12 @@ impl CommandError {
         CommandError::NoProcedure(String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned())
     }
 
+    /// The name, cut to 128 bytes.
+    #[cold]
+    pub fn no_table(name: &[u8]) -> CommandError {
+        CommandError::NoTable(String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned())
+    }
+
     /// The second word, cut to 128 bytes.
     #[cold]
     pub fn unknown_subcommand(command: &'static str, given: &[u8]) -> CommandError {
@@ -198,6 +242,9 @@ impl fmt::Display for CommandError {
                 f,
                 "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config"
             ),
+            CommandError::UnknownClientType(kind) => write!(f, "ERR Unknown client type '{kind}'"),
+            CommandError::Unblocked => f.write_str("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            CommandError::UnknownNode(name) => write!(f, "ERR Unknown node {name}"),
             CommandError::NoInputKeys(command) => {
                 write!(f, "ERR at least 1 input key is needed for '{command}' command")
             }
@@ -209,6 +256,7 @@ impl fmt::Display for CommandError {
                 write!(f, "ERR element exceeds maximum allowed size ({MAX_MEMBER_BYTES} bytes)")
             }
             CommandError::Text(text) => f.write_str(text),
+            CommandError::Script(text) => f.write_str(text),
             CommandError::InvalidExpiry(command) => {
                 write!(f, "ERR invalid expire time in '{command}' command")
             }
@@ -267,6 +315,42 @@ impl fmt::Display for CommandError {
             CommandError::OnceTwice => f.write_str("ERR a block runs under one number"),
             CommandError::CallInsideMulti => {
                 f.write_str("ERR HW.CALL is a transaction of its own, and cannot be part of a MULTI")
+            }
+            CommandError::NoTable(name) => {
+                write!(f, "NOTABLE there is no table '{name}'; HW.TABLE CREATE makes one")
+            }
+            CommandError::TableExists => f.write_str("TABLEEXISTS there is a table of this name"),
+            CommandError::TableName => {
+                write!(f, "ERR a table's name has 1 to {MAX_NAME_BYTES} bytes")
+            }
+            CommandError::TableTypes => {
+                write!(f, "ERR a table's key has 1 to {MAX_COLUMNS} columns of types u64, i64, string, bytes")
+            }
+            CommandError::KeyColumns(columns) => {
+                write!(f, "BADKEY a key of this table has {columns} column(s), a word each")
+            }
+            CommandError::KeyColumn(of) => write!(f, "BADKEY a word is no {of}, as the table's key has there"),
+            CommandError::KeyBound => f.write_str(
+                "BADKEY a bound's words are [value or (value or - or +; behind ( - and + come only - and +",
+            ),
+            CommandError::NestedBegin => f.write_str("ERR HW.BEGIN calls can not be nested"),
+            CommandError::NoBegin => f.write_str(
+                "ERR no transaction is open: HW.BEGIN opens one, and HW.OUTCOME tells what became of one under a session",
+            ),
+            CommandError::NotInsideBegin => {
+                f.write_str("ERR Command not allowed between HW.BEGIN and HW.COMMIT")
+            }
+            CommandError::TransactionOver => {
+                f.write_str("TXOVER this transaction cannot commit any more, and nothing of it was done; HW.ROLLBACK ends it")
+            }
+            CommandError::TransactionTimeout => f.write_str(
+                "TXTIMEOUT this transaction lasted too long, and nothing of it was done; HW.ROLLBACK ends it, HW.BEGIN TIMEOUT gives more time",
+            ),
+            CommandError::TooManySteps => {
+                write!(f, "ERR transaction too long (at most {MAX_STEPS} commands); HW.COMMIT and HW.ROLLBACK end it")
+            }
+            CommandError::BadTimeout => {
+                write!(f, "ERR timeout is not an integer or out of range (1 to {MAX_TIMEOUT_MS} ms)")
             }
             CommandError::NoProcedure(name) => {
                 write!(
@@ -340,8 +424,21 @@ pub enum RequestError<'a> {
     Refused(Refusal, Option<String>),
     /// The same of a replica of an engine without a leader, which does not serve at the moment: one that does, and where.
     Elsewhere(Option<NodeId>, Option<String>),
+    /// Another node serves, in Redis Cluster's words: nothing was done.
+    Moved {
+        /// Of the first key.
+        slot: u16,
+        /// Where to ask.
+        address: String,
+    },
+    /// Nobody is known to serve, or this node cannot, in Redis Cluster's words: nothing was done.
+    Down(Refusal),
+    /// The same as both in the words of a replica under Sentinel, with whom to ask if that is known.
+    ReadOnly(Option<String>),
     /// Too many conflicts in a row: nothing was done.
     Conflict,
+    /// What an open transaction told its client is not so any more: nothing was done.
+    Changed,
     /// It may or may not survive.
     Unknown,
     /// It is over a limit of transactions: nothing was done.
@@ -391,9 +488,25 @@ impl fmt::Display for RequestError<'_> {
             RequestError::Refused(Refusal::Unsupported, _) => f.write_str(
                 "ERR the engine keeps no sessions, or no bound on the age of what is read; nothing was done",
             ),
+            RequestError::Moved { slot, address } => write!(f, "MOVED {slot} {address}"),
+            RequestError::Down(Refusal::NoQuorum) => f.write_str(
+                "CLUSTERDOWN The cluster is down: this node hears no majority or stands still; nothing was done, retry later",
+            ),
+            RequestError::Down(_) => f.write_str(
+                "CLUSTERDOWN The cluster is down: no leader is known at the moment; nothing was done, retry later",
+            ),
+            RequestError::ReadOnly(Some(address)) => {
+                write!(f, "READONLY You can't write against a read only replica: the master is at {address}; nothing was done")
+            }
+            RequestError::ReadOnly(None) => f.write_str(
+                "READONLY You can't write against a read only replica: no master is known at the moment; nothing was done",
+            ),
             RequestError::Conflict => {
                 f.write_str("CONFLICT too many conflicting transactions; nothing was done, retry")
             }
+            RequestError::Changed => f.write_str(
+                "CONFLICT what this transaction answered is not so any more; nothing was done, begin it again",
+            ),
             RequestError::Unknown => f.write_str(
                 "UNKNOWN outcome unknown: this node lost the lead, or its vote, before the result was safe; \
                  it may or may not have been applied",

@@ -45,7 +45,7 @@ impl Procedure for Exec {
 
 /// As an error of the door: whatever bytes a reply has go to the client's socket.
 #[cold]
-fn panicked(message: &str, reply: &mut Vec<u8>) {
+pub(super) fn panicked(message: &str, reply: &mut Vec<u8>) {
     Reply::new(reply, Protocol::Resp2).error(RequestError::Panicked { message });
 }
 
@@ -69,7 +69,15 @@ fn execute<T: Transaction>(
     for _ in 0..count {
         match Step::decode(reader)? {
             Step::Literal(known) => reply.out.extend_from_slice(known),
-            Step::Command(opcode, args) => commands::run(opcode.spec(), args, &mut keyspace, &mut reply)?,
+            Step::Command(opcode, args) => {
+                let start = reply.out.len();
+                let ended = commands::run(opcode.spec(), args, &mut keyspace, &mut reply);
+                if ended == Err(Stop::Abort(Abort::Rollback)) {
+                    // Of all replies only this one is true.
+                    reply.out.drain(..start);
+                }
+                ended?;
+            }
         }
         if reply.out.len() > MAX_REPLY_BYTES {
             return Err(Stop::Abort(Abort::TooLarge));
@@ -124,7 +132,7 @@ impl Procedure for ReadVersions {
 }
 
 #[cold]
-fn malformed(reply: &mut Vec<u8>) -> Result<(), Abort> {
+pub(super) fn malformed(reply: &mut Vec<u8>) -> Result<(), Abort> {
     reply.clear();
     Reply::new(reply, Protocol::Resp2).error(RequestError::Malformed);
     Err(Abort::BadRequest)

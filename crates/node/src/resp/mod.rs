@@ -15,6 +15,9 @@
 //! commands like others, on the table of sessions. `HW.FRESHNESS` says what a replica's snapshot must hold that is read after `READONLY`,
 //! `HW.TOKEN` what this connection has seen.
 //!
+//! `HW.CALL` is a request of the procedure that it names ([`callables`]). `HW.BEGIN` .. `HW.COMMIT` is a request for each command, and one
+//! that commits ([`interactive`]).
+//!
 //! Commands that touch no data (`PING`, `HELLO`, ..) are answered here, but keep their place in the order.
 //!
 //! # Where to look
@@ -22,12 +25,13 @@
 //! - [`frame`], [`reply`]: bytes to commands, replies to bytes. [`command`]: one row per command.
 //! - [`connection`]: the state machine. [`order`]: replies leave in order. [`errors`]: every error text.
 //! - [`commands`]: one file per family. [`request`], [`exec`]: what the engine is asked, and the procedures.
+//! - [`tables`]: users' tables of typed keys.
 //! - [`describe`]: what a request asks, in words. [`tally`]: how many commands were taken. [`operations`]: what operators ask.
 //! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
 //!
-//! - [`acl`]: who may do what.
+//! - [`acl`]: who may do what. [`scripts`]: Lua inside a transaction.
 //!
-//! What is left out: streams, scripts, subscriptions.
+//! What is left out: streams, subscriptions.
 //!
 //! # How a host drives it
 //!
@@ -56,6 +60,7 @@
 pub mod acl;
 pub mod callables;
 pub mod client_state;
+pub mod clients;
 pub mod command;
 pub mod commands;
 pub mod connection;
@@ -66,31 +71,41 @@ pub mod exec;
 pub mod frame;
 pub mod glob;
 pub mod http;
+pub mod interactive;
 pub mod keyspace;
 pub mod long_double;
 pub mod moment;
 pub mod number;
 pub mod operations;
 pub mod order;
+pub mod redirect;
 pub mod reply;
 pub mod request;
+pub mod scripts;
 pub mod single;
+pub mod slots;
+pub mod tables;
 pub mod tally;
 #[cfg(test)]
 mod tests;
+pub mod topology;
 pub mod waiting;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, Transaction};
 use highwater_engines::sessions;
 
 pub use callables::Callables;
+pub use clients::Clients;
 pub use connection::{Allowance, Connection};
 pub use keyspace::{KEYSPACE, SESSIONS};
 pub use operations::Operations;
+pub use redirect::Redirect;
 pub use reply::Protocol;
 pub use request::EngineRequest;
+pub use topology::{Member, Topology};
 pub use waiting::Waiting;
 
 /// Registers `redis.exec` and `redis.watch`, and what keeps sessions.
@@ -100,6 +115,7 @@ pub fn register<T: Transaction>(registry: &mut Registry<T>) {
     sessions::register::<{ keyspace::SESSIONS_AT }, T>(registry);
     registry.register::<keyspace::sweep::Sweep>();
     registry.register::<acl::change::ChangeUsers>();
+    registry.register::<interactive::Interact>();
 }
 
 /// Where the door's procedures stand in the registry.
@@ -109,6 +125,8 @@ pub struct Procedures {
     pub exec: ProcedureId,
     /// `redis.watch`
     pub watch: ProcedureId,
+    /// `redis.interact`
+    pub interact: ProcedureId,
     /// `redis.users`
     pub users: ProcedureId,
 }
@@ -120,10 +138,14 @@ impl Procedures {
         Some(Procedures {
             exec: id(exec::Exec::NAME)?,
             watch: id(exec::ReadVersions::NAME)?,
+            interact: id(interactive::Interact::NAME)?,
             users: id(acl::change::ChangeUsers::NAME)?,
         })
     }
 }
+
+/// Fills bytes with chance; false if there is none.
+pub type Entropy = Box<dyn Fn(&mut [u8]) -> bool + Send + Sync>;
 
 /// What all connections of a node share; the host fills it in once.
 pub struct Door {
@@ -143,6 +165,12 @@ pub struct Door {
     pub salt: u64,
     /// Where each node's door listens: errors name the leader's.
     pub addresses: Box<dyn Fn(NodeId) -> Option<String> + Send + Sync>,
+    /// All clients of the node.
+    pub clients: Arc<Clients>,
+    /// How a client is told that another node serves.
+    pub redirect: Redirect,
+    /// Who belongs to the cluster. Called on CLUSTER and SENTINEL only.
+    pub topology: Box<dyn Fn() -> Topology + Send + Sync>,
     /// On how many other nodes everything is, at least, that was acknowledged.
     pub backed_by: u64,
     /// Who waits for data.
@@ -150,7 +178,7 @@ pub struct Door {
     /// Who may do what.
     pub access: acl::Access,
     /// Fills bytes with chance that nobody can guess, for `ACL GENPASS`; false if there is none.
-    pub entropy: Box<dyn Fn(&mut [u8]) -> bool + Send + Sync>,
+    pub entropy: Entropy,
     /// What the node does at the moment. Called on `INFO` and `HELLO` only.
     pub describe: Box<dyn Fn() -> Description + Send + Sync>,
     /// What operators ask. Called on their commands only.

@@ -19,6 +19,8 @@ pub trait Operations: Send + Sync {
     fn reset_watched(&self) -> bool;
     /// From how many microseconds on a transaction is slow; `None`: none is.
     fn slower_than_us(&self) -> Option<u64>;
+    /// How many commands of this kind were ever taken.
+    fn calls(&self, command: Opcode) -> u64;
     /// How long requests took whose command this is, from submission to release, by powers of two microseconds.
     fn latency_of(&self, command: Opcode) -> [u64; POWERS];
     /// The keys with most conflicts, the hottest first.
@@ -51,6 +53,10 @@ impl Operations for Nothing {
 
     fn slower_than_us(&self) -> Option<u64> {
         None
+    }
+
+    fn calls(&self, _: Opcode) -> u64 {
+        0
     }
 
     fn latency_of(&self, _: Opcode) -> [u64; POWERS] {

@@ -14,6 +14,8 @@ struct Slot {
     expected: usize,
     /// How many bytes of `locals` follow it.
     locals: usize,
+    /// Nobody wants it.
+    mute: bool,
 }
 
 /// The replies of one connection.
@@ -33,14 +35,24 @@ pub struct Order {
     parked: usize,
     /// Bytes of replies that the engine holds, as far as they are known.
     expected: usize,
+    /// The replies to what comes now are not wanted.
+    mute: bool,
 }
 
 /// What an empty buffer keeps of its memory while its connection is in use.
 pub const KEEP_BYTES: usize = 256 << 10;
 
 impl Order {
+    /// Whether the replies to what comes from now on are dropped.
+    pub fn mute(&mut self, mute: bool) {
+        self.mute = mute;
+    }
+
     /// Writes a reply that is known at once.
     pub fn local<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        if self.mute {
+            return write(&mut Vec::new());
+        }
         let Some(last) = self.slots.back_mut() else { return write(&mut self.output) };
         let before = self.locals.len();
         let result = write(&mut self.locals);
@@ -50,7 +62,7 @@ impl Order {
 
     /// Keeps a place for a reply of the engine, and names it.
     pub fn open(&mut self) -> u64 {
-        self.slots.push_back(Slot::default());
+        self.slots.push_back(Slot { mute: self.mute, ..Slot::default() });
         self.first + self.slots.len() as u64 - 1
     }
 
@@ -74,14 +86,22 @@ impl Order {
         assert!(self.awaits(seq), "a reply for request {seq}, which awaits none");
         let slot = &mut self.slots[(seq - self.first) as usize];
         self.expected -= std::mem::take(&mut slot.expected);
+        let mute = slot.mute;
         if seq != self.first {
             let mut reply = Vec::new();
             write(&mut reply);
+            if mute {
+                reply.clear();
+            }
             self.parked += reply.len();
             slot.reply = Some(reply);
             return;
         }
+        let before = self.output.len();
         write(&mut self.output);
+        if mute {
+            self.output.truncate(before);
+        }
         self.leave();
         while let Some(reply) = self.slots.front_mut().and_then(|slot| slot.reply.take()) {
             self.parked -= reply.len();

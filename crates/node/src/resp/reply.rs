@@ -59,6 +59,24 @@ impl<'a> Reply<'a> {
         self.end();
     }
 
+    /// An error whose text, with its code, may be any bytes.
+    #[cold]
+    pub fn error_bytes(&mut self, text: &[u8]) {
+        self.line(b'-', text);
+    }
+
+    /// A reply of one line: of any bytes, but for ends of lines, which become spaces.
+    pub fn line(&mut self, kind: u8, text: &[u8]) {
+        self.out.push(kind);
+        self.out.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
+        self.end();
+    }
+
+    /// A reply as it stands.
+    pub fn raw(&mut self, reply: &[u8]) {
+        self.out.extend_from_slice(reply);
+    }
+
     /// An integer.
     pub fn integer(&mut self, value: i64) {
         self.head(b':', value);
@@ -73,12 +91,20 @@ impl<'a> Reply<'a> {
 
     /// A text for people.
     pub fn verbatim(&mut self, text: &str) {
+        self.verbatim_as(b"txt", text.as_bytes());
+    }
+
+    /// A text in some format, of which three letters are told.
+    pub fn verbatim_as(&mut self, format: &[u8], text: &[u8]) {
         if self.protocol == Protocol::Resp2 {
-            return self.bulk(text.as_bytes());
+            return self.bulk(text);
         }
+        let mut letters = *b"   ";
+        letters.iter_mut().zip(format).for_each(|(letter, given)| *letter = *given);
         self.head(b'=', text.len() as i64 + 4);
-        self.out.extend_from_slice(b"txt:");
-        self.out.extend_from_slice(text.as_bytes());
+        self.out.extend_from_slice(&letters);
+        self.out.push(b':');
+        self.out.extend_from_slice(text);
         self.end();
     }
 

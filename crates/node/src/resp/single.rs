@@ -6,7 +6,8 @@
 use highwater_core::codec::{Reader, put_varint};
 use highwater_engines::Session;
 
-use super::command::{Command, Control, Opcode};
+use super::command::{Command, Control, Local, Opcode};
+use super::commands::words::is;
 use super::errors::CommandError;
 use super::frame::Frame;
 use super::moment::Moment;
@@ -45,6 +46,7 @@ pub fn encode(
             return Err(CommandError::NotOnce);
         }
     }
+    opcode = about_slots(opcode, &mut words);
     request.clear();
     request.extend_from_slice(&Moment::default().bytes());
     Framing { protocol, block: false }.encode(request);
@@ -62,6 +64,19 @@ fn find<'a>(
     let Some(opcode) = Opcode::find(name) else { return Err(CommandError::unknown(name, words.clone())) };
     opcode.spec().check(words.clone())?;
     Ok(opcode)
+}
+
+/// `CLUSTER COUNTKEYSINSLOT` and `GETKEYSINSLOT` look at the data, as no other `CLUSTER ..` does: they become a command of their own.
+fn about_slots<'a>(opcode: Opcode, words: &mut (impl ExactSizeIterator<Item = &'a [u8]> + Clone)) -> Opcode {
+    if opcode.spec().command != Command::Local(Local::Cluster) {
+        return opcode;
+    }
+    let second = words.clone().next().unwrap_or_default();
+    if !is(second, "countkeysinslot") && !is(second, "getkeysinslot") {
+        return opcode;
+    }
+    words.next();
+    Opcode::find(b"hw.keysinslot").expect("the table has it")
 }
 
 /// A session and a number, of the next two words. Both are above 0.

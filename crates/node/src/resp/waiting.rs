@@ -83,16 +83,16 @@ impl Waiting {
         self.wake_first(lines, keys.iter().map(Vec::as_slice));
     }
 
-    /// Of the words of a request, those that somebody waits for.
-    pub fn named_in(&self, request: &[u8]) -> Vec<Vec<u8>> {
+    /// Of the words of a request, those that somebody waits for. `None`: it runs a script, which may write other keys, too.
+    pub fn named_in(&self, request: &[u8]) -> Option<Vec<Vec<u8>>> {
         let lines = self.lock();
         let mut named = Vec::new();
-        words(request, |word| {
+        let whole = words(request, |word| {
             if lines.by_key.contains_key(word) {
                 named.push(word.to_vec());
             }
         });
-        named
+        whole.then_some(named)
     }
 
     /// Something may be there under these keys.
@@ -135,9 +135,10 @@ impl Waiting {
     }
 }
 
-/// Visits every argument of every command of a request.
-fn words(request: &[u8], mut visit: impl FnMut(&[u8])) {
+/// Visits every argument of every command of a request; false if a command does more than its words say.
+fn words(request: &[u8], mut visit: impl FnMut(&[u8])) -> bool {
     let mut reader = Reader::new(request);
+    let mut whole = true;
     let mut read = || {
         Moment::decode(&mut reader)?;
         Framing::decode(&mut reader)?;
@@ -145,13 +146,15 @@ fn words(request: &[u8], mut visit: impl FnMut(&[u8])) {
             Watch::decode(&mut reader)?;
         }
         for _ in 0..reader.varint()? {
-            if let Step::Command(_, args) = Step::decode(&mut reader)? {
+            if let Step::Command(opcode, args) = Step::decode(&mut reader)? {
+                whole &= !opcode.spec().runs_scripts();
                 args.for_each(&mut visit);
             }
         }
         Ok::<_, highwater_core::codec::Malformed>(())
     };
     read().expect("a connection wrote the request");
+    whole
 }
 
 #[cfg(test)]

@@ -58,6 +58,12 @@ impl Peers {
         link.is_some_and(|link| link.incarnation == incarnation)
     }
 
+    /// Nodes that there is a connection to.
+    pub fn up(&self) -> Vec<NodeId> {
+        let up = self.links.iter().enumerate().filter(|(_, link)| link.is_some());
+        up.map(|(node, _)| NodeId(node as u8)).collect()
+    }
+
     /// Queues frames and writes what the sockets take. Frames to a peer that is down are dropped: it will be
     /// resynchronised when it is up.
     pub fn send(

@@ -157,7 +157,8 @@ impl Client {
                 Ok(()) => {
                     let ended = watch.stopwatch.now();
                     let command = command_of(&asked, watch.procedures);
-                    let slow = watch.is_slow(began, ended).then(|| words(&asked, watch.procedures));
+                    let slow =
+                        watch.is_slow(began, ended).then(|| words(&asked, watch.procedures, &watch.names));
                     let slow = slow.map(|words| {
                         let from =
                             self.stream.peer_addr().map_or_else(|_| String::new(), |from| from.to_string());

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use highwater_engines::{Nanos, Released, Worker};
@@ -23,6 +23,7 @@ use super::watch::Watch;
 use crate::acceptor::Acceptor;
 use crate::clock::{Ticks, unix_ms};
 use crate::poll::{Event, Poller};
+use crate::resp::clients::Order;
 use crate::resp::{Allowance, Connection, Door};
 use crate::transport::socket::tune_client;
 
@@ -86,6 +87,9 @@ pub struct Clients {
     /// When clients that wait for data are to look again, or to give up; and who they are, by their ids.
     alarms: BTreeSet<(Nanos, usize)>,
     waiters: BTreeMap<u64, usize>,
+    /// The pause that was seen last, and when it is over.
+    pause: u64,
+    resumes_at: Option<Nanos>,
     pub(super) sweeps_at: Option<Nanos>,
     pub(super) complained_of_http: Option<Nanos>,
     accepted: u64,
@@ -141,6 +145,8 @@ impl Clients {
             blocked: false,
             alarms: BTreeSet::new(),
             waiters: BTreeMap::new(),
+            pause: 0,
+            resumes_at: None,
             sweeps_at: None,
             complained_of_http: None,
             accepted: 0,
@@ -169,7 +175,7 @@ impl Clients {
     pub fn deadline(&self) -> Option<Nanos> {
         let accepts = self.acceptor.as_ref().and_then(Acceptor::deadline);
         let alarm = self.alarms.first().map(|(at, _)| *at);
-        [accepts, self.sweeps_at, alarm].into_iter().flatten().min()
+        [accepts, self.sweeps_at, alarm, self.resumes_at].into_iter().flatten().min()
     }
 
     /// Does what is due.
@@ -180,6 +186,8 @@ impl Clients {
         if self.sweeps_at.is_some_and(|at| at <= now) {
             self.sweep(now);
         }
+        self.take_orders();
+        self.look_at_pause(now);
         self.wake_waiters(now);
         self.look_at_users(now);
     }
@@ -194,6 +202,39 @@ impl Clients {
             client.connection.look_at_users();
             if client.connection.is_evicted() {
                 self.remove(at, now);
+            }
+        }
+    }
+
+    /// Does what other clients have ordered.
+    fn take_orders(&mut self) {
+        for (id, order) in self.door.clients.take_orders(self.worker) {
+            let Some(at) = self.slots.iter().position(|slot| slot.id == id && slot.client.is_some()) else {
+                continue;
+            };
+            let client = self.slots[at].client.as_mut().expect("it was found there");
+            match order {
+                Order::Kill => client.gone = true,
+                Order::Unblock { error } => client.connection.unblock(error),
+            }
+            mark(&mut client.dirty, &mut self.dirty, at);
+        }
+    }
+
+    /// When a pause is over, everybody goes on.
+    fn look_at_pause(&mut self, now: Nanos) {
+        let until = self.door.clients.paused_until();
+        if until == self.pause && self.resumes_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.pause = until;
+        let (time, clients) = (unix_ms(), &mut self.slots);
+        self.resumes_at =
+            (until > time).then(|| now.saturating_add((until - time).saturating_mul(NS_PER_MS)));
+        for (at, slot) in clients.iter_mut().enumerate() {
+            if let Some(client) = &mut slot.client {
+                client.connection.tell_time(time);
+                mark(&mut client.dirty, &mut self.dirty, at);
             }
         }
     }
@@ -295,11 +336,12 @@ impl Clients {
         let id = self.accepted << 8 | (self.worker as u64 & 0xff);
         let slot = &mut self.slots[at];
         slot.id = id;
-        slot.client = Some(Client::new(
-            stream,
-            Connection::new(id, self.door.clone()).metered(self.watch.meter.clone()),
-            now,
-        ));
+        let mut connection = Connection::new(id, self.door.clone()).metered(self.watch.meter.clone());
+        let text = |address: io::Result<SocketAddr>| {
+            address.map_or_else(|_| String::new(), |address| address.to_string())
+        };
+        connection.introduce(text(stream.peer_addr()), text(stream.local_addr()), unix_ms());
+        slot.client = Some(Client::new(stream, connection, now));
         self.sweep_later(now);
     }
 

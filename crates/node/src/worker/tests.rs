@@ -105,7 +105,12 @@ impl Bench {
             memory: (0, u64::MAX),
         };
         let door = Door {
-            procedures: Procedures { exec: ProcedureId(0), watch: ProcedureId(1), users: ProcedureId(2) },
+            procedures: Procedures {
+                exec: ProcedureId(0),
+                watch: ProcedureId(1),
+                users: ProcedureId(2),
+                interact: ProcedureId(3),
+            },
             callables: Callables::default(),
             node: NodeId(0),
             leaderless: false,
@@ -113,6 +118,9 @@ impl Bench {
             sessions: 10,
             salt: 1,
             addresses: Box::new(|_| None),
+            clients: Arc::new(crate::resp::Clients::new(Box::new(|_| ()))),
+            redirect: crate::resp::Redirect::Text,
+            topology: Box::new(Default::default),
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
             access: Access::new(Vec::new(), Box::new(|| ())),
@@ -132,6 +140,7 @@ impl Bench {
             stopwatch: Stopwatch::calibrate(),
             slower_than: u64::MAX,
             procedures: door.procedures,
+            names: Vec::new(),
         };
         let clients = Clients::new(0, listener, Arc::new(door), watch, rules, &poller).unwrap();
         let engine = Engine::default();

@@ -30,6 +30,8 @@ pub struct Watch {
     pub slower_than: u64,
     /// Whose requests these are.
     pub procedures: Procedures,
+    /// Names of procedures, by id.
+    pub names: Vec<&'static str>,
 }
 
 /// A request that the engine has taken.

@@ -200,6 +200,7 @@ pub fn config(nodes: u8, workers: u16) -> Config {
             peer: format!("127.0.0.1:{}", ports.next().unwrap()),
             resp: "127.0.0.1:0".into(),
             admin: "127.0.0.1:0".into(),
+            announce: None,
         })
         .collect();
     config

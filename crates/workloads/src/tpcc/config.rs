@@ -1,10 +1,13 @@
 //! The settings of a TPC-C load.
 
+use super::layout::LayoutKind;
 use super::population::Population;
 
 /// What can be chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
+    /// Which tables.
+    pub layout: LayoutKind,
     /// How many, from 1 to 65535.
     pub warehouses: u16,
     /// Order ids come from counters outside of transactions, as with Silo's option: NewOrders of one district do not
@@ -19,7 +22,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { warehouses: 1, fast_ids: false, scale: 1.0, seed: 1 }
+        Config { layout: LayoutKind::default(), warehouses: 1, fast_ids: false, scale: 1.0, seed: 1 }
     }
 }
 

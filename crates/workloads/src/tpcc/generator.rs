@@ -12,8 +12,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::config::Config;
 use super::customer::Who;
+use super::layout::LayoutKind;
 use super::population::{DISTRICTS, LOAD_DATE, NuRandConstants, Population};
+use super::text::{self, LAST_NAME_BYTES};
 use super::{delivery, new_order, order_status, payment, stock_level};
+use crate::bytes::StackBytes;
 use crate::random::{Rng, mix};
 use crate::workload::Generator;
 
@@ -62,6 +65,7 @@ impl OrderIds {
 /// One worker's stream.
 pub struct TpccGenerator {
     rng: Rng,
+    layout: LayoutKind,
     population: Population,
     constants: NuRandConstants,
     warehouses: u16,
@@ -118,6 +122,7 @@ impl TpccGenerator {
         let population = config.population();
         TpccGenerator {
             rng: Rng::new(mix(seed ^ mix(worker as u64 + 1))),
+            layout: config.layout,
             population,
             constants: NuRandConstants::new(population.seed),
             warehouses: config.warehouses,
@@ -137,12 +142,13 @@ impl TpccGenerator {
         self.rng.nurand(1023, self.constants.customer, 1, self.population.customers.into()) as u16
     }
 
-    /// A customer, in 60 % of cases by last name.
+    /// A customer, in 60 % of cases by last name, which is left in `name`.
     #[inline]
-    fn who(&mut self) -> Who {
+    fn who<'a>(&mut self, name: &'a mut StackBytes<LAST_NAME_BYTES>) -> Who<'a> {
         if self.rng.percent(60) {
             let names = u64::from(self.population.names());
-            Who::LastName(self.rng.nurand(255, self.constants.last_at_run, 0, names - 1) as u16)
+            *name = text::last_name(self.rng.nurand(255, self.constants.last_at_run, 0, names - 1) as u16);
+            Who::LastName(name.as_slice())
         } else {
             Who::Id(self.customer())
         }
@@ -161,7 +167,8 @@ impl TpccGenerator {
     fn new_order(&mut self, w: u16, args: &mut Vec<u8>) {
         let (district, customer) = (self.district(), self.customer());
         let order = self.ids.as_ref().map_or(0, |ids| ids.draw(w, district));
-        new_order::Request { warehouse: w, district, customer, order, entry_date: self.date }.encode(args);
+        let (layout, entry_date) = (self.layout, self.date);
+        new_order::Request { layout, warehouse: w, district, customer, order, entry_date }.encode(args);
         let count = self.rng.within(5, 15);
         let roll_back = self.rng.percent(1);
         for line in 1..=count {
@@ -179,12 +186,14 @@ impl TpccGenerator {
         let district = self.district();
         let (customer_warehouse, customer_district) =
             if self.rng.percent(85) { (w, district) } else { (self.other_warehouse(w), self.district()) };
+        let mut name = StackBytes::new();
         payment::Request {
+            layout: self.layout,
             warehouse: w,
             district,
             customer_warehouse,
             customer_district,
-            who: self.who(),
+            who: self.who(&mut name),
             amount: self.rng.within(100, 500_000) as u32,
             date: self.date,
         }
@@ -195,7 +204,8 @@ impl TpccGenerator {
         let district = self.district();
         let next_order = self.ids.as_ref().map_or(0, |ids| ids.peek(w, district));
         let threshold = self.rng.within(10, 20) as u8;
-        stock_level::Request { warehouse: w, district, threshold, next_order }.encode(args);
+        let layout = self.layout;
+        stock_level::Request { layout, warehouse: w, district, threshold, next_order }.encode(args);
     }
 }
 
@@ -217,12 +227,14 @@ impl Generator for TpccGenerator {
             0 => self.new_order(w, args),
             1 => self.payment(w, args),
             2 => {
-                let (district, who) = (self.district(), self.who());
-                order_status::Request { warehouse: w, district, who }.encode(args);
+                let mut name = StackBytes::new();
+                let (layout, district, who) = (self.layout, self.district(), self.who(&mut name));
+                order_status::Request { layout, warehouse: w, district, who }.encode(args);
             }
             3 => {
                 let carrier = self.rng.within(1, 10) as u8;
-                delivery::Request { warehouse: w, carrier, date: self.date }.encode(args);
+                delivery::Request { layout: self.layout, warehouse: w, carrier, date: self.date }
+                    .encode(args);
             }
             _ => self.stock_level(w, args),
         }

@@ -2,10 +2,12 @@
 //! and the plan that covers the population with them.
 
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Abort, Procedure, Registry, TableId, Transaction};
+use highwater_core::{Abort, Procedure, Registry, Transaction};
 
-use super::keys;
+use super::layout::{Layout, LayoutKind, put, with_layout};
 use super::population::{DISTRICTS, Population};
+use super::rows::{CustomerInfo, History, Item, Place, StockInfo};
+use super::{customer, keys};
 use crate::bytes::{Fields, Sink, bad_request};
 use crate::tables::tpcc as table;
 
@@ -15,13 +17,14 @@ pub fn register<T: Transaction>(registry: &mut Registry<T>) {
     registry.register::<LoadWarehouse>();
     registry.register::<LoadStock>();
     registry.register::<LoadCustomers>();
-    registry.register::<LoadNames>();
     registry.register::<LoadOrders>();
 }
 
 /// The arguments of every load procedure: which rows of which population. Procedures ignore what they do not need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
+    /// The tables.
+    pub layout: LayoutKind,
     /// Where the rows come from.
     pub population: Population,
     /// The warehouse, from 1.
@@ -37,7 +40,8 @@ pub struct Chunk {
 impl Chunk {
     /// As arguments.
     pub fn encode(&self) -> Vec<u8> {
-        let mut args = Vec::with_capacity(Population::BYTES + 11);
+        let mut args = Vec::with_capacity(Population::BYTES + 12);
+        args.put_u8(self.layout.byte());
         self.population.encode(&mut args);
         args.put_u16(self.warehouse);
         args.put_u8(self.district);
@@ -49,6 +53,7 @@ impl Chunk {
     fn decode(args: &[u8]) -> Result<Chunk, Malformed> {
         let mut reader = Reader::new(args);
         let chunk = Chunk {
+            layout: LayoutKind::decode(&mut reader)?,
             population: Population::decode(&mut reader)?,
             warehouse: reader.u16()?,
             district: reader.u8()?,
@@ -69,6 +74,7 @@ impl Chunk {
 /// The requests that make up a population, in the order of their numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
+    layout: LayoutKind,
     population: Population,
     warehouses: u16,
 }
@@ -76,13 +82,13 @@ pub struct Plan {
 /// Rows of their kind in one request, so that each writes up to about 1000 rows or 256 KiB.
 const ITEMS_AT_ONCE: u32 = 1000;
 const STOCKS_AT_ONCE: u32 = 500;
-const CUSTOMERS_AT_ONCE: u32 = 250;
+const CUSTOMERS_AT_ONCE: u32 = 200;
 const ORDERS_AT_ONCE: u32 = 75;
 
 impl Plan {
     /// The plan for warehouses 1 to `warehouses`.
-    pub fn new(population: Population, warehouses: u16) -> Plan {
-        Plan { population, warehouses }
+    pub fn new(layout: LayoutKind, population: Population, warehouses: u16) -> Plan {
+        Plan { layout, population, warehouses }
     }
 
     /// Every `parts`-th request from number `part` on.
@@ -98,9 +104,13 @@ impl Plan {
     fn warehouse(self, w: u16) -> impl Iterator<Item = (&'static str, Chunk)> + Send {
         let customers = u32::from(self.population.customers);
         let districts = (1..=DISTRICTS).flat_map(move |d| {
-            self.chunks(LoadCustomers::NAME, w, d, customers, CUSTOMERS_AT_ONCE)
-                .chain(self.chunks(LoadNames::NAME, w, d, 1, 1))
-                .chain(self.chunks(LoadOrders::NAME, w, d, customers, ORDERS_AT_ONCE))
+            self.chunks(LoadCustomers::NAME, w, d, customers, CUSTOMERS_AT_ONCE).chain(self.chunks(
+                LoadOrders::NAME,
+                w,
+                d,
+                customers,
+                ORDERS_AT_ONCE,
+            ))
         });
         self.chunks(LoadWarehouse::NAME, w, 1, 1, 1)
             .chain(self.chunks(LoadStock::NAME, w, 1, self.population.items, STOCKS_AT_ONCE))
@@ -115,10 +125,10 @@ impl Plan {
         total: u32,
         size: u32,
     ) -> impl Iterator<Item = (&'static str, Chunk)> + Send {
-        let population = self.population;
+        let Plan { layout, population, .. } = self;
         (1..=total).step_by(size as usize).map(move |first| {
             let count = size.min(total - first + 1);
-            (name, Chunk { population, warehouse, district, first, count })
+            (name, Chunk { layout, population, warehouse, district, first, count })
         })
     }
 }
@@ -131,10 +141,11 @@ macro_rules! load_procedure {
 
         impl Procedure for $name {
             const NAME: &'static str = $text;
+            const VERSION: u32 = 2;
 
             fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
                 let chunk = Chunk::decode(args).map_err(|error| bad_request(reply, error.0))?;
-                $load(tx, &chunk)
+                with_layout!(chunk.layout, $load(tx, &chunk, reply))
             }
         }
     };
@@ -153,96 +164,85 @@ load_procedure!(
     LoadStock, "tpcc.load_stock", load_stock
 );
 load_procedure!(
-    /// Customers `first..first + count` with their first payments.
+    /// Customers `first..first + count` with their entries in the index by name and their first payments.
     LoadCustomers, "tpcc.load_customers", load_customers
 );
 load_procedure!(
-    /// A district's index of customers by name.
-    LoadNames, "tpcc.load_names", load_names
-);
-load_procedure!(
-    /// Orders `first..first + count` with their lines and deliveries.
+    /// Orders `first..first + count` with their lines.
     LoadOrders, "tpcc.load_orders", load_orders
 );
 
-fn put<T: Transaction>(tx: &mut T, table: TableId, key: u64, value: &[u8]) -> Result<(), Abort> {
-    tx.put(table, &key.to_be_bytes(), value)
-}
+const OWN: &str = "the population's own row";
 
-fn load_items<T: Transaction>(tx: &mut T, chunk: &Chunk) -> Result<(), Abort> {
+fn load_items<L: Layout, T: Transaction>(tx: &mut T, chunk: &Chunk, _: &mut Vec<u8>) -> Result<(), Abort> {
     for i in chunk.range(chunk.population.items) {
-        put(tx, table::ITEM, keys::item(i), chunk.population.item(i).as_slice())?;
+        let row = chunk.population.item(i);
+        let item = Item::decode(row.as_slice()).expect(OWN);
+        put(tx, L::TABLES.item, keys::item(i), L::item_row(&item).as_slice())?;
     }
     Ok(())
 }
 
-fn load_warehouse<T: Transaction>(tx: &mut T, chunk: &Chunk) -> Result<(), Abort> {
+fn load_warehouse<L: Layout, T: Transaction>(
+    tx: &mut T,
+    chunk: &Chunk,
+    _: &mut Vec<u8>,
+) -> Result<(), Abort> {
     let (population, w) = (chunk.population, chunk.warehouse);
-    let (key, ytd) = (keys::warehouse(w), population.district_ytd());
-    put(tx, table::WAREHOUSE_INFO, key, population.place(table::WAREHOUSE_INFO, key).as_slice())?;
-    put(tx, table::WAREHOUSE_YTD, key, &(ytd * i64::from(DISTRICTS)).to_le_bytes())?;
-    for d in 1..=DISTRICTS {
-        let key = keys::district(w, d);
-        let next = u32::from(population.customers) + 1;
-        put(tx, table::DISTRICT_INFO, key, population.place(table::DISTRICT_INFO, key).as_slice())?;
-        put(tx, table::DISTRICT_YTD, key, &ytd.to_le_bytes())?;
-        put(tx, table::DISTRICT_NEXT, key, &next.to_le_bytes())?;
+    let (ytd, next_order) = (population.district_ytd(), u32::from(population.customers) + 1);
+    let row = population.place(table::WAREHOUSE_INFO, keys::warehouse(w));
+    L::put_warehouse(tx, w, &Place::decode(row.as_slice()).expect(OWN), ytd * i64::from(DISTRICTS))?;
+    for key in (1..=DISTRICTS).map(|d| keys::district(w, d)) {
+        let row = population.place(table::DISTRICT_INFO, key);
+        L::put_district(tx, key, &Place::decode(row.as_slice()).expect(OWN), ytd, next_order)?;
     }
     Ok(())
 }
 
-fn load_stock<T: Transaction>(tx: &mut T, chunk: &Chunk) -> Result<(), Abort> {
+fn load_stock<L: Layout, T: Transaction>(tx: &mut T, chunk: &Chunk, _: &mut Vec<u8>) -> Result<(), Abort> {
     let (population, w) = (chunk.population, chunk.warehouse);
     for i in chunk.range(population.items) {
-        put(tx, table::STOCK, keys::stock(w, i), &population.stock(w, i).encode())?;
-        put(tx, table::STOCK_INFO, keys::stock(w, i), population.stock_info(w, i).as_slice())?;
+        let (key, stock) = (keys::stock(w, i), population.stock(w, i));
+        put(tx, L::TABLES.stock, key, L::stock_row(&stock).as_ref())?;
+        let row = population.stock_info(w, i);
+        L::put_stock_info(tx, key, &StockInfo::decode(row.as_slice()).expect(OWN))?;
     }
     Ok(())
 }
 
-fn load_customers<T: Transaction>(tx: &mut T, chunk: &Chunk) -> Result<(), Abort> {
+fn load_customers<L: Layout, T: Transaction>(
+    tx: &mut T,
+    chunk: &Chunk,
+    reply: &mut Vec<u8>,
+) -> Result<(), Abort> {
     let (population, w, d) = (chunk.population, chunk.warehouse, chunk.district);
     for c in chunk.range(population.customers.into()) {
         let c = c as u16;
-        let key = keys::customer(w, d, c);
-        let customer = population.customer();
-        put(tx, table::CUSTOMER_INFO, key, population.customer_info(w, d, c).as_slice())?;
-        put(tx, table::CUSTOMER, key, &customer.encode())?;
-        put(tx, table::CUSTOMER_DATA, key, population.customer_data(w, d, c).as_slice())?;
-        let history = keys::history(key, customer.payments);
-        put(tx, table::HISTORY, history, population.history(w, d, c).as_slice())?;
+        let (row, sums) = (population.customer_info(w, d, c), population.customer());
+        let info = CustomerInfo::decode(row.as_slice()).expect(OWN);
+        let data = population.customer_data(w, d, c);
+        customer::write::<L, T>(tx, (w, d, c), &info, &sums, data.as_slice(), reply)?;
+        let row = population.history(w, d, c);
+        let history = History::decode(row.as_slice()).expect(OWN);
+        let key = keys::history(keys::customer(w, d, c), sums.payments);
+        put(tx, L::TABLES.history, key, L::history_row(&history).as_slice())?;
     }
     Ok(())
 }
 
-fn load_names<T: Transaction>(tx: &mut T, chunk: &Chunk) -> Result<(), Abort> {
-    let (population, w, d) = (chunk.population, chunk.warehouse, chunk.district);
-    let name = |c| {
-        let (last, first) = population.customer_name(w, d, c);
-        (last, first.as_slice().to_vec(), c)
-    };
-    let mut customers: Vec<(u16, Vec<u8>, u16)> = (1..=population.customers).map(name).collect();
-    customers.sort();
-    for same_name in customers.chunk_by(|a, b| a.0 == b.0) {
-        let ids: Vec<u8> = same_name.iter().flat_map(|(_, _, c)| c.to_le_bytes()).collect();
-        put(tx, table::CUSTOMER_BY_NAME, keys::customer_by_name(w, d, same_name[0].0), &ids)?;
-    }
-    Ok(())
-}
-
-fn load_orders<T: Transaction>(tx: &mut T, chunk: &Chunk) -> Result<(), Abort> {
+fn load_orders<L: Layout, T: Transaction>(tx: &mut T, chunk: &Chunk, _: &mut Vec<u8>) -> Result<(), Abort> {
     let (population, w, d) = (chunk.population, chunk.warehouse, chunk.district);
     for o in chunk.range(population.customers.into()) {
         let (key, order) = (keys::order(w, d, o), population.order(w, d, o));
-        put(tx, table::ORDER, key, &order.encode())?;
-        match population.delivered(w, d, o, order.lines) {
-            Some(delivered) => put(tx, table::DELIVERY, key, &delivered.encode())?,
-            None => put(tx, table::NEW_ORDER, key, &[])?,
+        put(tx, L::TABLES.order, key, L::order_row(&order).as_ref())?;
+        if order.carrier == 0 {
+            put(tx, L::TABLES.new_order, key, L::NEW_ORDER_ROW)?;
         }
-        put(tx, table::ORDER_BY_CUSTOMER, keys::order_by_customer(w, d, order.customer, o), &[])?;
+        let entry = keys::order_by_customer(w, d, order.customer, o);
+        put(tx, L::TABLES.order_by_customer, entry, L::ORDER_BY_CUSTOMER_ROW)?;
         for line in 1..=order.lines {
-            let row = population.order_line(w, d, o, line).encode();
-            put(tx, table::ORDER_LINE, keys::order_line(w, d, o, line), &row)?;
+            let row = population.order_line(w, d, o, line);
+            put(tx, L::TABLES.order_line, keys::order_line(w, d, o, line), L::order_line_row(&row).as_ref())?;
         }
     }
     Ok(())

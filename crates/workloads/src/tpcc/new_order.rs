@@ -1,19 +1,21 @@
 //! NewOrder (clause 2.4): a customer orders 5 to 15 items.
 //!
-//! Two things keep it out of others' way. It reads taxes from rows that nobody writes, so that it does not conflict
-//! with Payment. And it touches the district's order counter last, so that two of the same district overlap only
-//! briefly; with *fast ids* (Silo's option) the id comes with the arguments and the counter is not touched at all.
+//! It touches the district's order counter last, so that two of the same district overlap only briefly; with *fast ids* (Silo's
+//! option) the id comes with the arguments and the counter is not touched at all.
+//!
+//! One in a hundred has an unused item and rolls back. That nobody has such an item is known when its line's turn comes, and
+//! spares nothing (clause 2.4.2.3): the valid lines are processed, the id is drawn, the order, its entries and the valid lines are
+//! written, and then all of it is undone.
 
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::signature::{Kind, Signature, U8, U16, U24, U32, U48, field};
 use highwater_core::{Abort, Procedure, TableId, Transaction};
 
-use super::keys;
+use super::layout::{Demand, LAYOUT, Layout, LayoutKind, get, put, with_layout};
 use super::population::{CUSTOMERS, DISTRICTS};
-use super::rows::{CustomerInfo, Item, LineHead, Order, OrderLine, Place, Stock, StockInfo};
-use super::text;
+use super::rows::{Order, OrderLine};
+use super::{keys, text};
 use crate::bytes::{Fields, Sink, bad_request, require, rollback};
-use crate::tables::tpcc as table;
 
 /// Most lines of an order.
 pub const MAX_LINES: usize = 15;
@@ -21,9 +23,9 @@ pub const MAX_LINES: usize = 15;
 /// `tpcc.new_order`. Arguments: [`Request`].
 ///
 /// Reply: O_ID u32, total amount u32 (cents, discount and taxes included), C_DISCOUNT u16, C_CREDIT (2), C_LAST text,
-/// W_TAX u16, D_TAX u16; then of each line I_PRICE u24, I_NAME text, brand-generic (`B` or `G`), S_QUANTITY u16,
-/// OL_AMOUNT u24. What the client said itself is not repeated. An order with an unused item rolls back with the
-/// specification's message.
+/// W_TAX u16, D_TAX u16; then of each line I_PRICE u24, I_NAME text, brand-generic (`B` or `G`; blank if the layout does not
+/// read S_DATA), S_QUANTITY u16, OL_AMOUNT u24. What the client said itself is not repeated. An order with an unused item
+/// rolls back with the specification's message.
 pub struct NewOrder;
 
 /// One line as ordered.
@@ -58,9 +60,11 @@ impl Line {
     }
 }
 
-/// The arguments: this head (15 bytes), then the lines to the end.
+/// The arguments: this head (16 bytes), then the lines to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
+    /// The tables.
+    pub layout: LayoutKind,
     /// The home warehouse.
     pub warehouse: u16,
     /// The district.
@@ -77,6 +81,7 @@ impl Request {
     /// Appends the head.
     #[inline]
     pub fn encode(&self, args: &mut Vec<u8>) {
+        args.put_u8(self.layout.byte());
         args.put_u16(self.warehouse);
         args.put_u8(self.district);
         args.put_u16(self.customer);
@@ -88,6 +93,7 @@ impl Request {
     fn decode(args: &[u8]) -> Result<(Request, &[[u8; Line::BYTES]]), Malformed> {
         let mut reader = Reader::new(args);
         let request = Request {
+            layout: LayoutKind::decode(&mut reader)?,
             warehouse: reader.u16()?,
             district: reader.u8()?,
             customer: reader.u16()?,
@@ -107,11 +113,13 @@ impl Request {
 
 impl Procedure for NewOrder {
     const NAME: &'static str = "tpcc.new_order";
+    const VERSION: u32 = 2;
 
     fn signature() -> Option<&'static Signature> {
         static SIGNATURE: Signature = Signature {
             reads: false,
             args: &[
+                LAYOUT,
                 field("warehouse", U16),
                 field("district", U8),
                 field("customer", U16),
@@ -151,53 +159,65 @@ impl Procedure for NewOrder {
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let (request, lines) = Request::decode(args).map_err(|error| bad_request(reply, error.0))?;
-        prefetch(tx, &request, lines);
-        // Order id and total are known at the end.
-        reply.put(&[0; 8]);
-        let terms = read_terms(tx, &request, reply)?;
-        let mut rows = [[0; OrderLine::BYTES]; MAX_LINES];
-        let (mut amount, mut all_local) = (0, true);
-        for (line, row) in lines.iter().map(Line::decode).zip(&mut rows) {
-            let order_line = take_line(tx, &request, line, reply)?;
-            amount += u64::from(order_line.head.amount);
-            all_local &= line.supply_warehouse == request.warehouse;
-            *row = order_line.encode();
-        }
-        let o = draw_id(tx, &request, reply)?;
-        let order = Order {
-            entry_date: request.entry_date,
-            customer: request.customer,
-            lines: lines.len() as u8,
-            all_local: all_local.into(),
-        };
-        write_order(tx, &request, o, &order, &rows[..lines.len()], reply)?;
-        reply[..4].copy_from_slice(&o.to_le_bytes());
-        reply[4..8].copy_from_slice(&terms.total(amount).to_le_bytes());
-        Ok(())
+        with_layout!(request.layout, run(tx, &request, lines, reply))
     }
+}
+
+fn run<L: Layout, T: Transaction>(
+    tx: &mut T,
+    request: &Request,
+    lines: &[[u8; Line::BYTES]],
+    reply: &mut Vec<u8>,
+) -> Result<(), Abort> {
+    prefetch::<L, T>(tx, request, lines);
+    // Order id and total are known at the end.
+    reply.put(&[0; 8]);
+    let (terms, district) = read_terms::<L, T>(tx, request, reply)?;
+    let mut taken = [None; MAX_LINES];
+    let (mut amount, mut all_local) = (0, true);
+    for (line, slot) in lines.iter().map(Line::decode).zip(&mut taken) {
+        *slot = take_line::<L, T>(tx, request, line, reply)?;
+        amount += slot.as_ref().map_or(0, |line| u64::from(line.amount));
+        all_local &= line.supply_warehouse == request.warehouse;
+    }
+    let taken = &taken[..lines.len()];
+    let key = keys::district(request.warehouse, request.district);
+    let o = if request.order == 0 { L::draw_id(tx, key, district, reply)? } else { request.order };
+    let order = Order {
+        entry_date: request.entry_date,
+        customer: request.customer,
+        lines: lines.len() as u8,
+        all_local: all_local.into(),
+        carrier: 0,
+    };
+    write_order::<L, T>(tx, request, o, &order, taken, reply)?;
+    if taken.iter().any(Option::is_none) {
+        return Err(rollback(reply, "Item number is not valid"));
+    }
+    reply[..4].copy_from_slice(&o.to_le_bytes());
+    reply[4..8].copy_from_slice(&terms.total(amount).to_le_bytes());
+    Ok(())
 }
 
 /// All keys are known: ask for all rows at once, so that their cache misses overlap.
 #[inline]
-fn prefetch<T: Transaction>(tx: &mut T, request: &Request, lines: &[[u8; Line::BYTES]]) {
-    const OTHERS: usize = 5;
+fn prefetch<L: Layout, T: Transaction>(tx: &mut T, request: &Request, lines: &[[u8; Line::BYTES]]) {
+    const MOST: usize = 8 + 3 * MAX_LINES;
     let (w, d, c) = (request.warehouse, request.district, request.customer);
-    let mut wanted = [(TableId(0), 0); OTHERS + 3 * MAX_LINES];
-    wanted[..OTHERS].copy_from_slice(&[
-        (table::WAREHOUSE_INFO, keys::warehouse(w)),
-        (table::DISTRICT_INFO, keys::district(w, d)),
-        (table::DISTRICT_NEXT, keys::district(w, d)),
-        (table::CUSTOMER_INFO, keys::customer(w, d, c)),
-        // The entry will go to the end of the customer's: the key that bounds them finds the same leaf.
-        (table::ORDER_BY_CUSTOMER, keys::order_by_customer(w, d, c, u32::MAX)),
-    ]);
-    for (line, slots) in lines.iter().map(Line::decode).zip(wanted[OTHERS..].chunks_exact_mut(3)) {
-        let stock = keys::stock(line.supply_warehouse, line.item);
-        slots[0] = (table::ITEM, keys::item(line.item));
-        slots[1] = (table::STOCK, stock);
-        slots[2] = (table::STOCK_INFO, stock);
+    let (mut wanted, mut count) = ([(TableId(0), 0); MOST], 0);
+    let mut want = |rows: &[(TableId, u64)]| {
+        wanted[count..count + rows.len()].copy_from_slice(rows);
+        count += rows.len();
+    };
+    want(L::district_rows(w, d).as_ref());
+    want(&[(L::TABLES.customer_info, keys::customer(w, d, c))]);
+    // The entry will go to the end of the customer's: the key that bounds them finds the same leaf.
+    want(&[(L::TABLES.order_by_customer, keys::order_by_customer(w, d, c, u32::MAX))]);
+    for line in lines.iter().map(Line::decode) {
+        want(&[(L::TABLES.item, keys::item(line.item))]);
+        want(L::stock_rows(keys::stock(line.supply_warehouse, line.item)).as_ref());
     }
-    tx.prefetch(&wanted[..OTHERS + 3 * lines.len()]);
+    tx.prefetch(&wanted[..count]);
 }
 
 /// What the price depends on besides the items; rates in hundredths of a percent.
@@ -215,102 +235,88 @@ impl Terms {
 }
 
 #[inline]
-fn read_terms<T: Transaction>(tx: &mut T, request: &Request, reply: &mut Vec<u8>) -> Result<Terms, Abort> {
+fn read_terms<L: Layout, T: Transaction>(
+    tx: &mut T,
+    request: &Request,
+    reply: &mut Vec<u8>,
+) -> Result<(Terms, L::District), Abort> {
     let (w, d) = (request.warehouse, request.district);
-    let key = keys::customer(w, d, request.customer).to_be_bytes();
-    let row = tx.get(table::CUSTOMER_INFO, &key)?;
-    let customer = require(row, CustomerInfo::decode, "no such customer", reply)?;
+    let row = get(tx, L::TABLES.customer_info, keys::customer(w, d, request.customer))?;
+    let customer = require(row, L::customer_info, "no such customer", reply)?;
     let discount = customer.discount;
     reply.put_u16(discount);
     reply.put(&customer.credit);
     reply.put_text(customer.last);
-    let row = tx.get(table::WAREHOUSE_INFO, &keys::warehouse(w).to_be_bytes())?;
-    let w_tax = require(row, Place::decode, "no such warehouse", reply)?.tax;
-    let row = tx.get(table::DISTRICT_INFO, &keys::district(w, d).to_be_bytes())?;
-    let d_tax = require(row, Place::decode, "no such district", reply)?.tax;
+    let (w_tax, d_tax, district) = L::taxes(tx, w, d, reply)?;
     reply.put_u16(w_tax);
     reply.put_u16(d_tax);
-    Ok(Terms { discount, taxes: w_tax.saturating_add(d_tax) })
+    Ok((Terms { discount, taxes: w_tax.saturating_add(d_tax) }, district))
 }
 
-/// Takes one line's items out of the stock and makes its order line.
+/// Takes one line's items out of the stock and makes its order line; `None` if there is no such item.
 #[inline]
-fn take_line<T: Transaction>(
+fn take_line<L: Layout, T: Transaction>(
     tx: &mut T,
     request: &Request,
     line: Line,
     reply: &mut Vec<u8>,
-) -> Result<OrderLine, Abort> {
-    let Some(row) = tx.get(table::ITEM, &keys::item(line.item).to_be_bytes())? else {
-        return Err(rollback(reply, "Item number is not valid"));
-    };
-    let item = Item::decode(row).map_err(|error| bad_request(reply, error.0))?;
+) -> Result<Option<OrderLine>, Abort> {
+    let Some(row) = get(tx, L::TABLES.item, keys::item(line.item))? else { return Ok(None) };
+    let item = L::item(row).map_err(|error| bad_request(reply, error.0))?;
     let (price, item_is_original) = (item.price, text::is_original(item.data));
     let ([a, b, c, _], name) = (price.to_le_bytes(), &item.name[..item.name.len().min(255)]);
     reply.put(&[a, b, c, name.len() as u8]);
     reply.put(name);
 
-    let key = keys::stock(line.supply_warehouse, line.item).to_be_bytes();
-    let row = tx.get(table::STOCK_INFO, &key)?;
-    let info = require(row, StockInfo::decode, "no such supply warehouse", reply)?;
-    let dist_info = info.dist(request.district);
-    let brand = item_is_original && text::is_original(info.data);
-
-    let row = tx.get(table::STOCK, &key)?;
-    let mut stock = require(row, Stock::decode, "no such supply warehouse", reply)?;
-    let ordered = u16::from(line.quantity);
-    let restocked = if stock.quantity >= ordered.saturating_add(10) { 0 } else { 91 };
-    stock.quantity = (stock.quantity + restocked).saturating_sub(ordered);
-    stock.ytd = stock.ytd.wrapping_add(ordered.into());
-    stock.orders = stock.orders.wrapping_add(1);
-    stock.remote_orders =
-        stock.remote_orders.wrapping_add((line.supply_warehouse != request.warehouse).into());
-    tx.put(table::STOCK, &key, &stock.encode())?;
-
+    let demand = Demand {
+        stock: keys::stock(line.supply_warehouse, line.item),
+        district: request.district,
+        quantity: line.quantity,
+        remote: line.supply_warehouse != request.warehouse,
+    };
+    let supplied = L::take_stock(tx, &demand, reply)?;
     let amount = (price * u32::from(line.quantity)).min((1 << 24) - 1);
-    let brand = if brand { b'B' } else { b'G' };
-    let ([q, r], [a, b, c, _]) = (stock.quantity.to_le_bytes(), amount.to_le_bytes());
+    let brand = match supplied.original {
+        Some(original) if original && item_is_original => b'B',
+        Some(_) => b'G',
+        None => b' ',
+    };
+    let ([q, r], [a, b, c, _]) = (supplied.quantity.to_le_bytes(), amount.to_le_bytes());
     reply.put(&[brand, q, r, a, b, c]);
-    let Line { item, supply_warehouse, quantity } = line;
-    Ok(OrderLine { head: LineHead { item, amount, supply_warehouse, quantity }, dist_info })
+    let (Line { item, supply_warehouse, quantity }, dist_info) = (line, supplied.dist_info);
+    Ok(Some(OrderLine { item, amount, supply_warehouse, quantity, delivery_date: 0, dist_info }))
 }
 
-/// The order's id: the one that came along, or the district's next.
+/// Writes the order, its index entries and its lines but those of unused items; the keys of neighbours differ in few bytes.
 #[inline]
-fn draw_id<T: Transaction>(tx: &mut T, request: &Request, reply: &mut Vec<u8>) -> Result<u32, Abort> {
-    if request.order != 0 {
-        return Ok(request.order);
-    }
-    let key = keys::district(request.warehouse, request.district).to_be_bytes();
-    let row = tx.get(table::DISTRICT_NEXT, &key)?;
-    let next = require(row, |row| Reader::new(row).u32(), "no such district", reply)?;
-    tx.put(table::DISTRICT_NEXT, &key, &next.wrapping_add(1).to_le_bytes())?;
-    Ok(next)
-}
-
-/// Writes the order, its index entries and its lines; the keys of neighbours differ in few bytes.
-#[inline]
-fn write_order<T: Transaction>(
+fn write_order<L: Layout, T: Transaction>(
     tx: &mut T,
     request: &Request,
     o: u32,
     order: &Order,
-    lines: &[[u8; OrderLine::BYTES]],
+    lines: &[Option<OrderLine>],
     reply: &mut Vec<u8>,
 ) -> Result<(), Abort> {
     let (w, d) = (request.warehouse, request.district);
-    let key = keys::order(w, d, o).to_be_bytes();
+    let (key, row) = (keys::order(w, d, o), L::order_row(order));
     if request.order == 0 {
         // Nobody else can have drawn this id: no need to look whether the key exists.
-        tx.put(table::ORDER, &key, &order.encode())?;
-    } else if !tx.insert(table::ORDER, &key, &order.encode())? {
+        put(tx, L::TABLES.order, key, row.as_ref())?;
+    } else if !tx.insert(L::TABLES.order, &key.to_be_bytes(), row.as_ref())? {
         return Err(bad_request(reply, "the order id is taken"));
     }
-    tx.put(table::NEW_ORDER, &key, &[])?;
-    let index = keys::order_by_customer(w, d, request.customer, o);
-    tx.put(table::ORDER_BY_CUSTOMER, &index.to_be_bytes(), &[])?;
-    for (line, row) in (1..).zip(lines) {
-        tx.put(table::ORDER_LINE, &keys::order_line(w, d, o, line).to_be_bytes(), row)?;
+    put(tx, L::TABLES.new_order, key, L::NEW_ORDER_ROW)?;
+    let entry = keys::order_by_customer(w, d, request.customer, o);
+    put(tx, L::TABLES.order_by_customer, entry, L::ORDER_BY_CUSTOMER_ROW)?;
+    for (number, line) in (1..).zip(lines) {
+        if let Some(line) = line {
+            put(
+                tx,
+                L::TABLES.order_line,
+                keys::order_line(w, d, o, number),
+                L::order_line_row(line).as_ref(),
+            )?;
+        }
     }
     Ok(())
 }

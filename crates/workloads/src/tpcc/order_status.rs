@@ -6,12 +6,11 @@ use highwater_core::codec::{Malformed, Reader};
 use highwater_core::signature::{I64, Kind, Signature, U8, U16, U24, U32, U48, field};
 use highwater_core::{Abort, Direction, Procedure, Transaction};
 
-use super::customer::Who;
+use super::customer::{WHO, Who};
 use super::keys;
+use super::layout::{LAYOUT, Layout, LayoutKind, get, with_layout};
 use super::population::DISTRICTS;
-use super::rows::{Customer, CustomerInfo, Delivered, Order, OrderLine};
-use crate::bytes::{Fields, Sink, bad_request, require};
-use crate::tables::tpcc as table;
+use crate::bytes::{Fields, Sink, bad_request};
 
 /// `tpcc.order_status`. Arguments: [`Request`].
 ///
@@ -20,30 +19,37 @@ use crate::tables::tpcc as table;
 /// OL_DELIVERY_D u48 (0 for null). Ends behind the names if the customer never ordered.
 pub struct OrderStatus;
 
-/// The arguments, 6 bytes.
+/// The arguments, up to 22 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct Request<'a> {
+    /// The tables.
+    pub layout: LayoutKind,
     /// The customer's warehouse.
     pub warehouse: u16,
     /// The customer's district.
     pub district: u8,
     /// Who asks.
-    pub who: Who,
+    pub who: Who<'a>,
 }
 
-impl Request {
+impl<'a> Request<'a> {
     /// Appends the arguments.
     #[inline]
     pub fn encode(&self, args: &mut Vec<u8>) {
+        args.put_u8(self.layout.byte());
         args.put_u16(self.warehouse);
         args.put_u8(self.district);
         self.who.encode(args);
     }
 
-    fn decode(args: &[u8]) -> Result<Request, Malformed> {
+    fn decode(args: &'a [u8]) -> Result<Request<'a>, Malformed> {
         let mut reader = Reader::new(args);
-        let request =
-            Request { warehouse: reader.u16()?, district: reader.u8()?, who: Who::decode(&mut reader)? };
+        let request = Request {
+            layout: LayoutKind::decode(&mut reader)?,
+            warehouse: reader.u16()?,
+            district: reader.u8()?,
+            who: Who::decode(&mut reader)?,
+        };
         reader.end()?;
         let valid = (1..=DISTRICTS).contains(&request.district);
         if valid { Ok(request) } else { Err(Malformed("order status (district out of range)")) }
@@ -52,16 +58,12 @@ impl Request {
 
 impl Procedure for OrderStatus {
     const NAME: &'static str = "tpcc.order_status";
+    const VERSION: u32 = 2;
 
     fn signature() -> Option<&'static Signature> {
         static SIGNATURE: Signature = Signature {
             reads: true,
-            args: &[
-                field("warehouse", U16),
-                field("district", U8),
-                field("by", Kind::Word(&["id", "name"])),
-                field("customer", U16),
-            ],
+            args: &[LAYOUT, field("warehouse", U16), field("district", U8), WHO],
             reply: &[
                 field("customer", U16),
                 field("balance", I64),
@@ -88,70 +90,66 @@ impl Procedure for OrderStatus {
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let request = Request::decode(args).map_err(|error| bad_request(reply, error.0))?;
-        let (w, d) = (request.warehouse, request.district);
-        request.who.prefetch(w, d, tx);
-        let c = request.who.find(tx, w, d, reply)?;
-        show_customer(tx, keys::customer(w, d, c), c, reply)?;
-        let Some(o) = last_order(tx, w, d, c)? else {
-            return Ok(());
-        };
-        let key = keys::order(w, d, o);
-        tx.prefetch(&[(table::ORDER, key), (table::DELIVERY, key)]);
-        show_order(tx, w, d, o, reply)
+        with_layout!(request.layout, run(tx, &request, reply))
     }
 }
 
-fn show_customer<T: Transaction>(tx: &mut T, key: u64, c: u16, reply: &mut Vec<u8>) -> Result<(), Abort> {
-    let row = tx.get(table::CUSTOMER, &key.to_be_bytes())?;
-    let balance = require(row, Customer::decode, "no such customer", reply)?.balance;
+fn run<L: Layout, T: Transaction>(
+    tx: &mut T,
+    request: &Request<'_>,
+    reply: &mut Vec<u8>,
+) -> Result<(), Abort> {
+    let (w, d) = (request.warehouse, request.district);
+    let c = request.who.find::<L, T>(tx, w, d, reply)?;
     reply.put_u16(c);
-    reply.put_i64(balance);
-    let row = tx.get(table::CUSTOMER_INFO, &key.to_be_bytes())?;
-    let info = require(row, CustomerInfo::decode, "no such customer", reply)?;
-    reply.put_text(info.first);
-    reply.put(&info.middle);
-    reply.put_text(info.last);
-    Ok(())
+    L::show_customer(tx, keys::customer(w, d, c), reply)?;
+    let Some(o) = last_order::<L, T>(tx, w, d, c)? else {
+        return Ok(());
+    };
+    tx.prefetch(&[
+        (L::TABLES.order, keys::order(w, d, o)),
+        (L::TABLES.order_line, keys::order_line(w, d, o, 1)),
+    ]);
+    show_order::<L, T>(tx, w, d, o, reply)
 }
 
 /// The customer's order with the largest id.
-fn last_order<T: Transaction>(tx: &mut T, w: u16, d: u8, c: u16) -> Result<Option<u32>, Abort> {
+fn last_order<L: Layout, T: Transaction>(tx: &mut T, w: u16, d: u8, c: u16) -> Result<Option<u32>, Abort> {
     let first = keys::order_by_customer(w, d, c, 0).to_be_bytes();
     let last = keys::order_by_customer(w, d, c, u32::MAX).to_be_bytes();
     let range = (Bound::Included(&first[..]), Bound::Included(&last[..]));
     let mut found = None;
-    tx.scan(table::ORDER_BY_CUSTOMER, range, Direction::Backward, |key, _| {
+    tx.scan(L::TABLES.order_by_customer, range, Direction::Backward, |key, _| {
         found = Reader::new(key).array().ok().map(|key| keys::order_number(u64::from_be_bytes(key)));
         ControlFlow::Break(())
     })?;
     Ok(found)
 }
 
-fn show_order<T: Transaction>(tx: &mut T, w: u16, d: u8, o: u32, reply: &mut Vec<u8>) -> Result<(), Abort> {
-    let key = keys::order(w, d, o).to_be_bytes();
+fn show_order<L: Layout, T: Transaction>(
+    tx: &mut T,
+    w: u16,
+    d: u8,
+    o: u32,
+    reply: &mut Vec<u8>,
+) -> Result<(), Abort> {
     // The index names an order that is not there: we saw half of somebody's commit. Start over.
-    let row = tx.get(table::ORDER, &key)?.ok_or(Abort::Conflict)?;
-    let order = Order::decode(row).map_err(|error| bad_request(reply, error.0))?;
-    let delivered = match tx.get(table::DELIVERY, &key)? {
-        Some(row) => Delivered::decode(row).map_err(|error| bad_request(reply, error.0))?,
-        None => Delivered { carrier: 0, date: 0, line_mask: 0 },
-    };
+    let row = get(tx, L::TABLES.order, keys::order(w, d, o))?.ok_or(Abort::Conflict)?;
+    let order = L::order(row).map_err(|error| bad_request(reply, error.0))?;
     reply.put_u32(o);
     reply.put_u48(order.entry_date);
-    reply.put_u8(delivered.carrier);
+    reply.put_u8(order.carrier);
     let first = keys::order_line(w, d, o, 1).to_be_bytes();
     let last = keys::order_line(w, d, o, 15).to_be_bytes();
     let range = (Bound::Included(&first[..]), Bound::Included(&last[..]));
     let mut malformed = None;
-    tx.scan(table::ORDER_LINE, range, Direction::Forward, |key, row| match OrderLine::decode_head(row) {
+    tx.scan(L::TABLES.order_line, range, Direction::Forward, |_, row| match L::order_line(row) {
         Ok(line) => {
-            let number = key.last().map_or(0, |byte| byte & 0xf);
-            let has_date = delivered.line_mask >> number & 1 != 0;
             reply.put_u16(line.supply_warehouse);
             reply.put_u24(line.item);
             reply.put_u8(line.quantity);
             reply.put_u24(line.amount);
-            reply.put_u48(if has_date { delivered.date } else { 0 });
+            reply.put_u48(line.delivery_date);
             ControlFlow::Continue(())
         }
         Err(error) => {

@@ -1,13 +1,13 @@
 //! The initial population (clause 4.3.3): every row as a function of a seed and the row's key, so that any part of it
-//! can be made anywhere, in any order.
+//! can be made anywhere, in any order. Rows with texts come in the bytes of [`rows`](super::rows), whatever the layout.
 
 use highwater_core::TableId;
 use highwater_core::codec::{Malformed, Reader};
 
 use super::keys;
 use super::rows::{
-    CUSTOMER_DATA_BYTES, Customer, CustomerInfo, DIST_INFO, Delivered, History, Item, LineHead, Order,
-    OrderLine, Place, Row, Stock,
+    CUSTOMER_DATA_BYTES, Customer, CustomerInfo, DIST_INFO, History, Item, Order, OrderLine, Place, Row,
+    Stock, StockInfo,
 };
 use super::text;
 use crate::bytes::{Sink, StackBytes};
@@ -102,13 +102,13 @@ impl Population {
         if valid { Ok(population) } else { Err(Malformed("population (sizes out of range)")) }
     }
 
-    /// The randomness of one row.
+    /// The randomness of one row. The ids of the `split` layout tell rows apart, in all layouts: the population is the same.
     fn rng(&self, table: TableId, key: u64) -> Rng {
         Rng::new(mix(self.seed ^ mix(key ^ u64::from(table.0) << 56)))
     }
 
     /// ITEM.
-    pub fn item(&self, i: u32) -> Row {
+    pub fn item(&self, i: u32) -> StackBytes<96> {
         let rng = &mut self.rng(table::ITEM, keys::item(i));
         let (price, image) = (rng.within(100, 10_000) as u32, rng.within(1, 10_000) as u16);
         let (name, data) = (text::letters(rng, 14, 24), text::data(rng));
@@ -119,7 +119,7 @@ impl Population {
     pub fn place(&self, table: TableId, key: u64) -> Row {
         let rng = &mut self.rng(table, key);
         let (tax, name, address) = (rng.below(2001) as u16, text::letters(rng, 6, 10), text::address(rng));
-        Place { tax, name: name.as_slice(), address: address.as_slice() }.encode()
+        Place { tax, name: name.as_slice(), address: address.columns() }.encode()
     }
 
     /// What a district has been paid; a warehouse ten times as much.
@@ -136,11 +136,10 @@ impl Population {
     /// STOCK, the constant part.
     pub fn stock_info(&self, w: u16, i: u32) -> Row {
         let rng = &mut self.rng(table::STOCK_INFO, keys::stock(w, i));
-        let mut row = Row::new();
-        let dists = DISTRICTS as usize * DIST_INFO;
-        text::put_letters(&mut row, rng, dists as u64, dists as u64);
-        row.put(text::data(rng).as_slice());
-        row
+        let mut dists = StackBytes::<{ 10 * DIST_INFO }>::new();
+        text::put_letters(&mut dists, rng, 10 * DIST_INFO as u64, 10 * DIST_INFO as u64);
+        let (dists, data) = (dists.as_slice().try_into().expect("as many were asked for"), text::data(rng));
+        StockInfo { dists, data: data.as_slice() }.encode()
     }
 
     /// C_LAST as its number, and C_FIRST.
@@ -157,18 +156,18 @@ impl Population {
         let rng = &mut self.rng(table::CUSTOMER_INFO, keys::customer(w, d, c));
         let (last, first) = self.customer_name(w, d, c);
         let credit = if rng.percent(10) { text::BAD_CREDIT } else { text::GOOD_CREDIT };
-        let mut rest = StackBytes::<128>::new();
-        rest.put_u48(5_000_000);
-        rest.put_u48(LOAD_DATE);
-        rest.put(text::address(rng).as_slice());
-        text::put_digits(&mut rest, rng, 16);
+        let mut phone = StackBytes::<16>::new();
+        text::put_digits(&mut phone, rng, 16);
         CustomerInfo {
             discount: rng.below(5001) as u16,
             credit,
             last: text::last_name(last).as_slice(),
             first: first.as_slice(),
             middle: *b"OE",
-            rest: rest.as_slice(),
+            credit_limit: 5_000_000,
+            since: LOAD_DATE,
+            phone: phone.as_slice().try_into().expect("16 digits were asked for"),
+            address: text::address(rng).columns(),
         }
         .encode()
     }
@@ -188,7 +187,7 @@ impl Population {
     }
 
     /// The one payment that each customer starts with.
-    pub fn history(&self, w: u16, d: u8, c: u16) -> StackBytes<36> {
+    pub fn history(&self, w: u16, d: u8, c: u16) -> StackBytes<64> {
         let rng = &mut self.rng(table::HISTORY, keys::customer(w, d, c));
         let data = text::letters(rng, 12, 24);
         History { warehouse: w, district: d, date: LOAD_DATE, amount: INITIAL_PAYMENT, data: data.as_slice() }
@@ -200,18 +199,13 @@ impl Population {
         let rng = &mut self.rng(table::ORDER, keys::order(w, d, o));
         let customers = Permutation::new(self.customers.into(), mix(self.seed ^ keys::district(w, d)));
         let customer = customers.at(u64::from(o) - 1) as u16 + 1;
-        Order { entry_date: LOAD_DATE, customer, lines: rng.within(5, 15) as u8, all_local: 1 }
+        let (lines, carrier) = (rng.within(5, 15) as u8, rng.within(1, 10) as u8);
+        let carrier = if self.is_delivered(o) { carrier } else { 0 };
+        Order { entry_date: LOAD_DATE, customer, lines, all_local: 1, carrier }
     }
 
-    /// The delivery of an order, if it was.
-    pub fn delivered(&self, w: u16, d: u8, o: u32, lines: u8) -> Option<Delivered> {
-        let rng = &mut self.rng(table::DELIVERY, keys::order(w, d, o));
-        let carrier = rng.within(1, 10) as u8;
-        (o < self.first_new_order()).then(|| Delivered {
-            carrier,
-            date: LOAD_DATE,
-            line_mask: line_mask(lines),
-        })
+    fn is_delivered(&self, o: u32) -> bool {
+        o < self.first_new_order()
     }
 
     /// ORDER-LINE.
@@ -219,10 +213,10 @@ impl Population {
         let rng = &mut self.rng(table::ORDER_LINE, keys::order_line(w, d, o, line));
         let item = rng.within(1, self.items.into()) as u32;
         let price = rng.within(1, 999_999) as u32;
-        let amount = if o < self.first_new_order() { 0 } else { price };
+        let (amount, delivery_date) = if self.is_delivered(o) { (0, LOAD_DATE) } else { (price, 0) };
         let info = text::letters(rng, DIST_INFO as u64, DIST_INFO as u64);
         let dist_info = info.as_slice().try_into().expect("24 characters were asked for");
-        OrderLine { head: LineHead { item, amount, supply_warehouse: w, quantity: 5 }, dist_info }
+        OrderLine { item, amount, supply_warehouse: w, quantity: 5, delivery_date, dist_info }
     }
 }
 

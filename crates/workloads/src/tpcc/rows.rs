@@ -1,4 +1,5 @@
-//! The columns of TPC-C (clause 1.3), in groups by what is read and written together.
+//! The columns of TPC-C (clause 1.3), and their bytes: in requests' replies whatever the [layout](super::layout), in tables
+//! with the `split` one, whose rows these are.
 //!
 //! Money is in cents, rates (tax, discount) in hundredths of a percent, dates in milliseconds since 1900-01-01 with 0
 //! for null. Fixed columns come first; texts carry their length, the last one reaches to the row's end.
@@ -11,12 +12,11 @@
 //! | [`CustomerInfo`] | customer_info | all but the following two rows' | nobody |
 //! | [`Customer`] | customer | C_BALANCE, C_YTD_PAYMENT, C_PAYMENT_CNT, C_DELIVERY_CNT | Payment, Delivery |
 //! | text | customer_data | C_DATA | Payment (bad credit) |
-//! | u16 list | customer_by_name | the C_IDs of a last name, in the order of C_FIRST | nobody |
+//! | empty | customer_by_name | the names and C_ID stand in the key | who writes customer_info |
 //! | [`History`] | history | all; the customer stands in the key | Payment |
-//! | [`Order`] | order | O_ENTRY_D, O_C_ID, O_OL_CNT, O_ALL_LOCAL | NewOrder |
+//! | [`Order`] | order | all | NewOrder, Delivery |
 //! | empty | order_by_customer, new_order | | NewOrder, Delivery |
-//! | [`Delivered`] | delivery | O_CARRIER_ID, OL_DELIVERY_D | Delivery |
-//! | [`OrderLine`] | order_line | all but OL_DELIVERY_D | NewOrder |
+//! | [`OrderLine`] | order_line | all | NewOrder, Delivery |
 //! | [`Item`] | item | all | nobody |
 //! | [`Stock`] | stock | S_QUANTITY, S_YTD, S_ORDER_CNT, S_REMOTE_CNT | NewOrder |
 //! | [`StockInfo`] | stock_info | S_DIST_01 to S_DIST_10, S_DATA | nobody |
@@ -33,6 +33,43 @@ pub const CUSTOMER_DATA_BYTES: usize = 500;
 /// A row as bytes.
 pub type Row = StackBytes<320>;
 
+/// Where a warehouse, a district or a customer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address<'a> {
+    /// STREET_1, 10 to 20 characters.
+    pub street_1: &'a [u8],
+    /// STREET_2, 10 to 20 characters.
+    pub street_2: &'a [u8],
+    /// CITY, 10 to 20 characters.
+    pub city: &'a [u8],
+    /// STATE.
+    pub state: [u8; 2],
+    /// ZIP.
+    pub zip: [u8; 9],
+}
+
+impl<'a> Address<'a> {
+    #[inline]
+    fn read(reader: &mut Reader<'a>) -> Result<Address<'a>, Malformed> {
+        Ok(Address {
+            street_1: reader.text()?,
+            street_2: reader.text()?,
+            city: reader.text()?,
+            state: reader.array()?,
+            zip: reader.array()?,
+        })
+    }
+
+    #[inline]
+    fn put(&self, row: &mut impl Sink) {
+        for text in [self.street_1, self.street_2, self.city] {
+            row.put_text(text);
+        }
+        row.put(&self.state);
+        row.put(&self.zip);
+    }
+}
+
 /// What a warehouse and a district have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
@@ -40,8 +77,8 @@ pub struct Place<'a> {
     pub tax: u16,
     /// 6 to 10 characters.
     pub name: &'a [u8],
-    /// STREET_1, STREET_2, CITY as texts, then STATE (2) and ZIP (9).
-    pub address: &'a [u8],
+    /// Where it is.
+    pub address: Address<'a>,
 }
 
 impl<'a> Place<'a> {
@@ -49,15 +86,18 @@ impl<'a> Place<'a> {
     #[inline]
     pub fn decode(row: &'a [u8]) -> Result<Place<'a>, Malformed> {
         let mut reader = Reader::new(row);
-        Ok(Place { tax: reader.u16()?, name: reader.text()?, address: reader.rest() })
+        let place = Place { tax: reader.u16()?, name: reader.text()?, address: Address::read(&mut reader)? };
+        reader.end()?;
+        Ok(place)
     }
 
     /// The row.
+    #[inline]
     pub fn encode(&self) -> Row {
         let mut row = Row::new();
         row.put_u16(self.tax);
         row.put_text(self.name);
-        row.put(self.address);
+        self.address.put(&mut row);
         row
     }
 }
@@ -65,18 +105,24 @@ impl<'a> Place<'a> {
 /// The part of a customer that never changes; the columns of NewOrder first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CustomerInfo<'a> {
-    /// Rate, 0 to 5000.
+    /// C_DISCOUNT: rate, 0 to 5000.
     pub discount: u16,
-    /// `GC` or `BC`.
+    /// C_CREDIT: `GC` or `BC`.
     pub credit: [u8; 2],
-    /// C_LAST.
+    /// C_LAST, up to 16 characters.
     pub last: &'a [u8],
-    /// C_FIRST.
+    /// C_FIRST, 8 to 16 characters.
     pub first: &'a [u8],
     /// C_MIDDLE.
     pub middle: [u8; 2],
-    /// C_CREDIT_LIM (48 bits) and C_SINCE (48 bits), the address as in [`Place`], C_PHONE (16).
-    pub rest: &'a [u8],
+    /// C_CREDIT_LIM, cents; below 2^48.
+    pub credit_limit: u64,
+    /// C_SINCE.
+    pub since: u64,
+    /// C_PHONE.
+    pub phone: [u8; 16],
+    /// C_STREET_1 to C_ZIP.
+    pub address: Address<'a>,
 }
 
 impl<'a> CustomerInfo<'a> {
@@ -84,17 +130,31 @@ impl<'a> CustomerInfo<'a> {
     #[inline]
     pub fn decode(row: &'a [u8]) -> Result<CustomerInfo<'a>, Malformed> {
         let mut reader = Reader::new(row);
-        Ok(CustomerInfo {
+        let info = CustomerInfo {
             discount: reader.u16()?,
             credit: reader.array()?,
             last: reader.text()?,
             first: reader.text()?,
             middle: reader.array()?,
-            rest: reader.rest(),
-        })
+            credit_limit: reader.u48()?,
+            since: reader.u48()?,
+            phone: reader.array()?,
+            address: Address::read(&mut reader)?,
+        };
+        reader.end()?;
+        Ok(info)
+    }
+
+    /// Appends C_FIRST text, C_MIDDLE (2), C_LAST text.
+    #[inline]
+    pub fn put_names(&self, out: &mut impl Sink) {
+        out.put_text(self.first);
+        out.put(&self.middle);
+        out.put_text(self.last);
     }
 
     /// The row.
+    #[inline]
     pub fn encode(&self) -> Row {
         let mut row = Row::new();
         row.put_u16(self.discount);
@@ -102,7 +162,10 @@ impl<'a> CustomerInfo<'a> {
         row.put_text(self.last);
         row.put_text(self.first);
         row.put(&self.middle);
-        row.put(self.rest);
+        row.put_u48(self.credit_limit);
+        row.put_u48(self.since);
+        row.put(&self.phone);
+        self.address.put(&mut row);
         row
     }
 }
@@ -154,8 +217,8 @@ fixed_row! {
 }
 
 fixed_row! {
-    /// The part of an order that its entry fixes.
-    Order, 10 {
+    /// An order.
+    Order, 11 {
         /// O_ENTRY_D.
         entry_date: u64 = u48 / put_u48,
         /// O_C_ID.
@@ -164,19 +227,8 @@ fixed_row! {
         lines: u8 = u8 / put_u8,
         /// O_ALL_LOCAL.
         all_local: u8 = u8 / put_u8,
-    }
-}
-
-fixed_row! {
-    /// An order's delivery. All lines of an order are delivered by one transaction with one date, so the date stands
-    /// once, with a mask of the lines that have it; the others' is null.
-    Delivered, 9 {
         /// O_CARRIER_ID, 0 for null.
         carrier: u8 = u8 / put_u8,
-        /// OL_DELIVERY_D of the lines in the mask.
-        date: u64 = u48 / put_u48,
-        /// Bit n: line n.
-        line_mask: u16 = u16 / put_u16,
     }
 }
 
@@ -195,8 +247,8 @@ fixed_row! {
 }
 
 fixed_row! {
-    /// An order line without its OL_DIST_INFO, which follows it in the row.
-    LineHead, 9 {
+    /// An order line.
+    OrderLine, 39 {
         /// OL_I_ID.
         item: u32 = u24 / put_u24,
         /// OL_AMOUNT, cents.
@@ -205,36 +257,10 @@ fixed_row! {
         supply_warehouse: u16 = u16 / put_u16,
         /// OL_QUANTITY.
         quantity: u8 = u8 / put_u8,
-    }
-}
-
-/// An order line but its delivery date.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OrderLine {
-    /// What transactions read again.
-    pub head: LineHead,
-    /// OL_DIST_INFO.
-    pub dist_info: [u8; DIST_INFO],
-}
-
-impl OrderLine {
-    /// Size of the row.
-    pub const BYTES: usize = LineHead::BYTES + DIST_INFO;
-
-    /// The row's columns but OL_DIST_INFO, which nobody reads.
-    #[inline]
-    pub fn decode_head(row: &[u8]) -> Result<LineHead, Malformed> {
-        let row: &[u8; OrderLine::BYTES] = row.try_into().map_err(|_| Malformed("OrderLine row"))?;
-        LineHead::decode(&row[..LineHead::BYTES])
-    }
-
-    /// The row.
-    #[inline]
-    pub fn encode(&self) -> [u8; OrderLine::BYTES] {
-        let mut row = [0; OrderLine::BYTES];
-        row[..LineHead::BYTES].copy_from_slice(&self.head.encode());
-        row[LineHead::BYTES..].copy_from_slice(&self.dist_info);
-        row
+        /// OL_DELIVERY_D, 0 for null.
+        delivery_date: u64 = u48 / put_u48,
+        /// OL_DIST_INFO.
+        dist_info: [u8; DIST_INFO] = array / put_array,
     }
 }
 
@@ -268,7 +294,7 @@ impl<'a> History<'a> {
 
     /// The row.
     #[inline]
-    pub fn encode(&self) -> StackBytes<36> {
+    pub fn encode(&self) -> StackBytes<64> {
         let mut row = StackBytes::new();
         row.put_u16(self.warehouse);
         row.put_u8(self.district);
@@ -301,8 +327,8 @@ impl<'a> Item<'a> {
     }
 
     /// The row.
-    pub fn encode(&self) -> Row {
-        let mut row = Row::new();
+    pub fn encode(&self) -> StackBytes<96> {
+        let mut row = StackBytes::new();
         row.put_u24(self.price);
         row.put_u16(self.image);
         row.put_text(self.name);
@@ -314,7 +340,8 @@ impl<'a> Item<'a> {
 /// The part of a stock row that never changes: the ten district strings, then S_DATA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StockInfo<'a> {
-    dists: &'a [u8; 10 * DIST_INFO],
+    /// S_DIST_01 to S_DIST_10, one behind the other.
+    pub dists: &'a [u8; 10 * DIST_INFO],
     /// S_DATA.
     pub data: &'a [u8],
 }
@@ -325,6 +352,14 @@ impl<'a> StockInfo<'a> {
     pub fn decode(row: &'a [u8]) -> Result<StockInfo<'a>, Malformed> {
         let (dists, data) = row.split_first_chunk().ok_or(Malformed("StockInfo row"))?;
         Ok(StockInfo { dists, data })
+    }
+
+    /// The row.
+    pub fn encode(&self) -> Row {
+        let mut row = Row::new();
+        row.put(self.dists);
+        row.put(self.data);
+        row
     }
 
     /// S_DIST_xx of district `d`, 1 to 10.
@@ -339,6 +374,13 @@ impl<'a> StockInfo<'a> {
 struct Cursor<const N: usize> {
     bytes: [u8; N],
     at: usize,
+}
+
+impl<const N: usize> Cursor<N> {
+    #[inline(always)]
+    fn put_array<const M: usize>(&mut self, bytes: [u8; M]) {
+        self.put(&bytes);
+    }
 }
 
 impl<const N: usize> Sink for Cursor<N> {

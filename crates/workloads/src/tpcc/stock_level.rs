@@ -8,11 +8,10 @@ use highwater_core::signature::{Signature, U8, U16, U32, field};
 use highwater_core::{Abort, Direction, Procedure, TableId, Transaction};
 
 use super::keys;
+use super::layout::{LAYOUT, Layout, LayoutKind, get, with_layout};
 use super::new_order::MAX_LINES;
 use super::population::DISTRICTS;
-use super::rows::{OrderLine, Stock};
 use crate::bytes::{Fields, Sink, bad_request, require};
-use crate::tables::tpcc as table;
 
 /// Orders that are looked at.
 const ORDERS: u32 = 20;
@@ -22,9 +21,11 @@ const WINDOW: usize = 32;
 /// `tpcc.stock_level`. Arguments: [`Request`]. Reply: the number of items below the threshold, u16.
 pub struct StockLevel;
 
-/// The arguments, 8 bytes.
+/// The arguments, 9 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
+    /// The tables.
+    pub layout: LayoutKind,
     /// The warehouse.
     pub warehouse: u16,
     /// The district.
@@ -39,6 +40,7 @@ impl Request {
     /// Appends the arguments.
     #[inline]
     pub fn encode(&self, args: &mut Vec<u8>) {
+        args.put_u8(self.layout.byte());
         args.put_u16(self.warehouse);
         args.put_u8(self.district);
         args.put_u8(self.threshold);
@@ -48,6 +50,7 @@ impl Request {
     fn decode(args: &[u8]) -> Result<Request, Malformed> {
         let mut reader = Reader::new(args);
         let request = Request {
+            layout: LayoutKind::decode(&mut reader)?,
             warehouse: reader.u16()?,
             district: reader.u8()?,
             threshold: reader.u8()?,
@@ -61,11 +64,13 @@ impl Request {
 
 impl Procedure for StockLevel {
     const NAME: &'static str = "tpcc.stock_level";
+    const VERSION: u32 = 2;
 
     fn signature() -> Option<&'static Signature> {
         static SIGNATURE: Signature = Signature {
             reads: true,
             args: &[
+                LAYOUT,
                 field("warehouse", U16),
                 field("district", U8),
                 field("threshold", U8),
@@ -78,37 +83,44 @@ impl Procedure for StockLevel {
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let request = Request::decode(args).map_err(|error| bad_request(reply, error.0))?;
-        let next = next_order(tx, &request, reply)?;
-        let items = items_of_last_orders(tx, &request, next, reply)?;
-        let mut low: u16 = 0;
-        for window in items.as_slice().chunks(WINDOW) {
-            let mut wanted = [(TableId(0), 0); WINDOW];
-            for (slot, item) in wanted.iter_mut().zip(window) {
-                *slot = (table::STOCK, keys::stock(request.warehouse, *item));
-            }
-            let wanted = &wanted[..window.len()];
-            tx.prefetch(wanted);
-            for (_, key) in wanted {
-                let row = tx.get(table::STOCK, &key.to_be_bytes())?;
-                let stock = require(row, Stock::decode, "no such stock", reply)?;
-                low += u16::from(stock.quantity < u16::from(request.threshold));
-            }
-        }
-        reply.put_u16(low);
-        Ok(())
+        with_layout!(request.layout, run(tx, &request, reply))
     }
 }
 
-fn next_order<T: Transaction>(tx: &mut T, request: &Request, reply: &mut Vec<u8>) -> Result<u32, Abort> {
+fn run<L: Layout, T: Transaction>(tx: &mut T, request: &Request, reply: &mut Vec<u8>) -> Result<(), Abort> {
+    let next = next_order::<L, T>(tx, request, reply)?;
+    let items = items_of_last_orders::<L, T>(tx, request, next, reply)?;
+    let mut low: u16 = 0;
+    for window in items.as_slice().chunks(WINDOW) {
+        let mut wanted = [(TableId(0), 0); WINDOW];
+        for (slot, item) in wanted.iter_mut().zip(window) {
+            *slot = (L::TABLES.stock, keys::stock(request.warehouse, *item));
+        }
+        let wanted = &wanted[..window.len()];
+        tx.prefetch(wanted);
+        for (table, key) in wanted {
+            let row = get(tx, *table, *key)?;
+            let stock = require(row, L::stock, "no such stock", reply)?;
+            low += u16::from(stock.quantity < u16::from(request.threshold));
+        }
+    }
+    reply.put_u16(low);
+    Ok(())
+}
+
+fn next_order<L: Layout, T: Transaction>(
+    tx: &mut T,
+    request: &Request,
+    reply: &mut Vec<u8>,
+) -> Result<u32, Abort> {
     if request.next_order != 0 {
         return Ok(request.next_order);
     }
-    let key = keys::district(request.warehouse, request.district).to_be_bytes();
-    let row = tx.get(table::DISTRICT_NEXT, &key)?;
-    require(row, |row| Reader::new(row).u32(), "no such district", reply)
+    let row = get(tx, L::TABLES.district_next, keys::district(request.warehouse, request.district))?;
+    require(row, L::district_next, "no such district", reply)
 }
 
-fn items_of_last_orders<T: Transaction>(
+fn items_of_last_orders<L: Layout, T: Transaction>(
     tx: &mut T,
     request: &Request,
     next: u32,
@@ -120,7 +132,7 @@ fn items_of_last_orders<T: Transaction>(
     let range = (Bound::Included(&first[..]), Bound::Excluded(&end[..]));
     let mut items = ItemSet::new();
     let mut malformed = None;
-    tx.scan(table::ORDER_LINE, range, Direction::Forward, |_, row| match OrderLine::decode_head(row) {
+    tx.scan(L::TABLES.order_line, range, Direction::Forward, |_, row| match L::order_line(row) {
         Ok(line) => items.insert(line.item),
         Err(error) => {
             malformed = Some(error);

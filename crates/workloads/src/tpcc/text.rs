@@ -1,5 +1,6 @@
 //! The strings of clause 4.3.2: random letters, last names, addresses, and what "ORIGINAL" marks.
 
+use super::rows::Address;
 use crate::bytes::{Sink, StackBytes};
 use crate::random::Rng;
 
@@ -51,20 +52,36 @@ pub fn data(rng: &mut Rng) -> StackBytes<64> {
     text
 }
 
-/// STREET_1, STREET_2, CITY as texts, STATE, ZIP.
-pub fn address(rng: &mut Rng) -> StackBytes<80> {
-    let mut address = StackBytes::new();
-    for _ in 0..3 {
-        address.put_text(letters(rng, 10, 20).as_slice());
-    }
-    (0..2).for_each(|_| address.put_u8(b'A' + rng.below(26) as u8));
-    put_digits(&mut address, rng, 4);
-    address.put(b"11111");
-    address
+/// A random address.
+#[derive(Clone, Copy)]
+pub struct NewAddress {
+    lines: [StackBytes<64>; 3],
+    state: [u8; 2],
+    zip: [u8; 9],
 }
 
+impl NewAddress {
+    /// As columns.
+    pub fn columns(&self) -> Address<'_> {
+        let [street_1, street_2, city] = self.lines.each_ref().map(StackBytes::as_slice);
+        Address { street_1, street_2, city, state: self.state, zip: self.zip }
+    }
+}
+
+/// A random address: the zip code is 4 digits and five ones.
+pub fn address(rng: &mut Rng) -> NewAddress {
+    let lines = [(); 3].map(|()| letters(rng, 10, 20));
+    let state = [(); 2].map(|()| b'A' + rng.below(26) as u8);
+    let mut zip = *b"000011111";
+    zip[..4].iter_mut().for_each(|digit| *digit += rng.below(10) as u8);
+    NewAddress { lines, state, zip }
+}
+
+/// The longest last name.
+pub const LAST_NAME_BYTES: usize = 16;
+
 /// The last name of a number below 1000: a syllable for each digit (clause 4.3.2.3).
-pub fn last_name(number: u16) -> StackBytes<16> {
+pub fn last_name(number: u16) -> StackBytes<LAST_NAME_BYTES> {
     let mut name = StackBytes::new();
     for digit in [number / 100 % 10, number / 10 % 10, number % 10] {
         name.put(SYLLABLES[usize::from(digit)]);

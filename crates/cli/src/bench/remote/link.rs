@@ -47,7 +47,8 @@ impl Answer {
             Some("NOTLEADER") => {
                 Answer::Elsewhere(text.rsplit_once(" at ").and_then(|(_, at)| at.parse().ok()))
             }
-            Some("NOQUORUM") => Answer::Elsewhere(None),
+            Some("MOVED") => Answer::Elsewhere(text.rsplit_once(' ').and_then(|(_, at)| at.parse().ok())),
+            Some("NOQUORUM" | "CLUSTERDOWN" | "READONLY") => Answer::Elsewhere(None),
             _ => Answer::Strange(text.to_string()),
         }
     }
@@ -180,6 +181,9 @@ mod unit {
             parse("-NOTLEADER no leader is known at the moment\r\n").unwrap().0,
             Answer::Elsewhere(None)
         );
+        let moved = parse("-MOVED 866 127.0.0.1:6379\r\n").unwrap().0;
+        assert_eq!(moved, Answer::Elsewhere("127.0.0.1:6379".parse().ok()));
+        assert_eq!(parse("-CLUSTERDOWN x\r\n").unwrap().0, Answer::Elsewhere(None));
         assert!(matches!(parse("-ERR x\r\n").unwrap().0, Answer::Strange(_)));
     }
 }

@@ -8,7 +8,7 @@
 //! connection. *Open loop* (`--rate`): requests are due at a fixed rate whether or not earlier ones are answered, and latency runs from
 //! when a request was due. A stall is not forgiven to the requests that it held up.
 //!
-//! *Failover*: who is told `NOTLEADER` goes where it is sent, and asks the same again; its time goes on. What was under way on a connection
+//! *Failover*: who is told `MOVED` goes where it is sent, and asks the same again; its time goes on. What was under way on a connection
 //! that broke counts as unknown.
 
 mod generator;

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `EXEC` (or a single command) was answered | ok |
 //! | `EXEC` answered nil: a watched key had changed | fail |
-//! | `NOTLEADER`, `NOQUORUM`, `CONFLICT`; or trouble before an `EXEC` was sent | fail |
+//! | `MOVED`, `CLUSTERDOWN`, `CONFLICT`; or trouble before an `EXEC` was sent | fail |
 //! | `UNKNOWN`, a broken connection, no reply in time, anything else | info; the client goes on as another process |
 //!
 //! A client of snapshots is another process on each connection: a replica's snapshots never go back while it lives, and no

@@ -58,6 +58,8 @@ impl Refusal {
             Some("NOTLEADER") => {
                 Refusal::NotLeader(text.rsplit_once(" at ").and_then(|(_, at)| at.parse().ok()))
             }
+            Some("MOVED") => Refusal::NotLeader(text.rsplit_once(' ').and_then(|(_, at)| at.parse().ok())),
+            Some("CLUSTERDOWN" | "READONLY") => Refusal::NotLeader(None),
             // What a block's commands were refused for was said before.
             Some("NOQUORUM" | "CONFLICT" | "BUSY" | "EXECABORT") => Refusal::Retry,
             Some("NOTFRESH") => Refusal::NotFresh,
@@ -240,6 +242,11 @@ mod tests {
         assert_eq!(named, Refusal::NotLeader("127.0.0.1:6379".parse().ok()));
         let nobody = "NOTLEADER no leader is known at the moment; nothing was done, retry later";
         assert_eq!(Refusal::of(nobody), Refusal::NotLeader(None));
+        assert_eq!(
+            Refusal::of("MOVED 866 127.0.0.1:6379"),
+            Refusal::NotLeader("127.0.0.1:6379".parse().ok())
+        );
+        assert_eq!(Refusal::of("CLUSTERDOWN The cluster is down: .."), Refusal::NotLeader(None));
         assert_eq!(Refusal::of("NOQUORUM the leader hears no majority"), Refusal::Retry);
         assert_eq!(Refusal::of("NOTFRESH no leader vouches for this replica"), Refusal::NotFresh);
         assert_eq!(Refusal::of("OOM command not allowed when used memory > 'maxmemory'."), Refusal::Full);

@@ -251,6 +251,7 @@ fn addresses(namespaces: &Namespaces, replicas: usize) -> Vec<NodeConfig> {
             peer: format!("{host}:{PEER_PORT}"),
             resp: format!("{host}:{RESP_PORT}"),
             admin: format!("{host}:{ADMIN_PORT}"),
+            announce: None,
         }
     };
     (0..replicas).map(node).collect()

@@ -278,3 +278,46 @@ fn an_older_client_is_served_and_let_go() {
     talk.answer(&Answer::json(Status::Ok, &1), false);
     assert!(talk.hung_up());
 }
+
+#[test]
+fn whatever_comes_is_answered_or_refused() {
+    let mut random = highwater_core::random::Random::new(7);
+    let seeds = [
+        get("/readyz?max_lag_ms=5&role=leader", "Origin: http://127.0.0.1:7300\r\nExpect: 100-continue\r\n"),
+        post("{\"do\":\"status\"}", &format!("{IS_JSON}Authorization: Bearer {TOKEN}\r\n")),
+        format!("{{\"token\":\"{TOKEN}\"}}\n{{\"do\":\"hot_keys\",\"reset\":true}}\n"),
+    ];
+    for turn in 0..20_000 {
+        let mut bytes = seeds[turn % seeds.len()].clone().into_bytes();
+        for _ in 0..random.bits() % 4 {
+            let at = random.bits() as usize % bytes.len();
+            match random.bits() % 3 {
+                0 => bytes[at] = random.bits() as u8,
+                1 => drop(bytes.drain(at..(at + 1 + random.bits() as usize % 20).min(bytes.len()))),
+                _ => bytes.insert(at, b"\r\n: \0{\"9,Z"[random.bits() as usize % 10]),
+            }
+            if bytes.is_empty() {
+                bytes.push(b'G');
+            }
+        }
+        let mut talk = if turn % 2 == 0 { open() } else { locked() };
+        for piece in bytes.chunks(1 + random.bits() as usize % 64) {
+            talk.receive(piece, 0);
+            while let Some(question) = talk.next(0) {
+                match question {
+                    Question::Line(_) => talk.respond(&AdminResponse::Done),
+                    Question::Page(_) | Question::Post(_) => {
+                        talk.answer(&Answer::json(Status::Ok, &1), false)
+                    }
+                }
+            }
+        }
+        talk.end_of_input();
+        assert_eq!(talk.next(0), None);
+        assert!(
+            talk.is_over() && talk.output().len() < MAX_UNREAD_BYTES,
+            "{:?}",
+            String::from_utf8_lossy(&bytes)
+        );
+    }
+}

@@ -75,7 +75,7 @@ impl Categories {
 }
 
 /// Commands of a group that says nothing of what they are.
-const DANGEROUS: [&str; 4] = ["keys", "flushdb", "flushall", "info"];
+const DANGEROUS: [&str; 6] = ["keys", "flushdb", "flushall", "info", "swapdb", "hw.keysinslot"];
 
 fn of_command(spec: &Spec, found: &mut Categories) {
     // Redis has nothing to say of a command that is nothing without its second word.
@@ -123,10 +123,12 @@ fn of_subcommand(spec: &Spec, sub: &str, found: &mut Categories) {
         "memory" if !help => found.add("read"),
         "client" | "command" => {
             found.add("connection");
-            if sub == "no-evict" {
+            if ["no-evict", "kill", "list", "pause", "unpause", "unblock"].contains(&sub) {
                 found.add("admin");
             }
         }
+        // What changes the cluster is refused to all; what tells of it, cluster clients need.
+        "cluster" | "sentinel" => found.add("connection"),
         "config" | "slowlog" | "latency" if !help => found.add("admin"),
         "acl" if !help && !["cat", "genpass", "whoami"].contains(&sub) => found.add("admin"),
         "memory" | "config" | "slowlog" | "latency" | "acl" => {}
@@ -142,7 +144,9 @@ fn of_subcommand(spec: &Spec, sub: &str, found: &mut Categories) {
 
 /// Whether it only says which family its second word is of.
 fn is_container(spec: &Spec) -> bool {
-    const CONTAINERS: [&str; 9] =
-        ["object", "memory", "client", "config", "slowlog", "latency", "acl", "script", "function"];
+    const CONTAINERS: [&str; 11] = [
+        "cluster", "sentinel", "object", "memory", "client", "config", "slowlog", "latency", "acl", "script",
+        "function",
+    ];
     CONTAINERS.contains(&spec.name)
 }

@@ -26,7 +26,7 @@ pub fn visit<'a>(opcode: Opcode, args: Args<'a>, mut visit: impl FnMut(&'a [u8],
         let last = if spec.keys.last < 0 { words + i64::from(spec.keys.last) } else { spec.keys.last.into() };
         let first = spec.keys.first as usize;
         let keys = args.enumerate().skip(first - 1).step_by(spec.keys.step as usize);
-        for (at, key) in keys.take_while(|(at, _)| *at as i64 + 1 <= last) {
+        for (at, key) in keys.take_while(|(at, _)| (*at as i64) < last) {
             debug_assert!(at + 1 >= first);
             if !visit(key, needs(spec, nth, args)) {
                 return;
@@ -46,7 +46,7 @@ pub fn visit<'a>(opcode: Opcode, args: Args<'a>, mut visit: impl FnMut(&'a [u8],
 pub fn counted<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
     let mut rest = args;
     let mut count = 0;
-    if spec.has_flag("movablekeys") {
+    if spec.has_flag("movablekeys") && matches!(spec.command, Command::Data(_)) {
         let number = rest.nth(count_at(spec)).and_then(parse_integer);
         count = number
             .and_then(|count| usize::try_from(count).ok())

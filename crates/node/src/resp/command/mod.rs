@@ -71,6 +71,7 @@ pub enum Data {
     Keys,
     Randomkey,
     Dbsize,
+    Keysinslot,
     Flushdb,
     Flushall,
     Object,
@@ -165,6 +166,19 @@ pub enum Data {
     Brpoplpush,
     Blmpop,
     Bzmpop,
+    Table,
+    HwGet,
+    HwPut,
+    HwDel,
+    HwRange,
+    Eval,
+    EvalRo,
+    Evalsha,
+    EvalshaRo,
+    Script,
+    Fcall,
+    FcallRo,
+    Function,
     Session,
     Outcome,
 }
@@ -184,6 +198,15 @@ pub enum Local {
     Config,
     Time,
     Role,
+    Cluster,
+    Sentinel,
+    Save,
+    Shutdown,
+    Replicaof,
+    Swapdb,
+    Monitor,
+    Debug,
+    Lolwut,
     Wait,
     Slowlog,
     Latency,
@@ -206,6 +229,9 @@ pub enum Control {
     Unwatch,
     Once,
     Call,
+    Begin,
+    Commit,
+    Rollback,
     Token,
     Quit,
     Reset,
@@ -343,9 +369,15 @@ impl Spec {
         matches!(self.command, Command::Data(data) if !matches!(data, Data::Session | Data::Outcome))
     }
 
-    /// Whether it may run under a number of a session: what is ordinary, and procedures.
+    /// Whether it may run under a number of a session: what is ordinary, procedures, and what commits an open transaction.
     pub fn may_run_once(&self) -> bool {
-        self.is_ordinary() || self.command == Command::Control(Control::Call)
+        self.is_ordinary() || matches!(self.command, Command::Control(Control::Call | Control::Commit))
+    }
+
+    /// Whether it runs a script, which may write keys that no word of it names.
+    pub fn runs_scripts(&self) -> bool {
+        use Data::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
+        matches!(self.command, Command::Data(Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo))
     }
 
     /// Whether it touches data and changes none.

@@ -4,6 +4,7 @@
 //! (docs/configuration.md).
 
 use super::help;
+use super::info::calls;
 use super::object::{MAX_SMALL_BYTES, MAX_SMALL_HASH, MAX_SMALL_SET, MAX_SMALL_SORTED_SET};
 use super::words::{integer, is};
 use crate::meter::slow::MOST_SLOW;
@@ -12,7 +13,7 @@ use crate::resp::client_state::ClientState;
 use crate::resp::errors::CommandError;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
-use crate::resp::{Door, glob};
+use crate::resp::{Door, Redirect, glob};
 
 /// Settings that Redis's clients and tools ask for, and what they come to here.
 fn settings(door: &Door) -> Vec<(&'static str, String)> {
@@ -24,6 +25,7 @@ fn settings(door: &Door) -> Vec<(&'static str, String)> {
     vec![
         ("acllog-max-len", MOST.to_string()),
         ("appendonly", text("no")),
+        ("cluster-enabled", text(if door.redirect == Redirect::Moved { "yes" } else { "no" })),
         ("databases", text("1")),
         ("hash-max-listpack-entries", MAX_SMALL_HASH.to_string()),
         ("hash-max-listpack-value", MAX_SMALL_BYTES.to_string()),
@@ -66,8 +68,15 @@ pub fn config(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<
             set_config(args, door)?;
             reply.ok();
         }
-        b"resetstat" => reply.ok(),
-        b"rewrite" => return Err(CommandError::Text("ERR The server is running without a config file")),
+        b"resetstat" => {
+            door.clients.reset_counts(calls(door));
+            reply.ok();
+        }
+        b"rewrite" => {
+            return Err(CommandError::Text(
+                "ERR a node's configuration is its file's: change that, and start the node again",
+            ));
+        }
         _ => help::full(
             "CONFIG",
             &[
@@ -106,10 +115,15 @@ fn set_config(mut args: Args<'_>, door: &Door) -> Result<(), CommandError> {
 
 /// `TIME`: seconds, and microseconds of which three digits are told.
 pub fn time(client: &ClientState, reply: &mut Reply<'_>) -> Result<(), CommandError> {
-    reply.array(2);
-    reply.bulk((client.unix_ms / 1000).to_string().as_bytes());
-    reply.bulk((client.unix_ms % 1000 * 1000).to_string().as_bytes());
+    write_time(client.unix_ms, reply);
     Ok(())
+}
+
+/// The same of any moment.
+pub fn write_time(unix_ms: u64, reply: &mut Reply<'_>) {
+    reply.array(2);
+    reply.bulk((unix_ms / 1000).to_string().as_bytes());
+    reply.bulk((unix_ms % 1000 * 1000).to_string().as_bytes());
 }
 
 /// `ROLE`: a node that serves is a master, any other the replica of whom clients should ask.

@@ -1,6 +1,6 @@
 //! AUTH, and HELLO .. AUTH: who a connection is.
 
-use super::connection::describe;
+use super::client::describe;
 use crate::resp::Door;
 use crate::resp::acl::log::{Context, Entry, Reason};
 use crate::resp::acl::{Caller, Denied};
@@ -40,6 +40,7 @@ pub fn let_in(
     door: &Door,
 ) -> Result<(), CommandError> {
     if client.caller.authenticate(&door.access, name, password) {
+        client.tell_words();
         return Ok(());
     }
     note(door, client, Reason::Auth, Context::Toplevel, by.as_bytes(), &by.to_ascii_lowercase(), name);

@@ -1,10 +1,11 @@
-//! Commands about the connection: PING ECHO HELLO SELECT CLIENT READONLY READWRITE HW.FRESHNESS HW.PROCEDURES.
+//! Commands about the connection: PING ECHO HELLO SELECT READONLY READWRITE HW.FRESHNESS HW.PROCEDURES.
+
+use std::sync::atomic::Ordering;
 
 use highwater_core::Timestamp;
 use highwater_engines::Freshness;
 
-use super::words::is;
-use super::{acl, admin, auth, help, server, slow};
+use super::{acl, admin, auth, client, cluster, elsewhere, help, info, sentinel, server, slow};
 use crate::resp::Door;
 use crate::resp::client_state::ClientState;
 use crate::resp::command::Local;
@@ -23,12 +24,19 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         Local::Hello => hello(args, client, door, &mut reply),
         Local::Select => select(args, &mut reply),
         Local::Auth => auth::auth(args, client, door, &mut reply),
-        Local::Client => client_command(args, client, &mut reply),
+        Local::Client => client::client(args, client, door, &mut reply),
         Local::Command => server::command(args, &mut reply),
-        Local::Info => server::info(args, door, &mut reply),
+        Local::Info => info::info(args, door, &mut reply),
         Local::Config => admin::config(args, door, &mut reply),
         Local::Time => admin::time(client, &mut reply),
         Local::Role => admin::role(door, &mut reply),
+        Local::Cluster => cluster::cluster(args, door, &mut reply),
+        Local::Sentinel => sentinel::sentinel(args, door, &mut reply),
+        Local::Save | Local::Shutdown | Local::Replicaof | Local::Swapdb | Local::Monitor => {
+            Err(elsewhere::refuse(command))
+        }
+        Local::Debug => elsewhere::debug(args, &mut reply),
+        Local::Lolwut => elsewhere::lolwut(args, &mut reply),
         Local::Wait => admin::wait(args, door, &mut reply),
         Local::Slowlog => slow::slowlog(args, door, &mut reply),
         Local::Latency => slow::latency(args, door, &mut reply),
@@ -87,7 +95,7 @@ fn hello(
         };
     }
     let options = hello_options(args)?;
-    if options.name.is_some_and(|name| !printable(name)) {
+    if options.name.is_some_and(|name| !client::printable(name)) {
         return Err(CommandError::ClientName("Client names"));
     }
     if let Some((name, password)) = options.credentials {
@@ -97,9 +105,10 @@ fn hello(
         return Err(CommandError::HelloUnauthenticated);
     }
     if let Some(name) = options.name {
-        client.name = name.to_vec();
+        client::set_name(client, name)?;
     }
     client.protocol = protocol;
+    client.card().protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Ordering::Relaxed);
     reply.protocol = protocol;
     welcome(client, door, reply);
     Ok(())
@@ -141,7 +150,7 @@ fn welcome(client: &ClientState, door: &Door, reply: &mut Reply<'_>) {
     reply.bulk(b"id");
     reply.integer(client.id as i64);
     reply.bulk(b"mode");
-    reply.bulk(b"standalone");
+    reply.bulk(info::mode(door).as_bytes());
     reply.bulk(b"role");
     reply.bulk(if (door.describe)().serves { b"master" } else { b"replica" });
     reply.bulk(b"modules");
@@ -160,6 +169,7 @@ fn select(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError>
 /// `READONLY`, `READWRITE`: on any replica, at any time.
 fn reads_snapshots(client: &mut ClientState, yes: bool, reply: &mut Reply<'_>) -> Result<(), CommandError> {
     client.snapshots = yes;
+    client.card().reads_snapshots.store(yes, Ordering::Relaxed);
     reply.ok();
     Ok(())
 }
@@ -189,77 +199,3 @@ fn freshness(
 }
 
 const NS_PER_MS: u64 = 1_000_000;
-
-/// `CLIENT ID | INFO | GETREDIR | NO-EVICT | GETNAME | SETNAME name | SETINFO attribute value`
-fn client_command(
-    mut args: Args<'_>,
-    client: &mut ClientState,
-    reply: &mut Reply<'_>,
-) -> Result<(), CommandError> {
-    match args.promised()?.to_ascii_lowercase().as_slice() {
-        b"id" => reply.integer(client.id as i64),
-        b"getname" if client.name.is_empty() => reply.null(),
-        b"getname" => reply.bulk(&client.name),
-        b"setname" => {
-            set_name(client, args.promised()?)?;
-            reply.ok();
-        }
-        b"setinfo" => {
-            check_attribute(args.promised()?, args.promised()?)?;
-            reply.ok();
-        }
-        b"info" => {
-            reply.verbatim(&format!("{}\n", describe(client, "client|info")));
-        }
-        b"getredir" => reply.integer(-1),
-        b"no-evict" => match args.promised()? {
-            word if is(word, "on") || is(word, "off") => reply.ok(),
-            _ => return Err(CommandError::Syntax),
-        },
-        b"help" => {
-            let usages = [
-                "ID",
-                "INFO",
-                "GETREDIR",
-                "NO-EVICT (ON | OFF)",
-                "GETNAME",
-                "SETNAME <name>",
-                "SETINFO (LIB-NAME | LIB-VER) <value>",
-            ];
-            help::help("CLIENT", &usages, reply);
-        }
-        other => return Err(CommandError::unknown_subcommand("client", other)),
-    }
-    Ok(())
-}
-
-/// A connection in a line, as `CLIENT INFO` tells it.
-pub fn describe(client: &ClientState, command: &str) -> String {
-    let name = String::from_utf8_lossy(&client.name);
-    let user = String::from_utf8_lossy(client.caller.user().name());
-    let resp = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
-    format!("id={} name={name} db=0 multi=-1 cmd={command} user={user} redir=-1 resp={resp}", client.id)
-}
-
-fn set_name(client: &mut ClientState, name: &[u8]) -> Result<(), CommandError> {
-    if !printable(name) {
-        return Err(CommandError::ClientName("Client names"));
-    }
-    client.name = name.to_vec();
-    Ok(())
-}
-
-/// The library's name and version are welcome, and not kept: nothing here lists clients yet.
-fn check_attribute(attribute: &[u8], value: &[u8]) -> Result<(), CommandError> {
-    let known =
-        ["lib-name", "lib-ver"].into_iter().find(|name| attribute.eq_ignore_ascii_case(name.as_bytes()));
-    match known {
-        None => Err(CommandError::ClientAttribute(String::from_utf8_lossy(attribute).into_owned())),
-        Some(name) if !printable(value) => Err(CommandError::ClientName(name)),
-        Some(_) => Ok(()),
-    }
-}
-
-fn printable(text: &[u8]) -> bool {
-    text.iter().all(u8::is_ascii_graphic)
-}

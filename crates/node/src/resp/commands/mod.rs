@@ -10,20 +10,28 @@ pub mod auth;
 pub mod bitfield;
 pub mod bits;
 pub mod blocking;
+pub mod client;
+pub mod cluster;
 pub mod connection;
 pub mod counters;
+pub mod elsewhere;
 pub mod expiry;
+pub mod functions;
 pub mod hashes;
 pub mod help;
+pub mod info;
 pub mod keys;
 pub mod lists;
 pub mod object;
 pub mod scan;
+pub mod scripts;
+pub mod sentinel;
 pub mod server;
 pub mod sessions;
 pub mod sets;
 pub mod slow;
 pub mod strings;
+pub mod tables;
 pub mod transactions;
 pub mod words;
 pub mod zalgebra;
@@ -68,7 +76,8 @@ pub fn run<T: Transaction>(
 fn check(spec: &Spec, args: Args<'_>) -> Result<(), Failure> {
     spec.check(args)?;
     for (at, arg) in args.enumerate() {
-        if arg.len() > MAX_KEY_BYTES && spec.may_be_key(at + 1) {
+        // A script's keys are strings like its other arguments, until it uses them.
+        if arg.len() > MAX_KEY_BYTES && spec.may_be_key(at + 1) && !spec.runs_scripts() {
             return Err(CommandError::KeyTooLong.into());
         }
         if arg.len() > MAX_VALUE_BYTES {
@@ -134,6 +143,7 @@ fn dispatch<T: Transaction>(
         Data::Keys => scan::keys(args, keyspace, reply),
         Data::Randomkey => scan::randomkey(args, keyspace, reply),
         Data::Dbsize => scan::dbsize(args, keyspace, reply),
+        Data::Keysinslot => scan::keys_in_slot(args, keyspace, reply),
         Data::Flushdb => scan::flush(args, keyspace, reply),
         Data::Flushall => scan::flush(args, keyspace, reply),
         Data::Object => object::object(args, keyspace, reply),
@@ -230,6 +240,19 @@ fn dispatch<T: Transaction>(
         Data::Brpoplpush => blocking::brpoplpush(args, keyspace, reply),
         Data::Blmpop => blocking::blmpop(args, keyspace, reply),
         Data::Bzmpop => blocking::bzmpop(args, keyspace, reply),
+        Data::Table => tables::table(args, keyspace, reply),
+        Data::HwGet => tables::get(args, keyspace, reply),
+        Data::HwPut => tables::put(args, keyspace, reply),
+        Data::HwDel => tables::del(args, keyspace, reply),
+        Data::HwRange => tables::range(args, keyspace, reply),
+        Data::Eval => scripts::eval(args, (false, false), keyspace, reply),
+        Data::EvalRo => scripts::eval(args, (false, true), keyspace, reply),
+        Data::Evalsha => scripts::eval(args, (true, false), keyspace, reply),
+        Data::EvalshaRo => scripts::eval(args, (true, true), keyspace, reply),
+        Data::Script => scripts::script(args, keyspace, reply),
+        Data::Fcall => functions::fcall(args, false, keyspace, reply),
+        Data::FcallRo => functions::fcall(args, true, keyspace, reply),
+        Data::Function => functions::function(args, keyspace, reply),
         Data::Session => sessions::session(args, keyspace, reply),
         Data::Outcome => sessions::outcome(args, keyspace, reply),
     }

@@ -7,12 +7,13 @@ use std::ops::ControlFlow;
 
 use highwater_core::Transaction;
 
+use super::cluster::slot_number;
 use super::words::{integer, is};
 use crate::resp::errors::CommandError;
-use crate::resp::glob;
 use crate::resp::keyspace::{Done, Failure, Keyspace};
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
+use crate::resp::{glob, slots};
 
 /// Names that are looked at for a random key that has not expired.
 const RANDOM_TRIES: u64 = 100;
@@ -193,6 +194,40 @@ fn random_name<T: Transaction>(keyspace: &mut Keyspace<'_, T>) -> Result<Option<
 pub fn dbsize<T: Transaction>(_: Args<'_>, keyspace: &mut Keyspace<'_, T>, reply: &mut Reply<'_>) -> Done {
     let count = keyspace.count()?;
     reply.integer(count as i64);
+    Ok(())
+}
+
+/// `CLUSTER COUNTKEYSINSLOT slot` and `CLUSTER GETKEYSINSLOT slot count`, as they come here: `HW.KEYSINSLOT slot [count]`. Looks at every name.
+pub fn keys_in_slot<T: Transaction>(
+    mut args: Args<'_>,
+    keyspace: &mut Keyspace<'_, T>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    let slot = slot_number(args.promised()?)?;
+    let most = args.next().map(integer).transpose()?;
+    if args.next().is_some() {
+        return Err(CommandError::WrongArity("hw.keysinslot").into());
+    }
+    if most.is_some_and(|most| most < 0) {
+        return Err(CommandError::Text("ERR Invalid number of keys").into());
+    }
+    let (mut count, mut found) = (0, Vec::new());
+    keyspace.names(0, |_, name| {
+        if slots::slot(&name) == slot {
+            count += 1;
+            if most.is_some_and(|most| found.len() < most as usize) {
+                found.push(name);
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    match most {
+        None => reply.integer(count),
+        Some(_) => {
+            reply.array(found.len());
+            found.iter().for_each(|name| reply.bulk(name));
+        }
+    }
     Ok(())
 }
 

@@ -1,94 +1,15 @@
-//! Commands about the node and its commands: INFO COMMAND.
-
-use std::fmt::Write;
+//! What commands there are: COMMAND.
 
 use super::help;
 use super::words::is;
 use crate::resp::acl::categories::Categories;
 use crate::resp::acl::ids::Named;
 use crate::resp::acl::keys;
-use crate::resp::command::{COMMANDS, Opcode, Spec, Subcommand};
+use crate::resp::command::{COMMANDS, Command, Control, Opcode, Spec, Subcommand};
 use crate::resp::errors::CommandError;
+use crate::resp::glob;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
-use crate::resp::{Door, glob};
-
-/// The Redis whose commands and replies these are; clients choose features by it.
-const REDIS_VERSION: &str = "7.0.15";
-
-/// Writes a section of `INFO`.
-type Section = fn(&Door, &mut String) -> std::fmt::Result;
-
-/// `INFO [section ..]`: sections `server`, `clients`, `memory`, `persistence`, `replication`.
-pub fn info(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
-    let wanted = |section: &str| {
-        args.len() == 0
-            || args.into_iter().any(|word| {
-                let all = ["default", "all", "everything"];
-                all.into_iter().chain([section]).any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
-            })
-    };
-    let sections: [(&str, Section); 5] = [
-        ("server", server),
-        ("clients", clients),
-        ("memory", memory),
-        ("persistence", persistence),
-        ("replication", replication),
-    ];
-    let mut text = String::new();
-    for (_, write) in sections.into_iter().filter(|(section, _)| wanted(section)) {
-        if !text.is_empty() {
-            text.push_str("\r\n");
-        }
-        write(door, &mut text).expect("writing to memory does not fail");
-    }
-    reply.verbatim(&text);
-    Ok(())
-}
-
-fn server(door: &Door, text: &mut String) -> std::fmt::Result {
-    let address = door.address(door.node).unwrap_or_default();
-    let port = address.rsplit(':').next().filter(|port| !port.is_empty()).unwrap_or("0");
-    write!(text, "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\n")?;
-    write!(text, "highwater_version:{}\r\nnode:{}\r\n", env!("CARGO_PKG_VERSION"), door.node.0)?;
-    write!(text, "process_id:{}\r\ntcp_port:{port}\r\n", std::process::id())?;
-    write!(text, "uptime_in_seconds:{}\r\n", (door.describe)().uptime_s)
-}
-
-fn clients(door: &Door, text: &mut String) -> std::fmt::Result {
-    write!(text, "# Clients\r\nconnected_clients:{}\r\n", (door.describe)().connected_clients)
-}
-
-/// What `maxmemory` bounds is `used_memory`: the data. 0, as in Redis: no limit.
-fn memory(door: &Door, text: &mut String) -> std::fmt::Result {
-    let (used, most) = (door.describe)().memory;
-    let most = if most == u64::MAX { 0 } else { most };
-    let resident = crate::control::inspect::resident_bytes();
-    write!(text, "# Memory\r\nused_memory:{used}\r\nused_memory_rss:{resident}\r\n")?;
-    write!(text, "maxmemory:{most}\r\nmaxmemory_policy:noeviction\r\n")
-}
-
-/// What Redis's clients look for before they ask anything: here the answer never is "not yet".
-fn persistence(_: &Door, text: &mut String) -> std::fmt::Result {
-    text.write_str("# Persistence\r\nloading:0\r\nasync_loading:0\r\nrdb_bgsave_in_progress:0\r\n")?;
-    text.write_str("rdb_changes_since_last_save:0\r\naof_enabled:0\r\naof_rewrite_in_progress:0\r\n")
-}
-
-/// Redis's names for what has one (`role`, `master_host`, ..), ours for the rest.
-fn replication(door: &Door, text: &mut String) -> std::fmt::Result {
-    let now = (door.describe)();
-    let redis_role = if now.serves { "master" } else { "slave" };
-    write!(text, "# Replication\r\nrole:{redis_role}\r\nhighwater_role:{}\r\n", now.role)?;
-    write!(text, "epoch:{}\r\n", now.epoch.0)?;
-    let Some(leader) = now.ask else { return text.write_str("leader_node:none\r\n") };
-    write!(text, "leader_node:{}\r\n", leader.0)?;
-    let Some(address) = door.address(leader) else { return Ok(()) };
-    write!(text, "leader_address:{address}\r\n")?;
-    match address.rsplit_once(':') {
-        Some((host, port)) if !now.serves => write!(text, "master_host:{host}\r\nmaster_port:{port}\r\n"),
-        _ => Ok(()),
-    }
-}
 
 /// `COMMAND [COUNT | LIST [FILTERBY ..] | GETKEYS command .. | INFO [name ..] | DOCS [name ..]]`
 pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
@@ -152,15 +73,25 @@ fn listed(mut args: Args<'_>) -> Result<Vec<&'static str>, CommandError> {
     }
 }
 
+const ARITY: CommandError = CommandError::Text("ERR Invalid number of arguments specified for command");
+
+fn behind(mut args: Args<'_>, words: usize) -> Args<'_> {
+    args.by_ref().take(words).for_each(drop);
+    args
+}
+
 /// `COMMAND GETKEYS command ..`: which of its words are keys.
 fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
     let opcode = Opcode::find(args.promised()?);
     let opcode = opcode.ok_or(CommandError::Text("ERR Invalid command specified"))?;
     let spec = opcode.spec();
+    if spec.command == Command::Control(Control::Once) {
+        // The keys are those of the command behind the number.
+        return if args.len() > 2 { keys_of(behind(args, 2)) } else { Err(ARITY) };
+    }
     if spec.keys.first == 0 && !spec.has_flag("movablekeys") {
         return Err(CommandError::Text("ERR The command has no key arguments"));
     }
-    const ARITY: CommandError = CommandError::Text("ERR Invalid number of arguments specified for command");
     spec.check(args).map_err(|_| ARITY)?;
     let mut keys = Vec::new();
     keys::visit(opcode, args, |key, _| {

@@ -73,6 +73,11 @@ impl Transactions {
         self.block.is_some()
     }
 
+    /// How many; -1 outside of a block.
+    pub fn queued(&self) -> i64 {
+        self.block.as_ref().map_or(-1, |block| block.count as i64)
+    }
+
     /// `MULTI`
     pub fn multi(&mut self, users: u64) -> Result<(), CommandError> {
         if self.block.is_some() {
@@ -102,6 +107,9 @@ impl Transactions {
         match opcode.spec().command {
             // It would change how the replies around it are written, or who runs the commands around it.
             Command::Local(Local::Hello | Local::Auth | Local::Acl) => {
+                return Err(CommandError::NotInsideMulti);
+            }
+            Command::Local(Local::Client) if is_client_reply(step) => {
                 return Err(CommandError::NotInsideMulti);
             }
             Command::Data(_) if !opcode.spec().is_ordinary() => return Err(CommandError::NotInsideMulti),
@@ -285,6 +293,16 @@ pub fn write_known(args: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         }
     }
     Ok(())
+}
+
+/// `CLIENT REPLY`: it would change whether the replies around it are written.
+fn is_client_reply(step: &[u8]) -> bool {
+    match Step::decode(&mut Reader::new(step)) {
+        Ok(Step::Command(_, mut words)) => {
+            words.next().is_some_and(|word| word.eq_ignore_ascii_case(b"reply"))
+        }
+        _ => false,
+    }
 }
 
 /// Whether an open block queues this command instead of running it.

@@ -4,12 +4,14 @@
 //! is where it stands in line for data.
 
 mod calling;
+mod interacting;
 mod place;
 mod standing;
 mod taking;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use highwater_core::random::Random;
 use highwater_core::{Outcome, ProcedureId, Timestamp};
@@ -19,7 +21,7 @@ use place::Place;
 
 use super::Door;
 use super::callables::Call;
-use super::client_state::ClientState;
+use super::client_state::{ClientState, Replies};
 use super::command::{Command, Control, Data, Local};
 use super::commands::blocking::{Wait, wait_of};
 use super::commands::connection as local;
@@ -27,8 +29,10 @@ use super::commands::transactions::{Exec, Transactions, queues, write_known};
 use super::errors::{CommandError, RequestError};
 use super::frame::Parser;
 use super::http::is_http;
+use super::interactive::Open;
 use super::moment::Moment;
 use super::order::{KEEP_BYTES, Order, forget_front};
+use super::redirect::{slot_of_request, slot_of_watch};
 use super::reply::Reply;
 use super::request::{Args, EngineRequest};
 use super::single::{self, Typed};
@@ -58,6 +62,8 @@ enum Stage {
     Offering { seq: u64, procedure: ProcedureId, kind: Offer, snapshot: bool, session: Option<Session> },
     /// Waits for the versions of a `WATCH`; [`Connection::args`] still holds its keys.
     Watching { seq: u64 },
+    /// Waits for a step of an open transaction: what is told has to be kept before the next one.
+    Stepping { seq: u64 },
     /// Waits for what a command found that waits for data.
     Trying { seq: u64 },
     /// Found nothing, and waits until it is woken; [`Connection::args`] holds what it asks.
@@ -79,6 +85,10 @@ enum Offer {
     Writes,
     /// It is a procedure that may change data, but none that anybody waits for.
     Calls,
+    /// It is a step of an open transaction: it changes nothing.
+    Steps,
+    /// It commits an open transaction.
+    Commits,
     /// `WATCH`
     Watches,
     /// It waits for data.
@@ -87,7 +97,15 @@ enum Offer {
     Changes,
 }
 
-/// A request that may change data, and what of its words somebody waited for when it was submitted; `None`: nobody waited at all.
+impl Offer {
+    /// Whether it waits for the end of a pause of writes.
+    fn writes(self) -> bool {
+        !matches!(self, Offer::Reads | Offer::Watches | Offer::Steps)
+    }
+}
+
+/// A request that may change data, and what of its words somebody waited for when it was submitted; `None`: nobody waited at all, or it runs a
+/// script.
 type Write = (u64, Option<Vec<Vec<u8>>>);
 
 /// What a connection may do in one turn of its host.
@@ -110,6 +128,10 @@ pub struct Connection {
     door: Arc<Door>,
     client: ClientState,
     transactions: Transactions,
+    /// The transaction that `HW.BEGIN` opened, or what is left of it.
+    open: Option<Open>,
+    /// Its step that the engine has.
+    step: Option<u64>,
     /// Bytes received; the first `taken` belong to commands that were taken.
     input: Vec<u8>,
     taken: usize,
@@ -146,9 +168,11 @@ impl Connection {
             calls: VecDeque::new(),
             random: Random::new(seed),
             evicted: false,
-            client: ClientState::new(id, &door.access),
+            client: ClientState::new(id, &door.clients, &door.access),
             door,
             transactions: Transactions::default(),
+            open: None,
+            step: None,
             input: Vec::new(),
             taken: 0,
             parser: Parser::default(),
@@ -177,6 +201,24 @@ impl Connection {
         self.client.unix_ms = unix_ms;
     }
 
+    /// Says who is at the other end, and at this one, and that it came now.
+    pub fn introduce(&mut self, address: String, local: String, unix_ms: u64) {
+        let card = self.client.card();
+        let mut words = card.words();
+        (words.address, words.local) = (address, local);
+        card.since_ms.store(unix_ms, Relaxed);
+        card.active_ms.store(unix_ms, Relaxed);
+    }
+
+    /// Whether it waits for the end of a pause.
+    pub fn is_paused(&self) -> bool {
+        match self.stage {
+            Stage::Offering { kind, .. } => self.door.clients.pauses(kind.writes(), self.client.unix_ms),
+            Stage::Open => self.door.clients.pauses(false, self.client.unix_ms),
+            _ => false,
+        }
+    }
+
     /// Takes bytes from the socket. Parses nothing yet.
     pub fn receive(&mut self, bytes: &[u8]) {
         if self.stage != Stage::Finished {
@@ -202,9 +244,12 @@ impl Connection {
     /// Whether [`next`](Self::next) could go on without new input: with an allowance, and once it holds less.
     pub fn has_more(&self) -> bool {
         match self.stage {
-            Stage::Offering { .. } => true,
-            Stage::Open => !self.starved && self.order.in_flight() < self.door.most_in_flight(),
+            Stage::Offering { .. } => !self.is_paused(),
+            Stage::Open => {
+                !self.starved && self.order.in_flight() < self.door.most_in_flight() && !self.is_paused()
+            }
             Stage::Watching { .. }
+            | Stage::Stepping { .. }
             | Stage::Trying { .. }
             | Stage::Blocked { .. }
             | Stage::Changing { .. }
@@ -219,6 +264,9 @@ impl Connection {
     #[allow(clippy::should_implement_trait, reason = "what it gives borrows from the connection")]
     pub fn next(&mut self, allowance: &mut Allowance) -> Option<EngineRequest<'_>> {
         let max_held = allowance.max_held.min(MAX_HELD_BYTES);
+        if self.is_paused() {
+            return None;
+        }
         while self.stage == Stage::Open
             && self.order.in_flight() < self.door.most_in_flight()
             && allowance.work > 0
@@ -229,6 +277,9 @@ impl Connection {
             }
         }
         match self.stage {
+            Stage::Offering { kind, .. } if self.door.clients.pauses(kind.writes(), self.client.unix_ms) => {
+                None
+            }
             Stage::Offering { seq, procedure, snapshot, session, .. } if self.held_bytes() < max_held => {
                 let freshness = self.client.freshness.filter(|_| snapshot);
                 Some(EngineRequest { seq, snapshot, freshness, session, procedure, args: &self.args })
@@ -246,14 +297,22 @@ impl Connection {
         self.order.expect(seq, reply_bytes);
         if matches!(kind, Offer::Writes | Offer::Waits) {
             let waiting = &self.door.waiting;
-            let named = waiting.is_any().then(|| waiting.named_in(&self.args));
+            let named = if waiting.is_any() { waiting.named_in(&self.args) } else { None };
             self.writes.push_back((seq, named));
+        }
+        if kind == Offer::Commits {
+            // Whatever its steps wrote: that is no request whose words could be looked at.
+            self.writes.push_back((seq, None));
+        }
+        if kind == Offer::Steps {
+            self.step = Some(seq);
         }
         self.stage = match kind {
             Offer::Watches => Stage::Watching { seq },
+            Offer::Steps => Stage::Stepping { seq },
             Offer::Waits => Stage::Trying { seq },
             Offer::Changes => Stage::Changing { seq },
-            Offer::Reads | Offer::Writes | Offer::Calls => Stage::Open,
+            Offer::Reads | Offer::Writes | Offer::Calls | Offer::Commits => Stage::Open,
         };
         if self.stage == Stage::Open {
             self.args.clear();
@@ -273,20 +332,18 @@ impl Connection {
         self.stage = Stage::Open;
         self.place = None;
         self.take_call(seq);
+        if kind == Offer::Steps {
+            self.step_refused();
+        }
         if kind == Offer::Watches {
             self.transactions.watch_failed();
         }
-        self.fail(seq, |door| {
-            let ask = match refusal {
-                Refusal::NotServing { ask } => ask,
-                Refusal::NoQuorum | Refusal::Busy | Refusal::Unsupported => None,
-            };
-            let address = ask.and_then(|node| door.address(node));
-            match refusal {
-                Refusal::NotServing { ask } if door.leaderless => RequestError::Elsewhere(ask, address),
-                _ => RequestError::Refused(refusal, address),
-            }
-        });
+        let slot = match kind {
+            Offer::Watches => slot_of_watch(&self.args),
+            Offer::Reads | Offer::Writes | Offer::Waits => slot_of_request(&self.args),
+            Offer::Calls | Offer::Steps | Offer::Commits | Offer::Changes => 0,
+        };
+        self.fail(seq, |door| door.referral(refusal, || slot));
     }
 
     /// Checks that this request is on offer; what it is.
@@ -319,13 +376,24 @@ impl Connection {
         if self.stage == (Stage::Watching { seq }) {
             return self.watch_released(seq, outcome, bytes);
         }
+        if self.step == Some(seq) {
+            self.step = None;
+            if self.step_released(seq, outcome, bytes) {
+                return;
+            }
+        }
         let call = self.take_call(seq);
         let bytes = if self.stage == (Stage::Changing { seq }) { self.users_changed(bytes) } else { bytes };
         match outcome {
-            Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => match call {
-                Some(call) => self.order.answer(seq, |out| call.answer(outcome, bytes, out)),
-                None => self.order.answer(seq, |out| out.extend_from_slice(bytes)),
-            },
+            Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => {
+                if bytes.first() == Some(&b'-') {
+                    self.door.clients.count_error(&bytes[1..]);
+                }
+                match call {
+                    Some(call) => self.order.answer(seq, |out| call.answer(outcome, bytes, out)),
+                    None => self.order.answer(seq, |out| out.extend_from_slice(bytes)),
+                }
+            }
             Outcome::Conflict => self.fail(seq, |_| RequestError::Conflict),
             Outcome::TooLarge => {
                 let limits = std::str::from_utf8(bytes).unwrap_or("its limits are unknown");
@@ -361,7 +429,12 @@ impl Connection {
     fn fail<'a>(&'a mut self, seq: u64, error: impl FnOnce(&'a Door) -> RequestError<'a>) {
         let error = error(&self.door);
         let protocol = self.client.protocol;
-        self.order.answer(seq, |out| Reply::new(out, protocol).error(error));
+        let clients = &self.door.clients;
+        self.order.answer(seq, |out| {
+            let start = out.len() + 1;
+            Reply::new(out, protocol).error(error);
+            clients.count_error(&out[start..]);
+        });
     }
 
     /// Bytes that are ready for the socket.
@@ -386,13 +459,17 @@ impl Connection {
 
     /// Bytes of commands that are received, queued or watched.
     pub fn pending_bytes(&self) -> usize {
-        self.input.len() - self.taken + self.args.len() + self.transactions.pending_bytes()
+        self.input.len() - self.taken
+            + self.args.len()
+            + self.transactions.pending_bytes()
+            + self.open.as_ref().map_or(0, Open::pending_bytes)
     }
 
     /// Memory of what was received and not executed, in bytes.
     pub fn request_memory(&self) -> usize {
         let buffers = self.input.capacity() + self.args.capacity();
-        buffers + self.transactions.memory_bytes() + self.parser.memory_bytes()
+        let open = self.open.as_ref().map_or(0, Open::memory_bytes);
+        buffers + self.transactions.memory_bytes() + open + self.parser.memory_bytes()
     }
 
     /// Memory of what was released and not written, in bytes.

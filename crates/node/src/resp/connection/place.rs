@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use super::super::clients::Card;
 use super::*;
 
 /// A client in line.
 pub(super) struct Place {
     pub(super) door: Arc<Door>,
     pub(super) client: u64,
+    pub(super) card: Arc<Card>,
     pub(super) wait: Wait,
     /// It has looked before.
     pub(super) looked: bool,
@@ -23,13 +25,15 @@ impl Place {
         self.door.waiting.enter(self.client, &self.wait.keys)
     }
 
-    pub(super) fn new(door: Arc<Door>, client: u64, wait: Wait) -> Place {
-        Place { door, client, wait, looked: false, woken: false, late: false }
+    pub(super) fn new(door: Arc<Door>, card: Arc<Card>, wait: Wait) -> Place {
+        card.waits.store(true, Relaxed);
+        Place { door, client: card.id, card, wait, looked: false, woken: false, late: false }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        self.card.waits.store(false, Relaxed);
         self.door.waiting.leave(self.client, &self.wait.keys);
     }
 }
@@ -113,9 +117,25 @@ impl Connection {
         }
     }
 
+    /// Another client has this one wait for data no more.
+    pub fn unblock(&mut self, error: bool) {
+        if !error {
+            return self.give_up_waiting();
+        }
+        // Who looks at the moment may still get something, and is left alone.
+        if let Stage::Blocked { seq } = self.stage {
+            self.place = None;
+            self.stage = Stage::Open;
+            self.args.clear();
+            let protocol = self.client.protocol;
+            self.order.answer(seq, |out| Reply::new(out, protocol).error(CommandError::Unblocked));
+            self.recall();
+        }
+    }
+
     /// Gets in line, and looks, unless others who wait for the same come first.
     pub(super) fn wait(&mut self, wait: Wait) {
-        let place = Place::new(self.door.clone(), self.client.id, wait);
+        let place = Place::new(self.door.clone(), self.client.shared_card(), wait);
         let behind = place.enter();
         self.place = Some(place);
         if behind {

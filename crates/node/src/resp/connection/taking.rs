@@ -39,7 +39,7 @@ impl Connection {
         }
         match command {
             Ok(Some(typed)) => match self.admit(typed) {
-                Ok(()) => self.act(typed),
+                Ok(()) => self.take(typed),
                 Err(error) => self.refuse(error),
             },
             Ok(None) => {}
@@ -50,10 +50,43 @@ impl Connection {
         true
     }
 
+    /// Counts a command, runs it, and gives its reply, or none if the client wants none.
+    fn take(&mut self, typed: Typed) {
+        let card = self.client.card();
+        card.last.store(typed.opcode.byte(), Relaxed);
+        card.active_ms.store(self.client.unix_ms, Relaxed);
+        if self.client.replies == Replies::On {
+            return self.act(typed);
+        }
+        let skips = self.client.replies == Replies::Skip;
+        self.order.mute(!self.turns_replies_on(typed));
+        self.act(typed);
+        self.order.mute(false);
+        if skips {
+            self.client.replies = Replies::On;
+        }
+    }
+
+    /// `CLIENT REPLY ON` is answered.
+    fn turns_replies_on(&self, typed: Typed) -> bool {
+        let mut words = single::args(&self.args);
+        let is =
+            |word: Option<&[u8]>, wanted: &[u8]| word.is_some_and(|word| word.eq_ignore_ascii_case(wanted));
+        typed.opcode.spec().command == Command::Local(Local::Client)
+            && is(words.next(), b"reply")
+            && is(words.next(), b"on")
+    }
+
     pub(super) fn act(&mut self, Typed { opcode, session }: Typed) {
         let command = opcode.spec().command;
         if let Some(meter) = &self.meter {
             meter.commands.count(opcode);
+        }
+        if self.open.is_some() {
+            if let Err(error) = self.interact(opcode, session) {
+                self.reply(|reply| reply.error(error));
+            }
+            return;
         }
         if self.transactions.in_block() && session.is_some() {
             return self.refuse(CommandError::NotOnce);
@@ -130,7 +163,16 @@ impl Connection {
 
     pub(super) fn answer(&mut self, command: Local) {
         let args = single::args(&self.args);
-        self.order.local(|out| local::run(command, args, &mut self.client, &self.door, out));
+        self.order.local(|out| {
+            let start = out.len();
+            local::run(command, args, &mut self.client, &self.door, out);
+            if out.get(start) == Some(&b'-') {
+                self.door.clients.count_error(&out[start + 1..]);
+            }
+        });
+        if self.client.ends {
+            self.finish();
+        }
     }
 
     pub(super) fn control(&mut self, command: Control) -> Result<(), CommandError> {
@@ -140,8 +182,10 @@ impl Connection {
             Control::Discard => self.transactions.discard()?,
             Control::Watch => return self.watch(),
             Control::Unwatch => self.transactions.unwatch(),
+            Control::Begin => return self.begin(),
+            Control::Commit | Control::Rollback => return Err(CommandError::NoBegin),
+            Control::Call => return self.call(None),
             // Only a block does without a command behind the number.
-            Control::Call => unreachable!("it is not answered with OK"),
             Control::Once => return Err(CommandError::WrongArity("hw.once")),
             Control::Token => return self.token(),
             Control::Quit => self.finish(),
@@ -158,8 +202,9 @@ impl Connection {
     /// `RESET`: as if it had just connected.
     pub(super) fn reset(&mut self) {
         self.transactions = Transactions::default();
-        let ClientState { id, unix_ms, seen, .. } = self.client;
-        self.client = ClientState { unix_ms, seen, ..ClientState::new(id, &self.door.access) };
+        self.open = None;
+        self.client.card().queued.store(-1, Relaxed);
+        self.client.reset(&self.door.access);
     }
 
     /// `HW.TOKEN`: of everything that was asked before it.
@@ -229,8 +274,15 @@ impl Connection {
     }
 
     pub(super) fn reply(&mut self, write: impl FnOnce(&mut Reply<'_>)) {
-        let protocol = self.client.protocol;
-        self.order.local(|out| write(&mut Reply::new(out, protocol)));
+        let (protocol, clients) = (self.client.protocol, &self.door.clients);
+        self.order.local(|out| {
+            let start = out.len();
+            write(&mut Reply::new(out, protocol));
+            if out.get(start) == Some(&b'-') {
+                clients.count_error(&out[start + 1..]);
+            }
+        });
+        self.client.card().queued.store(self.transactions.queued(), Relaxed);
     }
 
     pub(super) fn finish(&mut self) {
@@ -238,6 +290,7 @@ impl Connection {
         self.stage = Stage::Finished;
         self.place = None;
         self.transactions = Transactions::default();
+        self.open = None;
         self.input = Vec::new();
         self.taken = 0;
     }

@@ -44,6 +44,11 @@ pub const ELEMENTS: TableId = TableId(27);
 /// The table of what is to be removed: any bytes, ordered.
 pub const DUE: TableId = TableId(28);
 
+/// The table of scripts, by their digests: any bytes, ordered.
+pub const SCRIPTS: TableId = TableId(29);
+/// The table of libraries and their functions: any bytes, ordered.
+pub const FUNCTIONS: TableId = TableId(30);
+
 /// The table that holds clients' sessions.
 pub const SESSIONS: TableId = TableId(SESSIONS_AT);
 /// Its number.

@@ -3,6 +3,7 @@
 //! ```text
 //! names      hash u64 | name                   nothing       a name that is too long for that: its end is the value
 //! due        0 u64    | 0 u8 | id u64          a row         rows of a collection that is gone, from that one on
+//!            0 u64    | 2 u8 | id u64          a row         rows of a user's table that is gone, from that one on
 //!            deadline u64 | 1 u8 | name        nothing       a key that expires
 //! elements   id u64 | 0 u8 | hash u64 | member               of a hash, a set, a sorted set
 //!            id u64 | 1 u8 | score u64 | member              of a sorted set, again
@@ -63,12 +64,26 @@ pub fn garbage_row(id: u64) -> [u8; 17] {
     key
 }
 
+/// The row that has the rows of a user's table removed.
+pub fn table_garbage_row(id: u64) -> [u8; 17] {
+    let mut key = garbage_row(id);
+    key[8] = 2;
+    key
+}
+
 /// A row of the table of what is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Elements of a collection that is gone.
     Garbage {
         /// Whose.
+        id: u64,
+        /// Those in front of this row are removed.
+        from: Vec<u8>,
+    },
+    /// Rows of a user's table that is gone.
+    Table {
+        /// Its id.
         id: u64,
         /// Those in front of this row are removed.
         from: Vec<u8>,
@@ -86,7 +101,7 @@ impl Due {
     /// When: 0 is at once.
     pub fn deadline(&self) -> u64 {
         match self {
-            Due::Garbage { .. } => 0,
+            Due::Garbage { .. } | Due::Table { .. } => 0,
             Due::Deadline { deadline, .. } => *deadline,
         }
     }
@@ -96,6 +111,7 @@ impl Due {
         let (head, rest) = key.split_at_checked(9)?;
         match head[8] {
             0 => Some(Due::Garbage { id: integer(rest)?, from: value.to_vec() }),
+            2 => Some(Due::Table { id: integer(rest)?, from: value.to_vec() }),
             _ => Some(Due::Deadline { deadline: integer(head)?, name: [rest, value].concat() }),
         }
     }
@@ -222,6 +238,9 @@ mod tests {
             assert_eq!(Due::decode(&key, value), Some(Due::Deadline { deadline: 77, name: name.to_vec() }));
         }
         assert_eq!(Due::decode(&garbage_row(5), &[]), Some(Due::Garbage { id: 5, from: Vec::new() }));
+        let dropped = Due::Table { id: 5, from: vec![2, 3] };
+        assert_eq!(Due::decode(&table_garbage_row(5), &[2, 3]), Some(dropped));
+        assert!(table_garbage_row(u64::MAX)[..] < deadline_row(1, b"").0[..]);
         assert!(garbage_row(u64::MAX)[..] < deadline_row(0, b"").0[..]);
     }
 

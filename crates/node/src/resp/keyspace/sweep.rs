@@ -1,4 +1,4 @@
-//! Removes what is due: keys whose deadline is past, and elements of collections that are gone. A little at a time, each time in a
+//! Removes what is due: keys whose deadline is past, and rows of collections and of users' tables that are gone. A little at a time, each time in a
 //! transaction of its own, so that no client waits for a million rows.
 
 use std::ops::{Bound, ControlFlow};
@@ -9,6 +9,7 @@ use highwater_core::{Abort, Direction, Procedure, Transaction};
 use super::rows::{self, Due};
 use super::{DUE, Done, Failure, Keyspace, Stop};
 use crate::resp::moment::Moment;
+use crate::resp::tables::Table;
 
 /// Rows that one sweep looks at and removes, about.
 const MOST: usize = 512;
@@ -57,6 +58,7 @@ impl<T: Transaction> Keyspace<'_, T> {
             }
             left -= match due {
                 Due::Garbage { id, from } => self.collect(id, &from, left)?,
+                Due::Table { id, from } => self.collect_table(id, &from, left)?,
                 Due::Deadline { deadline, name } => {
                     expired += 1;
                     self.expire(deadline, &name).map(|()| 1)?
@@ -75,6 +77,16 @@ impl<T: Transaction> Keyspace<'_, T> {
             _ => drop(self.tx.delete(DUE, &rows::garbage_row(id))?),
         }
         Ok(dropped.len().max(1))
+    }
+
+    /// The same of a user's table.
+    fn collect_table(&mut self, id: u64, from: &[u8], most: usize) -> Result<usize, Failure> {
+        let (count, last) = Table::sweep(self.tx, id, from, most)?;
+        match last {
+            Some(last) => self.tx.put(DUE, &rows::table_garbage_row(id), &last)?,
+            None => drop(self.tx.delete(DUE, &rows::table_garbage_row(id))?),
+        }
+        Ok(count.max(1))
     }
 
     fn expire(&mut self, deadline: u64, name: &[u8]) -> Done {

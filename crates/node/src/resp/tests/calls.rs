@@ -155,11 +155,11 @@ fn signatures_fit_their_procedures() {
         assert_eq!(values.len(), signature.reply.len(), "{name}");
     }
     let tpcc: BTreeSet<_> = [
-        ("tpcc.new_order", "1 1 1 0 5 1 1 3"),
-        ("tpcc.payment", "1 1 1 1 name 999 100 5"),
-        ("tpcc.order_status", "1 1 id 3000"),
-        ("tpcc.delivery", "1 10 5"),
-        ("tpcc.stock_level", "1 10 20 0"),
+        ("tpcc.new_order", "split 1 1 1 0 5 1 1 3"),
+        ("tpcc.payment", "split 1 1 1 1 name BARBARBAR 100 5"),
+        ("tpcc.order_status", "silo 1 1 id 3000"),
+        ("tpcc.delivery", "split 1 10 5"),
+        ("tpcc.stock_level", "silo 1 10 20 0"),
     ]
     .into();
     for (name, line) in tpcc {

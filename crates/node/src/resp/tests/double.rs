@@ -4,27 +4,33 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use highwater_core::transaction::KeyRange;
 use highwater_core::{
-    Abort, Direction, Epoch, NodeId, Outcome, ProcedureId, Registry, TableId, Timestamp, Transaction,
+    Abort, Direction, Epoch, IndexKind, Library, NodeId, Outcome, ProcedureId, Registry, TableId, Timestamp,
+    Transaction,
 };
 use highwater_engines::seam::{Freshness, Refusal};
-use highwater_workloads::tables::tpcc;
 
+use crate::library::NodeLibrary;
+use crate::resp::acl::Access;
 use crate::resp::acl::change::News;
-use crate::resp::acl::{Access, USERS};
-use crate::resp::keyspace::{DUE, ELEMENTS, NAMES};
 use crate::resp::{
-    Allowance, Callables, Connection, Description, Door, Procedures, Waiting, frame, register,
+    Allowance, Callables, Clients, Connection, Description, Door, Member, Procedures, Redirect, Topology,
+    Waiting, frame, register,
 };
 
 /// What time it is for every client, until it is told another.
 pub const START_MS: u64 = 1_700_000_000_000;
 
-const ORDERED: [TableId; 7] =
-    [NAMES, ELEMENTS, DUE, USERS, tpcc::ORDER_BY_CUSTOMER, tpcc::NEW_ORDER, tpcc::ORDER_LINE];
+/// Whether the product's table may be scanned.
+fn is_ordered(table: TableId) -> bool {
+    static ORDERED: LazyLock<Vec<bool>> = LazyLock::new(|| {
+        NodeLibrary.tables().iter().map(|table| table.index == IndexKind::Ordered).collect()
+    });
+    ORDERED[usize::from(table.0)]
+}
 
 type Record = (Timestamp, Option<Vec<u8>>);
 
@@ -77,7 +83,7 @@ impl Transaction for Map {
     where
         F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     {
-        assert!(ORDERED.contains(&table), "{table:?} is no ordered table");
+        assert!(is_ordered(table), "{table:?} is no ordered table");
         let bound = |bound: Bound<&[u8]>| bound.map(|key| (table, key.to_vec()));
         let start = match start {
             Bound::Unbounded => Bound::Included((table, Vec::new())),
@@ -152,6 +158,20 @@ impl Node {
             addresses: Box::new(|node| {
                 ["10.0.0.1:6379", "10.0.0.2:6380"].get(usize::from(node.0)).map(ToString::to_string)
             }),
+            clients: Arc::new(Clients::new(Box::new(|_| ()))),
+            redirect: Redirect::Text,
+            topology: Box::new(|| {
+                let member = |(node, host, port, up)| Member {
+                    node: NodeId(node),
+                    host: String::from(host),
+                    port,
+                    peer_port: 7100,
+                    up,
+                };
+                let members =
+                    [(0, "10.0.0.1", 6379, true), (1, "10.0.0.2", 6380, true), (2, "10.0.0.3", 6381, false)];
+                Topology { cluster: "ledger".into(), members: members.map(member).into() }
+            }),
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
             access: Access::new(Vec::new(), Box::new(|| ())),
@@ -172,6 +192,17 @@ impl Node {
         let door = Arc::get_mut(&mut node.door).expect("nobody else has it yet");
         (door.leaderless, door.in_order) = (true, false);
         node
+    }
+
+    /// What its connections share.
+    pub fn door(&self) -> &Door {
+        &self.door
+    }
+
+    /// The same with other words for "ask elsewhere".
+    pub fn in_words_of(mut self, redirect: Redirect) -> Node {
+        Arc::get_mut(&mut self.door).expect("nobody else has it yet").redirect = redirect;
+        self
     }
 
     pub fn client(&self) -> Client {
@@ -252,6 +283,17 @@ impl Client {
             self.release_all();
         }
         self.output()
+    }
+
+    /// The same, whatever bytes the reply has.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.connection.receive(bytes);
+        while self.submit() > 0 {
+            self.release_all();
+        }
+        let output = self.connection.output().to_vec();
+        self.connection.wrote(output.len());
+        output
     }
 
     /// Goes on without new input.

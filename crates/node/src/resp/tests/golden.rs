@@ -53,5 +53,6 @@ stories! {
     sets: "redis/sets.txt",
     lists: "redis/lists.txt",
     sorted_sets: "redis/zsets.txt",
+    scripts: "redis/scripts.txt",
     our_own: "our_own.txt",
 }

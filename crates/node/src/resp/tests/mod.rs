@@ -1,13 +1,18 @@
 //! The door against a map instead of an engine. No sockets, no threads.
 
 mod calls;
+mod clients;
+mod cluster;
 mod double;
 mod exec;
 mod frame;
 mod golden;
+mod interactive;
 mod large;
 mod ordering;
 mod readonly;
+mod scripts;
 mod sessions;
+mod tables;
 mod types;
 mod watch;

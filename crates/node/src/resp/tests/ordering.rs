@@ -74,11 +74,13 @@ fn a_replica_that_does_not_lead_names_the_leader_and_still_talks() {
 #[test]
 fn a_leader_says_so() {
     let mut client = Node::new().client();
+    let said = client.ask("INFO replication");
     let text = "# Replication\r\nrole:master\r\nhighwater_role:leader\r\nepoch:3\r\nleader_node:1\r\n\
-                leader_address:10.0.0.2:6380\r\n";
-    assert_eq!(client.ask("INFO replication"), format!("$105\r\n{text}\r\n"));
+                leader_address:10.0.0.2:6380\r\nconnected_slaves:1\r\n";
+    assert!(said.starts_with('$') && said.contains(text), "{said}");
     client.ask("HELLO 3");
-    assert_eq!(client.ask("info REPLICATION"), format!("=109\r\ntxt:{text}\r\n"));
+    let verbatim = client.ask("info REPLICATION");
+    assert!(verbatim.starts_with('=') && verbatim.contains(&format!("\r\ntxt:{text}")), "{verbatim}");
 }
 
 #[test]

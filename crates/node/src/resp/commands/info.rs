@@ -1,0 +1,194 @@
+//! `INFO`: Redis's names for what has one, ours for the rest. What Redis counts and this node does not is left out.
+
+use std::fmt::Write;
+
+use super::words::is;
+use crate::resp::command::{COMMANDS, Opcode};
+use crate::resp::errors::CommandError;
+use crate::resp::reply::Reply;
+use crate::resp::request::Args;
+use crate::resp::topology::{Shape, apart};
+use crate::resp::{Door, Redirect};
+
+/// The Redis whose commands and replies these are; clients choose features by it.
+pub const REDIS_VERSION: &str = "7.0.15";
+
+/// Writes a section of `INFO`.
+type Section = fn(&Door, &mut String) -> std::fmt::Result;
+
+/// Every section: its name, whether it is told without being asked for, and its text.
+const SECTIONS: [(&str, bool, Section); 13] = [
+    ("server", true, server),
+    ("clients", true, clients),
+    ("memory", true, memory),
+    ("persistence", true, persistence),
+    ("stats", true, stats),
+    ("replication", true, replication),
+    ("cpu", true, cpu),
+    ("modules", true, |_, text| text.write_str("# Modules\r\n")),
+    ("commandstats", false, command_stats),
+    ("errorstats", true, error_stats),
+    ("latencystats", false, |_, text| text.write_str("# Latencystats\r\n")),
+    ("cluster", true, cluster),
+    ("keyspace", true, |_, text| text.write_str("# Keyspace\r\n")),
+];
+
+/// `INFO [section ..]`
+pub fn info(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    let wanted = |section: &str, usual: bool| {
+        args.len() == 0 && usual
+            || args.into_iter().any(|word| {
+                is(word, section) || is(word, "all") || is(word, "everything") || is(word, "default") && usual
+            })
+    };
+    let mut text = String::new();
+    for (_, _, write) in SECTIONS.into_iter().filter(|(section, usual, _)| wanted(section, *usual)) {
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        write(door, &mut text).expect("writing to memory does not fail");
+    }
+    reply.verbatim(&text);
+    Ok(())
+}
+
+/// What cluster clients look for.
+pub fn mode(door: &Door) -> &'static str {
+    if door.redirect == Redirect::Moved { "cluster" } else { "standalone" }
+}
+
+fn server(door: &Door, text: &mut String) -> std::fmt::Result {
+    let (_, port) = apart(&door.address(door.node).unwrap_or_default());
+    let uptime_s = (door.describe)().uptime_s;
+    write!(text, "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:{}\r\n", mode(door))?;
+    write!(text, "os:{} {}\r\n", std::env::consts::OS, std::env::consts::ARCH)?;
+    write!(text, "arch_bits:{}\r\nrun_id:{:040x}\r\n", usize::BITS, door.salt)?;
+    write!(text, "highwater_version:{}\r\nnode:{}\r\n", env!("CARGO_PKG_VERSION"), door.node.0)?;
+    write!(text, "process_id:{}\r\ntcp_port:{port}\r\n", std::process::id())?;
+    write!(text, "uptime_in_seconds:{uptime_s}\r\nuptime_in_days:{}\r\n", uptime_s / 86_400)
+}
+
+fn clients(door: &Door, text: &mut String) -> std::fmt::Result {
+    let connected = (door.describe)().connected_clients;
+    write!(
+        text,
+        "# Clients\r\nconnected_clients:{connected}\r\nblocked_clients:{}\r\n",
+        door.clients.waiting()
+    )?;
+    text.write_str("tracking_clients:0\r\npubsub_clients:0\r\n")
+}
+
+/// What `maxmemory` bounds is `used_memory`: the data. 0, as in Redis: no limit.
+fn memory(door: &Door, text: &mut String) -> std::fmt::Result {
+    let (used, most) = (door.describe)().memory;
+    let most = if most == u64::MAX { 0 } else { most };
+    let resident = crate::control::inspect::resident_bytes();
+    write!(text, "# Memory\r\nused_memory:{used}\r\nused_memory_human:{}\r\n", human(used))?;
+    write!(text, "used_memory_rss:{resident}\r\nused_memory_rss_human:{}\r\n", human(resident))?;
+    write!(text, "maxmemory:{most}\r\nmaxmemory_human:{}\r\nmaxmemory_policy:noeviction\r\n", human(most))
+}
+
+/// As Redis writes sizes.
+fn human(bytes: u64) -> String {
+    let units = [("G", 1u64 << 30), ("M", 1 << 20), ("K", 1 << 10)];
+    match units.into_iter().find(|(_, unit)| bytes >= *unit) {
+        Some((name, unit)) => format!("{:.2}{name}", bytes as f64 / unit as f64),
+        None => format!("{bytes}B"),
+    }
+}
+
+/// What Redis's clients look for before they ask anything: here the answer never is "not yet".
+fn persistence(_: &Door, text: &mut String) -> std::fmt::Result {
+    text.write_str("# Persistence\r\nloading:0\r\nasync_loading:0\r\nrdb_bgsave_in_progress:0\r\n")?;
+    text.write_str("rdb_changes_since_last_save:0\r\naof_enabled:0\r\naof_rewrite_in_progress:0\r\n")
+}
+
+/// How many commands of each kind were ever taken.
+pub fn calls(door: &Door) -> Vec<u64> {
+    let opcodes = (0..COMMANDS.len()).filter_map(|at| Opcode::decode(at as u8));
+    opcodes.map(|opcode| door.operations.calls(opcode)).collect()
+}
+
+fn stats(door: &Door, text: &mut String) -> std::fmt::Result {
+    let counts = door.clients.counts(calls(door));
+    write!(text, "# Stats\r\ntotal_connections_received:{}\r\n", counts.accepted)?;
+    write!(text, "total_commands_processed:{}\r\n", counts.commands.iter().sum::<u64>())?;
+    text.write_str("evicted_keys:0\r\npubsub_channels:0\r\npubsub_patterns:0\r\n")?;
+    write!(text, "total_error_replies:{}\r\n", counts.errors.values().sum::<u64>())
+}
+
+fn command_stats(door: &Door, text: &mut String) -> std::fmt::Result {
+    text.write_str("# Commandstats\r\n")?;
+    let counts = door.clients.counts(calls(door)).commands;
+    for (spec, calls) in COMMANDS.iter().zip(counts).filter(|(_, calls)| *calls > 0) {
+        write!(text, "cmdstat_{}:calls={calls}\r\n", spec.name)?;
+    }
+    Ok(())
+}
+
+fn error_stats(door: &Door, text: &mut String) -> std::fmt::Result {
+    text.write_str("# Errorstats\r\n")?;
+    for (code, count) in door.clients.counts(calls(door)).errors {
+        write!(text, "errorstat_{code}:count={count}\r\n")?;
+    }
+    Ok(())
+}
+
+fn replication(door: &Door, text: &mut String) -> std::fmt::Result {
+    let now = (door.describe)();
+    let redis_role = if now.serves { "master" } else { "slave" };
+    write!(text, "# Replication\r\nrole:{redis_role}\r\nhighwater_role:{}\r\n", now.role)?;
+    write!(text, "epoch:{}\r\n", now.epoch.0)?;
+    match now.ask {
+        None => text.write_str("leader_node:none\r\n")?,
+        Some(leader) => write!(text, "leader_node:{}\r\n", leader.0)?,
+    }
+    let address = now.ask.and_then(|leader| door.address(leader));
+    if let Some(address) = &address {
+        write!(text, "leader_address:{address}\r\n")?;
+    }
+    if now.serves {
+        let shape = Shape::of(door);
+        let replicas: Vec<_> = shape.others().filter(|member| member.up).collect();
+        write!(text, "connected_slaves:{}\r\n", replicas.len())?;
+        for (at, replica) in replicas.iter().enumerate() {
+            write!(
+                text,
+                "slave{at}:ip={},port={},state=online,offset=0,lag=0\r\n",
+                replica.host, replica.port
+            )?;
+        }
+        return write!(text, "master_failover_state:no-failover\r\nmaster_replid:{}\r\n", shape.shard());
+    }
+    let link = if address.is_some() { "up" } else { "down" };
+    if let Some(address) = &address {
+        let (host, port) = apart(address);
+        write!(text, "master_host:{host}\r\nmaster_port:{port}\r\n")?;
+    }
+    write!(text, "master_link_status:{link}\r\nslave_read_only:1\r\nslave_priority:100\r\n")
+}
+
+/// Time on cores since the process started, of all its threads.
+fn cpu(_: &Door, text: &mut String) -> std::fmt::Result {
+    text.write_str("# CPU\r\n")?;
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name, which may have blanks; ticks are hundredths of a second wherever Linux is asked.
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
+    for (name, at) in [
+        ("used_cpu_sys", 12),
+        ("used_cpu_user", 11),
+        ("used_cpu_sys_children", 14),
+        ("used_cpu_user_children", 13),
+    ] {
+        let ticks = fields.get(at).and_then(|ticks| ticks.parse::<u64>().ok());
+        if let Some(ticks) = ticks {
+            write!(text, "{name}:{}.{:02}0000\r\n", ticks / 100, ticks % 100)?;
+        }
+    }
+    Ok(())
+}
+
+fn cluster(door: &Door, text: &mut String) -> std::fmt::Result {
+    write!(text, "# Cluster\r\ncluster_enabled:{}\r\n", u8::from(door.redirect == Redirect::Moved))
+}

@@ -1,0 +1,162 @@
+//! What a script may use: instructions, memory, and in the worst case time.
+//!
+//! Lua calls a hook every [`EVERY`] instructions. The collector stands still between hooks, so that the growth of memory is what was
+//! allocated: a concatenation of long strings is one instruction, and is paid for by its bytes. The count is the same wherever and however often
+//! a script runs. What it cannot see (a comparison of two long strings, `table.insert` in front of a million) is bounded by the
+//! host's clock, if it gave one: a long time after which no script is merely slow.
+
+use std::cell::Cell;
+
+use mlua::Lua;
+
+use super::raise::Raise;
+
+/// Instructions between two looks.
+pub const EVERY: u32 = 500;
+/// So many bytes allocated are worth one instruction.
+const BYTES_PER_INSTRUCTION: u64 = 64;
+/// Bytes of garbage before the first collection.
+const GARBAGE_BYTES: usize = 1 << 20;
+/// A script that runs for so long is ended whatever it has counted.
+pub const PATIENCE_MS: u64 = 5_000;
+
+/// The bounds of every script of a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Instructions of a run; 0: no bound.
+    pub instructions: u64,
+    /// Bytes that a run may take beside its keys and arguments.
+    pub memory_bytes: usize,
+    /// The host's clock of this thread's CPU time in ms, for [`PATIENCE_MS`]. `None` where everything has to repeat itself: nothing is bounded by time.
+    pub clock: Option<fn() -> u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { instructions: 40_000_000, memory_bytes: 64 << 20, clock: None }
+    }
+}
+
+/// Why a run is over, whatever its script thinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spent {
+    /// It has executed what it may.
+    Instructions,
+    /// It has taken longer than anything should.
+    Time,
+}
+
+/// What is left of a run's bounds.
+#[derive(Debug, Default)]
+pub struct Budget {
+    limits: Cell<Limits>,
+    left: Cell<i64>,
+    /// Instructions so far, without what memory is worth.
+    executed: Cell<u64>,
+    /// Memory in use when it was looked at last.
+    seen_bytes: Cell<usize>,
+    /// Memory in use at which garbage is collected.
+    collect_at: Cell<usize>,
+    began_ms: Cell<u64>,
+    /// Counts looks: the clock is asked at every second one.
+    looks: Cell<u32>,
+    spent: Cell<Option<Spent>>,
+}
+
+impl Budget {
+    /// A run begins.
+    pub fn begin(&self, lua: &Lua, limits: Limits) -> mlua::Result<()> {
+        self.limits.set(limits);
+        self.left.set(if limits.instructions == 0 { i64::MAX } else { limits.instructions as i64 });
+        self.executed.set(0);
+        self.spent.set(None);
+        self.began_ms.set(limits.clock.map_or(0, |clock| clock()));
+        if lua.used_memory() > self.collect_at.get() {
+            self.collect(lua)?;
+        }
+        let used = lua.used_memory();
+        self.seen_bytes.set(used);
+        lua.set_memory_limit(used + limits.memory_bytes)?;
+        Ok(())
+    }
+
+    /// It is over: what is done to the machine now is ours.
+    pub fn end(&self, lua: &Lua) {
+        lua.set_memory_limit(0).expect("this allocator has a limit");
+        self.limits.set(Limits { instructions: 0, clock: None, ..Limits::default() });
+        self.left.set(i64::MAX);
+    }
+
+    /// So many instructions, or what is worth them, were executed.
+    pub fn charge(&self, lua: &Lua, instructions: u64) -> mlua::Result<()> {
+        let used = lua.used_memory();
+        let allocated = used.saturating_sub(self.seen_bytes.get()) as u64;
+        self.executed.set(self.executed.get() + instructions);
+        self.take(instructions + allocated / BYTES_PER_INSTRUCTION);
+        self.seen_bytes.set(used);
+        if used > self.collect_at.get() {
+            self.collect(lua)?;
+            self.seen_bytes.set(lua.used_memory());
+        }
+        self.check()
+    }
+
+    /// The same for work that allocates nothing.
+    pub fn charge_bytes(&self, bytes: usize) -> mlua::Result<()> {
+        self.take(bytes as u64 / BYTES_PER_INSTRUCTION);
+        self.check()
+    }
+
+    fn take(&self, instructions: u64) {
+        self.left.set(self.left.get().saturating_sub(instructions.min(1 << 40) as i64));
+    }
+
+    fn check(&self) -> mlua::Result<()> {
+        if self.left.get() < 0 && self.spent.get().is_none() {
+            self.spent.set(Some(Spent::Instructions));
+        }
+        self.looks.set(self.looks.get().wrapping_add(1));
+        if self.looks.get().is_multiple_of(2)
+            && let Some(clock) = self.limits.get().clock
+            && clock().saturating_sub(self.began_ms.get()) > PATIENCE_MS
+        {
+            self.spent.set(Some(Spent::Time));
+        }
+        if self.spent.get().is_some() { Err(Raise::Over.into()) } else { Ok(()) }
+    }
+
+    /// What is used up, if something is.
+    pub fn spent(&self) -> Option<Spent> {
+        self.spent.get()
+    }
+
+    /// Instructions that are left.
+    pub fn left(&self) -> u64 {
+        self.left.get().max(0) as u64
+    }
+
+    /// Instructions executed so far: the same in every attempt. (What is allocated is not quite: a text may be there already.)
+    pub fn executed(&self) -> u64 {
+        self.executed.get()
+    }
+
+    /// Collects all garbage. Who is alive is looked at, and pays.
+    fn collect(&self, lua: &Lua) -> mlua::Result<()> {
+        lua.gc_collect()?;
+        // A collection sets the collector going.
+        lua.gc_stop();
+        let live = lua.used_memory();
+        self.take(live as u64 / BYTES_PER_INSTRUCTION * 4);
+        // Half of what a run may take is for garbage, at most.
+        let garbage = live.clamp(GARBAGE_BYTES, (self.limits.get().memory_bytes / 2).max(GARBAGE_BYTES));
+        self.collect_at.set(live + garbage);
+        Ok(())
+    }
+
+    /// The machine is built: its garbage is collected from here on.
+    pub fn settle(&self, lua: &Lua) -> mlua::Result<()> {
+        self.collect(lua)?;
+        self.left.set(i64::MAX);
+        Ok(())
+    }
+}

@@ -1,0 +1,381 @@
+//! The machine that scripts of one thread run on, and what it remembers: compiled texts, and nothing else.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
+
+use super::budget::{Budget, EVERY, Limits, Spent};
+use super::{Failed, bridge, natives, raise, values};
+use crate::resp::keyspace::Stop;
+use crate::resp::reply::{Protocol, Reply};
+
+/// Compiled texts that are kept, and their bytes of source.
+const MAX_CHUNKS: usize = 1024;
+const MAX_CHUNK_BYTES: usize = 8 << 20;
+
+/// What a run's functions know of it.
+#[derive(Default)]
+pub struct Run {
+    /// Counts runs.
+    pub number: Cell<u64>,
+    /// Instructions and memory.
+    pub budget: Budget,
+    /// Commands that write are refused.
+    pub read_only: Cell<bool>,
+    /// How replies of commands come, by `redis.setresp`.
+    pub protocol: Cell<Protocol>,
+    /// The transaction is over.
+    pub stop: Cell<Option<Stop>>,
+    /// A command panicked.
+    pub panic: RefCell<Option<Box<dyn Any + Send>>>,
+    /// The state of `math.random`, 48 bits.
+    pub chance: Cell<u64>,
+    /// What errors call the script.
+    pub name: RefCell<Vec<u8>>,
+    /// About where the stack was when the run began.
+    pub stack: Cell<usize>,
+    /// Lines that it has logged.
+    pub logged: Cell<u32>,
+    /// What the library that is being loaded has registered; `None`: no library is being loaded.
+    pub registered: RefCell<Option<Vec<Registered>>>,
+}
+
+/// A function of a library.
+#[derive(Clone, Debug)]
+pub struct Registered {
+    /// As it was given.
+    pub name: Vec<u8>,
+    /// What it does.
+    pub callback: Function,
+    /// What it may do.
+    pub flags: super::shebang::Flags,
+    /// The names of its flags.
+    pub flag_names: Vec<Vec<u8>>,
+    /// What it says of itself.
+    pub description: Option<Vec<u8>>,
+}
+
+/// What one run is.
+pub struct Task<'a> {
+    /// What errors call it: the digest, or a function's name.
+    pub name: &'a [u8],
+    /// The keys.
+    pub keys: &'a [&'a [u8]],
+    /// The other arguments.
+    pub args: &'a [&'a [u8]],
+    /// Commands that write are refused.
+    pub read_only: bool,
+    /// What chance starts from.
+    pub seed: u64,
+}
+
+struct Chunk {
+    function: Function,
+    bytes: usize,
+    used: u64,
+}
+
+/// A machine.
+pub struct Vm {
+    lua: Lua,
+    run: Rc<Run>,
+    /// The globals behind every script's environment.
+    real: Table,
+    environment: Table,
+    driver: Function,
+    choose: Function,
+    proxies: Vec<Table>,
+    chunks: RefCell<BTreeMap<[u8; 20], Chunk>>,
+    /// Counts uses.
+    clock: Cell<u64>,
+}
+
+thread_local! {
+    static VM: Cell<Option<Box<Vm>>> = const { Cell::new(None) };
+    static LIMITS: Cell<Option<Limits>> = const { Cell::new(None) };
+}
+
+/// Bounds this thread's scripts from now on.
+pub fn limit(limits: Limits) {
+    LIMITS.set(Some(limits));
+}
+
+/// The bounds of this thread's scripts.
+pub fn limits() -> Limits {
+    LIMITS.get().unwrap_or_default()
+}
+
+/// Uses this thread's machine. One that a panic passes through is thrown away.
+pub fn with<R>(body: impl FnOnce(&Vm) -> R) -> R {
+    let vm = VM.take().unwrap_or_else(|| Box::new(Vm::new().expect("a machine without bounds can be built")));
+    let result = body(&vm);
+    VM.set(Some(vm));
+    result
+}
+
+impl Vm {
+    fn new() -> mlua::Result<Vm> {
+        let libraries = // The basic functions and coroutines are there in any case.
+            StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+        let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
+        lua.gc_stop();
+        let run = Rc::new(Run::default());
+        let (environment, real) = (lua.create_table()?, lua.create_table()?);
+        let natives = natives::all(&lua, &run, &environment)?;
+        let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude").into_function()?;
+        let (driver, choose, proxies) =
+            prelude.call::<(Function, Function, Vec<Table>)>((&environment, &real, natives))?;
+        let counted = run.clone();
+        lua.set_global_hook(mlua::HookTriggers::new().every_nth_instruction(EVERY), move |lua, _| {
+            counted.budget.charge(lua, EVERY.into())?;
+            Ok(mlua::VmState::Continue)
+        })?;
+        run.budget.settle(&lua)?;
+        let (chunks, clock) = Default::default();
+        Ok(Vm { lua, run, real, environment, driver, choose, proxies, chunks, clock })
+    }
+
+    /// Whether a text is compiled already.
+    pub fn remembers(&self, digest: &[u8; 20]) -> bool {
+        self.chunks.borrow().contains_key(digest)
+    }
+
+    /// A text's compiled form. `what`: how errors name it, and how they begin.
+    pub fn compile(
+        &self,
+        digest: &[u8; 20],
+        code: &[u8],
+        source: &str,
+        otherwise: &str,
+    ) -> Result<Function, Failed> {
+        self.clock.set(self.clock.get() + 1);
+        if let Some(chunk) = self.chunks.borrow_mut().get_mut(digest) {
+            chunk.used = self.clock.get();
+            return Ok(chunk.function.clone());
+        }
+        self.lua
+            .set_memory_limit(self.lua.used_memory() + limits().memory_bytes)
+            .expect("this allocator has a limit");
+        let compiled = self.load(code, source);
+        self.lua.set_memory_limit(0).expect("this allocator has a limit");
+        let function = compiled.map_err(|error| match error {
+            mlua::Error::MemoryError(_) => self.out_of_memory(),
+            mlua::Error::SyntaxError { message, .. } => Failed::quoting(otherwise, message.as_bytes(), ""),
+            other => Failed::quoting(otherwise, other.to_string().as_bytes(), ""),
+        })?;
+        let chunk = Chunk { function: function.clone(), bytes: code.len(), used: self.clock.get() };
+        self.remember(*digest, chunk);
+        Ok(function)
+    }
+
+    /// A function of this text. The form that a compiler leaves is refused: nothing checks it.
+    fn load(&self, code: &[u8], source: &str) -> mlua::Result<Function> {
+        load(&self.lua, &self.environment, code, source)
+    }
+
+    fn remember(&self, digest: [u8; 20], chunk: Chunk) {
+        let mut chunks = self.chunks.borrow_mut();
+        let mut bytes = chunks.values().map(|chunk| chunk.bytes).sum::<usize>() + chunk.bytes;
+        while chunks.len() >= MAX_CHUNKS || bytes > MAX_CHUNK_BYTES {
+            let Some(oldest) = chunks.iter().min_by_key(|(_, chunk)| chunk.used).map(|(digest, _)| *digest)
+            else {
+                break;
+            };
+            bytes -= chunks.remove(&oldest).map_or(0, |chunk| chunk.bytes);
+        }
+        chunks.insert(digest, chunk);
+    }
+
+    /// Runs a script. What it answers goes to the reply.
+    pub fn script(
+        &self,
+        function: &Function,
+        task: &Task<'_>,
+        host: &mut dyn bridge::Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<Result<(), Failed>, Stop> {
+        self.guarded(task, host, |vm| {
+            let (keys, args) = (vm.words(task.keys)?, vm.words(task.args)?);
+            vm.real.raw_set("KEYS", keys)?;
+            vm.real.raw_set("ARGV", args)?;
+            vm.run.budget.begin(&vm.lua, limits())?;
+            vm.drive(function, Value::Nil, Value::Nil, reply)
+        })
+    }
+
+    /// Loads a library: runs its text, which registers functions.
+    pub fn library(
+        &self,
+        function: &Function,
+        host: &mut dyn bridge::Host,
+    ) -> Result<Result<Vec<Registered>, Failed>, Stop> {
+        let task = Task { name: b"", keys: &[], args: &[], read_only: true, seed: 0 };
+        self.guarded(&task, host, |vm| {
+            vm.run.budget.begin(&vm.lua, limits())?;
+            vm.register(function)
+        })
+    }
+
+    /// Loads a library and calls one of its functions: what an earlier call left in the library's variables is not seen.
+    pub fn function(
+        &self,
+        library: &Function,
+        task: &Task<'_>,
+        host: &mut dyn bridge::Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<Result<(), Failed>, Stop> {
+        self.guarded(task, host, |vm| {
+            let (keys, args) = (vm.words(task.keys)?, vm.words(task.args)?);
+            vm.run.budget.begin(&vm.lua, limits())?;
+            let functions = match vm.register(library)? {
+                Ok(functions) => functions,
+                Err(failed) => return Ok(Err(failed)),
+            };
+            let Some(found) = functions.iter().find(|known| known.name.eq_ignore_ascii_case(task.name))
+            else {
+                return Ok(Err(Failed::text("ERR Function not found")));
+            };
+            vm.drive(&found.callback, Value::Table(keys), Value::Table(args), reply)
+        })
+    }
+
+    fn register(&self, function: &Function) -> mlua::Result<Result<Vec<Registered>, Failed>> {
+        self.choose.call::<()>(true)?;
+        self.run.registered.replace(Some(Vec::new()));
+        let outcome = self.driver.call::<(bool, Value)>(function);
+        let registered = self.run.registered.take().unwrap_or_default();
+        self.choose.call::<()>(false)?;
+        Ok(match outcome? {
+            (true, _) => Ok(registered),
+            (false, error) => {
+                Err(Failed::quoting("ERR Error registering functions: ", &self.message(error, false), ""))
+            }
+        })
+    }
+
+    fn drive(
+        &self,
+        function: &Function,
+        keys: Value,
+        args: Value,
+        reply: &mut Reply<'_>,
+    ) -> mlua::Result<Result<(), Failed>> {
+        match self.driver.call::<(bool, Value)>((function, keys, args))? {
+            (true, value) => Ok(values::answer(&self.run, &value, reply)),
+            (false, error) => Ok(Err(Failed(self.message(error, true)))),
+        }
+    }
+
+    /// What a client is told of an error that nobody caught: `describe` made a table of it, unless there was no memory left for that.
+    fn message(&self, error: Value, located: bool) -> Vec<u8> {
+        let Value::Table(table) = error else { return self.out_of_memory().0 };
+        let field = |name: &str| {
+            table.raw_get::<Option<mlua::LuaString>>(name).ok().flatten().map(|text| text.as_bytes().to_vec())
+        };
+        let mut message = field("err").unwrap_or_default();
+        if message == b"ERR not enough memory" {
+            return self.out_of_memory().0;
+        }
+        if let Some(place) = field("place").filter(|_| located) {
+            message.extend_from_slice(b" script: ");
+            message.extend_from_slice(&self.run.name.borrow());
+            message.extend_from_slice(b", on ");
+            message.extend_from_slice(&place);
+            message.push(b'.');
+        }
+        message
+    }
+
+    fn out_of_memory(&self) -> Failed {
+        let mib = limits().memory_bytes >> 20;
+        Failed(
+            format!("ERR the script needs more memory than limits.script_memory_mb, which is {mib}")
+                .into_bytes(),
+        )
+    }
+
+    /// Runs `body` with the host at hand and everything in its first state, and leaves it so.
+    fn guarded<R>(
+        &self,
+        task: &Task<'_>,
+        host: &mut dyn bridge::Host,
+        body: impl FnOnce(&Vm) -> mlua::Result<Result<R, Failed>>,
+    ) -> Result<Result<R, Failed>, Stop> {
+        let run = &*self.run;
+        run.number.set(run.number.get() + 1);
+        run.read_only.set(task.read_only);
+        run.protocol.set(Protocol::Resp2);
+        run.chance.set(task.seed & 0xffff_ffff_ffff);
+        run.name.replace(task.name.to_vec());
+        run.stack.set(natives::stack_pointer());
+        run.logged.set(0);
+        let outcome = bridge::lend(host, || body(self));
+        let (spent, limits) = (run.budget.spent(), limits());
+        run.budget.end(&self.lua);
+        self.clean().expect("tables can be emptied");
+        if let Some(payload) = run.panic.take() {
+            std::panic::resume_unwind(payload);
+        }
+        if let Some(stop) = run.stop.take() {
+            return Err(stop);
+        }
+        match spent {
+            Some(Spent::Instructions) => Ok(Err(Failed(
+                format!(
+                    "ERR the script was ended after limits.script_instructions, which is {}",
+                    limits.instructions
+                )
+                .into_bytes(),
+            ))),
+            Some(Spent::Time) => {
+                Ok(Err(Failed::text("ERR the script was ended after 5 seconds of CPU time")))
+            }
+            None => Ok(outcome.unwrap_or_else(|error| Err(self.broken(error)))),
+        }
+    }
+
+    /// An error outside of what a script does: when it was to begin, or to be answered.
+    fn broken(&self, error: mlua::Error) -> Failed {
+        match error {
+            mlua::Error::MemoryError(_) => self.out_of_memory(),
+            other => Failed::quoting("ERR ", other.to_string().as_bytes(), ""),
+        }
+    }
+
+    /// Removes what a script may have left.
+    fn clean(&self) -> mlua::Result<()> {
+        self.real.raw_set("KEYS", Value::Nil)?;
+        self.real.raw_set("ARGV", Value::Nil)?;
+        for proxy in &self.proxies {
+            // Cheap for one that is empty.
+            if !proxy.is_empty() {
+                proxy.clear()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn words(&self, words: &[&[u8]]) -> mlua::Result<Table> {
+        let table = self.lua.create_table_with_capacity(words.len(), 0)?;
+        for (at, word) in words.iter().enumerate() {
+            table.raw_set(at + 1, self.lua.create_string(word)?)?;
+        }
+        Ok(table)
+    }
+}
+
+/// A function of a text, in the environment of scripts.
+pub fn load(lua: &Lua, environment: &Table, code: &[u8], source: &str) -> mlua::Result<Function> {
+    if code.first() == Some(&0x1b) {
+        return Err(raise::text(lua, "precompiled chunks are refused"));
+    }
+    lua.load(code)
+        .set_name(source)
+        .set_mode(ChunkMode::Text)
+        .set_environment(environment.clone())
+        .into_function()
+}

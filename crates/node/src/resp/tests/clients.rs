@@ -1,0 +1,137 @@
+//! What clients hear of each other, and do to each other; and what operators' tools ask.
+
+use super::double::{Node, START_MS};
+use crate::resp::clients::Order;
+
+#[test]
+fn clients_are_listed_with_what_they_said() {
+    let node = Node::new();
+    let (mut one, mut two) = (node.client_of(0x100), node.client_of(0x201));
+    one.connection.introduce("10.0.0.9:1".into(), "10.0.0.1:2".into(), START_MS - 5000);
+    one.ask("CLIENT SETNAME worker");
+    one.ask("CLIENT SETINFO LIB-NAME some-lib");
+    two.ask("READONLY");
+    two.ask("MULTI");
+    two.ask("PING");
+    let list = one.ask("CLIENT LIST");
+    let lines: Vec<&str> = list.lines().skip(1).filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines.len(), 2, "{list}");
+    assert!(
+        lines[0].starts_with("id=256 addr=10.0.0.9:1 laddr=10.0.0.1:2 name=worker age=5 idle=0 flags=N "),
+        "{list}"
+    );
+    assert!(
+        lines[0].contains(" cmd=client user=default ") && lines[0].ends_with("lib-name=some-lib lib-ver="),
+        "{list}"
+    );
+    assert!(lines[1].contains(" flags=xr ") && lines[1].contains(" multi=1 cmd=ping "), "{list}");
+    assert_eq!(one.ask("CLIENT LIST ID 513").matches("id=").count(), 1);
+    assert_eq!(one.ask("CLIENT LIST TYPE pubsub"), "$0\r\n\r\n");
+    assert_eq!(one.ask("CLIENT LIST TYPE x"), "-ERR Unknown client type 'x'\r\n");
+    assert_eq!(one.ask("CLIENT LIST ID x"), "-ERR Invalid client ID\r\n");
+    drop(two);
+    assert_eq!(one.ask("CLIENT LIST").matches("id=").count(), 1);
+}
+
+#[test]
+fn clients_are_killed_by_what_they_are() {
+    let node = Node::new();
+    let (mut one, other) = (node.client_of(0x100), node.client_of(0x201));
+    assert_eq!(one.ask("CLIENT KILL 1.2.3.4:5"), "-ERR No such client\r\n");
+    assert_eq!(one.ask("CLIENT KILL ID 513"), ":1\r\n");
+    assert_eq!(node.door().clients.take_orders(1), [(0x201, Order::Kill)]);
+    assert_eq!(one.ask("CLIENT KILL USER nobody"), ":0\r\n");
+    assert_eq!(one.ask("CLIENT KILL TYPE normal"), ":1\r\n");
+    assert_eq!(one.ask("CLIENT KILL ID 513 ADDR"), "-ERR syntax error\r\n");
+    assert_eq!(one.ask("CLIENT KILL SKIPME no"), ":2\r\n");
+    assert!(one.connection.closing(), "it hears the answer, and ends");
+    drop(other);
+}
+
+#[test]
+fn replies_may_be_unwanted() {
+    let mut client = Node::new().client();
+    assert_eq!(client.ask("CLIENT REPLY SKIP"), "");
+    assert_eq!(client.ask("SET a 1"), "");
+    assert_eq!(client.ask("GET a"), "$1\r\n1\r\n");
+    assert_eq!(client.ask("CLIENT REPLY OFF"), "");
+    assert_eq!(client.ask("INCR a"), "");
+    assert_eq!(client.ask("PING"), "");
+    assert_eq!(client.ask("CLIENT REPLY ON"), "+OK\r\n");
+    assert_eq!(client.ask("GET a"), "$1\r\n2\r\n");
+    client.ask("MULTI");
+    assert_eq!(client.ask("CLIENT REPLY OFF"), "-ERR Command not allowed inside a transaction\r\n");
+}
+
+#[test]
+fn a_pause_holds_writes_until_it_is_over() {
+    let node = Node::new();
+    let (mut one, mut two) = (node.client_of(0x100), node.client_of(0x200));
+    assert_eq!(one.ask("CLIENT PAUSE 1000 WRITE"), "+OK\r\n");
+    assert_eq!(two.ask("GET a"), "$-1\r\n");
+    assert_eq!(two.ask("SET a 1"), "");
+    assert!(!two.connection.has_more(), "its host would turn in circles");
+    two.connection.tell_time(START_MS + 1000);
+    assert!(two.connection.has_more());
+    assert_eq!(two.ask("GET a"), "+OK\r\n$1\r\n1\r\n");
+    assert_eq!(one.ask("CLIENT PAUSE 1000"), "+OK\r\n");
+    assert_eq!(one.ask("PING"), "", "nobody is served");
+    node.door().clients.pause(0, false);
+    assert_eq!(one.ask("PING"), "+PONG\r\n+PONG\r\n");
+    assert_eq!(one.ask("CLIENT PAUSE x"), "-ERR timeout is not an integer or out of range\r\n");
+}
+
+#[test]
+fn who_waits_is_unblocked_by_another() {
+    let node = Node::new();
+    let (mut one, mut two) = (node.client_of(0x100), node.client_of(0x200));
+    assert_eq!(one.ask("CLIENT UNBLOCK 512"), ":0\r\n");
+    for (how, reply) in [("", "*-1\r\n"), (" ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n")] {
+        assert_eq!(two.ask("BLPOP nothing 0"), "");
+        assert!(one.ask("INFO clients").contains("blocked_clients:1"));
+        assert_eq!(one.ask(&format!("CLIENT UNBLOCK 512{how}")), ":1\r\n");
+        let orders = node.door().clients.take_orders(0);
+        let [(0x200, Order::Unblock { error })] = orders[..] else { panic!("{orders:?}") };
+        two.connection.unblock(error);
+        assert_eq!(two.output(), reply);
+    }
+}
+
+#[test]
+fn errors_and_connections_are_counted_until_they_are_reset() {
+    let mut client = Node::new().client();
+    client.ask("SET s 1");
+    client.ask("LPUSH s 1");
+    client.ask("NOSUCH");
+    let info = client.ask("INFO everything");
+    assert!(
+        info.contains("errorstat_ERR:count=1\r\n") && info.contains("errorstat_WRONGTYPE:count=1\r\n"),
+        "{info}"
+    );
+    assert!(
+        info.contains("total_connections_received:1\r\n") && info.contains("# Commandstats\r\n"),
+        "{info}"
+    );
+    assert!(!client.ask("INFO").contains("# Commandstats"));
+    client.ask("CONFIG RESETSTAT");
+    assert!(!client.ask("INFO errorstats").contains("errorstat_"));
+}
+
+#[test]
+fn what_is_done_otherwise_says_how() {
+    let mut client = Node::new().client();
+    for (command, word) in [
+        ("BGSAVE", "highwater backup"),
+        ("REPLICAOF NO ONE", "highwater hand-over"),
+        ("SHUTDOWN", "SIGTERM"),
+        ("SWAPDB 0 1", "one database"),
+        ("MONITOR", "SLOWLOG"),
+        ("DEBUG SLEEP 1", "SET-ACTIVE-EXPIRE"),
+        ("CLIENT TRACKING ON", "WATCH"),
+    ] {
+        let error = client.ask(command);
+        assert!(error.starts_with("-ERR ") && error.contains(word), "{command}: {error}");
+    }
+    assert!(client.ask("LOLWUT").contains("Highwater ver."));
+    assert_eq!(client.ask("COMMAND GETKEYS HW.ONCE 1 2 MSET a 1 b 2"), "*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+}

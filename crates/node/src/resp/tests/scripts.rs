@@ -1,0 +1,289 @@
+//! Scripts that mean harm, scripts that run again, and what of a script stands.
+
+use super::double::{Client, Node, multibulk};
+use crate::resp::keyspace::{FUNCTIONS, SCRIPTS};
+use crate::resp::scripts::budget::Limits;
+use crate::resp::scripts::vm;
+
+fn eval(client: &mut Client, script: &str) -> String {
+    ask(client, &["EVAL", script, "0"])
+}
+
+fn ask(client: &mut Client, words: &[&str]) -> String {
+    String::from_utf8_lossy(&client.send_bytes(&multibulk(words.iter().map(|word| word.as_bytes()))))
+        .into_owned()
+}
+
+fn bounded(instructions: u64, mib: usize) -> Client {
+    vm::limit(Limits { instructions, memory_bytes: mib << 20, clock: None });
+    Node::new().client()
+}
+
+#[test]
+fn nothing_goes_on_for_ever() {
+    let mut client = bounded(200_000, 16);
+    for script in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "while true do xpcall(function() while true do end end, function() while true do end end) end",
+        "local function f() return pcall(f) end while true do f() end",
+        "repeat local ok = pcall(error) until false",
+        "while true do coroutine.wrap(function() while true do end end)() end",
+        "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
+        "while true do local co = coroutine.create(function() coroutine.yield() end) coroutine.resume(co) end",
+        "setmetatable({}, {__index = function(t, k) while true do end end})[1] = nil return setmetatable({}, {__index = function() while true do end end}).x",
+        "table.sort({3,2,1}, function() while true do end end)",
+        "string.gsub('abc', '.', function() while true do end end)",
+        "for w in function() return 1 end do end",
+        "load(function() while true do end end)",
+        "return string.find(string.rep('a', 100000), '.-.-.-.-b')",
+        "return string.gsub(string.rep('a', 100000), '.-.-.-.-b', 'x')",
+        "local s, i = string.rep('x', 10000), 0 while true do i = i + 1 local t = s .. i end",
+        "while true do redis.call('get', 'a') end",
+        "while true do redis.pcall('nosuch') end",
+        "while true do cjson.encode({1, 2, 3}) end",
+    ] {
+        let reply = eval(&mut client, script);
+        assert!(reply.contains("limits.script_instructions"), "{script}: {reply}");
+    }
+    assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
+}
+
+thread_local! {
+    static CLOCK: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// A clock by which every look takes a ms.
+fn slow() -> u64 {
+    CLOCK.set(CLOCK.get() + 1);
+    CLOCK.get()
+}
+
+#[test]
+fn what_no_count_sees_ends_by_the_clock() {
+    vm::limit(Limits { instructions: 0, memory_bytes: 16 << 20, clock: Some(slow) });
+    let mut client = Node::new().client();
+    let reply = eval(&mut client, "local s = string.rep('x', 1000) while true do local t = s .. 'y' end");
+    assert!(reply.contains("after 5 seconds"), "{reply}");
+    assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
+}
+
+#[test]
+fn memory_is_bounded() {
+    let mut client = bounded(50_000_000, 8);
+    for script in [
+        "return string.rep('x', 1000000000)",
+        "local s = 'x' while true do s = s .. s end",
+        "local t = {} while true do t[#t + 1] = {} end",
+        "local t = {} for i = 1, 1e9 do t[i] = i end",
+        "return ('x'):rep(100):rep(1000000)",
+        "local t = {} for i = 1, 2000 do t[i] = string.rep('x', 1000) end return table.concat(t):rep(100)",
+        "return string.gsub(string.rep('a', 100000), 'a', string.rep('b', 1000))",
+        "local t = {} for i = 1, 1000000 do t[i] = coroutine.create(function() end) end",
+        "return cmsgpack.pack(string.rep('x', 5000000), string.rep('y', 2900000))",
+    ] {
+        let reply = eval(&mut client, script);
+        assert!(
+            reply.contains("limits.script_memory_mb, which is 8"),
+            "{script}: {}",
+            &reply[..reply.len().min(200)]
+        );
+    }
+    // Garbage is none.
+    assert_eq!(
+        eval(&mut client, "for i = 1, 300 do local s = string.rep('x', 100000) end return 1"),
+        ":1\r\n"
+    );
+    assert!(eval(&mut client, "return {pcall(string.rep, 'x', 1e9)}").contains("not enough memory"));
+    assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
+}
+
+#[test]
+fn nothing_overflows_the_stack() {
+    let mut client = bounded(50_000_000, 64);
+    let told = |reply: &str, what: &str| assert!(reply.contains(what), "{}", &reply[..reply.len().min(300)]);
+    told(&eval(&mut client, "local function f() return 1 + f() end return f()"), "stack overflow");
+    told(
+        &eval(
+            &mut client,
+            "local function f() local ok, e = pcall(f) if not ok then error(e, 0) end end f()",
+        ),
+        "stack overflow",
+    );
+    told(&eval(&mut client, "local function f() coroutine.wrap(f)() end f()"), "stack overflow");
+    let nested = "local function f(n) if n > 150 then n = 0 coroutine.wrap(f)(0) else local ok, e = pcall(f, n + 1) if not ok then error(e, 0) end end end f(0)";
+    told(&eval(&mut client, nested), "stack overflow");
+    told(
+        &eval(&mut client, "return string.find(string.rep('a', 1000), string.rep('a?', 1000))"),
+        "pattern too complex",
+    );
+    told(&eval(&mut client, "local t = {} t[1] = t return t"), "reached lua stack limit");
+    told(&eval(&mut client, "local t = {} t.x = t return cjson.encode(t)"), "excessive nesting");
+    told(
+        &eval(&mut client, "return cjson.decode(string.rep('[', 100000))"),
+        "too many nested data structures",
+    );
+    told(&eval(&mut client, r"return cmsgpack.unpack(string.rep('\145', 100000))"), "Too many nested");
+    told(&eval(&mut client, "local t = {} for i = 1, 100 do t = {t} end return t"), "*1\r\n*1\r\n*1\r\n");
+    told(&eval(&mut client, &format!("return {}1{}", "(".repeat(1000), ")".repeat(1000))), "Error compiling");
+    told(
+        &eval(
+            &mut client,
+            "local t = {} for i = 1, 7900 do t[i] = 'x' end return #redis.call('mget', unpack(t))",
+        ),
+        ":7900\r\n",
+    );
+    told(&eval(&mut client, "return select('#', unpack({}, 1, 1e7))"), "too many results");
+}
+
+#[test]
+fn a_script_leaves_nothing_behind() {
+    let mut client = bounded(1_000_000, 16);
+    for script in [
+        "getmetatable('').x = 1",
+        "getmetatable('').__index = nil",
+        "getmetatable('').__index.upper = nil",
+        "string.upper = nil",
+        "rawset(string, 'upper', nil)",
+        "table.insert(redis, 1)",
+        "table.insert(string, 1)",
+        "table.insert(_G, 'x') ",
+        "setmetatable(string, nil)",
+        "setmetatable(_G, nil)",
+        "getmetatable(_G).__index.print = 1",
+        "rawset(getmetatable(_G), '__index', {})",
+        "rawset(getmetatable(_G).__index, 'leak', 1)",
+        "_G.leak = 1",
+        "redis.call = nil",
+        "KEYS = 1",
+        "cjson.encode_max_depth(1)",
+        "cjson.encode_sparse_array(true)",
+        "math.randomseed(1)",
+        "redis.setresp(3)",
+    ] {
+        eval(&mut client, script);
+        let sound = "return {('x'):upper(), #string, #redis, type(redis.call), cjson.encode({{{1}}}), tostring(rawget(_G, 'leak')), tostring(rawget(_G, 1)), redis.call('get', 'nosuch')}";
+        let reply = eval(&mut client, sound);
+        let wanted = "*8\r\n$1\r\nX\r\n:0\r\n:0\r\n$8\r\nfunction\r\n$7\r\n[[[1]]]\r\n$3\r\nnil\r\n$3\r\nnil\r\n$-1\r\n";
+        assert_eq!(reply, wanted, "after {script}");
+        assert!(eval(&mut client, "return leak").contains("nonexistent"), "after {script}");
+    }
+}
+
+#[test]
+fn compiled_chunks_are_refused() {
+    let mut client = bounded(1_000_000, 16);
+    assert_eq!(
+        eval(&mut client, "return tostring(loadstring(string.dump(function() return 1 end)))"),
+        "$3\r\nnil\r\n"
+    );
+    let piece = "local s = string.dump(function() return 1 end) local given return tostring(load(function() if not given then given = true return s end end))";
+    assert_eq!(eval(&mut client, piece), "$3\r\nnil\r\n");
+    assert!(ask(&mut client, &["EVAL", "\x1bLua", "0"]).starts_with("-ERR"));
+}
+
+#[test]
+fn what_a_failed_script_wrote_stands_unless_it_says_otherwise() {
+    let mut client = bounded(1_000_000, 16);
+    eval(&mut client, "redis.call('set', 'a', '1') error('stop')");
+    assert_eq!(client.ask("GET a"), "$1\r\n1\r\n");
+    assert!(
+        eval(&mut client, "#!lua flags=roll-back\nredis.call('set', 'a', '2') error('stop')")
+            .contains("stop")
+    );
+    assert!(
+        eval(
+            &mut client,
+            "#!lua flags=roll-back\nredis.call('set', 'a', '2') return redis.error_reply('NO no')"
+        )
+        .starts_with("-NO no")
+    );
+    assert!(
+        eval(&mut client, "#!lua flags=roll-back\nredis.call('set', 'a', '2') while true do end")
+            .contains("limits")
+    );
+    assert_eq!(client.ask("GET a"), "$1\r\n1\r\n");
+    assert_eq!(eval(&mut client, "#!lua flags=roll-back\nreturn redis.call('incr', 'a')"), ":2\r\n");
+    client.ask("MULTI");
+    client.ask("SET b 1");
+    eval(&mut client, "#!lua flags=roll-back\nredis.call('set', 'a', '2') error('stop')");
+    assert!(client.ask("EXEC").starts_with("-ERR user_script:2: stop"));
+    assert_eq!(client.ask("EXISTS b"), ":0\r\n");
+}
+
+#[test]
+fn an_attempt_repeats_itself() {
+    let script = "local t = {} for i = 1, 5 do t[i] = tostring(math.random()) end t[6] = redis.call('time')[1] t[7] = os.clock() * 1e9 return t";
+    let replies: Vec<String> = (0..3).map(|_| eval(&mut Node::new().client(), script)).collect();
+    assert!(replies.iter().all(|reply| *reply == replies[0]), "{replies:?}");
+}
+
+#[test]
+fn texts_are_rows_and_bounded() {
+    let node = Node::new();
+    let mut client = node.client();
+    assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
+    assert_eq!(client.ask("EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0"), ":1\r\n");
+    assert_eq!(node.rows(SCRIPTS), 2);
+    assert_eq!(ask(&mut client, &["EVAL_RO", "return 2", "0"]), ":2\r\n");
+    assert_eq!(node.rows(SCRIPTS), 2, "what only reads keeps nothing");
+    let long = "--".to_string() + &"x".repeat(1 << 20);
+    assert!(ask(&mut client, &["EVAL", &long, "0"]).contains("exceeds"));
+    for number in 0..40 {
+        let script = format!("--{number}{}", "x".repeat((1 << 20) - 10));
+        assert_eq!(ask(&mut client, &["EVAL", &script, "0"]), "$-1\r\n");
+    }
+    assert_eq!(node.rows(SCRIPTS), 2 + 31);
+    let script = format!("--{}", "y".repeat((1 << 20) - 10));
+    assert!(ask(&mut client, &["SCRIPT", "LOAD", &script]).contains("SCRIPT FLUSH"));
+    assert_eq!(client.ask("SCRIPT FLUSH"), "+OK\r\n");
+    assert_eq!(node.rows(SCRIPTS), 0);
+    assert!(client.ask("EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0").starts_with("-NOSCRIPT"));
+}
+
+#[test]
+fn libraries_come_and_go() {
+    let node = Node::new();
+    let mut client = node.client();
+    let counts =
+        "#!lua name=counts\nlocal n = 0\nredis.register_function('count', function() n = n + 1 return n end)";
+    assert_eq!(ask(&mut client, &["FUNCTION", "LOAD", counts]), "$6\r\ncounts\r\n");
+    assert_eq!(client.ask("FCALL count 0"), ":1\r\n");
+    assert_eq!(client.ask("FCALL COUNT 0"), ":1\r\n", "a call begins anew");
+    let payload = client.send_bytes(&multibulk([&b"FUNCTION"[..], b"DUMP"].into_iter()));
+    let start = payload.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let payload = &payload[start..payload.len() - 2];
+    let restore = |client: &mut Client, policy: &str| {
+        let words = [&b"FUNCTION"[..], b"RESTORE", payload, policy.as_bytes()];
+        String::from_utf8_lossy(&client.send_bytes(&multibulk(words.into_iter()))).into_owned()
+    };
+    assert!(restore(&mut client, "append").contains("already exists"));
+    assert_eq!(client.ask("FCALL count 0"), ":1\r\n");
+    assert_eq!(restore(&mut client, "replace"), "+OK\r\n");
+    assert_eq!(restore(&mut client, "flush"), "+OK\r\n");
+    assert_eq!(client.ask("FUNCTION DELETE counts"), "+OK\r\n");
+    assert_eq!(node.rows(FUNCTIONS), 0);
+    assert_eq!(restore(&mut client, "append"), "+OK\r\n");
+    assert_eq!(client.ask("FCALL count 0"), ":1\r\n");
+}
+
+#[test]
+fn a_million_keys_are_fine() {
+    let mut client = bounded(50_000_000, 64);
+    let mut words: Vec<&[u8]> = vec![b"EVAL", b"return #KEYS", b"1000000"];
+    words.extend(std::iter::repeat_n(&b"key"[..], 1_000_000));
+    assert_eq!(client.send_bytes(&multibulk(words.into_iter())), b":1000000\r\n");
+    assert_eq!(
+        eval(&mut client, "local t = {} for i = 1, 100000 do t[i] = i end return t").len(),
+        9 + 3 * 100_000 + 488_895
+    );
+}
+
+#[test]
+fn who_waits_for_data_is_woken_by_a_script_that_does_not_name_it() {
+    let node = Node::new();
+    let (mut waiter, mut writer) = (node.client_of(0x100), node.client_of(0x200));
+    waiter.ask("BLPOP list 0");
+    assert_eq!(eval(&mut writer, "return redis.call('rpush', 'li' .. 'st', 'x')"), ":1\r\n");
+    assert_eq!(node.woken(), vec![0x100]);
+}
