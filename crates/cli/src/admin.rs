@@ -11,6 +11,7 @@ use highwater_node::admin::protocol::{
     WorkloadSpec,
 };
 
+use crate::admin_stream::AdminStream;
 use crate::failure::Failure;
 
 /// How long a replica may take to accept a connection.
@@ -102,7 +103,7 @@ pub fn use_token(token: &str) {
 #[derive(Debug)]
 pub struct AdminClient {
     address: SocketAddr,
-    stream: BufReader<TcpStream>,
+    stream: BufReader<AdminStream>,
     /// How long an answer about the replica's state may take.
     prompt: Duration,
 }
@@ -119,9 +120,10 @@ impl AdminClient {
             let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
             AdminError::Unknown(host.to_string())
         };
+        let host = name.rsplit_once(':').map_or(name, |(host, _)| host).trim_matches(['[', ']']);
         let mut last = None;
         for address in name.to_socket_addrs().map_err(|_| unknown())? {
-            match AdminClient::connect_within(address, patience, patience) {
+            match AdminClient::connect_as(address, host, patience, patience) {
                 Ok(admin) => return Ok(admin),
                 Err(error) => last = Some(error),
             }
@@ -135,9 +137,21 @@ impl AdminClient {
         patience: Duration,
         prompt: Duration,
     ) -> Result<AdminClient, AdminError> {
+        AdminClient::connect_as(address, &address.ip().to_string(), patience, prompt)
+    }
+
+    /// The same; TLS has to prove that this is the host.
+    fn connect_as(
+        address: SocketAddr,
+        host: &str,
+        patience: Duration,
+        prompt: Duration,
+    ) -> Result<AdminClient, AdminError> {
         let stream = TcpStream::connect_timeout(&address, patience).map_err(within(patience))?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(prompt))?;
+        stream.set_read_timeout(Some(prompt))?;
+        let stream = AdminStream::new(stream, host)?;
         let mut client = AdminClient { address, stream: BufReader::new(stream), prompt };
         if let Some(token) = TOKEN.get() {
             client.say(&serde_json::json!({ "token": token }))?;
@@ -293,7 +307,8 @@ impl AdminClient {
     fn say(&mut self, what: &impl serde::Serialize) -> Result<(), AdminError> {
         let mut line = serde_json::to_string(what).map_err(io::Error::other)?;
         line.push('\n');
-        self.stream.get_mut().write_all(line.as_bytes()).map_err(within(self.prompt))
+        let stream = self.stream.get_mut();
+        stream.write_all(line.as_bytes()).and_then(|()| stream.flush()).map_err(within(self.prompt))
     }
 
     fn receive(&mut self, patience: Duration) -> Result<AdminResponse, AdminError> {

@@ -6,8 +6,10 @@ use std::sync::LazyLock;
 use clap::{Parser, Subcommand};
 use highwater_core::Levels;
 
+use crate::admin_stream::TlsArgs;
 use crate::backup::BackupAction;
 use crate::bench::args::BenchArgs;
+use crate::cert::CertAction;
 use crate::check::CheckArgs;
 use crate::checkpoint::CheckpointAction;
 use crate::demo::DemoArgs;
@@ -16,6 +18,7 @@ use crate::hand_over::HandOverArgs;
 use crate::log::LogAction;
 use crate::member::MemberAction;
 use crate::recover::RecoverArgs;
+use crate::reload::ReloadArgs;
 use crate::serve::{ConfigAction, ServeArgs};
 use crate::sim::SimArgs;
 use crate::status::StatusArgs;
@@ -42,6 +45,9 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// How to speak to admin ports.
+    #[command(flatten)]
+    pub tls: TlsArgs,
 }
 
 /// What to do.
@@ -72,6 +78,16 @@ pub enum Command {
     /// Have another node lead, without a request of unknown outcome; says for how long service paused.
     #[command(after_help = concat_help("highwater hand-over --admin 127.0.0.1:7300\n  highwater hand-over --config highwater.toml --to 2"))]
     HandOver(HandOverArgs),
+    /// Make certificates for trials: an authority, nodes, clients.
+    #[command(after_help = concat_help("highwater cert ca --dir certs\n  highwater cert node --dir certs --id 0 --host 127.0.0.1 --host db-0.example\n  highwater cert client --dir certs --name alice"))]
+    Cert {
+        /// Whose.
+        #[command(subcommand)]
+        action: CertAction,
+    },
+    /// Have a replica read its certificates again, for connections that come.
+    #[command(after_help = concat_help("highwater reload --admin 127.0.0.1:7300\n  highwater reload --config highwater.toml"))]
+    Reload(ReloadArgs),
     /// Who belongs to the cluster: show it, add, remove and replace nodes while it runs.
     #[command(after_help = concat_help("highwater member list --config highwater.toml\n  highwater member add 3 --config node-3.toml    # it lists node 3 and the members; start node 3 with it, too\n  highwater member add 3 --admin 10.0.0.1:7300 --addresses 10.0.0.4:7100,10.0.0.4:7200,10.0.0.4:7300\n  highwater member replace 2 --by 5 --config node-5.toml\n  highwater member remove 4 --admin 10.0.0.1:7300"))]
     Member {

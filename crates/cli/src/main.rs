@@ -11,11 +11,13 @@
 //! | words and numbers | [`failure`], [`flags`], [`founders`], [`numbers`], [`output`], [`progress`], [`report_file`], [`machine`], [`interrupt`], [`wall_clock`] |
 
 mod admin;
+mod admin_stream;
 mod answers;
 mod args;
 mod audit;
 mod backup;
 mod bench;
+mod cert;
 mod check;
 mod checkpoint;
 mod counting;
@@ -40,6 +42,7 @@ mod output;
 mod planted;
 mod progress;
 mod recover;
+mod reload;
 mod report_file;
 mod serve;
 mod sim;
@@ -117,6 +120,7 @@ fn run(cli: Cli) -> Result<()> {
         // A replica takes care of its signals itself.
         interrupt::guard()?;
     }
+    cli.tls.apply()?;
     take_token(cli.token_file.as_deref())?;
     match cli.command {
         Command::Top(args) => top::run(&args),
@@ -139,6 +143,8 @@ fn run(cli: Cli) -> Result<()> {
         Command::Log { action } => log::run(&action),
         Command::Recover(args) => recover::run(&args),
         Command::Backup { action } => backup::run(&action),
+        Command::Cert { action } => cert::run(&action),
+        Command::Reload(args) => reload::run(&args),
         Command::Member { action } => member::run(&action),
     }
 }

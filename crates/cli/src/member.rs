@@ -14,8 +14,8 @@ use serde::Serialize;
 use crate::admin::{AdminClient, AdminError, MemberReply, failure_at};
 use crate::answers;
 use crate::failure::{Failure, Result};
-use crate::serve;
 use crate::status::{host_and_port, levels, votes};
+use crate::{admin_stream, serve};
 
 /// Between two questions.
 const ASK_EVERY: Duration = Duration::from_millis(200);
@@ -150,7 +150,9 @@ impl New {
 
 impl Where {
     fn nodes(&self) -> Result<Vec<NodeConfig>> {
-        Ok(serve::load(self.config.as_deref(), &[])?.cluster.nodes)
+        let config = serve::load(self.config.as_deref(), &[])?;
+        admin_stream::speak_as(&config)?;
+        Ok(config.cluster.nodes)
     }
 
     /// Where to ask, the first one first.

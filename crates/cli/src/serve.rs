@@ -64,6 +64,7 @@ pub fn config(action: &ConfigAction) -> Result<()> {
         ConfigAction::Default => print!("{}", Config::default_toml()),
         ConfigAction::Check { file } => {
             let config = load(Some(file), &[])?;
+            config.check_doors().map_err(Failure::cannot_start)?;
             let nodes = config.cluster.nodes.len();
             let (engine, workers) = (&config.cluster.engine, config.cluster.workers);
             println!(

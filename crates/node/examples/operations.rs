@@ -89,10 +89,11 @@ fn end_of_reply(bytes: &[u8], at: usize) -> Option<usize> {
     let number = || std::str::from_utf8(&bytes[at + 1..line]).ok()?.parse::<i64>().ok();
     let mut end = line + 2;
     match bytes[at] {
-        b'$' => match number()? {
-            length @ 0.. => end += length as usize + 2,
-            _ => {}
-        },
+        b'$' => {
+            if let length @ 0.. = number()? {
+                end += length as usize + 2;
+            }
+        }
         b'*' | b'~' | b'%' => {
             let each = if bytes[at] == b'%' { 2 } else { 1 };
             for _ in 0..number()?.max(0) * each {

@@ -39,6 +39,7 @@ pub mod runtime;
 pub mod shared;
 mod slice;
 pub mod storage;
+pub mod tls;
 pub mod token;
 pub mod transport;
 pub mod waker;

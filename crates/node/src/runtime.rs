@@ -14,7 +14,7 @@ use highwater_core::{Clock, Incarnation, Levels, Library, NodeId, Speaks};
 use highwater_disk::Disk;
 use highwater_disk::journal::DEFAULT_SEGMENT_BYTES;
 use highwater_engines::{Controller, Replica, Service};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::admin::http::guard::Guard;
 use crate::admin::starting::Starting;
@@ -39,6 +39,7 @@ use crate::storage::{
     CheckpointRules, CheckpointThread, DataDirectory, JournalQueues, JournalThread, StartProgress, Storage,
     recovery,
 };
+use crate::tls::Keys;
 use crate::transport::accounts::TIMEOUTS_PER_LOOK;
 use crate::transport::directory::Directory;
 use crate::transport::frame::MAX_RETIRED_BYTES;
@@ -56,6 +57,7 @@ pub fn run(config: Config) -> Result<(), NodeError> {
         highwater_store::one_arena();
     }
     config.validate()?;
+    config.check_doors()?;
     let _logging = logging::install(&config.log)?;
     descriptors::raise_limit();
     let config = match config.cluster.durability {
@@ -120,8 +122,15 @@ fn run_once<L: Library>(config: &Config, library: &L, signals: Signals) -> Resul
 /// Has the admin port say how far the start is.
 fn answer_while_starting(config: &Config, progress: &Arc<StartProgress>) -> Result<Starting, NodeError> {
     let listener = listen("admin", &config.this_node().admin, socket::listen)?;
-    Starting::answer(listener, guard(config, None)?, progress.clone())
+    let keys = load_keys(config, config.tls.admin)?;
+    Starting::answer(listener, (guard(config, None)?, keys), progress.clone())
         .map_err(|error| NodeError::System { what: "set up the admin port", error })
+}
+
+/// What a door speaks TLS with, if it does.
+fn load_keys(config: &Config, speaks: bool) -> Result<Option<Arc<Keys>>, NodeError> {
+    let keys = speaks.then(|| Keys::load(&config.tls)).transpose();
+    Ok(keys.map_err(|why| ConfigError(format!("tls: {why}")))?.map(Arc::new))
 }
 
 /// Says how the memory is divided.
@@ -274,6 +283,11 @@ impl Node {
         let door = Arc::new(door(config, incarnation, &shared, callables, provided));
         let (signalled, signal_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
         take_signals(signals, &signal_writer).map_err(system("take signals"))?;
+        let (reloads, reload_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
+        if signals == Signals::Take {
+            let writer = reload_writer.try_clone().map_err(system("take signals"))?;
+            signal_hook::low_level::pipe::register(SIGHUP, writer).map_err(system("take signals"))?;
+        }
         tracing::info!(
             node = %identity.node, %incarnation, engine = identity.engine.name(), nodes = config.cluster.nodes.len(),
             workers = workers.len(), peer = %config.this_node().peer, %resp, %admin, "starting"
@@ -289,6 +303,7 @@ impl Node {
             directory: Directory::new(names),
             peer_listener,
             signals: signalled,
+            reloads,
             lifeline: config.threads.lifeline,
             links,
             looks_every: TIMEOUTS_PER_LOOK * options.election_timeout,
@@ -296,6 +311,8 @@ impl Node {
         };
         let control =
             ControlThread::new(shared.clone(), setup).map_err(system("set up the control thread"))?;
+        let keys = load_keys(config, config.tls.is_used())?;
+        shared.set_keys(keys.clone());
         let (mut loops, rules) = (Vec::new(), rules(config, shares.buffers));
         let idle = config.limits.session_idle_s * 1_000_000_000;
         let keeps = shared.engine.abilities().sessions;
@@ -312,12 +329,15 @@ impl Node {
                 sessions: sessions.take(),
                 expiry: (index == 0).then(|| worker::Expiry::new(&shared.procedures)),
                 users: (index == 0).then(|| worker::Users::new(door.clone())),
+                keys: keys.clone().filter(|_| config.tls.resp),
             };
             loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
         }
 
-        let admin_thread = AdminThread::new(shared.clone(), admin_listener, guard(config, Some(&shared))?)
-            .map_err(system("set up the admin port"))?;
+        let admin_keys = keys.filter(|_| config.tls.admin);
+        let admin_thread =
+            AdminThread::new(shared.clone(), admin_listener, guard(config, Some(&shared))?, admin_keys)
+                .map_err(system("set up the admin port"))?;
         let mut node = Node { shared, threads: Vec::new(), resp, admin };
         let scripts = crate::resp::scripts::budget::Limits {
             instructions: config.limits.script_instructions,
@@ -353,8 +373,8 @@ impl Node {
         }
         node.spawn("admin".into(), move || admin_thread.run())?;
         node.spawn("control".into(), move || {
-            // The pipe's other end must stay open while its reader is watched.
-            let _signal_writer = signal_writer;
+            // The pipes' other ends must stay open while their readers are watched.
+            let _writers = (signal_writer, reload_writer);
             // A little ahead of the workers, so that heartbeats survive a busy machine; without the right to, so be it.
             let _ = rustix::process::setpriority_process(None, -5);
             // Anybody may ask for this: short turns, and so a core soon.

@@ -25,6 +25,7 @@ use crate::meter::slow::SlowLog;
 use crate::relay::{Relay, Relayed};
 use crate::roster::Roster;
 use crate::storage::JournalQueues;
+use crate::tls::Keys;
 use crate::transport::traffic::Traffic;
 use crate::transport::{Arrival, Channel, Established};
 use crate::worker::LocalRequest;
@@ -61,6 +62,8 @@ pub struct Shared {
     tables: OnceLock<Vec<&'static str>>,
     /// If what is written goes to a disk.
     journal: OnceLock<Arc<JournalQueues>>,
+    /// If doors speak TLS.
+    keys: OnceLock<Arc<Keys>>,
     /// The process was asked to end.
     leaving: AtomicBool,
     disk_is_stale: AtomicBool,
@@ -155,6 +158,7 @@ impl Shared {
             started: monotonic(),
             tables: OnceLock::new(),
             journal: OnceLock::new(),
+            keys: OnceLock::new(),
             leaving: AtomicBool::new(false),
             disk_is_stale: AtomicBool::new(false),
             left_behind: AtomicBool::new(false),
@@ -216,6 +220,28 @@ impl Shared {
     /// If there is one already.
     pub fn set_journal(&self, queues: Arc<JournalQueues>) {
         self.journal.set(queues).map_err(drop).expect("a node has one journal");
+    }
+
+    /// Doors speak TLS with these.
+    pub fn set_keys(&self, keys: Option<Arc<Keys>>) {
+        if let Some(keys) = keys {
+            self.keys.set(keys).map_err(drop).expect("a node has one set of keys");
+        }
+    }
+
+    /// Reads the files of TLS again; what came of it, in words.
+    pub fn reload_keys(&self) -> Result<(), String> {
+        let Some(keys) = self.keys.get() else {
+            return Err("no door of this node speaks TLS (tls.resp, tls.admin)".into());
+        };
+        let read = keys.reload();
+        match &read {
+            Ok(()) => tracing::info!("certificates are read again; connections that come use them"),
+            Err(why) => {
+                tracing::warn!("certificates could not be read again, and those before stay in use: {why}")
+            }
+        }
+        read
     }
 
     /// Where what is written goes, if the node has a disk: a queue for each worker, and the controller's behind them.

@@ -7,7 +7,7 @@ use highwater_node::admin::protocol::StatusReport;
 
 use crate::admin::{AdminClient, AdminError};
 use crate::failure::Result;
-use crate::serve;
+use crate::{admin_stream, serve};
 
 /// How long a replica may take to accept a connection, and to answer.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -27,6 +27,7 @@ impl Place {
     /// The replica of a config, and all that it names.
     pub fn of_config(file: Option<&Path>) -> Result<Place> {
         let config = serve::load(file, &[])?;
+        admin_stream::speak_as(&config)?;
         let admins = config.cluster.nodes.iter().map(|node| (node.id, node.admin.clone())).collect();
         Ok(Place::Config { node: config.node, admins })
     }

@@ -23,6 +23,8 @@ pub enum AdminRequest {
     /// The same, once the replica has found out how fresh it is, or has tried for as long as a read with a bound may wait: it asks whoever
     /// leads, who asks a majority. Not for watching a cluster at rest, which it disturbs. Answer: [`AdminResponse::Status`].
     Freshness,
+    /// Reads the files of TLS again, for connections that come. Answer: [`AdminResponse::Done`].
+    ReloadCertificates,
     /// Populates the database through the workers of this replica, which must lead. Answers:
     /// [`AdminResponse::Progress`] a few times a second, then [`AdminResponse::Done`] once all of it is released.
     Load {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::Arc;
 
 use highwater_engines::Nanos;
@@ -13,6 +13,7 @@ use super::protocol::AdminResponse;
 use super::talk::{Question, Talk};
 use crate::acceptor::Acceptor;
 use crate::poll::{Event, Interest, Poller};
+use crate::tls::{HANDSHAKE_PATIENCE, Keys, Wire};
 use crate::transport::socket::tune_client;
 
 /// Longest request. The longest legal one lists ranges of acknowledged audit rows; longer lists go in several requests.
@@ -33,6 +34,8 @@ const LOOK_EVERY: Nanos = 100_000_000;
 pub struct Server {
     acceptor: Acceptor,
     guard: Arc<Guard>,
+    /// If the port speaks TLS.
+    keys: Option<Arc<Keys>>,
     connections: BTreeMap<u64, Connection>,
     /// Key of the listener in the poller; connections follow.
     key_base: u64,
@@ -42,7 +45,9 @@ pub struct Server {
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Wire,
+    /// When it came.
+    came: Nanos,
     talk: Talk,
     interest: Interest,
     /// When it last said something.
@@ -55,16 +60,16 @@ struct Connection {
 }
 
 impl Server {
-    /// Serves whoever connects to `listener` and keeps to `guard`. Keys from `key_base` on are this module's.
+    /// Serves whoever connects to `listener` and keeps to `guard`, over TLS if there are keys. Poller keys from `key_base` on are this module's.
     pub fn new(
         listener: TcpListener,
-        guard: Arc<Guard>,
+        (guard, keys): (Arc<Guard>, Option<Arc<Keys>>),
         poller: &Poller,
         key_base: u64,
     ) -> io::Result<Server> {
         let acceptor = Acceptor::new(listener, key_base, "operators", poller)?;
         let (connections, next_key) = (BTreeMap::new(), key_base + 1);
-        Ok(Server { acceptor, guard, connections, key_base, next_key, looks_at: None })
+        Ok(Server { acceptor, guard, keys, connections, key_base, next_key, looks_at: None })
     }
 
     /// When to give the next turn at the latest.
@@ -80,6 +85,8 @@ impl Server {
             for connection in self.connections.values_mut() {
                 connection.talk.look(now);
                 connection.gone |= connection.lingers_until.is_some_and(|until| until <= now);
+                let came_to_nothing = !connection.stream.is_established();
+                connection.gone |= came_to_nothing && now - connection.came >= HANDSHAKE_PATIENCE;
             }
         }
     }
@@ -138,7 +145,8 @@ impl Server {
         let (mut requests, mut replies) = (0, 0);
         self.connections.retain(|key, connection| {
             connection.write(now);
-            let done = connection.talk.is_over() && connection.talk.output().is_empty();
+            let written = connection.talk.output().is_empty() && !connection.stream.has_unsent();
+            let done = connection.talk.is_over() && written;
             if connection.gone || done && connection.lingers_until.is_none() {
                 return false;
             }
@@ -146,13 +154,17 @@ impl Server {
             requests += received;
             replies += unsent;
             let reads = connection.talk.wants_input() || connection.lingers_until.is_some();
-            let interest = Interest::of(reads, !connection.talk.output().is_empty());
+            // Of what waits for a handshake no socket tells that there is room: there is.
+            let waits = !connection.talk.output().is_empty() && connection.stream.is_established();
+            let interest = Interest::of(reads, waits || connection.stream.has_unsent());
             let unchanged = interest == connection.interest;
             connection.interest = interest;
             unchanged || poller.modify(&connection.stream, *key, interest).is_ok()
         });
-        let looked_after =
-            |connection: &Connection| connection.talk.is_http() || connection.lingers_until.is_some();
+        let looked_after = |connection: &Connection| {
+            let unfinished = connection.lingers_until.is_some() || !connection.stream.is_established();
+            connection.talk.is_http() || unfinished
+        };
         if self.looks_at.is_none() && self.connections.values().any(looked_after) {
             self.looks_at = Some(now + LOOK_EVERY);
         }
@@ -166,7 +178,9 @@ impl Server {
             }
             let key = self.next_key;
             let tuned = tune_client(&stream, STUCK_TIMEOUT);
-            if tuned.and_then(|()| poller.add(&stream, key, Interest::READ)).is_err() {
+            let keys = self.keys.as_ref().map(|keys| keys.current());
+            let Ok(stream) = tuned.and_then(|()| Wire::accept(stream, keys)) else { continue };
+            if poller.add(&stream, key, Interest::READ).is_err() {
                 continue;
             }
             self.next_key += 1;
@@ -174,6 +188,7 @@ impl Server {
                 key,
                 Connection {
                     stream,
+                    came: now,
                     talk: Talk::new(self.guard.clone(), now),
                     interest: Interest::READ,
                     heard: now,
@@ -205,14 +220,30 @@ impl Connection {
             Ok(0) if lingers => self.gone = true,
             Ok(0) => self.talk.end_of_input(),
             Ok(_) if lingers => {}
-            Ok(n) => self.talk.receive(&buffer[..n], now),
+            Ok(n) => {
+                self.talk.receive(&buffer[..n], now);
+                // What TLS has decrypted beyond that is told of by no socket.
+                while self.stream.has_unread()
+                    && let Ok(more) = self.stream.read(&mut buffer)
+                    && more > 0
+                {
+                    self.talk.receive(&buffer[..more], now);
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.gone = true,
+            Err(_) => {
+                self.gone = true;
+                if let Some(why) = self.stream.broken() {
+                    let from = self.stream.peer_addr().map_or("somebody".into(), |from| from.to_string());
+                    tracing::warn!("the TLS of {from} at the admin port failed: {why} (tls.admin)");
+                }
+            }
         }
     }
 
     fn write(&mut self, now: Nanos) {
+        self.gone |= self.stream.send().is_err();
         while !self.gone && !self.talk.output().is_empty() {
             match self.stream.write(self.talk.output()) {
                 Ok(0) => self.gone = true,
@@ -224,7 +255,7 @@ impl Connection {
         }
         if self.talk.hung_up() && self.talk.output().is_empty() && self.lingers_until.is_none() {
             // The answer is out. The other side hears so, and may go on for a moment.
-            self.gone |= self.stream.shutdown(Shutdown::Write).is_err();
+            self.stream.finish();
             self.lingers_until = Some(now + LINGER);
         }
     }

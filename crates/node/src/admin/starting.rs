@@ -14,6 +14,7 @@ use super::talk::Question;
 use crate::clock::monotonic;
 use crate::poll::{Interest, Poller};
 use crate::storage::StartProgress;
+use crate::tls::Keys;
 use crate::waker::Waker;
 
 const KEY_WAKER: u64 = 0;
@@ -38,13 +39,13 @@ impl Starting {
     /// The system's.
     pub fn answer(
         listener: TcpListener,
-        guard: Arc<Guard>,
+        (guard, keys): (Arc<Guard>, Option<Arc<Keys>>),
         progress: Arc<StartProgress>,
     ) -> io::Result<Starting> {
         let end = Arc::new(End { ended: AtomicBool::new(false), waker: Waker::new()? });
         let poller = Poller::new()?;
         poller.add(&end.waker, KEY_WAKER, Interest::EDGE)?;
-        let server = Server::new(listener.try_clone()?, guard, &poller, KEY_SERVER)?;
+        let server = Server::new(listener.try_clone()?, (guard, keys), &poller, KEY_SERVER)?;
         let ends = end.clone();
         let thread = std::thread::Builder::new()
             .name("starting".into())
@@ -117,7 +118,7 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let progress = Arc::new(StartProgress::default());
-        let starting = Starting::answer(listener, Arc::new(Guard::open()), progress.clone()).unwrap();
+        let starting = Starting::answer(listener, (Arc::new(Guard::open()), None), progress.clone()).unwrap();
         let mut client = BufReader::new(TcpStream::connect(address).unwrap());
         let mut ask = || {
             client.get_mut().write_all(b"{\"do\":\"status\"}\n").unwrap();

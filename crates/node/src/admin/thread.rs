@@ -19,6 +19,7 @@ use crate::clock::monotonic;
 use crate::held::HeldBytes;
 use crate::poll::{Interest, Poller};
 use crate::shared::{AdminLetter, ControlLetter, Shared};
+use crate::tls::Keys;
 
 /// Poller keys; the server's follow.
 const KEY_WAKER: u64 = 0;
@@ -42,11 +43,16 @@ pub struct AdminThread {
 
 impl AdminThread {
     /// Ready to run.
-    pub fn new(shared: Arc<Shared>, listener: TcpListener, guard: Arc<Guard>) -> io::Result<AdminThread> {
+    pub fn new(
+        shared: Arc<Shared>,
+        listener: TcpListener,
+        guard: Arc<Guard>,
+        keys: Option<Arc<Keys>>,
+    ) -> io::Result<AdminThread> {
         let poller = Poller::new()?;
         poller.add(&shared.admin.waker, KEY_WAKER, Interest::EDGE)?;
         Ok(AdminThread {
-            server: Server::new(listener, guard.clone(), &poller, KEY_SERVER)?,
+            server: Server::new(listener, (guard.clone(), keys), &poller, KEY_SERVER)?,
             pulses: Pulses::new(shared.workers.len()),
             errands: BTreeMap::new(),
             guard,

@@ -12,6 +12,7 @@ mod merge;
 mod nodes;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod validate;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ pub use admin::read_token;
 pub use auth::AuthConfig;
 pub use error::ConfigError;
 pub use nodes::NodeConfig;
+pub use tls::{ClientAuth, SecurityConfig, TlsConfig};
 
 pub use crate::resp::Redirect;
 
@@ -48,6 +50,10 @@ pub struct Config {
     pub storage: StorageConfig,
     /// Who may do what, before the cluster says so.
     pub auth: AuthConfig,
+    /// Which doors speak TLS.
+    pub tls: TlsConfig,
+    /// What is refused otherwise.
+    pub security: SecurityConfig,
     /// How the process runs.
     pub threads: ThreadConfig,
     /// How clients are spoken to.

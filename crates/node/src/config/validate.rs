@@ -5,11 +5,19 @@ use std::net::{IpAddr, Ipv4Addr};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
-use super::{Config, ConfigError, Durability, LogConfig, NodeConfig, Pin};
+use super::{ClientAuth, Config, ConfigError, Durability, LogConfig, NodeConfig, Pin};
+use crate::tls::Keys;
 use highwater_core::Incarnation;
 
 /// Longer than anybody waits; and nanoseconds of it fit 64 bits.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
+
+const RESP_LOCK: &str =
+    "set auth.password or auth.users_file, or tls.resp with tls.client_auth = \"required\"";
+const ADMIN_LOCK: &str =
+    "set admin.token or admin.token_file, or tls.admin with tls.client_auth = \"required\"";
+const PEER_LOCK: &str =
+    "set auth.password or auth.users_file, or tls, and keep that port on a network of the nodes' own";
 
 type Checked = Result<(), ConfigError>;
 
@@ -74,6 +82,7 @@ impl Config {
             )
         })?;
         self.auth.users().map_err(ConfigError)?;
+        self.tls()?;
         self.admin_token()?;
         let odd = self.admin.hosts.iter().find(|host| {
             host.is_empty()
@@ -178,6 +187,56 @@ impl Config {
                     format!("threads.pin lists core {core}, but this machine has the cores {}", ranges(cores))
                 })?;
             }
+        }
+        Ok(())
+    }
+
+    /// The files of doors that speak TLS.
+    fn tls(&self) -> Checked {
+        let tls = &self.tls;
+        if !tls.is_used() {
+            return Ok(());
+        }
+        for (key, file) in [("tls.certificate", &tls.certificate), ("tls.key", &tls.key)] {
+            check(!file.as_os_str().is_empty(), || {
+                format!(
+                    "tls.resp or tls.admin is true, but {key} names no file; `highwater cert` makes some for trials"
+                )
+            })?;
+        }
+        check(tls.client_auth == ClientAuth::Off || !tls.ca.as_os_str().is_empty(), || {
+            "tls.client_auth asks for certificates, but tls.ca does not say whose; name a file of authorities"
+                .into()
+        })?;
+        Keys::load(tls).map(drop).map_err(|why| ConfigError(format!("tls: {why}")))
+    }
+
+    /// Refuses doors that others reach and that have no lock.
+    ///
+    /// # Errors
+    /// Which door, and what to do.
+    pub fn check_doors(&self) -> Result<(), ConfigError> {
+        if self.security.open {
+            return Ok(());
+        }
+        let certified = self.tls.client_auth == ClientAuth::Required;
+        let users = !self.auth.password.is_empty() || !self.auth.users_file.as_os_str().is_empty();
+        let token = !self.admin.token.0.is_empty() || !self.admin.token_file.as_os_str().is_empty();
+        let node = self.this_node();
+        let doors = [
+            ("resp", &node.resp, users || self.tls.resp && certified, RESP_LOCK),
+            ("admin", &node.admin, token || self.tls.admin && certified, ADMIN_LOCK),
+            ("peer", &node.peer, users || self.tls.is_used(), PEER_LOCK),
+        ];
+        for (name, address, locked, lock) in doors {
+            let near = parse(address).is_some_and(|(host, _)| loopback(&host));
+            check(near || locked, || {
+                format!(
+                    "the {name} address of node {} is {address}, which others can reach, and that door has no lock: {lock}; or listen \
+                     at a loopback address; or set security.open = true if nobody else is on that network (docs/security.md)",
+                    self.node
+                )
+            })?;
         }
         Ok(())
     }

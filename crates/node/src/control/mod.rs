@@ -12,7 +12,7 @@ mod loads;
 mod serve;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -46,6 +46,7 @@ const KEY_LIFELINE: u64 = 2 << 40;
 const KEY_LINK: u64 = 3 << 40;
 const KEY_OUTGOING: u64 = 4 << 40;
 const KEY_INCOMING: u64 = 5 << 40;
+const KEY_RELOAD: u64 = 6 << 40;
 const KIND_MASK: u64 = 0xff_ffff << 40;
 
 /// The other threads learn of the controller's state at least as often, while it has anything to do.
@@ -72,6 +73,8 @@ pub struct Setup {
     pub peer_listener: TcpListener,
     /// Readable when the process is asked to end.
     pub signals: UnixStream,
+    /// Readable when certificates are to be read again.
+    pub reloads: UnixStream,
     /// Whether to end when standard input does.
     pub lifeline: bool,
     /// What a connection to another node may hold.
@@ -88,6 +91,7 @@ pub struct ControlThread {
     controller: Box<dyn Controller>,
     out: ControlOutbox,
     poller: Poller,
+    reloads: UnixStream,
     signals: UnixStream,
     /// Before the links, for fields are dropped in this order: whoever sees this node go finds that nobody listens any more.
     incoming: Incoming,
@@ -117,6 +121,7 @@ impl ControlThread {
         let poller = Poller::new()?;
         poller.add(&shared.control.waker, KEY_WAKER, Interest::EDGE)?;
         poller.add(&setup.signals, KEY_SIGNAL, Interest::READ)?;
+        poller.add(&setup.reloads, KEY_RELOAD, Interest::READ)?;
         if setup.lifeline {
             watch_lifeline(&poller)?;
         }
@@ -135,6 +140,7 @@ impl ControlThread {
             controller: setup.controller,
             out: ControlOutbox::default(),
             signals: setup.signals,
+            reloads: setup.reloads,
             summarised: 0,
             rested: 0,
             ends_by: None,
@@ -338,6 +344,15 @@ impl ControlThread {
                 // Once is enough: a second signal finds the default action restored.
                 self.poller.remove(&self.signals)?;
                 self.shared.leave();
+            }
+            KEY_RELOAD => {
+                let mut seen = [0; 64];
+                // A byte for each signal; one reading answers them all.
+                if self.reloads.read(&mut seen).is_ok_and(|count| count == 0) {
+                    self.poller.remove(&self.reloads)?;
+                }
+                // What came of it stands in the log.
+                let _ = self.shared.reload_keys();
             }
             KEY_LIFELINE => self.pull_lifeline(),
             KEY_LINK => {

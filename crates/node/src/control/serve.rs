@@ -44,6 +44,10 @@ impl Context<'_> {
             AdminRequest::Status => {
                 return Ok(Some(AdminResponse::Status(Box::new(self.status()))));
             }
+            AdminRequest::ReloadCertificates => {
+                self.shared.reload_keys()?;
+                return Ok(Some(AdminResponse::Done));
+            }
             AdminRequest::Load { workload } => {
                 let (workload, done) = (build(&workload)?, Arc::new(AtomicU64::new(0)));
                 let errand = Errand::Populate { done: done.clone(), said: self.now };

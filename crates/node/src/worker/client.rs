@@ -1,7 +1,6 @@
 //! One RESP client: a socket around a [`Connection`].
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 
 use highwater_engines::{Nanos, Refusal, Request, Worker};
 
@@ -10,6 +9,7 @@ use crate::clock::unix_ms;
 use crate::poll::Interest;
 use crate::resp::describe::{command_of, words};
 use crate::resp::{Allowance, Connection};
+use crate::tls::Wire;
 use crate::token::{Owner, pack};
 
 use super::watch::{Unreleased, Watch};
@@ -20,7 +20,7 @@ const WRITE_BYTES: usize = 1 << 20;
 /// See the module.
 pub struct Client {
     /// Its socket.
-    pub stream: TcpStream,
+    pub stream: Wire,
     /// What it says and hears.
     pub connection: Connection,
     /// What its socket is watched for.
@@ -54,6 +54,8 @@ pub struct Client {
     pub gone: bool,
     /// It waits for data: when it is to look again, or to give up.
     pub alarm: Option<Nanos>,
+    /// When it came.
+    pub came: Nanos,
     /// Until when it waits for data, if not for ever.
     pub waits_until: Option<Nanos>,
     /// Its requests that the engine has taken and not released.
@@ -73,7 +75,7 @@ pub struct Counted {
 
 impl Client {
     /// Just connected.
-    pub fn new(stream: TcpStream, connection: Connection, now: Nanos) -> Client {
+    pub fn new(stream: Wire, connection: Connection, now: Nanos) -> Client {
         Client {
             stream,
             connection,
@@ -92,6 +94,7 @@ impl Client {
             ended: false,
             gone: false,
             alarm: None,
+            came: now,
             waits_until: None,
             unreleased: Unreleased::default(),
         }
@@ -109,6 +112,14 @@ impl Client {
                 // Who sends a long command owes for it before it is executed: short ones go first.
                 self.debt += n as i64;
                 self.connection.receive(&buffer[..n]);
+                // What TLS has decrypted beyond that is told of by no socket.
+                while self.stream.has_unread()
+                    && let Ok(more) = self.stream.read(buffer)
+                    && more > 0
+                {
+                    self.debt += more as i64;
+                    self.connection.receive(&buffer[..more]);
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -201,6 +212,7 @@ impl Client {
     /// Writes what the socket takes, up to its share of a turn; the rest when the poller says that there is room.
     pub fn write(&mut self, now: Nanos) {
         let mut left = WRITE_BYTES;
+        let sent = self.send(now);
         while !self.gone && left > 0 && !self.connection.output().is_empty() {
             let output = self.connection.output();
             match self.stream.write(&output[..output.len().min(left)]) {
@@ -216,10 +228,28 @@ impl Client {
             }
         }
         self.stuck_since = match self.stuck_since {
-            _ if self.connection.output().is_empty() => None,
-            Some(since) if left == WRITE_BYTES => Some(since),
+            _ if self.connection.output().is_empty() && !self.stream.has_unsent() => None,
+            Some(since) if left == WRITE_BYTES && !sent => Some(since),
             _ => Some(now),
         };
+    }
+
+    /// Writes what TLS has encrypted; whether the socket took some.
+    fn send(&mut self, now: Nanos) -> bool {
+        if self.gone || !self.stream.has_unsent() {
+            return false;
+        }
+        match self.stream.send() {
+            Ok(true) => {
+                self.active = now;
+                true
+            }
+            Ok(false) => false,
+            Err(_) => {
+                self.gone = true;
+                false
+            }
+        }
     }
 
     /// Whether to close. `unreleased`: its requests that will still be answered.
@@ -228,7 +258,8 @@ impl Client {
     /// of its input and every reply is written.
     pub fn is_over(&self, unreleased: usize) -> bool {
         let served = self.ended && unreleased == 0 && !self.connection.has_more();
-        self.gone || (self.connection.closing() || served) && self.connection.output().is_empty()
+        let written = self.connection.output().is_empty() && !self.stream.has_unsent();
+        self.gone || (self.connection.closing() || served) && written
     }
 
     /// Whether it is to be read from, but for what other clients hold.
@@ -238,7 +269,10 @@ impl Client {
 
     /// What its socket is to be watched for.
     pub fn wanted(&self) -> Interest {
-        Interest::of(self.wants_to_send() && !self.paused, !self.connection.output().is_empty())
+        // Of what waits for a handshake no socket tells that there is room: there is.
+        let writes =
+            !self.connection.output().is_empty() && self.stream.is_established() || self.stream.has_unsent();
+        Interest::of(self.wants_to_send() && !self.paused, writes)
     }
 
     /// What it holds now.

@@ -25,6 +25,7 @@ use crate::clock::{Ticks, unix_ms};
 use crate::poll::{Event, Poller};
 use crate::resp::clients::Order;
 use crate::resp::{Allowance, Connection, Door};
+use crate::tls::{Keys, Wire};
 use crate::transport::socket::tune_client;
 
 /// Connections taken per look at the listener.
@@ -97,6 +98,9 @@ pub struct Clients {
     pub(super) buffer: Vec<u8>,
     /// Since when the door is closed.
     pub(super) closed_at: Option<Nanos>,
+    /// If the door speaks TLS.
+    keys: Option<Arc<Keys>>,
+    pub(super) complained_of_tls: Option<Nanos>,
     gatekeeper: Gatekeeper,
     gate: Gate,
     /// The version of the users that every client was held against.
@@ -130,6 +134,8 @@ impl Clients {
             door,
             watch,
             rules,
+            keys: None,
+            complained_of_tls: None,
             gatekeeper: Gatekeeper::default(),
             gate: Gate::Waits,
             users_seen: 0,
@@ -154,6 +160,11 @@ impl Clients {
             buffer: vec![0; READ_BYTES],
             closed_at: None,
         })
+    }
+
+    /// The door speaks TLS with these keys.
+    pub fn set_keys(&mut self, keys: Option<Arc<Keys>>) {
+        self.keys = keys;
     }
 
     /// How many are connected.
@@ -327,21 +338,25 @@ impl Clients {
             self.slots.push(Slot::default());
             self.slots.len() - 1
         });
-        if poller.add(&stream, KEY_CLIENT | at as u64, crate::poll::Interest::READ).is_err() {
+        let keys = self.keys.as_ref().map(|keys| keys.current());
+        let text =
+            |address: io::Result<SocketAddr>| address.map_or_else(|_| String::new(), |text| text.to_string());
+        let (from, to) = (text(stream.peer_addr()), text(stream.local_addr()));
+        let wire = Wire::accept(stream, keys).ok();
+        let wire =
+            wire.filter(|wire| poller.add(wire, KEY_CLIENT | at as u64, crate::poll::Interest::READ).is_ok());
+        let Some(wire) = wire else {
             self.free.push(at);
             return;
-        }
+        };
         self.accepted += 1;
         self.open += 1;
         let id = self.accepted << 8 | (self.worker as u64 & 0xff);
         let slot = &mut self.slots[at];
         slot.id = id;
         let mut connection = Connection::new(id, self.door.clone()).metered(self.watch.meter.clone());
-        let text = |address: io::Result<SocketAddr>| {
-            address.map_or_else(|_| String::new(), |address| address.to_string())
-        };
-        connection.introduce(text(stream.peer_addr()), text(stream.local_addr()), unix_ms());
-        slot.client = Some(Client::new(stream, connection, now));
+        connection.introduce(from, to, unix_ms());
+        slot.client = Some(Client::new(wire, connection, now));
         self.sweep_later(now);
     }
 
@@ -572,6 +587,9 @@ impl Clients {
         self.crowd.update(client.counted, Counted::default());
         if client.connection.spoke_http() {
             self.complain_of_http(&client, now);
+        }
+        if client.connection.spoke_tls() || client.stream.broken().is_some() {
+            self.complain_of_tls(&client, now);
         }
         if self.favoured.is_some_and(|(favoured, _)| favoured == at) {
             self.favoured = None;

@@ -36,6 +36,7 @@ use crate::poll::{Event, Interest, Poller};
 use crate::relay::Relayed;
 use crate::resp::Door;
 use crate::shared::{ControlLetter, LoadAnswer, LoadCommand, Shared, WorkerLetter};
+use crate::tls::Keys;
 use crate::token::{Owner, unpack};
 use crate::transport::link::{Closed, LinkLimits};
 use crate::transport::peers::{Lost, Peers};
@@ -82,6 +83,8 @@ pub struct Setup {
     pub expiry: Option<Expiry>,
     /// One worker has the node's users follow the table.
     pub users: Option<Users>,
+    /// If its door speaks TLS.
+    pub keys: Option<Arc<Keys>>,
 }
 
 /// One worker's thread.
@@ -117,11 +120,16 @@ impl WorkerThread {
     /// Ready to run.
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
-        let Setup { index, engine, listener, door, watch, rules, links, sessions, expiry, users } = setup;
+        let Setup { index, engine, listener, door, watch, rules, links, sessions, expiry, users, keys } =
+            setup;
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         Ok(WorkerThread {
             coordinators: Coordinators::new(rules, links.queued),
-            clients: Clients::new(index, listener, door, watch, rules, &poller)?,
+            clients: {
+                let mut clients = Clients::new(index, listener, door, watch, rules, &poller)?;
+                clients.set_keys(keys);
+                clients
+            },
             peers: Peers::new(links, KEY_PEER),
             out: Outbox::default(),
             load: None,

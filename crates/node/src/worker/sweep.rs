@@ -6,6 +6,7 @@ use highwater_engines::Nanos;
 use super::client::{Client, Counted};
 use super::clients::{Clients, mark, recount};
 use super::crowd::{Pressure, SMALL_INPUT};
+use crate::tls::HANDSHAKE_PATIENCE;
 
 /// How often to look.
 const EVERY: Nanos = 1_000_000_000;
@@ -72,6 +73,12 @@ impl Clients {
         let slot = &self.slots[at];
         let Some(client) = &slot.client else { return Verdict::Leave };
         let (rules, silent) = (&self.rules, now - client.active);
+        if !client.stream.is_established() {
+            if now - client.came >= HANDSHAKE_PATIENCE {
+                return Verdict::Close("its TLS handshake did not end");
+            }
+            return Verdict::LookAgain(client.came + HANDSHAKE_PATIENCE);
+        }
         if let Some(since) = client.stuck_since {
             let stuck = now - since;
             if rules.stuck_timeout > 0 && stuck >= rules.stuck_timeout {
@@ -101,6 +108,24 @@ impl Clients {
             return Verdict::LookAgain(client.active + rules.idle_timeout);
         }
         Verdict::Leave
+    }
+
+    /// Says that somebody speaks TLS where it is not spoken, or the other way round, or badly.
+    #[cold]
+    pub(super) fn complain_of_tls(&mut self, client: &Client, now: Nanos) {
+        if self.complained_of_tls.is_none_or(|at| now - at >= COMPLAIN_EVERY) {
+            self.complained_of_tls = Some(now);
+            let from = client.stream.peer_addr().map_or("somebody".into(), |from| from.to_string());
+            match client.stream.broken() {
+                None => tracing::warn!(
+                    "{from} speaks TLS at the RESP port, which does not (tls.resp); the connection was closed"
+                ),
+                Some(why) => tracing::warn!(
+                    "the TLS of {from} at the RESP port failed: {why}; the connection was closed. A client that does not speak TLS \
+                     looks so, too (tls.resp)"
+                ),
+            }
+        }
     }
 
     /// Says that somebody's browser was made to talk to this port.

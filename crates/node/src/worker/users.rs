@@ -80,9 +80,8 @@ impl Users {
             self.reading = Some(Reading::Snapshot);
             engine.submit_snapshot(now, Request::new(token, users, &self.args))
         };
-        if let Err(refusal) = taken {
+        if taken.is_err() {
             self.reading = None;
-            access.set_unreadable(!serves && refusal != Refusal::Busy);
         }
     }
 
@@ -92,14 +91,12 @@ impl Users {
         let access = &self.door.access;
         let news = News::decode(reply).ok().filter(|_| outcome == Outcome::Committed);
         let Some(news) = news else {
-            access.set_unreadable(matches!(reading, Reading::Snapshot));
             self.next = Some(now + SOON);
             return;
         };
         if !news.told.is_empty() {
             tracing::error!("users of the configuration: {}", String::from_utf8_lossy(news.told).trim());
         }
-        access.set_unreadable(false);
         access.install(&news);
         if let Reading::Confirming(confirmation) = reading {
             access.confirm(confirmation);
@@ -124,7 +121,7 @@ pub enum Gate {
     Open,
     /// Leaves them where they are: who may ask them is not known yet.
     Waits,
-    /// Has the engine refuse them: this node has no state to show, and so no users.
+    /// Refuses them: this node does not serve, and has not read yet who its users are.
     Refuses(Refusal),
 }
 
@@ -150,12 +147,47 @@ impl Gatekeeper {
                 if matches!(refusal, Refusal::NotServing { .. }) {
                     self.serves = false;
                 }
-                match access.is_known() {
-                    true => Gate::Open,
-                    false if access.is_unreadable() || refusal == Refusal::NoQuorum => Gate::Refuses(refusal),
-                    false => Gate::Waits,
-                }
+                // Of a node that does not serve nothing is lost by it: it refuses all but reads on a snapshot itself.
+                if access.is_known() { Gate::Open } else { Gate::Refuses(refusal) }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::acl::Access;
+
+    const ELSEWHERE: Refusal = Refusal::NotServing { ask: None };
+
+    fn read(access: &Access) {
+        access.install(&News { whole: true, ..News::default() });
+    }
+
+    #[test]
+    fn who_begins_to_serve_waits_until_the_users_were_read() {
+        let access = Access::new(Vec::new(), Box::new(|| ()));
+        let mut gatekeeper = Gatekeeper::default();
+        assert_eq!(gatekeeper.look(&access, Err(ELSEWHERE)), Gate::Refuses(ELSEWHERE));
+        read(&access);
+        assert_eq!(gatekeeper.look(&access, Err(ELSEWHERE)), Gate::Open);
+        assert!(!access.lacks_confirmation());
+        for _lead in 0..2 {
+            // What was read before is not enough, though it was while somebody served here.
+            let earlier = access.begin_confirmation();
+            assert_eq!(gatekeeper.look(&access, Ok(())), Gate::Waits);
+            access.confirm(earlier);
+            assert_eq!(gatekeeper.look(&access, Err(Refusal::Busy)), Gate::Waits);
+            assert!(access.lacks_confirmation());
+            let confirmation = access.begin_confirmation();
+            access.confirm(confirmation);
+            assert_eq!(gatekeeper.look(&access, Ok(())), Gate::Open);
+            assert!(!access.lacks_confirmation());
+            // Who hears no majority for a while has not lost anything.
+            assert_eq!(gatekeeper.look(&access, Err(Refusal::NoQuorum)), Gate::Open);
+            assert_eq!(gatekeeper.look(&access, Ok(())), Gate::Open);
+            assert_eq!(gatekeeper.look(&access, Err(ELSEWHERE)), Gate::Open);
         }
     }
 }

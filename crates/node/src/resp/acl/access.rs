@@ -21,8 +21,6 @@ pub struct Access {
     version: AtomicU64,
     /// The table was read.
     known: AtomicBool,
-    /// It could not be read at the last attempt: the replica has no state to show.
-    unreadable: AtomicBool,
     /// Readings that were begun while this node served, and the last one that has ended.
     begun: AtomicU64,
     confirmed: AtomicU64,
@@ -61,7 +59,6 @@ impl Access {
         Access {
             version: AtomicU64::new(1),
             known: AtomicBool::new(false),
-            unreadable: AtomicBool::new(false),
             begun: AtomicU64::new(0),
             confirmed: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
@@ -87,16 +84,6 @@ impl Access {
     /// Whether the table was read since this process began.
     pub fn is_known(&self) -> bool {
         self.known.load(Ordering::Acquire)
-    }
-
-    /// Whether the table cannot be read at the moment, because the replica has no state to show.
-    pub fn is_unreadable(&self) -> bool {
-        self.unreadable.load(Ordering::Relaxed)
-    }
-
-    /// Says whether it can be read.
-    pub fn set_unreadable(&self, yes: bool) {
-        self.unreadable.store(yes, Ordering::Relaxed);
     }
 
     /// Asks that the table be read from now on: the confirmation to wait for.

@@ -140,6 +140,8 @@ pub struct Connection {
     starved: bool,
     /// A line of an HTTP request came.
     spoke_http: bool,
+    /// It began with TLS's first bytes.
+    spoke_tls: bool,
     stage: Stage,
     /// The command being taken, encoded as a request of its own.
     args: Vec<u8>,
@@ -178,6 +180,7 @@ impl Connection {
             parser: Parser::default(),
             starved: true,
             spoke_http: false,
+            spoke_tls: false,
             stage: Stage::Open,
             args: Vec::new(),
             order: Order::default(),
@@ -455,6 +458,11 @@ impl Connection {
     /// It sent a line of an HTTP request, and nothing behind that was looked at.
     pub fn spoke_http(&self) -> bool {
         self.spoke_http
+    }
+
+    /// It began with TLS's first bytes, and nothing behind them was looked at.
+    pub fn spoke_tls(&self) -> bool {
+        self.spoke_tls
     }
 
     /// Bytes of commands that are received, queued or watched.

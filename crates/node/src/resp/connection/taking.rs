@@ -11,6 +11,12 @@ impl Connection {
         if self.stage == Stage::Finished {
             return false;
         }
+        // No command begins so: a handshake's record, of any version.
+        if self.input[self.taken..].starts_with(&[0x16, 0x03]) {
+            self.spoke_tls = true;
+            self.finish();
+            return true;
+        }
         let held = self.held_bytes();
         self.parser.set_stranger(self.client.caller.needs_authentication());
         let frame = match self.parser.parse(&self.input[self.taken..]) {

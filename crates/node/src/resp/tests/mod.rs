@@ -3,7 +3,8 @@
 mod calls;
 mod clients;
 mod cluster;
-mod double;
+
+pub(in crate::resp) mod double;
 mod exec;
 mod frame;
 mod golden;

@@ -1,0 +1,79 @@
+//! TLS between a socket and whoever reads lines or commands from it.
+//!
+//! [`Wire`] is a socket with or without TLS, and reads and writes as a socket does: what would block says so. [`Keys`] are the files
+//! of a node, read again when an operator asks for it; connections that are open keep what they began with.
+//!
+//! Bounds: what is decrypted and not taken is one read's worth, and is taken at once; what is encrypted and not sent is 64 KiB
+//! ([`MAX_UNSENT_BYTES`]). A handshake that takes longer than [`HANDSHAKE_PATIENCE`] is given up by whoever sweeps.
+
+mod keys;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use highwater_engines::Nanos;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+
+pub use keys::Keys;
+pub use wire::Wire;
+
+/// What is encrypted and waits for the socket, at most.
+pub const MAX_UNSENT_BYTES: usize = 64 << 10;
+/// For how long a connection may be without a key.
+pub const HANDSHAKE_PATIENCE: Nanos = 10_000_000_000;
+
+/// What a client of the admin port trusts, and who it says it is.
+#[derive(Clone, Debug, Default)]
+pub struct ClientFiles {
+    /// The authorities that it believes.
+    pub ca: PathBuf,
+    /// Its own certificate and key, if it has one.
+    pub own: Option<(PathBuf, PathBuf)>,
+}
+
+/// How a client speaks TLS with these files.
+///
+/// # Errors
+/// In words, naming the file.
+pub fn client_config(files: &ClientFiles) -> Result<Arc<ClientConfig>, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(authorities(&files.ca)?);
+    let config = match &files.own {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => builder
+            .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
+            .map_err(|error| format!("{}: {error}", certificate.display()))?,
+    };
+    Ok(Arc::new(config))
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let bad = |error| format!("cannot read certificates from {}: {error}", file.display());
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).map_err(bad)?.collect();
+    match found {
+        Ok(found) if found.is_empty() => Err(format!("{} holds no certificate", file.display())),
+        Ok(found) => Ok(found),
+        Err(error) => Err(bad(error)),
+    }
+}
+
+fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_file(file)
+        .map_err(|error| format!("cannot read a private key from {}: {error}", file.display()))
+}
+
+fn authorities(file: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        roots.add(certificate).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(roots)
+}
