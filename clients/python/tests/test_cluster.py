@@ -13,12 +13,6 @@ from highwater import AsyncClient, AsyncTransaction, Client, Conflict, Freshness
 from conftest import PATIENCE, Cluster
 
 
-def knows(client: Client, command: str) -> bool:
-    """Whether this build of the server has a command."""
-    described = client.read("COMMAND", "INFO", command)
-    return bool(described and described[0])
-
-
 def test_answers(cluster: Cluster) -> None:
     with Client(cluster.resp[2], patience=PATIENCE, decode_responses=True) as client:
         assert client.execute("SET", "text", "a\r\nb") == "OK"
@@ -95,8 +89,6 @@ def test_nobody_answers() -> None:
 
 def test_interactive_transactions(cluster: Cluster) -> None:
     with Client(cluster.resp, patience=PATIENCE) as client:
-        if not knows(client, "hw.begin"):
-            pytest.skip("this build of the server has no HW.BEGIN")
         client.execute("SET", "alice", 100)
         with client.begin() as tx:
             alice = int(tx.execute("GET", "alice"))
@@ -114,8 +106,6 @@ def test_interactive_transactions(cluster: Cluster) -> None:
 
 def test_procedures(cluster: Cluster) -> None:
     with Client(cluster.resp, patience=PATIENCE, decode_responses=True) as client:
-        if not knows(client, "hw.call"):
-            pytest.skip("this build of the server has no HW.CALL")
         client.call("bank.load", 0, 10, 100)
         client.call("bank.transfer", 1, 2, 30)
         with pytest.raises(ServerError) as raised:
@@ -125,8 +115,6 @@ def test_procedures(cluster: Cluster) -> None:
 
 def test_interactive_transactions_that_were_overtaken(cluster: Cluster) -> None:
     with Client(cluster.resp, patience=PATIENCE, tokens=True) as client:
-        if not knows(client, "hw.begin"):
-            pytest.skip("this build of the server has no HW.BEGIN")
         for _ in range(3):
             client.execute("SET", "bob", 1)
             with pytest.raises(Conflict):
@@ -148,8 +136,6 @@ def test_interactive_transactions_that_were_overtaken(cluster: Cluster) -> None:
 
 def test_tables(cluster: Cluster) -> None:
     with Client(cluster.resp, patience=PATIENCE, decode_responses=True) as client:
-        if not knows(client, "hw.table"):
-            pytest.skip("this build of the server has no HW.TABLE")
         client.create_table("orders", "u64", "string")
         assert client.put("orders", (7, "book"), 3) == 1
         assert client.put("orders", (7, "pen"), 1) == 1

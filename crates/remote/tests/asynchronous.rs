@@ -29,7 +29,7 @@ fn counters_are_exact_though_a_leader_ends() {
         runtime.spawn(async move {
             while !over.load(Ordering::Relaxed) {
                 match job % 3 {
-                    0 => drop(client.once::<i64>(cmd("INCR").arg("singles")).await.unwrap()),
+                    0 => client.once::<()>(cmd("INCR").arg("singles")).await.unwrap(),
                     1 => {
                         let two = [cmd("INCR").arg("blocks"), cmd("DECR").arg("other")];
                         assert_eq!(client.block(&two).await.unwrap().len(), 2);
