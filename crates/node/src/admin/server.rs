@@ -27,6 +27,8 @@ const STUCK_TIMEOUT: Nanos = 60_000_000_000;
 /// Whom this side has hung up on, and who goes on sending, is not cut for as long: a socket that is closed with bytes unread takes back what
 /// was sent.
 const LINGER: Nanos = 1_000_000_000;
+/// Who has sent so much since then is cut.
+const MOST_DISCARDED_BYTES: usize = 1 << 20;
 /// How often connections for HTTP are looked after.
 const LOOK_EVERY: Nanos = 100_000_000;
 
@@ -56,6 +58,8 @@ struct Connection {
     asked: Option<Nanos>,
     /// Everything was said, and until then what comes is thrown away.
     lingers_until: Option<Nanos>,
+    /// Bytes that it sent since then.
+    discarded: usize,
     gone: bool,
 }
 
@@ -194,6 +198,7 @@ impl Server {
                     heard: now,
                     asked: None,
                     lingers_until: None,
+                    discarded: 0,
                     gone: false,
                 },
             );
@@ -219,7 +224,10 @@ impl Connection {
         match self.stream.read(&mut buffer) {
             Ok(0) if lingers => self.gone = true,
             Ok(0) => self.talk.end_of_input(),
-            Ok(_) if lingers => {}
+            Ok(n) if lingers => {
+                self.discarded += n;
+                self.gone |= self.discarded > MOST_DISCARDED_BYTES;
+            }
             Ok(n) => {
                 self.talk.receive(&buffer[..n], now);
                 // What TLS has decrypted beyond that is told of by no socket.

@@ -15,7 +15,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use highwater_core::{Epoch, Incarnation, Levels, Library, NodeId, Outcome, Registry, Schema, Speaks};
+use highwater_core::{
+    Epoch, Incarnation, Levels, Library, NodeId, Outcome, Procedure, Registry, Schema, Speaks,
+};
 use highwater_engines::{
     ControlOutbox, Controller, Counters, Endpoint, EngineKind, Figure, Frame, Nanos, Next, Outbox, Refusal,
     Replica, Request, Service, Status, Token, Worker,
@@ -23,6 +25,7 @@ use highwater_engines::{
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
 use highwater_node::config::{Durability, NodeConfig};
 use highwater_node::library::NodeLibrary;
+use highwater_node::resp::acl::change::ChangeUsers;
 use highwater_node::transport::handshake::{Fingerprint, Hello, Identity, WELCOME_BYTES, Welcome};
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
 use highwater_store::Store;
@@ -51,7 +54,21 @@ struct StubWorker {
     frames: Vec<(Endpoint, Frame)>,
     released: Vec<(Token, Bytes)>,
     redis: u16,
+    users: u16,
     events: Sender<Event>,
+}
+
+impl StubWorker {
+    /// A node asks itself who its users are: there are none but those of its configuration.
+    fn asks_for_users(&mut self, request: &Request<'_>) -> bool {
+        let asks = request.procedure.0 == self.users;
+        if asks {
+            let mut reply = Vec::new();
+            ChangeUsers::run(&mut Memory::default(), request.args, &mut reply).unwrap();
+            self.released.push((request.token, reply.into()));
+        }
+        asks
+    }
 }
 
 impl Worker for StubWorker {
@@ -67,12 +84,16 @@ impl Worker for StubWorker {
 
     fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         self.ready()?;
+        if self.asks_for_users(&request) {
+            return Ok(());
+        }
         Counters::add(&self.counters.executed, 1);
         let reply = match request.procedure.0 >= self.redis {
             true => Bytes::from_static(b"+OK\r\n"),
             false => Bytes::copy_from_slice(request.args),
         };
         if self.others == 0 {
+            Counters::add(&self.counters.committed, 1);
             self.released.push((request.token, reply));
             return Ok(());
         }
@@ -83,6 +104,10 @@ impl Worker for StubWorker {
         }
         self.unreleased.insert(request.token.0, (self.others, reply));
         Ok(())
+    }
+
+    fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        if self.asks_for_users(&request) { Ok(()) } else { self.submit(now, request) }
     }
 
     fn peer_up(&mut self, _: Nanos, peer: NodeId, incarnation: Incarnation, _: Levels) {
@@ -104,6 +129,7 @@ impl Worker for StubWorker {
         let Some((missing, reply)) = self.unreleased.get_mut(&token) else { return };
         *missing -= 1;
         if *missing == 0 {
+            Counters::add(&self.counters.committed, 1);
             self.released.push((Token(token), std::mem::take(reply)));
             self.unreleased.remove(&token);
         }
@@ -112,7 +138,6 @@ impl Worker for StubWorker {
     fn turn(&mut self, _: Nanos, out: &mut Outbox) -> Next {
         out.frames.append(&mut self.frames);
         for (token, reply) in self.released.drain(..) {
-            Counters::add(&self.counters.committed, 1);
             out.reply(token, Outcome::Committed, &reply);
         }
         Next::Idle
@@ -218,6 +243,7 @@ pub fn start(config: &Config, id: u8, incarnation: u64) -> StubNode {
     let mut registry = Registry::<Memory>::new();
     NodeLibrary.register(&mut registry);
     let (procedures, versions, signatures) = (registry.names(), registry.versions(), registry.signatures());
+    let users = procedures.iter().position(|name| *name == ChangeUsers::NAME).unwrap() as u16;
     let redis = procedures.iter().position(|name| name.starts_with("redis.")).unwrap() as u16;
     let (node, incarnation) = (NodeId(id), Incarnation(incarnation));
     let counters: Vec<_> = (0..config.cluster.workers).map(|_| Arc::new(Counters::default())).collect();
@@ -232,6 +258,7 @@ pub fn start(config: &Config, id: u8, incarnation: u64) -> StubNode {
             frames: Vec::new(),
             released: Vec::new(),
             redis,
+            users,
             events: sender.clone(),
         })
     };
