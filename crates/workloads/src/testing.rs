@@ -124,7 +124,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    fn new(schema: Schema) -> Memory {
+    /// Empty tables.
+    pub fn new(schema: Schema) -> Memory {
         let tables = Tables { tables: vec![BTreeMap::new(); schema.len()] };
         let mut log = TxWriter::new(Vec::new());
         log.begin();

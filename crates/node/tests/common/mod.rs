@@ -64,7 +64,8 @@ impl StubWorker {
         let asks = request.procedure.0 == self.users;
         if asks {
             let mut reply = Vec::new();
-            ChangeUsers::run(&mut Memory::default(), request.args, &mut reply).unwrap();
+            ChangeUsers::run(&mut Memory::new(Schema::new(NodeLibrary.tables())), request.args, &mut reply)
+                .unwrap();
             self.released.push((request.token, reply.into()));
         }
         asks
