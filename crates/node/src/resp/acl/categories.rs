@@ -99,12 +99,17 @@ fn of_command(spec: &Spec, found: &mut Categories) {
         ("fast", "fast"),
         ("blocking", "blocking"),
     ] {
-        if spec.has_flag(flag) && !(flag == "readonly" && spec.group == "scripting") {
+        // A script is neither: what it calls is.
+        if spec.has_flag(flag) && !(matches!(flag, "readonly" | "write") && spec.group == "scripting") {
             found.add(category);
         }
     }
-    if spec.name == "role" {
-        found.add("admin");
+    // Refused to all, or of no use to any; their categories are Redis's.
+    match spec.name {
+        "role" => found.add("admin"),
+        "lolwut" => found.add("read"),
+        "swapdb" => ["keyspace", "write"].into_iter().for_each(|name| found.add(name)),
+        _ => {}
     }
     if DANGEROUS.contains(&spec.name) {
         found.add("dangerous");
@@ -123,7 +128,8 @@ fn of_subcommand(spec: &Spec, sub: &str, found: &mut Categories) {
         "memory" if !help => found.add("read"),
         "client" | "command" => {
             found.add("connection");
-            if ["no-evict", "kill", "list", "pause", "unpause", "unblock"].contains(&sub) {
+            let admins = ["no-evict", "kill", "list", "pause", "unpause", "unblock"];
+            if spec.name == "client" && admins.contains(&sub) {
                 found.add("admin");
             }
         }
@@ -134,7 +140,7 @@ fn of_subcommand(spec: &Spec, sub: &str, found: &mut Categories) {
         "memory" | "config" | "slowlog" | "latency" | "acl" => {}
         "script" | "function" => {
             found.add("scripting");
-            if ["delete", "flush", "load", "restore"].contains(&sub) {
+            if spec.name == "function" && ["delete", "flush", "load", "restore"].contains(&sub) {
                 found.add("write");
             }
         }
