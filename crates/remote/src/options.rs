@@ -22,7 +22,7 @@ pub struct Options {
     pub connections: usize,
     /// Whether the client keeps the [token](crate::Client::token) of what it saw answered: another word with each request.
     pub tokens: bool,
-    /// How connections are made, if not over plain TCP: see [`tls`](crate::tls), with the feature `tls`.
+    /// How connections are made, if not over plain TCP: see module `tls`, with the feature of that name.
     pub connect: Option<Arc<dyn Connect>>,
     /// How asynchronous connections are made, if not over plain TCP.
     #[cfg(feature = "async")]

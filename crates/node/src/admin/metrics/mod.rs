@@ -1,6 +1,6 @@
 //! `/metrics`: what a node counts, in the text of OpenMetrics.
 //!
-//! Nothing is registered ahead: each time that somebody asks, a [`Sheet`] is written of what threads publish and of the node's
+//! Nothing is registered ahead: each time that somebody asks, a `Sheet` is written of what threads publish and of the node's
 //! status, and handed to the encoder as a collector. Names and meanings are in docs/operations/metrics.md, which a test compares.
 
 mod sheet;

@@ -40,7 +40,7 @@ macro_rules! subcommands {
     };
 }
 
-/// All rows; the position is the [`Opcode`].
+/// All rows; the position is the [`Opcode`](super::Opcode).
 #[rustfmt::skip]
 pub static COMMANDS: &[Spec] = &[
     spec!(Data Get, "get", 2, "readonly fast", ONE_KEY, "string", "1.0.0", "Get the value of a key"),

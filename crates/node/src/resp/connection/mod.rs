@@ -1,6 +1,6 @@
 //! One client's connection: bytes in, engine requests and reply bytes out.
 //!
-//! Here is what its host drives; [`taking`] takes commands from the input, [`standing`] looks at what its user may do, [`place`]
+//! Here is what its host drives; `taking` takes commands from the input, `standing` looks at what its user may do, `place`
 //! is where it stands in line for data.
 
 mod calling;
