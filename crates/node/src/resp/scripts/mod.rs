@@ -23,7 +23,6 @@
 //!
 //! docs/internals/scripts.md says what is bounded by what, and where we differ from Redis.
 //!
-//! [`prelude.lua`]: natives
 
 mod bits;
 pub mod bridge;
