@@ -8,7 +8,7 @@
 //!
 //! Everything follows from "it may run again":
 //!
-//! - *Nothing is left behind.* A script changes its own variables only. Its globals cannot be changed ([`prelude.lua`]), libraries are loaded
+//! - *Nothing is left behind.* A script changes its own variables only. Its globals cannot be changed (`prelude.lua`), libraries are loaded
 //!   for each call, settings of `cjson` and seeds end with the run.
 //! - *It repeats itself.* Its time and its chance are its request's [moment](super::moment); its bounds are counted, not measured.
 //! - *It ends.* By the count of its instructions and of the bytes that it takes ([`budget`]), on a stack that is watched.
@@ -22,7 +22,6 @@
 //! - Rows and commands: [`commands::scripts`](super::commands::scripts), [`commands::functions`](super::commands::functions).
 //!
 //! docs/internals/scripts.md says what is bounded by what, and where we differ from Redis.
-//!
 
 mod bits;
 pub mod bridge;
