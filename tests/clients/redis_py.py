@@ -9,7 +9,16 @@ import time
 import redis
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
-from redis.exceptions import ClusterDownError, ConnectionError, MovedError, ReadOnlyError, ResponseError, TimeoutError
+from redis.exceptions import (
+    AuthenticationError,
+    ClusterDownError,
+    ConnectionError,
+    MovedError,
+    NoPermissionError,
+    ReadOnlyError,
+    ResponseError,
+    TimeoutError,
+)
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
@@ -17,6 +26,21 @@ NODES = [(host, int(port)) for host, port in (node.split(":") for node in os.env
 NAME = os.environ["HW_NAME"]
 SECONDS = float(os.environ.get("HW_SECONDS", "5"))
 THREADS = 4
+# Where the doors are locked: who one is, and the folder of certificates.
+LOGIN = {"username": "app", "password": os.environ["HW_PASSWORD"]} if "HW_PASSWORD" in os.environ else {}
+CERTIFICATES = os.environ.get("HW_CERTIFICATES")
+
+
+def locks(client="app", authority="ca", **login):
+    """What a connection through locked doors needs, in redis-py's words. Nothing, where they are open."""
+    if CERTIFICATES is None:
+        return LOGIN
+
+    def file(name):
+        return f"{CERTIFICATES}/{name}"
+
+    own = {"ssl_certfile": file(f"{client}.crt"), "ssl_keyfile": file(f"{client}.key")} if client else {}
+    return {**LOGIN, **login, "ssl": True, "ssl_ca_certs": file(f"{authority}.crt"), **own}
 
 
 def never():
@@ -26,13 +50,13 @@ def never():
 
 def cluster(**options):
     nodes = [ClusterNode(host, port) for host, port in NODES]
-    return RedisCluster(startup_nodes=nodes, decode_responses=True, socket_timeout=5, **options)
+    return RedisCluster(startup_nodes=nodes, decode_responses=True, socket_timeout=5, **locks(), **options)
 
 
 def leader(protocol=2):
     """A plain client, of whoever serves."""
     for host, port in NODES:
-        client = redis.Redis(host, port, decode_responses=True, protocol=protocol)
+        client = redis.Redis(host, port, decode_responses=True, protocol=protocol, **locks())
         if client.info("replication")["role"] == "master":
             return client
     sys.exit("nobody serves")
@@ -95,14 +119,14 @@ def server():
         assert time.monotonic() < end
 
 
-def counting(count):
+def counting(count, protocol):
     """Counts in threads, each on a key of its own; prints what each knows."""
     counts, failures = {}, []
 
     def body(number):
         try:
             key = f"count:{os.getpid()}:{number}"
-            counts[key] = count(number, key, time.monotonic() + SECONDS)
+            counts[key] = count(protocol, key, time.monotonic() + SECONDS)
         except Exception as error:  # told at the end
             failures.append(repr(error))
 
@@ -135,20 +159,20 @@ def plainly(increment, end, key):
     return acknowledged, unknown
 
 
-def sentinel_counts(_, key, end):
-    found = Sentinel(NODES, socket_timeout=5, sentinel_kwargs={"retry": never()})
-    master = found.master_for(NAME, socket_timeout=5, retry=never())
+def sentinel_counts(protocol, key, end):
+    found = Sentinel(NODES, socket_timeout=5, sentinel_kwargs={"retry": never(), "protocol": protocol})
+    master = found.master_for(NAME, socket_timeout=5, retry=never(), protocol=protocol)
     return plainly(master.incr, end, key)
 
 
-def cluster_counts(_, key, end):
-    client = cluster(retry=never())
+def cluster_counts(protocol, key, end):
+    client = cluster(retry=never(), protocol=protocol)
     return plainly(client.incr, end, key)
 
 
-def session_counts(_, key, end):
+def session_counts(protocol, key, end):
     """Under a session whatever was not answered is sent again, by the library and here: nothing is unknown in the end."""
-    client = cluster()
+    client = cluster(protocol=protocol)
     # It names no key, so a cluster client does not know whom to ask.
     session, number = leader().execute_command("HW.SESSION", "NEW"), 0
     while time.monotonic() < end:
@@ -189,18 +213,49 @@ def crowd():
         client.close()
 
 
+def refusals():
+    """Locked doors let in nobody else, and say why."""
+    host, port = NODES[0]
+
+    def refused(words, kind=ConnectionError, **options):
+        client = redis.Redis(host, port, retry=never(), **options)
+        try:
+            sys.exit(f"let in: {client.ping()}, {words}")
+        except kind as error:
+            assert words.lower() in str(error).lower(), f"{error!r} does not say {words}"
+
+    refused("certificate verify failed", **locks(authority="other/ca"))
+    refused("certificate required", **locks(client=None))
+    refused("unknown ca", **locks(client="other/app"))
+    refused("WRONGPASS", AuthenticationError, **locks(password="guessed"))
+    refused("WRONGPASS", AuthenticationError, **locks(username="nobody"))
+    refused("NOAUTH", AuthenticationError, **locks(username=None, password=None))
+    # Who does not speak TLS hears nothing that could be taken for an answer.
+    refused("", **LOGIN)
+    # And who is let in does what the rules allow.
+    app = leader()
+    assert app.set("app:1", "x") and app.get("app:1") == "x"
+    for forbidden in [lambda: app.get("other"), app.flushall, lambda: app.acl_list()]:
+        try:
+            sys.exit(f"done: {forbidden()}")
+        except NoPermissionError:
+            pass
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["data", protocol]:
             data(int(protocol))
         case ["server"]:
             server()
-        case ["cluster"]:
-            counting(cluster_counts)
-        case ["sessions"]:
-            counting(session_counts)
-        case ["sentinel"]:
-            counting(sentinel_counts)
+        case ["cluster", protocol]:
+            counting(cluster_counts, int(protocol))
+        case ["sessions", protocol]:
+            counting(session_counts, int(protocol))
+        case ["sentinel", protocol]:
+            counting(sentinel_counts, int(protocol))
+        case ["refusals"]:
+            refusals()
         case ["crowd"]:
             crowd()
         case other:
