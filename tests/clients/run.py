@@ -1,8 +1,8 @@
 """Runs real clients against three replicas: `tests/clients.sh` calls it, inside an environment that has redis-py.
 
-A client script gets HW_NODES (host:port of all, with commas), HW_NAME (the cluster's name) and HW_SECONDS. It counts with INCR on keys of its own and
-prints one JSON object with, for each key, [acknowledged, unknown]: unknown is what may or may not have been done. Meanwhile the leader
-is killed. In the end each key holds at least what was acknowledged, and at most the unknown ones more.
+A client script gets HW_NODES (host:port of all, with commas), HW_NAME (the cluster's name) and HW_SECONDS. It counts with INCR on keys of its own, prints
+"counting" when it has begun, and in the end one JSON object with, for each key, [acknowledged, unknown]: unknown is what may or may not have been done. Meanwhile the
+leader is killed. In the end each key holds at least what was acknowledged, and at most the unknown ones more.
 """
 
 import json
@@ -24,8 +24,8 @@ import redis  # noqa: E402
 from cluster import Cluster  # noqa: E402
 
 NAME = "clients"
-KILL_AFTER = 1.5
-SECONDS = 5
+KILL_AFTER = 1
+SECONDS = 4
 
 
 def main():
@@ -179,8 +179,10 @@ class Three(Cluster):
         self.settle()
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         started = {name: subprocess.Popen(command, env=self.environment(), **pipes) for name, command in clients.items()}
-        time.sleep(KILL_AFTER)
         try:
+            for client in started.values():
+                client.stdout.readline()
+            time.sleep(KILL_AFTER)
             disturb()
             said = {name: client.communicate(timeout=120) for name, client in started.items()}
         finally:
@@ -217,11 +219,14 @@ class Locked(Three):
 
     def __init__(self, highwater, certificates):
         other = certificates / "other"
-        for folder, words in [(certificates, ["ca"]), (certificates, ["node", "--id", "0"]), (certificates, ["client", "--name", "app"]), (other, ["ca"]), (other, ["client", "--name", "app"])]:
+        ours = [["ca"], ["node", "--id", "0"], ["client", "--name", "app"]]
+        theirs = [["ca"], ["client", "--name", "app"]]
+        for folder, words in [(certificates, words) for words in ours] + [(other, words) for words in theirs]:
             run([highwater, "cert", *words, "--dir", folder])
         password = secrets.token_hex(8)
         users = certificates / "users.acl"
-        users.write_text(f"user default off\nuser root on >{password} ~* &* +@all\nuser app on >{password} ~app:* ~count:* ~probe +@all -@admin -@dangerous +info +role +cluster\n")
+        rules = "~app:* ~count:* +@all -@admin -@dangerous +info +role +cluster"
+        users.write_text(f"user default off\nuser root on >{password} ~* +@all\nuser app on >{password} {rules}\n")
         files = {"ca": "ca.crt", "certificate": "node-0.crt", "key": "node-0.key"}
         tls = "".join(f'{key} = "{certificates / file}"\n' for key, file in files.items())
         super().__init__(highwater, f'[auth]\nusers_file = "{users}"\n[tls]\nresp = true\nclient_auth = "required"\n{tls}')
