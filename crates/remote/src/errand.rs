@@ -410,7 +410,10 @@ mod tests {
         let mut story = Story::new(1, Shape::Apart, Repeat::Harmless);
         assert!(story.at(1, Tried::NoConnection("bad certificate".into())).is_none());
         let late = story.at(1000, Tried::NoConnection("time is up".into())).expect("time is up");
-        assert!(matches!(&late[..], [Err(Error::NotDone(why))] if why.contains("bad certificate")), "{late:?}");
+        assert!(
+            matches!(&late[..], [Err(Error::NotDone(why))] if why.contains("bad certificate")),
+            "{late:?}"
+        );
         let mut story = Story::new(1, Shape::Apart, Repeat::Never);
         let late = story.at(1000, Tried::Sent(vec![error("CONFLICT x")], None)).expect("time is up");
         assert_eq!(late, [Err(Error::Conflict)]);
