@@ -13,6 +13,8 @@ import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).parent
@@ -26,6 +28,7 @@ from cluster import Cluster  # noqa: E402
 NAME = "clients"
 KILL_AFTER = 1
 SECONDS = 4
+PATIENCE = 150
 
 
 def main():
@@ -177,20 +180,31 @@ class Three(Cluster):
     def disturbed(self, what, clients, disturb):
         """`clients`: names and commands, at the same time. What befalls the replicas in the middle must not fail, either."""
         self.settle()
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        started = {name: subprocess.Popen(command, env=self.environment(), **pipes) for name, command in clients.items()}
+        started, errors = {}, tempfile.TemporaryFile("w+")
+        for name, command in clients.items():
+            started[name] = subprocess.Popen(command, env=self.environment(), stdout=subprocess.PIPE, stderr=errors, text=True)
+
+        def end_all():
+            for client in started.values():
+                client.kill()
+
+        # Whoever hangs is ended, and fails by its exit code.
+        patience = threading.Timer(PATIENCE, end_all)
+        patience.start()
         try:
             for client in started.values():
                 client.stdout.readline()
             time.sleep(KILL_AFTER)
             disturb()
-            said = {name: client.communicate(timeout=120) for name, client in started.items()}
+            said = {name: client.stdout.read() for name, client in started.items()}
+            ended = {name: client.wait() for name, client in started.items()}
         finally:
-            for client in started.values():
-                client.kill()
-        for name, (out, err) in said.items():
-            if started[name].returncode != 0:
-                sys.exit(f"{name}, {what}: failed:\n{out}\n{err}")
+            patience.cancel()
+            end_all()
+        for name, out in said.items():
+            if ended[name] != 0:
+                errors.seek(0)
+                sys.exit(f"{name}, {what}: failed with {ended[name]}:\n{out}\n{errors.read()}")
             self.judge(f"{name}, {what}", json.loads(out.strip().splitlines()[-1]))
 
     def judge(self, name, counts):

@@ -48,7 +48,7 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     for part in parts {
         let digits = part.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        bytes.extend_from_slice(part[2..].as_bytes());
+        bytes.extend_from_slice(&part.as_bytes()[2..]);
     }
     Some(bytes)
 }

@@ -47,6 +47,7 @@ public class Counter {
                 acknowledged++;
                 if (BEGUN.compareAndSet(false, true)) {
                     System.out.println("counting");
+                    System.out.flush();
                 }
                 // One that was repeated, and counted twice, shows here.
                 if (sum > last + 1) {
