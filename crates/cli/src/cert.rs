@@ -8,6 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use highwater_core::NodeId;
+use highwater_node::tls::names::{coordinator_name, node_name};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -31,6 +33,9 @@ pub enum CertAction {
         /// The node's id.
         #[arg(long, value_name = "N")]
         id: u8,
+        /// The cluster's name, as `cluster.id` has it.
+        #[arg(long, value_name = "NAME", default_value = "highwater")]
+        cluster: String,
         /// A name or an IP address by which clients call it; repeatable.
         #[arg(long = "host", value_name = "HOST", default_values_t = ["127.0.0.1".to_string(), "localhost".to_string()])]
         hosts: Vec<String>,
@@ -44,6 +49,9 @@ pub enum CertAction {
         /// Whose it is.
         #[arg(long, value_name = "NAME")]
         name: String,
+        /// It may coordinate transactions of this cluster through the peer ports (docs/clients.md): that is, do everything.
+        #[arg(long, value_name = "CLUSTER")]
+        coordinates: Option<String>,
     },
 }
 
@@ -70,16 +78,17 @@ pub fn run(action: &CertAction) -> Result<()> {
             let certificate = authority(folder.days)?.self_signed(&key).map_err(Failure::negative)?;
             write(&folder.dir, "ca", &certificate.pem(), &key)
         }
-        CertAction::Node { folder, id, hosts } => {
+        CertAction::Node { folder, id, cluster, hosts } => {
             let name = format!("node-{id}");
+            let own = node_name(cluster, NodeId(*id));
             sign(
                 folder,
                 &name,
-                hosts,
+                &[&hosts[..], &[own]].concat(),
                 &[ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
             )
         }
-        CertAction::Client { folder, name } => {
+        CertAction::Client { folder, name, coordinates } => {
             let plain =
                 !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
             if !plain || name.starts_with('.') || name == "ca" {
@@ -87,7 +96,8 @@ pub fn run(action: &CertAction) -> Result<()> {
                     "--name is made of letters, digits, '-', '_' and '.', and is not \"ca\"",
                 ));
             }
-            sign(folder, name, &[], &[ExtendedKeyUsagePurpose::ClientAuth])
+            let own: Vec<String> = coordinates.iter().map(|cluster| coordinator_name(cluster)).collect();
+            sign(folder, name, &own, &[ExtendedKeyUsagePurpose::ClientAuth])
         }
     }
 }
