@@ -69,24 +69,40 @@ pub struct Folder {
 /// What the authority is called. Its certificates are known by it, so it is the same whenever it signs.
 const AUTHORITY: &str = "Highwater trial authority";
 
+/// Makes an authority and a certificate for each of so many nodes of one machine.
+///
+/// # Errors
+/// If the folder cannot be written to.
+pub fn for_trial(dir: &Path, cluster: &str, nodes: u8) -> Result<()> {
+    let folder = Folder { dir: dir.to_path_buf(), days: 1 };
+    make_authority(&folder)?;
+    (0..nodes).try_for_each(|id| make_node(&folder, id, cluster, &[]))
+}
+
+fn make_authority(folder: &Folder) -> Result<()> {
+    fs::create_dir_all(&folder.dir).map_err(|error| cannot("make", &folder.dir, error))?;
+    let key = KeyPair::generate().map_err(Failure::negative)?;
+    let certificate = authority(folder.days)?.self_signed(&key).map_err(Failure::negative)?;
+    write(&folder.dir, "ca", &certificate.pem(), &key)
+}
+
+fn make_node(folder: &Folder, id: u8, cluster: &str, hosts: &[String]) -> Result<()> {
+    let own = node_name(cluster, NodeId(id));
+    let uses = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    sign(folder, &format!("node-{id}"), &[hosts, &[own]].concat(), &uses)
+}
+
+/// Says where they are.
+fn told(dir: &Path, name: &str, made: Result<()>) -> Result<()> {
+    made.map(|()| println!("{0}/{name}.crt and {0}/{name}.key", dir.display()))
+}
+
 /// Makes one.
 pub fn run(action: &CertAction) -> Result<()> {
     match action {
-        CertAction::Ca(folder) => {
-            fs::create_dir_all(&folder.dir).map_err(|error| cannot("make", &folder.dir, error))?;
-            let key = KeyPair::generate().map_err(Failure::negative)?;
-            let certificate = authority(folder.days)?.self_signed(&key).map_err(Failure::negative)?;
-            write(&folder.dir, "ca", &certificate.pem(), &key)
-        }
+        CertAction::Ca(folder) => told(&folder.dir, "ca", make_authority(folder)),
         CertAction::Node { folder, id, cluster, hosts } => {
-            let name = format!("node-{id}");
-            let own = node_name(cluster, NodeId(*id));
-            sign(
-                folder,
-                &name,
-                &[&hosts[..], &[own]].concat(),
-                &[ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
-            )
+            told(&folder.dir, &format!("node-{id}"), make_node(folder, *id, cluster, hosts))
         }
         CertAction::Client { folder, name, coordinates } => {
             let plain =
@@ -97,7 +113,7 @@ pub fn run(action: &CertAction) -> Result<()> {
                 ));
             }
             let own: Vec<String> = coordinates.iter().map(|cluster| coordinator_name(cluster)).collect();
-            sign(folder, name, &own, &[ExtendedKeyUsagePurpose::ClientAuth])
+            told(&folder.dir, name, sign(folder, name, &own, &[ExtendedKeyUsagePurpose::ClientAuth]))
         }
     }
 }
@@ -147,7 +163,6 @@ fn write(dir: &Path, name: &str, certificate: &str, key: &KeyPair) -> Result<()>
         let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
         written.and_then(|()| fs::rename(&fresh, &path)).map_err(|error| cannot("write", &path, error))?;
     }
-    println!("{0}/{name}.crt and {0}/{name}.key", dir.display());
     Ok(())
 }
 

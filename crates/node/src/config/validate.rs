@@ -216,9 +216,10 @@ impl Config {
             ] {
                 named(key, if own.as_os_str().is_empty() { common } else { own }, what)?;
             }
-            check(tls.peer_certificate.as_os_str().is_empty() == tls.peer_key.as_os_str().is_empty(), || {
-                "tls.peer_certificate and tls.peer_key belong together: name both or neither".into()
-            })?;
+            check(
+                tls.peer_certificate.as_os_str().is_empty() == tls.peer_key.as_os_str().is_empty(),
+                || "tls.peer_certificate and tls.peer_key belong together: name both or neither".into(),
+            )?;
         }
         check(tls.client_auth == ClientAuth::Off || !tls.ca.as_os_str().is_empty(), || {
             "tls.client_auth asks for certificates, but tls.ca does not say whose; name a file of authorities"

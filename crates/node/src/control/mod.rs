@@ -402,7 +402,10 @@ impl ControlThread {
                     self.adopt(now, connection);
                 }
                 Some(Called::Client { stream, worker }) => {
-                    assert!(!self.certified_only || stream.is_certified(), "a client's certificate was looked at");
+                    assert!(
+                        !self.certified_only || stream.is_certified(),
+                        "a client's certificate was looked at"
+                    );
                     self.shared.workers[usize::from(worker)].post(WorkerLetter::Coordinator(stream));
                 }
                 None => {}
@@ -471,7 +474,10 @@ impl ControlThread {
     /// Hands a connection to the thread that owns its channel.
     fn adopt(&mut self, now: Nanos, connection: Established) {
         let Established { peer, incarnation, levels, channel, .. } = connection;
-        assert!(!self.certified_only || connection.stream.is_certified(), "a peer's certificate was looked at");
+        assert!(
+            !self.certified_only || connection.stream.is_certified(),
+            "a peer's certificate was looked at"
+        );
         self.reads.insert(peer, levels.newest);
         self.shared.traffic.adopted(&connection);
         tracing::debug!(%peer, %incarnation, %channel, "connected");

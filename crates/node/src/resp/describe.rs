@@ -36,13 +36,15 @@ pub fn command_of(request: &EngineRequest<'_>, procedures: Procedures) -> Opcode
 #[inline]
 fn single(args: &[u8]) -> Option<Opcode> {
     match args.get(Moment::BYTES..)? {
-        [_, 0, 1, step @ ..] if !Framing::is_block(args[Moment::BYTES]) => match Opcode::decode(*step.first()?) {
-            Some(opcode) => Some(opcode),
-            None => match Step::decode(&mut Reader::new(step)).ok()? {
-                Step::Command { opcode, .. } => Some(opcode),
-                Step::Literal(_) => None,
-            },
-        },
+        [_, 0, 1, step @ ..] if !Framing::is_block(args[Moment::BYTES]) => {
+            match Opcode::decode(*step.first()?) {
+                Some(opcode) => Some(opcode),
+                None => match Step::decode(&mut Reader::new(step)).ok()? {
+                    Step::Command { opcode, .. } => Some(opcode),
+                    Step::Literal(_) => None,
+                },
+            }
+        }
         _ => None,
     }
 }

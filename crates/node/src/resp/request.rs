@@ -157,7 +157,11 @@ impl<'a> Step<'a> {
         }
     }
 
-    fn decode_command(byte: u8, user: Option<&'a [u8]>, reader: &mut Reader<'a>) -> Result<Step<'a>, Malformed> {
+    fn decode_command(
+        byte: u8,
+        user: Option<&'a [u8]>,
+        reader: &mut Reader<'a>,
+    ) -> Result<Step<'a>, Malformed> {
         let opcode = Opcode::decode(byte).ok_or(Malformed("opcode"))?;
         Ok(Step::Command { opcode, args: Args::decode(reader)?, user })
     }

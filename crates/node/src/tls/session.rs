@@ -194,11 +194,18 @@ impl Session {
                 }
             }
         }
-        if filled == 0 && !self.ended && room > 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(filled) }
+        if filled == 0 && !self.ended && room > 0 {
+            Err(io::ErrorKind::WouldBlock.into())
+        } else {
+            Ok(filled)
+        }
     }
 
     /// Encrypts as much as there is room for.
-    pub fn push(&mut self, encrypt: impl FnOnce(&mut rustls::Writer<'_>) -> io::Result<usize>) -> io::Result<usize> {
+    pub fn push(
+        &mut self,
+        encrypt: impl FnOnce(&mut rustls::Writer<'_>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
         if self.tls.is_handshaking() {
             self.send()?;
             return Err(io::ErrorKind::WouldBlock.into());
@@ -236,18 +243,29 @@ fn in_words(error: &Error) -> String {
         Error::InvalidCertificate(Bad::UnknownIssuer) => {
             "its certificate is of an authority that this node does not believe"
         }
-        Error::InvalidCertificate(Bad::BadSignature) => "its certificate is not signed by the authority that it names",
+        Error::InvalidCertificate(Bad::BadSignature) => {
+            "its certificate is not signed by the authority that it names"
+        }
         Error::InvalidCertificate(Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. }) => {
             "its certificate is for other uses; nodes' are for servers and clients"
         }
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             return format!("{error}").replacen("invalid peer certificate: ", "its ", 1);
         }
-        Error::AlertReceived(Alert::CertificateExpired) => "it says that the certificate of this side has expired",
-        Error::AlertReceived(Alert::UnknownCA) => "it does not believe the authority of this side's certificate",
-        Error::AlertReceived(Alert::CertificateRequired) => "it asks for a certificate, and this side showed none",
+        Error::AlertReceived(Alert::CertificateExpired) => {
+            "it says that the certificate of this side has expired"
+        }
+        Error::AlertReceived(Alert::UnknownCA) => {
+            "it does not believe the authority of this side's certificate"
+        }
+        Error::AlertReceived(Alert::CertificateRequired) => {
+            "it asks for a certificate, and this side showed none"
+        }
         Error::AlertReceived(
-            Alert::BadCertificate | Alert::UnsupportedCertificate | Alert::CertificateUnknown | Alert::DecryptError,
+            Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateUnknown
+            | Alert::DecryptError,
         ) => "it refuses the certificate of this side",
         Error::AlertReceived(Alert::ProtocolVersion) | Error::PeerIncompatible(_) => {
             "the two speak different versions of TLS"

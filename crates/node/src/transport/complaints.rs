@@ -70,7 +70,9 @@ impl Complaints {
         match self.lines.1.cmp(&MAX_LINES) {
             std::cmp::Ordering::Less => tracing::warn!("refused {from} at the peer port: {why}"),
             std::cmp::Ordering::Equal => {
-                tracing::warn!("refused {from} at the peer port: {why}; more of them are not told for a minute");
+                tracing::warn!(
+                    "refused {from} at the peer port: {why}; more of them are not told for a minute"
+                );
             }
             std::cmp::Ordering::Greater => {}
         }

@@ -16,8 +16,8 @@ use highwater_core::{Incarnation, Level, NodeId};
 use highwater_engines::Nanos;
 use highwater_engines::meerkat::delegate::wire;
 
-use super::complaints::Complaints;
 use super::Established;
+use super::complaints::Complaints;
 use super::handshake::{Fingerprint, HELLO_BYTES, Hello, Identity, Mismatch, Welcome};
 use super::socket::tune_peer;
 use crate::acceptor::Acceptor;
@@ -291,12 +291,13 @@ impl Incoming {
             return None;
         };
         let locked_out = self.check_lock(&stream, hello.from).err();
-        let removed =
-            locked_out.is_none() && hello.is_of(&self.me) && self.removed.contains(&hello.from);
+        let removed = locked_out.is_none() && hello.is_of(&self.me) && self.removed.contains(&hello.from);
         let checked = match (locked_out, removed) {
             (Some(mismatch), _) => Err(mismatch),
             (None, true) => Err(Mismatch::Removed { node: hello.from }),
-            (None, false) => hello.check(&self.me).and_then(|()| living.check(now, hello.from, hello.incarnation)),
+            (None, false) => {
+                hello.check(&self.me).and_then(|()| living.check(now, hello.from, hello.incarnation))
+            }
         };
         // Who has a lower id only asks whether it still belongs: it waits to be called.
         let asks = hello.from < self.me.node && !removed;
@@ -368,7 +369,9 @@ impl Incoming {
         let name = coordinator_name(&self.me.cluster);
         match stream {
             Wire::Plain(_) if self.lock.is_required() => Err(Mismatch::NotEncrypted.to_string()),
-            Wire::Tls(_) if !stream.is_for(&name) => Err(format!("certificate: the client's is not for {name}")),
+            Wire::Tls(_) if !stream.is_for(&name) => {
+                Err(format!("certificate: the client's is not for {name}"))
+            }
             _ => Ok(()),
         }
     }

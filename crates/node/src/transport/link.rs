@@ -127,7 +127,8 @@ impl Link {
     /// Reads from the socket, or only what is here already. Level-triggered: if more waits, the poller says so again.
     fn receive(&mut self, socket: bool) -> Result<(), Closed> {
         let stream = &mut self.stream;
-        let read = self.decoder.fill(|room| if socket { stream.fill(room) } else { stream.fill_unread(room) });
+        let read =
+            self.decoder.fill(|room| if socket { stream.fill(room) } else { stream.fill_unread(room) });
         match read {
             Ok(0) => Err(Closed::Ended),
             Ok(count) => {

@@ -78,8 +78,9 @@ struct Line {
     refusal_is_news: bool,
     /// What was logged last, so that a lasting trouble is logged once.
     complaint: String,
-    /// Why the last attempt with TLS failed, if the next one is made without.
+    /// Why the last attempt with TLS failed, if the next one is made without; and whether this is that one.
     without_tls: Option<String>,
+    is_without_tls: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,6 +148,7 @@ impl Outgoing {
             refusal_is_news: false,
             complaint: String::new(),
             without_tls: None,
+            is_without_tls: false,
         };
         if peer > self.me.node {
             self.lines.push(line(Channel::Control, Purpose::Knock, State::Quiet));
@@ -303,7 +305,8 @@ impl Outgoing {
             return Ok(());
         }
         tune_peer(&stream)?;
-        let configs = self.lock.configs().filter(|_| line.without_tls.is_none());
+        line.is_without_tls = line.without_tls.is_some();
+        let configs = self.lock.configs().filter(|_| !line.is_without_tls);
         let mut stream = match configs {
             None => Wire::Plain(stream),
             Some(configs) => {
@@ -371,6 +374,7 @@ impl Outgoing {
     ) -> io::Result<Established> {
         poller.remove(&stream)?;
         let line = &mut self.lines[at];
+        line.is_without_tls = false;
         if let Some(why) = line.without_tls.take()
             && line.channel == Channel::Control
         {
@@ -394,14 +398,7 @@ impl Outgoing {
     }
 
     /// It ended before it was a connection.
-    fn broke_off(
-        &mut self,
-        at: usize,
-        now: Nanos,
-        stream: &Wire,
-        error: &io::Error,
-        out: &mut Vec<Dialed>,
-    ) {
+    fn broke_off(&mut self, at: usize, now: Nanos, stream: &Wire, error: &io::Error, out: &mut Vec<Dialed>) {
         let why = match stream.broken() {
             Some(why) => why.to_string(),
             // A node that said hello was welcomed or refused in words.
@@ -413,16 +410,21 @@ impl Outgoing {
             }
             None => return self.failed(at, now, error, out),
         };
-        if !self.lock.is_required() {
-            self.lines[at].without_tls = Some(why.clone());
+        if self.lock.is_required() {
+            return self.failed(at, now, &io::Error::other(format!("{NO_TLS}{why}")), out);
         }
-        self.failed(at, now, &io::Error::other(format!("{NO_TLS}{why}")), out);
+        // What becomes of the attempt without it is told.
+        let line = &mut self.lines[at];
+        line.without_tls = Some(why);
+        let before = io::Error::other(line.complaint.clone());
+        self.failed(at, now, &before, out);
     }
 
     fn failed(&mut self, at: usize, now: Nanos, error: &io::Error, out: &mut Vec<Dialed>) {
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let line = &mut self.lines[at];
+        let without = if std::mem::take(&mut line.is_without_tls) { line.without_tls.take() } else { None };
         if error.kind() == io::ErrorKind::ConnectionRefused && std::mem::take(&mut line.refusal_is_news) {
             out.push(Dialed::Refused(line.peer));
         }
@@ -434,14 +436,8 @@ impl Outgoing {
             Purpose::Dial => {}
         }
         let mut complaint = error.to_string();
-        match &line.without_tls {
-            // This was the attempt with TLS: what becomes of the one without it is told.
-            Some(why) if complaint.ends_with(&**why) => complaint.clone_from(&line.complaint),
-            Some(why) => {
-                complaint = format!("{NO_TLS}{why}; and without: {complaint}");
-                line.without_tls = None;
-            }
-            None => {}
+        if let Some(why) = without {
+            complaint = format!("{NO_TLS}{why}; and without: {complaint}");
         }
         // The channels of one peer fail alike: one line is enough.
         if line.channel == Channel::Control && complaint != line.complaint {

@@ -198,7 +198,11 @@ impl Coordinators {
         let Some(one) = self.all.get_mut(&id) else { return };
         one.dirty = true;
         // What is here already comes first.
-        let read = if (event.readable || one.stream.has_unread()) && !one.is_full() && !one.more { one.read() } else { Ok(()) };
+        let read = if (event.readable || one.stream.has_unread()) && !one.is_full() && !one.more {
+            one.read()
+        } else {
+            Ok(())
+        };
         let heard = if one.more { Ok(()) } else { one.deliver(now, id, engine) };
         let broken = if event.broken { Err("its connection is broken".to_string()) } else { Ok(()) };
         if let Err(why) = heard.and(read).and(broken) {

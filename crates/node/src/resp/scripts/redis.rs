@@ -29,8 +29,7 @@ const UNKNOWN: &str = "ERR Unknown Redis command called from script";
 const WRONG_NUMBER: &str = "ERR Wrong number of args calling Redis command from script";
 const NOT_ALLOWED: &str = "ERR This Redis command is not allowed from script";
 const DENIED_COMMAND: &str = "ERR The user executing the script can't run this command or subcommand";
-const DENIED_KEY: &str =
-    "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments";
+const DENIED_KEY: &str = "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments";
 const NO_SUCH_COMMAND: &str = "ERR Invalid command passed to redis.acl_check_cmd()";
 const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
 
