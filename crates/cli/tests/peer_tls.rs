@@ -112,7 +112,7 @@ fn all_connected(cluster: &Cluster) {
 
 /// A cluster whose nodes demand certificates of each other.
 fn locked(name: &str, certificates: &Certificates) -> Cluster {
-    let mut cluster = Cluster::start(name, "durability = \"memory\"\nworkers = 2", None);
+    let mut cluster = Cluster::start(name, "durability = \"sync\"\nworkers = 2", None);
     cluster.kill_all();
     for id in 0..3 {
         run(&mut cluster, id, &certificates.flags("required", &format!("node-{id}")));
@@ -134,9 +134,10 @@ fn a_cluster_changes_to_tls_node_by_node_and_back() {
             run(&mut cluster, id, &certificates.flags(mode, &format!("node-{id}")));
             // Who lost its memory is no voter until it has copied the state, over what there is.
             all_connected(&cluster);
-            until(&cluster, "it is a member again", || {
-                let seen = status(&cluster, id);
-                seen.contains("follow") || seen.contains("lead")
+            until(&cluster, "it votes again", || {
+                let config = cluster.directory().join("0.toml");
+                let seen = said(&highwater(&["status", "--cluster", "--config", config.to_str().unwrap()]));
+                seen.contains("every node votes with complete data")
             });
             write(&cluster, 10 * at + id);
         }
@@ -193,10 +194,10 @@ fn certificates_that_are_no_good_are_told_on_both_sides() {
     strange.extend(["--set".into(), format!("tls.ca={}", certificates.path("ca.crt"))]);
     run(&mut cluster, 2, &strange);
     until(&cluster, "the called one says so", || {
-        status(&cluster, 0).contains("of an authority that this node does not believe")
+        status(&cluster, 0).contains("its certificate is not signed by an authority that this node believes")
     });
     until(&cluster, "the dialer says so", || {
-        status(&cluster, 2).contains("it does not believe the authority of this side's certificate")
+        status(&cluster, 2).contains("no TLS with it: it refuses the certificate of this side")
     });
     // It is over.
     cluster.kill(2);
@@ -230,10 +231,10 @@ fn certificates_that_are_no_good_are_told_on_both_sides() {
     strange.extend(["--set".into(), format!("tls.ca={}", certificates.path("ca.crt"))]);
     run(&mut cluster, 0, &strange);
     until(&cluster, "the dialer says so", || {
-        status(&cluster, 1).contains("no TLS with it: its certificate is of an authority")
+        status(&cluster, 1).contains("no TLS with it: its certificate is not signed by an authority")
     });
     until(&cluster, "the called one says so", || {
-        status(&cluster, 0).contains("does not believe the authority")
+        status(&cluster, 0).contains("it refuses the certificate of this side")
     });
     write(&cluster, 3);
     cluster.none_died();

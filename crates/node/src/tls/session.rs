@@ -240,11 +240,8 @@ fn in_words(error: &Error) -> String {
         Error::InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
             "its certificate is not valid yet; are both clocks right?"
         }
-        Error::InvalidCertificate(Bad::UnknownIssuer) => {
-            "its certificate is of an authority that this node does not believe"
-        }
-        Error::InvalidCertificate(Bad::BadSignature) => {
-            "its certificate is not signed by the authority that it names"
+        Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
+            "its certificate is not signed by an authority that this node believes"
         }
         Error::InvalidCertificate(Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. }) => {
             "its certificate is for other uses; nodes' are for servers and clients"

@@ -402,10 +402,8 @@ impl Outgoing {
         let why = match stream.broken() {
             Some(why) => why.to_string(),
             // A node that said hello was welcomed or refused in words.
-            None if !stream.is_established() && error.kind() == io::ErrorKind::TimedOut => {
-                "it does not answer in time".into()
-            }
-            None if !stream.is_established() => {
+            // Who does not speak TLS hangs up; who says nothing at all may be stopped.
+            None if !stream.is_established() && error.kind() != io::ErrorKind::TimedOut => {
                 format!("{error}; does it speak TLS there (tls.peer)?")
             }
             None => return self.failed(at, now, error, out),
