@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use highwater_core::{Durability, Fingerprint, Incarnation, NodeId, Schema, Speaks};
+use highwater_core::{Durability, Fingerprint, Incarnation, Level, NodeId, Schema, Speaks};
 use highwater_engines::EngineKind;
+use highwater_engines::meerkat::delegate::wire;
 use highwater_node::tls::names::node_name;
 use highwater_node::tls::{ClientFiles, client_config};
 use highwater_node::transport::Channel;
@@ -242,13 +243,17 @@ fn certificates_that_are_no_good_are_told_on_both_sides() {
 
 /// What a caller hears that shows these certificates and says this hello: `None` if it is not spoken to.
 fn greets(cluster: &Cluster, files: &ClientFiles, hello: &[u8]) -> Option<Vec<u8>> {
+    greets_and_hears(cluster, files, hello, WELCOME_BYTES)
+}
+
+fn greets_and_hears(cluster: &Cluster, files: &ClientFiles, hello: &[u8], bytes: usize) -> Option<Vec<u8>> {
     let stream = TcpStream::connect(("127.0.0.1", cluster.peer_port(0))).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let name = ServerName::try_from(node_name("highwater", NodeId(0))).unwrap();
     let tls = ClientConnection::new(client_config(files).unwrap(), name).unwrap();
     let mut stream = StreamOwned::new(tls, stream);
     stream.write_all(hello).ok()?;
-    let mut answer = vec![0; WELCOME_BYTES];
+    let mut answer = vec![0; bytes];
     stream.read_exact(&mut answer).ok()?;
     Some(answer)
 }
@@ -298,6 +303,30 @@ fn a_certificate_makes_the_node_that_it_is_for_and_no_other() {
     let mut answer = Vec::new();
     plain.read_to_end(&mut answer).unwrap();
     assert!(refusal(Some(answer)).contains("wants TLS"));
+    // A client that coordinates may change anything: it needs a name for that, too.
+    let hello = wire::Hello {
+        version: wire::VERSION,
+        number: 0,
+        cluster: Fingerprint::of_name("highwater"),
+        tables: Fingerprint::of_tables(&Schema::new(Vec::new()), Level::FIRST),
+    };
+    let refusal = |answer: Vec<u8>| {
+        let answer: [u8; wire::WELCOME_BYTES] = answer[..wire::WELCOME_BYTES].try_into().unwrap();
+        wire::Welcome::decode(&answer).unwrap().refusal.expect("it is refused")
+    };
+    certificates.make(&["client", "--name", "teller", "--coordinates", "highwater"]);
+    for (name, why) in
+        [("alice", "not for coordinator."), ("node-1", "not for coordinator."), ("teller", "engine: ")]
+    {
+        let answer =
+            greets_and_hears(&cluster, &certificates.files(name), &hello.encode(), wire::WELCOME_BYTES);
+        assert!(refusal(answer.expect("it is answered")).contains(why), "{name}");
+    }
+    let mut plain = TcpStream::connect(("127.0.0.1", cluster.peer_port(0))).unwrap();
+    plain.write_all(&hello.encode()).unwrap();
+    let mut answer = Vec::new();
+    plain.read_to_end(&mut answer).unwrap();
+    assert!(refusal(answer).contains("wants TLS"));
     until(&cluster, "it is told", || {
         let log = cluster.log(0);
         log.contains("it shows no certificate") && log.contains("not for node-1.highwater")
