@@ -8,6 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use highwater_core::NodeId;
+use highwater_node::tls::names::{coordinator_name, node_name};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -31,6 +33,9 @@ pub enum CertAction {
         /// The node's id.
         #[arg(long, value_name = "N")]
         id: u8,
+        /// The cluster's name, as `cluster.id` has it.
+        #[arg(long, value_name = "NAME", default_value = "highwater")]
+        cluster: String,
         /// A name or an IP address by which clients call it; repeatable.
         #[arg(long = "host", value_name = "HOST", default_values_t = ["127.0.0.1".to_string(), "localhost".to_string()])]
         hosts: Vec<String>,
@@ -44,6 +49,9 @@ pub enum CertAction {
         /// Whose it is.
         #[arg(long, value_name = "NAME")]
         name: String,
+        /// It may coordinate transactions of this cluster through the peer ports (docs/clients.md): that is, do everything.
+        #[arg(long, value_name = "CLUSTER")]
+        coordinates: Option<String>,
     },
 }
 
@@ -61,25 +69,42 @@ pub struct Folder {
 /// What the authority is called. Its certificates are known by it, so it is the same whenever it signs.
 const AUTHORITY: &str = "Highwater trial authority";
 
+/// Makes an authority and a certificate for each of so many nodes of one machine.
+///
+/// # Errors
+/// If the folder cannot be written to.
+pub fn for_trial(dir: &Path, cluster: &str, nodes: u8) -> Result<()> {
+    let folder = Folder { dir: dir.to_path_buf(), days: 1 };
+    make_authority(&folder)?;
+    (0..nodes).try_for_each(|id| make_node(&folder, id, cluster, &[]))
+}
+
+fn make_authority(folder: &Folder) -> Result<()> {
+    fs::create_dir_all(&folder.dir).map_err(|error| cannot("make", &folder.dir, error))?;
+    let key = KeyPair::generate().map_err(Failure::negative)?;
+    let certificate = authority(folder.days)?.self_signed(&key).map_err(Failure::negative)?;
+    write(&folder.dir, "ca", &certificate.pem(), &key)
+}
+
+fn make_node(folder: &Folder, id: u8, cluster: &str, hosts: &[String]) -> Result<()> {
+    let own = node_name(cluster, NodeId(id));
+    let uses = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    sign(folder, &format!("node-{id}"), &[hosts, &[own]].concat(), &uses)
+}
+
+/// Says where they are.
+fn told(dir: &Path, name: &str, made: Result<()>) -> Result<()> {
+    made.map(|()| println!("{0}/{name}.crt and {0}/{name}.key", dir.display()))
+}
+
 /// Makes one.
 pub fn run(action: &CertAction) -> Result<()> {
     match action {
-        CertAction::Ca(folder) => {
-            fs::create_dir_all(&folder.dir).map_err(|error| cannot("make", &folder.dir, error))?;
-            let key = KeyPair::generate().map_err(Failure::negative)?;
-            let certificate = authority(folder.days)?.self_signed(&key).map_err(Failure::negative)?;
-            write(&folder.dir, "ca", &certificate.pem(), &key)
+        CertAction::Ca(folder) => told(&folder.dir, "ca", make_authority(folder)),
+        CertAction::Node { folder, id, cluster, hosts } => {
+            told(&folder.dir, &format!("node-{id}"), make_node(folder, *id, cluster, hosts))
         }
-        CertAction::Node { folder, id, hosts } => {
-            let name = format!("node-{id}");
-            sign(
-                folder,
-                &name,
-                hosts,
-                &[ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
-            )
-        }
-        CertAction::Client { folder, name } => {
+        CertAction::Client { folder, name, coordinates } => {
             let plain =
                 !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
             if !plain || name.starts_with('.') || name == "ca" {
@@ -87,7 +112,8 @@ pub fn run(action: &CertAction) -> Result<()> {
                     "--name is made of letters, digits, '-', '_' and '.', and is not \"ca\"",
                 ));
             }
-            sign(folder, name, &[], &[ExtendedKeyUsagePurpose::ClientAuth])
+            let own: Vec<String> = coordinates.iter().map(|cluster| coordinator_name(cluster)).collect();
+            told(&folder.dir, name, sign(folder, name, &own, &[ExtendedKeyUsagePurpose::ClientAuth]))
         }
     }
 }
@@ -137,7 +163,6 @@ fn write(dir: &Path, name: &str, certificate: &str, key: &KeyPair) -> Result<()>
         let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
         written.and_then(|()| fs::rename(&fresh, &path)).map_err(|error| cannot("write", &path, error))?;
     }
-    println!("{0}/{name}.crt and {0}/{name}.key", dir.display());
     Ok(())
 }
 

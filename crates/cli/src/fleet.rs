@@ -96,9 +96,10 @@ impl Fleet {
         interrupt::keeps_files_in(Some(directory.path().to_path_buf()));
         let (engine, keep_files) = (spec.engine, AtomicBool::new(spec.keep));
         let mut fleet = Fleet { engine, replicas: Vec::new(), directory, keep_files };
+        let certificates = make_certificates(spec, fleet.directory())?;
         for (node, command) in (0..spec.replicas).zip(layout.commands) {
             let nodes = &layout.views[usize::from(node)];
-            let mut config = config_of(spec, node, nodes)?;
+            let mut config = config_of(spec, &certificates, node, nodes)?;
             if config.storage.dir == Config::default().storage.dir {
                 // What these replicas write goes with them.
                 config.storage.dir = fleet.directory().join("data");
@@ -383,12 +384,55 @@ fn fresh_directory() -> Result<TempDir> {
         .map_err(|error| Failure::cannot_start(format!("cannot make a temporary directory: {error}")))
 }
 
-fn config_of(spec: &FleetSpec, node: u8, nodes: &[NodeConfig]) -> Result<Config> {
+/// Replicas that are to speak TLS with each other (`--set tls.peer=..`) and are told no certificates get some of their own. What each of
+/// them is told in addition.
+fn make_certificates(spec: &FleetSpec, dir: &Path) -> Result<Vec<Vec<(String, String)>>> {
+    let asks = |wanted: &str| spec.set.iter().any(|(key, _)| key == wanted);
+    if !asks("tls.peer") || asks("tls.certificate") || asks("tls.peer_certificate") {
+        return Ok(vec![Vec::new(); usize::from(spec.replicas)]);
+    }
+    let (dir, default) = (dir.join("certs"), Config::default());
+    let named = spec.set.iter().rev().find(|(key, _)| key == "cluster.id");
+    let cluster = named.map_or(default.cluster.id.as_str(), |(_, name)| name.trim_matches('"'));
+    crate::cert::for_trial(&dir, cluster, spec.replicas)?;
+    let file = |name: String| format!("{:?}", dir.join(name));
+    let of = |node: u8| {
+        [
+            ("ca", "ca.crt".to_string()),
+            ("certificate", format!("node-{node}.crt")),
+            ("key", format!("node-{node}.key")),
+        ]
+        .map(|(key, name)| (format!("tls.peer_{key}"), file(name)))
+        .to_vec()
+    };
+    Ok((0..spec.replicas).map(of).collect())
+}
+
+/// Settings without those of locks, for who wants to know about others before there are certificates.
+pub fn without_locks(set: &[(String, String)]) -> Vec<(String, String)> {
+    set.iter().filter(|(key, _)| !key.starts_with("tls.")).cloned().collect()
+}
+
+fn config_of(
+    spec: &FleetSpec,
+    certificates: &[Vec<(String, String)>],
+    node: u8,
+    nodes: &[NodeConfig],
+) -> Result<Config> {
     // The environment is not asked: a benchmark is what its command line says.
     let own = spec.own.get(usize::from(node)).map_or(&[][..], Vec::as_slice);
     // Demonstrations and benchmarks keep nothing, unless they are told to.
     let memory = [("cluster.durability".to_string(), "memory".to_string())];
-    let mut config = Config::load(None, [], &[&memory, own, &spec.set].concat()).map_err(Failure::usage)?;
+    // A certificate is for a node, so the settings are looked at as that node's.
+    let listed = nodes.iter().map(|node| {
+        let NodeConfig { id, peer, resp, admin, .. } = node;
+        format!("{{id={id},peer={peer:?},resp={resp:?},admin={admin:?}}}")
+    });
+    let listed = format!("[{}]", listed.collect::<Vec<_>>().join(","));
+    let place = [("node".to_string(), node.to_string()), ("cluster.nodes".to_string(), listed)];
+    let certificates = &certificates[usize::from(node)][..];
+    let layers = [&memory, own, &place, &spec.set, certificates].concat();
+    let mut config = Config::load(None, [], &layers).map_err(Failure::usage)?;
     config.node = node;
     // It would be overruled below, and what was measured or proved would be of another engine.
     if spec.set.iter().any(|(key, _)| key == "cluster.engine") && config.cluster.engine != spec.engine.name()

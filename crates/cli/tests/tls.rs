@@ -301,6 +301,27 @@ fn a_node_without_locks_stays_at_home() {
     assert!(refused.contains("the resp address") && refused.contains("security.open = true"), "{refused}");
     assert!(serve([near, near, far], &["auth.password=x"]).contains("the admin address"));
     assert!(serve([far, near, near], &[]).contains("the peer address"));
+    // What locks another door does not lock this one.
+    let refused = serve([far, near, near], &["auth.password=x", "admin.token=0123456789abcdef"]);
+    assert!(
+        refused.contains("the peer address") && refused.contains("set tls.peer = \"required\""),
+        "{refused}"
+    );
+    let certificates = Certificates::new(dir.path().join("certs"));
+    let [ca, certificate, key] = ["ca.crt", "node-0.crt", "node-0.key"].map(|name| certificates.path(name));
+    for (mode, locked) in [("required", true), ("optional", false)] {
+        let sets = [
+            format!("tls.peer={mode}"),
+            format!("tls.ca={}", ca.display()),
+            format!("tls.certificate={}", certificate.display()),
+            format!("tls.key={}", key.display()),
+        ];
+        let ran = serve([far, near, near], &sets.each_ref().map(String::as_str));
+        assert_eq!(ran.contains("has no lock"), !locked, "{ran}");
+    }
+    assert!(
+        serve([near, near, near], &["tls.peer=required"]).contains("tls.ca or tls.peer_ca names no file")
+    );
     for sets in [&["auth.password=x"][..], &["security.open=true"]] {
         let ran = serve([near, far, near], sets);
         assert!(!ran.contains("has no lock"), "{ran}");

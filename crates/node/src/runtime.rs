@@ -20,7 +20,7 @@ use crate::admin::http::guard::Guard;
 use crate::admin::starting::Starting;
 use crate::admin::thread::AdminThread;
 use crate::clock::monotonic;
-use crate::config::{self, Config, ConfigError, Durability, Pin, PinPolicy};
+use crate::config::{self, Config, ConfigError, Durability, PeerTls, Pin, PinPolicy};
 use crate::control::checkpoints::Checkpoints;
 use crate::control::{self, ControlThread};
 use crate::descriptors;
@@ -39,7 +39,7 @@ use crate::storage::{
     CheckpointRules, CheckpointThread, DataDirectory, JournalQueues, JournalThread, StartProgress, Storage,
     recovery,
 };
-use crate::tls::Keys;
+use crate::tls::{Keys, PeerLock};
 use crate::transport::accounts::TIMEOUTS_PER_LOOK;
 use crate::transport::directory::Directory;
 use crate::transport::frame::MAX_RETIRED_BYTES;
@@ -129,8 +129,17 @@ fn answer_while_starting(config: &Config, progress: &Arc<StartProgress>) -> Resu
 
 /// What a door speaks TLS with, if it does.
 fn load_keys(config: &Config, speaks: bool) -> Result<Option<Arc<Keys>>, NodeError> {
-    let keys = speaks.then(|| Keys::load(&config.tls)).transpose();
+    let keys = speaks.then(|| Keys::load(config)).transpose();
     Ok(keys.map_err(|why| ConfigError(format!("tls: {why}")))?.map(Arc::new))
+}
+
+/// Says that a door is open that is to be locked one day.
+fn announce_lock(config: &Config) {
+    if config.tls.peer == PeerTls::Optional {
+        tracing::warn!(
+            "tls.peer is \"optional\": whoever reaches the peer port without TLS is let in. Say \"required\" once all nodes speak it"
+        );
+    }
 }
 
 /// Says how the memory is divided.
@@ -297,9 +306,14 @@ impl Node {
         let shares = options.shares().expect("the configuration was validated");
         let links = link_limits(config, &options, shares.buffers);
         let names = config.cluster.nodes.iter().map(|node| (NodeId(node.id), node.peer.clone()));
+        let keys = load_keys(config, config.tls.is_used())?;
+        shared.set_keys(keys.clone());
+        let lock = PeerLock::new(config.tls.peer, keys.as_ref());
+        announce_lock(config);
         let setup = control::Setup {
             controller,
             identity,
+            lock,
             directory: Directory::new(names),
             peer_listener,
             signals: signalled,
@@ -311,8 +325,6 @@ impl Node {
         };
         let control =
             ControlThread::new(shared.clone(), setup).map_err(system("set up the control thread"))?;
-        let keys = load_keys(config, config.tls.is_used())?;
-        shared.set_keys(keys.clone());
         let (mut loops, rules) = (Vec::new(), rules(config, shares.buffers));
         let idle = config.limits.session_idle_s * 1_000_000_000;
         let keeps = shared.engine.abilities().sessions;

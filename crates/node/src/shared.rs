@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -25,7 +24,7 @@ use crate::meter::slow::SlowLog;
 use crate::relay::{Relay, Relayed};
 use crate::roster::Roster;
 use crate::storage::JournalQueues;
-use crate::tls::Keys;
+use crate::tls::{Keys, Wire};
 use crate::transport::traffic::Traffic;
 use crate::transport::{Arrival, Channel, Established};
 use crate::worker::LocalRequest;
@@ -232,7 +231,7 @@ impl Shared {
     /// Reads the files of TLS again; what came of it, in words.
     pub fn reload_keys(&self) -> Result<(), String> {
         let Some(keys) = self.keys.get() else {
-            return Err("no door of this node speaks TLS (tls.resp, tls.admin)".into());
+            return Err("no door of this node speaks TLS (tls.resp, tls.admin, tls.peer)".into());
         };
         let read = keys.reload();
         match &read {
@@ -450,7 +449,7 @@ pub enum WorkerLetter {
     /// A connection of its channel.
     Adopt(Established),
     /// The connection of a client that coordinates its transactions itself.
-    Coordinator(TcpStream),
+    Coordinator(Wire),
     /// The admin port wants to know whether the worker turns.
     Pulse,
     /// That node was removed from the cluster.

@@ -61,7 +61,7 @@ pub struct TortureArgs {
     /// MiB of each replica's disk, if `disk-full` is among the kinds.
     #[arg(long, default_value_t = 1536, value_name = "MIB", value_parser = clap::value_parser!(u64).range(512..=65_536))]
     pub disk_mb: u64,
-    /// Override one config key of the replicas; repeatable.
+    /// Override one config key of the replicas; repeatable. With `tls.peer` and no certificates named, they are made.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,
 }

@@ -37,7 +37,7 @@ use highwater_workloads::random::{Rng, mix};
 use crate::counting::{self, Counts};
 use crate::disks;
 use crate::failure::{Failure, Result};
-use crate::fleet::{Fleet, FleetSpec};
+use crate::fleet::{Fleet, FleetSpec, without_locks};
 use crate::machine::monotonic_ns;
 use crate::verify;
 pub use args::{NodeArgs, TortureArgs};
@@ -272,7 +272,7 @@ fn snapshot_ages(replicas: u8, rng: &mut Rng) -> Vec<Vec<(String, String)>> {
 
 /// How old a snapshot may be where nothing is written any more: after so long it shows the present.
 fn oldest_snapshot(args: &TortureArgs) -> Result<Duration> {
-    let config = Config::load(None, [], &args.set).map_err(Failure::usage)?;
+    let config = Config::load(None, [], &without_locks(&args.set)).map_err(Failure::usage)?;
     let ages = SNAPSHOT_AGES_US.into_iter().chain([config.limits.snapshot_age_us]);
     Ok(Duration::from_micros(ages.max().expect("there are some")))
 }
@@ -280,7 +280,7 @@ fn oldest_snapshot(args: &TortureArgs) -> Result<Duration> {
 /// How much a crash of all replicas may take with `async`: what a disk may be behind; without a leader also what a replica may not have
 /// heard of yet.
 fn window(args: &TortureArgs) -> Result<Duration> {
-    let config = Config::load(None, [], &args.set).map_err(Failure::usage)?;
+    let config = Config::load(None, [], &without_locks(&args.set)).map_err(Failure::usage)?;
     let unheard = if args.engine.abilities().leaderless { config.timeouts.election_timeout_ms } else { 0 };
     Ok(Duration::from_millis(config.storage.async_window_ms + unheard))
 }

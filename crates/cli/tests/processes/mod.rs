@@ -211,6 +211,11 @@ impl Cluster {
 }
 
 impl Cluster {
+    /// The port where the other replicas connect.
+    pub fn peer_port(&self, id: usize) -> u16 {
+        self.ports[3 * id]
+    }
+
     /// The port where operators connect to a replica.
     pub fn admin_port(&self, id: usize) -> u16 {
         self.ports[3 * id + 2]

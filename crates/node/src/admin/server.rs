@@ -182,7 +182,7 @@ impl Server {
             }
             let key = self.next_key;
             let tuned = tune_client(&stream, STUCK_TIMEOUT);
-            let keys = self.keys.as_ref().map(|keys| keys.current());
+            let keys = self.keys.as_ref().and_then(|keys| keys.current());
             let Ok(stream) = tuned.and_then(|()| Wire::accept(stream, keys)) else { continue };
             if poller.add(&stream, key, Interest::READ).is_err() {
                 continue;

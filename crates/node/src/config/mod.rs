@@ -26,7 +26,7 @@ pub use admin::read_token;
 pub use auth::AuthConfig;
 pub use error::ConfigError;
 pub use nodes::NodeConfig;
-pub use tls::{ClientAuth, SecurityConfig, TlsConfig};
+pub use tls::{ClientAuth, PeerTls, SecurityConfig, TlsConfig};
 
 pub use crate::resp::Redirect;
 

@@ -12,6 +12,8 @@ pub struct TlsConfig {
     pub resp: bool,
     /// The door of operators.
     pub admin: bool,
+    /// The door of the other nodes.
+    pub peer: PeerTls,
     /// The authorities whose clients are believed.
     pub ca: PathBuf,
     /// This node's certificate, and those between it and its authority.
@@ -20,6 +22,24 @@ pub struct TlsConfig {
     pub key: PathBuf,
     /// Whether clients show certificates, too.
     pub client_auth: ClientAuth,
+    /// The authorities of nodes; empty: `ca`.
+    pub peer_ca: PathBuf,
+    /// This node's certificate among nodes; empty: `certificate`.
+    pub peer_certificate: PathBuf,
+    /// Its key; empty: `key`.
+    pub peer_key: PathBuf,
+}
+
+/// Whether nodes speak TLS to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PeerTls {
+    /// They do not.
+    Off,
+    /// With those that do: while a cluster changes from one to the other.
+    Optional,
+    /// With certificates on both sides, or not at all.
+    Required,
 }
 
 /// Whether clients show certificates.
@@ -45,6 +65,6 @@ pub struct SecurityConfig {
 impl TlsConfig {
     /// Whether any door speaks it.
     pub fn is_used(&self) -> bool {
-        self.resp || self.admin
+        self.resp || self.admin || self.peer != PeerTls::Off
     }
 }

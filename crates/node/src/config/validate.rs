@@ -1,11 +1,12 @@
 //! What types cannot say about a configuration. Every message names the key and what to write instead.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
-use super::{ClientAuth, Config, ConfigError, Durability, LogConfig, NodeConfig, Pin};
+use super::{ClientAuth, Config, ConfigError, Durability, LogConfig, NodeConfig, PeerTls, Pin};
 use crate::tls::Keys;
 use highwater_core::Incarnation;
 
@@ -16,8 +17,7 @@ const RESP_LOCK: &str =
     "set auth.password or auth.users_file, or tls.resp with tls.client_auth = \"required\"";
 const ADMIN_LOCK: &str =
     "set admin.token or admin.token_file, or tls.admin with tls.client_auth = \"required\"";
-const PEER_LOCK: &str =
-    "set auth.password or auth.users_file, or tls, and keep that port on a network of the nodes' own";
+const PEER_LOCK: &str = "set tls.peer = \"required\"";
 
 type Checked = Result<(), ConfigError>;
 
@@ -197,18 +197,35 @@ impl Config {
         if !tls.is_used() {
             return Ok(());
         }
-        for (key, file) in [("tls.certificate", &tls.certificate), ("tls.key", &tls.key)] {
+        let named = |key: &str, file: &Path, what: &str| {
             check(!file.as_os_str().is_empty(), || {
-                format!(
-                    "tls.resp or tls.admin is true, but {key} names no file; `highwater cert` makes some for trials"
-                )
-            })?;
+                format!("{what}, but {key} names no file; `highwater cert` makes some for trials")
+            })
+        };
+        if tls.resp || tls.admin {
+            let what = "tls.resp or tls.admin is true";
+            named("tls.certificate", &tls.certificate, what)?;
+            named("tls.key", &tls.key, what)?;
+        }
+        if tls.peer != PeerTls::Off {
+            let what = "tls.peer is not \"off\"";
+            for (key, own, common) in [
+                ("tls.ca or tls.peer_ca", &tls.peer_ca, &tls.ca),
+                ("tls.certificate or tls.peer_certificate", &tls.peer_certificate, &tls.certificate),
+                ("tls.key or tls.peer_key", &tls.peer_key, &tls.key),
+            ] {
+                named(key, if own.as_os_str().is_empty() { common } else { own }, what)?;
+            }
+            check(
+                tls.peer_certificate.as_os_str().is_empty() == tls.peer_key.as_os_str().is_empty(),
+                || "tls.peer_certificate and tls.peer_key belong together: name both or neither".into(),
+            )?;
         }
         check(tls.client_auth == ClientAuth::Off || !tls.ca.as_os_str().is_empty(), || {
             "tls.client_auth asks for certificates, but tls.ca does not say whose; name a file of authorities"
                 .into()
         })?;
-        Keys::load(tls).map(drop).map_err(|why| ConfigError(format!("tls: {why}")))
+        Keys::load(self).map(drop).map_err(|why| ConfigError(format!("tls: {why}")))
     }
 
     /// Refuses doors that others reach and that have no lock.
@@ -226,7 +243,7 @@ impl Config {
         let doors = [
             ("resp", &node.resp, users || self.tls.resp && certified, RESP_LOCK),
             ("admin", &node.admin, token || self.tls.admin && certified, ADMIN_LOCK),
-            ("peer", &node.peer, users || self.tls.is_used(), PEER_LOCK),
+            ("peer", &node.peer, self.tls.peer == PeerTls::Required, PEER_LOCK),
         ];
         for (name, address, locked, lock) in doors {
             let near = parse(address).is_some_and(|(host, _)| loopback(&host));

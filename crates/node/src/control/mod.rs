@@ -26,6 +26,7 @@ use crate::clock::monotonic;
 use crate::held::HeldBytes;
 use crate::poll::{Event, Interest, Poller};
 use crate::shared::{ControlLetter, Shared, Summary, WorkerLetter};
+use crate::tls::PeerLock;
 use crate::transport::accounts::{Accounts, Order};
 use crate::transport::directory::Directory;
 use crate::transport::handshake::Identity;
@@ -71,6 +72,8 @@ pub struct Setup {
     pub directory: Arc<Directory>,
     /// Where the others call.
     pub peer_listener: TcpListener,
+    /// Whether TLS is spoken with them.
+    pub lock: PeerLock,
     /// Readable when the process is asked to end.
     pub signals: UnixStream,
     /// Readable when certificates are to be read again.
@@ -99,9 +102,11 @@ pub struct ControlThread {
     outgoing: Outgoing,
     accounts: Accounts,
     directory: Arc<Directory>,
-    /// Who is connected, and when each was heard last.
+    /// No connection leaves this thread whose other side has not shown a certificate.
+    certified_only: bool,
     /// The newest level that each node reads, as it said over its last connection.
     reads: BTreeMap<NodeId, Level>,
+    /// Who is connected, and when each was heard last.
     living: Living,
     loads: Loads,
     checkpoints: Option<Checkpoints>,
@@ -127,8 +132,20 @@ impl ControlThread {
         }
         Ok(ControlThread {
             links: Peers::new(setup.links, KEY_LINK),
-            incoming: Incoming::new(setup.identity.clone(), setup.peer_listener, &poller, KEY_INCOMING)?,
-            outgoing: Outgoing::new(setup.identity, setup.directory.clone(), KEY_OUTGOING),
+            incoming: Incoming::new(
+                setup.identity.clone(),
+                setup.lock.clone(),
+                setup.peer_listener,
+                &poller,
+                KEY_INCOMING,
+            )?,
+            outgoing: Outgoing::new(
+                setup.identity,
+                setup.lock.clone(),
+                setup.directory.clone(),
+                KEY_OUTGOING,
+            ),
+            certified_only: setup.lock.is_required(),
             accounts: Accounts::new(setup.looks_every),
             directory: setup.directory,
             living: Living::default(),
@@ -385,6 +402,10 @@ impl ControlThread {
                     self.adopt(now, connection);
                 }
                 Some(Called::Client { stream, worker }) => {
+                    assert!(
+                        !self.certified_only || stream.is_certified(),
+                        "a client's certificate was looked at"
+                    );
                     self.shared.workers[usize::from(worker)].post(WorkerLetter::Coordinator(stream));
                 }
                 None => {}
@@ -426,7 +447,7 @@ impl ControlThread {
             shared: &self.shared,
             controller: &mut *self.controller,
             loads: &mut self.loads,
-            refusals: self.incoming.refusals().chain(self.outgoing.refusals()).collect(),
+            refusals: self.incoming.refusals(now).chain(self.outgoing.refusals()).collect(),
         };
         if let Some(response) = context.serve(connection, request) {
             self.shared.answer(connection, response);
@@ -453,6 +474,10 @@ impl ControlThread {
     /// Hands a connection to the thread that owns its channel.
     fn adopt(&mut self, now: Nanos, connection: Established) {
         let Established { peer, incarnation, levels, channel, .. } = connection;
+        assert!(
+            !self.certified_only || connection.stream.is_certified(),
+            "a peer's certificate was looked at"
+        );
         self.reads.insert(peer, levels.newest);
         self.shared.traffic.adopted(&connection);
         tracing::debug!(%peer, %incarnation, %channel, "connected");

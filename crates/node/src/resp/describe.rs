@@ -36,7 +36,15 @@ pub fn command_of(request: &EngineRequest<'_>, procedures: Procedures) -> Opcode
 #[inline]
 fn single(args: &[u8]) -> Option<Opcode> {
     match args.get(Moment::BYTES..)? {
-        [_, 0, 1, opcode, ..] if !Framing::is_block(args[Moment::BYTES]) => Opcode::decode(*opcode),
+        [_, 0, 1, step @ ..] if !Framing::is_block(args[Moment::BYTES]) => {
+            match Opcode::decode(*step.first()?) {
+                Some(opcode) => Some(opcode),
+                None => match Step::decode(&mut Reader::new(step)).ok()? {
+                    Step::Command { opcode, .. } => Some(opcode),
+                    Step::Literal(_) => None,
+                },
+            }
+        }
         _ => None,
     }
 }
@@ -94,7 +102,7 @@ fn executed(args: &[u8], words: &mut Words) -> Result<(), Malformed> {
         words.add(b"multi");
     }
     for _ in 0..reader.varint()? {
-        if let Step::Command(opcode, args) = Step::decode(&mut reader)? {
+        if let Step::Command { opcode, args, .. } = Step::decode(&mut reader)? {
             let name = opcode.spec().name;
             words.add(name.as_bytes());
             match SECRETIVE.contains(&name) {

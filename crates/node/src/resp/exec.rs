@@ -69,8 +69,9 @@ fn execute<T: Transaction>(
     for _ in 0..count {
         match Step::decode(reader)? {
             Step::Literal(known) => reply.out.extend_from_slice(known),
-            Step::Command(opcode, args) => {
+            Step::Command { opcode, args, user } => {
                 let start = reply.out.len();
+                keyspace.set_user(user);
                 let ended = commands::run(opcode.spec(), args, &mut keyspace, &mut reply);
                 if ended == Err(Stop::Abort(Abort::Rollback)) {
                     // Of all replies only this one is true.

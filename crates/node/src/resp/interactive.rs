@@ -254,7 +254,9 @@ pub fn commands<'a>(args: &'a [u8], mut visit: impl FnMut(Opcode, Args<'a>)) -> 
     let _flags = reader.u8()?;
     let mut left = reader.varint()?;
     while !reader.is_empty() {
-        let Step::Command(opcode, args) = Step::decode(&mut reader)? else { return Err(Malformed("step")) };
+        let Step::Command { opcode, args, .. } = Step::decode(&mut reader)? else {
+            return Err(Malformed("step"));
+        };
         visit(opcode, args);
         if left > 0 {
             Evidence::decode(&mut reader)?;
@@ -332,7 +334,8 @@ fn run<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Stop> {
-    let Step::Command(opcode, args) = Step::decode(reader)? else { return Err(Stop::Malformed) };
+    let Step::Command { opcode, args, user } = Step::decode(reader)? else { return Err(Stop::Malformed) };
+    keyspace.set_user(user);
     commands::run(opcode.spec(), args, keyspace, reply)?;
     if reply.out.len() > MAX_REPLY_BYTES { Err(Stop::Abort(Abort::TooLarge)) } else { Ok(()) }
 }

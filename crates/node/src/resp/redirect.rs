@@ -69,7 +69,7 @@ fn first_key(args: &[u8]) -> Result<Option<&[u8]>, Malformed> {
         if first.is_some() {
             break;
         }
-        if let Step::Command(opcode, args) = Step::decode(&mut reader)? {
+        if let Step::Command { opcode, args, .. } = Step::decode(&mut reader)? {
             keys::visit(opcode, args, |key, _| {
                 first = Some(key);
                 false

@@ -6,6 +6,7 @@
 //! watch        key bytes | version u64
 //! command      opcode u8 | arguments: count varint, bytes*      a command, its name left out
 //!              0xff      | bytes                                a reply that was known before: copied
+//!              0xfe      | bytes | command                      a command that runs a script, for the user of this name
 //! redis.watch  moment | keys: count varint, bytes*                       its reply: version u64 * count
 //! ```
 //!
@@ -22,6 +23,7 @@ use super::reply::Protocol;
 const RESP3: u8 = 1;
 const BLOCK: u8 = 2;
 const LITERAL: u8 = 0xff;
+const USER: u8 = 0xfe;
 
 /// A transaction that a connection wants to run.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +132,14 @@ impl ExactSizeIterator for Args<'_> {}
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a> {
     /// To be run.
-    Command(Opcode, Args<'a>),
+    Command {
+        /// Which command.
+        opcode: Opcode,
+        /// Its arguments.
+        args: Args<'a>,
+        /// The user whose rules its script has to keep to; `None`: it may do everything.
+        user: Option<&'a [u8]>,
+    },
     /// A reply that was known before.
     Literal(&'a [u8]),
 }
@@ -140,11 +149,27 @@ impl<'a> Step<'a> {
     pub fn decode(reader: &mut Reader<'a>) -> Result<Step<'a>, Malformed> {
         match reader.u8()? {
             LITERAL => Ok(Step::Literal(reader.bytes()?)),
-            byte => {
-                let opcode = Opcode::decode(byte).ok_or(Malformed("opcode"))?;
-                Ok(Step::Command(opcode, Args::decode(reader)?))
+            USER => {
+                let user = Some(reader.bytes()?);
+                Step::decode_command(reader.u8()?, user, reader)
             }
+            byte => Step::decode_command(byte, None, reader),
         }
+    }
+
+    fn decode_command(
+        byte: u8,
+        user: Option<&'a [u8]>,
+        reader: &mut Reader<'a>,
+    ) -> Result<Step<'a>, Malformed> {
+        let opcode = Opcode::decode(byte).ok_or(Malformed("opcode"))?;
+        Ok(Step::Command { opcode, args: Args::decode(reader)?, user })
+    }
+
+    /// What stands in front of a command that runs a script for this user.
+    pub fn encode_user(user: &[u8], out: &mut Vec<u8>) {
+        out.push(USER);
+        put_bytes(out, user);
     }
 
     /// Appends a command.

@@ -111,6 +111,13 @@ pub fn complete_session(
     Ok(())
 }
 
+/// Writes in front of a command that runs a script for which user it does. Its arguments have another place from here on.
+pub fn sign(request: &mut Vec<u8>, user: &[u8]) {
+    let mut signature = Vec::with_capacity(user.len() + 4);
+    Step::encode_user(user, &mut signature);
+    request.splice(STEP_AT..STEP_AT, signature);
+}
+
 /// The command, as it stands among others in a block.
 pub fn step(request: &[u8]) -> &[u8] {
     &request[STEP_AT..]

@@ -146,7 +146,7 @@ fn words(request: &[u8], mut visit: impl FnMut(&[u8])) -> bool {
             Watch::decode(&mut reader)?;
         }
         for _ in 0..reader.varint()? {
-            if let Step::Command(opcode, args) = Step::decode(&mut reader)? {
+            if let Step::Command { opcode, args, .. } = Step::decode(&mut reader)? {
                 whole &= !opcode.spec().runs_scripts();
                 args.for_each(&mut visit);
             }

@@ -1,12 +1,16 @@
 //! TLS between a socket and whoever reads lines or commands from it.
 //!
 //! [`Wire`] is a socket with or without TLS, and reads and writes as a socket does: what would block says so. [`Keys`] are the files
-//! of a node, read again when an operator asks for it; connections that are open keep what they began with.
+//! of a node, read again when an operator asks for it; connections that are open keep what they began with. Between nodes both sides show
+//! certificates ([`peers`]), and each has to be for the one that it says it is ([`names`]).
 //!
 //! Bounds: what is decrypted and not taken is one read's worth, and is taken at once; what is encrypted and not sent is 64 KiB
 //! ([`MAX_UNSENT_BYTES`]). A handshake that takes longer than [`HANDSHAKE_PATIENCE`] is given up by whoever sweeps.
 
 mod keys;
+pub mod names;
+pub mod peers;
+mod session;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -20,10 +24,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 pub use keys::Keys;
+pub use peers::PeerLock;
 pub use wire::Wire;
 
 /// What is encrypted and waits for the socket, at most.
 pub const MAX_UNSENT_BYTES: usize = 64 << 10;
+/// The same of a connection between nodes; and what is read of its socket at one time.
+pub const PEER_BUFFER_BYTES: usize = 256 << 10;
 /// For how long a connection may be without a key.
 pub const HANDSHAKE_PATIENCE: Nanos = 10_000_000_000;
 

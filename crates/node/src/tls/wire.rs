@@ -1,13 +1,17 @@
 //! A socket, with TLS or without.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use rustls::{ServerConfig, ServerConnection};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
-use super::MAX_UNSENT_BYTES;
+use super::names::is_for;
+use super::session::Session;
+use super::{MAX_UNSENT_BYTES, PEER_BUFFER_BYTES};
 
 /// See the module. Without TLS it is the socket, and costs nothing more.
 pub enum Wire {
@@ -17,37 +21,72 @@ pub enum Wire {
     Tls(Box<Session>),
 }
 
-/// A connection under TLS.
-pub struct Session {
-    stream: TcpStream,
-    tls: ServerConnection,
-    /// The other side will send nothing more.
-    ended: bool,
-    /// Why it cannot go on.
-    broken: Option<String>,
-    /// Bytes that are decrypted and were not taken.
-    unread: usize,
-    /// Bytes that the socket took, since somebody asked.
-    sent: usize,
-}
-
 impl Wire {
     /// A connection that was accepted, to be encrypted with these keys, if there are some.
     ///
     /// # Errors
     /// TLS cannot begin.
     pub fn accept(stream: TcpStream, keys: Option<Arc<ServerConfig>>) -> io::Result<Wire> {
-        let Some(keys) = keys else { return Ok(Wire::Plain(stream)) };
-        let mut tls = ServerConnection::new(keys).map_err(io::Error::other)?;
-        tls.set_buffer_limit(Some(MAX_UNSENT_BYTES));
-        Ok(Wire::Tls(Box::new(Session { stream, tls, ended: false, broken: None, unread: 0, sent: 0 })))
+        match keys {
+            None => Ok(Wire::Plain(stream)),
+            Some(keys) => Wire::answer(stream, keys, MAX_UNSENT_BYTES),
+        }
+    }
+
+    /// A connection of another node's, which is to be encrypted with these keys.
+    ///
+    /// # Errors
+    /// TLS cannot begin.
+    pub fn accept_peer(stream: TcpStream, keys: Arc<ServerConfig>) -> io::Result<Wire> {
+        Wire::answer(stream, keys, PEER_BUFFER_BYTES)
+    }
+
+    fn answer(stream: TcpStream, keys: Arc<ServerConfig>, unsent: usize) -> io::Result<Wire> {
+        let tls = ServerConnection::new(keys).map_err(io::Error::other)?;
+        Ok(Wire::Tls(Box::new(Session::new(stream, tls.into(), unsent))))
+    }
+
+    /// A connection to another node, whose certificate has to be for `name`.
+    ///
+    /// # Errors
+    /// TLS cannot begin.
+    pub fn call_peer(
+        stream: TcpStream,
+        keys: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> io::Result<Wire> {
+        let tls = ClientConnection::new(keys, name).map_err(io::Error::other)?;
+        Ok(Wire::Tls(Box::new(Session::new(stream, tls.into(), PEER_BUFFER_BYTES))))
+    }
+
+    /// Much will go over it: its socket is read in large pieces from now on.
+    pub fn widen(&mut self) {
+        if let Wire::Tls(session) = self {
+            session.stage(PEER_BUFFER_BYTES);
+        }
     }
 
     /// Whether both sides have a key by now.
     pub fn is_established(&self) -> bool {
         match self {
             Wire::Plain(_) => true,
-            Wire::Tls(session) => !session.tls.is_handshaking(),
+            Wire::Tls(session) => !session.is_handshaking(),
+        }
+    }
+
+    /// Whether it is encrypted, and the other side has shown a certificate that was verified.
+    pub fn is_certified(&self) -> bool {
+        match self {
+            Wire::Plain(_) => false,
+            Wire::Tls(session) => session.certificates().is_some_and(|shown| !shown.is_empty()),
+        }
+    }
+
+    /// Whether the other side has shown a certificate that is for this name.
+    pub fn is_for(&self, name: &str) -> bool {
+        match self {
+            Wire::Plain(_) => false,
+            Wire::Tls(session) => is_for(session.certificates(), name),
         }
     }
 
@@ -55,7 +94,7 @@ impl Wire {
     pub fn broken(&self) -> Option<&str> {
         match self {
             Wire::Plain(_) => None,
-            Wire::Tls(session) => session.broken.as_deref(),
+            Wire::Tls(session) => session.broken(),
         }
     }
 
@@ -63,15 +102,45 @@ impl Wire {
     pub fn has_unsent(&self) -> bool {
         match self {
             Wire::Plain(_) => false,
-            Wire::Tls(session) => session.tls.wants_write(),
+            Wire::Tls(session) => session.has_unsent(),
         }
     }
 
-    /// Whether something is decrypted that was not taken. Nothing tells of it later.
+    /// Whether something is here that was not taken. Nothing tells of it later.
     pub fn has_unread(&self) -> bool {
         match self {
             Wire::Plain(_) => false,
-            Wire::Tls(session) => session.unread > 0,
+            Wire::Tls(session) => session.has_unread(),
+        }
+    }
+
+    /// Bytes that TLS took off the socket in all; 0 without it.
+    pub fn received(&self) -> u64 {
+        match self {
+            Wire::Plain(_) => 0,
+            Wire::Tls(session) => session.received(),
+        }
+    }
+
+    /// Reads once from the socket, or until the room is full, if it is encrypted.
+    ///
+    /// # Errors
+    /// The socket's, or TLS's.
+    pub fn fill(&mut self, room: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(stream) => Ok(rustix::io::read(stream, room).map(|(filled, _)| filled.len())?),
+            Wire::Tls(session) => session.pull(room.len(), true, |at, bytes| put(room, at, bytes)),
+        }
+    }
+
+    /// The same of what is [here](Wire::has_unread) already.
+    ///
+    /// # Errors
+    /// TLS's.
+    pub fn fill_unread(&mut self, room: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(_) => Err(io::ErrorKind::WouldBlock.into()),
+            Wire::Tls(session) => session.pull(room.len(), false, |at, bytes| put(room, at, bytes)),
         }
     }
 
@@ -84,7 +153,7 @@ impl Wire {
             Wire::Plain(_) => Ok(false),
             Wire::Tls(session) => {
                 session.send()?;
-                Ok(std::mem::take(&mut session.sent) > 0)
+                Ok(session.take_sent())
             }
         }
     }
@@ -92,9 +161,8 @@ impl Wire {
     /// Says that nothing more will come from this side.
     pub fn finish(&mut self) {
         if let Wire::Tls(session) = self {
-            session.tls.send_close_notify();
-            let _ = session.send();
-            if session.tls.wants_write() {
+            session.close();
+            if session.has_unsent() {
                 return;
             }
         }
@@ -109,12 +177,25 @@ impl Wire {
         self.socket().peer_addr()
     }
 
-    fn socket(&self) -> &TcpStream {
+    /// The socket below.
+    pub fn socket(&self) -> &TcpStream {
         match self {
             Wire::Plain(stream) => stream,
-            Wire::Tls(session) => &session.stream,
+            Wire::Tls(session) => session.stream(),
         }
     }
+}
+
+/// Puts these bytes into the room, behind so many others.
+fn put(room: &mut [MaybeUninit<u8>], at: usize, bytes: &[u8]) {
+    room[at..at + bytes.len()].iter_mut().zip(bytes).for_each(|(place, byte)| {
+        place.write(*byte);
+    });
+}
+
+/// Nothing taken of something: there is no room.
+fn or_blocks(taken: usize, wanted: bool) -> io::Result<usize> {
+    if taken == 0 && wanted { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(taken) }
 }
 
 impl AsFd for Wire {
@@ -123,11 +204,20 @@ impl AsFd for Wire {
     }
 }
 
+impl std::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if matches!(self, Wire::Plain(_)) { "Plain" } else { "Tls" };
+        f.debug_tuple(kind).field(self.socket()).finish()
+    }
+}
+
 impl Read for Wire {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Wire::Plain(stream) => stream.read(buffer),
-            Wire::Tls(session) => session.read(buffer),
+            Wire::Tls(session) => session.pull(buffer.len(), true, |at, bytes| {
+                buffer[at..at + bytes.len()].copy_from_slice(bytes);
+            }),
         }
     }
 }
@@ -136,82 +226,24 @@ impl Write for Wire {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Wire::Plain(stream) => stream.write(bytes),
-            Wire::Tls(session) => session.write(bytes),
+            Wire::Tls(session) => {
+                let taken = session.push(|writer| writer.write(bytes))?;
+                or_blocks(taken, !bytes.is_empty())
+            }
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(stream) => stream.write_vectored(slices),
+            Wire::Tls(session) => {
+                let taken = session.push(|writer| writer.write_vectored(slices))?;
+                or_blocks(taken, slices.iter().any(|slice| !slice.is_empty()))
+            }
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.send().map(drop)
-    }
-}
-
-impl Session {
-    /// Decrypts until the room is full or the socket is empty.
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.tls.reader().read(&mut buffer[filled..]) {
-                Ok(0) => {
-                    self.ended = true;
-                    break;
-                }
-                Ok(count) => {
-                    filled += count;
-                    self.unread = self.unread.saturating_sub(count);
-                    continue;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The socket's end without TLS's: as any end that breaks off, told when what came before is taken.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    self.ended = true;
-                    break;
-                }
-                Err(error) => return Err(error),
-            }
-            if self.ended {
-                break;
-            }
-            match self.tls.read_tls(&mut self.stream) {
-                Ok(0) => self.ended = true,
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
-            match self.tls.process_new_packets() {
-                Ok(state) => self.unread = state.plaintext_bytes_to_read(),
-                Err(error) => {
-                    self.broken = Some(error.to_string());
-                    // The other side is told why, if it takes that now.
-                    let _ = self.send();
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, error));
-                }
-            }
-        }
-        if filled == 0 && !self.ended { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(filled) }
-    }
-
-    /// Encrypts as much as there is room for.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.tls.is_handshaking() {
-            self.send()?;
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let taken = self.tls.writer().write(bytes)?;
-        self.send()?;
-        if taken == 0 && !bytes.is_empty() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(taken) }
-    }
-
-    fn send(&mut self) -> io::Result<()> {
-        while self.tls.wants_write() {
-            match self.tls.write_tls(&mut self.stream) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.sent += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 }

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Written by the thread that owns the connection, read by the control thread. Handshakes do not count, so both ends count
 /// the same bytes. Relaxed: a count that is read late is only told late, and never too large, for it is written behind the
-/// system call that moved the bytes.
+/// system call that moved the bytes. Under TLS it counts what is said, not how it is encrypted; what the socket has not taken yet counts
+/// as sent, as it does in the kernel's buffer.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Gauge {

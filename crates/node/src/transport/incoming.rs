@@ -1,8 +1,15 @@
 //! Answers those who dial this node: reads their hello, checks it, welcomes or refuses them.
+//!
+//! Where TLS is spoken, the first byte says whether the caller speaks it, and a hello counts only from a caller who has shown a certificate
+//! for the node that it says it is. Nothing of a caller leaves this module before that.
+//!
+//! Strangers are bounded: there are at most [`MAX_CALLERS`] who have not said hello, the one who came first goes when another comes, each has
+//! [`PATIENCE`], and at most [`STEPS`] steps of handshakes are made between two turns of the control thread, because a step of TLS takes a
+//! good part of a millisecond, and heartbeats go first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, Level, NodeId};
@@ -10,19 +17,27 @@ use highwater_engines::Nanos;
 use highwater_engines::meerkat::delegate::wire;
 
 use super::Established;
+use super::complaints::Complaints;
 use super::handshake::{Fingerprint, HELLO_BYTES, Hello, Identity, Mismatch, Welcome};
 use super::socket::tune_peer;
 use crate::acceptor::Acceptor;
 use crate::poll::{Event, Interest, Poller};
+use crate::tls::names::{coordinator_name, node_name};
+use crate::tls::{PeerLock, Wire};
 
 /// How long a caller may take to say hello.
 const PATIENCE: Nanos = 2_000_000_000;
 /// Callers that have not said hello yet, at most.
 const MAX_CALLERS: usize = 1024;
+/// Steps of handshakes between two turns.
+const STEPS: u32 = 8;
+/// The first byte of who speaks TLS.
+const TLS_BYTE: u8 = 0x16;
 
 /// The peer port. Lives on the control thread.
 pub struct Incoming {
     me: Identity,
+    lock: PeerLock,
     acceptor: Acceptor,
     callers: BTreeMap<u64, Caller>,
     /// Connections so far; the number of the last.
@@ -32,15 +47,19 @@ pub struct Incoming {
     next_key: u64,
     /// Who was removed from the cluster.
     removed: BTreeSet<NodeId>,
-    /// Last refusal per caller, so that a lasting trouble is logged once.
-    complaints: BTreeMap<Option<NodeId>, String>,
+    complaints: Complaints,
+    /// Steps of handshakes since the last turn.
+    steps: u32,
     /// What procedures each caller had last.
     procedures: BTreeMap<NodeId, Fingerprint>,
 }
 
 struct Caller {
-    stream: TcpStream,
+    stream: Wire,
     from: SocketAddr,
+    /// Whether it is known if it speaks TLS.
+    known: bool,
+    interest: Interest,
     got: Vec<u8>,
     deadline: Nanos,
 }
@@ -52,7 +71,7 @@ pub enum Called {
     /// A client that coordinates its transactions itself.
     Client {
         /// Non-blocking.
-        stream: TcpStream,
+        stream: Wire,
         /// Whom it wants to speak to.
         worker: u16,
     },
@@ -103,16 +122,24 @@ impl Living {
 
 impl Incoming {
     /// Takes callers from `listener`. Keys from `key_base` on are this module's.
-    pub fn new(me: Identity, listener: TcpListener, poller: &Poller, key_base: u64) -> io::Result<Incoming> {
+    pub fn new(
+        me: Identity,
+        lock: PeerLock,
+        listener: TcpListener,
+        poller: &Poller,
+        key_base: u64,
+    ) -> io::Result<Incoming> {
         Ok(Incoming {
             me,
+            lock,
             acceptor: Acceptor::new(listener, key_base, "peers", poller)?,
             callers: BTreeMap::new(),
             generation: 0,
             key_base,
             next_key: key_base + 1,
             removed: BTreeSet::new(),
-            complaints: BTreeMap::new(),
+            complaints: Complaints::default(),
+            steps: 0,
             procedures: BTreeMap::new(),
         })
     }
@@ -128,8 +155,8 @@ impl Incoming {
     }
 
     /// Who was refused and was not welcome since, and why.
-    pub fn refusals(&self) -> impl Iterator<Item = String> {
-        self.complaints.iter().filter(|(who, _)| who.is_some()).map(|(_, why)| why.clone())
+    pub fn refusals(&self, now: Nanos) -> impl Iterator<Item = String> {
+        self.complaints.standing(now)
     }
 
     /// When somebody's patience ends.
@@ -140,6 +167,7 @@ impl Incoming {
 
     /// Hangs up on those who say nothing.
     pub fn turn(&mut self, now: Nanos, poller: &Poller) {
+        self.steps = 0;
         self.acceptor.turn(now, poller);
         self.callers.retain(|_, caller| caller.deadline > now);
     }
@@ -150,37 +178,101 @@ impl Incoming {
             self.accept(now, poller);
             return None;
         }
+        self.steps += 1;
+        if self.steps > STEPS {
+            // The poller tells of it again.
+            return None;
+        }
         let mut caller = self.callers.remove(&event.key)?;
+        if !caller.known {
+            caller = self.meet(now, caller)?;
+        }
         let mut buffer = [0; HELLO_BYTES];
         match caller.stream.read(&mut buffer[..HELLO_BYTES - caller.got.len()]) {
             // A knock, or a caller that lost its patience.
             Ok(0) => return None,
             Ok(n) => caller.got.extend_from_slice(&buffer[..n]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return None,
+            Err(_) => {
+                if let Some(why) = caller.stream.broken() {
+                    self.complaints.of_stranger(now, caller.from, &format!("its TLS failed: {why}"));
+                }
+                return None;
+            }
         }
+        // What TLS has to say to that.
+        caller.stream.send().ok()?;
         match <&[u8; HELLO_BYTES]>::try_from(&caller.got[..]) {
             Ok(hello) if hello.starts_with(wire::HELLO_MAGIC) => {
                 let hello = *hello;
-                self.answer_client(&hello, caller, poller)
+                self.answer_client(now, &hello, caller, poller)
             }
             Ok(&hello) => self.answer(now, &hello, caller, poller, living).map(Called::Node),
             Err(_) => {
-                self.callers.insert(event.key, caller);
+                self.keep(event.key, caller, poller);
                 None
             }
         }
     }
 
+    /// Its first byte tells whether it speaks TLS. `None`: it is gone, or goes.
+    fn meet(&mut self, now: Nanos, caller: Caller) -> Option<Caller> {
+        let mut first = [0];
+        match caller.stream.socket().peek(&mut first) {
+            Ok(0) => return None,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(caller),
+            Err(_) => return None,
+        }
+        let Caller { stream, from, got, interest, deadline, .. } = caller;
+        let Wire::Plain(socket) = stream else { unreachable!("nobody has spoken TLS with it") };
+        let stream = match (first[0] == TLS_BYTE, self.lock.configs()) {
+            (true, Some(configs)) => Wire::accept_peer(socket, configs.accepts).ok()?,
+            (true, None) => {
+                self.complaints.of_stranger(
+                    now,
+                    from,
+                    "it speaks TLS at the peer port, and tls.peer is \"off\" here; set it alike on every node",
+                );
+                return None;
+            }
+            (false, _) => Wire::Plain(socket),
+        };
+        Some(Caller { stream, from, known: true, interest, got, deadline })
+    }
+
+    /// More has to come of it, or go to it.
+    fn keep(&mut self, key: u64, mut caller: Caller, poller: &Poller) {
+        let interest = Interest::of(true, caller.stream.has_unsent());
+        if interest != caller.interest {
+            caller.interest = interest;
+            if poller.modify(&caller.stream, key, interest).is_err() {
+                return;
+            }
+        }
+        self.callers.insert(key, caller);
+    }
+
     fn accept(&mut self, now: Nanos, poller: &Poller) {
         while let Some((stream, from)) = self.acceptor.next(now, poller) {
-            if self.callers.len() >= MAX_CALLERS || tune_peer(&stream).is_err() {
+            if tune_peer(&stream).is_err() {
                 continue;
+            }
+            if self.callers.len() >= MAX_CALLERS {
+                self.callers.pop_first();
             }
             let key = self.next_key;
             self.next_key += 1;
             if poller.add(&stream, key, Interest::READ).is_ok() {
-                self.callers.insert(key, Caller { stream, from, got: Vec::new(), deadline: now + PATIENCE });
+                let caller = Caller {
+                    stream: Wire::Plain(stream),
+                    from,
+                    known: false,
+                    interest: Interest::READ,
+                    got: Vec::new(),
+                    deadline: now + PATIENCE,
+                };
+                self.callers.insert(key, caller);
             }
         }
     }
@@ -195,13 +287,17 @@ impl Incoming {
     ) -> Option<Established> {
         let Caller { mut stream, from, .. } = caller;
         let Ok(hello) = Hello::decode(hello) else {
-            self.complain(None, format!("{from} does not speak Highwater's peer protocol"));
+            self.complaints.of_stranger(now, from, "it does not speak Highwater's peer protocol");
             return None;
         };
-        let removed = hello.is_of(&self.me) && self.removed.contains(&hello.from);
-        let checked = match removed {
-            true => Err(Mismatch::Removed { node: hello.from }),
-            false => hello.check(&self.me).and_then(|()| living.check(now, hello.from, hello.incarnation)),
+        let locked_out = self.check_lock(&stream, hello.from).err();
+        let removed = locked_out.is_none() && hello.is_of(&self.me) && self.removed.contains(&hello.from);
+        let checked = match (locked_out, removed) {
+            (Some(mismatch), _) => Err(mismatch),
+            (None, true) => Err(Mismatch::Removed { node: hello.from }),
+            (None, false) => {
+                hello.check(&self.me).and_then(|()| living.check(now, hello.from, hello.incarnation))
+            }
         };
         // Who has a lower id only asks whether it still belongs: it waits to be called.
         let asks = hello.from < self.me.node && !removed;
@@ -209,16 +305,14 @@ impl Incoming {
         let Identity { node, incarnation, speaks, .. } = self.me;
         let tables = self.me.tables(speaks.levels.newest);
         let welcome = Welcome { node, incarnation, refusal, removed, accounts: true, speaks, tables };
-        // A fresh socket takes these few bytes in one piece; if not, it is broken.
-        stream.write_all(&welcome.encode()).ok()?;
+        say(&mut stream, &welcome.encode())?;
         if let Some(reason) = welcome.refusal {
-            if asks {
-                return None;
+            if !asks {
+                self.complaints.of_node(hello.from, from, &reason);
             }
-            self.complain(Some(hello.from), format!("refused {} ({from}): {reason}", hello.from));
             return None;
         }
-        self.complaints.remove(&Some(hello.from));
+        self.complaints.settle(hello.from);
         self.compare_procedures(&hello);
         poller.remove(&stream).ok()?;
         self.generation += 1;
@@ -237,26 +331,49 @@ impl Incoming {
     /// A client that wants to coordinate: is its cluster this one, does it know its tables, and has the engine such clients?
     fn answer_client(
         &mut self,
+        now: Nanos,
         hello: &[u8; HELLO_BYTES],
         caller: Caller,
         poller: &Poller,
     ) -> Option<Called> {
         let Caller { mut stream, from, .. } = caller;
         let Ok(hello) = wire::Hello::decode(hello) else {
-            self.complain(None, format!("{from} does not speak Highwater's protocol for clients"));
+            self.complaints.of_stranger(now, from, "it does not speak Highwater's protocol for clients");
             return None;
         };
-        let refusal = self.check_client(&hello).err();
+        let refusal = self.check_client_lock(&stream).and_then(|()| self.check_client(&hello)).err();
         let Identity { node, incarnation, streams, .. } = self.me;
         let welcome = wire::Welcome { node, workers: streams, incarnation, refusal };
-        // A fresh socket takes these few bytes in one piece; if not, it is broken.
-        stream.write_all(&welcome.encode()).ok()?;
+        say(&mut stream, &welcome.encode())?;
         if let Some(reason) = welcome.refusal {
-            self.complain(None, format!("refused a client ({from}): {reason}"));
+            self.complaints.of_stranger(now, from, &format!("a client that coordinates: {reason}"));
             return None;
         }
         poller.remove(&stream).ok()?;
         Some(Called::Client { stream, worker: hello.number % streams })
+    }
+
+    /// Whether a caller has shown what this door asks of a node.
+    fn check_lock(&self, stream: &Wire, node: NodeId) -> Result<(), Mismatch> {
+        let name = node_name(&self.me.cluster, node);
+        match stream {
+            Wire::Plain(_) if self.lock.is_required() => Err(Mismatch::NotEncrypted),
+            Wire::Plain(_) => Ok(()),
+            Wire::Tls(_) if stream.is_for(&name) => Ok(()),
+            Wire::Tls(_) => Err(Mismatch::NotItsCertificate { node, name }),
+        }
+    }
+
+    /// The same of a client that coordinates: it may change anything, so it needs more than what any client may have.
+    fn check_client_lock(&self, stream: &Wire) -> Result<(), String> {
+        let name = coordinator_name(&self.me.cluster);
+        match stream {
+            Wire::Plain(_) if self.lock.is_required() => Err(Mismatch::NotEncrypted.to_string()),
+            Wire::Tls(_) if !stream.is_for(&name) => {
+                Err(format!("certificate: the client's is not for {name}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_client(&self, hello: &wire::Hello) -> Result<(), String> {
@@ -290,12 +407,10 @@ impl Incoming {
             );
         }
     }
+}
 
-    fn complain(&mut self, who: Option<NodeId>, complaint: String) {
-        let reason = |text: &str| text.split_once("): ").map(|(_, reason)| reason.to_string());
-        let last = self.complaints.insert(who, complaint.clone());
-        if last.is_none_or(|last| reason(&last) != reason(&complaint)) {
-            tracing::warn!("{complaint}");
-        }
-    }
+/// Says these few bytes: a fresh socket takes them in one piece; if not, it is broken.
+fn say(stream: &mut Wire, bytes: &[u8]) -> Option<()> {
+    stream.write_all(bytes).ok()?;
+    (!stream.has_unsent()).then_some(())
 }

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IoSlice, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, NodeId};
@@ -14,6 +13,7 @@ use super::frame::{Decoder, FrameError, PREFIX_BYTES, prefix, wire_bytes};
 use super::gauge::Gauge;
 use super::{Arrival, Channel, Established};
 use crate::poll::{Interest, Poller};
+use crate::tls::Wire;
 
 /// Why a connection ended.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ pub struct Link {
     pub channel: Channel,
     /// See [`Established::generation`].
     pub generation: u64,
-    stream: TcpStream,
+    stream: Wire,
     decoder: Decoder,
     queue: SendQueue,
     key: u64,
@@ -82,7 +82,7 @@ pub struct Link {
     /// Since the last call of [`Link::rest`].
     received: bool,
     gauge: Arc<Gauge>,
-    /// Bytes that have come when some were missed first, and looks since then that found no more.
+    /// Bytes that have come, encrypted or not, when some were missed first, and looks since then that found no more.
     missed: Option<(u64, u32)>,
 }
 
@@ -100,8 +100,11 @@ pub struct LinkLimits {
 impl Link {
     /// Takes over a connection and watches it under `key`.
     pub fn new(connection: Established, poller: &Poller, key: u64, limits: LinkLimits) -> io::Result<Link> {
-        let Established { peer, incarnation, channel, generation, stream, gauge, .. } = connection;
-        poller.add(&stream, key, Interest::READ)?;
+        let Established { peer, incarnation, channel, generation, mut stream, gauge, .. } = connection;
+        stream.widen();
+        // What TLS holds already, in either direction, no event tells of: being writable is one.
+        let stirs = stream.has_unread() || stream.has_unsent();
+        poller.add(&stream, key, Interest::of(true, stirs))?;
         let queue = SendQueue { max_bytes: limits.queued, ..SendQueue::default() };
         Ok(Link {
             peer,
@@ -113,7 +116,7 @@ impl Link {
             queue,
             key,
             workers: limits.workers,
-            waits_to_write: false,
+            waits_to_write: stirs,
             stuck: None,
             received: false,
             gauge,
@@ -121,10 +124,11 @@ impl Link {
         })
     }
 
-    /// Reads once from the socket. Level-triggered: if more waits, the poller says so again.
-    fn receive(&mut self) -> Result<(), Closed> {
-        let stream = &self.stream;
-        let read = self.decoder.fill(|room| rustix::io::read(stream, room).map(|(filled, _)| filled.len()));
+    /// Reads from the socket, or only what is here already. Level-triggered: if more waits, the poller says so again.
+    fn receive(&mut self, socket: bool) -> Result<(), Closed> {
+        let stream = &mut self.stream;
+        let read =
+            self.decoder.fill(|room| if socket { stream.fill(room) } else { stream.fill_unread(room) });
         match read {
             Ok(0) => Err(Closed::Ended),
             Ok(count) => {
@@ -132,9 +136,16 @@ impl Link {
                 self.received = true;
                 Ok(())
             }
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(Closed::Broken(error.into())),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(())
+            }
+            Err(error) => Err(Closed::Broken(error)),
         }
+    }
+
+    /// Whether something is here that the poller does not tell of.
+    pub fn has_unread(&self) -> bool {
+        self.stream.has_unread()
     }
 
     /// The socket has something: reads, and hands complete frames to `deliver`. If that gives one back, because its receiver
@@ -144,9 +155,13 @@ impl Link {
         poller: &Poller,
         deliver: &mut impl FnMut(Arrival) -> Result<(), Arrival>,
     ) -> Result<(), Closed> {
-        let received = self.receive();
+        let mut received = self.receive(true);
         // What came before the end still counts.
         self.hand_over(poller, deliver)?;
+        while received.is_ok() && self.has_unread() && !self.is_stuck() {
+            received = self.receive(false);
+            self.hand_over(poller, deliver)?;
+        }
         received
     }
 
@@ -168,7 +183,11 @@ impl Link {
             return Ok(());
         }
         self.hand_over(poller, deliver)?;
-        if self.stuck.is_none() { self.watch(poller) } else { Ok(()) }
+        if self.stuck.is_some() {
+            return Ok(());
+        }
+        self.watch(poller)?;
+        if self.has_unread() { self.readable(poller, deliver) } else { Ok(()) }
     }
 
     fn hand_over(
@@ -226,7 +245,9 @@ impl Link {
     /// Writes what the socket takes; asks the poller to tell when it takes more.
     pub fn flush(&mut self, poller: &Poller) -> Result<(), Closed> {
         let before = self.queue.bytes;
+        self.stream.send().map_err(Closed::Broken)?;
         let drained = self.queue.write_to(&mut self.stream).map_err(Closed::Broken)?;
+        let drained = drained && !self.stream.has_unsent();
         self.gauge.sends(before - self.queue.bytes);
         if drained == self.waits_to_write {
             self.waits_to_write = !drained;
@@ -242,15 +263,17 @@ impl Link {
         let received = self.gauge.received();
         // Who does not read, or has not read yet, knows nothing of what is missing.
         let unread = || rustix::io::ioctl_fionread(&self.stream).unwrap_or(0) > 0;
-        if received >= expected || self.is_stuck() || unread() {
+        if received >= expected || self.is_stuck() || self.has_unread() || unread() {
             self.missed = None;
             return Ok(());
         }
+        // Of a record that is not complete yet nothing counts as received, and its bytes are progress all the same.
+        let come = received + self.stream.received();
         let looks = match self.missed {
-            Some((before, looks)) if before == received => looks + 1,
+            Some((before, looks)) if before == come => looks + 1,
             _ => 0,
         };
-        self.missed = Some((received, looks));
+        self.missed = Some((come, looks));
         if looks >= LOOKS { Err(Closed::Missing { bytes: expected - received }) } else { Ok(()) }
     }
 
@@ -342,6 +365,8 @@ impl SendQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
+
     use super::*;
     use bytes::Bytes;
 
@@ -403,7 +428,7 @@ mod tests {
             generation: 1,
             number: 1,
             gauge,
-            stream,
+            stream: Wire::Plain(stream),
         };
         let limits = LinkLimits { queued: 1 << 20, kept: 1 << 20, workers: 1 };
         (Link::new(connection, poller, 0, limits).unwrap(), far)

@@ -8,6 +8,8 @@
 //!    ([`outgoing`], [`incoming`]), because only they are off the path of transactions.
 //! 2. The dialer says [`Hello`](handshake::Hello): cluster, node, incarnation, engine, streams, versions, tables,
 //!    channel. The acceptor answers [`Welcome`](handshake::Welcome), or refuses with a reason that both sides log.
+//!    Where TLS is spoken ([`PeerLock`](crate::tls::PeerLock)), all of it is inside: each side has shown a certificate by then, and the
+//!    acceptor looks whether the dialer's is for the node that it says it is. The dialer knew whom it called.
 //! 3. The socket is handed to the thread that owns the channel, which then sends and receives [`frame`]s over its
 //!    [`link::Link`].
 //! 4. A lost connection is reported to the control thread, and the dialer dials again: at once, then after 1 ms, 2 ms,
@@ -21,6 +23,7 @@
 
 pub mod accounts;
 mod channel;
+pub mod complaints;
 pub mod directory;
 pub mod frame;
 pub mod gauge;
@@ -32,13 +35,13 @@ pub mod peers;
 pub mod socket;
 pub mod traffic;
 
-use std::net::TcpStream;
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, Levels, NodeId};
 use highwater_engines::Frame;
 
 pub use self::channel::Channel;
+use crate::tls::Wire;
 
 /// A connection after its handshake, on its way to the thread that owns the channel.
 #[derive(Debug)]
@@ -59,7 +62,7 @@ pub struct Established {
     /// What goes through this end.
     pub gauge: Arc<gauge::Gauge>,
     /// Non-blocking.
-    pub stream: TcpStream,
+    pub stream: Wire,
 }
 
 /// A frame as it came over a connection.

@@ -3,6 +3,9 @@
 //! One line per connection that this node is to dial (channels of nodes with lower ids), and two per node with a
 //! higher id. One is for knocking: a knock is a connection attempt that tells whether anything listens there. The other
 //! asks, while that node does not call, whether this one was removed from the cluster: who was is not called any more.
+//!
+//! Where TLS is spoken, a line begins with it, and says hello only once the other side has shown the certificate of the node that it dials. With
+//! `tls.peer = "optional"` the attempt after one that failed there is made without.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -13,10 +16,12 @@ use highwater_core::{Level, NodeId};
 use highwater_engines::Nanos;
 
 use super::directory::Directory;
-use super::handshake::{Hello, Identity, WELCOME_BYTES, Welcome};
+use super::handshake::{HELLO_BYTES, Hello, Identity, WELCOME_BYTES, Welcome};
 use super::socket::{connect, tune_peer};
 use super::{Channel, Established};
 use crate::poll::{Event, Interest, Poller};
+use crate::tls::names::{node_name, server_name};
+use crate::tls::{PeerLock, Wire};
 
 const MILLISECOND: Nanos = 1_000_000;
 /// How long to wait for a connection and for its welcome.
@@ -31,6 +36,8 @@ const INQUIRE_EVERY: Nanos = 2000 * MILLISECOND;
 const REFUSES: &str = "it refuses this node: ";
 /// and of this one's.
 const IS_REFUSED: &str = "this node refuses it: ";
+/// And those that are about how the two begin to speak.
+const NO_TLS: &str = "no TLS with it: ";
 
 /// What came of it.
 #[derive(Debug)]
@@ -46,6 +53,7 @@ pub enum Dialed {
 /// All connections on their way out. Lives on the control thread.
 pub struct Outgoing {
     me: Identity,
+    lock: PeerLock,
     directory: Arc<Directory>,
     lines: Vec<Line>,
     /// Not to be dialed any more.
@@ -70,6 +78,9 @@ struct Line {
     refusal_is_news: bool,
     /// What was logged last, so that a lasting trouble is logged once.
     complaint: String,
+    /// Why the last attempt with TLS failed, if the next one is made without; and whether this is that one.
+    without_tls: Option<String>,
+    is_without_tls: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,14 +98,14 @@ enum State {
     Waiting { at: Nanos },
     /// Until the connection is decided.
     Connecting { stream: TcpStream, deadline: Nanos },
-    /// Until the whole welcome is there.
-    Asking { stream: TcpStream, got: Vec<u8>, deadline: Nanos },
+    /// Until the whole welcome is there; with what is to be said when TLS has keys.
+    Asking { stream: Wire, unsaid: Option<Box<[u8; HELLO_BYTES]>>, got: Vec<u8>, deadline: Nanos },
 }
 
 /// What a peer said to a hello.
 enum Answer {
     NotYet,
-    Welcome(Established),
+    Welcome(Welcome),
     Removed(NodeId),
 }
 
@@ -111,9 +122,9 @@ impl Line {
 
 impl Outgoing {
     /// No lines yet.
-    pub fn new(me: Identity, directory: Arc<Directory>, key_base: u64) -> Outgoing {
+    pub fn new(me: Identity, lock: PeerLock, directory: Arc<Directory>, key_base: u64) -> Outgoing {
         let random = me.incarnation.0 | 1;
-        Outgoing { me, directory, lines: Vec::new(), removed: BTreeSet::new(), key_base, random }
+        Outgoing { me, lock, directory, lines: Vec::new(), removed: BTreeSet::new(), key_base, random }
     }
 
     /// This level is in use from now on.
@@ -136,6 +147,8 @@ impl Outgoing {
             hellos: 0,
             refusal_is_news: false,
             complaint: String::new(),
+            without_tls: None,
+            is_without_tls: false,
         };
         if peer > self.me.node {
             self.lines.push(line(Channel::Control, Purpose::Knock, State::Quiet));
@@ -190,7 +203,7 @@ impl Outgoing {
     /// Who refuses this node, or is refused by it, and why.
     pub fn refusals(&self) -> impl Iterator<Item = String> {
         let refusal = |line: &&Line| {
-            [REFUSES, IS_REFUSED].iter().any(|begins| line.complaint.starts_with(begins))
+            [REFUSES, IS_REFUSED, NO_TLS].iter().any(|begins| line.complaint.starts_with(begins))
                 && !self.removed.contains(&line.peer)
         };
         self.lines.iter().filter(refusal).map(|line| format!("{}: {}", line.peer, line.complaint))
@@ -211,8 +224,16 @@ impl Outgoing {
         for at in 0..self.lines.len() {
             match self.lines[at].state {
                 State::Waiting { at: due } if due <= now => self.start(at, now, poller, out),
-                State::Connecting { deadline, .. } | State::Asking { deadline, .. } if deadline <= now => {
+                State::Connecting { deadline, .. } if deadline <= now => {
                     self.failed(at, now, &io::ErrorKind::TimedOut.into(), out);
+                }
+                State::Asking { deadline, .. } if deadline <= now => {
+                    let State::Asking { stream, .. } =
+                        std::mem::replace(&mut self.lines[at].state, State::Quiet)
+                    else {
+                        unreachable!("it was just looked at")
+                    };
+                    self.broke_off(at, now, &stream, &io::ErrorKind::TimedOut.into(), out);
                 }
                 _ => {}
             }
@@ -233,12 +254,22 @@ impl Outgoing {
                     Err(error) => self.failed(at, now, &error, out),
                 }
             }
-            State::Asking { stream, got, deadline } if event.readable => {
-                match self.listen(at, stream, got, deadline, poller) {
-                    Ok(Answer::Welcome(established)) => out.push(Dialed::Established(established)),
+            State::Asking { mut stream, mut unsaid, mut got, deadline } => {
+                match self.converse(at, &mut stream, &mut unsaid, &mut got) {
+                    Ok(Answer::Welcome(welcome)) => match self.established(at, &welcome, stream, poller) {
+                        Ok(established) => out.push(Dialed::Established(established)),
+                        Err(error) => self.failed(at, now, &error, out),
+                    },
                     Ok(Answer::Removed(peer)) => out.push(Dialed::Removed(peer)),
-                    Ok(Answer::NotYet) => {}
-                    Err(error) => self.failed(at, now, &error, out),
+                    Ok(Answer::NotYet) => {
+                        let interest = Interest::of(true, stream.has_unsent());
+                        let watched = poller.modify(&stream, event.key, interest);
+                        self.lines[at].state = State::Asking { stream, unsaid, got, deadline };
+                        if let Err(error) = watched {
+                            self.failed(at, now, &error, out);
+                        }
+                    }
+                    Err(error) => self.broke_off(at, now, &stream, &error, out),
                 }
             }
             other => self.lines[at].state = other,
@@ -259,11 +290,11 @@ impl Outgoing {
         }
     }
 
-    /// Connected: says hello, or goes away again if it only knocked.
+    /// Connected: says hello, after TLS has keys if that is spoken; or goes away again if it only knocked.
     fn ask(
         &mut self,
         at: usize,
-        mut stream: TcpStream,
+        stream: TcpStream,
         deadline: Nanos,
         now: Nanos,
         poller: &Poller,
@@ -274,24 +305,34 @@ impl Outgoing {
             return Ok(());
         }
         tune_peer(&stream)?;
+        line.is_without_tls = line.without_tls.is_some();
+        let configs = self.lock.configs().filter(|_| !line.is_without_tls);
+        let mut stream = match configs {
+            None => Wire::Plain(stream),
+            Some(configs) => {
+                let name = server_name(&node_name(&self.me.cluster, line.peer));
+                Wire::call_peer(stream, configs.calls, name)?
+            }
+        };
         line.hellos += 1;
         let hello = Hello { number: line.hellos, ..Hello::new(&self.me, line.peer, line.channel) };
-        stream.write_all(&hello.encode())?;
-        poller.modify(&stream, self.key_base + at as u64, Interest::READ)?;
-        line.state = State::Asking { stream, got: Vec::with_capacity(WELCOME_BYTES), deadline };
+        let (mut unsaid, mut got) = (Some(Box::new(hello.encode())), Vec::with_capacity(WELCOME_BYTES));
+        // Nothing can have come yet.
+        let begun = self.converse(at, &mut stream, &mut unsaid, &mut got)?;
+        debug_assert!(matches!(begun, Answer::NotYet), "nobody answers before it is asked");
+        poller.modify(&stream, self.key_base + at as u64, Interest::of(true, stream.has_unsent()))?;
+        self.lines[at].state = State::Asking { stream, unsaid, got, deadline };
         Ok(())
     }
 
-    /// Reads the welcome; the connection if it is complete.
-    fn listen(
-        &mut self,
+    /// Goes on with what is said before a connection is one: TLS, the hello, and the welcome, as far as it has come.
+    fn converse(
+        &self,
         at: usize,
-        mut stream: TcpStream,
-        mut got: Vec<u8>,
-        deadline: Nanos,
-        poller: &Poller,
+        stream: &mut Wire,
+        unsaid: &mut Option<Box<[u8; HELLO_BYTES]>>,
+        got: &mut Vec<u8>,
     ) -> io::Result<Answer> {
-        let line = &mut self.lines[at];
         let mut buffer = [0; WELCOME_BYTES];
         match stream.read(&mut buffer[..WELCOME_BYTES - got.len()]) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -299,11 +340,15 @@ impl Outgoing {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
-        let Ok(bytes) = <&[u8; WELCOME_BYTES]>::try_from(&got[..]) else {
-            line.state = State::Asking { stream, got, deadline };
-            return Ok(Answer::NotYet);
-        };
-        let welcome = Welcome::decode(bytes).map_err(io::Error::other)?;
+        // What TLS has to say, and behind it what it was waited for.
+        stream.send()?;
+        if stream.is_established()
+            && let Some(hello) = unsaid.take()
+        {
+            stream.write_all(&hello[..])?;
+        }
+        let Ok(bytes) = <&[u8; WELCOME_BYTES]>::try_from(&got[..]) else { return Ok(Answer::NotYet) };
+        let (welcome, line) = (Welcome::decode(bytes).map_err(io::Error::other)?, &self.lines[at]);
         if welcome.removed {
             return Ok(Answer::Removed(line.peer));
         }
@@ -316,12 +361,31 @@ impl Outgoing {
         if let Err(why) = welcome.check(&self.me) {
             return Err(io::Error::other(format!("{IS_REFUSED}{why}")));
         }
+        Ok(Answer::Welcome(welcome))
+    }
+
+    /// The connection is one.
+    fn established(
+        &mut self,
+        at: usize,
+        welcome: &Welcome,
+        stream: Wire,
+        poller: &Poller,
+    ) -> io::Result<Established> {
         poller.remove(&stream)?;
+        let line = &mut self.lines[at];
+        line.is_without_tls = false;
+        if let Some(why) = line.without_tls.take()
+            && line.channel == Channel::Control
+        {
+            let peer = line.peer;
+            tracing::warn!(%peer, "speaks without TLS, which tls.peer = \"optional\" allows: {why}");
+        }
         line.attempts = 0;
         line.generation += 1;
         line.complaint.clear();
         let (peer, channel, generation) = (line.peer, line.channel, line.generation);
-        Ok(Answer::Welcome(Established {
+        Ok(Established {
             peer,
             incarnation: welcome.incarnation,
             levels: welcome.speaks.levels,
@@ -330,13 +394,35 @@ impl Outgoing {
             number: if welcome.accounts { line.hellos } else { 0 },
             gauge: Arc::default(),
             stream,
-        }))
+        })
+    }
+
+    /// It ended before it was a connection.
+    fn broke_off(&mut self, at: usize, now: Nanos, stream: &Wire, error: &io::Error, out: &mut Vec<Dialed>) {
+        let why = match stream.broken() {
+            Some(why) => why.to_string(),
+            // A node that said hello was welcomed or refused in words.
+            // Who does not speak TLS hangs up; who says nothing at all may be stopped.
+            None if !stream.is_established() && error.kind() != io::ErrorKind::TimedOut => {
+                format!("{error}; does it speak TLS there (tls.peer)?")
+            }
+            None => return self.failed(at, now, error, out),
+        };
+        if self.lock.is_required() {
+            return self.failed(at, now, &io::Error::other(format!("{NO_TLS}{why}")), out);
+        }
+        // What becomes of the attempt without it is told.
+        let line = &mut self.lines[at];
+        line.without_tls = Some(why);
+        let before = io::Error::other(line.complaint.clone());
+        self.failed(at, now, &before, out);
     }
 
     fn failed(&mut self, at: usize, now: Nanos, error: &io::Error, out: &mut Vec<Dialed>) {
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let line = &mut self.lines[at];
+        let without = if std::mem::take(&mut line.is_without_tls) { line.without_tls.take() } else { None };
         if error.kind() == io::ErrorKind::ConnectionRefused && std::mem::take(&mut line.refusal_is_news) {
             out.push(Dialed::Refused(line.peer));
         }
@@ -347,7 +433,10 @@ impl Outgoing {
             Purpose::Inquire => return line.state = State::Waiting { at: now + INQUIRE_EVERY },
             Purpose::Dial => {}
         }
-        let complaint = error.to_string();
+        let mut complaint = error.to_string();
+        if let Some(why) = without {
+            complaint = format!("{NO_TLS}{why}; and without: {complaint}");
+        }
         // The channels of one peer fail alike: one line is enough.
         if line.channel == Channel::Control && complaint != line.complaint {
             tracing::warn!(peer = %line.peer, channel = %line.channel, "cannot connect: {complaint}");

@@ -106,7 +106,7 @@ impl Peers {
             match link.is_stuck() {
                 // Nobody asked whether there is anything to read: it is broken, and would be told again and again.
                 true if event.broken => Err(Closed::Ended),
-                false if event.readable => link.readable(poller, &mut deliver),
+                false if event.readable || link.has_unread() => link.readable(poller, &mut deliver),
                 _ => Ok(()),
             }
         })();

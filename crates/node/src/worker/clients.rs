@@ -338,7 +338,7 @@ impl Clients {
             self.slots.push(Slot::default());
             self.slots.len() - 1
         });
-        let keys = self.keys.as_ref().map(|keys| keys.current());
+        let keys = self.keys.as_ref().and_then(|keys| keys.current());
         let text =
             |address: io::Result<SocketAddr>| address.map_or_else(|_| String::new(), |text| text.to_string());
         let (from, to) = (text(stream.peer_addr()), text(stream.local_addr()));

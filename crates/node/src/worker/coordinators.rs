@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 
 use bytes::Bytes;
 use highwater_engines::meerkat::delegate::wire::{Decoder, prefix};
@@ -14,6 +13,7 @@ use highwater_engines::{ClientId, Nanos, Worker};
 use super::clients::Rules;
 use super::keys::KEY_COORDINATOR;
 use crate::poll::{Event, Interest, Poller};
+use crate::tls::Wire;
 
 /// Who has so many bytes to read is not read from.
 const ENOUGH_BYTES: usize = 1 << 20;
@@ -23,7 +23,7 @@ const MOST_MESSAGES: usize = 16;
 const SMALL_BYTES: usize = 64 << 10;
 
 struct Coordinator {
-    stream: TcpStream,
+    stream: Wire,
     decoder: Decoder,
     /// What waits to be written, and how much of its beginning was.
     out: Vec<u8>,
@@ -46,8 +46,16 @@ impl Coordinator {
         self.waiting() >= ENOUGH_BYTES
     }
 
-    /// Reads once from the socket.
+    /// Reads once from the socket, and all that is here without it.
     fn read(&mut self) -> Result<(), String> {
+        self.read_once()?;
+        while self.stream.has_unread() {
+            self.read_once()?;
+        }
+        Ok(())
+    }
+
+    fn read_once(&mut self) -> Result<(), String> {
         let stream = &mut self.stream;
         match self.decoder.fill(|room| stream.read(room)) {
             Ok(0) => Err("it has hung up".into()),
@@ -77,7 +85,15 @@ impl Coordinator {
         Ok(())
     }
 
+    /// Whether something waits for its socket.
+    fn is_unsent(&self) -> bool {
+        self.waiting() > 0 || self.stream.has_unsent()
+    }
+
     fn write(&mut self, now: Nanos) -> Result<(), String> {
+        if self.stream.send().map_err(|error| error.to_string())? {
+            self.stuck_since = Some(now);
+        }
         while self.waiting() > 0 {
             match self.stream.write(&self.out[self.written..]) {
                 Ok(0) => return Err("it takes nothing any more".into()),
@@ -93,7 +109,7 @@ impl Coordinator {
                 Err(error) => return Err(error.to_string()),
             }
         }
-        self.stuck_since = None;
+        self.stuck_since = self.stuck_since.filter(|_| self.stream.has_unsent());
         self.out.clear();
         self.out.shrink_to(SMALL_BYTES);
         self.written = 0;
@@ -148,17 +164,19 @@ impl Coordinators {
     }
 
     /// Takes over a connection after its greeting. One too many is closed, and so is one that the engine refuses.
-    pub fn adopt(&mut self, now: Nanos, stream: TcpStream, engine: &mut dyn Worker, poller: &Poller) {
+    pub fn adopt(&mut self, now: Nanos, stream: Wire, engine: &mut dyn Worker, poller: &Poller) {
         if self.all.len() >= self.most {
             return;
         }
         self.last += 1;
         let id = ClientId(self.last);
-        let watched = poller.add(&stream, key(id), Interest::READ);
+        // What TLS holds already no event tells of: being writable is one.
+        let interest = Interest::of(true, stream.has_unread() || stream.has_unsent());
+        let watched = poller.add(&stream, key(id), interest);
         if watched.is_err() || engine.client_up(now, id).is_err() {
             return;
         }
-        let (decoder, out, interest) = (Decoder::default(), Vec::new(), Interest::READ);
+        let (decoder, out) = (Decoder::default(), Vec::new());
         self.all.insert(
             id,
             Coordinator {
@@ -180,7 +198,11 @@ impl Coordinators {
         let Some(one) = self.all.get_mut(&id) else { return };
         one.dirty = true;
         // What is here already comes first.
-        let read = if event.readable && !one.is_full() && !one.more { one.read() } else { Ok(()) };
+        let read = if (event.readable || one.stream.has_unread()) && !one.is_full() && !one.more {
+            one.read()
+        } else {
+            Ok(())
+        };
         let heard = if one.more { Ok(()) } else { one.deliver(now, id, engine) };
         let broken = if event.broken { Err("its connection is broken".to_string()) } else { Ok(()) };
         if let Err(why) = heard.and(read).and(broken) {
@@ -218,7 +240,7 @@ impl Coordinators {
                 one.dirty = true;
                 told = true;
             }
-            let interest = Interest::of(!one.is_full() && !one.more, one.waiting() > 0);
+            let interest = Interest::of(!one.is_full() && !one.more, one.is_unsent());
             if interest != one.interest {
                 one.interest = interest;
                 let watched = poller.modify(&one.stream, key(id), interest);

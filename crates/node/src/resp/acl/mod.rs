@@ -76,9 +76,5 @@ pub fn may<'a>(user: &User, opcode: Opcode, args: Args<'a>) -> Result<(), Denied
     if user.may_everything() {
         return Ok(());
     }
-    // What a script does is not looked at: only who may do everything runs one.
-    if opcode.spec().runs_scripts() {
-        return Err(Denied::Command(opcode.spec().name));
-    }
     user.may(opcode, args)
 }

@@ -429,7 +429,7 @@ mod tests {
         }
         assert_eq!(Opcode::find(b""), None);
         assert_eq!(Opcode::find(b"gets"), None);
-        assert!(COMMANDS.len() < 0xff, "0xff is the literal's opcode");
+        assert!(COMMANDS.len() < 0xfe, "0xfe and 0xff stand for something else where an opcode is");
     }
 
     #[test]

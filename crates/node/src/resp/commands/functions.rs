@@ -131,7 +131,7 @@ pub fn fcall<T: Transaction>(
         let task =
             Task { name, keys: &keys, args: &args, read_only: read_only || flags & NO_WRITES != 0, seed };
         let outcome =
-            vm.function(&function, &task, &mut Commands { keyspace }, reply).map_err(Failure::Stop)?;
+            vm.function(&function, &task, &mut Commands::new(keyspace)?, reply).map_err(Failure::Stop)?;
         conclude(outcome, flags & ROLL_BACK != 0, start, reply)
     })
 }
@@ -220,7 +220,7 @@ fn load<T: Transaction>(
     }
     let digest = sha1::sha1(text);
     let registered = vm::with(|vm| match compiled(&digest, text, vm) {
-        Ok(function) => vm.library(&function, &mut Commands { keyspace }).map_err(Failure::Stop),
+        Ok(function) => vm.library(&function, &mut Commands { keyspace, rules: None }).map_err(Failure::Stop),
         Err(failed) => Ok(Err(failed)),
     })?;
     let functions = match registered {

@@ -16,6 +16,7 @@ use mlua::Function;
 
 use super::help;
 use super::words::{integer, is};
+use crate::resp::acl::{Denied, User, may};
 use crate::resp::command::Opcode;
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::{Done, Failure, Keyspace, SCRIPTS, Stop};
@@ -35,6 +36,16 @@ const COMPILING: &str = "ERR Error compiling script (new function): ";
 pub struct Commands<'a, 'b, T> {
     /// The transaction.
     pub keyspace: &'a mut Keyspace<'b, T>,
+    /// The rules that it has to keep to; `None`: there are none.
+    pub rules: Option<User>,
+}
+
+impl<'a, 'b, T: Transaction> Commands<'a, 'b, T> {
+    /// Those of the user for whom it runs.
+    pub fn new(keyspace: &'a mut Keyspace<'b, T>) -> Result<Commands<'a, 'b, T>, Failure> {
+        let rules = keyspace.rules()?;
+        Ok(Commands { keyspace, rules })
+    }
 }
 
 impl<T: Transaction> Host for Commands<'_, '_, T> {
@@ -47,6 +58,10 @@ impl<T: Transaction> Host for Commands<'_, '_, T> {
     ) -> Result<(), Stop> {
         super::run(opcode.spec(), args, self.keyspace, &mut Reply::new(out, protocol))?;
         Ok(Reply::new(out, protocol).check_length()?)
+    }
+
+    fn may<'c>(&self, opcode: Opcode, args: Args<'c>) -> Result<(), Denied<'c>> {
+        self.rules.as_ref().map_or(Ok(()), |user| may(user, opcode, args))
     }
 
     fn unix_ms(&self) -> u64 {
@@ -113,7 +128,7 @@ pub fn eval<T: Transaction>(
         let read_only = read_only || flags.no_writes;
         let task = Task { name: name.as_bytes(), keys: &keys, args: &args, read_only, seed };
         let outcome =
-            vm.script(&function, &task, &mut Commands { keyspace }, reply).map_err(Failure::Stop)?;
+            vm.script(&function, &task, &mut Commands::new(keyspace)?, reply).map_err(Failure::Stop)?;
         conclude(outcome, flags.roll_back, start, reply)
     })
 }

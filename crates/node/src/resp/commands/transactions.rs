@@ -149,11 +149,11 @@ impl Transactions {
     }
 
     /// `EXEC`: closes the block, forgets what was watched, and writes the request's arguments. `answer` answers a command that
-    /// touches no data; with `asks`, any other as well that is refused.
+    /// touches no data; with `asks`, any other as well that is refused. `user`: whose rules its scripts have to keep to.
     pub fn exec(
         &mut self,
         protocol: Protocol,
-        asks: bool,
+        (asks, user): (bool, Option<&[u8]>),
         answer: impl FnMut(Opcode, Args<'_>, &mut Vec<u8>),
         args: &mut Vec<u8>,
     ) -> Result<Exec, CommandError> {
@@ -162,7 +162,7 @@ impl Transactions {
             Block { refused: true, .. } => Err(CommandError::ExecAborted),
             _ if self.watch_failed => Ok(Exec::Changed),
             Block { data, writes, session, .. } => {
-                let written = self.encode(block, protocol, asks, answer, args);
+                let written = self.encode(block, protocol, (asks, user), answer, args);
                 let submits = data || self.watches > 0 || session.is_some();
                 written.map(|()| if submits { Exec::Submit { writes, session } } else { Exec::Known })
             }
@@ -193,7 +193,7 @@ impl Transactions {
         &self,
         block: Block,
         protocol: Protocol,
-        asks: bool,
+        (asks, user): (bool, Option<&[u8]>),
         answer: impl FnMut(Opcode, Args<'_>, &mut Vec<u8>),
         args: &mut Vec<u8>,
     ) -> Result<(), CommandError> {
@@ -207,26 +207,32 @@ impl Transactions {
             args.extend_from_slice(&self.body);
             return Ok(());
         }
-        self.answer_some(answer, args).expect("queue wrote the body")
+        self.answer_some(user, answer, args).expect("queue wrote the body")
     }
 
     /// Copies the body; commands that are answered become their replies.
     fn answer_some(
         &self,
+        user: Option<&[u8]>,
         mut answer: impl FnMut(Opcode, Args<'_>, &mut Vec<u8>),
         args: &mut Vec<u8>,
     ) -> Result<Result<(), CommandError>, Malformed> {
         let mut reader = Reader::new(&self.body);
         let mut reply = Vec::new();
         while !reader.is_empty() {
-            let Step::Command(opcode, words) = Step::decode(&mut reader)? else {
+            let Step::Command { opcode, args: words, .. } = Step::decode(&mut reader)? else {
                 return Err(Malformed("queued command"));
             };
             reply.clear();
             answer(opcode, words, &mut reply);
             match opcode.spec().command {
                 _ if !reply.is_empty() => {}
-                Command::Data(_) | Command::Local(_) => Step::encode_command(opcode, words, args),
+                Command::Data(_) | Command::Local(_) => {
+                    if let Some(user) = user.filter(|_| opcode.spec().runs_scripts()) {
+                        Step::encode_user(user, args);
+                    }
+                    Step::encode_command(opcode, words, args);
+                }
                 // UNWATCH: EXEC has ended all watches by itself. HW.ONCE: the number is the block's already.
                 Command::Control(_) => Reply::new(&mut reply, Protocol::Resp2).ok(),
             }
@@ -289,7 +295,7 @@ pub fn write_known(args: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     for _ in 0..count {
         match Step::decode(&mut reader)? {
             Step::Literal(reply) => out.extend_from_slice(reply),
-            Step::Command(..) => return Err(Malformed("known reply")),
+            Step::Command { .. } => return Err(Malformed("known reply")),
         }
     }
     Ok(())
@@ -298,7 +304,7 @@ pub fn write_known(args: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
 /// `CLIENT REPLY`: it would change whether the replies around it are written.
 fn is_client_reply(step: &[u8]) -> bool {
     match Step::decode(&mut Reader::new(step)) {
-        Ok(Step::Command(_, mut words)) => {
+        Ok(Step::Command { args: mut words, .. }) => {
             words.next().is_some_and(|word| word.eq_ignore_ascii_case(b"reply"))
         }
         _ => false,

@@ -60,7 +60,9 @@ impl Connection {
             Command::Local(local) => self.answer(local),
             Command::Data(_) if opcode.spec().is_ordinary() && session.is_none() => {
                 let parts = single::args(&self.args).count();
+                self.sign(opcode);
                 let step = single::step(&self.args).to_vec();
+                let open = self.open.as_mut().expect("a transaction is open");
                 open.next(&step, parts, &mut self.args)?;
                 self.offer_step();
             }

@@ -44,6 +44,14 @@ impl Connection {
         self.ask(opcode, single::args(&self.args))
     }
 
+    /// A script of somebody who may not do everything is run in that one's name: what it calls is looked at when it calls it.
+    pub(super) fn sign(&mut self, opcode: Opcode) {
+        let user = self.client.caller.user();
+        if opcode.spec().runs_scripts() && !user.may_everything() {
+            single::sign(&mut self.args, user.name());
+        }
+    }
+
     fn ask(&self, opcode: Opcode, args: Args<'_>) -> Result<(), CommandError> {
         may(self.client.caller.user(), opcode, args).map_err(|denied| {
             let context = if self.transactions.in_block() { Context::Multi } else { Context::Toplevel };

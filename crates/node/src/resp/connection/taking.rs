@@ -98,8 +98,10 @@ impl Connection {
             return self.refuse(CommandError::NotOnce);
         }
         if self.transactions.in_block() && queues(command) {
+            let parts = single::args(&self.args).count();
             return match self.number_block(command).and_then(|()| {
-                self.transactions.queue(opcode, single::step(&self.args), single::args(&self.args).count())
+                self.sign(opcode);
+                self.transactions.queue(opcode, single::step(&self.args), parts)
             }) {
                 Ok(()) => self.reply(|reply| reply.simple("QUEUED")),
                 Err(error) => self.refuse(error),
@@ -120,6 +122,7 @@ impl Connection {
                     None if opcode.spec().reads() => Offer::Reads,
                     None => Offer::Writes,
                 };
+                self.sign(opcode);
                 self.offer(self.door.procedures.exec, kind, session);
             }
             Command::Local(Local::Acl) => match self.changes_users() {
@@ -237,6 +240,8 @@ impl Connection {
         let Connection { client, door, transactions, args, .. } = self;
         let protocol = client.protocol;
         let users_changed = transactions.began_with() != Some(client.caller.seen());
+        let user = Some(client.caller.user()).filter(|user| !user.may_everything());
+        let user = user.map(|user| user.name().to_vec());
         let answer = |opcode: Opcode, words: Args<'_>, out: &mut Vec<u8>| {
             if users_changed && let Err(error) = admit_queued(client, door, opcode, words) {
                 return Reply::new(out, protocol).error(error);
@@ -245,7 +250,7 @@ impl Connection {
                 local::run(command, words, client, door, out);
             }
         };
-        match transactions.exec(protocol, users_changed, answer, args)? {
+        match transactions.exec(protocol, (users_changed, user.as_deref()), answer, args)? {
             Exec::Submit { writes, session } => {
                 let kind = if writes { Offer::Writes } else { Offer::Reads };
                 self.offer(self.door.procedures.exec, kind, session);

@@ -31,6 +31,7 @@ use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use highwater_core::random::Random;
 use highwater_core::{Abort, Direction, TableId, Transaction};
 
+use super::acl::{DEFAULT, USERS, User, row};
 use super::errors::CommandError;
 use super::moment::Moment;
 use head::{Head, Kind, MARKED_BYTES, Row};
@@ -102,17 +103,36 @@ pub struct Keyspace<'a, T> {
     moment: Moment,
     random: Random,
     scratch: Vec<u8>,
+    /// Whose rules a script has to keep to; `None`: it may do everything.
+    user: Option<Vec<u8>>,
 }
 
 impl<'a, T: Transaction> Keyspace<'a, T> {
     /// What the transaction sees at that moment.
     pub fn new(tx: &'a mut T, moment: Moment) -> Keyspace<'a, T> {
-        Keyspace { tx, moment, random: Random::new(moment.seed), scratch: Vec::new() }
+        Keyspace { tx, moment, random: Random::new(moment.seed), scratch: Vec::new(), user: None }
     }
 
     /// The transaction, for what is no key of the keyspace.
     pub fn transaction(&mut self) -> &mut T {
         self.tx
+    }
+
+    /// What comes next is run for this user; `None`: for somebody who may do everything.
+    pub fn set_user(&mut self, user: Option<&[u8]>) {
+        self.user = user.map(<[u8]>::to_vec);
+    }
+
+    /// The rules that a script has to keep to, as the table of users has them in this transaction; `None`: there are none.
+    pub fn rules(&mut self) -> Result<Option<User>, Failure> {
+        let Some(name) = &self.user else { return Ok(None) };
+        let row = self.tx.get(USERS, &row::key(row::USER, name))?;
+        Ok(Some(match row.map(|row| row::decode(name, row)) {
+            Some(Ok(user)) => user,
+            None if name == DEFAULT => User::anybody(),
+            // Deleted meanwhile, or a later build's: who cannot read a rule must not guess it.
+            None | Some(Err(_)) => User::new(name),
+        }))
     }
 
     /// The request's time: Unix time in ms.

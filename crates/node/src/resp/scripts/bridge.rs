@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 
+use crate::resp::acl::Denied;
 use crate::resp::command::Opcode;
 use crate::resp::keyspace::Stop;
 use crate::resp::reply::Protocol;
@@ -21,6 +22,9 @@ pub trait Host {
         protocol: Protocol,
         out: &mut Vec<u8>,
     ) -> Result<(), Stop>;
+
+    /// Whether the user for whom the script runs may run a command.
+    fn may<'a>(&self, opcode: Opcode, args: Args<'a>) -> Result<(), Denied<'a>>;
 
     /// Unix time in ms.
     fn unix_ms(&self) -> u64;

@@ -11,7 +11,8 @@ use super::raise::{Raise, table as error};
 use super::shebang::{BAD_NAME, Flags, is_name};
 use super::vm::{Registered, Run};
 use super::{bridge, sha1, values};
-use crate::resp::command::{Command, Local, Opcode, Spec};
+use crate::resp::acl::Denied;
+use crate::resp::command::{Command, Local, Opcode};
 use crate::resp::double::format_double;
 use crate::resp::errors::CommandError;
 use crate::resp::reply::{Protocol, Reply};
@@ -27,6 +28,9 @@ const BAD_WORDS: &str = "ERR Lua redis lib command arguments must be strings or 
 const UNKNOWN: &str = "ERR Unknown Redis command called from script";
 const WRONG_NUMBER: &str = "ERR Wrong number of args calling Redis command from script";
 const NOT_ALLOWED: &str = "ERR This Redis command is not allowed from script";
+const DENIED_COMMAND: &str = "ERR The user executing the script can't run this command or subcommand";
+const DENIED_KEY: &str = "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments";
+const NO_SUCH_COMMAND: &str = "ERR Invalid command passed to redis.acl_check_cmd()";
 const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
 
 /// Buffers that calls use one after another.
@@ -107,13 +111,19 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     redis.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
     redis.raw_set(
         "acl_check_cmd",
-        lua.create_function(|lua, args: MultiValue| {
-            let Some(first) = args.front() else { return Err(error(NOTHING_GIVEN)) };
-            let name = lua.coerce_string(first.clone())?.ok_or_else(|| error(BAD_WORDS))?;
-            match Opcode::find(&name.as_bytes()) {
-                Some(_) => Ok(true),
-                None => Err(error("ERR Invalid command passed to redis.acl_check_cmd()")),
+        lua.create_function(|_, words: MultiValue| {
+            if words.is_empty() {
+                return Err(error(NOTHING_GIVEN));
             }
+            let mut encoded = Vec::new();
+            let opcode = encode(&words, &mut encoded)?.ok_or_else(|| error(NO_SUCH_COMMAND))?;
+            let args = Args::decode(&mut Reader::new(&encoded)).expect("encode wrote them");
+            let (spec, first) = (opcode.spec(), args.into_iter().next());
+            // A command with subcommands is one of them, or none.
+            if !spec.subcommands.is_empty() && first.is_some_and(|word| spec.subcommand(word).is_none()) {
+                return Err(error(NO_SUCH_COMMAND));
+            }
+            Ok(bridge::with(|host| host.may(opcode, args).is_ok()).unwrap_or(true))
         })?,
     )?;
     for (name, value) in
@@ -217,7 +227,7 @@ fn call(lua: &Lua, run: &Run, buffers: &RefCell<Buffers>, words: &MultiValue) ->
     let mut reader = Reader::new(encoded);
     let args = Args::decode(&mut reader).expect("encode wrote them");
     let opcode = opcode.ok_or_else(|| error(UNKNOWN))?;
-    check(run, opcode.spec(), args)?;
+    check(run, opcode, args)?;
     let protocol = run.protocol.get();
     match opcode.spec().command {
         Command::Data(_) => {
@@ -279,7 +289,8 @@ fn encode(words: &MultiValue, out: &mut Vec<u8>) -> mlua::Result<Option<Opcode>>
     Ok(opcode)
 }
 
-fn check(run: &Run, spec: &Spec, args: Args<'_>) -> mlua::Result<()> {
+fn check(run: &Run, opcode: Opcode, args: Args<'_>) -> mlua::Result<()> {
+    let spec = opcode.spec();
     match spec.check(args) {
         Ok(()) => {}
         Err(CommandError::WrongArity(_)) => return Err(error(WRONG_NUMBER)),
@@ -292,6 +303,11 @@ fn check(run: &Run, spec: &Spec, args: Args<'_>) -> mlua::Result<()> {
     };
     if !allowed {
         return Err(error(NOT_ALLOWED));
+    }
+    match bridge::with(|host| host.may(opcode, args)) {
+        None | Some(Ok(())) => {}
+        Some(Err(Denied::Command(_))) => return Err(error(DENIED_COMMAND)),
+        Some(Err(Denied::Key(_))) => return Err(error(DENIED_KEY)),
     }
     if run.read_only.get() && matches!(spec.command, Command::Data(_)) && !spec.reads() {
         return Err(error(READ_ONLY));

@@ -47,6 +47,13 @@ impl Map {
     }
 }
 
+impl Map {
+    /// Takes a row out.
+    pub fn remove(&mut self, table: TableId, key: &[u8]) {
+        self.set(table, key, None);
+    }
+}
+
 impl Transaction for Map {
     fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort> {
         Ok(self.records.get(&(table, key.to_vec())).and_then(|(_, value)| value.as_deref()))

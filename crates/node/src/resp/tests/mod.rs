@@ -12,6 +12,7 @@ mod interactive;
 mod large;
 mod ordering;
 mod readonly;
+mod rights;
 mod scripts;
 mod sessions;
 mod tables;

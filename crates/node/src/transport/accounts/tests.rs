@@ -27,7 +27,7 @@ fn connection(channel: Channel, number: u32, life: u64, gauge: &Arc<Gauge>) -> E
         generation,
         number,
         gauge,
-        stream,
+        stream: crate::tls::Wire::Plain(stream),
     }
 }
 

@@ -72,6 +72,15 @@ pub enum Mismatch {
         /// Its id.
         node: NodeId,
     },
+    /// The called node speaks with nobody who does not speak TLS.
+    NotEncrypted,
+    /// The dialer's certificate is not that of the node that it says it is.
+    NotItsCertificate {
+        /// The claimed id.
+        node: NodeId,
+        /// What the certificate should be for.
+        name: String,
+    },
     /// There is no such worker.
     NoSuchChannel {
         /// The worker asked for.
@@ -117,6 +126,12 @@ impl fmt::Display for Mismatch {
             ),
             Mismatch::Removed { node } => {
                 write!(f, "node id: {node} was removed from this cluster, and its id is not used again")
+            }
+            Mismatch::NotEncrypted => f.write_str(
+                "tls.peer: the called node wants TLS, and the caller speaks none; set tls.peer alike on every node",
+            ),
+            Mismatch::NotItsCertificate { node, name } => {
+                write!(f, "certificate: the caller says it is {node}, and its certificate is not for {name}")
             }
             Mismatch::NoSuchChannel { index } => write!(f, "channel: there is no worker {index}"),
         }
