@@ -1,11 +1,11 @@
-//! deny.toml is kept, without cargo-deny and without a network: licences, duplicate versions, sources.
+//! deny.toml is kept, without cargo-deny and, where all crates are there, without a network: licences, duplicate versions, sources.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -19,14 +19,20 @@ fn rules(section: &str, list: &str, key: Option<&str>) -> BTreeSet<String> {
     list.iter().map(text).collect()
 }
 
-/// Every package that is built here, tests included: name, version, licence.
+fn cargo(args: &[&str]) -> Output {
+    Command::new(env!("CARGO")).args(args).current_dir(root()).output().unwrap()
+}
+
+/// Every package that is built here, tests included: name, version, licence. Those of features that nobody has built on this machine are
+/// fetched first.
 fn packages() -> BTreeSet<(String, String, String)> {
-    let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--workspace", "--all-features", "--offline", "--locked", "--prefix", "none"])
-        .args(["--edges", "normal,build,dev", "--format", "{p}|{l}|"])
-        .current_dir(root())
-        .output()
-        .unwrap();
+    let args = ["tree", "--workspace", "--all-features", "--offline", "--locked", "--prefix", "none"];
+    let args = [&args[..], &["--edges", "normal,build,dev", "--format", "{p}|{l}|"]].concat();
+    let mut tree = cargo(&args);
+    if !tree.status.success() {
+        cargo(&["fetch", "--locked"]);
+        tree = cargo(&args);
+    }
     assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
     let lines = String::from_utf8(tree.stdout).unwrap();
     let package = |line: &str| {

@@ -351,13 +351,19 @@ impl Node {
             AdminThread::new(shared.clone(), admin_listener, guard(config, Some(&shared))?, admin_keys)
                 .map_err(system("set up the admin port"))?;
         let mut node = Node { shared, threads: Vec::new(), resp, admin };
+        let clocks = crate::resp::scripts::budget::Clocks {
+            wall: || crate::clock::monotonic() / 1_000_000,
+            cpu: crate::clock::thread_cpu_ms,
+        };
         let scripts = crate::resp::scripts::budget::Limits {
             instructions: config.limits.script_instructions,
             memory_bytes: (config.limits.script_memory_mb as usize) << 20,
-            clock: Some(crate::resp::scripts::budget::Clocks {
-                wall: || crate::clock::monotonic() / 1_000_000,
-                cpu: crate::clock::thread_cpu_ms,
-            }),
+            clock: Some(clocks),
+        };
+        let procedures = crate::resp::modules::Limits {
+            fuel: config.limits.procedure_fuel,
+            memory_bytes: (config.limits.procedure_memory_mb as usize) << 20,
+            clock: Some(clocks),
         };
         for (index, worker) in loops.into_iter().enumerate() {
             let core = core_of(&config.threads.pin, index);
@@ -365,6 +371,7 @@ impl Node {
                 pin_to(core);
                 crate::slice::ask_for_short_slices();
                 crate::resp::scripts::vm::limit(scripts);
+                crate::resp::modules::limit(procedures);
                 worker.run()
             })?;
         }

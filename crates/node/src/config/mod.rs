@@ -182,6 +182,10 @@ pub struct LimitConfig {
     pub script_instructions: u64,
     /// Memory in MiB of a run of a script.
     pub script_memory_mb: u64,
+    /// Fuel of a call of a module's procedure; 0: no bound.
+    pub procedure_fuel: u64,
+    /// Memory in MiB of a call of a module's procedure.
+    pub procedure_memory_mb: u64,
 }
 
 /// How the data is kept.

@@ -155,6 +155,12 @@ impl Config {
         check((1..=4096).contains(&limits.script_memory_mb), || {
             "limits.script_memory_mb must be 1 to 4096".into()
         })?;
+        check(limits.procedure_fuel <= 1 << 50, || {
+            "limits.procedure_fuel must be at most 2^50, or 0 for no bound".into()
+        })?;
+        check((1..=1024).contains(&limits.procedure_memory_mb), || {
+            "limits.procedure_memory_mb must be 1 to 1024".into()
+        })?;
         check(self.limits.send_queue_bytes >= self.batching.max_entry_bytes, || {
             "limits.send_queue_bytes must be at least batching.max_entry_bytes".into()
         })?;

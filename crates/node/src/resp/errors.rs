@@ -8,6 +8,7 @@ use highwater_engines::seam::Refusal;
 
 use super::interactive::{MAX_STEPS, MAX_TIMEOUT_MS};
 use super::keyspace::rows::MAX_MEMBER_BYTES;
+use super::modules::MAX_NAME_BYTES as MAX_MODULE_NAME_BYTES;
 use super::tables::{MAX_COLUMNS, MAX_NAME_BYTES};
 
 /// Why a command gave no answer. A deterministic result of what the client sent (and of the data, for the
@@ -142,6 +143,18 @@ pub enum CommandError {
     KeyColumn(&'static str),
     /// No bound of a range.
     KeyBound,
+    /// Bytes that a procedure gave are no key of its table.
+    KeyBytes,
+    /// This build has no WebAssembly.
+    NoWasm,
+    /// A module cannot be loaded: why.
+    BadModule(String),
+    /// No name for a module.
+    ModuleName,
+    /// There is a module of this name.
+    ModuleExists,
+    /// There is no module of this name.
+    NoModule(String),
     /// `HW.BEGIN` in an open transaction.
     NestedBegin,
     /// `HW.COMMIT` or `HW.ROLLBACK` without `HW.BEGIN`.
@@ -201,6 +214,12 @@ impl CommandError {
     #[cold]
     pub fn no_table(name: &[u8]) -> CommandError {
         CommandError::NoTable(String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned())
+    }
+
+    /// The name, cut to 128 bytes.
+    #[cold]
+    pub fn no_module(name: &[u8]) -> CommandError {
+        CommandError::NoModule(String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned())
     }
 
     /// The second word, cut to 128 bytes.
@@ -333,6 +352,18 @@ impl fmt::Display for CommandError {
             CommandError::KeyBound => f.write_str(
                 "BADKEY a bound's words are [value or (value or - or +; behind ( - and + come only - and +",
             ),
+            CommandError::KeyBytes => f.write_str("BADKEY a procedure put together what is no key of its table"),
+            CommandError::NoWasm => f.write_str(
+                "NOWASM this build has no WebAssembly; cargo build --release --features wasm makes one that has",
+            ),
+            CommandError::BadModule(why) => write!(f, "BADMODULE {why}"),
+            CommandError::ModuleName => {
+                write!(f, "BADMODULE a module's name is 1 to {MAX_MODULE_NAME_BYTES} letters, digits, _ and -")
+            }
+            CommandError::ModuleExists => {
+                f.write_str("MODULEEXISTS there is a module of this name; REPLACE takes its place")
+            }
+            CommandError::NoModule(name) => write!(f, "NOMODULE there is no module '{name}'"),
             CommandError::NestedBegin => f.write_str("ERR HW.BEGIN calls can not be nested"),
             CommandError::NoBegin => f.write_str(
                 "ERR no transaction is open: HW.BEGIN opens one, and HW.OUTCOME tells what became of one under a session",
@@ -413,6 +444,44 @@ impl fmt::Display for CallError<'_> {
             CallError::Signature => f.write_str(
                 "BADREPLY the call committed, but its reply is not what its signature says; RAW gives its bytes",
             ),
+        }
+    }
+}
+
+/// Why a procedure of a module was ended: whatever it wrote is taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcedureError {
+    /// It ended itself, for this reason.
+    RolledBack(String),
+    /// It did what no procedure may, or its code met an instruction that ends it.
+    Trap(String),
+    /// It has used as much fuel as it may.
+    Fuel(u64),
+    /// It has taken longer than anything should.
+    Time,
+    /// It wants more memory than so many MiB.
+    Memory(usize),
+    /// It writes, and was called to read.
+    Writes,
+}
+
+impl fmt::Display for ProcedureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProcedureError::RolledBack(why) => write!(f, "ROLLEDBACK {why}; nothing was done"),
+            ProcedureError::Trap(why) => write!(f, "TRAP {why}; nothing was done"),
+            ProcedureError::Fuel(most) => write!(
+                f,
+                "NOFUEL the procedure was ended after limits.procedure_fuel, which is {most}; nothing was done"
+            ),
+            ProcedureError::Time => {
+                f.write_str("NOFUEL the procedure was ended after 5 seconds of CPU time; nothing was done")
+            }
+            ProcedureError::Memory(mib) => write!(
+                f,
+                "NOMEMORY the procedure needs more memory than limits.procedure_memory_mb, which is {mib}; nothing was done"
+            ),
+            ProcedureError::Writes => f.write_str("ERR the procedure writes, and HW.CALL_RO does not"),
         }
     }
 }

@@ -29,7 +29,7 @@
 //! - [`describe`]: what a request asks, in words. [`tally`]: how many commands were taken. [`operations`]: what operators ask.
 //! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
 //!
-//! - [`acl`]: who may do what. [`scripts`]: Lua inside a transaction.
+//! - [`acl`]: who may do what. [`scripts`]: Lua inside a transaction. [`modules`]: WebAssembly inside a transaction.
 //!
 //! What is left out: streams, subscriptions.
 //!
@@ -74,6 +74,7 @@ pub mod http;
 pub mod interactive;
 pub mod keyspace;
 pub mod long_double;
+pub mod modules;
 pub mod moment;
 pub mod number;
 pub mod operations;

@@ -118,6 +118,11 @@ pub fn sign(request: &mut Vec<u8>, user: &[u8]) {
     request.splice(STEP_AT..STEP_AT, signature);
 }
 
+/// Makes another command of it, with the same arguments.
+pub fn rename(request: &mut [u8], opcode: Opcode) {
+    request[STEP_AT] = opcode.byte();
+}
+
 /// The command, as it stands among others in a block.
 pub fn step(request: &[u8]) -> &[u8] {
     &request[STEP_AT..]

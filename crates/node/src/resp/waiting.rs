@@ -147,7 +147,7 @@ fn words(request: &[u8], mut visit: impl FnMut(&[u8])) -> bool {
         }
         for _ in 0..reader.varint()? {
             if let Step::Command { opcode, args, .. } = Step::decode(&mut reader)? {
-                whole &= !opcode.spec().runs_scripts();
+                whole &= !opcode.spec().runs_code();
                 args.for_each(&mut visit);
             }
         }

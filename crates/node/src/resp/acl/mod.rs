@@ -37,11 +37,12 @@ pub mod user;
 
 use highwater_core::TableId;
 
-use super::command::Opcode;
+use super::command::{Command, Data, Opcode};
 use super::request::Args;
 
 pub use access::Access;
 pub use caller::Caller;
+use ids::Named;
 pub use user::User;
 
 /// The table of users: any bytes, ordered.
@@ -70,11 +71,30 @@ pub enum Denied<'a> {
     Key(&'a [u8]),
 }
 
+/// Whether it brings or takes away procedures that others call.
+fn changes_code(opcode: Opcode, first: &[u8]) -> bool {
+    let changes = ["load", "unload"].iter().any(|word| first.eq_ignore_ascii_case(word.as_bytes()));
+    opcode.spec().command == Command::Data(Data::Module) && changes
+}
+
+/// Rules speak of `HW.CALL`, whatever the door makes of one.
+fn as_typed(opcode: Opcode) -> Opcode {
+    match opcode.spec().command {
+        Command::Data(Data::Invoke) => Opcode::find(b"hw.call").expect("there is such a row"),
+        _ => opcode,
+    }
+}
+
 /// Whether a user may run a command: what a connection asks before it runs one.
 #[inline]
 pub fn may<'a>(user: &User, opcode: Opcode, args: Args<'a>) -> Result<(), Denied<'a>> {
     if user.may_everything() {
         return Ok(());
     }
-    user.may(opcode, args)
+    // A module's procedure does what it does for whoever may call it: who loads the module has to be trusted, and only who may do everything is.
+    let first = args.into_iter().next().unwrap_or_default();
+    if changes_code(opcode, first) {
+        return Err(Denied::Command(Named::of(opcode, Some(first)).full_name()));
+    }
+    user.may(as_typed(opcode), args)
 }

@@ -179,6 +179,9 @@ pub enum Data {
     Fcall,
     FcallRo,
     Function,
+    Module,
+    Invoke,
+    InvokeRo,
     Session,
     Outcome,
 }
@@ -378,6 +381,11 @@ impl Spec {
     pub fn runs_scripts(&self) -> bool {
         use Data::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
         matches!(self.command, Command::Data(Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo))
+    }
+
+    /// Whether it runs code that may write keys that no word of it names.
+    pub fn runs_code(&self) -> bool {
+        self.runs_scripts() || matches!(self.command, Command::Data(Data::Invoke | Data::InvokeRo))
     }
 
     /// Whether it touches data and changes none.

@@ -22,6 +22,7 @@ pub mod help;
 pub mod info;
 pub mod keys;
 pub mod lists;
+pub mod modules;
 pub mod object;
 pub mod scan;
 pub mod scripts;
@@ -253,6 +254,9 @@ fn dispatch<T: Transaction>(
         Data::Fcall => functions::fcall(args, false, keyspace, reply),
         Data::FcallRo => functions::fcall(args, true, keyspace, reply),
         Data::Function => functions::function(args, keyspace, reply),
+        Data::Module => modules::module(args, keyspace, reply),
+        Data::Invoke => modules::invoke(args, false, keyspace, reply),
+        Data::InvokeRo => modules::invoke(args, true, keyspace, reply),
         Data::Session => sessions::session(args, keyspace, reply),
         Data::Outcome => sessions::outcome(args, keyspace, reply),
     }

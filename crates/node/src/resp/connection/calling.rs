@@ -2,9 +2,24 @@
 
 use super::*;
 use crate::resp::callables::Call;
+use crate::resp::command::Opcode;
 use crate::resp::commands::words;
 
 impl Connection {
+    /// `HW.CALL` of what is no procedure of this build: one of a module, which is a command on data like others.
+    pub(super) fn resolve(&mut self, typed: Typed) -> Typed {
+        if typed.opcode.spec().command != Command::Control(Control::Call) {
+            return typed;
+        }
+        let name = single::args(&self.args).next().unwrap_or_default();
+        if self.door.callables.find(name).is_some() {
+            return typed;
+        }
+        let invoke = Opcode::find(b"hw.invoke").expect("there is such a row");
+        single::rename(&mut self.args, invoke);
+        Typed { opcode: invoke, ..typed }
+    }
+
     /// `HW.CALL name word..`, or `HW.CALL name RAW bytes`.
     pub(super) fn call(&mut self, session: Option<Session>) -> Result<(), CommandError> {
         if self.transactions.in_block() {

@@ -44,10 +44,13 @@ impl Connection {
             self.parser.rest(KEEP_PARTS);
         }
         match command {
-            Ok(Some(typed)) => match self.admit(typed) {
-                Ok(()) => self.take(typed),
-                Err(error) => self.refuse(error),
-            },
+            Ok(Some(typed)) => {
+                let typed = self.resolve(typed);
+                match self.admit(typed) {
+                    Ok(()) => self.take(typed),
+                    Err(error) => self.refuse(error),
+                }
+            }
             Ok(None) => {}
             Err(error) => self.refuse(error),
         }

@@ -1,6 +1,6 @@
-//! From a script's `redis.call` to the transaction that it runs in.
+//! From a script's `redis.call`, and from the functions that a module imports, to the transaction that they run in.
 //!
-//! Lua's functions live as long as the machine, a transaction for one run. So a run leaves a pointer to its transaction here, and nobody
+//! Those functions live as long as their machine, a transaction for one run. So a run leaves a pointer to its transaction here, and nobody
 //! but the functions that it runs can get at it.
 
 use std::cell::Cell;
@@ -9,11 +9,12 @@ use std::ptr::NonNull;
 use crate::resp::acl::Denied;
 use crate::resp::command::Opcode;
 use crate::resp::keyspace::Stop;
+use crate::resp::modules::data::Data;
 use crate::resp::reply::Protocol;
 use crate::resp::request::Args;
 
 /// What a run's functions ask of the world.
-pub trait Host {
+pub trait Host: Data {
     /// Runs a command that was checked; its reply goes to the end of `out`.
     fn call(
         &mut self,

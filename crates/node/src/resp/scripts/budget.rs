@@ -20,7 +20,7 @@ const GARBAGE_BYTES: usize = 1 << 20;
 /// A script that runs for so long is ended whatever it has counted.
 pub const PATIENCE_MS: u64 = 5_000;
 /// What ends sooner by the wall's clock has not used more of the CPU: that clock is left alone.
-const QUICK_MS: u64 = 20;
+pub const QUICK_MS: u64 = 20;
 
 /// The bounds of every script of a thread.
 #[derive(Clone, Copy, Debug)]

@@ -109,6 +109,17 @@ fn string(reader: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
     }
 }
 
+/// Whether these bytes are a whole key of such columns, as [`Type::encode`] writes it.
+pub fn is_key(types: &[Type], bytes: &[u8]) -> bool {
+    let mut reader = Reader::new(bytes);
+    let column = |of: &Type| match of {
+        Type::U64 | Type::I64 => reader.take(8).is_ok(),
+        Type::String => string(&mut reader).is_ok_and(|text| std::str::from_utf8(&text).is_ok()),
+        Type::Bytes => string(&mut reader).is_ok(),
+    };
+    types.iter().all(column) && reader.is_empty()
+}
+
 /// A key of a row may not outgrow the limit.
 pub fn check(key: Vec<u8>) -> Result<Vec<u8>, CommandError> {
     if key.len() > MAX_KEY_BYTES { Err(CommandError::KeyTooLong) } else { Ok(key) }
@@ -198,6 +209,12 @@ mod tests {
     fn keys_compare_as_tuples_and_come_back() {
         let keys = SORTED.map(key);
         assert!(keys.is_sorted());
+        for key in &keys {
+            assert!(is_key(&TYPES, &key[1..]));
+            assert!(!is_key(&TYPES, &key[1..key.len() - 1]) && !is_key(&TYPES, &[&key[1..], &[0]].concat()));
+        }
+        assert!(!is_key(&[Type::String], &[0xff, 0, 0]) && is_key(&[Type::Bytes], &[0xff, 0, 0]));
+        assert!(!is_key(&[Type::Bytes], &[b'a', 0, 1]));
         assert!(keys.iter().all(|one| keys.iter().all(|other| one == other || !other.starts_with(one))));
         for (words, key) in SORTED.iter().zip(&keys) {
             let (mut reader, mut out) = (Reader::new(&key[1..]), Vec::new());

@@ -77,6 +77,14 @@ fn a_block_takes_no_call() {
 }
 
 #[test]
+fn an_open_transaction_takes_no_call() {
+    let mut alone = bank();
+    let mut client = alone.connect();
+    let reply = alone.ask(&mut client, &["HW.BEGIN", "HW.CALL bank.audit 0 10", "HW.COMMIT"]);
+    assert!(reply.starts_with("+OK -ERR ") && reply.ends_with(" +OK"), "{reply}");
+}
+
+#[test]
 fn a_call_under_a_session_runs_once() {
     let mut alone = bank();
     let session = alone.open();

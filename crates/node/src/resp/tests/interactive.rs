@@ -197,7 +197,6 @@ fn what_is_no_part_of_it_is_refused() {
         "HW.TOKEN",
         "HW.SESSION NEW",
         "HW.ONCE 1 1 GET key",
-        "HW.CALL audit.noop",
     ] {
         assert!(one.ask(command).starts_with("-ERR "), "{command}");
     }

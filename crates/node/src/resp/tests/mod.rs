@@ -10,6 +10,8 @@ mod frame;
 mod golden;
 mod interactive;
 mod large;
+#[cfg(feature = "wasm")]
+mod modules;
 mod ordering;
 mod readonly;
 mod rights;

@@ -1,0 +1,176 @@
+//! WebAssembly modules on three real replicas: the example in Rust, loaded once, runs wherever the lead is. In a build without WebAssembly: what is
+//! said instead.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod processes;
+
+use processes::{Cluster, PATIENCE};
+
+/// Asks whoever leads, until somebody does: the first line of the reply, and the content if it is a bulk.
+fn ask(cluster: &Cluster, words: &[&[u8]]) -> String {
+    let started = std::time::Instant::now();
+    loop {
+        let (_, mut client) = cluster.leader();
+        match client.call(words) {
+            Some((line, _)) if processes::refused(&line) || line.starts_with("-UNKNOWN") => {}
+            Some((line, content)) if line.starts_with('$') => {
+                return String::from_utf8_lossy(&content).into();
+            }
+            Some((line, _)) => return line,
+            None => {}
+        }
+        assert!(started.elapsed() < PATIENCE, "nobody answers");
+    }
+}
+
+#[cfg(not(feature = "wasm"))]
+#[test]
+fn a_build_without_webassembly_says_how_to_make_one_with_it() {
+    let cluster = Cluster::start("no-modules", "durability = \"memory\"", None);
+    let told =
+        "-NOWASM this build has no WebAssembly; cargo build --release --features wasm makes one that has";
+    for words in [&[&b"HW.MODULE"[..], b"LIST"][..], &[b"HW.MODULE", b"LOAD", b"m", b"(module)"]] {
+        assert_eq!(ask(&cluster, words), told);
+    }
+    let unknown = ask(&cluster, &[b"HW.CALL", b"m.run"]);
+    assert!(unknown.starts_with("-NOPROCEDURE "), "{unknown}");
+}
+
+#[cfg(feature = "wasm")]
+mod with_webassembly {
+    use super::*;
+    use processes::Client;
+    use std::path::Path;
+    use std::process::Command;
+
+    /// The example as it comes from the compiler.
+    fn transfer() -> Vec<u8> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients/wasm");
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wasm");
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--release", "-p", "transfer", "--target-dir"])
+            .arg(&target)
+            .current_dir(folder)
+            .env_remove("RUSTFLAGS")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&built.stderr);
+        assert!(
+            built.status.success(),
+            "the example does not compile; `rustup target add wasm32-unknown-unknown` adds what it needs:\n{said}"
+        );
+        std::fs::read(target.join("wasm32-unknown-unknown/release/transfer.wasm")).unwrap()
+    }
+
+    fn line(cluster: &Cluster, line: &str) -> String {
+        let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
+        ask(cluster, &words)
+    }
+
+    #[test]
+    fn a_module_is_where_the_lead_is() {
+        let mut cluster = Cluster::start("modules", "durability = \"memory\"", None);
+        let module = transfer();
+        assert_eq!(ask(&cluster, &[b"HW.MODULE", b"LOAD", b"vault", &module]), ":1");
+        assert_eq!(line(&cluster, "HW.TABLE CREATE accounts u64"), "+OK");
+        assert_eq!(line(&cluster, "HW.TABLE CREATE history u64 u64"), "+OK");
+        assert_eq!(line(&cluster, "HW.CALL vault.open 1 100"), "+OK");
+        assert_eq!(line(&cluster, "HW.CALL vault.open 2 100"), "+OK");
+        let again = line(&cluster, "HW.CALL vault.open 2 100");
+        assert_eq!(again, "-ROLLEDBACK the account is open; nothing was done");
+        assert_eq!(line(&cluster, "HW.CALL vault.transfer 1 2 30"), "*4");
+        let panicked = line(&cluster, "HW.CALL vault.panics 7");
+        let why = "the procedure panicked: index out of bounds: the len is 3 but the index is 7";
+        assert_eq!(panicked, format!("-ROLLEDBACK {why}; nothing was done"));
+        assert_eq!(line(&cluster, "HW.CALL vault.audited 1 2 5"), "+OK");
+        // Another leads, and has the rows.
+        let (leader, _) = cluster.leader();
+        cluster.kill(leader);
+        assert_eq!(
+            line(&cluster, "HW.CALL vault.transfer 1 2 300"),
+            "-ROLLEDBACK insufficient funds; nothing was done"
+        );
+        assert_eq!(line(&cluster, "HW.CALL vault.history 1 10"), "*1");
+        for (words, balance) in [("HW.GET accounts 1", 65i64), ("HW.GET accounts 2", 135)] {
+            let (_, mut client) = cluster.leader();
+            let words: Vec<_> = words.split(' ').map(str::as_bytes).collect();
+            assert_eq!(client.call(&words).unwrap().1, balance.to_le_bytes());
+        }
+        cluster.run(leader);
+        cluster.none_died();
+    }
+
+    #[test]
+    fn a_follower_reads_with_a_module() {
+        let cluster = Cluster::start("module-reads", "durability = \"memory\"", None);
+        let module = "(module (import \"highwater1\" \"key_get\" (func $get (param i32 i32 i32 i32) (result i32)))
+            (import \"highwater1\" \"key_set\" (func $set (param i32 i32 i32 i32)))
+            (import \"highwater1\" \"reply_bytes\" (func $bytes (param i32 i32)))
+            (memory (export \"memory\") 1) (data (i32.const 0) \"k\")
+            (func (export \"procedure:read\")
+              (call $bytes (i32.const 16) (call $get (i32.const 0) (i32.const 1) (i32.const 16) (i32.const 99))))
+            (func (export \"procedure:write\") (call $set (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 1))))";
+        assert_eq!(ask(&cluster, &[b"HW.MODULE", b"LOAD", b"m", module.as_bytes()]), ":1");
+        assert_eq!(line(&cluster, "SET k value"), "+OK");
+        let (leader, mut client) = cluster.leader();
+        let token = client.call(&[b"HW.TOKEN"]).unwrap().0;
+        let mut follower = Client::connect(cluster.port((leader + 1) % 3)).unwrap();
+        assert_eq!(follower.call(&[b"READONLY"]).unwrap().0, "+OK");
+        assert_eq!(follower.call(&[b"HW.FRESHNESS", b"SINCE", token[1..].as_bytes()]).unwrap().0, "+OK");
+        let started = std::time::Instant::now();
+        loop {
+            let (answered, value) = follower.call(&[b"HW.CALL_RO", b"m.read"]).unwrap();
+            if answered.starts_with('$') {
+                assert_eq!(value, b"value");
+                break;
+            }
+            assert!(answered.starts_with("-NOTFRESH") && started.elapsed() < PATIENCE, "{answered}");
+        }
+        let refused = follower.call(&[b"HW.CALL_RO", b"m.write"]).unwrap().0;
+        assert_eq!(refused, "-ERR the procedure writes, and HW.CALL_RO does not");
+        let elsewhere = follower.call(&[b"HW.CALL", b"m.read"]).unwrap().0;
+        assert!(elsewhere.starts_with("-MOVED "), "{elsewhere}");
+    }
+
+    /// Procedures that mean harm, one after another, beside a client that goes on.
+    #[test]
+    fn no_procedure_ends_a_node() {
+        let mut cluster = Cluster::start("hostile-modules", "durability = \"memory\"", None);
+        let bodies = [
+            ("(loop $again (br $again))", "-NOFUEL "),
+            ("(call $run)", "-TRAP call stack exhausted"),
+            ("(drop (memory.grow (i32.const 65535)))", "-NOMEMORY "),
+            ("(drop (i32.load (i32.const -1)))", "-TRAP out of bounds memory access"),
+            (
+                "(loop $again (memory.fill (i32.const 0) (i32.const 1) (i32.const 65536)) (br $again))",
+                "-NOFUEL ",
+            ),
+            ("unreachable", "-TRAP wasm `unreachable` instruction executed"),
+        ];
+        for (at, (body, told)) in bodies.iter().enumerate() {
+            let name = format!("m{at}");
+            let module = format!(
+                "(module (memory (export \"memory\") 1) (func $run (export \"procedure:run\") {body}))"
+            );
+            let loaded = ask(&cluster, &[b"HW.MODULE", b"LOAD", name.as_bytes(), module.as_bytes()]);
+            assert_eq!(loaded, format!(":{}", at + 1));
+            let reply = line(&cluster, &format!("HW.CALL {name}.run"));
+            assert!(reply.starts_with(told), "{body}: {reply}");
+            assert_eq!(line(&cluster, "INCR beside"), format!(":{}", at + 1));
+        }
+        cluster.none_died();
+    }
+
+    /// Where addresses are few, there are no places for instances, and they take their memory as they come.
+    #[test]
+    fn a_node_with_few_addresses_runs_modules() {
+        let mut cluster = Cluster::start("module-addresses", "durability = \"memory\"", Some(3 << 20));
+        let module = "(module (memory (export \"memory\") 1) (func (export \"procedure:run\") (i64.store (i32.const 8) (i64.const 1))))";
+        assert_eq!(ask(&cluster, &[b"HW.MODULE", b"LOAD", b"m", module.as_bytes()]), ":1");
+        for _ in 0..100 {
+            assert_eq!(line(&cluster, "HW.CALL m.run"), "+OK");
+        }
+        cluster.none_died();
+    }
+}
