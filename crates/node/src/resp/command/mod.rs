@@ -2,6 +2,7 @@
 //!
 //! A name that has no row is an unknown command; [`Opcode::find`] is the only way from a name to a row.
 
+pub mod facts;
 mod table;
 
 use super::errors::CommandError;
@@ -76,6 +77,7 @@ pub enum Data {
     Flushall,
     Object,
     Memory,
+    DebugObject,
     Hset,
     Hmset,
     Hsetnx,
@@ -216,6 +218,7 @@ pub enum Local {
     Freshness,
     Procedures,
     Acl,
+    MemoryOf,
 }
 
 /// Commands about the connection and its transaction.
@@ -378,6 +381,11 @@ impl Spec {
     pub fn runs_scripts(&self) -> bool {
         use Data::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
         matches!(self.command, Command::Data(Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo))
+    }
+
+    /// The event of `LATENCY` as which it counts when it takes long.
+    pub fn latency_event(&self) -> &'static str {
+        if self.has_flag("fast") { "fast-command" } else { "command" }
     }
 
     /// Whether it touches data and changes none.

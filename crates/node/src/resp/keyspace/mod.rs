@@ -102,12 +102,14 @@ pub struct Keyspace<'a, T> {
     moment: Moment,
     random: Random,
     scratch: Vec<u8>,
+    /// The command has looked for data before, found none, and waits.
+    pub looks_again: bool,
 }
 
 impl<'a, T: Transaction> Keyspace<'a, T> {
     /// What the transaction sees at that moment.
     pub fn new(tx: &'a mut T, moment: Moment) -> Keyspace<'a, T> {
-        Keyspace { tx, moment, random: Random::new(moment.seed), scratch: Vec::new() }
+        Keyspace { tx, moment, random: Random::new(moment.seed), scratch: Vec::new(), looks_again: false }
     }
 
     /// The transaction, for what is no key of the keyspace.
@@ -157,6 +159,14 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         match self.head(key)? {
             Some(head) if head.kind != kind => Err(CommandError::WrongType.into()),
             head => Ok(head),
+        }
+    }
+
+    /// The head of a collection that a command may wait for. Of who waits already, what has become another type meanwhile is nothing.
+    pub fn waited(&mut self, key: &[u8], kind: Kind) -> Result<Option<Head>, Failure> {
+        match self.collection(key, kind) {
+            Err(Failure::Command(CommandError::WrongType)) if self.looks_again => Ok(None),
+            found => found,
         }
     }
 
