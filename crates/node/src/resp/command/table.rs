@@ -203,7 +203,7 @@ pub static COMMANDS: &[Spec] = &[
             "client" "reply" 3, "client" "unblock" -3, "client" "getredir" 2, "client" "tracking" -3, "client" "trackinginfo" 2, "client" "caching" 3,
             "client" "no-evict" 3, "client" "no-touch" 3, "client" "getname" 2, "client" "setname" 3, "client" "setinfo" 4, "client" "help" 2]),
     spec!(Local Command, "command", -1, "loading stale", NO_KEYS, "server", "2.8.13", "Get array of Redis command details",
-        subcommands!["command" "count" 2, "command" "info" -2, "command" "docs" -2, "command" "list" -2, "command" "getkeys" -3, "command" "help" 2, "command" "getkeysandflags" -4]),
+        subcommands!["command" "count" 2, "command" "info" -2, "command" "docs" -2, "command" "list" -2, "command" "getkeys" -4, "command" "help" 2, "command" "getkeysandflags" -4]),
     spec!(Local Info, "info", -1, "loading stale", NO_KEYS, "server", "1.0.0", "Get information and statistics about the server"),
     spec!(Local Config, "config", -2, "loading", NO_KEYS, "server", "2.0.0", "A container for server configuration commands",
         subcommands!["config" "get" -3, "config" "help" 2, "config" "resetstat" 2, "config" "rewrite" 2, "config" "set" -4]),

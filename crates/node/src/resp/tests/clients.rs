@@ -126,7 +126,9 @@ fn what_is_done_otherwise_says_how() {
         ("SHUTDOWN", "SIGTERM"),
         ("SWAPDB 0 1", "one database"),
         ("MONITOR", "SLOWLOG"),
-        ("DEBUG SLEEP 1", "SET-ACTIVE-EXPIRE"),
+        ("DEBUG SLEEP 1", "half a second"),
+        ("DEBUG RELOAD", "start it"),
+        ("CONFIG SET save 60", "cluster.durability"),
         ("CLIENT TRACKING ON", "WATCH"),
     ] {
         let error = client.ask(command);
