@@ -259,7 +259,8 @@ fn slow_transactions_and_hot_keys_are_told() {
     let doctor = String::from_utf8(ask(&[b"LATENCY", b"DOCTOR"]).1).unwrap();
     assert!(doctor.contains("transactions were executed for 0 microseconds or longer"), "{doctor}");
     assert_ne!(ask(&[b"LATENCY", b"RESET"]).0, ":0");
-    for (name, value) in [(&b"latency-monitor-threshold"[..], &b"0"[..]), (b"slowlog-log-slower-than", b"-1")] {
+    for (name, value) in [(&b"latency-monitor-threshold"[..], &b"0"[..]), (b"slowlog-log-slower-than", b"-1")]
+    {
         assert_eq!(ask(&[b"CONFIG", b"SET", name, value]).0, "+OK");
     }
     ask(&[b"LATENCY", b"RESET"]);
