@@ -235,7 +235,7 @@ fn kill(
             b"addr" => chosen.address = Some(text(value)),
             b"laddr" => chosen.local = Some(text(value)),
             b"user" => {
-                if !door.access.user(value).is_some() {
+                if door.access.user(value).is_none() {
                     return Err(CommandError::Script(format!("ERR No such user '{}'", text(value))));
                 }
                 chosen.user = Some(value.to_vec());

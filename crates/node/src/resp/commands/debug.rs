@@ -83,7 +83,7 @@ fn protocol(kind: &[u8], reply: &mut Reply<'_>) -> Result<(), CommandError> {
     match kind.to_ascii_lowercase().as_slice() {
         b"string" => reply.bulk(b"Hello World"),
         b"integer" => reply.integer(12_345),
-        b"double" => reply.double(3.141),
+        b"double" => reply.double(3141.0 / 1000.0),
         b"null" => reply.null(),
         b"array" => {
             reply.array(3);
