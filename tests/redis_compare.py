@@ -82,12 +82,12 @@ def start_redis(folder, port):
     return subprocess.Popen(["redis-server", *map(str, arguments)], stdout=subprocess.DEVNULL)
 
 
-def start_highwater(binary, folder, port):
+def start_highwater(binary, folder, port, *more):
     nodes = '[{ id = 0, peer = "127.0.0.1:%d", resp = "127.0.0.1:%d", admin = "127.0.0.1:%d" }]'
     nodes %= (free_port(), port, free_port())
     sets = [f"cluster.nodes={nodes}", f"storage.dir={folder}/hw", "cluster.durability=memory", "threads.pin=none"]
     sets += ["limits.memory_mb=3000"]
-    command = [binary, "serve"] + [word for key in sets for word in ("--set", key)]
+    command = [binary, "serve"] + [word for key in sets + list(more) for word in ("--set", key)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=open(f"{folder}/hw.log", "w"))
 
 

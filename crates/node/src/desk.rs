@@ -1,33 +1,48 @@
 //! What operators ask over RESP, out of what the node's threads keep.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use crate::clock::{Ticks, unix_ms};
 use crate::config::Config;
-use crate::meter::histogram::POWERS;
+use crate::descriptors;
+use crate::meter::commands::CommandCounts;
 use crate::meter::hot::HotKey;
-use crate::meter::slow::Slow;
+use crate::meter::latency::Latencies;
+use crate::meter::slow::{NEVER, Slow};
 use crate::resp::Operations;
-use crate::resp::command::Opcode;
+use crate::resp::acl::ids;
+use crate::resp::operations::Took;
 use crate::shared::Shared;
 
 /// A node's.
 pub struct Desk {
     shared: Weak<Shared>,
-    slower_than_us: Option<u64>,
-    /// Slow transactions that came before are not `LATENCY`'s any more.
-    watched_from: AtomicU64,
+    idle_timeout_s: u64,
+    most_clients: usize,
 }
 
 impl Desk {
     /// Of a node with this configuration.
     pub fn new(config: &Config, shared: &Arc<Shared>) -> Desk {
-        let slower_than_us = u64::try_from(config.slowlog.slower_than_us).ok();
-        Desk { shared: Arc::downgrade(shared), slower_than_us, watched_from: AtomicU64::new(0) }
+        let desk = Desk {
+            shared: Arc::downgrade(shared),
+            idle_timeout_s: config.limits.idle_timeout_s,
+            most_clients: descriptors::clients_per_worker(config)
+                .saturating_mul(usize::from(config.cluster.workers)),
+        };
+        let slower_than = u64::try_from(config.slowlog.slower_than_us).unwrap_or(NEVER);
+        desk.set_thresholds(slower_than, slower_than);
+        desk
     }
 
     fn shared(&self) -> Arc<Shared> {
         self.shared.upgrade().expect("clients are served while the node runs")
+    }
+
+    fn set_thresholds(&self, slow_us: u64, watched_us: u64) {
+        let shared = self.shared();
+        let ticks = |us: u64| shared.stopwatch.ticks(us.saturating_mul(1000));
+        shared.slow.set_thresholds(slow_us, watched_us, ticks);
     }
 }
 
@@ -44,34 +59,81 @@ impl Operations for Desk {
         self.shared().slow.reset();
     }
 
-    fn watched(&self) -> Vec<Slow> {
-        let from = self.watched_from.load(Ordering::Relaxed);
-        let mut slow = self.slow(usize::MAX);
-        slow.retain(|slow| slow.number >= from);
-        slow
-    }
-
-    fn reset_watched(&self) -> bool {
-        let had = !self.watched().is_empty();
-        self.watched_from.store(self.shared().slow.ever(), Ordering::Relaxed);
-        had
-    }
-
     fn slower_than_us(&self) -> Option<u64> {
-        self.slower_than_us
+        Some(self.shared().slow.thresholds().0).filter(|us| *us != NEVER)
     }
 
-    fn calls(&self, command: Opcode) -> u64 {
-        self.shared().meters.iter().map(|meter| meter.commands.of(command)).sum()
+    fn set_slower_than_us(&self, us: Option<u64>) {
+        let (_, watched_us) = self.shared().slow.thresholds();
+        self.set_thresholds(us.unwrap_or(NEVER), watched_us);
     }
 
-    fn latency_of(&self, command: Opcode) -> [u64; POWERS] {
-        let mut sum = [0; POWERS];
-        for meter in &self.shared().meters {
-            let counts = meter.latency_of(command);
-            sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    fn most_slow(&self) -> usize {
+        self.shared().slow.most()
+    }
+
+    fn set_most_slow(&self, most: usize) {
+        self.shared().slow.set_most(most);
+    }
+
+    fn latencies(&self) -> Latencies {
+        self.shared().slow.latencies()
+    }
+
+    fn reset_latencies(&self, of: &dyn Fn(&str) -> bool) -> usize {
+        self.shared().slow.reset_latencies(of)
+    }
+
+    fn watched_from_ms(&self) -> u64 {
+        match self.shared().slow.thresholds().1 {
+            NEVER => 0,
+            us => us.div_ceil(1000),
         }
-        sum
+    }
+
+    fn set_watched_from_ms(&self, ms: u64) {
+        let (slow_us, _) = self.shared().slow.thresholds();
+        self.set_thresholds(slow_us, if ms == 0 { NEVER } else { ms.saturating_mul(1000) });
+    }
+
+    fn began(&self) -> u64 {
+        self.shared().stopwatch.now().0
+    }
+
+    fn took(&self, took: Took<'_>) -> u64 {
+        let shared = self.shared();
+        let ended = shared.stopwatch.now();
+        let nanos = shared.stopwatch.nanos(Ticks(took.began), ended);
+        if !shared.slow.is_notable(ended.0.saturating_sub(took.began)) {
+            return nanos;
+        }
+        let (unix_ms, took_us) = (unix_ms(), nanos / 1000);
+        shared.slow.watch(took.command.spec().latency_event(), unix_ms, took_us);
+        shared.slow.keep(Slow {
+            number: 0,
+            unix_ms,
+            took_us,
+            released_us: Some(took_us),
+            worker: took.worker as u16,
+            client: took.client(),
+            name: crate::meter::slow::shown(&took.name[..took.name.len().min(128)]),
+            words: took.words(),
+        });
+        nanos
+    }
+
+    fn idle_timeout_s(&self) -> u64 {
+        self.idle_timeout_s
+    }
+
+    fn most_clients(&self) -> usize {
+        self.most_clients
+    }
+
+    fn commands(&self) -> Vec<CommandCounts> {
+        let mut sums = vec![CommandCounts::default(); ids::MOST];
+        self.shared().meters.iter().for_each(|meter| meter.commands.add_to(&mut sums));
+        sums
     }
 
     fn hot_keys(&self) -> Vec<HotKey> {

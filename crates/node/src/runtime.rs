@@ -30,6 +30,7 @@ use crate::library::NodeLibrary;
 use crate::logging;
 use crate::resp::acl::Access;
 use crate::resp::acl::change::Provided;
+use crate::resp::settings::Settings;
 use crate::resp::topology::apart;
 use crate::resp::waiting::Wake;
 use crate::resp::{Callables, Clients, Description, Door, Member, Procedures, Topology, Waiting};
@@ -335,7 +336,7 @@ impl Node {
                 engine,
                 listener,
                 door: door.clone(),
-                watch: watch(config, &shared, &door, index),
+                watch: watch(&shared, &door, index),
                 rules,
                 links,
                 sessions: sessions.take(),
@@ -648,14 +649,12 @@ fn guard(config: &Config, shared: Option<&Arc<Shared>>) -> Result<Arc<Guard>, Co
 }
 
 /// What the requests of a worker's clients are measured by.
-fn watch(config: &Config, shared: &Shared, door: &Door, worker: usize) -> worker::Watch {
-    let slower_than = u64::try_from(config.slowlog.slower_than_us).ok();
+fn watch(shared: &Shared, door: &Door, worker: usize) -> worker::Watch {
     worker::Watch {
         worker: worker as u16,
         meter: shared.meters[worker].clone(),
         slow: shared.slow.clone(),
         stopwatch: shared.stopwatch,
-        slower_than: slower_than.map_or(u64::MAX, |us| shared.stopwatch.ticks(us.saturating_mul(1000))),
         procedures: door.procedures,
         names: shared.procedures.clone(),
     }
@@ -711,6 +710,7 @@ fn door(
             Access::new(provided, Box::new(wake))
         },
         entropy: Box::new(|bytes| getrandom::fill(bytes).is_ok()),
+        settings: Settings::default(),
         operations: Box::new(Desk::new(config, shared)),
         backed_by: config.cluster.nodes.len() as u64 / 2,
         waiting: Waiting::new(wake(shared)),

@@ -67,7 +67,7 @@ impl WorkReport {
             }
             latency.add(&meter.latency());
             for opcode in (0..COMMANDS.len() as u8).filter_map(Opcode::decode) {
-                let count = meter.commands.of(opcode);
+                let count = meter.commands.taken(opcode);
                 if count > 0 {
                     *commands.entry(opcode.spec().group.into()).or_default() += count;
                 }

@@ -4,9 +4,11 @@
 //! else writes, and whoever reads may read a little late. Only the [log of slow transactions](slow) has a lock, which is
 //! taken for a slow one.
 
+pub mod commands;
 pub mod events;
 pub mod histogram;
 pub mod hot;
+pub mod latency;
 pub mod slow;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use highwater_core::Outcome;
 use highwater_engines::Nanos;
 
-use crate::resp::command::{COMMANDS, Opcode};
-use crate::resp::tally::Tally;
-use histogram::{Counts, Histogram, POWERS};
+use commands::Commands;
+use histogram::{Counts, Histogram};
 
 /// What one worker counts.
 #[derive(Debug)]
@@ -26,10 +27,8 @@ pub struct Meter {
     outcomes: [AtomicU64; OUTCOMES.len()],
     /// From the submission of a client's request to its release.
     latency: Histogram,
-    /// The same of each command, in powers of two microseconds; `MULTI` .. `EXEC` counts as `EXEC`.
-    by_command: Box<[[AtomicU64; POWERS]]>,
-    /// Commands taken.
-    pub commands: Tally,
+    /// What was counted of each command; `MULTI` .. `EXEC` ends as `EXEC`.
+    pub commands: Commands,
     /// Rows of keys that expired which were removed.
     pub expired: AtomicU64,
 }
@@ -66,8 +65,7 @@ impl Default for Meter {
         Meter {
             outcomes: Default::default(),
             latency: Histogram::default(),
-            by_command: COMMANDS.iter().map(|_| Default::default()).collect(),
-            commands: Tally::default(),
+            commands: Commands::default(),
             expired: AtomicU64::new(0),
         }
     }
@@ -80,13 +78,12 @@ pub(crate) fn add(number: &AtomicU64, n: u64) {
 }
 
 impl Meter {
-    /// A client's request ended after so long.
+    /// A client's request ended after so long; the command with this number asked it, and may be answered by an error.
     #[inline]
-    pub fn ended(&self, command: Opcode, outcome: Outcome, took: Nanos) {
+    pub fn ended(&self, command: usize, outcome: Outcome, took: Nanos, failed: bool) {
         add(&self.outcomes[place(outcome)], 1);
-        let us = took / 1000;
         self.latency.count(took);
-        add(&self.by_command[usize::from(command.byte())][histogram::power(us)], 1);
+        self.commands.ended(command, took, failed);
     }
 
     /// How many ended so, in the order of [`OUTCOMES`].
@@ -97,12 +94,6 @@ impl Meter {
     /// How long they took.
     pub fn latency(&self) -> Counts {
         self.latency.counts()
-    }
-
-    /// How long those of one command took, by powers of two microseconds.
-    pub fn latency_of(&self, command: Opcode) -> [u64; POWERS] {
-        let counts = &self.by_command[usize::from(command.byte())];
-        std::array::from_fn(|at| counts[at].load(Ordering::Relaxed))
     }
 }
 
@@ -120,15 +111,15 @@ mod tests {
     #[test]
     fn a_request_counts_in_all_ways() {
         let meter = Meter::default();
-        let get = Opcode::find(b"get").unwrap();
-        meter.ended(get, Outcome::Committed, 3_500);
-        meter.ended(get, Outcome::Unknown, 900);
+        meter.ended(0, Outcome::Committed, 3_500, false);
+        meter.ended(0, Outcome::Unknown, 900, true);
         let mut expected = [0; 9];
         (expected[0], expected[8]) = (1, 1);
         assert_eq!(meter.outcomes(), expected);
         let latency = meter.latency();
         assert_eq!((latency.total(), latency.sum_ns), (2, 4_400));
-        assert_eq!(meter.latency_of(get).iter().sum::<u64>(), 2);
-        assert_eq!(meter.latency_of(Opcode::find(b"set").unwrap()).iter().sum::<u64>(), 0);
+        let mut sums = [commands::CommandCounts::default(); 2];
+        meter.commands.add_to(&mut sums);
+        assert_eq!((sums[0].ended(), sums[0].failed, sums[1].ended()), (2, 1, 0));
     }
 }

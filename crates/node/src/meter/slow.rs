@@ -1,13 +1,21 @@
-//! Transactions that took a worker long: the last ones of each, with what was asked.
+//! Transactions and commands that took a worker long: the last ones of each, with what was asked.
+//!
+//! Two thresholds: from one on they are kept here, from the other on they are [latencies](Latencies).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-/// Entries that one worker keeps.
+use super::latency::Latencies;
+
+/// Entries that one worker keeps until it is told otherwise.
 pub const MOST_SLOW: usize = 128;
+/// The most that it may be told to keep.
+pub const MOST_EVER: usize = 100_000;
+/// The threshold that nothing reaches.
+pub const NEVER: u64 = u64::MAX;
 
 /// A slow transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,23 +66,93 @@ pub fn shown(bytes: &[u8]) -> String {
 pub struct SlowLog {
     workers: Vec<Mutex<VecDeque<Slow>>>,
     numbers: AtomicU64,
+    /// The smaller one of both thresholds, in ticks.
+    notable_ticks: AtomicU64,
+    slow_us: AtomicU64,
+    watched_us: AtomicU64,
+    most: AtomicUsize,
+    latencies: Mutex<Latencies>,
 }
 
 impl SlowLog {
     /// Of so many workers.
     pub fn new(workers: usize) -> SlowLog {
-        SlowLog { workers: (0..workers).map(|_| Mutex::default()).collect(), numbers: AtomicU64::new(0) }
+        SlowLog {
+            workers: (0..workers).map(|_| Mutex::default()).collect(),
+            numbers: AtomicU64::new(0),
+            notable_ticks: AtomicU64::new(NEVER),
+            slow_us: AtomicU64::new(NEVER),
+            watched_us: AtomicU64::new(NEVER),
+            most: AtomicUsize::new(MOST_SLOW),
+            latencies: Mutex::default(),
+        }
     }
 
-    /// Keeps one; its number, which names it to [`released`](SlowLog::released).
-    pub fn keep(&self, slow: Slow) -> u64 {
+    /// From so many microseconds on something is slow, and from so many on a latency; `ticks` tells how many ticks of the workers' clock so many
+    /// microseconds are.
+    pub fn set_thresholds(&self, slow_us: u64, watched_us: u64, ticks: impl Fn(u64) -> u64) {
+        let least = slow_us.min(watched_us);
+        self.slow_us.store(slow_us, Ordering::Relaxed);
+        self.watched_us.store(watched_us, Ordering::Relaxed);
+        self.notable_ticks.store(if least == NEVER { NEVER } else { ticks(least) }, Ordering::Relaxed);
+    }
+
+    /// Both thresholds, in microseconds.
+    pub fn thresholds(&self) -> (u64, u64) {
+        (self.slow_us.load(Ordering::Relaxed), self.watched_us.load(Ordering::Relaxed))
+    }
+
+    /// Whether what took so many ticks is to be kept, one way or the other.
+    #[inline]
+    pub fn is_notable(&self, ticks: u64) -> bool {
+        ticks >= self.notable_ticks.load(Ordering::Relaxed)
+    }
+
+    /// How many entries a worker keeps.
+    pub fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    /// Keeps so many from now on.
+    pub fn set_most(&self, most: usize) {
+        self.most.store(most.min(MOST_EVER), Ordering::Relaxed);
+    }
+
+    /// Something took so long: it is a latency of this event, if it took long enough for that.
+    pub fn watch(&self, event: &'static str, unix_ms: u64, took_us: u64) {
+        if took_us >= self.watched_us.load(Ordering::Relaxed) {
+            self.lock_latencies().entry(event).or_default().note(unix_ms / 1000, took_us / 1000);
+        }
+    }
+
+    /// What took long, by event.
+    pub fn latencies(&self) -> Latencies {
+        self.lock_latencies().clone()
+    }
+
+    /// Forgets those of some events; of how many there was anything.
+    pub fn reset_latencies(&self, of: impl Fn(&str) -> bool) -> usize {
+        let mut latencies = self.lock_latencies();
+        let before = latencies.len();
+        latencies.retain(|event, _| !of(event));
+        before - latencies.len()
+    }
+
+    fn lock_latencies(&self) -> MutexGuard<'_, Latencies> {
+        self.latencies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps one, if it is slow; its number, which names it to [`released`](SlowLog::released).
+    pub fn keep(&self, slow: Slow) -> Option<u64> {
+        if slow.took_us < self.slow_us.load(Ordering::Relaxed) {
+            return None;
+        }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let mut kept = self.of(usize::from(slow.worker));
-        if kept.len() == MOST_SLOW {
-            kept.pop_front();
-        }
         kept.push_back(Slow { number, ..slow });
-        number
+        let surplus = kept.len().saturating_sub(self.most());
+        kept.drain(..surplus);
+        Some(number)
     }
 
     /// One was released so long after its submission.
@@ -90,13 +168,14 @@ impl SlowLog {
         let all = (0..self.workers.len()).flat_map(|worker| self.of(worker).clone());
         let mut all: Vec<Slow> = all.collect();
         all.sort_unstable_by_key(|slow| std::cmp::Reverse(slow.number));
-        all.truncate(most);
+        all.truncate(most.min(self.most()));
         all
     }
 
     /// How many are kept.
     pub fn len(&self) -> usize {
-        (0..self.workers.len()).map(|worker| self.of(worker).len()).sum()
+        let all: usize = (0..self.workers.len()).map(|worker| self.of(worker).len()).sum();
+        all.min(self.most())
     }
 
     /// Whether none is.
@@ -132,10 +211,15 @@ mod tests {
     #[test]
     fn each_worker_keeps_its_last_ones() {
         let log = SlowLog::new(2);
-        let first = log.keep(slow(1, 5));
+        assert_eq!(log.keep(slow(1, 5)), None, "nothing is slow until somebody says so");
+        log.set_thresholds(0, NEVER, |us| us);
+        log.set_most(MOST_SLOW + 1);
+        let first = log.keep(slow(1, 5)).unwrap();
+        log.set_most(MOST_SLOW);
         for us in 0..200 {
             log.keep(slow(0, us));
         }
+        log.set_most(MOST_SLOW + 1);
         assert_eq!((log.len(), log.ever()), (MOST_SLOW + 1, 201));
         assert_eq!(log.latest(2).iter().map(|slow| slow.took_us).collect::<Vec<_>>(), [199, 198]);
         log.released(1, first, 77);
@@ -143,7 +227,24 @@ mod tests {
         assert_eq!(log.latest(1000).last().unwrap().released_us, Some(77));
         let text = serde_json::to_string(&log.latest(1)[0]).unwrap();
         assert!(text.contains(r#""words":["get\\x00"]"#), "{text}");
+        log.set_most(1);
+        assert_eq!((log.len(), log.latest(10).len()), (1, 1));
         log.reset();
         assert!(log.is_empty() && log.latest(10).is_empty());
+    }
+
+    #[test]
+    fn thresholds_are_apart() {
+        let log = SlowLog::new(1);
+        assert!(!log.is_notable(u64::MAX - 1));
+        log.set_thresholds(5_000, 2_000, |us| us * 10);
+        assert!(!log.is_notable(19_999) && log.is_notable(20_000));
+        for us in [1_999, 2_000, 4_999, 5_000] {
+            log.keep(slow(0, us));
+            log.watch("command", 77_000, us);
+        }
+        assert_eq!(log.len(), 1);
+        assert_eq!(log.latencies()["command"].samples, [super::super::latency::Sample { unix_s: 77, ms: 5 }]);
+        assert_eq!((log.reset_latencies(|event| event == "other"), log.reset_latencies(|_| true)), (0, 1));
     }
 }

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::acl::ids::Named;
 use super::command::Opcode;
 use super::waiting::{Wake, worker_of};
+use crate::meter::commands::CommandCounts;
 
 /// Kinds of errors that are counted by name; further ones are counted together.
 const MOST_ERRORS: usize = 128;
@@ -60,8 +62,16 @@ pub struct Card {
     pub last: AtomicU8,
     /// Commands queued in a `MULTI`; -1 outside of one.
     pub queued: AtomicI64,
+    /// Bytes of the command that it asked last, while that runs, or of what has come and is no command yet.
+    pub unread: AtomicU64,
+    /// Bytes of commands queued in a `MULTI`, and of keys that are watched.
+    pub queued_bytes: AtomicU64,
+    /// The number of what it asked last, with its subcommand; see [`Named::id`].
+    pub last_id: AtomicU64,
     /// It waits for data.
     pub waits: AtomicBool,
+    /// A pause holds its next command back.
+    pub paused: AtomicBool,
     /// `READONLY`
     pub reads_snapshots: AtomicBool,
     /// 2 or 3.
@@ -95,15 +105,23 @@ impl Card {
 
     /// The command that it asked last, by name.
     pub fn last_command(&self) -> &'static str {
-        Opcode::decode(self.last.load(Ordering::Relaxed)).map_or("NULL", |opcode| opcode.spec().name)
+        match Opcode::decode(self.last.load(Ordering::Relaxed)) {
+            None => "NULL",
+            Some(opcode) => {
+                let sub = (self.last_id.load(Ordering::Relaxed) as usize)
+                    .checked_sub(Named::of(opcode, None).id + 1);
+                let sub = sub.and_then(|place| opcode.spec().subcommands.get(place));
+                sub.map_or(opcode.spec().name, |sub| sub.full_name)
+            }
+        }
     }
 }
 
 /// How often what was.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Commands taken, by opcode.
-    pub commands: Vec<u64>,
+    /// What was counted of each command, by its number.
+    pub commands: Vec<CommandCounts>,
     /// Errors by their codes.
     pub errors: BTreeMap<String, u64>,
     /// Connections.
@@ -160,9 +178,11 @@ impl Clients {
         self.lock().values().cloned().collect()
     }
 
-    /// How many wait for data.
+    /// How many wait for data, or for the end of a pause.
     pub fn waiting(&self) -> usize {
-        self.lock().values().filter(|card| card.waits.load(Ordering::Relaxed)).count()
+        let waits =
+            |card: &&Arc<Card>| card.waits.load(Ordering::Relaxed) || card.paused.load(Ordering::Relaxed);
+        self.lock().values().filter(waits).count()
     }
 
     /// One of them.
@@ -228,17 +248,17 @@ impl Clients {
         *errors.entry(code).or_default() += 1;
     }
 
-    fn ever(&self, commands: Vec<u64>) -> Counts {
+    fn ever(&self, commands: Vec<CommandCounts>) -> Counts {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Counts { commands, errors, accepted: self.accepted.load(Ordering::Relaxed) }
     }
 
-    /// What was counted since the counts were reset. `commands`: how many were ever taken, by opcode.
-    pub fn counts(&self, commands: Vec<u64>) -> Counts {
+    /// What was counted since the counts were reset. `commands`: what was ever counted of them.
+    pub fn counts(&self, commands: Vec<CommandCounts>) -> Counts {
         let mut now = self.ever(commands);
         let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         for (count, old) in now.commands.iter_mut().zip(&before.commands) {
-            *count -= old;
+            *count = count.since(old);
         }
         for (code, old) in &before.errors {
             if let Some(count) = now.errors.get_mut(code) {
@@ -251,7 +271,7 @@ impl Clients {
     }
 
     /// Counts from here on.
-    pub fn reset_counts(&self, commands: Vec<u64>) {
+    pub fn reset_counts(&self, commands: Vec<CommandCounts>) {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = self.ever(commands);
     }
 }
@@ -288,9 +308,10 @@ mod tests {
         let place = clients.enter(1);
         drop(place);
         clients.count_error(b"MOVED 1 a:1\r\n");
-        assert_eq!(clients.counts(vec![3]).errors["MOVED"], 1);
-        clients.reset_counts(vec![3]);
-        let counts = clients.counts(vec![5]);
-        assert_eq!((counts.commands, counts.errors.len(), counts.accepted), (vec![2], 0, 0));
+        let taken = |taken| vec![CommandCounts { taken, ..CommandCounts::default() }];
+        assert_eq!(clients.counts(taken(3)).errors["MOVED"], 1);
+        clients.reset_counts(taken(3));
+        let counts = clients.counts(taken(5));
+        assert_eq!((counts.commands, counts.errors.len(), counts.accepted), (taken(2), 0, 0));
     }
 }

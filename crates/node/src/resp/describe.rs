@@ -3,25 +3,31 @@
 use highwater_core::codec::{Malformed, Reader};
 
 use super::Procedures;
+use super::acl::ids::Named;
 use super::command::Opcode;
+use super::commands::words::is;
 use super::interactive;
 use super::moment::Moment;
 use super::request::{Args, EngineRequest, Framing, Step, Watch};
+use super::single::ARGS_AT;
 
 /// Words that are kept of one request.
 pub const MOST_WORDS: usize = 32;
 /// Bytes that are kept of one word.
 pub const MOST_WORD_BYTES: usize = 128;
 
-/// Commands of which nothing but the name is kept: their words may be passwords.
-const SECRETIVE: &[&str] = &["acl", "auth", "config", "hello", "migrate"];
+/// Stands for words that may be secrets.
+const REDACTED: &[u8] = b"(redacted)";
+
+/// Settings whose values are secrets.
+const SECRET_SETTINGS: &[&str] = &["requirepass", "masterauth", "masteruser"];
 
 /// The command as which a request counts: `EXEC` for a whole block.
 #[inline]
-pub fn command_of(request: &EngineRequest<'_>, procedures: Procedures) -> Opcode {
+pub fn command_of(request: &EngineRequest<'_>, procedures: Procedures) -> Named {
     let name: &[u8] = match request.procedure {
         exec if exec == procedures.exec => match single(request.args) {
-            Some(opcode) => return opcode,
+            Some(opcode) => return named(opcode, request.args),
             None => b"exec",
         },
         watch if watch == procedures.watch => b"watch",
@@ -29,7 +35,17 @@ pub fn command_of(request: &EngineRequest<'_>, procedures: Procedures) -> Opcode
         interact if interact == procedures.interact => interactive::name_of(request.args),
         _ => b"hw.call",
     };
-    Opcode::find(name).expect("it has a row")
+    Named::of(Opcode::find(name).expect("it has a row"), None)
+}
+
+/// The command of a request that has one, with its subcommand, if it has those.
+#[inline]
+fn named(opcode: Opcode, args: &[u8]) -> Named {
+    let first = match opcode.spec().subcommands.is_empty() {
+        true => None,
+        false => args.get(ARGS_AT..).and_then(|args| Args::decode(&mut Reader::new(args)).ok()?.next()),
+    };
+    Named::of(opcode, first)
 }
 
 /// The one command of a request that is no block and watches nothing: it stands at its place.
@@ -105,16 +121,40 @@ fn executed(args: &[u8], words: &mut Words) -> Result<(), Malformed> {
         if let Step::Command { opcode, args, .. } = Step::decode(&mut reader)? {
             let name = opcode.spec().name;
             words.add(name.as_bytes());
-            match SECRETIVE.contains(&name) {
-                true => words.add(b"(redacted)"),
-                false => args.for_each(|word| words.add(word)),
-            }
+            shown(opcode, args, words);
         }
     }
     if block {
         words.add(b"exec");
     }
     Ok(())
+}
+
+/// A command that was answered at the door, the same way.
+pub fn local_words(opcode: Opcode, args: Args<'_>) -> Vec<Vec<u8>> {
+    let mut words = Words::default();
+    words.add(opcode.spec().name.as_bytes());
+    shown(opcode, args, &mut words);
+    words.finish()
+}
+
+/// A command's words but for its name; in the place of those that may be secrets it is said that they are not shown.
+fn shown(opcode: Opcode, args: Args<'_>, words: &mut Words) {
+    // How many words in front are no secrets, or `None` if none is one.
+    let open = match opcode.spec().name {
+        "auth" => Some(0),
+        "acl" if args.into_iter().next().is_some_and(|word| is(word, "setuser")) => Some(1),
+        "hello" => args.into_iter().position(|word| is(word, "auth")).map(|at| at + 1),
+        _ => None,
+    };
+    let setting =
+        opcode.spec().name == "config" && args.into_iter().next().is_some_and(|word| is(word, "set"));
+    let mut before: &[u8] = &[];
+    for (at, word) in args.enumerate() {
+        let secret = setting && at % 2 == 0 && SECRET_SETTINGS.iter().any(|name| is(before, name));
+        words.add(if secret || open.is_some_and(|open| at >= open) { REDACTED } else { word });
+        before = word;
+    }
 }
 
 #[derive(Default)]
@@ -169,7 +209,7 @@ mod tests {
 
     fn exec(block: bool, commands: &[&[&[u8]]]) -> Vec<u8> {
         let mut args = Moment::default().bytes().to_vec();
-        Framing { protocol: Protocol::Resp2, block }.encode(&mut args);
+        Framing { protocol: Protocol::Resp2, block, again: false }.encode(&mut args);
         put_varint(&mut args, 0);
         put_varint(&mut args, commands.len() as u64);
         for command in commands {
@@ -183,7 +223,7 @@ mod tests {
         let request = request(args, PROCEDURES.exec);
         let words =
             words(&request, PROCEDURES, NAMES).into_iter().map(|word| String::from_utf8(word).unwrap());
-        (command_of(&request, PROCEDURES).spec().name, words.collect())
+        (command_of(&request, PROCEDURES).spec.name, words.collect())
     }
 
     #[test]
@@ -212,7 +252,7 @@ mod tests {
         let users = request(&args, PROCEDURES.users);
         assert_eq!(words(&users, PROCEDURES, NAMES), [&b"acl"[..], b"(redacted)"].map(<[u8]>::to_vec));
         let call = request(&args, ProcedureId(4));
-        assert_eq!(command_of(&call, PROCEDURES).spec().name, "hw.call");
+        assert_eq!(command_of(&call, PROCEDURES).spec.name, "hw.call");
         let told = words(&call, PROCEDURES, NAMES);
         assert_eq!(told[..2], [&b"hw.call"[..], b"bank.transfer"].map(<[u8]>::to_vec));
         assert_eq!(words(&request(&args, ProcedureId(99)), PROCEDURES, NAMES)[1], b"(unknown)");
@@ -224,7 +264,7 @@ mod tests {
         Args::encode([&b"a"[..], b"b"].into_iter(), &mut args);
         let watch = request(&args, PROCEDURES.watch);
         assert_eq!(words(&watch, PROCEDURES, NAMES), [&b"watch"[..], b"a", b"b"].map(<[u8]>::to_vec));
-        assert_eq!(command_of(&watch, PROCEDURES).spec().name, "watch");
+        assert_eq!(command_of(&watch, PROCEDURES).spec.name, "watch");
         for len in 0..40 {
             let garbage = vec![0xff; len];
             let (name, words) = told(&garbage);

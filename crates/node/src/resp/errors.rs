@@ -45,8 +45,13 @@ pub enum CommandError {
     NoSuchKey,
     /// No such setting.
     UnknownSetting(String),
-    /// A setting that is not changed while the node runs.
-    FixedSetting(String),
+    /// A setting that cannot be set so.
+    SettingFailed {
+        /// Which.
+        name: String,
+        /// Why not.
+        why: String,
+    },
     /// Neither `normal` nor another type.
     UnknownClientType(String),
     /// It waited for data, and another client had it wait no more.
@@ -222,6 +227,15 @@ impl CommandError {
         CommandError::NoModule(String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned())
     }
 
+    /// The second word of a `DEBUG`, cut.
+    #[cold]
+    pub fn unknown_debug(given: &[u8]) -> CommandError {
+        let given = String::from_utf8_lossy(&given[..given.len().min(128)]).into_owned();
+        CommandError::Script(format!(
+            "ERR unknown subcommand or wrong number of arguments for '{given}'. Try DEBUG HELP."
+        ))
+    }
+
     /// The second word, cut to 128 bytes.
     #[cold]
     pub fn unknown_subcommand(command: &'static str, given: &[u8]) -> CommandError {
@@ -257,10 +271,9 @@ impl fmt::Display for CommandError {
             CommandError::UnknownSetting(name) => {
                 write!(f, "ERR Unknown option or number of arguments for CONFIG SET - '{name}'")
             }
-            CommandError::FixedSetting(name) => write!(
-                f,
-                "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config"
-            ),
+            CommandError::SettingFailed { name, why } => {
+                write!(f, "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+            }
             CommandError::UnknownClientType(kind) => write!(f, "ERR Unknown client type '{kind}'"),
             CommandError::Unblocked => f.write_str("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
             CommandError::UnknownNode(name) => write!(f, "ERR Unknown node {name}"),

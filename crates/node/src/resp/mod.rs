@@ -26,9 +26,10 @@
 //! - [`connection`]: the state machine. [`order`]: replies leave in order. [`errors`]: every error text.
 //! - [`commands`]: one file per family. [`request`], [`exec`]: what the engine is asked, and the procedures.
 //! - [`tables`]: users' tables of typed keys.
-//! - [`describe`]: what a request asks, in words. [`tally`]: how many commands were taken. [`operations`]: what operators ask.
+//! - [`describe`]: what a request asks, in words. [`operations`]: what operators ask.
 //! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
 //!
+//! - [`settings`]: what `CONFIG` tells and changes. [`encodings`]: what `OBJECT ENCODING` calls small.
 //! - [`acl`]: who may do what. [`scripts`]: Lua inside a transaction. [`modules`]: WebAssembly inside a transaction.
 //!
 //! What is left out: streams, subscriptions.
@@ -66,6 +67,7 @@ pub mod commands;
 pub mod connection;
 pub mod describe;
 pub mod double;
+pub mod encodings;
 pub mod errors;
 pub mod exec;
 pub mod frame;
@@ -83,10 +85,10 @@ pub mod redirect;
 pub mod reply;
 pub mod request;
 pub mod scripts;
+pub mod settings;
 pub mod single;
 pub mod slots;
 pub mod tables;
-pub mod tally;
 #[cfg(test)]
 mod tests;
 pub mod topology;
@@ -182,6 +184,8 @@ pub struct Door {
     pub entropy: Entropy,
     /// What the node does at the moment. Called on `INFO` and `HELLO` only.
     pub describe: Box<dyn Fn() -> Description + Send + Sync>,
+    /// What `CONFIG SET` changed.
+    pub settings: settings::Settings,
     /// What operators ask. Called on their commands only.
     pub operations: Box<dyn Operations>,
 }

@@ -1,8 +1,12 @@
 //! What operators ask of a node over RESP, and its host knows: slow transactions, latencies, hot keys.
 
+use super::clients::Card;
 use super::command::Opcode;
-use crate::meter::histogram::POWERS;
+use super::describe;
+use super::request::Args;
+use crate::meter::commands::CommandCounts;
 use crate::meter::hot::HotKey;
+use crate::meter::latency::Latencies;
 use crate::meter::slow::Slow;
 
 /// What the host of the door keeps.
@@ -13,20 +17,64 @@ pub trait Operations: Send + Sync {
     fn slow_len(&self) -> usize;
     /// Forgets them.
     fn reset_slow(&self);
-    /// Those since the latencies were last reset, the latest first.
-    fn watched(&self) -> Vec<Slow>;
-    /// Resets the latencies; whether there was anything.
-    fn reset_watched(&self) -> bool;
     /// From how many microseconds on a transaction is slow; `None`: none is.
     fn slower_than_us(&self) -> Option<u64>;
-    /// How many commands of this kind were ever taken.
-    fn calls(&self, command: Opcode) -> u64;
-    /// How long requests took whose command this is, from submission to release, by powers of two microseconds.
-    fn latency_of(&self, command: Opcode) -> [u64; POWERS];
+    /// Another threshold.
+    fn set_slower_than_us(&self, us: Option<u64>);
+    /// How many slow transactions are kept.
+    fn most_slow(&self) -> usize;
+    /// Another number.
+    fn set_most_slow(&self, most: usize);
+    /// What took long, by event.
+    fn latencies(&self) -> Latencies;
+    /// Forgets those of some events; of how many there was anything.
+    fn reset_latencies(&self, of: &dyn Fn(&str) -> bool) -> usize;
+    /// From how many milliseconds on something is a latency; 0: nothing is.
+    fn watched_from_ms(&self) -> u64;
+    /// Another threshold.
+    fn set_watched_from_ms(&self, ms: u64);
+    /// A reading of the clock by which commands are measured that are answered at the door.
+    fn began(&self) -> u64;
+    /// Such a command has been answered; how many nanoseconds it took.
+    fn took(&self, took: Took<'_>) -> u64;
+    /// After how many seconds without a word a client is cut off; 0: never.
+    fn idle_timeout_s(&self) -> u64;
+    /// How many clients there may be.
+    fn most_clients(&self) -> usize;
+    /// What was ever counted of each command, by its [number](super::acl::ids::Named::id).
+    fn commands(&self) -> Vec<CommandCounts>;
     /// The keys with most conflicts, the hottest first.
     fn hot_keys(&self) -> Vec<HotKey>;
     /// Forgets them.
     fn reset_hot_keys(&self);
+}
+
+/// A command that was answered at the door.
+pub struct Took<'a> {
+    /// When its answer began: a reading of [`began`](Operations::began).
+    pub began: u64,
+    /// On which worker.
+    pub worker: usize,
+    /// Who asked it,
+    pub card: &'a Card,
+    /// and what it is called.
+    pub name: &'a [u8],
+    /// Which command.
+    pub command: Opcode,
+    /// Its words behind the name.
+    pub args: Args<'a>,
+}
+
+impl Took<'_> {
+    /// Its client's address.
+    pub fn client(&self) -> String {
+        self.card.words().address.clone()
+    }
+
+    /// Its words, without secrets, cut.
+    pub fn words(&self) -> Vec<Vec<u8>> {
+        describe::local_words(self.command, self.args)
+    }
 }
 
 /// A host that keeps nothing.
@@ -43,24 +91,50 @@ impl Operations for Nothing {
 
     fn reset_slow(&self) {}
 
-    fn watched(&self) -> Vec<Slow> {
-        Vec::new()
-    }
-
-    fn reset_watched(&self) -> bool {
-        false
-    }
-
     fn slower_than_us(&self) -> Option<u64> {
         None
     }
 
-    fn calls(&self, _: Opcode) -> u64 {
+    fn set_slower_than_us(&self, _: Option<u64>) {}
+
+    fn most_slow(&self) -> usize {
         0
     }
 
-    fn latency_of(&self, _: Opcode) -> [u64; POWERS] {
-        [0; POWERS]
+    fn set_most_slow(&self, _: usize) {}
+
+    fn latencies(&self) -> Latencies {
+        Latencies::new()
+    }
+
+    fn reset_latencies(&self, _: &dyn Fn(&str) -> bool) -> usize {
+        0
+    }
+
+    fn watched_from_ms(&self) -> u64 {
+        0
+    }
+
+    fn set_watched_from_ms(&self, _: u64) {}
+
+    fn began(&self) -> u64 {
+        0
+    }
+
+    fn took(&self, _: Took<'_>) -> u64 {
+        0
+    }
+
+    fn idle_timeout_s(&self) -> u64 {
+        0
+    }
+
+    fn most_clients(&self) -> usize {
+        0
+    }
+
+    fn commands(&self) -> Vec<CommandCounts> {
+        Vec::new()
     }
 
     fn hot_keys(&self) -> Vec<HotKey> {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! redis.exec   moment | flags u8 | watches: count varint, watch* | commands: count varint, command*
-//!              flags: bit 0: RESP3, bit 1: the body of a MULTI .. EXEC (the replies stand in one array)
+//!              flags: bit 0: RESP3, bit 1: the body of a MULTI .. EXEC (the replies stand in one array), bit 2: a command
+//!              that waits for data looks again
 //! watch        key bytes | version u64
 //! command      opcode u8 | arguments: count varint, bytes*      a command, its name left out
 //!              0xff      | bytes                                a reply that was known before: copied
@@ -22,6 +23,7 @@ use super::reply::Protocol;
 
 const RESP3: u8 = 1;
 const BLOCK: u8 = 2;
+const AGAIN: u8 = 4;
 const LITERAL: u8 = 0xff;
 const USER: u8 = 0xfe;
 
@@ -49,13 +51,16 @@ pub struct Framing {
     pub protocol: Protocol,
     /// Whether it is the body of a `MULTI` .. `EXEC`: one array holds all replies.
     pub block: bool,
+    /// Whether a command that waits for data looks again.
+    pub again: bool,
 }
 
 impl Framing {
     /// Appends the flags.
     pub fn encode(self, out: &mut Vec<u8>) {
         let resp3 = if self.protocol == Protocol::Resp3 { RESP3 } else { 0 };
-        out.push(resp3 | if self.block { BLOCK } else { 0 });
+        let again = if self.again { AGAIN } else { 0 };
+        out.push(resp3 | again | if self.block { BLOCK } else { 0 });
     }
 
     /// Whether these flags are a block's.
@@ -64,14 +69,19 @@ impl Framing {
         flags & BLOCK != 0
     }
 
+    /// Says in these flags that a command looks again.
+    pub fn look_again(flags: &mut u8) {
+        *flags |= AGAIN;
+    }
+
     /// Reads the flags.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Framing, Malformed> {
         let flags = reader.u8()?;
-        if flags & !(RESP3 | BLOCK) != 0 {
+        if flags & !(RESP3 | BLOCK | AGAIN) != 0 {
             return Err(Malformed("flags"));
         }
         let protocol = if flags & RESP3 != 0 { Protocol::Resp3 } else { Protocol::Resp2 };
-        Ok(Framing { protocol, block: flags & BLOCK != 0 })
+        Ok(Framing { protocol, block: flags & BLOCK != 0, again: flags & AGAIN != 0 })
     }
 }
 

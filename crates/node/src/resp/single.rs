@@ -6,7 +6,7 @@
 use highwater_core::codec::{Reader, put_varint};
 use highwater_engines::Session;
 
-use super::command::{Command, Control, Local, Opcode};
+use super::command::{Command, Control, Data, Local, Opcode};
 use super::commands::words::is;
 use super::errors::CommandError;
 use super::frame::Frame;
@@ -46,10 +46,10 @@ pub fn encode(
             return Err(CommandError::NotOnce);
         }
     }
-    opcode = about_slots(opcode, &mut words);
+    opcode = elsewhere(about_slots(opcode, &mut words), &mut words);
     request.clear();
     request.extend_from_slice(&Moment::default().bytes());
-    Framing { protocol, block: false }.encode(request);
+    Framing { protocol, block: false, again: false }.encode(request);
     put_varint(request, 0);
     put_varint(request, 1);
     debug_assert_eq!(request.len(), STEP_AT);
@@ -77,6 +77,21 @@ fn about_slots<'a>(opcode: Opcode, words: &mut (impl ExactSizeIterator<Item = &'
     }
     words.next();
     Opcode::find(b"hw.keysinslot").expect("the table has it")
+}
+
+/// `DEBUG OBJECT` looks at the data, as no other `DEBUG ..` does, and `MEMORY` at none but for `USAGE`: they become commands of their own.
+fn elsewhere<'a>(opcode: Opcode, words: &mut (impl ExactSizeIterator<Item = &'a [u8]> + Clone)) -> Opcode {
+    let second = words.clone().next().unwrap_or_default();
+    match opcode.spec().command {
+        Command::Local(Local::Debug) if is(second, "object") && words.len() >= 2 => {
+            words.next();
+            Opcode::find(b"hw.debugobject").expect("the table has it")
+        }
+        Command::Data(Data::Memory) if !is(second, "usage") && !is(second, "help") => {
+            Opcode::find(b"hw.memory").expect("the table has it")
+        }
+        _ => opcode,
+    }
 }
 
 /// A session and a number, of the next two words. Both are above 0.
@@ -121,6 +136,11 @@ pub fn sign(request: &mut Vec<u8>, user: &[u8]) {
 /// Makes another command of it, with the same arguments.
 pub fn rename(request: &mut [u8], opcode: Opcode) {
     request[STEP_AT] = opcode.byte();
+}
+
+/// Which command it is.
+pub fn opcode(request: &[u8]) -> Opcode {
+    Opcode::decode(request[STEP_AT]).expect("encode wrote the opcode")
 }
 
 /// The command, as it stands among others in a block.

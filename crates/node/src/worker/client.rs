@@ -169,13 +169,13 @@ impl Client {
                     let ended = watch.stopwatch.now();
                     let command = command_of(&asked, watch.procedures);
                     let slow =
-                        watch.is_slow(began, ended).then(|| words(&asked, watch.procedures, &watch.names));
-                    let slow = slow.map(|words| {
+                        watch.is_notable(began, ended).then(|| words(&asked, watch.procedures, &watch.names));
+                    let slow = slow.and_then(|words| {
                         let from =
                             self.stream.peer_addr().map_or_else(|_| String::new(), |from| from.to_string());
-                        watch.keep((began, ended), from, self.connection.name(), words)
+                        watch.keep((began, ended), &command, from, self.connection.name(), words)
                     });
-                    self.unreleased.add(seq, began, command, slow);
+                    self.unreleased.add(seq, began, command.id, slow);
                     began = ended;
                     let reply = engine.unreleased_reply_bytes().saturating_sub(before);
                     self.connection.submitted(seq, reply);

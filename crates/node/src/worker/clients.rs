@@ -177,6 +177,11 @@ impl Clients {
         self.crowd.sum()
     }
 
+    /// What its connections share.
+    pub fn door(&self) -> &Door {
+        &self.door
+    }
+
     /// Whether a client has requests that the engine may have room for: not while it said that it has none.
     pub fn has_more(&self) -> bool {
         !self.ready.is_empty() && !self.blocked
@@ -456,7 +461,8 @@ impl Clients {
         slot.unreleased -= 1;
         match &mut slot.client {
             Some(client) => {
-                client.unreleased.released(seq, released.outcome, moment, &self.watch);
+                let failed = reply.first() == Some(&b'-');
+                client.unreleased.released(seq, released.outcome, moment, failed, &self.watch);
                 client.connection.released(seq, released.outcome, released.at, reply);
                 client.rested = false;
                 mark(&mut client.dirty, &mut self.dirty, at);

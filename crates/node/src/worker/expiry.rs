@@ -16,7 +16,7 @@ pub const SLOT: usize = 1;
 /// How often to sweep while keys expire.
 const OFTEN: Nanos = 100_000_000;
 /// How often while none does, or the replica does not serve.
-const SELDOM: Nanos = 5_000_000_000;
+const SELDOM: Nanos = 1_000_000_000;
 /// While there is more to do.
 const AT_ONCE: Nanos = 1_000_000;
 
@@ -34,9 +34,13 @@ impl Expiry {
         Expiry { sweep: ProcedureId(sweep as u16), next: Some(0) }
     }
 
-    /// Asks for what is due.
-    pub fn turn(&mut self, now: Nanos, engine: &mut dyn Worker) {
+    /// Asks for what is due, if it may.
+    pub fn turn(&mut self, now: Nanos, may: bool, engine: &mut dyn Worker) {
         if self.next.is_none_or(|next| now < next) {
+            return;
+        }
+        if !may {
+            self.next = Some(now + OFTEN);
             return;
         }
         let moment = Moment { unix_ms: unix_ms(), seed: 0 }.bytes();

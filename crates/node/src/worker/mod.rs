@@ -194,7 +194,7 @@ impl WorkerThread {
             sessions.turn(now, &mut *self.engine);
         }
         if let Some(expiry) = self.expiry.as_mut().filter(|_| !self.shared.ending()) {
-            expiry.turn(now, &mut *self.engine);
+            expiry.turn(now, self.clients.door().settings.expires_actively(), &mut *self.engine);
         }
         if let Some(users) = self.users.as_mut().filter(|_| !self.shared.ending()) {
             users.turn(now, &mut *self.engine);

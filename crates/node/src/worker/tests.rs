@@ -129,6 +129,7 @@ impl Bench {
                 true
             }),
             describe: Box::new(describe),
+            settings: Default::default(),
             operations: Box::new(crate::resp::operations::Nothing),
         };
         // Whoever asks for it has been confirmed.
@@ -138,7 +139,6 @@ impl Bench {
             meter: Arc::default(),
             slow: Arc::new(SlowLog::new(1)),
             stopwatch: Stopwatch::calibrate(),
-            slower_than: u64::MAX,
             procedures: door.procedures,
             names: Vec::new(),
         };

@@ -13,7 +13,7 @@ use crate::clock::{Stopwatch, Ticks, unix_ms};
 use crate::meter::Meter;
 use crate::meter::slow::{Slow, SlowLog};
 use crate::resp::Procedures;
-use crate::resp::command::Opcode;
+use crate::resp::acl::ids::Named;
 
 /// What all clients of a worker are measured by.
 #[derive(Clone)]
@@ -26,8 +26,6 @@ pub struct Watch {
     pub slow: Arc<SlowLog>,
     /// What it reads.
     pub stopwatch: Stopwatch,
-    /// From so many ticks on a transaction is slow.
-    pub slower_than: u64,
     /// Whose requests these are.
     pub procedures: Procedures,
     /// Names of procedures, by id.
@@ -38,7 +36,8 @@ pub struct Watch {
 struct Asked {
     seq: u64,
     at: Ticks,
-    command: Opcode,
+    /// The number of its command.
+    command: usize,
     /// It was slow: its number in the log.
     slow: Option<u64>,
 }
@@ -48,25 +47,28 @@ struct Asked {
 pub struct Unreleased(VecDeque<Asked>);
 
 impl Watch {
-    /// Whether what took from `began` to `ended` is slow.
+    /// Whether what took from `began` to `ended` is to be kept.
     #[inline]
-    pub fn is_slow(&self, began: Ticks, ended: Ticks) -> bool {
-        ended.0.saturating_sub(began.0) >= self.slower_than
+    pub fn is_notable(&self, began: Ticks, ended: Ticks) -> bool {
+        self.slow.is_notable(ended.0.saturating_sub(began.0))
     }
 
-    /// Keeps a slow one; its number.
+    /// Keeps one; its number if it is slow.
     #[cold]
     pub fn keep(
         &self,
         (began, ended): (Ticks, Ticks),
+        command: &Named,
         client: String,
         name: &[u8],
         words: Vec<Vec<u8>>,
-    ) -> u64 {
+    ) -> Option<u64> {
+        let (unix_ms, took_us) = (unix_ms(), self.stopwatch.nanos(began, ended) / 1000);
+        self.slow.watch(command.spec.latency_event(), unix_ms, took_us);
         self.slow.keep(Slow {
             number: 0,
-            unix_ms: unix_ms(),
-            took_us: self.stopwatch.nanos(began, ended) / 1000,
+            unix_ms,
+            took_us,
             released_us: None,
             worker: self.worker,
             client,
@@ -79,20 +81,20 @@ impl Watch {
 impl Unreleased {
     /// The engine took one.
     #[inline]
-    pub fn add(&mut self, seq: u64, at: Ticks, command: Opcode, slow: Option<u64>) {
+    pub fn add(&mut self, seq: u64, at: Ticks, command: usize, slow: Option<u64>) {
         self.0.push_back(Asked { seq, at, command, slow });
     }
 
-    /// One is released: most of the time the first.
+    /// One is released, maybe with an error: most of the time the first.
     #[inline]
-    pub fn released(&mut self, seq: u64, outcome: Outcome, at: Ticks, watch: &Watch) {
+    pub fn released(&mut self, seq: u64, outcome: Outcome, at: Ticks, failed: bool, watch: &Watch) {
         let asked = match self.0.front() {
             Some(first) if first.seq == seq => self.0.pop_front(),
             _ => self.0.iter().position(|asked| asked.seq == seq).and_then(|place| self.0.remove(place)),
         };
         let Some(asked) = asked else { return };
         let took = watch.stopwatch.nanos(asked.at, at);
-        watch.meter.ended(asked.command, outcome, took);
+        watch.meter.ended(asked.command, outcome, took, failed);
         if let Some(number) = asked.slow {
             watch.slow.released(usize::from(watch.worker), number, took / 1000);
         }

@@ -174,7 +174,7 @@ pub fn workers(sheet: &mut Sheet, shared: &Shared) {
         latency,
     );
     let commands = (0..COMMANDS.len() as u8).filter_map(Opcode::decode).filter_map(|opcode| {
-        let count = shared.meters.iter().map(|meter| meter.commands.of(opcode)).sum::<u64>();
+        let count = shared.meters.iter().map(|meter| meter.commands.taken(opcode)).sum::<u64>();
         let labels = vec![("family", opcode.spec().group.into()), ("command", opcode.spec().name.into())];
         (count > 0).then_some((labels, count))
     });

@@ -125,7 +125,7 @@ fn of_subcommand(spec: &Spec, sub: &str, found: &mut Categories) {
                 found.add("read");
             }
         }
-        "memory" if !help => found.add("read"),
+        "memory" if sub == "usage" => found.add("read"),
         "client" | "command" => {
             found.add("connection");
             let admins = ["no-evict", "kill", "list", "pause", "unpause", "unblock"];

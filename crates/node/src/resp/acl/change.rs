@@ -62,6 +62,16 @@ pub fn set(mut words: Args<'_>, out: &mut Vec<u8>) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// `CONFIG SET requirepass password`: the default user has this password and no other one; an empty one: it needs none.
+pub fn set_password(password: &[u8], out: &mut Vec<u8>) -> Result<(), CommandError> {
+    let secret = [b">", password].concat();
+    let words: &[&[u8]] =
+        if password.is_empty() { &[b"default", b"nopass"] } else { &[b"default", b"resetpass", &secret] };
+    let mut encoded = Vec::new();
+    Args::encode(words.iter().copied(), &mut encoded);
+    set(Args::decode(&mut Reader::new(&encoded)).expect("it was just encoded"), out)
+}
+
 /// `ACL DELUSER name ..`
 pub fn delete(names: Args<'_>, out: &mut Vec<u8>) {
     out.clear();

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
-/// So many entries are kept, as in Redis.
+/// So many entries are kept until it is told otherwise, as in Redis.
 pub const MOST: usize = 128;
+/// The most that it may be told to keep.
+const MOST_EVER: usize = 10_000;
 /// Of what was denied so many bytes are kept.
 const MOST_BYTES: usize = 1 << 10;
 /// The same again within so many milliseconds is counted with the first.
@@ -73,8 +75,17 @@ pub struct Entry {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
-pub struct Log(VecDeque<Entry>);
+#[derive(Debug)]
+pub struct Log {
+    entries: VecDeque<Entry>,
+    most: usize,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log { entries: VecDeque::new(), most: MOST }
+    }
+}
 
 impl Log {
     /// Adds an entry, or counts it with one that is the same.
@@ -88,22 +99,32 @@ impl Log {
                 && old.object == entry.object
                 && old.user == entry.user
         };
-        if let Some(at) = self.0.iter().position(same)
-            && let Some(old) = self.0.remove(at)
+        if let Some(at) = self.entries.iter().position(same)
+            && let Some(old) = self.entries.remove(at)
         {
             entry.count += old.count;
         }
-        self.0.push_front(entry);
-        self.0.truncate(MOST);
+        self.entries.push_front(entry);
+        self.entries.truncate(self.most);
+    }
+
+    /// How many entries are kept.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Keeps so many from the next one on.
+    pub fn set_most(&mut self, most: usize) {
+        self.most = most.min(MOST_EVER);
     }
 
     /// The latest ones first.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
-        self.0.iter()
+        self.entries.iter()
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.entries.clear();
     }
 }

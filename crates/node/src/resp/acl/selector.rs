@@ -5,7 +5,7 @@ use super::ids::{self, Commands, Named};
 use super::keys::{self, READ, WRITE};
 use super::user::RuleError;
 use super::{Denied, MAX_PATTERN_BYTES};
-use crate::resp::command::Opcode;
+use crate::resp::command::{Command, Data, Local, Opcode};
 use crate::resp::glob;
 use crate::resp::request::Args;
 
@@ -64,28 +64,35 @@ impl Selector {
 
     /// Whether it allows the command, and all its keys.
     pub fn may<'a>(&self, opcode: Opcode, args: Args<'a>) -> Result<(), Denied<'a>> {
-        let named = Named::of(opcode, args.into_iter().next());
+        self.look(opcode, args).map_err(|(denied, _)| denied)
+    }
+
+    /// The same; of what is denied also how many keys in front of it were allowed.
+    pub fn look<'a>(&self, opcode: Opcode, args: Args<'a>) -> Result<(), (Denied<'a>, usize)> {
+        let (asked, first) = as_typed(opcode, args);
+        let named = Named::of(asked, first);
         if !self.commands.has(named.id)
-            && !self.has_first_word(named.id, args)
+            && !self.has_first_word(named.id, first)
             && !opcode.spec().has_flag("no_auth")
         {
-            return Err(Denied::Command(named.full_name()));
+            return Err((Denied::Command(named.full_name()), 0));
         }
-        let mut denied = None;
+        let (mut denied, mut allowed) = (None, 0);
         if !self.all_keys {
             keys::visit(opcode, args, |key, needs| {
-                if !self.allows_key(key, needs) {
-                    denied = Some(key);
+                match self.allows_key(key, needs) {
+                    true => allowed += 1,
+                    false => denied = Some(key),
                 }
                 denied.is_none()
             });
         }
-        denied.map_or(Ok(()), |key| Err(Denied::Key(key)))
+        denied.map_or(Ok(()), |key| Err((Denied::Key(key), allowed)))
     }
 
-    fn has_first_word(&self, id: usize, args: Args<'_>) -> bool {
+    fn has_first_word(&self, id: usize, first: Option<&[u8]>) -> bool {
         let mut known = self.first_words.iter().filter(|(of, _)| *of == id);
-        args.into_iter().next().is_some_and(|first| known.any(|(_, word)| word.eq_ignore_ascii_case(first)))
+        first.is_some_and(|first| known.any(|(_, word)| word.eq_ignore_ascii_case(first)))
     }
 
     fn allows_key(&self, key: &[u8], needs: u8) -> bool {
@@ -215,7 +222,14 @@ impl Selector {
         let named = Named::of(opcode, Some(word));
         match named.sub {
             Some(_) => self.set(named.id, allow),
-            None if word.contains(&b'|') => return Err(RuleError::FirstWordOfSubcommand),
+            None if word.contains(&b'|') => {
+                let mut parts = word.split(|byte| *byte == b'|');
+                let known = parts.next().and_then(|word| spec.subcommand(word)).is_some();
+                return Err(match known && allow && parts.count() == 1 {
+                    true => RuleError::FirstWordOfSubcommand,
+                    false => RuleError::Unknown,
+                });
+            }
             None if reading == Reading::Kept && (!spec.subcommands.is_empty() || !allow) => {}
             None if !spec.subcommands.is_empty() || !allow => return Err(RuleError::Unknown),
             None => {
@@ -314,6 +328,19 @@ fn permissions(rest: &[u8]) -> Result<(u8, &[u8]), RuleError> {
         allows |= bit;
     }
     if allows == 0 { Err(RuleError::Syntax) } else { Ok((allows, &rest[at + 1..])) }
+}
+
+/// The command that rules name, and its first word. Some subcommands run as commands of their own, and are what was typed nevertheless.
+fn as_typed<'a>(opcode: Opcode, args: Args<'a>) -> (Opcode, Option<&'a [u8]>) {
+    let first = args.into_iter().next();
+    let (name, first): (&[u8], _) = match opcode.spec().command {
+        Command::Data(Data::DebugObject) => (b"debug", Some(&b"object"[..])),
+        Command::Local(Local::MemoryOf) => (b"memory", first),
+        Command::Data(Data::Keysinslot) if args.len() > 1 => (b"cluster", Some(&b"getkeysinslot"[..])),
+        Command::Data(Data::Keysinslot) => (b"cluster", Some(&b"countkeysinslot"[..])),
+        _ => return (opcode, first),
+    };
+    (Opcode::find(name).expect("the table has it"), first)
 }
 
 fn check_pattern(pattern: &[u8]) -> Result<(), RuleError> {

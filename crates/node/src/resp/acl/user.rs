@@ -254,20 +254,21 @@ impl User {
     }
 
     /// Whether one of its selectors allows the command and all its keys. If none does, of keys that are denied rather than of
-    /// the command.
+    /// the command, and of the one that comes last among the keys.
     pub fn may<'a>(&self, opcode: Opcode, args: Args<'a>) -> Result<(), Denied<'a>> {
-        let mut denied = match self.root.may(opcode, args) {
+        let mut denied = match self.root.look(opcode, args) {
             Ok(()) => return Ok(()),
             Err(denied) => denied,
         };
         for selector in &self.selectors {
-            match (selector.may(opcode, args), denied) {
+            match (selector.look(opcode, args), denied.0) {
                 (Ok(()), _) => return Ok(()),
-                (Err(other @ Denied::Key(_)), Denied::Command(_)) => denied = other,
+                (Err(other @ (Denied::Key(_), _)), Denied::Command(_)) => denied = other,
+                (Err(other @ (Denied::Key(_), at)), Denied::Key(_)) if at > denied.1 => denied = other,
                 (Err(_), _) => {}
             }
         }
-        Err(denied)
+        Err(denied.0)
     }
 
     /// `on`, `nopass` and so on, in Redis's order.

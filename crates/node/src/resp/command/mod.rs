@@ -2,6 +2,7 @@
 //!
 //! A name that has no row is an unknown command; [`Opcode::find`] is the only way from a name to a row.
 
+pub mod facts;
 mod table;
 
 use super::errors::CommandError;
@@ -76,6 +77,7 @@ pub enum Data {
     Flushall,
     Object,
     Memory,
+    DebugObject,
     Hset,
     Hmset,
     Hsetnx,
@@ -219,6 +221,7 @@ pub enum Local {
     Freshness,
     Procedures,
     Acl,
+    MemoryOf,
 }
 
 /// Commands about the connection and its transaction.
@@ -386,6 +389,11 @@ impl Spec {
     /// Whether it runs code that may write keys that no word of it names.
     pub fn runs_code(&self) -> bool {
         self.runs_scripts() || matches!(self.command, Command::Data(Data::Invoke | Data::InvokeRo))
+    }
+
+    /// The event of `LATENCY` as which it counts when it takes long.
+    pub fn latency_event(&self) -> &'static str {
+        if self.has_flag("fast") { "fast-command" } else { "command" }
     }
 
     /// Whether it touches data and changes none.

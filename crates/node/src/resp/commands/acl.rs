@@ -49,9 +49,8 @@ pub fn acl(
     Ok(())
 }
 
-const SAVED: &str =
-    "ERR There is no ACL file to save to: the cluster keeps users as it keeps data, on every node";
-const LOADED: &str = "ERR There is no ACL file to load: auth.users_file gives a cluster its first users, once. \
+const SAVED: &str = "ERR This Redis instance is not configured to use an ACL file: the cluster keeps users as it keeps data, on every node";
+const LOADED: &str = "ERR This Redis instance is not configured to use an ACL file: auth.users_file gives a cluster its first users, once. \
                       Use ACL SETUSER and ACL DELUSER";
 
 /// `ACL CAT [category]`

@@ -50,6 +50,9 @@ fn read_wait(command: Data, args: Args<'_>) -> Option<Wait> {
         _ => return None,
     };
     let timeout = timeout_ms(timeout).ok()?;
+    if keys.is_empty() {
+        return None;
+    }
     let keys = keys.iter().map(|key| key.to_vec()).collect();
     Some(Wait { keys, timeout_ms: (timeout > 0).then_some(timeout) })
 }
@@ -83,7 +86,7 @@ pub fn pop<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Done {
     for key in before_timeout(args)? {
-        if let Some(mut head) = keyspace.collection(key, Kind::List)? {
+        if let Some(mut head) = keyspace.waited(key, Kind::List)? {
             let item = keyspace.pop_item(&mut head, end)?;
             keyspace.save(key, &head)?;
             reply.array(2);
@@ -104,7 +107,7 @@ pub fn zpop<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Done {
     for key in before_timeout(args)? {
-        if let Some(mut head) = keyspace.collection(key, Kind::SortedSet)? {
+        if let Some(mut head) = keyspace.waited(key, Kind::SortedSet)? {
             let taken = take(&mut head, from, 1, keyspace)?;
             keyspace.save(key, &head)?;
             reply.array(3);

@@ -148,10 +148,16 @@ fn line(card: &Card, now_ms: u64, command: &str) -> String {
     let flags: String = flags.into_iter().filter(|(_, holds)| *holds).map(|(flag, _)| flag).collect();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut line = format!("id={} addr={} laddr={} ", card.id, words.address, words.local);
-    let _ = write!(line, "name={} age={} ", text(&words.name), seconds(load(&card.since_ms)));
+    // What its socket is called here nobody has told.
+    let _ = write!(line, "fd=-1 name={} age={} ", text(&words.name), seconds(load(&card.since_ms)));
     let _ = write!(line, "idle={} ", seconds(load(&card.active_ms)));
     let _ = write!(line, "flags={} db=0 sub=0 psub=0 ssub=0 ", if flags.is_empty() { "N" } else { &flags });
-    let _ = write!(line, "multi={queued} cmd={command} user={} redir=-1 ", text(&words.user));
+    let unread = load(&card.unread);
+    let (queued_bytes, held) = (load(&card.queued_bytes), unread);
+    let _ =
+        write!(line, "multi={queued} qbuf={unread} qbuf-free=0 argv-mem={held} multi-mem={queued_bytes} ");
+    let _ = write!(line, "rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem={} events=r ", held + queued_bytes);
+    let _ = write!(line, "cmd={command} user={} redir=-1 ", text(&words.user));
     let _ = write!(line, "resp={} ", card.protocol.load(Ordering::Relaxed));
     let _ = write!(line, "lib-name={} lib-ver={}", text(&words.library), text(&words.version));
     line
@@ -228,7 +234,12 @@ fn kill(
             b"type" => chosen.kind(value)?,
             b"addr" => chosen.address = Some(text(value)),
             b"laddr" => chosen.local = Some(text(value)),
-            b"user" => chosen.user = Some(value.to_vec()),
+            b"user" => {
+                if door.access.user(value).is_none() {
+                    return Err(CommandError::Script(format!("ERR No such user '{}'", text(value))));
+                }
+                chosen.user = Some(value.to_vec());
+            }
             b"skipme" if is(value, "yes") => skips_own = true,
             b"skipme" if is(value, "no") => skips_own = false,
             _ => return Err(CommandError::Syntax),

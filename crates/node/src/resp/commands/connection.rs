@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use highwater_core::Timestamp;
 use highwater_engines::Freshness;
 
-use super::{acl, admin, auth, client, cluster, elsewhere, help, info, sentinel, server, slow};
+use super::{
+    acl, admin, auth, client, cluster, debug, elsewhere, help, info, memory, sentinel, server, slow,
+};
 use crate::resp::Door;
 use crate::resp::client_state::ClientState;
 use crate::resp::command::Local;
@@ -35,7 +37,8 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         Local::Save | Local::Shutdown | Local::Replicaof | Local::Swapdb | Local::Monitor => {
             Err(elsewhere::refuse(command))
         }
-        Local::Debug => elsewhere::debug(args, &mut reply),
+        Local::Debug => debug::debug(args, door, &mut reply),
+        Local::MemoryOf => memory::memory(args, door, &mut reply),
         Local::Lolwut => elsewhere::lolwut(args, &mut reply),
         Local::Wait => admin::wait(args, door, &mut reply),
         Local::Slowlog => slow::slowlog(args, door, &mut reply),

@@ -1,7 +1,6 @@
 //! Commands of Redis's operators whose business is done otherwise here: SAVE BGSAVE BGREWRITEAOF LASTSAVE SHUTDOWN REPLICAOF FAILOVER SWAPDB
-//! MONITOR DEBUG LOLWUT. Each says what to do instead.
+//! MONITOR LOLWUT. Each says what to do instead.
 
-use super::help;
 use super::words::{integer, is};
 use crate::resp::command::Local;
 use crate::resp::errors::CommandError;
@@ -24,25 +23,6 @@ pub fn refuse(command: Local) -> CommandError {
             "ERR commands are not shown as they come: `SLOWLOG GET`, `HW.HOTKEYS`, `INFO commandstats` and `highwater top` tell of them"
         }
     })
-}
-
-/// `DEBUG`: what can be answered truly; nothing that would change how the node works.
-pub fn debug(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
-    match args.promised()?.to_ascii_lowercase().as_slice() {
-        // They expire actively, and no other way is offered.
-        b"set-active-expire" => match args.next().map(integer).transpose()? {
-            Some(1) => reply.ok(),
-            Some(_) => return Err(CommandError::Text("ERR expired keys are always removed")),
-            None => return Err(CommandError::WrongArity("debug|set-active-expire")),
-        },
-        b"help" => help::help("DEBUG", &["SET-ACTIVE-EXPIRE 1"], reply),
-        _ => {
-            return Err(CommandError::Text(
-                "ERR DEBUG is not offered but for SET-ACTIVE-EXPIRE 1; look with `highwater status`, `highwater top` and `OBJECT`",
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// `LOLWUT [VERSION version]`: the water stands high.

@@ -148,7 +148,8 @@ pub fn function<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Done {
     let start = reply.out.len();
-    match args.promised()?.to_ascii_lowercase().as_slice() {
+    let word = args.promised()?;
+    match word.to_ascii_lowercase().as_slice() {
         b"load" => {
             let loaded = load_words(args, keyspace)?;
             match loaded {
@@ -163,6 +164,9 @@ pub fn function<T: Transaction>(
             reply.ok();
         }
         b"flush" => {
+            if args.len() > 1 {
+                return Err(wrong_words(word).into());
+            }
             check_mode(args, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option")?;
             remove_all(keyspace)?;
             reply.ok();
@@ -172,6 +176,7 @@ pub fn function<T: Transaction>(
             let libraries = all(keyspace)?;
             reply.bulk(&dump::dump(libraries.iter().map(|library| library.text.as_slice())));
         }
+        b"restore" if args.len() > 2 => return Err(wrong_words(word).into()),
         b"restore" => match restore(args, keyspace)? {
             Ok(()) => reply.ok(),
             Err(failed) => return conclude(Err(failed), false, start, reply),
@@ -181,6 +186,14 @@ pub fn function<T: Transaction>(
         _ => help::full("FUNCTION", HELP, reply),
     }
     Ok(())
+}
+
+/// The subcommand as it was typed, with more words than it takes.
+fn wrong_words(given: &[u8]) -> CommandError {
+    let given = String::from_utf8_lossy(given);
+    CommandError::Script(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{given}'. Try FUNCTION HELP."
+    ))
 }
 
 fn load_words<T: Transaction>(
@@ -210,10 +223,11 @@ fn load<T: Transaction>(
             format!("ERR library exceeds maximum allowed size ({MAX_SCRIPT_BYTES} bytes)").into_bytes(),
         )));
     }
-    let (name, _) = match shebang::of_library(text) {
-        Ok(read) => read,
+    let name = match shebang::of_library(text) {
+        Ok((name, _)) => name,
         Err(failed) => return Ok(Err(failed)),
     };
+    let name = &name[..];
     let old = find(name, keyspace)?;
     if old.is_some() && !replace {
         return Ok(Err(Failed::quoting("ERR Library '", name, "' already exists")));
@@ -361,11 +375,6 @@ fn restore<T: Transaction>(
     let payload = args.promised()?;
     let policy = args.next().unwrap_or(b"append");
     const WRONG: &str = "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
-    if args.next().is_some() {
-        const TOO_MANY: &str =
-            "ERR unknown subcommand or wrong number of arguments for 'RESTORE'. Try FUNCTION HELP.";
-        return Err(CommandError::Text(TOO_MANY).into());
-    }
     if !["flush", "append", "replace"].into_iter().any(|known| is(policy, known)) {
         return Err(CommandError::Text(WRONG).into());
     }
@@ -378,7 +387,12 @@ fn restore<T: Transaction>(
         remove_all(keyspace)?;
     }
     for text in texts {
-        let loaded = load(&text, is(policy, "replace"), keyspace)?;
+        let name = shebang::of_library(&text).map(|(name, _)| name).unwrap_or_default();
+        let collides = !is(policy, "replace") && find(&name, keyspace)?.is_some();
+        let loaded = match collides {
+            true => Err(Failed::quoting("ERR Library ", &name, " already exists")),
+            false => load(&text, is(policy, "replace"), keyspace)?,
+        };
         let Err(failed) = loaded else { continue };
         remove_all(keyspace)?;
         for library in before {

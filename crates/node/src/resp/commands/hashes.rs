@@ -6,9 +6,9 @@
 use highwater_core::Transaction;
 use highwater_core::codec::{Reader, put_varint};
 
-use super::object::{MAX_SMALL_BYTES, MAX_SMALL_HASH};
 use super::scan::{Options, Portion, parse_cursor, reply_scan};
 use super::words::{integer, is, random_count};
+use crate::resp::encodings::{HASH_BYTES, HASH_ENTRIES};
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::head::{Head, Kind};
 use crate::resp::keyspace::members::Pair;
@@ -50,8 +50,8 @@ fn put<T: Transaction>(
         head.next += 1;
         head.count += 1;
     }
-    let long = name.len() > MAX_SMALL_BYTES || value.len() > MAX_SMALL_BYTES;
-    head.grown |= long || head.count > MAX_SMALL_HASH;
+    let long = name.len().max(value.len()) as u64 > HASH_BYTES.get();
+    head.grown |= long || head.count > HASH_ENTRIES.get();
     Ok(number.is_none())
 }
 

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::words::is;
-use crate::resp::command::{COMMANDS, Opcode};
+use crate::meter::commands::CommandCounts;
+use crate::resp::acl::ids::{self, Named};
 use crate::resp::errors::CommandError;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
@@ -28,7 +29,7 @@ const SECTIONS: [(&str, bool, Section); 13] = [
     ("modules", true, |_, text| text.write_str("# Modules\r\n")),
     ("commandstats", false, command_stats),
     ("errorstats", true, error_stats),
-    ("latencystats", false, |_, text| text.write_str("# Latencystats\r\n")),
+    ("latencystats", false, latency_stats),
     ("cluster", true, cluster),
     ("keyspace", true, |_, text| text.write_str("# Keyspace\r\n")),
 ];
@@ -75,6 +76,7 @@ fn clients(door: &Door, text: &mut String) -> std::fmt::Result {
         "# Clients\r\nconnected_clients:{connected}\r\nblocked_clients:{}\r\n",
         door.clients.waiting()
     )?;
+    write!(text, "maxclients:{}\r\n", door.operations.most_clients())?;
     text.write_str("tracking_clients:0\r\npubsub_clients:0\r\n")
 }
 
@@ -100,35 +102,58 @@ fn human(bytes: u64) -> String {
 /// What Redis's clients look for before they ask anything: here the answer never is "not yet".
 fn persistence(_: &Door, text: &mut String) -> std::fmt::Result {
     text.write_str("# Persistence\r\nloading:0\r\nasync_loading:0\r\nrdb_bgsave_in_progress:0\r\n")?;
-    text.write_str("rdb_changes_since_last_save:0\r\naof_enabled:0\r\naof_rewrite_in_progress:0\r\n")
-}
-
-/// How many commands of each kind were ever taken.
-pub fn calls(door: &Door) -> Vec<u64> {
-    let opcodes = (0..COMMANDS.len()).filter_map(|at| Opcode::decode(at as u8));
-    opcodes.map(|opcode| door.operations.calls(opcode)).collect()
+    text.write_str("rdb_changes_since_last_save:0\r\nrdb_last_bgsave_status:ok\r\naof_enabled:0\r\naof_rewrite_in_progress:0\r\n")?;
+    text.write_str("aof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\naof_last_write_status:ok\r\n")
 }
 
 fn stats(door: &Door, text: &mut String) -> std::fmt::Result {
-    let counts = door.clients.counts(calls(door));
+    let counts = door.clients.counts(door.operations.commands());
+    let taken: u64 = counts.commands.iter().map(|counts| counts.taken).sum();
     write!(text, "# Stats\r\ntotal_connections_received:{}\r\n", counts.accepted)?;
-    write!(text, "total_commands_processed:{}\r\n", counts.commands.iter().sum::<u64>())?;
-    text.write_str("evicted_keys:0\r\npubsub_channels:0\r\npubsub_patterns:0\r\n")?;
+    write!(text, "total_commands_processed:{taken}\r\n")?;
+    text.write_str("evicted_keys:0\r\nevicted_clients:0\r\npubsub_channels:0\r\npubsub_patterns:0\r\n")?;
+    text.write_str("pubsubshard_channels:0\r\ntracking_total_keys:0\r\ntracking_total_items:0\r\n")?;
     write!(text, "total_error_replies:{}\r\n", counts.errors.values().sum::<u64>())
 }
 
 fn command_stats(door: &Door, text: &mut String) -> std::fmt::Result {
     text.write_str("# Commandstats\r\n")?;
-    let counts = door.clients.counts(calls(door)).commands;
-    for (spec, calls) in COMMANDS.iter().zip(counts).filter(|(_, calls)| *calls > 0) {
-        write!(text, "cmdstat_{}:calls={calls}\r\n", spec.name)?;
+    for (named, counts) in counted(door) {
+        let each = counts.waited_us as f64 / counts.taken.max(1) as f64;
+        write!(text, "cmdstat_{}:calls={},usec={},", named.full_name(), counts.taken, counts.waited_us)?;
+        write!(
+            text,
+            "usec_per_call={each:.2},rejected_calls={},failed_calls={}\r\n",
+            counts.refused, counts.failed
+        )?;
+    }
+    Ok(())
+}
+
+/// Commands of which there is something to tell.
+fn counted(door: &Door) -> impl Iterator<Item = (Named, CommandCounts)> {
+    let counts = door.clients.counts(door.operations.commands()).commands;
+    ids::all()
+        .filter_map(move |named| Some((named, *counts.get(named.id)?)))
+        .filter(|(_, counts)| counts.taken + counts.refused + counts.failed > 0)
+}
+
+/// From the same counts as `LATENCY HISTOGRAM`: a percentile is the upper edge of its bucket, a power of two.
+fn latency_stats(door: &Door, text: &mut String) -> std::fmt::Result {
+    text.write_str("# Latencystats\r\n")?;
+    let percentiles = door.settings.percentiles(door);
+    for (named, counts) in counted(door).filter(|(_, counts)| counts.ended() > 0 && !percentiles.is_empty()) {
+        let told =
+            percentiles.iter().map(|percent| format!("p{percent}={}.000", counts.percentile(*percent)));
+        let told: Vec<String> = told.collect();
+        write!(text, "latency_percentiles_usec_{}:{}\r\n", named.full_name(), told.join(","))?;
     }
     Ok(())
 }
 
 fn error_stats(door: &Door, text: &mut String) -> std::fmt::Result {
     text.write_str("# Errorstats\r\n")?;
-    for (code, count) in door.clients.counts(calls(door)).errors {
+    for (code, count) in door.clients.counts(door.operations.commands()).errors {
         write!(text, "errorstat_{code}:count={count}\r\n")?;
     }
     Ok(())
@@ -158,7 +183,9 @@ fn replication(door: &Door, text: &mut String) -> std::fmt::Result {
                 replica.host, replica.port
             )?;
         }
-        return write!(text, "master_failover_state:no-failover\r\nmaster_replid:{}\r\n", shape.shard());
+        write!(text, "master_failover_state:no-failover\r\nmaster_replid:{}\r\n", shape.shard())?;
+        // Positions in a stream of bytes that there is not: followers are told to be level.
+        return text.write_str("master_repl_offset:0\r\nsecond_repl_offset:-1\r\nrepl_backlog_active:0\r\n");
     }
     let link = if address.is_some() { "up" } else { "down" };
     if let Some(address) = &address {

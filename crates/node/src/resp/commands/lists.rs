@@ -368,7 +368,7 @@ pub fn moved<T: Transaction>(
     (to, into): (&[u8], End),
     keyspace: &mut Keyspace<'_, T>,
 ) -> Result<Option<Vec<u8>>, Failure> {
-    let Some(mut source) = keyspace.collection(from, Kind::List)? else { return Ok(None) };
+    let Some(mut source) = keyspace.waited(from, Kind::List)? else { return Ok(None) };
     if from == to {
         let item = keyspace.pop_item(&mut source, out)?;
         keyspace.push_item(&mut source, into, &item)?;
@@ -391,7 +391,7 @@ pub fn lmpop<T: Transaction>(
 ) -> Done {
     let (keys, end, count) = popped_from(&mut args, end)?;
     for key in keys {
-        if let Some(mut head) = keyspace.collection(key, Kind::List)? {
+        if let Some(mut head) = keyspace.waited(key, Kind::List)? {
             reply.array(2);
             reply.bulk(key);
             pop_some(&mut head, end, count, keyspace, reply)?;

@@ -14,6 +14,7 @@ pub mod client;
 pub mod cluster;
 pub mod connection;
 pub mod counters;
+pub mod debug;
 pub mod elsewhere;
 pub mod expiry;
 pub mod functions;
@@ -21,7 +22,9 @@ pub mod hashes;
 pub mod help;
 pub mod info;
 pub mod keys;
+pub mod keyspecs;
 pub mod lists;
+pub mod memory;
 pub mod modules;
 pub mod object;
 pub mod scan;
@@ -149,6 +152,7 @@ fn dispatch<T: Transaction>(
         Data::Flushall => scan::flush(args, keyspace, reply),
         Data::Object => object::object(args, keyspace, reply),
         Data::Memory => object::memory(args, keyspace, reply),
+        Data::DebugObject => object::debug_object(args, keyspace, reply),
         Data::Hset => hashes::hset(args, "hset", keyspace, reply),
         Data::Hmset => hashes::hset(args, "hmset", keyspace, reply),
         Data::Hsetnx => hashes::hsetnx(args, keyspace, reply),

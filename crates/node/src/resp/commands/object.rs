@@ -5,23 +5,13 @@ use highwater_core::Transaction;
 
 use super::help;
 use super::words::{integer, is};
+use crate::resp::encodings::MAX_EMBEDDED_BYTES;
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::head::{Kind, Row};
 use crate::resp::keyspace::{Done, Keyspace};
 use crate::resp::number::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
-
-/// The longest string that Redis keeps in its object.
-pub const MAX_EMBEDDED_BYTES: usize = 44;
-/// The most fields of a small hash.
-pub const MAX_SMALL_HASH: u64 = 512;
-/// The most members of a small set, all of them integers.
-pub const MAX_SMALL_SET: u64 = 512;
-/// The most members of a small sorted set.
-pub const MAX_SMALL_SORTED_SET: u64 = 128;
-/// The longest field, value or member of a small hash or sorted set.
-pub const MAX_SMALL_BYTES: usize = 64;
 
 /// `OBJECT ENCODING | REFCOUNT | IDLETIME | FREQ key`
 pub fn object<T: Transaction>(
@@ -119,5 +109,22 @@ pub fn memory<T: Transaction>(
             reply.integer(48 + key.len() as i64 * 2 + row.value.len() as i64 + elements as i64);
         }
     }
+    Ok(())
+}
+
+/// `DEBUG OBJECT key`: in Redis's form. The address is a collection's id; the length that of the value in its row.
+pub fn debug_object<T: Transaction>(
+    mut args: Args<'_>,
+    keyspace: &mut Keyspace<'_, T>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    let Some(row) = keyspace.row(args.promised()?)? else { return Err(CommandError::NoSuchKey.into()) };
+    reply.simple(&format!(
+        "Value at:0x{:x} refcount:{} encoding:{} serializedlength:{} lru:0 lru_seconds_idle:0",
+        row.head.id,
+        references(&row),
+        encoding(&row),
+        row.value.len() as u64 + row.head.count
+    ));
     Ok(())
 }

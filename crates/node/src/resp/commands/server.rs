@@ -1,11 +1,11 @@
 //! What commands there are: COMMAND.
 
-use super::help;
 use super::words::is;
+use super::{help, keyspecs};
 use crate::resp::acl::categories::Categories;
-use crate::resp::acl::ids::Named;
+use crate::resp::acl::ids::{self, Named};
 use crate::resp::acl::keys;
-use crate::resp::command::{COMMANDS, Command, Control, Opcode, Spec, Subcommand};
+use crate::resp::command::{COMMANDS, Command, Control, Opcode, Spec, Subcommand, facts};
 use crate::resp::errors::CommandError;
 use crate::resp::glob;
 use crate::resp::reply::Reply;
@@ -30,6 +30,16 @@ pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandE
             reply.array(keys.len());
             keys.iter().for_each(|key| reply.bulk(key));
         }
+        b"getkeysandflags" => {
+            let keys = keyspecs::keys_and_flags(args, keys_of(args)?);
+            reply.array(keys.len());
+            for (key, flags) in keys {
+                reply.array(2);
+                reply.bulk(key);
+                reply.set(flags.len());
+                flags.iter().for_each(|flag| reply.simple(flag));
+            }
+        }
         b"info" if args.len() == 0 => return command(args, reply),
         b"info" => describe_some(args, reply),
         b"docs" => document(args, reply),
@@ -39,6 +49,7 @@ pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandE
                 "COUNT",
                 "LIST",
                 "GETKEYS <full-command>",
+                "GETKEYSANDFLAGS <full-command>",
                 "INFO [<command-name> ...]",
                 "DOCS [<command-name> ...]",
             ],
@@ -51,23 +62,20 @@ pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandE
 
 /// `[FILTERBY MODULE name | ACLCAT category | PATTERN pattern]`: the names that are left.
 fn listed(mut args: Args<'_>) -> Result<Vec<&'static str>, CommandError> {
-    let all = COMMANDS.iter();
-    let Some(word) = args.next() else { return Ok(all.map(|spec| spec.name).collect()) };
+    let Some(word) = args.next() else { return Ok(ids::all().map(|named| named.full_name()).collect()) };
     let (Some(by), Some(what), None, true) = (args.next(), args.next(), args.next(), is(word, "filterby"))
     else {
         return Err(CommandError::Syntax);
     };
     let category = Categories::find(what);
-    let has = |spec: &'static Spec| match by {
-        _ if is(by, "pattern") => glob::matches(&what.to_ascii_lowercase(), spec.name.as_bytes()),
-        _ => {
-            category.is_some_and(|category| Categories::of(&Named { id: 0, spec, sub: None }).meets(category))
-        }
+    let has = |named: &Named| match by {
+        _ if is(by, "pattern") => glob::matches(&what.to_ascii_lowercase(), named.full_name().as_bytes()),
+        _ => category.is_some_and(|category| Categories::of(named).meets(category)),
     };
     match by {
         _ if is(by, "module") => Ok(Vec::new()),
         _ if is(by, "pattern") || is(by, "aclcat") => {
-            Ok(all.filter(|spec| has(spec)).map(|spec| spec.name).collect())
+            Ok(ids::all().filter(has).map(|named| named.full_name()).collect())
         }
         _ => Err(CommandError::Syntax),
     }
@@ -89,6 +97,13 @@ fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
         // The keys are those of the command behind the number.
         return if args.len() > 2 { keys_of(behind(args, 2)) } else { Err(ARITY) };
     }
+    if !spec.subcommands.is_empty() {
+        let words = std::iter::once(spec.name.as_bytes()).chain(args).collect();
+        let keys = keyspecs::find(words);
+        let keys: Vec<&[u8]> = keys.into_iter().map(|(key, _)| key).collect();
+        const NONE: CommandError = CommandError::Text("ERR The command has no key arguments");
+        return if keys.is_empty() { Err(NONE) } else { Ok(keys) };
+    }
     if spec.keys.first == 0 && !spec.has_flag("movablekeys") {
         return Err(CommandError::Text("ERR The command has no key arguments"));
     }
@@ -98,7 +113,10 @@ fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
         keys.push(key);
         true
     });
-    if spec.has_flag("movablekeys") && keys::counted(spec, args).next().is_none() {
+    if spec.has_flag("movablekeys")
+        && !spec.has_flag("no_mandatory_keys")
+        && keys::counted(spec, args).next().is_none()
+    {
         return Err(ARITY);
     }
     Ok(keys)
@@ -107,11 +125,20 @@ fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
 fn describe_some(names: Args<'_>, reply: &mut Reply<'_>) {
     reply.array(names.len());
     for name in names {
-        match Opcode::find(name) {
-            Some(found) => describe(found.spec(), reply),
+        match find(name) {
+            Some(Named { spec, sub: None, .. }) => describe(spec, reply),
+            Some(named) => entry(&named, &[], reply),
             None => reply.null(),
         }
     }
+}
+
+/// A command, or a subcommand behind `|`.
+fn find(name: &[u8]) -> Option<Named> {
+    let mut words = name.splitn(2, |byte| *byte == b'|');
+    let opcode = Opcode::find(words.next()?)?;
+    let Some(word) = words.next() else { return Some(Named::of(opcode, None)) };
+    Some(Named::of(opcode, Some(word))).filter(|named| named.sub.is_some())
 }
 
 fn describe(spec: &'static Spec, reply: &mut Reply<'_>) {
@@ -121,17 +148,26 @@ fn describe(spec: &'static Spec, reply: &mut Reply<'_>) {
 /// Ten fields: name, arity, flags, first key, last key, step, categories, tips, key specifications, subcommands.
 fn entry(named: &Named, subcommands: &'static [Subcommand], reply: &mut Reply<'_>) {
     let spec = named.spec;
+    let (tips, keys) = facts::of_command(spec.name);
+    let own = (facts::flags_told(spec.name, spec.flags), spec.keys, tips, keys);
+    let (flags, places, tips, keys) = match named.sub {
+        None => own,
+        Some(sub) => facts::of_subcommand(sub).unwrap_or((spec.flags, spec.keys, "", "")),
+    };
     reply.array(10);
     reply.bulk(named.full_name().as_bytes());
     reply.integer(i64::from(named.sub.map_or(spec.arity, |sub| sub.arity)));
-    reply.set(spec.flags().count());
-    spec.flags().for_each(|flag| reply.simple(flag));
-    for number in [spec.keys.first, spec.keys.last, spec.keys.step] {
+    let flags = flags.split_ascii_whitespace();
+    reply.set(flags.clone().count());
+    flags.for_each(|flag| reply.simple(flag));
+    for number in [places.first, places.last, places.step] {
         reply.integer(i64::from(number));
     }
     reply_categories(named, reply);
-    reply.set(0);
-    reply.set(0);
+    let tips = tips.split(',').filter(|tip| !tip.is_empty());
+    reply.set(tips.clone().count());
+    tips.for_each(|tip| reply.bulk(tip.as_bytes()));
+    keyspecs::reply(keys, reply);
     // As Redis: an empty set, or an array.
     if subcommands.is_empty() {
         return reply.set(0);

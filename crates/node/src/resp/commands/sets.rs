@@ -2,9 +2,9 @@
 
 use highwater_core::Transaction;
 
-use super::object::MAX_SMALL_SET;
 use super::scan::{Options, Portion, parse_cursor, reply_scan};
 use super::words::{MUST_BE_POSITIVE, random_count, unsigned};
+use crate::resp::encodings::SET_ENTRIES;
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::head::{Head, Kind};
 use crate::resp::keyspace::members::Chosen;
@@ -24,7 +24,7 @@ pub fn add<T: Transaction>(
     }
     keyspace.put_member(head, member, &[])?;
     head.count += 1;
-    head.grown |= head.count > MAX_SMALL_SET || parse_integer(member).is_none();
+    head.grown |= head.count > SET_ENTRIES.get() || parse_integer(member).is_none();
     Ok(true)
 }
 

@@ -1,19 +1,17 @@
 //! What took long, and where transactions meet: SLOWLOG LATENCY HW.HOTKEYS.
 //!
-//! Redis's names for what is kept here anyway. Slow are transactions, by the time for which their worker executed them; the one
-//! event of `LATENCY` is these. Its histograms are of what clients wait for: from submission to release.
+//! Redis's names for what is kept here. Slow are transactions, by the time for which their worker executed them, and commands that are
+//! answered at the door. Histograms are of what clients wait for: from submission to release.
 
 use super::help;
 use super::words::{integer, is};
+use crate::meter::latency::Latencies;
 use crate::meter::slow::Slow;
 use crate::resp::Door;
-use crate::resp::command::{COMMANDS, Opcode};
+use crate::resp::acl::ids::{self, Named};
 use crate::resp::errors::CommandError;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
-
-/// The event of `LATENCY`.
-const EVENT: &str = "command";
 
 /// `SLOWLOG GET [count] | LEN | RESET`
 pub fn slowlog(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
@@ -54,21 +52,22 @@ fn entry(slow: &Slow, reply: &mut Reply<'_>) {
 /// `LATENCY LATEST | HISTORY event | HISTOGRAM [command ..] | RESET [event ..] | DOCTOR`
 pub fn latency(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
     match args.promised()?.to_ascii_lowercase().as_slice() {
-        b"latest" => latest(&door.operations.watched(), reply),
+        b"latest" => latest(&door.operations.latencies(), reply),
         b"history" => {
-            let known = is(args.promised()?, EVENT);
-            let watched = if known { door.operations.watched() } else { Vec::new() };
-            reply.array(watched.len());
-            for slow in watched.iter().rev() {
+            let (event, latencies) = (args.promised()?, door.operations.latencies());
+            let series = latencies.iter().find(|(known, _)| is(event, known)).map(|(_, series)| series);
+            let samples = series.into_iter().flat_map(|series| &series.samples);
+            reply.array(samples.clone().count());
+            for sample in samples {
                 reply.array(2);
-                reply.integer((slow.unix_ms / 1000) as i64);
-                reply.integer(ms(slow));
+                reply.integer(sample.unix_s as i64);
+                reply.integer(sample.ms as i64);
             }
         }
         b"histogram" => histogram(args, door, reply),
         b"reset" => {
-            let named = args.len() == 0 || args.into_iter().any(|event| is(event, EVENT));
-            reply.integer(i64::from(named && door.operations.reset_watched()));
+            let named = |known: &str| args.len() == 0 || args.into_iter().any(|event| is(event, known));
+            reply.integer(door.operations.reset_latencies(&named) as i64);
         }
         b"doctor" => reply.verbatim(&doctor(door)),
         _ => help::help(
@@ -80,41 +79,41 @@ pub fn latency(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result
     Ok(())
 }
 
-fn ms(slow: &Slow) -> i64 {
-    (slow.took_us / 1000) as i64
+/// Of each event: its name, when it was last, how long that took, and the longest.
+fn latest(latencies: &Latencies, reply: &mut Reply<'_>) {
+    reply.array(latencies.len());
+    for (event, series) in latencies {
+        let last = series.samples.back().expect("what is there has a sample");
+        reply.array(4);
+        reply.bulk(event.as_bytes());
+        reply.integer(last.unix_s as i64);
+        reply.integer(last.ms as i64);
+        reply.integer(series.longest_ms as i64);
+    }
 }
 
-/// The event, when it was last, how long that took, and the longest.
-fn latest(watched: &[Slow], reply: &mut Reply<'_>) {
-    let Some(last) = watched.first() else { return reply.array(0) };
-    reply.array(1);
-    reply.array(4);
-    reply.bulk(EVENT.as_bytes());
-    reply.integer((last.unix_ms / 1000) as i64);
-    reply.integer(ms(last));
-    reply.integer(watched.iter().map(ms).max().unwrap_or_default());
-}
-
-/// Of each command that came: how often, and how many were below each power of two microseconds.
+/// Of each command that came: how often, and how many were below each power of two microseconds. A command that is named brings its subcommands.
 fn histogram(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) {
-    let all = args.len() == 0;
-    let every = (0..COMMANDS.len() as u8).filter_map(Opcode::decode).filter(|_| all);
-    let named = args.into_iter().filter_map(Opcode::find);
-    let found: Vec<_> = every
-        .chain(named)
-        .map(|opcode| (opcode, door.operations.latency_of(opcode)))
-        .filter(|(_, counts)| counts.iter().any(|count| *count > 0))
+    let counts = door.clients.counts(door.operations.commands()).commands;
+    let named = |named: &Named| {
+        args.len() == 0
+            || args.into_iter().any(|word| is(word, named.full_name()) || is(word, named.spec.name))
+    };
+    let found: Vec<_> = ids::all()
+        .filter(named)
+        .filter_map(|named| Some((named, *counts.get(named.id)?)))
+        .filter(|(_, counts)| counts.ended() > 0)
         .collect();
     reply.map(found.len());
-    for (opcode, counts) in found {
-        reply.bulk(opcode.spec().name.as_bytes());
+    for (named, counts) in found {
+        reply.bulk(named.full_name().as_bytes());
         reply.map(2);
         reply.bulk(b"calls");
-        reply.integer(counts.iter().sum::<u64>() as i64);
+        reply.integer(counts.ended() as i64);
         reply.bulk(b"histogram_usec");
-        reply.map(counts.iter().filter(|count| **count > 0).count());
+        reply.map(counts.latency.iter().filter(|count| **count > 0).count());
         let mut below = 0;
-        for (power, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        for (power, count) in counts.latency.iter().enumerate().filter(|(_, count)| **count > 0) {
             below += count;
             reply.integer(1 << power);
             reply.integer(below as i64);
@@ -124,9 +123,9 @@ fn histogram(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) {
 
 fn doctor(door: &Door) -> String {
     let Some(threshold) = door.operations.slower_than_us() else {
-        return "Nothing is watched: slowlog.slower_than_us is negative.\n".into();
+        return "Nothing is watched: slowlog-log-slower-than is negative.\n".into();
     };
-    let watched = door.operations.watched();
+    let watched = door.operations.slow(usize::MAX);
     let Some(longest) = watched.iter().max_by_key(|slow| slow.took_us) else {
         return format!("No transaction was executed for {threshold} microseconds or longer.\n");
     };

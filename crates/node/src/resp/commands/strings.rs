@@ -301,7 +301,7 @@ pub fn append<T: Transaction>(
 
 /// Whether a value of this length looks as if it had never been changed in place. What is longer looks the same either way.
 pub fn is_short(len: usize) -> bool {
-    len <= super::object::MAX_EMBEDDED_BYTES
+    len <= crate::resp::encodings::MAX_EMBEDDED_BYTES
 }
 
 /// `STRLEN key`: 0 if it is missing.

@@ -112,6 +112,9 @@ impl Transactions {
             Command::Local(Local::Client) if is_client_reply(step) => {
                 return Err(CommandError::NotInsideMulti);
             }
+            Command::Local(_) if opcode.spec().has_flag("no_multi") => {
+                return Err(CommandError::NotInsideMulti);
+            }
             Command::Data(_) if !opcode.spec().is_ordinary() => return Err(CommandError::NotInsideMulti),
             Command::Data(_) => {
                 block.data = true;
@@ -199,7 +202,7 @@ impl Transactions {
     ) -> Result<(), CommandError> {
         args.clear();
         args.extend_from_slice(&Moment::default().bytes());
-        Framing { protocol, block: true }.encode(args);
+        Framing { protocol, block: true, again: false }.encode(args);
         put_varint(args, self.watches);
         args.extend_from_slice(&self.watched);
         put_varint(args, block.count);

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use highwater_core::{Direction, Transaction};
 
 use super::lists::popped_from;
-use super::object::{MAX_SMALL_BYTES, MAX_SMALL_SORTED_SET};
 use super::scan::{Options, Portion, parse_cursor, reply_scan};
 use super::words::{MUST_BE_POSITIVE, float, is, random_count, unsigned};
 use crate::resp::double::format_double;
+use crate::resp::encodings::{SORTED_SET_BYTES, SORTED_SET_ENTRIES};
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::head::{Head, Kind};
 use crate::resp::keyspace::members::Chosen;
@@ -29,7 +29,8 @@ pub fn put<T: Transaction>(
     score: f64,
 ) -> Done {
     let more = u64::from(old.is_none());
-    head.grown |= old.is_none() && member.len() > MAX_SMALL_BYTES || head.count + more > MAX_SMALL_SORTED_SET;
+    head.grown |= old.is_none() && member.len() as u64 > SORTED_SET_BYTES.get()
+        || head.count + more > SORTED_SET_ENTRIES.get();
     // A small one keeps -0 as 0, as in Redis.
     let score = if head.grown { score } else { score + 0.0 };
     keyspace.set_score(head, member, old, score)
@@ -323,7 +324,7 @@ pub fn zmpop<T: Transaction>(
 ) -> Done {
     let (keys, from, count) = popped_from(&mut args, place)?;
     for key in keys {
-        if let Some(mut head) = keyspace.collection(key, Kind::SortedSet)? {
+        if let Some(mut head) = keyspace.waited(key, Kind::SortedSet)? {
             let taken = take(&mut head, from, count, keyspace)?;
             keyspace.save(key, &head)?;
             reply.array(2);

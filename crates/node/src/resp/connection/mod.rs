@@ -222,6 +222,15 @@ impl Connection {
         }
     }
 
+    /// `INFO` tells how many clients a pause holds back.
+    #[inline]
+    fn tell_of_pause(&self) {
+        let card = self.client.card();
+        if self.door.clients.paused_until() != 0 || card.paused.load(Relaxed) {
+            card.paused.store(self.is_paused() && !self.starved | (self.stage != Stage::Open), Relaxed);
+        }
+    }
+
     /// Takes bytes from the socket. Parses nothing yet.
     pub fn receive(&mut self, bytes: &[u8]) {
         if self.stage != Stage::Finished {
@@ -267,6 +276,7 @@ impl Connection {
     #[allow(clippy::should_implement_trait, reason = "what it gives borrows from the connection")]
     pub fn next(&mut self, allowance: &mut Allowance) -> Option<EngineRequest<'_>> {
         let max_held = allowance.max_held.min(MAX_HELD_BYTES);
+        self.tell_of_pause();
         if self.is_paused() {
             return None;
         }
@@ -279,6 +289,7 @@ impl Connection {
                 break;
             }
         }
+        self.tell_of_pause();
         match self.stage {
             Stage::Offering { kind, .. } if self.door.clients.pauses(kind.writes(), self.client.unix_ms) => {
                 None

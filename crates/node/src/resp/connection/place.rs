@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::clients::Card;
+use super::super::request::Framing;
 use super::*;
 
 /// A client in line.
@@ -58,9 +59,7 @@ impl Connection {
         }
         let place = self.place.as_mut().expect("who tries stands in line");
         let again = outcome == Outcome::Conflict || std::mem::take(&mut place.woken);
-        // What has become another type meanwhile is nothing, too.
-        let nothing = matches!(bytes, b"$-1\r\n" | b"*-1\r\n" | b"_\r\n")
-            || place.looked && bytes.starts_with(b"-WRONGTYPE");
+        let nothing = matches!(bytes, b"$-1\r\n" | b"*-1\r\n" | b"_\r\n");
         place.looked = true;
         if (outcome == Outcome::Committed && nothing || outcome == Outcome::Conflict) && !place.late {
             // What the engine holds of it is no reply: the client gets none yet.
@@ -95,6 +94,9 @@ impl Connection {
             Stage::Blocked { seq } => {
                 let moment = Moment { unix_ms: self.client.unix_ms, seed: self.random.bits() };
                 self.args[..Moment::BYTES].copy_from_slice(&moment.bytes());
+                if place.looked {
+                    Framing::look_again(&mut self.args[Moment::BYTES]);
+                }
                 let procedure = self.door.procedures.exec;
                 self.stage =
                     Stage::Offering { seq, procedure, kind: Offer::Waits, snapshot: false, session: None };
@@ -128,6 +130,7 @@ impl Connection {
             self.stage = Stage::Open;
             self.args.clear();
             let protocol = self.client.protocol;
+            self.door.clients.count_error(b"UNBLOCKED");
             self.order.answer(seq, |out| Reply::new(out, protocol).error(CommandError::Unblocked));
             self.recall();
         }

@@ -63,11 +63,14 @@ impl Connection {
         })
     }
 
-    /// `ACL SETUSER`, `ACL DELUSER`: the request of their transaction stands in `args` then. False: another one.
+    /// `ACL SETUSER`, `ACL DELUSER`, `CONFIG SET requirepass`: the request of their transaction stands in `args` then. False: another one.
     pub(super) fn changes_users(&mut self) -> Result<bool, CommandError> {
         let (mut words, mut request) = (single::args(&self.args), Vec::new());
         let subcommand = words.promised()?;
-        if is(subcommand, "setuser") {
+        if single::opcode(&self.args).spec().command == Command::Local(Local::Config) {
+            let Some(password) = new_password(subcommand, words) else { return Ok(false) };
+            change::set_password(password, &mut request)?;
+        } else if is(subcommand, "setuser") {
             change::set(words, &mut request)?;
         } else if is(subcommand, "deluser") {
             change::delete(words, &mut request);
@@ -97,6 +100,12 @@ impl Connection {
             self.door.access.read_again();
         }
     }
+}
+
+/// The password of the default user that `CONFIG SET requirepass password` gives, alone.
+fn new_password<'a>(subcommand: &[u8], mut words: Args<'a>) -> Option<&'a [u8]> {
+    let alone = is(subcommand, "set") && words.len() == 2 && is(words.next()?, "requirepass");
+    words.next().filter(|_| alone)
 }
 
 /// Whether a command of a block may still be run; else what it is answered.

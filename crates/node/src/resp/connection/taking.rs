@@ -2,7 +2,10 @@
 
 use super::standing::admit_queued;
 use super::*;
+use crate::resp::acl::ids::Named;
 use crate::resp::command::Opcode;
+use crate::resp::operations::Took;
+use crate::resp::waiting::worker_of;
 
 impl Connection {
     /// Takes one command from the input; false if there is no complete one.
@@ -38,6 +41,10 @@ impl Connection {
         }
         let len = frame.len;
         let command = single::encode(frame, self.client.protocol, &mut self.args);
+        let refused = match &command {
+            Err(_) => named_in(frame.parts()),
+            Ok(_) => None,
+        };
         self.taken += len;
         forget_front(&mut self.input, &mut self.taken);
         if len > KEEP_BYTES {
@@ -47,22 +54,44 @@ impl Connection {
             Ok(Some(typed)) => {
                 let typed = self.resolve(typed);
                 match self.admit(typed) {
-                    Ok(()) => self.take(typed),
-                    Err(error) => self.refuse(error),
+                    Ok(()) => self.take(typed, len),
+                    Err(error) => {
+                        self.count_refused(Named::of(typed.opcode, single::args(&self.args).next()));
+                        self.refuse(error);
+                    }
                 }
             }
             Ok(None) => {}
-            Err(error) => self.refuse(error),
+            Err(error) => {
+                if let Some(named) = refused {
+                    self.count_refused(named);
+                }
+                self.refuse(error);
+            }
         }
         let replied = self.held_bytes().saturating_sub(held);
         allowance.work -= COMMAND_WORK + (len + replied) as i64;
         true
     }
 
+    #[cold]
+    fn count_refused(&self, named: Named) {
+        if let Some(meter) = &self.meter {
+            meter.commands.refuse(&named);
+        }
+    }
+
     /// Counts a command, runs it, and gives its reply, or none if the client wants none.
-    fn take(&mut self, typed: Typed) {
+    fn take(&mut self, typed: Typed, len: usize) {
         let card = self.client.card();
         card.last.store(typed.opcode.byte(), Relaxed);
+        card.unread.store(len as u64, Relaxed);
+        let first = match typed.opcode.spec().subcommands.is_empty() {
+            true => None,
+            false => single::args(&self.args).next(),
+        };
+        let named = Named::of(typed.opcode, first);
+        card.last_id.store(named.id as u64, Relaxed);
         card.active_ms.store(self.client.unix_ms, Relaxed);
         if self.client.replies == Replies::On {
             return self.act(typed);
@@ -89,7 +118,11 @@ impl Connection {
     pub(super) fn act(&mut self, Typed { opcode, session }: Typed) {
         let command = opcode.spec().command;
         if let Some(meter) = &self.meter {
-            meter.commands.count(opcode);
+            let first = match opcode.spec().subcommands.is_empty() {
+                true => None,
+                false => single::args(&self.args).next(),
+            };
+            meter.commands.count(&Named::of(opcode, first));
         }
         if self.open.is_some() {
             if let Err(error) = self.interact(opcode, session) {
@@ -128,9 +161,9 @@ impl Connection {
                 self.sign(opcode);
                 self.offer(self.door.procedures.exec, kind, session);
             }
-            Command::Local(Local::Acl) => match self.changes_users() {
+            Command::Local(local @ (Local::Acl | Local::Config)) => match self.changes_users() {
                 Ok(true) => self.offer_change(),
-                Ok(false) => self.answer(Local::Acl),
+                Ok(false) => self.answer(local),
                 Err(error) => self.refuse(error),
             },
             Command::Local(local) => self.answer(local),
@@ -142,7 +175,12 @@ impl Connection {
                 match done {
                     Ok(()) => {}
                     Err(error) if control == Control::Call => self.refuse(error),
-                    Err(error) => self.reply(|reply| reply.error(error)),
+                    Err(error) => {
+                        if let Some(meter) = &self.meter {
+                            meter.commands.ended(Named::of(opcode, None).id, 0, true);
+                        }
+                        self.reply(|reply| reply.error(error));
+                    }
                 }
             }
         }
@@ -174,14 +212,28 @@ impl Connection {
     }
 
     pub(super) fn answer(&mut self, command: Local) {
-        let args = single::args(&self.args);
+        let (args, began) = (single::args(&self.args), self.door.operations.began());
+        let mut failed = false;
         self.order.local(|out| {
             let start = out.len();
             local::run(command, args, &mut self.client, &self.door, out);
             if out.get(start) == Some(&b'-') {
+                failed = true;
                 self.door.clients.count_error(&out[start + 1..]);
             }
         });
+        let took = self.door.operations.took(Took {
+            began,
+            worker: worker_of(self.client.id),
+            card: self.client.card(),
+            name: &self.client.name,
+            command: single::opcode(&self.args),
+            args,
+        });
+        if let Some(meter) = &self.meter {
+            let named = Named::of(single::opcode(&self.args), args.into_iter().next());
+            meter.commands.ended(named.id, took, failed);
+        }
         if self.client.ends {
             self.finish();
         }
@@ -250,7 +302,10 @@ impl Connection {
                 return Reply::new(out, protocol).error(error);
             }
             if let Command::Local(command) = opcode.spec().command {
+                let began = door.operations.began();
                 local::run(command, words, client, door, out);
+                let (worker, card, name) = (worker_of(client.id), client.card(), &client.name);
+                door.operations.took(Took { began, worker, card, name, command: opcode, args: words });
             }
         };
         match transactions.exec(protocol, (users_changed, user.as_deref()), answer, args)? {
@@ -296,7 +351,9 @@ impl Connection {
                 clients.count_error(&out[start + 1..]);
             }
         });
-        self.client.card().queued.store(self.transactions.queued(), Relaxed);
+        let card = self.client.card();
+        card.queued.store(self.transactions.queued(), Relaxed);
+        card.queued_bytes.store(self.transactions.pending_bytes() as u64, Relaxed);
     }
 
     pub(super) fn finish(&mut self) {
@@ -308,4 +365,11 @@ impl Connection {
         self.input = Vec::new();
         self.taken = 0;
     }
+}
+
+/// Which command these words name, if any.
+#[cold]
+fn named_in<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<Named> {
+    let opcode = Opcode::find(words.next()?)?;
+    Some(Named::of(opcode, words.next()))
 }

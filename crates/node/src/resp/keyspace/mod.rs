@@ -105,12 +105,14 @@ pub struct Keyspace<'a, T> {
     scratch: Vec<u8>,
     /// Whose rules a script has to keep to; `None`: it may do everything.
     user: Option<Vec<u8>>,
+    /// The command has looked for data before, found none, and waits.
+    pub looks_again: bool,
 }
 
 impl<'a, T: Transaction> Keyspace<'a, T> {
     /// What the transaction sees at that moment.
     pub fn new(tx: &'a mut T, moment: Moment) -> Keyspace<'a, T> {
-        Keyspace { tx, moment, random: Random::new(moment.seed), scratch: Vec::new(), user: None }
+        Keyspace { tx, moment, random: Random::new(moment.seed), scratch: Vec::new(), user: None, looks_again: false }
     }
 
     /// The transaction, for what is no key of the keyspace.
@@ -177,6 +179,14 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         match self.head(key)? {
             Some(head) if head.kind != kind => Err(CommandError::WrongType.into()),
             head => Ok(head),
+        }
+    }
+
+    /// The head of a collection that a command may wait for. Of who waits already, what has become another type meanwhile is nothing.
+    pub fn waited(&mut self, key: &[u8], kind: Kind) -> Result<Option<Head>, Failure> {
+        match self.collection(key, kind) {
+            Err(Failure::Command(CommandError::WrongType)) if self.looks_again => Ok(None),
+            found => found,
         }
     }
 

@@ -140,6 +140,8 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
 /// The table that a library's text sees while it is loaded.
 pub fn loading(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     let redis = lua.create_table()?;
+    redis.raw_set("REDIS_VERSION", crate::resp::commands::info::REDIS_VERSION)?;
+    redis.raw_set("REDIS_VERSION_NUM", 0x0007_000f)?;
     let run_of = run.clone();
     redis.raw_set(
         "register_function",

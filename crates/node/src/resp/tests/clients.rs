@@ -17,14 +17,21 @@ fn clients_are_listed_with_what_they_said() {
     let lines: Vec<&str> = list.lines().skip(1).filter(|line| !line.is_empty()).collect();
     assert_eq!(lines.len(), 2, "{list}");
     assert!(
-        lines[0].starts_with("id=256 addr=10.0.0.9:1 laddr=10.0.0.1:2 name=worker age=5 idle=0 flags=N "),
+        lines[0]
+            .starts_with("id=256 addr=10.0.0.9:1 laddr=10.0.0.1:2 fd=-1 name=worker age=5 idle=0 flags=N "),
         "{list}"
     );
     assert!(
-        lines[0].contains(" cmd=client user=default ") && lines[0].ends_with("lib-name=some-lib lib-ver="),
+        lines[0].contains(" cmd=client|list user=default ")
+            && lines[0].ends_with("lib-name=some-lib lib-ver="),
         "{list}"
     );
-    assert!(lines[1].contains(" flags=xr ") && lines[1].contains(" multi=1 cmd=ping "), "{list}");
+    assert!(
+        lines[1].contains(" flags=xr ")
+            && lines[1].contains(" multi=1 qbuf=")
+            && lines[1].contains(" cmd=ping "),
+        "{list}"
+    );
     assert_eq!(one.ask("CLIENT LIST ID 513").matches("id=").count(), 1);
     assert_eq!(one.ask("CLIENT LIST TYPE pubsub"), "$0\r\n\r\n");
     assert_eq!(one.ask("CLIENT LIST TYPE x"), "-ERR Unknown client type 'x'\r\n");
@@ -40,7 +47,7 @@ fn clients_are_killed_by_what_they_are() {
     assert_eq!(one.ask("CLIENT KILL 1.2.3.4:5"), "-ERR No such client\r\n");
     assert_eq!(one.ask("CLIENT KILL ID 513"), ":1\r\n");
     assert_eq!(node.door().clients.take_orders(1), [(0x201, Order::Kill)]);
-    assert_eq!(one.ask("CLIENT KILL USER nobody"), ":0\r\n");
+    assert_eq!(one.ask("CLIENT KILL USER nobody"), "-ERR No such user 'nobody'\r\n");
     assert_eq!(one.ask("CLIENT KILL TYPE normal"), ":1\r\n");
     assert_eq!(one.ask("CLIENT KILL ID 513 ADDR"), "-ERR syntax error\r\n");
     assert_eq!(one.ask("CLIENT KILL SKIPME no"), ":2\r\n");
@@ -126,7 +133,9 @@ fn what_is_done_otherwise_says_how() {
         ("SHUTDOWN", "SIGTERM"),
         ("SWAPDB 0 1", "one database"),
         ("MONITOR", "SLOWLOG"),
-        ("DEBUG SLEEP 1", "SET-ACTIVE-EXPIRE"),
+        ("DEBUG SLEEP 1", "half a second"),
+        ("DEBUG RELOAD", "start it"),
+        ("CONFIG SET save 60", "cluster.durability"),
         ("CLIENT TRACKING ON", "WATCH"),
     ] {
         let error = client.ask(command);

@@ -187,6 +187,7 @@ impl Node {
                 true
             }),
             describe: Box::new(describe),
+            settings: Default::default(),
             operations: Box::new(crate::resp::operations::Nothing),
         };
         door.access.install(&News { whole: true, ..News::default() });

@@ -49,6 +49,7 @@ impl Alone {
                 true
             }),
             describe: Box::new(describe),
+            settings: Default::default(),
             operations: Box::new(crate::resp::operations::Nothing),
         };
         Alone { replica, door: Arc::new(door) }

@@ -175,3 +175,27 @@ fn who_waits_gives_up_in_time_and_takes_no_command_before() {
     assert_eq!(client.go_on(), "*-1\r\n+PONG\r\n");
     assert_eq!(client.connection.waits(), None);
 }
+
+#[test]
+fn who_waits_hears_that_the_destination_is_another_type_and_not_that_the_source_became_one() {
+    let node = Node::new();
+    let (mut waiter, mut writer) = (node.client_of(0x100), node.client_of(0x200));
+    writer.ask("SET target string");
+    assert_eq!(waiter.ask("BRPOPLPUSH list target 0"), "");
+    writer.ask("SET list string");
+    waiter.connection.look_again();
+    assert_eq!(waiter.go_on(), "", "it waits for a list");
+    writer.ask("DEL list");
+    writer.ask("RPUSH list a");
+    waiter.connection.look_again();
+    assert!(waiter.go_on().starts_with("-WRONGTYPE"));
+    assert_eq!(writer.ask("LLEN list"), ":1\r\n", "nothing is lost");
+}
+
+#[test]
+fn a_command_that_waits_for_no_key_is_refused() {
+    let mut client = Node::new().client();
+    for command in ["BZMPOP 0 0 z MIN", "BLMPOP 0 0 l LEFT", "BZMPOP 0 -1 z MIN"] {
+        assert_eq!(client.ask(command), "-ERR numkeys should be greater than 0\r\n", "{command}");
+    }
+}
