@@ -12,11 +12,12 @@ use super::sets::{Seen, Sets};
 use super::{Occ, Phase};
 use crate::hooks::EXECUTE;
 use crate::index::{Found, Index, KeyOf};
-use crate::keys::{Bounds, Keys, bounds};
+use crate::keys::{Bounds, IntegerKeys, Keys, bounds};
 use crate::record::{Record, Scratch};
 use crate::store::{AnyIndex, Store, with_index};
 use crate::sync::Backoff;
-use crate::tree::{Fingers, LeafCopy, Resume, Tree};
+use crate::hash::Hash;
+use crate::tree::{Descent, Fingers, LeafCopy, Resume, Tree};
 use crate::word::{Busy, DEAD, TIMESTAMP, TOMBSTONE};
 
 /// How many keys a prefetch takes through its steps together: about as many misses as a core keeps in flight.
@@ -308,32 +309,65 @@ impl Transaction for Occ {
     }
 }
 
-/// Takes some lookups through their steps together: first all their buckets (or leaves) are asked for, then their
-/// records, then their values. Each step needs what the one before brought, but the cache misses of one step overlap.
+/// Takes some lookups through their steps together: first all their buckets are asked for, and the nodes of trees, a level at a time; then
+/// their records, then their values. Each step needs what the one before brought, but the cache misses of one step overlap.
 fn prefetch_some(store: &Store, wanted: &[(TableId, u64)]) {
-    let mut hashes = [0; LOCKSTEP];
-    let mut records = [None; LOCKSTEP];
-    let hashed = |table: TableId| match store.table(table) {
-        Some(AnyIndex::HashU64(hash)) => Some(hash),
-        _ => None,
-    };
-    for (&(table, key), hash) in wanted.iter().zip(&mut hashes) {
-        match store.table(table) {
+    let mut ways = [Way::Nowhere; LOCKSTEP];
+    for (&(table, key), way) in wanted.iter().zip(&mut ways) {
+        *way = match store.table(table) {
             Some(AnyIndex::HashU64(index)) => {
-                *hash = crate::keys::IntegerKeys::hash(key);
-                index.prefetch_bucket(*hash);
+                let hash = IntegerKeys::hash(key);
+                index.prefetch_bucket(hash);
+                Way::Bucket(index, hash)
             }
-            Some(AnyIndex::TreeU64(index)) => index.prefetch_leaf(key),
-            _ => {}
+            Some(AnyIndex::TreeU64(tree)) => Way::down(tree, tree.enter(), key),
+            _ => Way::Nowhere,
+        };
+    }
+    loop {
+        let mut on_the_way = false;
+        for way in &mut ways[..wanted.len()] {
+            if let Way::Down(tree, descent, key) = *way
+                && !descent.at_leaf()
+            {
+                *way = Way::down(tree, tree.descend_once(descent, key), key);
+                on_the_way = true;
+            }
+        }
+        if !on_the_way {
+            break;
         }
     }
-    for ((&(table, _), hash), record) in wanted.iter().zip(hashes).zip(&mut records) {
-        *record = hashed(table).and_then(|index| index.peek(hash));
+    let mut records = [None; LOCKSTEP];
+    for (way, record) in ways.iter().zip(&mut records) {
+        *record = match *way {
+            Way::Bucket(index, hash) => index.peek(hash),
+            Way::Down(tree, descent, key) => tree.peek_in(descent, key),
+            Way::Nowhere => None,
+        };
         if let Some(record) = record {
             record.prefetch();
         }
     }
     for record in records.iter().flatten() {
         record.prefetch_value();
+    }
+}
+
+/// How far a lookup has come that is taken through its steps with others.
+#[derive(Clone, Copy)]
+enum Way<'a> {
+    /// Its bucket was asked for.
+    Bucket(&'a Hash<IntegerKeys>, u64),
+    /// It is on its way down, to this key.
+    Down(&'a Tree<IntegerKeys>, Descent<'a>, u64),
+    /// It has ended: there is nothing to look for, or somebody was in the way.
+    Nowhere,
+}
+
+impl<'a> Way<'a> {
+    #[inline(always)]
+    fn down(tree: &'a Tree<IntegerKeys>, descent: Option<Descent<'a>>, key: u64) -> Way<'a> {
+        descent.map_or(Way::Nowhere, |descent| Way::Down(tree, descent, key))
     }
 }

@@ -7,6 +7,7 @@ use super::node::{self, LOCKED, Node, OBSOLETE, Restart};
 use crate::heap::Heap;
 use crate::index::Found;
 use crate::keys::{Kept, Keys};
+use crate::record::Record;
 use crate::sync::{AtomicPtr, Backoff, Ordering, prefetch};
 
 /// An ordered index from keys of kind `K` to records.
@@ -24,6 +25,35 @@ pub(super) struct Step<'a> {
     pub version: u64,
     /// Which child of its parent it is.
     pub at: usize,
+}
+
+/// A descent whose steps are taken in turn with those of others, and which ends when somebody is in the way. It stands in front of a node that was
+/// asked for and is not looked at before its next step. The caller is pinned.
+#[derive(Clone, Copy)]
+pub(crate) struct Descent<'a> {
+    /// The node's parent.
+    above: Option<Step<'a>>,
+    node: &'a Node,
+    /// What the node's level is, if the parent is right.
+    level: u8,
+}
+
+impl<'a> Descent<'a> {
+    /// Whether it stands in front of a leaf.
+    #[inline]
+    pub(crate) fn at_leaf(&self) -> bool {
+        self.level == 0
+    }
+
+    /// The node at a version, if it is still its parent's child.
+    #[inline]
+    fn arrive(&self) -> Option<Step<'a>> {
+        let version = self.node.stable().ok()?;
+        if let Some(above) = self.above {
+            above.node.check(above.version).ok()?;
+        }
+        (self.node.info().level == self.level).then_some(Step { node: self.node, version, at: 0 })
+    }
 }
 
 impl<K: Keys> Tree<K> {
@@ -57,6 +87,7 @@ impl<K: Keys> Tree<K> {
             Seek::Last => parent.node.info().count.min(node::INNER_KEYS),
         };
         let child = parent.node.child(at).ok_or(Restart)?;
+        child.prefetch_for_search(parent.node.info().level.saturating_sub(1));
         parent.node.check(parent.version)?;
         let version = child.stable()?;
         parent.node.check(parent.version)?;
@@ -134,6 +165,37 @@ impl<K: Keys> Tree<K> {
         }
     }
 
+    /// The beginning of a descent that goes on in turn with others.
+    #[inline]
+    pub(crate) fn enter(&self) -> Option<Descent<'_>> {
+        let Step { node, version, .. } = self.root().ok()?;
+        let level = node.info().level;
+        node.check(version).ok()?;
+        Some(Descent { above: None, node, level })
+    }
+
+    /// A level down, to a node that is asked for.
+    #[inline]
+    pub(crate) fn descend_once<'a>(&'a self, descent: Descent<'a>, key: K::Key<'_>) -> Option<Descent<'a>> {
+        let here = descent.arrive()?;
+        let at = here.node.find_child::<K>(key, false).ok()?;
+        let child = here.node.child(at)?;
+        here.node.check(here.version).ok()?;
+        let level = descent.level - 1;
+        child.prefetch_for_search(level);
+        Some(Descent { above: Some(here), node: child, level })
+    }
+
+    /// The key's record, from its leaf.
+    #[inline]
+    pub(crate) fn peek_in(&self, descent: Descent<'_>, key: K::Key<'_>) -> Option<Record> {
+        let leaf = descent.arrive()?;
+        let (at, exact) = leaf.node.find_slot::<K>(key).ok()?;
+        let record = exact.then(|| leaf.node.record(at)).flatten()?;
+        leaf.node.check(leaf.version).ok()?;
+        Some(record)
+    }
+
     /// Asks for the leaf of the key. Inner nodes are few, and in the cache as a rule; a leaf is not. Whoever is in the
     /// way ends the attempt. The caller is pinned.
     pub(crate) fn prefetch_leaf(&self, key: K::Key<'_>) {
@@ -148,7 +210,7 @@ impl<K: Keys> Tree<K> {
             && let Ok(at) = step.node.find_child::<K>(key, false)
             && let Some(leaf) = step.node.child(at)
         {
-            leaf.prefetch_for_search();
+            leaf.prefetch_for_search(0);
         }
     }
 }

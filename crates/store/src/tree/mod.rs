@@ -20,7 +20,7 @@ mod node;
 mod remove;
 mod scan;
 
-pub(crate) use self::descent::Tree;
+pub(crate) use self::descent::{Descent, Tree};
 use self::descent::until_undisturbed;
 pub(crate) use self::finger::Fingers;
 pub(crate) use self::scan::{LeafCopy, Resume};
