@@ -305,13 +305,13 @@ impl Transaction for Occ {
     }
 
     fn prefetch(&mut self, wanted: &[(TableId, u64)]) {
-        unbroken(|| wanted.chunks(LOCKSTEP).for_each(|some| prefetch_some(&self.store, some)));
+        unbroken(|| wanted.chunks(LOCKSTEP).for_each(|some| prefetch_some(&self.store, &mut self.fingers, some)));
     }
 }
 
 /// Takes some lookups through their steps together: first all their buckets are asked for, and the nodes of trees, a level at a time; then
 /// their records, then their values. Each step needs what the one before brought, but the cache misses of one step overlap.
-fn prefetch_some(store: &Store, wanted: &[(TableId, u64)]) {
+fn prefetch_some(store: &Store, fingers: &mut [Fingers], wanted: &[(TableId, u64)]) {
     let mut ways = [Way::Nowhere; LOCKSTEP];
     for (&(table, key), way) in wanted.iter().zip(&mut ways) {
         *way = match store.table(table) {
@@ -339,10 +339,10 @@ fn prefetch_some(store: &Store, wanted: &[(TableId, u64)]) {
         }
     }
     let mut records = [None; LOCKSTEP];
-    for (way, record) in ways.iter().zip(&mut records) {
+    for ((way, record), (table, _)) in ways.iter().zip(&mut records).zip(wanted) {
         *record = match *way {
             Way::Bucket(index, hash) => index.peek(hash),
-            Way::Down(tree, descent, key) => tree.peek_in(descent, key),
+            Way::Down(tree, descent, key) => tree.peek_in(descent, key, &mut fingers[table.0 as usize]),
             Way::Nowhere => None,
         };
         if let Some(record) = record {

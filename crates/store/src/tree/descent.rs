@@ -186,10 +186,16 @@ impl<K: Keys> Tree<K> {
         Some(Descent { above: Some(here), node: child, level })
     }
 
-    /// The key's record, from its leaf.
+    /// The key's record, from its leaf, on which a finger stays.
     #[inline]
-    pub(crate) fn peek_in(&self, descent: Descent<'_>, key: K::Key<'_>) -> Option<Record> {
+    pub(crate) fn peek_in(
+        &self,
+        descent: Descent<'_>,
+        key: K::Key<'_>,
+        fingers: &mut Fingers,
+    ) -> Option<Record> {
         let leaf = descent.arrive()?;
+        fingers.put::<K>(leaf.node);
         let (at, exact) = leaf.node.find_slot::<K>(key).ok()?;
         let record = exact.then(|| leaf.node.record(at)).flatten()?;
         leaf.node.check(leaf.version).ok()?;
