@@ -5,7 +5,8 @@
 //! stream may still come.
 //!
 //! The cost of a write is its cache misses. So writes pass through a window: when a write enters, its bucket is asked
-//! for; halfway its record; when it leaves it is installed. The misses of a window's writes overlap.
+//! for, or the first node; on its way the next nodes; then its record; when it leaves it is installed. The misses of a
+//! window's writes overlap.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use highwater_core::{TableId, Timestamp, planted};
 use crate::graveyard::Graveyard;
 use crate::heap::Heap;
 use crate::hooks::APPLY;
-use crate::index::{Index, KeyOf};
+use crate::index::{Index, KeyOf, Way};
 use crate::keys::Keys;
 use crate::record::Record;
 use crate::store::{AnyIndex, Store, with_index};
@@ -28,6 +29,12 @@ use crate::word::{BORN_LOCKED, DEAD, TIMESTAMP, TOMBSTONE};
 
 /// Writes under way: about as many misses as a core keeps in flight.
 const WINDOW: usize = 16;
+/// After so many others have entered, a write that goes down a tree takes its next step.
+const STEPS_AT: [usize; 3] = [2, 4, 6];
+/// After so many its record is looked for.
+const RECORD_AT: usize = WINDOW / 2;
+
+const _: () = assert!(STEPS_AT[2] < RECORD_AT && RECORD_AT < WINDOW);
 
 /// What a call of [`Applier::apply`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,9 +72,9 @@ struct WindowWrite<'a> {
     table: TableId,
     index: &'a AnyIndex,
     key: Key<'a>,
-    hash: u64,
+    way: Way<'a>,
     value: Option<&'a [u8]>,
-    /// Probably the key's record, found halfway through the window. Its key has to be compared.
+    /// Probably the key's record, found on the way through the window. Its key has to be compared.
     hint: Option<Record>,
 }
 
@@ -97,7 +104,7 @@ impl Applier {
         let Applier { hand, store } = self;
         hand.heap.pin();
         hand.pins.refresh(&store.snapshots);
-        let mut window = Window { hand, store, ring: [None; WINDOW], entered: 0 };
+        let mut window = Window { hand, store, ring: [None; WINDOW], entered: 0, steps_until: 0 };
         let applied = window.run(body, after, upto);
         window.drain();
         hand.heap.unpin();
@@ -155,7 +162,7 @@ impl Hand {
     ) -> (Record, bool) {
         let value_len = write.value.map_or(0, <[u8]>::len);
         let fingers = &mut self.fingers[write.table.0 as usize];
-        index.find_or_add(key, write.hash, value_len, BORN_LOCKED, fingers, &mut self.heap, &mut ())
+        index.find_or_add(key, write.way.hash(), value_len, BORN_LOCKED, fingers, &mut self.heap, &mut ())
     }
 
     /// Installs the write in the locked record, unless that is newer, and unlocks it.
@@ -208,6 +215,8 @@ struct Window<'a, 'b> {
     store: &'b Store,
     ring: [Option<WindowWrite<'b>>; WINDOW],
     entered: usize,
+    /// Until so many have entered, some may have steps in front of them.
+    steps_until: usize,
 }
 
 impl<'b> Window<'_, 'b> {
@@ -224,9 +233,12 @@ impl<'b> Window<'_, 'b> {
                     let write = write?;
                     let index = self.store.table(write.table).ok_or(Malformed("table"))?;
                     let fingers = &self.hand.fingers[write.table.0 as usize];
-                    let hash = with_index!(index, index => enter(index, write.key, fingers))?;
+                    let way = with_index!(index, index => enter(index, write.key, fingers))?;
                     let (table, key, value) = (write.table, write.key, write.value);
-                    *self.advance() = Some(WindowWrite { ts, table, index, key, hash, value, hint: None });
+                    if way.is_under_way() {
+                        self.steps_until = self.entered + WINDOW;
+                    }
+                    *self.advance() = Some(WindowWrite { ts, table, index, key, way, value, hint: None });
                     applied.writes += 1;
                 }
                 applied.transactions += 1;
@@ -237,7 +249,7 @@ impl<'b> Window<'_, 'b> {
         Ok(applied)
     }
 
-    /// Lets the oldest write leave, looks after the one in the middle, and returns the place for one to enter.
+    /// Lets the oldest write leave, takes some of the others a step further, and returns the place for one to enter.
     #[inline]
     fn advance(&mut self) -> &mut Option<WindowWrite<'b>> {
         let at = self.entered % WINDOW;
@@ -245,13 +257,29 @@ impl<'b> Window<'_, 'b> {
         if let Some(oldest) = &self.ring[at] {
             self.hand.install(self.store, oldest);
         }
-        if let Some(middle) = &mut self.ring[(at + WINDOW / 2) % WINDOW] {
-            middle.hint = with_index!(middle.index, index => index.peek(middle.hash));
-            if let Some(record) = middle.hint {
+        if self.entered < self.steps_until {
+            self.take_steps(at);
+        }
+        if let Some(write) = &mut self.ring[(at + WINDOW - RECORD_AT) % WINDOW] {
+            let fingers = &mut self.hand.fingers[write.table.0 as usize];
+            write.hint = with_index!(write.index, index => peek(index, write.way, write.key, fingers));
+            if let Some(record) = write.hint {
                 record.prefetch();
             }
         }
         &mut self.ring[at]
+    }
+
+    /// Takes those a level down that have entered some time ago.
+    #[inline(never)]
+    fn take_steps(&mut self, at: usize) {
+        for behind in STEPS_AT {
+            if let Some(write) = &mut self.ring[(at + WINDOW - behind) % WINDOW]
+                && write.way.is_under_way()
+            {
+                write.way = with_index!(write.index, index => go_on(index, write.way, write.key));
+            }
+        }
     }
 
     fn drain(&mut self) {
@@ -261,9 +289,20 @@ impl<'b> Window<'_, 'b> {
     }
 }
 
-/// A write enters the window: checks its key, and asks for its bucket or leaf. Returns its hash, if that will be used.
+/// A write enters the window: checks its key, and asks for its bucket or leaf, or the first node above that.
 #[inline]
-fn enter<I: Index>(index: &I, key: Key<'_>, fingers: &Fingers) -> Result<u64, Malformed> {
+fn enter<'a, I: Index>(index: &'a I, key: Key<'_>, fingers: &Fingers) -> Result<Way<'a>, Malformed> {
     let key = I::Keys::logged_key(key).ok_or(Malformed("key (wrong kind for its table)"))?;
-    Ok(index.prefetch_node(key, fingers))
+    // Logs have runs: order lines, elements of a list.
+    Ok(index.enter(key, Some(fingers)))
+}
+
+#[inline]
+fn go_on<'a, I: Index>(index: &'a I, way: Way<'a>, key: Key<'_>) -> Way<'a> {
+    I::Keys::logged_key(key).map_or(Way::Nowhere, |key| index.go_on(way, key))
+}
+
+#[inline]
+fn peek<'a, I: Index>(index: &'a I, way: Way<'a>, key: Key<'_>, fingers: &mut Fingers) -> Option<Record> {
+    index.peek(way, I::Keys::logged_key(key)?, fingers)
 }

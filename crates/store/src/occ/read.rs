@@ -11,13 +11,12 @@ use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
 use super::sets::{Seen, Sets};
 use super::{Occ, Phase};
 use crate::hooks::EXECUTE;
-use crate::index::{Found, Index, KeyOf};
-use crate::keys::{Bounds, IntegerKeys, Keys, bounds};
+use crate::index::{Found, Index, KeyOf, Way};
+use crate::keys::{Bounds, Keys, bounds};
 use crate::record::{Record, Scratch};
 use crate::store::{AnyIndex, Store, with_index};
 use crate::sync::Backoff;
-use crate::hash::Hash;
-use crate::tree::{Descent, Fingers, LeafCopy, Resume, Tree};
+use crate::tree::{Fingers, LeafCopy, Resume, Tree};
 use crate::word::{Busy, DEAD, TIMESTAMP, TOMBSTONE};
 
 /// How many keys a prefetch takes through its steps together: about as many misses as a core keeps in flight.
@@ -305,7 +304,9 @@ impl Transaction for Occ {
     }
 
     fn prefetch(&mut self, wanted: &[(TableId, u64)]) {
-        unbroken(|| wanted.chunks(LOCKSTEP).for_each(|some| prefetch_some(&self.store, &mut self.fingers, some)));
+        unbroken(|| {
+            wanted.chunks(LOCKSTEP).for_each(|some| prefetch_some(&self.store, &mut self.fingers, some))
+        });
     }
 }
 
@@ -313,37 +314,29 @@ impl Transaction for Occ {
 /// their records, then their values. Each step needs what the one before brought, but the cache misses of one step overlap.
 fn prefetch_some(store: &Store, fingers: &mut [Fingers], wanted: &[(TableId, u64)]) {
     let mut ways = [Way::Nowhere; LOCKSTEP];
+    let mut records = [None; LOCKSTEP];
     for (&(table, key), way) in wanted.iter().zip(&mut ways) {
         *way = match store.table(table) {
-            Some(AnyIndex::HashU64(index)) => {
-                let hash = IntegerKeys::hash(key);
-                index.prefetch_bucket(hash);
-                Way::Bucket(index, hash)
-            }
-            Some(AnyIndex::TreeU64(tree)) => Way::down(tree, tree.enter(), key),
+            Some(AnyIndex::HashU64(index)) => index.enter(key, None),
+            Some(AnyIndex::TreeU64(index)) => index.enter(key, None),
             _ => Way::Nowhere,
         };
     }
-    loop {
-        let mut on_the_way = false;
-        for way in &mut ways[..wanted.len()] {
-            if let Way::Down(tree, descent, key) = *way
-                && !descent.at_leaf()
-            {
-                *way = Way::down(tree, tree.descend_once(descent, key), key);
-                on_the_way = true;
+    let mut under_way = true;
+    while under_way {
+        under_way = false;
+        for (&(table, key), way) in wanted.iter().zip(&mut ways) {
+            if let (true, Some(AnyIndex::TreeU64(index))) = (way.is_under_way(), store.table(table)) {
+                *way = index.go_on(*way, key);
+                under_way = true;
             }
         }
-        if !on_the_way {
-            break;
-        }
     }
-    let mut records = [None; LOCKSTEP];
-    for ((way, record), (table, _)) in ways.iter().zip(&mut records).zip(wanted) {
-        *record = match *way {
-            Way::Bucket(index, hash) => index.peek(hash),
-            Way::Down(tree, descent, key) => tree.peek_in(descent, key, &mut fingers[table.0 as usize]),
-            Way::Nowhere => None,
+    for ((&(table, key), way), record) in wanted.iter().zip(ways).zip(&mut records) {
+        *record = match store.table(table) {
+            Some(AnyIndex::HashU64(index)) => index.peek(way, key, &mut fingers[table.0 as usize]),
+            Some(AnyIndex::TreeU64(index)) => index.peek(way, key, &mut fingers[table.0 as usize]),
+            _ => None,
         };
         if let Some(record) = record {
             record.prefetch();
@@ -351,23 +344,5 @@ fn prefetch_some(store: &Store, fingers: &mut [Fingers], wanted: &[(TableId, u64
     }
     for record in records.iter().flatten() {
         record.prefetch_value();
-    }
-}
-
-/// How far a lookup has come that is taken through its steps with others.
-#[derive(Clone, Copy)]
-enum Way<'a> {
-    /// Its bucket was asked for.
-    Bucket(&'a Hash<IntegerKeys>, u64),
-    /// It is on its way down, to this key.
-    Down(&'a Tree<IntegerKeys>, Descent<'a>, u64),
-    /// It has ended: there is nothing to look for, or somebody was in the way.
-    Nowhere,
-}
-
-impl<'a> Way<'a> {
-    #[inline(always)]
-    fn down(tree: &'a Tree<IntegerKeys>, descent: Option<Descent<'a>>, key: u64) -> Way<'a> {
-        descent.map_or(Way::Nowhere, |descent| Way::Down(tree, descent, key))
     }
 }

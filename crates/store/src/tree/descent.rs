@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use super::finger::Fingers;
 use super::node::{self, LOCKED, Node, OBSOLETE, Restart};
 use crate::heap::Heap;
-use crate::index::Found;
+use crate::index::{Found, Way};
 use crate::keys::{Kept, Keys};
 use crate::record::Record;
-use crate::sync::{AtomicPtr, Backoff, Ordering, prefetch};
+use crate::sync::{AtomicPtr, Backoff, Ordering};
 
 /// An ordered index from keys of kind `K` to records.
 pub(crate) struct Tree<K> {
@@ -27,32 +27,20 @@ pub(super) struct Step<'a> {
     pub at: usize,
 }
 
-/// A descent whose steps are taken in turn with those of others, and which ends when somebody is in the way. It stands in front of a node that was
-/// asked for and is not looked at before its next step. The caller is pinned.
+/// A descent whose steps are taken in turn with those of others. It stands in front of a node that was asked for and is not looked at before its
+/// next step. Only a hint: the node was the right one when its parent was looked at, and may have been split since. The caller stays pinned from
+/// the first step to the last, so a node that is not obsolete is still what it was.
 #[derive(Clone, Copy)]
 pub(crate) struct Descent<'a> {
-    /// The node's parent.
-    above: Option<Step<'a>>,
     node: &'a Node,
-    /// What the node's level is, if the parent is right.
     level: u8,
 }
 
-impl<'a> Descent<'a> {
+impl Descent<'_> {
     /// Whether it stands in front of a leaf.
     #[inline]
     pub(crate) fn at_leaf(&self) -> bool {
         self.level == 0
-    }
-
-    /// The node at a version, if it is still its parent's child.
-    #[inline]
-    fn arrive(&self) -> Option<Step<'a>> {
-        let version = self.node.stable().ok()?;
-        if let Some(above) = self.above {
-            above.node.check(above.version).ok()?;
-        }
-        (self.node.info().level == self.level).then_some(Step { node: self.node, version, at: 0 })
     }
 }
 
@@ -87,7 +75,7 @@ impl<K: Keys> Tree<K> {
             Seek::Last => parent.node.info().count.min(node::INNER_KEYS),
         };
         let child = parent.node.child(at).ok_or(Restart)?;
-        child.prefetch_for_search(parent.node.info().level.saturating_sub(1));
+        Node::prefetch_for_search(child, parent.node.info().level.saturating_sub(1));
         parent.node.check(parent.version)?;
         let version = child.stable()?;
         parent.node.check(parent.version)?;
@@ -156,68 +144,47 @@ impl<K: Keys> Tree<K> {
         covered.then_some(Step { node, version, at: 0 })
     }
 
-    /// Asks for the leaf of the key: under a finger, or below the lowest inner node.
+    /// The beginning of a lookup that goes on in turn with others: from a finger, or from the root.
     #[inline]
-    pub(super) fn prefetch_finger(&self, key: K::Key<'_>, fingers: &Fingers) {
-        match fingers.position::<K>(key) {
-            Some(at) => prefetch(fingers.leaf(at)),
-            None => self.prefetch_leaf(key),
+    pub(super) fn begin(&self, key: K::Key<'_>, fingers: Option<&Fingers>) -> Way<'_> {
+        if let Some(leaf) = fingers.and_then(|fingers| Some(fingers.leaf(fingers.position::<K>(key)?))) {
+            Node::prefetch_for_search(leaf, 0);
+            return Way::Finger(leaf);
         }
-    }
-
-    /// The beginning of a descent that goes on in turn with others.
-    #[inline]
-    pub(crate) fn enter(&self) -> Option<Descent<'_>> {
-        let Step { node, version, .. } = self.root().ok()?;
-        let level = node.info().level;
-        node.check(version).ok()?;
-        Some(Descent { above: None, node, level })
+        match self.root() {
+            Ok(Step { node, .. }) => Way::Down(Descent { node, level: node.info().level }),
+            Err(Restart) => Way::Nowhere,
+        }
     }
 
     /// A level down, to a node that is asked for.
-    #[inline]
-    pub(crate) fn descend_once<'a>(&'a self, descent: Descent<'a>, key: K::Key<'_>) -> Option<Descent<'a>> {
-        let here = descent.arrive()?;
-        let at = here.node.find_child::<K>(key, false).ok()?;
-        let child = here.node.child(at)?;
-        here.node.check(here.version).ok()?;
+    #[inline(always)]
+    pub(super) fn descend_once<'a>(&'a self, descent: Descent<'a>, key: K::Key<'_>) -> Option<Descent<'a>> {
+        let version = descent.node.stable().ok()?;
+        let at = descent.node.find_child::<K>(key, false).ok()?;
+        let child = descent.node.child(at)?;
+        descent.node.check(version).ok()?;
         let level = descent.level - 1;
-        child.prefetch_for_search(level);
-        Some(Descent { above: Some(here), node: child, level })
+        Node::prefetch_for_search(child, level);
+        Some(Descent { node: child, level })
     }
 
-    /// The key's record, from its leaf, on which a finger stays.
+    /// The key's record, from its leaf; a finger stays there, so that whoever looks the key up next need not descend.
     #[inline]
-    pub(crate) fn peek_in(
-        &self,
-        descent: Descent<'_>,
-        key: K::Key<'_>,
-        fingers: &mut Fingers,
-    ) -> Option<Record> {
-        let leaf = descent.arrive()?;
-        fingers.put::<K>(leaf.node);
-        let (at, exact) = leaf.node.find_slot::<K>(key).ok()?;
-        let record = exact.then(|| leaf.node.record(at)).flatten()?;
-        leaf.node.check(leaf.version).ok()?;
-        Some(record)
-    }
-
-    /// Asks for the leaf of the key. Inner nodes are few, and in the cache as a rule; a leaf is not. Whoever is in the
-    /// way ends the attempt. The caller is pinned.
-    pub(crate) fn prefetch_leaf(&self, key: K::Key<'_>) {
-        let Ok(mut step) = self.root() else { return };
-        while step.node.info().level > 1 {
-            match self.step(step, Seek::At(key)) {
-                Ok(next) => step = next,
-                Err(Restart) => return,
+    pub(super) fn look_in(&self, way: Way<'_>, key: K::Key<'_>, fingers: &mut Fingers) -> Option<Record> {
+        let Step { node: leaf, version, .. } = match way {
+            Way::Down(Descent { node, .. }) => {
+                let version = node.stable().ok()?;
+                fingers.put::<K>(node);
+                Step { node, version, at: 0 }
             }
-        }
-        if step.node.info().level == 1
-            && let Ok(at) = step.node.find_child::<K>(key, false)
-            && let Some(leaf) = step.node.child(at)
-        {
-            leaf.prefetch_for_search(0);
-        }
+            Way::Finger(leaf) => self.confirm(key, leaf)?,
+            Way::Bucket(_) | Way::Nowhere => return None,
+        };
+        let (at, exact) = leaf.find_slot::<K>(key).ok()?;
+        let record = exact.then(|| leaf.record(at)).flatten()?;
+        leaf.check(version).ok()?;
+        Some(record)
     }
 }
 

@@ -289,15 +289,15 @@ impl Node {
     }
 
     /// Asks for what a search of this node reads, all lines at once: the front and the heads, of an inner node its children, too. (A search
-    /// that waits for one line before it knows the next waits several times.) The level comes from whoever led here: the node itself is not looked at.
+    /// that waits for one line before it knows the next waits several times.) The level comes from whoever led here; the node itself is not looked at.
     #[inline]
-    pub fn prefetch_for_search(&self, level: u8) {
+    pub fn prefetch_for_search(this: *const Node, level: u8) {
         const LINE: usize = 64;
         const FRONT: usize = std::mem::offset_of!(Node, body);
         const LEAF: usize = FRONT + LEAF_KEYS * 8;
         const HEADS: usize = FRONT + INNER_KEYS * 8;
         const CHILDREN: usize = FRONT + std::mem::offset_of!(InnerBody, children);
-        let line = |at: usize| prefetch(std::ptr::from_ref(self).cast::<u8>().wrapping_add(at));
+        let line = |at: usize| prefetch(this.cast::<u8>().wrapping_add(at));
         if level == 0 {
             (0..LEAF).step_by(LINE).for_each(line);
         } else {
