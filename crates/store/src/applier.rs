@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use highwater_core::codec::Malformed;
 use highwater_core::hooks;
-use highwater_core::log::{Key, Transactions, Writes};
+use highwater_core::log::{Key, Transactions, Write, Writes};
 use highwater_core::{TableId, Timestamp, planted};
 
 use crate::graveyard::Graveyard;
@@ -72,7 +72,8 @@ struct WindowWrite<'a> {
     table: TableId,
     index: &'a AnyIndex,
     key: Key<'a>,
-    way: Way<'a>,
+    /// The key's, if its index uses it.
+    hash: u64,
     value: Option<&'a [u8]>,
     /// Probably the key's record, found on the way through the window. Its key has to be compared.
     hint: Option<Record>,
@@ -104,7 +105,14 @@ impl Applier {
         let Applier { hand, store } = self;
         hand.heap.pin();
         hand.pins.refresh(&store.snapshots);
-        let mut window = Window { hand, store, ring: [None; WINDOW], entered: 0, steps_until: 0 };
+        let mut window = Window {
+            hand,
+            store,
+            ring: [None; WINDOW],
+            ways: [Way::Nowhere; WINDOW],
+            entered: 0,
+            steps_until: 0,
+        };
         let applied = window.run(body, after, upto);
         window.drain();
         hand.heap.unpin();
@@ -162,7 +170,7 @@ impl Hand {
     ) -> (Record, bool) {
         let value_len = write.value.map_or(0, <[u8]>::len);
         let fingers = &mut self.fingers[write.table.0 as usize];
-        index.find_or_add(key, write.way.hash(), value_len, BORN_LOCKED, fingers, &mut self.heap, &mut ())
+        index.find_or_add(key, write.hash, value_len, BORN_LOCKED, fingers, &mut self.heap, &mut ())
     }
 
     /// Installs the write in the locked record, unless that is newer, and unlocks it.
@@ -214,6 +222,8 @@ struct Window<'a, 'b> {
     hand: &'a mut Hand,
     store: &'b Store,
     ring: [Option<WindowWrite<'b>>; WINDOW],
+    /// Where in their trees those are that go down one.
+    ways: [Way<'b>; WINDOW],
     entered: usize,
     /// Until so many have entered, some may have steps in front of them.
     steps_until: usize,
@@ -232,13 +242,9 @@ impl<'b> Window<'_, 'b> {
                 for write in Writes::new(writes) {
                     let write = write?;
                     let index = self.store.table(write.table).ok_or(Malformed("table"))?;
-                    let fingers = &self.hand.fingers[write.table.0 as usize];
-                    let way = with_index!(index, index => enter(index, write.key, fingers))?;
+                    let hash = with_index!(index, index => self.enter(index, &write))?;
                     let (table, key, value) = (write.table, write.key, write.value);
-                    if way.is_under_way() {
-                        self.steps_until = self.entered + WINDOW;
-                    }
-                    *self.advance() = Some(WindowWrite { ts, table, index, key, way, value, hint: None });
+                    *self.advance() = Some(WindowWrite { ts, table, index, key, hash, value, hint: None });
                     applied.writes += 1;
                 }
                 applied.transactions += 1;
@@ -260,9 +266,12 @@ impl<'b> Window<'_, 'b> {
         if self.entered < self.steps_until {
             self.take_steps(at);
         }
-        if let Some(write) = &mut self.ring[(at + WINDOW - RECORD_AT) % WINDOW] {
-            let fingers = &mut self.hand.fingers[write.table.0 as usize];
-            write.hint = with_index!(write.index, index => peek(index, write.way, write.key, fingers));
+        let at_record = (at + WINDOW - RECORD_AT) % WINDOW;
+        if let Some(write) = &mut self.ring[at_record] {
+            write.hint = with_index!(write.index, index => {
+                let way = if index.descends() { self.ways[at_record] } else { Way::Bucket(write.hash) };
+                peek(index, way, write.key, &mut self.hand.fingers[write.table.0 as usize])
+            });
             if let Some(record) = write.hint {
                 record.prefetch();
             }
@@ -273,13 +282,29 @@ impl<'b> Window<'_, 'b> {
     /// Takes those a level down that have entered some time ago.
     #[inline(never)]
     fn take_steps(&mut self, at: usize) {
-        for behind in STEPS_AT {
-            if let Some(write) = &mut self.ring[(at + WINDOW - behind) % WINDOW]
-                && write.way.is_under_way()
+        for at in STEPS_AT.map(|behind| (at + WINDOW - behind) % WINDOW) {
+            if let (Some(write), way) = (&self.ring[at], &mut self.ways[at])
+                && way.is_under_way()
             {
-                write.way = with_index!(write.index, index => go_on(index, write.way, write.key));
+                *way = with_index!(write.index, index => go_on(index, *way, write.key));
             }
         }
+    }
+
+    /// A write is about to enter: checks its key, and asks for its bucket or leaf, or the first node above that. Returns its hash, if that will
+    /// be used.
+    #[inline(always)]
+    fn enter<I: Index>(&mut self, index: &'b I, write: &Write<'_>) -> Result<u64, Malformed> {
+        let key = I::Keys::logged_key(write.key).ok_or(Malformed("key (wrong kind for its table)"))?;
+        // Logs have runs: order lines, elements of a list.
+        let way = index.enter(key, Some(&mut self.hand.fingers[write.table.0 as usize]));
+        if index.descends() {
+            self.ways[self.entered % WINDOW] = way;
+            if way.is_under_way() {
+                self.steps_until = self.entered + WINDOW;
+            }
+        }
+        Ok(way.hash())
     }
 
     fn drain(&mut self) {
@@ -289,20 +314,12 @@ impl<'b> Window<'_, 'b> {
     }
 }
 
-/// A write enters the window: checks its key, and asks for its bucket or leaf, or the first node above that.
-#[inline]
-fn enter<'a, I: Index>(index: &'a I, key: Key<'_>, fingers: &Fingers) -> Result<Way<'a>, Malformed> {
-    let key = I::Keys::logged_key(key).ok_or(Malformed("key (wrong kind for its table)"))?;
-    // Logs have runs: order lines, elements of a list.
-    Ok(index.enter(key, Some(fingers)))
-}
-
 #[inline]
 fn go_on<'a, I: Index>(index: &'a I, way: Way<'a>, key: Key<'_>) -> Way<'a> {
     I::Keys::logged_key(key).map_or(Way::Nowhere, |key| index.go_on(way, key))
 }
 
-#[inline]
+#[inline(always)]
 fn peek<'a, I: Index>(index: &'a I, way: Way<'a>, key: Key<'_>, fingers: &mut Fingers) -> Option<Record> {
     index.peek(way, I::Keys::logged_key(key)?, fingers)
 }

@@ -4,7 +4,7 @@ use crate::heap::Heap;
 use crate::keys::Keys;
 use crate::record::Record;
 use crate::seen::NodeSeen;
-use crate::tree::{Descent, Fingers, Node};
+use crate::tree::{Descent, Fingers};
 use crate::word::Busy;
 
 pub(crate) type KeyOf<'a, I> = <<I as Index>::Keys as Keys>::Key<'a>;
@@ -63,8 +63,11 @@ pub(crate) trait Index {
     // A lookup that is taken through its steps in turn with others, so that their cache misses overlap: each step looks at what the one
     // before asked for, and asks for the next. All are hints, and whoever is in the way ends it.
 
+    /// Whether there may be steps between the first and the last.
+    fn descends(&self) -> bool;
+
     /// The first step. With fingers, if the key may well be where somebody was lately: looking for the right one costs, too.
-    fn enter<'a>(&'a self, key: KeyOf<'_, Self>, fingers: Option<&Fingers>) -> Way<'a>;
+    fn enter<'a>(&'a self, key: KeyOf<'_, Self>, fingers: Option<&mut Fingers>) -> Way<'a>;
 
     /// The next step, if it is [on the way](Way::is_under_way).
     fn go_on<'a>(&'a self, way: Way<'a>, key: KeyOf<'_, Self>) -> Way<'a>;
@@ -80,9 +83,7 @@ pub(crate) enum Way<'a> {
     Bucket(u64),
     /// The next node was asked for.
     Down(Descent<'a>),
-    /// The leaf under a finger was asked for.
-    Finger(*const Node),
-    /// It has ended: somebody was in the way.
+    /// It has ended: the leaf is at hand already, or somebody was in the way.
     Nowhere,
 }
 

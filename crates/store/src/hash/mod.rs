@@ -336,8 +336,13 @@ impl<K: Keys> Index for Hash<K> {
         Ok(Some(record))
     }
 
+    #[inline(always)]
+    fn descends(&self) -> bool {
+        false
+    }
+
     #[inline]
-    fn enter<'a>(&'a self, key: K::Key<'_>, _: Option<&Fingers>) -> Way<'a> {
+    fn enter<'a>(&'a self, key: K::Key<'_>, _: Option<&mut Fingers>) -> Way<'a> {
         let hash = K::hash(key);
         prefetch(self.segment(hash).bucket(hash));
         Way::Bucket(hash)

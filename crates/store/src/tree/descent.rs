@@ -8,7 +8,7 @@ use crate::heap::Heap;
 use crate::index::{Found, Way};
 use crate::keys::{Kept, Keys};
 use crate::record::Record;
-use crate::sync::{AtomicPtr, Backoff, Ordering};
+use crate::sync::{AtomicPtr, Backoff, Ordering, prefetch};
 
 /// An ordered index from keys of kind `K` to records.
 pub(crate) struct Tree<K> {
@@ -146,10 +146,16 @@ impl<K: Keys> Tree<K> {
 
     /// The beginning of a lookup that goes on in turn with others: from a finger, or from the root.
     #[inline]
-    pub(super) fn begin(&self, key: K::Key<'_>, fingers: Option<&Fingers>) -> Way<'_> {
-        if let Some(leaf) = fingers.and_then(|fingers| Some(fingers.leaf(fingers.position::<K>(key)?))) {
-            Node::prefetch_for_search(leaf, 0);
-            return Way::Finger(leaf);
+    pub(super) fn begin(&self, key: K::Key<'_>, fingers: Option<&mut Fingers>) -> Way<'_> {
+        if let Some(fingers) = fingers {
+            if let Some(at) = fingers.position::<K>(key) {
+                // Most likely the key is the next of a run, and not there yet: nothing is looked for.
+                prefetch(fingers.leaf(at));
+                return Way::Nowhere;
+            }
+            if !fingers.is_worth_descent::<K>(key) {
+                return Way::Nowhere;
+            }
         }
         match self.root() {
             Ok(Step { node, .. }) => Way::Down(Descent { node, level: node.info().level }),
@@ -178,7 +184,6 @@ impl<K: Keys> Tree<K> {
                 fingers.put::<K>(node);
                 Step { node, version, at: 0 }
             }
-            Way::Finger(leaf) => self.confirm(key, leaf)?,
             Way::Bucket(_) | Way::Nowhere => return None,
         };
         let (at, exact) = leaf.find_slot::<K>(key).ok()?;

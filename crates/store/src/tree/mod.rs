@@ -23,7 +23,6 @@ mod scan;
 use self::descent::until_undisturbed;
 pub(crate) use self::descent::{Descent, Tree};
 pub(crate) use self::finger::Fingers;
-pub(crate) use self::node::Node;
 pub(crate) use self::scan::{LeafCopy, Resume};
 use crate::heap::Heap;
 use crate::index::{Found, Index, NodeSet, Way};
@@ -67,8 +66,13 @@ impl<K: Keys> Index for Tree<K> {
         removed
     }
 
+    #[inline(always)]
+    fn descends(&self) -> bool {
+        true
+    }
+
     #[inline]
-    fn enter<'a>(&'a self, key: K::Key<'_>, fingers: Option<&Fingers>) -> Way<'a> {
+    fn enter<'a>(&'a self, key: K::Key<'_>, fingers: Option<&mut Fingers>) -> Way<'a> {
         self.begin(key, fingers)
     }
 
