@@ -2,8 +2,10 @@
 //! [`Applier`], without network or replication.
 //!
 //! ```text
-//! cargo bench -p highwater-store [-- [tpcc] [ycsb] [ycsb100] [seconds=N] [rounds=N]]
+//! cargo bench -p highwater-store [-- [tpcc] [silo] [ycsb] [ycsb100] [seconds=N] [rounds=N]]
 //! ```
+//!
+//! `silo` is TPC-C in Silo's tables: all of them ordered, whole rows written.
 //!
 //! `rounds=N` runs exactly N times 5,000 transactions instead of some seconds: for counting instructions, as the
 //! difference between two counts of rounds.
@@ -223,6 +225,10 @@ fn main() {
     let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|arg| *arg == name);
     if wants("tpcc") {
         measure("tpcc", &Tpcc::new(tpcc::Config::default()), until);
+    }
+    if wants("silo") {
+        let layout = tpcc::layout::LayoutKind::Silo;
+        measure("silo", &Tpcc::new(tpcc::Config { layout, ..tpcc::Config::default() }), until);
     }
     if wants("ycsb") {
         measure("ycsb", &Ycsb::new(ycsb::Config::default()), until);

@@ -5,19 +5,20 @@
 //! stream may still come.
 //!
 //! The cost of a write is its cache misses. So writes pass through a window: when a write enters, its bucket is asked
-//! for; halfway its record; when it leaves it is installed. The misses of a window's writes overlap.
+//! for, or the first node; on its way the next nodes; then its record; when it leaves it is installed. The misses of a
+//! window's writes overlap.
 
 use std::sync::Arc;
 
 use highwater_core::codec::Malformed;
 use highwater_core::hooks;
-use highwater_core::log::{Key, Transactions, Writes};
+use highwater_core::log::{Key, Transactions, Write, Writes};
 use highwater_core::{TableId, Timestamp, planted};
 
 use crate::graveyard::Graveyard;
 use crate::heap::Heap;
 use crate::hooks::APPLY;
-use crate::index::{Index, KeyOf};
+use crate::index::{Index, KeyOf, Way};
 use crate::keys::Keys;
 use crate::record::Record;
 use crate::store::{AnyIndex, Store, with_index};
@@ -28,6 +29,12 @@ use crate::word::{BORN_LOCKED, DEAD, TIMESTAMP, TOMBSTONE};
 
 /// Writes under way: about as many misses as a core keeps in flight.
 const WINDOW: usize = 16;
+/// After so many others have entered, a write that goes down a tree takes its next step.
+const STEPS_AT: [usize; 3] = [2, 4, 6];
+/// After so many its record is looked for.
+const RECORD_AT: usize = WINDOW / 2;
+
+const _: () = assert!(STEPS_AT[2] < RECORD_AT && RECORD_AT < WINDOW);
 
 /// What a call of [`Applier::apply`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,9 +72,10 @@ struct WindowWrite<'a> {
     table: TableId,
     index: &'a AnyIndex,
     key: Key<'a>,
+    /// The key's, if its index uses it.
     hash: u64,
     value: Option<&'a [u8]>,
-    /// Probably the key's record, found halfway through the window. Its key has to be compared.
+    /// Probably the key's record, found on the way through the window. Its key has to be compared.
     hint: Option<Record>,
 }
 
@@ -97,7 +105,14 @@ impl Applier {
         let Applier { hand, store } = self;
         hand.heap.pin();
         hand.pins.refresh(&store.snapshots);
-        let mut window = Window { hand, store, ring: [None; WINDOW], entered: 0 };
+        let mut window = Window {
+            hand,
+            store,
+            ring: [None; WINDOW],
+            ways: [Way::Nowhere; WINDOW],
+            entered: 0,
+            steps_until: 0,
+        };
         let applied = window.run(body, after, upto);
         window.drain();
         hand.heap.unpin();
@@ -207,7 +222,11 @@ struct Window<'a, 'b> {
     hand: &'a mut Hand,
     store: &'b Store,
     ring: [Option<WindowWrite<'b>>; WINDOW],
+    /// Where in their trees those are that go down one.
+    ways: [Way<'b>; WINDOW],
     entered: usize,
+    /// Until so many have entered, some may have steps in front of them.
+    steps_until: usize,
 }
 
 impl<'b> Window<'_, 'b> {
@@ -223,8 +242,7 @@ impl<'b> Window<'_, 'b> {
                 for write in Writes::new(writes) {
                     let write = write?;
                     let index = self.store.table(write.table).ok_or(Malformed("table"))?;
-                    let fingers = &self.hand.fingers[write.table.0 as usize];
-                    let hash = with_index!(index, index => enter(index, write.key, fingers))?;
+                    let hash = with_index!(index, index => self.enter(index, &write))?;
                     let (table, key, value) = (write.table, write.key, write.value);
                     *self.advance() = Some(WindowWrite { ts, table, index, key, hash, value, hint: None });
                     applied.writes += 1;
@@ -237,7 +255,7 @@ impl<'b> Window<'_, 'b> {
         Ok(applied)
     }
 
-    /// Lets the oldest write leave, looks after the one in the middle, and returns the place for one to enter.
+    /// Lets the oldest write leave, takes some of the others a step further, and returns the place for one to enter.
     #[inline]
     fn advance(&mut self) -> &mut Option<WindowWrite<'b>> {
         let at = self.entered % WINDOW;
@@ -245,13 +263,48 @@ impl<'b> Window<'_, 'b> {
         if let Some(oldest) = &self.ring[at] {
             self.hand.install(self.store, oldest);
         }
-        if let Some(middle) = &mut self.ring[(at + WINDOW / 2) % WINDOW] {
-            middle.hint = with_index!(middle.index, index => index.peek(middle.hash));
-            if let Some(record) = middle.hint {
+        if self.entered < self.steps_until {
+            self.take_steps(at);
+        }
+        let at_record = (at + WINDOW - RECORD_AT) % WINDOW;
+        if let Some(write) = &mut self.ring[at_record] {
+            write.hint = with_index!(write.index, index => {
+                let way = if index.descends() { self.ways[at_record] } else { Way::Bucket(write.hash) };
+                peek(index, way, write.key, &mut self.hand.fingers[write.table.0 as usize])
+            });
+            if let Some(record) = write.hint {
                 record.prefetch();
             }
         }
         &mut self.ring[at]
+    }
+
+    /// Takes those a level down that have entered some time ago.
+    #[inline(never)]
+    fn take_steps(&mut self, at: usize) {
+        for at in STEPS_AT.map(|behind| (at + WINDOW - behind) % WINDOW) {
+            if let (Some(write), way) = (&self.ring[at], &mut self.ways[at])
+                && way.is_under_way()
+            {
+                *way = with_index!(write.index, index => go_on(index, *way, write.key));
+            }
+        }
+    }
+
+    /// A write is about to enter: checks its key, and asks for its bucket or leaf, or the first node above that. Returns its hash, if that will
+    /// be used.
+    #[inline(always)]
+    fn enter<I: Index>(&mut self, index: &'b I, write: &Write<'_>) -> Result<u64, Malformed> {
+        let key = I::Keys::logged_key(write.key).ok_or(Malformed("key (wrong kind for its table)"))?;
+        // Logs have runs: order lines, elements of a list.
+        let way = index.enter(key, Some(&mut self.hand.fingers[write.table.0 as usize]));
+        if index.descends() {
+            self.ways[self.entered % WINDOW] = way;
+            if way.is_under_way() {
+                self.steps_until = self.entered + WINDOW;
+            }
+        }
+        Ok(way.hash())
     }
 
     fn drain(&mut self) {
@@ -261,9 +314,12 @@ impl<'b> Window<'_, 'b> {
     }
 }
 
-/// A write enters the window: checks its key, and asks for its bucket or leaf. Returns its hash, if that will be used.
 #[inline]
-fn enter<I: Index>(index: &I, key: Key<'_>, fingers: &Fingers) -> Result<u64, Malformed> {
-    let key = I::Keys::logged_key(key).ok_or(Malformed("key (wrong kind for its table)"))?;
-    Ok(index.prefetch_node(key, fingers))
+fn go_on<'a, I: Index>(index: &'a I, way: Way<'a>, key: Key<'_>) -> Way<'a> {
+    I::Keys::logged_key(key).map_or(Way::Nowhere, |key| index.go_on(way, key))
+}
+
+#[inline(always)]
+fn peek<'a, I: Index>(index: &'a I, way: Way<'a>, key: Key<'_>, fingers: &mut Fingers) -> Option<Record> {
+    index.peek(way, I::Keys::logged_key(key)?, fingers)
 }

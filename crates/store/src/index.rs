@@ -4,7 +4,7 @@ use crate::heap::Heap;
 use crate::keys::Keys;
 use crate::record::Record;
 use crate::seen::NodeSeen;
-use crate::tree::Fingers;
+use crate::tree::{Descent, Fingers};
 use crate::word::Busy;
 
 pub(crate) type KeyOf<'a, I> = <<I as Index>::Keys as Keys>::Key<'a>;
@@ -60,10 +60,46 @@ pub(crate) trait Index {
         heap: &mut Heap,
     ) -> Result<Option<Record>, Busy>;
 
-    /// First step of a lookup in lockstep with others: asks for the first line that is likely to miss. Returns the hash,
-    /// if this index uses it.
-    fn prefetch_node(&self, key: KeyOf<'_, Self>, fingers: &Fingers) -> u64;
+    // A lookup that is taken through its steps in turn with others, so that their cache misses overlap: each step looks at what the one
+    // before asked for, and asks for the next. All are hints, and whoever is in the way ends it.
 
-    /// Second step: the record that is probably the key's, from what the first step brought.
-    fn peek(&self, hash: u64) -> Option<Record>;
+    /// Whether there may be steps between the first and the last.
+    fn descends(&self) -> bool;
+
+    /// The first step. With fingers, if the key may well be where somebody was lately: looking for the right one costs, too.
+    fn enter<'a>(&'a self, key: KeyOf<'_, Self>, fingers: Option<&mut Fingers>) -> Way<'a>;
+
+    /// The next step, if it is [on the way](Way::is_under_way).
+    fn go_on<'a>(&'a self, way: Way<'a>, key: KeyOf<'_, Self>) -> Way<'a>;
+
+    /// The last step: the record that is probably the key's.
+    fn peek<'a>(&'a self, way: Way<'a>, key: KeyOf<'_, Self>, fingers: &mut Fingers) -> Option<Record>;
+}
+
+/// How far a lookup has come that is taken through its steps with others.
+#[derive(Clone, Copy)]
+pub(crate) enum Way<'a> {
+    /// The bucket of this hash was asked for.
+    Bucket(u64),
+    /// The next node was asked for.
+    Down(Descent<'a>),
+    /// It has ended: the leaf is at hand already, or somebody was in the way.
+    Nowhere,
+}
+
+impl Way<'_> {
+    /// Whether there are steps in front of the last one.
+    #[inline]
+    pub fn is_under_way(&self) -> bool {
+        matches!(self, Way::Down(descent) if !descent.at_leaf())
+    }
+
+    /// The key's hash, if this index uses it.
+    #[inline]
+    pub fn hash(&self) -> u64 {
+        match self {
+            Way::Bucket(hash) => *hash,
+            _ => 0,
+        }
+    }
 }

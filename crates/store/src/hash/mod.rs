@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use crate::heap::{Heap, SEGMENT, lock};
-use crate::index::{Found, Index, NodeSet};
+use crate::index::{Found, Index, NodeSet, Way};
 use crate::keys::Keys;
 use crate::record::Record;
 use crate::seen::NodeSeen;
@@ -130,12 +130,6 @@ impl<K: Keys> Hash<K> {
         // SAFETY: an entry points to a segment until that is retired; the caller is pinned.
         // Acquire; pairs with the Release in `split`.
         unsafe { &*self.directory().entry(hash).load(Ordering::Acquire) }
-    }
-
-    /// Asks for the bucket of a hash.
-    #[inline]
-    pub fn prefetch_bucket(&self, hash: u64) {
-        prefetch(self.segment(hash).bucket(hash));
     }
 
     /// The records of the segment that covers a hash, and the first hash behind it, for scans: going on from there
@@ -342,15 +336,26 @@ impl<K: Keys> Index for Hash<K> {
         Ok(Some(record))
     }
 
-    #[inline]
-    fn prefetch_node(&self, key: K::Key<'_>, _: &Fingers) -> u64 {
-        let hash = K::hash(key);
-        self.prefetch_bucket(hash);
-        hash
+    #[inline(always)]
+    fn descends(&self) -> bool {
+        false
     }
 
     #[inline]
-    fn peek(&self, hash: u64) -> Option<Record> {
+    fn enter<'a>(&'a self, key: K::Key<'_>, _: Option<&mut Fingers>) -> Way<'a> {
+        let hash = K::hash(key);
+        prefetch(self.segment(hash).bucket(hash));
+        Way::Bucket(hash)
+    }
+
+    #[inline]
+    fn go_on<'a>(&'a self, way: Way<'a>, _: K::Key<'_>) -> Way<'a> {
+        way
+    }
+
+    #[inline]
+    fn peek<'a>(&'a self, way: Way<'a>, _: K::Key<'_>, _: &mut Fingers) -> Option<Record> {
+        let Way::Bucket(hash) = way else { return None };
         let bucket = self.segment(hash).bucket(hash);
         bucket.slots.iter().find_map(|slot| segment::tagged(slot, tag(hash)))
     }

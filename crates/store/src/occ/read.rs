@@ -11,7 +11,7 @@ use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
 use super::sets::{Seen, Sets};
 use super::{Occ, Phase};
 use crate::hooks::EXECUTE;
-use crate::index::{Found, Index, KeyOf};
+use crate::index::{Found, Index, KeyOf, Way};
 use crate::keys::{Bounds, Keys, bounds};
 use crate::record::{Record, Scratch};
 use crate::store::{AnyIndex, Store, with_index};
@@ -304,31 +304,40 @@ impl Transaction for Occ {
     }
 
     fn prefetch(&mut self, wanted: &[(TableId, u64)]) {
-        unbroken(|| wanted.chunks(LOCKSTEP).for_each(|some| prefetch_some(&self.store, some)));
+        unbroken(|| {
+            wanted.chunks(LOCKSTEP).for_each(|some| prefetch_some(&self.store, &mut self.fingers, some))
+        });
     }
 }
 
-/// Takes some lookups through their steps together: first all their buckets (or leaves) are asked for, then their
-/// records, then their values. Each step needs what the one before brought, but the cache misses of one step overlap.
-fn prefetch_some(store: &Store, wanted: &[(TableId, u64)]) {
-    let mut hashes = [0; LOCKSTEP];
+/// Takes some lookups through their steps together: first all their buckets are asked for, and the nodes of trees, a level at a time; then
+/// their records, then their values. Each step needs what the one before brought, but the cache misses of one step overlap.
+fn prefetch_some(store: &Store, fingers: &mut [Fingers], wanted: &[(TableId, u64)]) {
+    let mut ways = [Way::Nowhere; LOCKSTEP];
     let mut records = [None; LOCKSTEP];
-    let hashed = |table: TableId| match store.table(table) {
-        Some(AnyIndex::HashU64(hash)) => Some(hash),
-        _ => None,
-    };
-    for (&(table, key), hash) in wanted.iter().zip(&mut hashes) {
-        match store.table(table) {
-            Some(AnyIndex::HashU64(index)) => {
-                *hash = crate::keys::IntegerKeys::hash(key);
-                index.prefetch_bucket(*hash);
+    for (&(table, key), way) in wanted.iter().zip(&mut ways) {
+        *way = match store.table(table) {
+            Some(AnyIndex::HashU64(index)) => index.enter(key, None),
+            Some(AnyIndex::TreeU64(index)) => index.enter(key, None),
+            _ => Way::Nowhere,
+        };
+    }
+    let mut under_way = true;
+    while under_way {
+        under_way = false;
+        for (&(table, key), way) in wanted.iter().zip(&mut ways) {
+            if let (true, Some(AnyIndex::TreeU64(index))) = (way.is_under_way(), store.table(table)) {
+                *way = index.go_on(*way, key);
+                under_way = true;
             }
-            Some(AnyIndex::TreeU64(index)) => index.prefetch_leaf(key),
-            _ => {}
         }
     }
-    for ((&(table, _), hash), record) in wanted.iter().zip(hashes).zip(&mut records) {
-        *record = hashed(table).and_then(|index| index.peek(hash));
+    for ((&(table, key), way), record) in wanted.iter().zip(ways).zip(&mut records) {
+        *record = match store.table(table) {
+            Some(AnyIndex::HashU64(index)) => index.peek(way, key, &mut fingers[table.0 as usize]),
+            Some(AnyIndex::TreeU64(index)) => index.peek(way, key, &mut fingers[table.0 as usize]),
+            _ => None,
+        };
         if let Some(record) = record {
             record.prefetch();
         }

@@ -5,8 +5,9 @@ use std::marker::PhantomData;
 use super::finger::Fingers;
 use super::node::{self, LOCKED, Node, OBSOLETE, Restart};
 use crate::heap::Heap;
-use crate::index::Found;
+use crate::index::{Found, Way};
 use crate::keys::{Kept, Keys};
+use crate::record::Record;
 use crate::sync::{AtomicPtr, Backoff, Ordering, prefetch};
 
 /// An ordered index from keys of kind `K` to records.
@@ -24,6 +25,23 @@ pub(super) struct Step<'a> {
     pub version: u64,
     /// Which child of its parent it is.
     pub at: usize,
+}
+
+/// A descent whose steps are taken in turn with those of others. It stands in front of a node that was asked for and is not looked at before its
+/// next step. Only a hint: the node was the right one when its parent was looked at, and may have been split since. The caller stays pinned from
+/// the first step to the last, so a node that is not obsolete is still what it was.
+#[derive(Clone, Copy)]
+pub(crate) struct Descent<'a> {
+    node: &'a Node,
+    level: u8,
+}
+
+impl Descent<'_> {
+    /// Whether it stands in front of a leaf.
+    #[inline]
+    pub(crate) fn at_leaf(&self) -> bool {
+        self.level == 0
+    }
 }
 
 impl<K: Keys> Tree<K> {
@@ -57,6 +75,7 @@ impl<K: Keys> Tree<K> {
             Seek::Last => parent.node.info().count.min(node::INNER_KEYS),
         };
         let child = parent.node.child(at).ok_or(Restart)?;
+        Node::prefetch_for_search(child, parent.node.info().level.saturating_sub(1));
         parent.node.check(parent.version)?;
         let version = child.stable()?;
         parent.node.check(parent.version)?;
@@ -125,31 +144,52 @@ impl<K: Keys> Tree<K> {
         covered.then_some(Step { node, version, at: 0 })
     }
 
-    /// Asks for the leaf of the key: under a finger, or below the lowest inner node.
+    /// The beginning of a lookup that goes on in turn with others: from a finger, or from the root.
     #[inline]
-    pub(super) fn prefetch_finger(&self, key: K::Key<'_>, fingers: &Fingers) {
-        match fingers.position::<K>(key) {
-            Some(at) => prefetch(fingers.leaf(at)),
-            None => self.prefetch_leaf(key),
+    pub(super) fn begin(&self, key: K::Key<'_>, fingers: Option<&mut Fingers>) -> Way<'_> {
+        if let Some(fingers) = fingers {
+            if let Some(at) = fingers.position::<K>(key) {
+                // Most likely the key is the next of a run, and not there yet: nothing is looked for.
+                prefetch(fingers.leaf(at));
+                return Way::Nowhere;
+            }
+            if !fingers.is_worth_descent::<K>(key) {
+                return Way::Nowhere;
+            }
+        }
+        match self.root() {
+            Ok(Step { node, .. }) => Way::Down(Descent { node, level: node.info().level }),
+            Err(Restart) => Way::Nowhere,
         }
     }
 
-    /// Asks for the leaf of the key. Inner nodes are few, and in the cache as a rule; a leaf is not. Whoever is in the
-    /// way ends the attempt. The caller is pinned.
-    pub(crate) fn prefetch_leaf(&self, key: K::Key<'_>) {
-        let Ok(mut step) = self.root() else { return };
-        while step.node.info().level > 1 {
-            match self.step(step, Seek::At(key)) {
-                Ok(next) => step = next,
-                Err(Restart) => return,
+    /// A level down, to a node that is asked for.
+    #[inline(always)]
+    pub(super) fn descend_once<'a>(&'a self, descent: Descent<'a>, key: K::Key<'_>) -> Option<Descent<'a>> {
+        let version = descent.node.stable().ok()?;
+        let at = descent.node.find_child::<K>(key, false).ok()?;
+        let child = descent.node.child(at)?;
+        descent.node.check(version).ok()?;
+        let level = descent.level - 1;
+        Node::prefetch_for_search(child, level);
+        Some(Descent { node: child, level })
+    }
+
+    /// The key's record, from its leaf; a finger stays there, so that whoever looks the key up next need not descend.
+    #[inline]
+    pub(super) fn look_in(&self, way: Way<'_>, key: K::Key<'_>, fingers: &mut Fingers) -> Option<Record> {
+        let Step { node: leaf, version, .. } = match way {
+            Way::Down(Descent { node, .. }) => {
+                let version = node.stable().ok()?;
+                fingers.put::<K>(node);
+                Step { node, version, at: 0 }
             }
-        }
-        if step.node.info().level == 1
-            && let Ok(at) = step.node.find_child::<K>(key, false)
-            && let Some(leaf) = step.node.child(at)
-        {
-            leaf.prefetch_for_search();
-        }
+            Way::Bucket(_) | Way::Nowhere => return None,
+        };
+        let (at, exact) = leaf.find_slot::<K>(key).ok()?;
+        let record = exact.then(|| leaf.record(at)).flatten()?;
+        leaf.check(version).ok()?;
+        Some(record)
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Fingers {
     recent: usize,
     /// The one to be replaced next.
     next: usize,
+    /// The last key that somebody went down for step by step.
+    sought: u64,
 }
 
 // SAFETY: tree nodes are shared memory that lives as long as the store.
@@ -36,6 +38,7 @@ impl Default for Fingers {
             leaves: [std::ptr::null(); FINGERS],
             recent: 0,
             next: 0,
+            sought: u64::MAX,
         }
     }
 }
@@ -50,6 +53,15 @@ impl Fingers {
         Some(self.recent).filter(has).or_else(|| if K::EXACT { (0..FINGERS).find(has) } else { None })
     }
 
+    /// Somebody is about to go down for this key step by step. Whether it is worth it: if another one is on the way to the key in front of it, its finger
+    /// will be there in time.
+    #[inline]
+    pub(super) fn is_worth_descent<K: Keys>(&mut self, key: K::Key<'_>) -> bool {
+        let head = K::head(key, 0);
+        let before = std::mem::replace(&mut self.sought, head);
+        !K::EXACT || head != before.wrapping_add(1)
+    }
+
     /// The leaf under a finger; null if there never was one.
     #[inline]
     pub(super) fn leaf(&self, at: usize) -> *const Node {
@@ -62,17 +74,20 @@ impl Fingers {
         *(if right { &mut self.recent } else { &mut self.next }) = at;
     }
 
-    /// Puts a finger on a leaf.
+    /// Puts a finger on a leaf: the most recent one if it is there already, as for lookups that went down side by side.
     #[inline]
     pub(super) fn put<K: Keys>(&mut self, leaf: &Node) {
         let (low, high) = (leaf.low(), leaf.high());
-        let at = self.next % FINGERS;
+        let again = std::ptr::eq(self.leaves[self.recent], leaf);
+        let at = if again { self.recent } else { self.next % FINGERS };
         self.first[at] = K::kept(&low).map_or(0, |low| K::head(low, 0));
         // The key in front of the fence, for integers, whose fences are never 0.
         let behind = u64::from(K::EXACT);
         self.last[at] = K::kept(&high).map_or(u64::MAX, |high| K::head(high, 0) - behind);
         self.leaves[at] = leaf;
         self.recent = at;
-        self.next = at + 1;
+        if !again {
+            self.next = at + 1;
+        }
     }
 }

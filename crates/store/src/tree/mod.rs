@@ -20,12 +20,12 @@ mod node;
 mod remove;
 mod scan;
 
-pub(crate) use self::descent::Tree;
 use self::descent::until_undisturbed;
+pub(crate) use self::descent::{Descent, Tree};
 pub(crate) use self::finger::Fingers;
 pub(crate) use self::scan::{LeafCopy, Resume};
 use crate::heap::Heap;
-use crate::index::{Found, Index, NodeSet};
+use crate::index::{Found, Index, NodeSet, Way};
 use crate::keys::Keys;
 use crate::record::Record;
 use crate::word::Busy;
@@ -66,13 +66,31 @@ impl<K: Keys> Index for Tree<K> {
         removed
     }
 
-    #[inline]
-    fn prefetch_node(&self, key: K::Key<'_>, fingers: &Fingers) -> u64 {
-        self.prefetch_finger(key, fingers);
-        0
+    #[inline(always)]
+    fn descends(&self) -> bool {
+        true
     }
 
-    fn peek(&self, _: u64) -> Option<Record> {
-        None
+    #[inline]
+    fn enter<'a>(&'a self, key: K::Key<'_>, fingers: Option<&mut Fingers>) -> Way<'a> {
+        self.begin(key, fingers)
+    }
+
+    #[inline]
+    fn go_on<'a>(&'a self, way: Way<'a>, key: K::Key<'_>) -> Way<'a> {
+        match way {
+            Way::Down(descent) if !descent.at_leaf() => {
+                self.descend_once(descent, key).map_or(Way::Nowhere, Way::Down)
+            }
+            way => way,
+        }
+    }
+
+    #[inline]
+    fn peek<'a>(&'a self, mut way: Way<'a>, key: K::Key<'_>, fingers: &mut Fingers) -> Option<Record> {
+        while way.is_under_way() {
+            way = self.go_on(way, key);
+        }
+        self.look_in(way, key, fingers)
     }
 }

@@ -6,19 +6,9 @@ use std::ptr::NonNull;
 use super::{LEAF_KEYS, Node, Restart};
 use crate::keys::Keys;
 use crate::record::Record;
-use crate::sync::{Ordering, prefetch};
+use crate::sync::Ordering;
 
 impl Node {
-    /// Asks for what a search reads: the front of the node and the heads.
-    #[inline]
-    pub fn prefetch_for_search(&self) {
-        const LINE: usize = 64;
-        let lines = std::mem::offset_of!(Node, body).div_ceil(LINE) + (LEAF_KEYS * 8).div_ceil(LINE);
-        for line in 0..lines {
-            prefetch(std::ptr::from_ref(self).cast::<u8>().wrapping_add(line * LINE));
-        }
-    }
-
     /// The record of a slot; `None` if a racing writer has just emptied it.
     #[inline]
     pub fn record(&self, at: usize) -> Option<Record> {
