@@ -7,7 +7,6 @@ mod trio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use highwater_node::config::Forward;
 use trio::{Client, Reply, Trio, until};
 
 const IDLE: usize = 1000;
@@ -85,7 +84,7 @@ fn a_thousand_idle_and_a_hundred_busy_connections_at_one_node() {
 #[test]
 fn a_thousand_idle_and_a_hundred_busy_connections_at_three_nodes() {
     let _alone = alone();
-    let trio = Trio::start(|config| config.server.forward = Forward::On);
+    let trio = Trio::forwarding(|_| ());
     work(&trio, &[0, 1, 2]);
 }
 

@@ -18,8 +18,10 @@ use super::watch::{Unreleased, Watch};
 /// Bytes written to one client in one turn: a client that reads as fast as we write must not hold its worker.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// What a leader's reply is taken to be long before one came.
-const FIRST_EXPECTED: usize = 512;
+/// What a leader's reply is taken to be long before one came: a few are under way at first, more when they turn out to be short.
+const FIRST_EXPECTED: usize = 128 << 10;
+/// And at least, however short the last ones were: so many commands of one client are under way at most that none can fill the node.
+const LEAST_EXPECTED: usize = 2 << 10;
 
 /// Where requests go.
 pub struct Ways<'a> {
@@ -88,7 +90,7 @@ pub struct Client {
     /// It waits for data and stands in line at the leader: over which connection, and for which command.
     pub lined: Option<(u64, u64)>,
     /// How long the next reply of the leader may be, by the last ones.
-    pub expects: usize,
+    expects: usize,
     /// Its requests that the engine has taken and not released.
     pub unreleased: Unreleased,
 }
@@ -256,6 +258,11 @@ impl Client {
         }
         self.blocked = room != Room::Enough;
         (allowance, room)
+    }
+
+    /// A reply of the leader was so long.
+    pub fn learn(&mut self, reply: usize) {
+        self.expects = reply.max(self.expects - self.expects / 8).max(LEAST_EXPECTED);
     }
 
     /// Answers everything that it asks of the data with this refusal, which is not [`Refusal::Busy`].

@@ -566,7 +566,7 @@ impl Clients {
         reply: &[u8],
     ) {
         if let Some(client) = &mut self.slots[at].client {
-            client.expects = reply.len().max(client.expects - client.expects / 8);
+            client.learn(reply.len());
         }
         self.released(at, seq, moment, outcome, when, reply);
         if let Some(client) = &mut self.slots[at].client {

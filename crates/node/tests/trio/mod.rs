@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_core::{Clock, Incarnation};
-use highwater_node::config::{Durability, NodeConfig};
+use highwater_node::config::{Durability, Forward, NodeConfig};
 use highwater_node::held::HeldBytes;
 use highwater_node::library::NodeLibrary;
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
@@ -59,6 +59,25 @@ impl Trio {
         until("everybody knows who leads", || {
             (0..3).filter(|id| *id != leader).all(|id| trio.client(id).info("replication").contains(&port))
         });
+        // All of its workers have to be in the epoch, and know the users.
+        until("the leader serves", || trio.client(leader).serves());
+        trio
+    }
+
+    /// The same, and followers forward.
+    pub fn forwarding(change: impl FnOnce(&mut Config)) -> Trio {
+        let trio = Trio::start(|config| {
+            config.server.forward = Forward::On;
+            change(config);
+        });
+        // Each worker has its own connection to the leader.
+        for id in 0..3 {
+            let mut served = 0;
+            until("everybody forwards", || {
+                served = if trio.client(id).serves() { served + 1 } else { 0 };
+                served > 8
+            });
+        }
         trio
     }
 
@@ -214,6 +233,11 @@ impl Client {
             "%" => Reply::Map((0..2 * count()).map(|_| self.try_read()).collect::<Option<_>>()?),
             _ => Reply::Other(line.into()),
         })
+    }
+
+    /// Whether it is answered a question about data.
+    pub fn serves(&mut self) -> bool {
+        self.ask(&["EXISTS", "nothing"]) == Reply::Int(0)
     }
 
     pub fn info(&mut self, section: &str) -> String {

@@ -101,6 +101,7 @@ impl Upstream {
             return None;
         }
         self.serves = !matches!(ready, Err(Refusal::NotServing { .. }));
+        let before = self.leader;
         match ready {
             Err(Refusal::NotServing { ask: Some(leader) }) => self.leader = Some(leader),
             // Nobody is known at the moment. The one who was may still answer.
@@ -122,6 +123,8 @@ impl Upstream {
         self.lacks_since = match &self.asking {
             Some(_) => None,
             None if self.serves => None,
+            // The connection to this one may take a moment.
+            None if self.leader.is_some() && self.leader != before => Some(now),
             None => Some(self.lacks_since.unwrap_or(now)),
         };
         left
