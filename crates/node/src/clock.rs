@@ -78,7 +78,7 @@ impl Stopwatch {
     #[inline]
     pub fn nanos(&self, start: Ticks, end: Ticks) -> Nanos {
         let ticks = end.0.saturating_sub(start.0);
-        (u128::from(ticks) * u128::from(self.scale) >> FRACTION) as u64
+        ((u128::from(ticks) * u128::from(self.scale)) >> FRACTION) as u64
     }
 
     /// How many ticks `nanos` take.

@@ -284,8 +284,15 @@ fn count_plainly(number: usize, address: std::net::SocketAddr, over: &AtomicBool
 fn count_once(number: usize, address: std::net::SocketAddr, over: &AtomicBool) -> Counted {
     let key = format!("counter:{number}");
     let (mut client, mut sum) = (Client::connect(address), 0);
-    let Reply::Int(session) = client.ask(&["HW.SESSION", "NEW"]) else { panic!("no session") };
-    let session = session.to_string();
+    let mut session = String::new();
+    // One whose answer gets lost is never used.
+    until("a session", || match client.ask(&["HW.SESSION", "NEW"]) {
+        Reply::Int(id) => {
+            session = id.to_string();
+            true
+        }
+        _ => false,
+    });
     let mut sequence = 0;
     while !over.load(Ordering::Relaxed) {
         sequence += 1;

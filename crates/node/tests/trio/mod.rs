@@ -49,6 +49,8 @@ impl Trio {
         config.cluster.durability = Durability::Memory;
         config.cluster.nodes = (0..3).zip(ports.chunks(3)).map(node).collect();
         config.limits.memory_mb = 1024;
+        // Who is dead is noticed at once; a busy machine must not look so.
+        config.timeouts.election_timeout_ms = 1500;
         change(&mut config);
         let nodes: Vec<Option<Node>> = (0..3).map(|id| Some(start(&config, id))).collect();
         let addresses = nodes.iter().flatten().map(Node::resp_address).collect();

@@ -61,7 +61,11 @@ fn slow() -> u64 {
 
 #[test]
 fn what_no_count_sees_ends_by_the_clock() {
-    vm::limit(Limits { instructions: 0, memory_bytes: 16 << 20, clock: Some(Clocks { wall: slow, cpu: slow }) });
+    vm::limit(Limits {
+        instructions: 0,
+        memory_bytes: 16 << 20,
+        clock: Some(Clocks { wall: slow, cpu: slow }),
+    });
     let mut client = Node::new().client();
     let reply = eval(&mut client, "local s = string.rep('x', 1000) while true do local t = s .. 'y' end");
     assert!(reply.contains("after 5 seconds"), "{reply}");
