@@ -9,14 +9,41 @@ import time
 import redis
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
-from redis.exceptions import ClusterDownError, ConnectionError, MovedError, ReadOnlyError, ResponseError, TimeoutError
+from redis.exceptions import (
+    AuthenticationError,
+    ClusterDownError,
+    ConnectionError,
+    MovedError,
+    NoPermissionError,
+    ReadOnlyError,
+    ResponseError,
+    TimeoutError,
+)
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 NODES = [(host, int(port)) for host, port in (node.split(":") for node in os.environ["HW_NODES"].split(","))]
 NAME = os.environ["HW_NAME"]
 SECONDS = float(os.environ.get("HW_SECONDS", "5"))
+PATIENCE = 60
 THREADS = 4
+# What the server, or redis-py after its tries, says when another try may succeed.
+AGAIN = ("UNKNOWN", "CONFLICT", "CLUSTERDOWN", "MOVED", "The cluster", "TTL")
+# Where the doors are locked: who one is, and the folder of certificates.
+LOGIN = {"username": "app", "password": os.environ["HW_PASSWORD"]} if "HW_PASSWORD" in os.environ else {}
+CERTIFICATES = os.environ.get("HW_CERTIFICATES")
+
+
+def locks(client="app", authority="ca", **login):
+    """What a connection through locked doors needs, in redis-py's words. Nothing, where they are open."""
+    if CERTIFICATES is None:
+        return LOGIN
+
+    def file(name):
+        return f"{CERTIFICATES}/{name}"
+
+    own = {"ssl_certfile": file(f"{client}.crt"), "ssl_keyfile": file(f"{client}.key")} if client else {}
+    return {**LOGIN, **login, "ssl": True, "ssl_ca_certs": file(f"{authority}.crt"), **own}
 
 
 def never():
@@ -26,13 +53,13 @@ def never():
 
 def cluster(**options):
     nodes = [ClusterNode(host, port) for host, port in NODES]
-    return RedisCluster(startup_nodes=nodes, decode_responses=True, socket_timeout=5, **options)
+    return RedisCluster(startup_nodes=nodes, decode_responses=True, socket_timeout=5, **locks(), **options)
 
 
 def leader(protocol=2):
     """A plain client, of whoever serves."""
     for host, port in NODES:
-        client = redis.Redis(host, port, decode_responses=True, protocol=protocol)
+        client = redis.Redis(host, port, decode_responses=True, protocol=protocol, **locks())
         if client.info("replication")["role"] == "master":
             return client
     sys.exit("nobody serves")
@@ -95,14 +122,34 @@ def server():
         assert time.monotonic() < end
 
 
-def counting(count):
+class Progress:
+    """One thread's counting: for so long after its first increment, which may take a busy machine some time."""
+
+    begun = threading.Barrier(THREADS, action=lambda: print("counting", flush=True), timeout=PATIENCE)
+
+    def __init__(self):
+        self.acknowledged = self.unknown = 0
+        self.end = time.monotonic() + PATIENCE
+
+    def goes_on(self):
+        return time.monotonic() < self.end
+
+    def counted(self):
+        self.acknowledged += 1
+        if self.acknowledged == 1:
+            Progress.begun.wait()
+            self.end = time.monotonic() + SECONDS
+
+
+def counting(count, protocol):
     """Counts in threads, each on a key of its own; prints what each knows."""
     counts, failures = {}, []
 
     def body(number):
         try:
-            key = f"count:{os.getpid()}:{number}"
-            counts[key] = count(number, key, time.monotonic() + SECONDS)
+            key, progress = f"count:{os.getpid()}:{number}", Progress()
+            count(protocol, key, progress)
+            counts[key] = progress.acknowledged, progress.unknown
         except Exception as error:  # told at the end
             failures.append(repr(error))
 
@@ -116,52 +163,49 @@ def counting(count):
     print(json.dumps(counts))
 
 
-def plainly(increment, end, key):
+def plainly(increment, key, progress):
     """INCR until the end: an error that says that nothing was done is tried again, any other is unknown."""
-    acknowledged = unknown = 0
-    while time.monotonic() < end:
+    while progress.goes_on():
         try:
             increment(key)
-            acknowledged += 1
+            progress.counted()
         except (MovedError, ClusterDownError, ReadOnlyError):
             time.sleep(0.02)
         except ResponseError as error:
             if not str(error).startswith(("UNKNOWN", "CONFLICT")):
                 raise
-            unknown += str(error).startswith("UNKNOWN")
+            progress.unknown += str(error).startswith("UNKNOWN")
         except (ConnectionError, TimeoutError):
-            unknown += 1
+            progress.unknown += 1
             time.sleep(0.02)
-    return acknowledged, unknown
 
 
-def sentinel_counts(_, key, end):
-    found = Sentinel(NODES, socket_timeout=5, sentinel_kwargs={"retry": never()})
-    master = found.master_for(NAME, socket_timeout=5, retry=never())
-    return plainly(master.incr, end, key)
+def sentinel_counts(protocol, key, progress):
+    found = Sentinel(NODES, socket_timeout=5, sentinel_kwargs={"retry": never(), "protocol": protocol})
+    master = found.master_for(NAME, socket_timeout=5, retry=never(), protocol=protocol)
+    plainly(master.incr, key, progress)
 
 
-def cluster_counts(_, key, end):
-    client = cluster(retry=never())
-    return plainly(client.incr, end, key)
+def cluster_counts(protocol, key, progress):
+    plainly(cluster(retry=never(), protocol=protocol).incr, key, progress)
 
 
-def session_counts(_, key, end):
+def session_counts(protocol, key, progress):
     """Under a session whatever was not answered is sent again, by the library and here: nothing is unknown in the end."""
-    client = cluster()
+    client = cluster(protocol=protocol)
     # It names no key, so a cluster client does not know whom to ask.
     session, number = leader().execute_command("HW.SESSION", "NEW"), 0
-    while time.monotonic() < end:
+    while progress.goes_on():
         number += 1
         while True:
             try:
                 assert client.execute_command("HW.ONCE", session, number, "INCR", key) == number
+                progress.counted()
                 break
             except (ResponseError, ConnectionError, TimeoutError) as error:
-                if isinstance(error, ResponseError) and not str(error).startswith(("UNKNOWN", "CONFLICT", "CLUSTERDOWN", "MOVED", "The cluster", "TTL")):
+                if isinstance(error, ResponseError) and not str(error).startswith(AGAIN):
                     raise
                 time.sleep(0.02)
-    return number, 0
 
 
 def crowd():
@@ -189,18 +233,49 @@ def crowd():
         client.close()
 
 
+def refusals():
+    """Locked doors let in nobody else, and say why."""
+    host, port = NODES[0]
+
+    def refused(words, kind=ConnectionError, **options):
+        client = redis.Redis(host, port, retry=never(), **options)
+        try:
+            sys.exit(f"let in: {client.ping()}, {words}")
+        except kind as error:
+            assert words.lower() in str(error).lower(), f"{error!r} does not say {words}"
+
+    refused("certificate verify failed", **locks(authority="other/ca"))
+    refused("certificate required", **locks(client=None))
+    refused("alert", **locks(client="other/app"))
+    refused("invalid username-password", AuthenticationError, **locks(password="guessed"))
+    refused("invalid username-password", AuthenticationError, **locks(username="nobody"))
+    refused("authenticated", AuthenticationError, **locks(username=None, password=None))
+    # Who does not speak TLS hears nothing that could be taken for an answer.
+    refused("", **LOGIN)
+    # And who is let in does what the rules allow.
+    app = leader()
+    assert app.set("app:1", "x") and app.get("app:1") == "x"
+    for forbidden in [lambda: app.get("other"), app.flushall, lambda: app.acl_list()]:
+        try:
+            sys.exit(f"done: {forbidden()}")
+        except NoPermissionError:
+            pass
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["data", protocol]:
             data(int(protocol))
         case ["server"]:
             server()
-        case ["cluster"]:
-            counting(cluster_counts)
-        case ["sessions"]:
-            counting(session_counts)
-        case ["sentinel"]:
-            counting(sentinel_counts)
+        case ["cluster", protocol]:
+            counting(cluster_counts, int(protocol))
+        case ["sessions", protocol]:
+            counting(session_counts, int(protocol))
+        case ["sentinel", protocol]:
+            counting(sentinel_counts, int(protocol))
+        case ["refusals"]:
+            refusals()
         case ["crowd"]:
             crowd()
         case other:

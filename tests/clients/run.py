@@ -1,17 +1,19 @@
 """Runs real clients against three replicas: `tests/clients.sh` calls it, inside an environment that has redis-py.
 
-A client script gets HW_NODES (host:port of all, with commas), HW_NAME (the cluster's name) and HW_SECONDS. It counts with INCR on keys of its own and
-prints one JSON object with, for each key, [acknowledged, unknown]: unknown is what may or may not have been done. Meanwhile the leader
-is killed. In the end each key holds at least what was acknowledged, and at most the unknown ones more.
+A client script gets HW_NODES (host:port of all, with commas), HW_NAME (the cluster's name) and HW_SECONDS. It counts with INCR on keys of its own, prints
+"counting" when it has begun, and in the end one JSON object with, for each key, [acknowledged, unknown]: unknown is what may or may not have been done. Meanwhile the
+leader is killed. In the end each key holds at least what was acknowledged, and at most the unknown ones more.
 """
 
 import json
 import os
 import pathlib
 import re
+import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -24,33 +26,42 @@ import redis  # noqa: E402
 from cluster import Cluster  # noqa: E402
 
 NAME = "clients"
-KILL_AFTER = 1.5
-SECONDS = 5
+KILL_AFTER = 1
+SECONDS = 4
+PATIENCE = 150
 
 
 def main():
     highwater, folder = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     quick = "--quick" in sys.argv[3:]
     missing = []
-    python = [sys.executable, str(HERE / "redis_py.py")]
-    with Three(highwater, "moved") as three:
-        three.check("redis-py, RESP2", [*python, "data", "2"])
-        three.check("redis-py, RESP3", [*python, "data", "3"])
-        three.check("redis-py, server commands", [*python, "server"])
+
+    def python(*words):
+        return [sys.executable, str(HERE / "redis_py.py"), *words]
+
+    def both(words):
+        return {f"redis-py, {words}, RESP{protocol}": python(words, protocol) for protocol in "23"}
+
+    with Three(highwater, '[server]\nredirect = "moved"') as three:
+        three.check("redis-py, RESP2", python("data", "2"))
+        three.check("redis-py, RESP3", python("data", "3"))
+        three.check("redis-py, server commands", python("server"))
+        three.check("redis-py, a crowd", python("crowd"))
         three.benchmark(quick)
-        three.failover("redis-py, cluster", [*python, "cluster"])
-        three.failover("redis-py, cluster, sessions", [*python, "sessions"])
+        three.failover({**both("cluster"), **both("sessions")})
         if not quick:
-            three.check("redis-py, a crowd", [*python, "crowd"])
             for name, tool, install, command in others(folder):
                 if shutil.which(tool) is None:
                     missing.append(f"{name} ({tool})")
                     continue
                 install()
-                three.failover(name, command)
-    with Three(highwater, "readonly") as three:
-        three.failover("redis-py, Sentinel", [*python, "sentinel"])
-        three.hand_over("redis-py, Sentinel, a lead handed over", [*python, "sentinel"])
+                three.failover({name: command})
+    with Three(highwater, '[server]\nredirect = "readonly"') as three:
+        three.failover(both("sentinel"))
+        three.hand_over(both("sentinel"))
+    with Locked(highwater, folder / "certificates") as locked:
+        locked.check("redis-py, locked doors", python("refusals"))
+        locked.failover({f"{name}, TLS, AUTH": command for name, command in {**both("cluster"), **both("sessions")}.items()})
     if missing:
         print("not run, because not at hand:", ", ".join(missing))
         sys.exit(3)
@@ -90,11 +101,13 @@ def run(command, **options):
 
 
 class Three(Cluster):
-    """Three replicas whose clients are spoken to in these words."""
+    """Three replicas, configured with these lines besides."""
 
-    def __init__(self, highwater, words):
-        release = highwater.parent
-        super().__init__(release, 3, f'id = "{NAME}"\ndurability = "memory"', f'[server]\nredirect = "{words}"')
+    # What redis-py needs to come in, and what a client script is told of it.
+    login, told = {}, {}
+
+    def __init__(self, highwater, lines):
+        super().__init__(highwater.parent, 3, f'id = "{NAME}"\ndurability = "memory"', lines)
         self.highwater = highwater
 
     def __enter__(self):
@@ -103,11 +116,28 @@ class Three(Cluster):
         self.leader()
         return self
 
+    def client(self, node):
+        return redis.Redis(port=self.resp(node), decode_responses=True, socket_timeout=5, **self.login)
+
+    def leader(self):
+        """Who takes writes; waits for it."""
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            for node in self.processes:
+                try:
+                    with self.client(node) as one:
+                        if one.role()[0] == "master" and one.set("probe", 1):
+                            return node
+                except redis.RedisError:
+                    pass
+            time.sleep(0.05)
+        sys.exit(f"no leader within 30 s; see {self.folder}")
+
     def nodes(self):
         return ",".join(f"127.0.0.1:{self.resp(node)}" for node in range(3))
 
     def environment(self, seconds=SECONDS):
-        return {**os.environ, "HW_NODES": self.nodes(), "HW_NAME": NAME, "HW_SECONDS": str(seconds)}
+        return {**os.environ, "HW_NODES": self.nodes(), "HW_NAME": NAME, "HW_SECONDS": str(seconds), **self.told}
 
     def check(self, name, command):
         started = time.monotonic()
@@ -128,8 +158,8 @@ class Three(Cluster):
             tests = sum("requests per second" in line for line in text.splitlines())
             print(f"redis-benchmark {' '.join(mode)}: {tests} tests, fine", flush=True)
 
-    def failover(self, name, command):
-        """The leader is killed while the client counts, and comes back."""
+    def failover(self, clients):
+        """The leader is killed while the clients count, and comes back."""
 
         def disturb():
             victim = self.leader()
@@ -137,28 +167,48 @@ class Three(Cluster):
             time.sleep(1)
             self.start(victim, range(3))
 
-        self.disturbed(name, command, disturb)
+        self.disturbed("a leader killed", clients, disturb)
 
-    def hand_over(self, name, command):
+    def hand_over(self, clients):
         def disturb():
             here = self.leader()
             there = (here + 1) % 3
             run([self.highwater, "hand-over", "--to", str(there), "--admin", f"127.0.0.1:{self.ports[3 * here + 2]}"])
 
-        self.disturbed(name, command, disturb)
+        self.disturbed("a lead handed over", clients, disturb)
 
-    def disturbed(self, name, command, disturb):
+    def disturbed(self, what, clients, disturb):
+        """`clients`: names and commands, at the same time. What befalls the replicas in the middle must not fail, either."""
         self.settle()
-        client = subprocess.Popen(command, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        fault = threading.Timer(KILL_AFTER, disturb)
-        fault.start()
-        out, err = client.communicate(timeout=120)
-        fault.join()
-        if client.returncode != 0:
-            sys.exit(f"{name} failed:\n{out}\n{err}")
-        counts = json.loads(out.strip().splitlines()[-1])
-        port = self.resp(self.leader())
-        with redis.Redis(port=port, decode_responses=True) as leader:
+        started, errors = {}, tempfile.TemporaryFile("w+")
+        for name, command in clients.items():
+            started[name] = subprocess.Popen(command, env=self.environment(), stdout=subprocess.PIPE, stderr=errors, text=True)
+
+        def end_all():
+            for client in started.values():
+                client.kill()
+
+        # Whoever hangs is ended, and fails by its exit code.
+        patience = threading.Timer(PATIENCE, end_all)
+        patience.start()
+        try:
+            for client in started.values():
+                client.stdout.readline()
+            time.sleep(KILL_AFTER)
+            disturb()
+            said = {name: client.stdout.read() for name, client in started.items()}
+            ended = {name: client.wait() for name, client in started.items()}
+        finally:
+            patience.cancel()
+            end_all()
+        for name, out in said.items():
+            if ended[name] != 0:
+                errors.seek(0)
+                sys.exit(f"{name}, {what}: failed with {ended[name]}:\n{out}\n{errors.read()}")
+            self.judge(f"{name}, {what}", json.loads(out.strip().splitlines()[-1]))
+
+    def judge(self, name, counts):
+        with self.client(self.leader()) as leader:
             for key, (acknowledged, unknown) in counts.items():
                 found = int(leader.get(key) or 0)
                 if not acknowledged <= found <= acknowledged + unknown or acknowledged == 0:
@@ -170,13 +220,33 @@ class Three(Cluster):
         """Waits until all three replicas are there."""
         end = time.monotonic() + 30
         while time.monotonic() < end:
-            leader = self.leader()
-            with redis.Redis(port=self.resp(leader), decode_responses=True) as one:
+            with self.client(self.leader()) as one:
                 nodes = one.execute_command("CLUSTER", "SLOTS")[0][2:]
             if len(nodes) == 3:
                 return
             time.sleep(0.1)
         sys.exit("a replica did not come back within 30 s")
+
+
+class Locked(Three):
+    """The same behind locked doors: TLS, a client's certificate, a user with a password and rules."""
+
+    def __init__(self, highwater, certificates):
+        other = certificates / "other"
+        ours = [["ca"], ["node", "--id", "0"], ["client", "--name", "app"]]
+        theirs = [["ca"], ["client", "--name", "app"]]
+        for folder, words in [(certificates, words) for words in ours] + [(other, words) for words in theirs]:
+            run([highwater, "cert", *words, "--dir", folder])
+        password = secrets.token_hex(8)
+        users = certificates / "users.acl"
+        rules = "~app:* ~count:* +@all -@admin -@dangerous +info +role +cluster"
+        users.write_text(f"user default off\nuser root on >{password} ~* +@all\nuser app on >{password} {rules}\n")
+        files = {"ca": "ca.crt", "certificate": "node-0.crt", "key": "node-0.key"}
+        tls = "".join(f'{key} = "{certificates / file}"\n' for key, file in files.items())
+        super().__init__(highwater, f'[auth]\nusers_file = "{users}"\n[tls]\nresp = true\nclient_auth = "required"\n{tls}')
+        own = {"ssl_certfile": f"{certificates}/app.crt", "ssl_keyfile": f"{certificates}/app.key"}
+        self.login = {"username": "root", "password": password, "ssl": True, "ssl_ca_certs": f"{certificates}/ca.crt", **own}
+        self.told = {"HW_PASSWORD": password, "HW_CERTIFICATES": str(certificates)}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any, Callable, List
 import pytest
 from highwater import AsyncClient, AsyncTransaction, Client, Conflict, Freshness, NotDone, ServerError, Ticket, Transaction, UnknownOutcome
 
-from conftest import PATIENCE, Cluster
+from conftest import PATIENCE, Cluster, while_leaders_end
 
 
 def test_answers(cluster: Cluster) -> None:
@@ -150,34 +150,6 @@ def test_tables(cluster: Cluster) -> None:
             client.get("nowhere", 1)
         assert raised.value.code == "NOTABLE"
         assert client.drop_table("orders") == 1
-
-
-def while_leaders_end(cluster: Cluster, work: List[Callable[[threading.Event], None]]) -> None:
-    over, failures = threading.Event(), []
-
-    def guarded(job: Callable[[threading.Event], None]) -> None:
-        try:
-            job(over)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(job,)) for job in work]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(3):
-            leader = cluster.leader()
-            cluster.kill(leader)
-            cluster.leader()
-            cluster.start(leader)
-            # It is back when it answers: then the next one may end.
-            with Client(cluster.resp[leader], patience=PATIENCE) as client:
-                client.once("INCR", "rounds")
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-    assert not failures, failures
 
 
 def test_counters_are_exact_though_leaders_are_killed(cluster: Cluster) -> None:

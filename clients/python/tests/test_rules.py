@@ -46,6 +46,22 @@ def test_what_redis_py_makes_of_errors_is_undone() -> None:
     assert failure_of(errors.ResponseError("wrong number of arguments")).code == "ERR"
     assert failure_of(errors.ResponseError("WRONGTYPE x")).code == "WRONGTYPE"
     assert failure_of(errors.OutOfMemoryError("command not allowed")).code == "OOM"
+    assert failure_of(errors.AuthenticationError("invalid username-password pair or user is disabled.")).code == "WRONGPASS"
+    assert failure_of(errors.AuthenticationError("Authentication required.")).code == "NOAUTH"
+    assert failure_of(errors.AuthenticationError("HELLO must be called with the client already authenticated, ..")).code == "NOAUTH"
+
+
+def test_who_slept_too_long_tells_why_the_last_try_failed() -> None:
+    rules = Rules(Topology(["a:1"]), lambda: clock[0], 1.0, False)
+    clock, steps = [0.0], rules.command(("PING",), harmless=True)
+    need, told = next(steps), 0
+    with pytest.raises(NotDone, match="bad certificate"):
+        while True:
+            told += isinstance(need, Lend)
+            if isinstance(need, Sleep):
+                clock[0] += 2.0
+            need = steps.send("bad certificate" if isinstance(need, Lend) else None)
+    assert told == 1, "nobody is asked when time is up"
 
 
 class Story:

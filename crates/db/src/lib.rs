@@ -1,27 +1,5 @@
 //! Highwater inside a program: a replica, or a cluster of them for tests; typed tables; closures as transactions.
 //!
-//! ```
-//! use highwater_db::{Database, Hashed, Table};
-//!
-//! const BALANCES: Table<String, i64, Hashed> = Table::hashed(0, "balances");
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let db = Database::builder().table(BALANCES).open()?;
-//! db.transaction(|tx| tx.put(BALANCES, "alice", &100))?;
-//! let moved = db.transaction(|tx| {
-//!     let alice = tx.get(BALANCES, "alice")?.unwrap_or(0);
-//!     if alice < 30 {
-//!         return Ok(false);
-//!     }
-//!     let bob = tx.get(BALANCES, "bob")?.unwrap_or(0);
-//!     tx.put(BALANCES, "alice", &(alice - 30))?;
-//!     tx.put(BALANCES, "bob", &(bob + 30))?;
-//!     Ok(true)
-//! })?;
-//! assert!(moved);
-//! # Ok(())
-//! # }
-//! ```
 #![doc = include_str!("../README.md")]
 //!
 //! # Where to look

@@ -42,6 +42,13 @@ pub trait ConnectAsync: Send + Sync {
     fn connect(&self, address: String) -> Connecting;
 }
 
+/// Plain TCP.
+pub(crate) async fn connect_tcp(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
 struct Connection {
     stream: Box<dyn AsyncStream>,
     decoder: Decoder,
@@ -51,11 +58,7 @@ impl Connection {
     async fn open(options: &Options, address: &str) -> io::Result<Connection> {
         let stream = match &options.connect_async {
             Some(connect) => connect.connect(address.to_string()).await?,
-            None => {
-                let stream = TcpStream::connect(address).await?;
-                stream.set_nodelay(true)?;
-                Box::new(stream)
-            }
+            None => Box::new(connect_tcp(address).await?),
         };
         Ok(Connection { stream, decoder: Decoder::default() })
     }

@@ -98,13 +98,25 @@ pub struct Errand {
     lost: bool,
     /// Other transactions were in the way at the last try.
     conflict: bool,
+    /// Why the last try that had its time came to nothing.
+    why: Option<String>,
 }
 
 impl Errand {
     /// To be tried until then.
     pub fn new(commands: Vec<Command>, shape: Shape, repeat: Repeat, deadline: Instant) -> Errand {
         let ended = vec![None; commands.len()];
-        Errand { commands, shape, repeat, ended, deadline, pause: FIRST_PAUSE, lost: false, conflict: false }
+        Errand {
+            commands,
+            shape,
+            repeat,
+            ended,
+            deadline,
+            pause: FIRST_PAUSE,
+            lost: false,
+            conflict: false,
+            why: None,
+        }
     }
 
     /// When to give up.
@@ -277,8 +289,11 @@ impl Errand {
         let pause = least.max(FIRST_PAUSE);
         self.pause = (self.pause * 2).min(LAST_PAUSE);
         if now + pause < self.deadline {
+            self.why = Some(why);
             return Step::Again(jitter(pause));
         }
+        // A try that the deadline cut short says only that time is up; the one before says what is wrong.
+        let why = if now < self.deadline { why } else { self.why.take().unwrap_or(why) };
         let error = if self.lost {
             Error::Unknown { why, ticket: None }
         } else if self.conflict {
@@ -391,6 +406,14 @@ mod tests {
         let mut story = Story::new(1, Shape::Apart, Repeat::Harmless);
         let late = story.at(1000, Tried::NoConnection("refused".into())).expect("time is up");
         assert!(matches!(late[..], [Err(Error::NotDone(_))]));
+        // What is wrong is told, and not that time is up.
+        let mut story = Story::new(1, Shape::Apart, Repeat::Harmless);
+        assert!(story.at(1, Tried::NoConnection("bad certificate".into())).is_none());
+        let late = story.at(1000, Tried::NoConnection("time is up".into())).expect("time is up");
+        assert!(
+            matches!(&late[..], [Err(Error::NotDone(why))] if why.contains("bad certificate")),
+            "{late:?}"
+        );
         let mut story = Story::new(1, Shape::Apart, Repeat::Never);
         let late = story.at(1000, Tried::Sent(vec![error("CONFLICT x")], None)).expect("time is up");
         assert_eq!(late, [Err(Error::Conflict)]);

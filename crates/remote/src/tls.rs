@@ -1,17 +1,21 @@
-//! TLS for the blocking client: rustls with ring.
+//! TLS: rustls with ring. With the feature `async-tls` for the client on tokio, too.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::error::Error;
 use crate::net::{Connect, Stream, connect_tcp};
 
-/// Connections over TLS: give it to [`Options::connect`](crate::Options::connect).
+/// Connections over TLS: give it to [`Options::connect`](crate::Options::connect), or, with the feature `async-tls`, to
+/// [`Options::connect_async`](crate::Options).
+#[derive(Clone)]
 pub struct Tls {
     config: Arc<ClientConfig>,
     /// The name that nodes' certificates are for; `None`: that of the address.
@@ -19,6 +23,30 @@ pub struct Tls {
 }
 
 impl Tls {
+    /// As [`new`](Tls::new), from files in PEM: the authority's certificate, and one's own certificate and its key, if nodes ask for one. A
+    /// node's certificate is for the name in its address.
+    ///
+    /// # Errors
+    /// If a file cannot be read or holds nothing of use; the error names it.
+    pub fn from_files(authority: impl AsRef<Path>, own: Option<(&Path, &Path)>) -> Result<Tls, Error> {
+        let bad = |file: &Path, what: &str, error: &dyn std::fmt::Display| {
+            Error::Invalid(format!("TLS: no {what} can be read from {}: {error}", file.display()))
+        };
+        let certificate = |file: &Path| {
+            CertificateDer::from_pem_file(file).map_err(|error| bad(file, "certificate", &error))
+        };
+        let own = match own {
+            None => None,
+            Some((file, key)) => {
+                let chain = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+                let chain: Vec<_> = chain.map_err(|error| bad(file, "certificate", &error))?;
+                let key_of = PrivateKeyDer::from_pem_file(key).map_err(|error| bad(key, "key", &error))?;
+                Some((chain, key_of))
+            }
+        };
+        Tls::new(certificate(authority.as_ref())?, None, own)
+    }
+
     /// Nodes show a certificate of this authority (DER), for the name in their address, or for `name`. `own`: the client's certificate
     /// and key, if nodes ask for one.
     ///
@@ -46,15 +74,20 @@ impl Tls {
     pub fn with(config: Arc<ClientConfig>, name: Option<String>) -> Tls {
         Tls { config, name }
     }
+
+    /// The name that the certificate of the node at this address has to be for.
+    fn name_of(&self, address: &str) -> io::Result<ServerName<'static>> {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let name = self.name.as_deref().unwrap_or(host).to_string();
+        ServerName::try_from(name).map_err(io::Error::other)
+    }
 }
 
 impl Connect for Tls {
     fn connect(&self, address: &str, timeout: Duration) -> io::Result<Box<dyn Stream>> {
-        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let name = self.name.as_deref().unwrap_or(host).to_string();
-        let name = ServerName::try_from(name).map_err(io::Error::other)?;
-        let session = ClientConnection::new(self.config.clone(), name).map_err(io::Error::other)?;
+        let session =
+            ClientConnection::new(self.config.clone(), self.name_of(address)?).map_err(io::Error::other)?;
         let mut stream = Encrypted(StreamOwned::new(session, connect_tcp(address, timeout)?));
         stream.set_timeout(timeout)?;
         // Now, so that what is wrong with it is told before anything is sent.
@@ -91,5 +124,18 @@ impl Stream for Encrypted {
 
     fn is_open(&mut self) -> bool {
         self.0.sock.is_open()
+    }
+}
+
+#[cfg(feature = "async-tls")]
+impl crate::asynchronous::ConnectAsync for Tls {
+    fn connect(&self, address: String) -> crate::asynchronous::Connecting {
+        let tls = self.clone();
+        Box::pin(async move {
+            let name = tls.name_of(&address)?;
+            let stream = crate::asynchronous::connect_tcp(&address).await?;
+            let stream = tokio_rustls::TlsConnector::from(tls.config).connect(name, stream).await?;
+            Ok(Box::new(stream) as Box<dyn crate::asynchronous::AsyncStream>)
+        })
     }
 }

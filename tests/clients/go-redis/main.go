@@ -32,6 +32,7 @@ func main() {
 
 	var lock sync.Mutex
 	var all sync.WaitGroup
+	var begun sync.Once
 	counts := map[string][2]int{}
 	for number := 0; number < 4; number++ {
 		all.Add(1)
@@ -42,6 +43,7 @@ func main() {
 				err := client.Incr(ctx, key).Err()
 				if err == nil {
 					acknowledged++
+					begun.Do(func() { fmt.Println("counting") })
 					continue
 				}
 				if !nothingDone(err) {

@@ -23,6 +23,7 @@ async function count(number, counts) {
     try {
       await cluster.incr(key);
       acknowledged += 1;
+      if (number === 0 && acknowledged === 1) console.log("counting");
     } catch (error) {
       if (!/^(MOVED|CLUSTERDOWN)/.test(error.message)) unknown += 1;
       await new Promise((resolve) => setTimeout(resolve, 20));

@@ -238,7 +238,8 @@ class Rules:
             return True
         # Those that failed together do not come together.
         yield Sleep(pause * random.uniform(0.5, 1.0))
-        return False
+        # Whoever slept too long tells why the last try failed, and not that there was no time for another one.
+        return self.now() >= deadline
 
     def ask(self, lent: Lent, commands: List[Words], deadline: float) -> Steps[Tried]:
         """Sends commands, and asks for the token behind them."""

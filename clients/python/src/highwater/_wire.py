@@ -40,7 +40,8 @@ def failure_of(error: Exception) -> Failure:
         if isinstance(error, kind):
             return Failure(text if text.startswith(code) else f"{code} {text}")
     if isinstance(error, errors.AuthenticationError):
-        return Failure(f"NOAUTH {text}" if "required" in text else f"WRONGPASS {text}")
+        # Of both kinds redis-py leaves away the first word.
+        return Failure(f"WRONGPASS {text}" if "username-password" in text else f"NOAUTH {text}")
     first = text.split(" ", 1)[0]
     coded = first.isalnum() and first.isupper() and len(first) > 1
     return Failure(text if coded else f"ERR {text}")

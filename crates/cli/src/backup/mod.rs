@@ -4,6 +4,7 @@ mod args;
 mod create;
 mod list;
 mod moment;
+#[cfg(feature = "object-stores")]
 mod objects;
 mod place;
 mod restore;

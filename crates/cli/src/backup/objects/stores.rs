@@ -10,8 +10,7 @@ use object_store::path::Path;
 use object_store::{BackoffConfig, ObjectStore, ObjectStoreScheme, RetryConfig};
 use url::Url;
 
-/// Schemes that are understood, for people.
-pub const SCHEMES: &str = "file://, s3://, gs:// and az:// are";
+use crate::backup::place::SCHEMES;
 
 /// The store, and where the archive is in it. Everything but the place comes from the environment, by the names that each cloud's users
 /// know. A request that fails is tried again until `patience` is over.

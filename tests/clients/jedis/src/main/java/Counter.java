@@ -2,6 +2,7 @@
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import redis.clients.jedis.DefaultJedisClientConfig;
@@ -10,6 +11,8 @@ import redis.clients.jedis.JedisCluster;
 import redis.clients.jedis.exceptions.JedisException;
 
 public class Counter {
+    private static final AtomicBoolean BEGUN = new AtomicBoolean();
+
     public static void main(String[] args) throws Exception {
         Set<HostAndPort> nodes =
             Stream.of(System.getenv("HW_NODES").split(",")).map(HostAndPort::from).collect(Collectors.toSet());
@@ -42,6 +45,10 @@ public class Counter {
             try {
                 long sum = cluster.incr(key);
                 acknowledged++;
+                if (BEGUN.compareAndSet(false, true)) {
+                    System.out.println("counting");
+                    System.out.flush();
+                }
                 // One that was repeated, and counted twice, shows here.
                 if (sum > last + 1) {
                     unknown += sum - last - 1;
