@@ -40,19 +40,25 @@ pub struct Ticks(pub u64);
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
     invariant_tsc: bool,
-    nanos_per_tick: f64,
+    /// Nanoseconds of a tick, in units of 2^-32: each request is measured, and integers are cheaper than floating point.
+    scale: u64,
 }
+
+/// Bits of [`Stopwatch`]'s scale behind the point.
+const FRACTION: u32 = 32;
 
 impl Stopwatch {
     /// Measures the counter's rate against the monotonic clock; takes 10 ms.
     pub fn calibrate() -> Stopwatch {
         let invariant_tsc = highwater_core::Clock::system().source_name() == "tsc";
-        let mut stopwatch = Stopwatch { invariant_tsc, nanos_per_tick: 1.0 };
+        let mut stopwatch = Stopwatch { invariant_tsc, scale: 1 << FRACTION };
         if invariant_tsc {
             let (start, start_ticks) = (monotonic(), stopwatch.now());
             std::thread::sleep(std::time::Duration::from_millis(10));
             let (end, end_ticks) = (monotonic(), stopwatch.now());
-            stopwatch.nanos_per_tick = (end - start) as f64 / (end_ticks.0 - start_ticks.0).max(1) as f64;
+            let ticks = (end_ticks.0 - start_ticks.0).max(1);
+            let scale = (u128::from(end - start) << FRACTION) / u128::from(ticks);
+            stopwatch.scale = u64::try_from(scale).unwrap_or(u64::MAX).max(1);
         }
         stopwatch
     }
@@ -71,13 +77,14 @@ impl Stopwatch {
     /// Nanoseconds from `start` to `end`; 0 if they are out of order.
     #[inline]
     pub fn nanos(&self, start: Ticks, end: Ticks) -> Nanos {
-        (end.0.saturating_sub(start.0) as f64 * self.nanos_per_tick) as u64
+        let ticks = end.0.saturating_sub(start.0);
+        ((u128::from(ticks) * u128::from(self.scale)) >> FRACTION) as u64
     }
 
     /// How many ticks `nanos` take.
     #[inline]
     pub fn ticks(&self, nanos: Nanos) -> u64 {
-        (nanos as f64 / self.nanos_per_tick) as u64
+        u64::try_from((u128::from(nanos) << FRACTION) / u128::from(self.scale)).unwrap_or(u64::MAX)
     }
 }
 
@@ -93,5 +100,10 @@ mod tests {
         let measured = stopwatch.nanos(start_ticks, stopwatch.now());
         assert!((4_500_000..1_000_000_000).contains(&measured), "5 ms measured as {measured} ns");
         assert_eq!(stopwatch.nanos(stopwatch.now(), start_ticks), 0);
+        // A year, and back.
+        let year = 365 * 86_400 * 1_000_000_000;
+        let back = stopwatch.nanos(Ticks(0), Ticks(stopwatch.ticks(year)));
+        assert!(back.abs_diff(year) < year / 1_000_000, "{back} ns of a year");
+        assert!(stopwatch.ticks(u64::MAX) > stopwatch.ticks(year), "it does not wrap");
     }
 }

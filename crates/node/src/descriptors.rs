@@ -3,7 +3,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::config::Config;
+use crate::config::{Config, Forward};
 
 /// For files that are read now and then, the log, a signal's pipe, standard streams.
 const OWN: u64 = 32;
@@ -24,7 +24,8 @@ pub fn clients_per_worker(config: &Config) -> usize {
     let (workers, nodes) = (u64::from(config.cluster.workers), config.cluster.nodes.len() as u64);
     // Each thread has a poller, a waker and a listener; each channel may have an old and a new connection.
     let threads = 3 * (workers + 2);
-    let channels = 2 * (nodes - 1) * (workers + 1);
+    let forwards = if config.server.forward == Forward::On { workers } else { 0 };
+    let channels = 2 * (nodes - 1) * (workers + 1 + forwards);
     let left = limit.saturating_sub(OWN + CALLERS + threads + channels) / workers;
     let possible = usize::try_from(left).unwrap_or(usize::MAX).max(1);
     if possible < wanted {

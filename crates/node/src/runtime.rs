@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use crate::desk::Desk;
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
+use crate::meter::Meter;
 use crate::resp::acl::Access;
 use crate::resp::acl::change::Provided;
 use crate::resp::settings::Settings;
@@ -323,6 +324,7 @@ impl Node {
             links,
             looks_every: TIMEOUTS_PER_LOOK * options.election_timeout,
             checkpoints,
+            forward: config.server.forward,
         };
         let control =
             ControlThread::new(shared.clone(), setup).map_err(system("set up the control thread"))?;
@@ -343,6 +345,7 @@ impl Node {
                 expiry: (index == 0).then(|| worker::Expiry::new(&shared.procedures)),
                 users: (index == 0).then(|| worker::Users::new(door.clone())),
                 keys: keys.clone().filter(|_| config.tls.resp),
+                forward: config.server.forward,
             };
             loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
         }
@@ -420,6 +423,14 @@ impl Node {
     /// Bytes that its buffers hold at the moment.
     pub fn held(&self) -> crate::held::HeldBytes {
         self.shared.held()
+    }
+
+    /// Requests of its clients that it has handed to a leader, and requests of other nodes' clients that it has taken.
+    pub fn forwarded(&self) -> (u64, u64) {
+        let sum = |of: fn(&Meter) -> &AtomicU64| {
+            self.shared.meters.iter().map(|meter| of(meter).load(Ordering::Relaxed)).sum()
+        };
+        (sum(|meter| &meter.forwarded), sum(|meter| &meter.taken_for_others))
     }
 
     /// How many workers it has.

@@ -1,7 +1,7 @@
 //! Tokens: whose reply is it?
 //!
 //! ```text
-//! bits 62-63  owner    0 a client, 1 the load, 2 the loader, 3 the node itself: by slot the keepers of sessions and keys, and the program around it
+//! bits 62-63  owner    0 a client, 1 the load, 2 the loader, 3 the node itself: by slot the keepers of sessions and keys, the program around it, and other nodes
 //! bits 42-61  slot     client connection, or request slot
 //! bits 0-41   number   request of the connection, or life of the slot
 //! ```

@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use highwater_engines::EngineKind;
 
+use super::redis::RedisArgs;
 use super::workloads::{BankArgs, Row64Args, TpccArgs, YcsbArgs};
 use crate::flags::{concat_help, key_value, share, survivor};
 
@@ -77,6 +78,9 @@ pub enum BenchCommand {
     /// Apply pre-generated TPC-C logs to a fresh store, against executing them (the Rolis paper's figure 15).
     #[command(after_help = concat_help("highwater bench replay\n  highwater bench replay --transactions 500000 --workers 2"))]
     Replay(ReplayArgs),
+    /// The remote load generator on a Redis server, or on nodes of Highwater: SET, GET, or a transfer by Lua.
+    #[command(after_help = concat_help("highwater bench redis --target 127.0.0.1:6379 --load get --rate 20000\n  highwater bench redis --target 127.0.0.1:7200 --load transfer --connections 32 --in-flight 1"))]
+    Redis(RedisArgs),
 }
 
 /// The engines, with a line about each.
@@ -239,7 +243,7 @@ pub struct ReplayArgs {
 }
 
 /// A number above 0 that is no infinity.
-fn seconds(text: &str) -> Result<f64, String> {
+pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number > 0.0 && number <= 1e6 => Ok(number),
         _ => Err("must be above 0 and at most 1000000".into()),

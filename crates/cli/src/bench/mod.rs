@@ -8,6 +8,7 @@
 pub mod args;
 mod compare;
 mod failover;
+mod redis;
 mod remote;
 mod replay;
 mod report;
@@ -34,6 +35,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         BenchCommand::Retwis { run, workload } => workload_bench(&run, workload.spec("retwis", run.workers)),
         BenchCommand::Failover(args) => failover::run(&args),
         BenchCommand::Replay(args) => replay::run(&args),
+        BenchCommand::Redis(args) => redis::run(&args),
     }
 }
 

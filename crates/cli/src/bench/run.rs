@@ -9,7 +9,7 @@ use highwater_node::admin::protocol::{AdminRequest, FigureReport, LoadReport, St
 use highwater_node::load::report::of_clients;
 
 use super::args::{Clients, RunArgs};
-use super::remote::{Remote, RemoteSpec};
+use super::remote::{Remote, RemoteSpec, Source};
 use super::report::{CpuSeconds, Procedure, RemoteConfig, Resident, ResidentBytes, RunConfig, RunReport};
 use crate::admin::AdminClient;
 use crate::audit::{Acknowledged, Generators};
@@ -144,7 +144,7 @@ impl Running {
         doors.swap(0, leader);
         let remote = Remote::start(&RemoteSpec {
             doors,
-            workload: Arc::from(parse(workload)?.build()),
+            source: Source::Calls(Arc::from(parse(workload)?.build())),
             connections: args.connections,
             in_flight: args.depth(),
             threads: args.client_threads.min(args.connections),

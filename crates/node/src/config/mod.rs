@@ -277,6 +277,18 @@ pub enum PinPolicy {
 pub struct ServerConfig {
     /// How a client is told that another node serves.
     pub redirect: Redirect,
+    /// Whether what clients ask of a node that does not serve goes on to the one that does.
+    pub forward: Forward,
+}
+
+/// Whether what clients ask of a node that does not serve goes on to the one that does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Forward {
+    /// They are told who serves.
+    Off,
+    /// It does, and they get that node's answer.
+    On,
 }
 
 /// What is written to standard error.

@@ -23,6 +23,7 @@ use highwater_engines::{CheckpointNews, ControlOutbox, Controller, Frame, Nanos,
 
 use crate::admin::protocol::{AdminRequest, AdminResponse};
 use crate::clock::monotonic;
+use crate::config::Forward;
 use crate::held::HeldBytes;
 use crate::poll::{Event, Interest, Poller};
 use crate::shared::{ControlLetter, Shared, Summary, WorkerLetter};
@@ -86,6 +87,8 @@ pub struct Setup {
     pub looks_every: Nanos,
     /// If there is a disk.
     pub checkpoints: Option<Checkpoints>,
+    /// Whether what clients ask goes on to the leader.
+    pub forward: Forward,
 }
 
 /// The control thread.
@@ -130,21 +133,19 @@ impl ControlThread {
         if setup.lifeline {
             watch_lifeline(&poller)?;
         }
+        let mut outgoing =
+            Outgoing::new(setup.identity.clone(), setup.lock.clone(), setup.directory.clone(), KEY_OUTGOING);
+        outgoing.set_forwards(setup.forward == Forward::On);
         Ok(ControlThread {
             links: Peers::new(setup.links, KEY_LINK),
             incoming: Incoming::new(
-                setup.identity.clone(),
+                setup.identity,
                 setup.lock.clone(),
                 setup.peer_listener,
                 &poller,
                 KEY_INCOMING,
             )?,
-            outgoing: Outgoing::new(
-                setup.identity,
-                setup.lock.clone(),
-                setup.directory.clone(),
-                KEY_OUTGOING,
-            ),
+            outgoing,
             certified_only: setup.lock.is_required(),
             accounts: Accounts::new(setup.looks_every),
             directory: setup.directory,
@@ -484,7 +485,7 @@ impl ControlThread {
         let mut orders = Vec::new();
         self.accounts.adopted(now, &connection, &mut orders);
         match channel {
-            Channel::Worker(index) => {
+            Channel::Worker(index) | Channel::Forward(index) => {
                 self.shared.workers[index as usize].post(WorkerLetter::Adopt(connection))
             }
             Channel::Accounts => unreachable!("no connection is made for accounts alone"),

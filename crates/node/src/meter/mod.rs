@@ -31,6 +31,10 @@ pub struct Meter {
     pub commands: Commands,
     /// Rows of keys that expired which were removed.
     pub expired: AtomicU64,
+    /// Requests of this node's clients that went to the leader.
+    pub forwarded: AtomicU64,
+    /// Requests of other nodes' clients that were taken here.
+    pub taken_for_others: AtomicU64,
 }
 
 /// Every outcome with its name, in the order of the counts.
@@ -46,7 +50,8 @@ pub const OUTCOMES: [(Outcome, &str); 9] = [
     (Outcome::Unknown, "unknown"),
 ];
 
-fn place(outcome: Outcome) -> usize {
+/// The place of an outcome among [`OUTCOMES`].
+pub fn place(outcome: Outcome) -> usize {
     match outcome {
         Outcome::Committed => 0,
         Outcome::RolledBack => 1,
@@ -67,6 +72,8 @@ impl Default for Meter {
             latency: Histogram::default(),
             commands: Commands::default(),
             expired: AtomicU64::new(0),
+            forwarded: AtomicU64::new(0),
+            taken_for_others: AtomicU64::new(0),
         }
     }
 }

@@ -194,6 +194,7 @@ mod tests {
 
     use super::*;
     use crate::resp::reply::Protocol;
+    use crate::resp::request::Effect;
 
     const PROCEDURES: Procedures = Procedures {
         exec: ProcedureId(0),
@@ -204,7 +205,16 @@ mod tests {
     const NAMES: &[&str] = &["redis.exec", "redis.watch", "redis.users", "redis.interact", "bank.transfer"];
 
     fn request(args: &[u8], procedure: ProcedureId) -> EngineRequest<'_> {
-        EngineRequest { seq: 0, snapshot: false, freshness: None, session: None, procedure, args }
+        EngineRequest {
+            seq: 0,
+            snapshot: false,
+            freshness: None,
+            session: None,
+            procedure,
+            args,
+            effect: Effect::Writes,
+            user: b"default",
+        }
     }
 
     fn exec(block: bool, commands: &[&[&[u8]]]) -> Vec<u8> {

@@ -42,6 +42,27 @@ pub struct EngineRequest<'a> {
     pub procedure: ProcedureId,
     /// Its arguments; valid until the next call.
     pub args: &'a [u8],
+    /// What it may do.
+    pub effect: Effect,
+    /// The name of the user who asks.
+    pub user: &'a [u8],
+}
+
+/// What a request may do, for those whom that concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It changes nothing.
+    Reads,
+    /// It may change data: whoever waits for what it names is to look.
+    Writes,
+    /// It may change data that nobody waits for.
+    Calls,
+    /// It may change any data: whoever waits is to look.
+    Commits,
+    /// It looks for data that its client waits for, and takes it.
+    Tries,
+    /// It changes users.
+    Users,
 }
 
 /// How the replies of a request stand.

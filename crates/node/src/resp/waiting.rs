@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use highwater_core::NodeId;
 use highwater_core::codec::Reader;
 
 use super::moment::Moment;
@@ -39,6 +40,20 @@ struct Lines {
 /// The worker whose client this is: hosts number clients so.
 pub fn worker_of(client: u64) -> usize {
     (client & 0xff) as usize
+}
+
+/// Where the node stands in the number of another node's client.
+const NODE_SHIFT: u32 = 55;
+
+/// The number under which the client of another node stands in line here; the worker is the one that it has there.
+pub fn guest(node: NodeId, client: u64) -> u64 {
+    (u64::from(node.0) + 1) << NODE_SHIFT | client & ((1 << NODE_SHIFT) - 1)
+}
+
+/// Whose client this is, and its number there, if it is another node's.
+pub fn of_guest(client: u64) -> Option<(NodeId, u64)> {
+    let node = (client >> NODE_SHIFT).checked_sub(1)?;
+    Some((NodeId(node as u8), client & ((1 << NODE_SHIFT) - 1)))
 }
 
 impl Waiting {
@@ -83,7 +98,8 @@ impl Waiting {
         self.wake_first(lines, keys.iter().map(Vec::as_slice));
     }
 
-    /// Of the words of a request, those that somebody waits for. `None`: it runs a script, which may write other keys, too.
+    /// Of the words of a request, those that somebody waits for. `None`: it runs a script, which may write other keys, too, or cannot be
+    /// read.
     pub fn named_in(&self, request: &[u8]) -> Option<Vec<Vec<u8>>> {
         let lines = self.lock();
         let mut named = Vec::new();
@@ -135,7 +151,7 @@ impl Waiting {
     }
 }
 
-/// Visits every argument of every command of a request; false if a command does more than its words say.
+/// Visits every argument of every command of a request; false if a command does more than its words say, or it cannot be read.
 fn words(request: &[u8], mut visit: impl FnMut(&[u8])) -> bool {
     let mut reader = Reader::new(request);
     let mut whole = true;
@@ -153,8 +169,8 @@ fn words(request: &[u8], mut visit: impl FnMut(&[u8])) -> bool {
         }
         Ok::<_, highwater_core::codec::Malformed>(())
     };
-    read().expect("a connection wrote the request");
-    whole
+    let read = read().is_ok();
+    read && whole
 }
 
 #[cfg(test)]
@@ -163,6 +179,16 @@ mod tests {
 
     fn keys(keys: &[&str]) -> Vec<Vec<u8>> {
         keys.iter().map(|key| key.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn guests_have_numbers_of_their_own() {
+        for (node, client) in [(NodeId(0), 0x100), (NodeId(254), (1 << 55) - 1)] {
+            let guest = guest(node, client);
+            assert_eq!(of_guest(guest), Some((node, client)));
+            assert_eq!(worker_of(guest), worker_of(client));
+            assert_eq!(of_guest(client), None);
+        }
     }
 
     #[test]

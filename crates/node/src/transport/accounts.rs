@@ -187,6 +187,10 @@ impl Accounts {
     /// A connection is handed to its thread.
     pub fn adopted(&mut self, now: Nanos, connection: &Established, orders: &mut Vec<Order>) {
         let Established { peer, incarnation, channel, generation, number, .. } = *connection;
+        if let Channel::Forward(_) = channel {
+            // Nobody waits over it in vain for long: whoever does finds out by itself.
+            return;
+        }
         let gauge = connection.gauge.clone();
         let known = self.peers.entry(peer).or_insert(Peer { control: None, workers: Vec::new() });
         if let Channel::Worker(worker) = channel {
@@ -226,6 +230,7 @@ impl Accounts {
                     control.news = true;
                 }
             }
+            Channel::Forward(_) => {}
             Channel::Control | Channel::Accounts => {
                 if known.control.as_ref().is_some_and(|control| control.generation == generation) {
                     known.control = None;

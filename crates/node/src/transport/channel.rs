@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use highwater_core::limits::MAX_WORKERS;
+
 /// Which conversation a connection carries, and which thread of the receiving node a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Channel {
@@ -11,12 +13,17 @@ pub enum Channel {
     Accounts,
     /// Between workers of this number.
     Worker(u16),
+    /// Between the same workers: requests of one node's clients that the other serves ([`forward`](crate::worker::forward)).
+    Forward(u16),
 }
 
 /// The controllers' number on the wire: no worker has it.
 const CONTROL: u16 = u16::MAX;
 /// And that of the accounts.
 const ACCOUNTS: u16 = u16::MAX - 1;
+/// What forwarded requests have beside the worker's number.
+const FORWARD: u16 = 1 << 14;
+const _: () = assert!(MAX_WORKERS < FORWARD);
 
 impl Channel {
     /// As it travels.
@@ -25,6 +32,7 @@ impl Channel {
             Channel::Control => CONTROL,
             Channel::Accounts => ACCOUNTS,
             Channel::Worker(index) => index,
+            Channel::Forward(index) => FORWARD | index,
         }
     }
 
@@ -33,6 +41,7 @@ impl Channel {
         match code {
             CONTROL => Channel::Control,
             ACCOUNTS => Channel::Accounts,
+            index if (FORWARD..2 * FORWARD).contains(&index) => Channel::Forward(index - FORWARD),
             index => Channel::Worker(index),
         }
     }
@@ -44,6 +53,7 @@ impl fmt::Display for Channel {
             Channel::Control => f.write_str("control"),
             Channel::Accounts => f.write_str("accounts"),
             Channel::Worker(index) => write!(f, "worker {index}"),
+            Channel::Forward(index) => write!(f, "worker {index}, forwarded requests"),
         }
     }
 }

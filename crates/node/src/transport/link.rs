@@ -213,6 +213,7 @@ impl Link {
         match (self.channel, to) {
             (Channel::Control, Channel::Control | Channel::Accounts) => true,
             (Channel::Worker(_), Channel::Worker(index)) => index < self.workers,
+            (Channel::Forward(of), Channel::Forward(index)) => index == of,
             _ => false,
         }
     }

@@ -58,6 +58,8 @@ pub struct Outgoing {
     lines: Vec<Line>,
     /// Not to be dialed any more.
     removed: BTreeSet<NodeId>,
+    /// Whether requests of clients are forwarded.
+    forwards: bool,
     /// Keys of this module's sockets in the poller: `key_base + line`.
     key_base: u64,
     random: u64,
@@ -124,7 +126,13 @@ impl Outgoing {
     /// No lines yet.
     pub fn new(me: Identity, lock: PeerLock, directory: Arc<Directory>, key_base: u64) -> Outgoing {
         let random = me.incarnation.0 | 1;
-        Outgoing { me, lock, directory, lines: Vec::new(), removed: BTreeSet::new(), key_base, random }
+        let (lines, removed) = (Vec::new(), BTreeSet::new());
+        Outgoing { me, lock, directory, lines, removed, forwards: false, key_base, random }
+    }
+
+    /// The nodes that are added from now on are dialed for requests that are forwarded, too, if so.
+    pub fn set_forwards(&mut self, forwards: bool) {
+        self.forwards = forwards;
     }
 
     /// This level is in use from now on.
@@ -157,7 +165,11 @@ impl Outgoing {
             self.lines.push(line(Channel::Control, Purpose::Inquire, inquires));
             return;
         }
-        let channels = std::iter::once(Channel::Control).chain((0..self.me.streams).map(Channel::Worker));
+        let workers = 0..self.me.streams;
+        let forwards = if self.forwards { workers.clone() } else { 0..0 };
+        let channels = std::iter::once(Channel::Control)
+            .chain(workers.map(Channel::Worker))
+            .chain(forwards.map(Channel::Forward));
         self.lines.extend(channels.map(|channel| line(channel, Purpose::Dial, State::Waiting { at: now })));
     }
 

@@ -136,6 +136,17 @@ impl Peers {
         held.fold((0, 0), |sum, link| (sum.0 + link.0, sum.1 + link.1))
     }
 
+    /// Nodes whose connections are [stuck](Link::is_stuck).
+    pub fn stuck(&self) -> impl Iterator<Item = NodeId> {
+        self.links.iter().flatten().filter(|link| link.is_stuck()).map(|link| link.peer)
+    }
+
+    /// Bytes that wait for this node's socket.
+    pub fn queued(&self, node: NodeId) -> usize {
+        let link = self.links.get(usize::from(node.0)).and_then(Option::as_ref);
+        link.map_or(0, |link| link.held_bytes().0)
+    }
+
     /// See [`Link::rest`]; whether any link had something since the last call.
     pub fn rest(&mut self) -> bool {
         // All of them, whatever the first one says.

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 
 use highwater_engines::{Nanos, Refusal, Request, Worker};
 
+use super::forward::{Forwarded, Upstream};
 use super::users::Gate;
 use crate::clock::unix_ms;
 use crate::poll::Interest;
@@ -16,6 +17,32 @@ use super::watch::{Unreleased, Watch};
 
 /// Bytes written to one client in one turn: a client that reads as fast as we write must not hold its worker.
 const WRITE_BYTES: usize = 1 << 20;
+
+/// What a leader's reply is taken to be long before one came: a few are under way at first, more when they turn out to be short.
+const FIRST_EXPECTED: usize = 128 << 10;
+/// And at least, however short the last ones were: so many commands of one client are under way at most that none can fill the node.
+const LEAST_EXPECTED: usize = 2 << 10;
+
+/// Where requests go.
+pub struct Ways<'a> {
+    /// To the engine,
+    pub engine: &'a mut dyn Worker,
+    /// if it lets any pass.
+    pub gate: Gate,
+    /// Or to the leader, if that is another node.
+    pub upstream: &'a mut Upstream,
+}
+
+/// Whether there was room for a client's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// For all of them.
+    Enough,
+    /// Not on the way to the leader.
+    Later,
+    /// Not in the engine.
+    None,
+}
 
 /// See the module.
 pub struct Client {
@@ -58,6 +85,12 @@ pub struct Client {
     pub came: Nanos,
     /// Until when it waits for data, if not for ever.
     pub waits_until: Option<Nanos>,
+    /// Its next request waits for a leader, or for room on the way to it.
+    pub later: bool,
+    /// It waits for data and stands in line at the leader: over which connection, and for which command.
+    pub lined: Option<(u64, u64)>,
+    /// How long the next reply of the leader may be, by the last ones.
+    expects: usize,
     /// Its requests that the engine has taken and not released.
     pub unreleased: Unreleased,
 }
@@ -71,6 +104,8 @@ pub struct Counted {
     pub replies: usize,
     /// Replies executed and not written, in the engine or here.
     pub held: usize,
+    /// Of these what the socket could take at once.
+    pub output: usize,
 }
 
 impl Client {
@@ -96,6 +131,9 @@ impl Client {
             alarm: None,
             came: now,
             waits_until: None,
+            later: false,
+            lined: None,
+            expects: FIRST_EXPECTED,
             unreleased: Unreleased::default(),
         }
     }
@@ -127,18 +165,18 @@ impl Client {
         }
     }
 
-    /// Submits requests while the allowance lasts; whether the engine had room for all of them. What was spent beyond
-    /// the allowance is debt.
+    /// Submits requests while the allowance lasts; whether there was room for all of them. What was spent beyond the allowance is
+    /// debt.
     pub fn submit(
         &mut self,
         now: Nanos,
-        at: usize,
+        (at, id): (usize, u64),
         unreleased: &mut usize,
-        (engine, gate): (&mut dyn Worker, Gate),
+        Ways { engine, gate, upstream }: Ways<'_>,
         mut allowance: Allowance,
         watch: &Watch,
-    ) -> (Allowance, bool) {
-        self.blocked = false;
+    ) -> (Allowance, Room) {
+        let mut room = Room::Enough;
         self.connection.tell_time(unix_ms());
         let mut began = watch.stopwatch.now();
         while !self.gone
@@ -149,7 +187,7 @@ impl Client {
                 Gate::Open => {}
                 Gate::Waits => {
                     self.connection.refused(seq, Refusal::Busy);
-                    self.blocked = true;
+                    room = Room::None;
                     break;
                 }
                 Gate::Refuses(refusal) => {
@@ -184,16 +222,47 @@ impl Client {
                     allowance.work -= (len + reply) as i64;
                 }
                 Err(refusal) => {
-                    self.connection.refused(seq, refusal);
-                    self.referred = matches!(refusal, Refusal::NotServing { .. });
-                    if refusal == Refusal::Busy {
-                        self.blocked = true;
-                        break;
+                    let elsewhere = matches!(refusal, Refusal::NotServing { .. });
+                    let forwarded = match elsewhere {
+                        true => upstream.ask(now, &asked, id, (at, seq)),
+                        false => Forwarded::No,
+                    };
+                    match forwarded {
+                        Forwarded::Sent => {
+                            let command = command_of(&asked, watch.procedures);
+                            let ended = watch.stopwatch.now();
+                            self.unreleased.add(seq, began, command.id, None);
+                            began = ended;
+                            crate::meter::add(&watch.meter.forwarded, 1);
+                            self.connection.submitted(seq, self.expects);
+                            self.referred = false;
+                            *unreleased += 1;
+                            allowance.work -= len as i64;
+                        }
+                        Forwarded::Later => {
+                            self.connection.refused(seq, Refusal::Busy);
+                            room = Room::Later;
+                            break;
+                        }
+                        Forwarded::No => {
+                            self.connection.refused(seq, refusal);
+                            self.referred = elsewhere;
+                            if refusal == Refusal::Busy {
+                                room = Room::None;
+                                break;
+                            }
+                        }
                     }
                 }
             }
         }
-        (allowance, !self.blocked)
+        self.blocked = room != Room::Enough;
+        (allowance, room)
+    }
+
+    /// A reply of the leader was so long.
+    pub fn learn(&mut self, reply: usize) {
+        self.expects = reply.max(self.expects - self.expects / 8).max(LEAST_EXPECTED);
     }
 
     /// Answers everything that it asks of the data with this refusal, which is not [`Refusal::Busy`].
@@ -281,6 +350,7 @@ impl Client {
             requests: self.connection.request_memory(),
             replies: self.connection.reply_memory(),
             held: self.connection.held_bytes(),
+            output: self.connection.output().len(),
         }
     }
 

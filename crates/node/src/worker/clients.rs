@@ -13,10 +13,12 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-use highwater_engines::{Nanos, Released, Worker};
+use highwater_core::{NodeId, Outcome, Timestamp};
+use highwater_engines::{Nanos, Refusal, Worker};
 
-use super::client::{Client, Counted};
+use super::client::{Client, Counted, Room, Ways};
 use super::crowd::{Crowd, Limits, Pressure, SMALL_INPUT};
+use super::forward::Upstream;
 use super::keys::{KEY_CLIENT, KEY_LISTENER};
 use super::users::{Gate, Gatekeeper};
 use super::watch::Watch;
@@ -24,6 +26,7 @@ use crate::acceptor::Acceptor;
 use crate::clock::{Ticks, unix_ms};
 use crate::poll::{Event, Poller};
 use crate::resp::clients::Order;
+use crate::resp::waiting::of_guest;
 use crate::resp::{Allowance, Connection, Door};
 use crate::tls::{Keys, Wire};
 use crate::transport::socket::tune_client;
@@ -103,6 +106,14 @@ pub struct Clients {
     pub(super) complained_of_tls: Option<Nanos>,
     gatekeeper: Gatekeeper,
     gate: Gate,
+    /// Clients whose next request waits for a leader, or for room on the way to it.
+    pub(super) later: Vec<usize>,
+    /// The leader's connection when clients that wait for data were last told of it.
+    serial: Option<u64>,
+    /// Clients of other nodes that wait for data and are to look.
+    woken_guests: Vec<(NodeId, u64)>,
+    /// Clients that are gone and stand in line at the leader, over which connection.
+    left_lines: Vec<(u64, u64)>,
     /// The version of the users that every client was held against.
     users_seen: u64,
 }
@@ -138,6 +149,10 @@ impl Clients {
             complained_of_tls: None,
             gatekeeper: Gatekeeper::default(),
             gate: Gate::Waits,
+            later: Vec::new(),
+            serial: None,
+            woken_guests: Vec::new(),
+            left_lines: Vec::new(),
             users_seen: 0,
             slots: Vec::new(),
             free: Vec::new(),
@@ -195,7 +210,8 @@ impl Clients {
     }
 
     /// Does what is due.
-    pub fn turn(&mut self, now: Nanos, poller: &Poller) {
+    /// `serial`: of the connection to the leader, if requests are forwarded.
+    pub fn turn(&mut self, now: Nanos, poller: &Poller, serial: Option<u64>) {
         if let Some(acceptor) = &mut self.acceptor {
             acceptor.turn(now, poller);
         }
@@ -205,6 +221,11 @@ impl Clients {
         self.take_orders();
         self.look_at_pause(now);
         self.wake_waiters(now);
+        if std::mem::replace(&mut self.serial, serial) != serial {
+            // Whoever leads now does not know who waits for data.
+            let waiters: Vec<usize> = self.waiters.values().copied().collect();
+            waiters.into_iter().for_each(|at| self.wake_waiter(at, false));
+        }
         self.look_at_users(now);
     }
 
@@ -257,12 +278,10 @@ impl Clients {
 
     /// Has clients that wait for data look again, or give up.
     fn wake_waiters(&mut self, now: Nanos) {
-        if self.waiters.is_empty() {
-            return;
-        }
         for id in self.door.waiting.take_woken(self.worker) {
-            if let Some(at) = self.waiters.get(&id).copied() {
-                self.wake_waiter(at, false);
+            match of_guest(id) {
+                None => self.wake_by_id(id),
+                Some(guest) => self.woken_guests.push(guest),
             }
         }
         while let Some((when, at)) = self.alarms.first().copied()
@@ -273,6 +292,38 @@ impl Clients {
             client.alarm = None;
             let late = client.waits_until.is_some_and(|until| until <= now);
             self.wake_waiter(at, late);
+        }
+    }
+
+    /// There may be something for this client, if it still waits for data.
+    pub fn wake_by_id(&mut self, id: u64) {
+        if let Some(at) = self.waiters.get(&id).copied() {
+            self.wake_waiter(at, false);
+        }
+    }
+
+    /// Clients of other nodes for whom there may be something.
+    pub fn woken_guests(&mut self) -> std::vec::Drain<'_, (NodeId, u64)> {
+        self.woken_guests.drain(..)
+    }
+
+    /// Has the leader put a client in line that waits for data, if what it asks is forwarded; and takes one out that waits no more.
+    fn line_up(&mut self, at: usize, upstream: &mut Upstream) {
+        let Slot { client: Some(client), id, .. } = &mut self.slots[at] else { return };
+        let serial = upstream.serial();
+        let waits = client.connection.waits_for();
+        let wanted = serial.zip(waits.map(|(seq, _)| seq));
+        if client.lined == wanted {
+            return;
+        }
+        if let Some((serial, _)) = client.lined.take() {
+            upstream.leave(*id, serial);
+        }
+        if let (Some(_), Some((_, keys))) = (wanted, waits) {
+            upstream.line(*id, keys);
+            client.lined = wanted;
+            // What was written before it stood in line wakes nobody.
+            client.connection.look_again();
         }
     }
 
@@ -389,20 +440,45 @@ impl Clients {
     /// A share of work to each; who did more because a single command or its reply was long owes the rest, and is
     /// passed over until others had as much, or nobody else is there. So a small request waits for one long one at
     /// most, however many clients send long ones.
-    pub fn submit(&mut self, now: Nanos, engine: &mut dyn Worker) {
+    pub fn submit(&mut self, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) {
         self.blocked = false;
+        self.try_later_ones(now, upstream);
         self.gate = self.gatekeeper.look(&self.door.access, engine.ready());
         self.look_at_held_back();
-        if !self.round(now, engine)
+        if !self.round(now, engine, upstream)
             && let Some(at) = self.forgive_one()
         {
-            self.serve(at, now, engine);
+            self.serve(at, now, engine, upstream);
+        }
+    }
+
+    /// What a worker does with requests on data, as it was at the last [`submit`](Self::submit).
+    pub fn gate(&self) -> Gate {
+        self.gate
+    }
+
+    /// Whether a request waits for a leader, or for room on the way to it.
+    pub fn puts_off(&self) -> bool {
+        !self.later.is_empty()
+    }
+
+    /// Those whose requests were put off are served again, if there is reason to.
+    fn try_later_ones(&mut self, now: Nanos, upstream: &Upstream) {
+        if self.later.is_empty() || !upstream.may_ask(now) {
+            return;
+        }
+        for at in std::mem::take(&mut self.later) {
+            if let Some(client) = &mut self.slots[at].client
+                && std::mem::take(&mut client.later)
+            {
+                self.go_on_or_wait(at);
+            }
         }
     }
 
     /// Serves each client that is ready once, as long as there is work left in this turn; debtors pay a share instead.
     /// Whether any was served.
-    fn round(&mut self, now: Nanos, engine: &mut dyn Worker) -> bool {
+    fn round(&mut self, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) -> bool {
         let (mut work, mut served) = (WORK_PER_TURN, false);
         for _ in 0..self.ready.len() {
             if work <= 0 || self.blocked {
@@ -415,7 +491,7 @@ impl Clients {
                 self.ready.push_back(at);
                 continue;
             }
-            work -= self.serve(at, now, engine);
+            work -= self.serve(at, now, engine, upstream);
             served = true;
         }
         served
@@ -438,32 +514,45 @@ impl Clients {
     }
 
     /// Serves a client that was taken off the list; the work that this was.
-    fn serve(&mut self, at: usize, now: Nanos, engine: &mut dyn Worker) -> i64 {
-        let Slot { client: Some(client), unreleased, .. } = &mut self.slots[at] else { return 0 };
+    fn serve(&mut self, at: usize, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) -> i64 {
+        let Slot { client: Some(client), unreleased, id, .. } = &mut self.slots[at] else { return 0 };
         client.ready = false;
         let share = SHARE - client.debt;
         let allowance = Allowance { work: share, max_held: self.crowd.pressure().max_held() };
-        let (left, room) = client.submit(now, at, unreleased, (engine, self.gate), allowance, &self.watch);
+        let ways = Ways { engine, gate: self.gate, upstream };
+        let (left, room) = client.submit(now, (at, *id), unreleased, ways, allowance, &self.watch);
         client.debt = (-left.work).max(0);
         recount(client, &mut self.crowd);
         mark(&mut client.dirty, &mut self.dirty, at);
-        if !room {
-            self.blocked = true;
-            client.ready = true;
-            self.ready.push_front(at);
+        match room {
+            Room::Enough => {}
+            Room::Later => mark(&mut client.later, &mut self.later, at),
+            Room::None => {
+                self.blocked = true;
+                client.ready = true;
+                self.ready.push_front(at);
+            }
         }
         share - left.work
     }
 
     /// Hands a reply to its client, if it is still there; this moment is the stopwatch's.
-    pub fn released(&mut self, at: usize, seq: u64, moment: Ticks, released: &Released, reply: &[u8]) {
+    pub fn released(
+        &mut self,
+        at: usize,
+        seq: u64,
+        moment: Ticks,
+        outcome: Outcome,
+        when: Timestamp,
+        reply: &[u8],
+    ) {
         let slot = &mut self.slots[at];
         slot.unreleased -= 1;
         match &mut slot.client {
             Some(client) => {
                 let failed = reply.first() == Some(&b'-');
-                client.unreleased.released(seq, released.outcome, moment, failed, &self.watch);
-                client.connection.released(seq, released.outcome, released.at, reply);
+                client.unreleased.released(seq, outcome, moment, failed, &self.watch);
+                client.connection.released(seq, outcome, when, reply);
                 client.rested = false;
                 mark(&mut client.dirty, &mut self.dirty, at);
             }
@@ -472,8 +561,49 @@ impl Clients {
         }
     }
 
+    /// The leader has answered.
+    pub fn answered(
+        &mut self,
+        at: usize,
+        seq: u64,
+        moment: Ticks,
+        outcome: Outcome,
+        when: Timestamp,
+        reply: &[u8],
+    ) {
+        if let Some(client) = &mut self.slots[at].client {
+            client.learn(reply.len());
+        }
+        self.released(at, seq, moment, outcome, when, reply);
+        if let Some(client) = &mut self.slots[at].client {
+            recount(client, &mut self.crowd);
+        }
+        self.go_on_or_wait(at);
+    }
+
+    /// The leader has refused, and nothing was done.
+    pub fn refused(&mut self, at: usize, seq: u64, moment: Ticks, refusal: Refusal, slot: u16) {
+        let why = self.door.referral(refusal, || slot).to_string();
+        self.released(at, seq, moment, Outcome::Denied, Timestamp::ZERO, why.as_bytes());
+        self.go_on_or_wait(at);
+    }
+
+    /// Nobody will say what has become of it.
+    pub fn unanswered(&mut self, at: usize, seq: u64, moment: Ticks) {
+        self.released(at, seq, moment, Outcome::Unknown, Timestamp::ZERO, &[]);
+        self.go_on_or_wait(at);
+    }
+
+    /// Whether so many replies wait for clients to take them that no answers of a leader are taken.
+    pub fn is_full_of_output(&self) -> bool {
+        self.crowd.is_full_of_output()
+    }
+
     /// Writes what is ready, decides who can go on, adjusts what the sockets are watched for, closes what is over.
-    pub fn flush(&mut self, now: Nanos, poller: &Poller) {
+    pub fn flush(&mut self, now: Nanos, poller: &Poller, upstream: &mut Upstream) {
+        for (id, serial) in std::mem::take(&mut self.left_lines) {
+            upstream.leave(id, serial);
+        }
         for at in std::mem::take(&mut self.dirty) {
             let Slot { client: Some(client), unreleased, .. } = &mut self.slots[at] else { continue };
             client.dirty = false;
@@ -482,6 +612,9 @@ impl Clients {
             if client.is_over(*unreleased) {
                 self.remove(at, now);
                 continue;
+            }
+            if upstream.is_on() {
+                self.line_up(at, upstream);
             }
             self.go_on_or_wait(at);
             self.set_alarm(at, now);
@@ -506,7 +639,7 @@ impl Clients {
         let pressure = self.crowd.pressure();
         let slot = &mut self.slots[at];
         let Some(client) = &mut slot.client else { return };
-        if client.connection.has_more() {
+        if client.connection.has_more() && !client.later {
             let held = client.connection.held_bytes();
             if held < pressure.max_held() {
                 if !std::mem::replace(&mut client.ready, true) {
@@ -590,6 +723,9 @@ impl Clients {
             self.alarms.remove(&(alarm, at));
         }
         self.waiters.remove(&self.slots[at].id);
+        if let Some((serial, _)) = client.lined {
+            self.left_lines.push((self.slots[at].id, serial));
+        }
         self.crowd.update(client.counted, Counted::default());
         if client.connection.spoke_http() {
             self.complain_of_http(&client, now);

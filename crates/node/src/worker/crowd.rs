@@ -62,6 +62,7 @@ impl Crowd {
         step(&mut self.sum.requests, before.requests, now.requests);
         step(&mut self.sum.replies, before.replies, now.replies);
         step(&mut self.sum.held, before.held, now.held);
+        step(&mut self.sum.output, before.output, now.output);
     }
 
     /// The sums.
@@ -81,6 +82,11 @@ impl Crowd {
     /// Whether replies take half of their limit: until it is less, room is made once it was full.
     pub fn is_half_full(&self) -> bool {
         self.sum.held >= self.limits.replies / 2
+    }
+
+    /// Whether what sockets could take is as much as all replies may be.
+    pub fn is_full_of_output(&self) -> bool {
+        self.sum.output >= self.limits.replies
     }
 
     /// Whether it is full with requests.

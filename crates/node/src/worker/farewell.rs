@@ -19,9 +19,10 @@ impl Clients {
             self.acceptor = None;
             self.closed_at = Some(now);
         }
-        for at in std::mem::take(&mut self.ready) {
+        let later = std::mem::take(&mut self.later);
+        for at in std::mem::take(&mut self.ready).into_iter().chain(later) {
             let Some(client) = &mut self.slots[at].client else { continue };
-            client.ready = false;
+            (client.ready, client.later) = (false, false);
             client.refuse(refusal);
             recount(client, &mut self.crowd);
             mark(&mut client.dirty, &mut self.dirty, at);

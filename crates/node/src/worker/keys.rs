@@ -10,5 +10,7 @@ pub const KEY_LISTENER: u64 = 2 << 32;
 pub const KEY_CLIENT: u64 = 3 << 32;
 /// A client that coordinates, by the low half of its number.
 pub const KEY_COORDINATOR: u64 = 4 << 32;
+/// A connection for requests that are forwarded, by the node's id.
+pub const KEY_FORWARD: u64 = 5 << 32;
 /// The part of a key that is its kind.
 pub const KIND_MASK: u64 = 0xffff_ffff << 32;

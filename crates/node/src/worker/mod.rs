@@ -13,6 +13,7 @@ mod coordinators;
 mod crowd;
 mod expiry;
 mod farewell;
+pub mod forward;
 mod keys;
 mod locals;
 mod sessions;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use highwater_engines::{Endpoint, Nanos, Next, Outbox, Refusal, Worker};
 
 use crate::clock::monotonic;
+use crate::config::Forward;
 use crate::held::HeldBytes;
 use crate::load::{Appetite, Driver, Loader};
 use crate::poll::{Event, Interest, Poller};
@@ -47,7 +49,8 @@ pub use clients::Rules;
 use coordinators::Coordinators;
 pub use crowd::Limits;
 pub use expiry::Expiry;
-use keys::{KEY_CLIENT, KEY_COORDINATOR, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
+use forward::Forwarding;
+use keys::{KEY_CLIENT, KEY_COORDINATOR, KEY_FORWARD, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
 use locals::Locals;
 pub use locals::{Answer, Ended, LocalRequest};
 pub use sessions::Sessions;
@@ -85,6 +88,8 @@ pub struct Setup {
     pub users: Option<Users>,
     /// If its door speaks TLS.
     pub keys: Option<Arc<Keys>>,
+    /// Whether what its clients ask goes on to the leader.
+    pub forward: Forward,
 }
 
 /// One worker's thread.
@@ -114,14 +119,16 @@ pub struct WorkerThread {
     expiry: Option<Expiry>,
     users: Option<Users>,
     locals: Locals,
+    forwarding: Forwarding,
 }
 
 impl WorkerThread {
     /// Ready to run.
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
-        let Setup { index, engine, listener, door, watch, rules, links, sessions, expiry, users, keys } =
-            setup;
+        let Setup { index, engine, listener, door, watch, rules, links, .. } = setup;
+        let Setup { sessions, expiry, users, keys, forward, .. } = setup;
+        let forwarding = Forwarding::new(index, forward, links, rules.limits, door.clone(), watch.clone());
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         Ok(WorkerThread {
             coordinators: Coordinators::new(rules, links.queued),
@@ -144,6 +151,7 @@ impl WorkerThread {
             expiry,
             users,
             locals: Locals::new(shared.clone(), index),
+            forwarding,
             shared,
             index,
             engine,
@@ -179,14 +187,21 @@ impl WorkerThread {
 
     /// Runs requests, gives the engine its turn, hands out what it has; when to come back.
     fn turn(&mut self, now: Nanos) -> io::Result<Next> {
-        self.clients.turn(now, &self.poller);
+        self.forwarding.look(now, self.engine.ready(), &mut self.clients);
+        self.clients.turn(now, &self.poller, self.forwarding.upstream.serial());
+        self.forwarding.wake(self.clients.woken_guests());
         self.coordinators.turn(now, &mut *self.engine);
         self.rest(now);
         if self.shared.ending() {
             self.clients.part(now, self.referral(), &self.poller);
             self.locals.refuse(self.referral());
+            let gate = self.clients.gate();
+            let referral = self.referral();
+            self.forwarding.serve(now, &mut *self.engine, gate, Some(referral));
         } else {
-            self.clients.submit(now, &mut *self.engine);
+            self.clients.submit(now, &mut *self.engine, &mut self.forwarding.upstream);
+            let gate = self.clients.gate();
+            self.forwarding.serve(now, &mut *self.engine, gate, None);
             self.locals.submit(now, &mut *self.engine);
         }
         let appetite = self.submit_load(now);
@@ -206,7 +221,9 @@ impl WorkerThread {
         if self.hand_out(now) {
             next = Next::Now;
         }
-        self.clients.flush(now, &self.poller);
+        self.clients.flush(now, &self.poller, &mut self.forwarding.upstream);
+        self.forwarding.flush(&self.poller);
+        self.report_lost_forwards();
         if self.coordinators.flush(now, &mut *self.engine, &self.poller) {
             next = Next::Now;
         }
@@ -214,18 +231,21 @@ impl WorkerThread {
         self.shared.set_clients(self.index, self.clients.count() + self.coordinators.count());
         let (held, (sending, receiving)) = (self.clients.held(), self.peers.held_bytes());
         let (asked, told) = self.coordinators.held_bytes();
+        let (to_others, from_others) = self.forwarding.held_bytes();
         self.shared.held_by_worker(self.index).set(HeldBytes {
             sending: sending as u64,
-            receiving: (receiving + self.shared.relayed_bytes(self.index)) as u64,
-            requests: (held.requests + asked) as u64,
+            receiving: (receiving + from_others + self.shared.relayed_bytes(self.index)) as u64,
+            requests: (held.requests + asked + to_others) as u64,
             replies: (held.replies + told) as u64,
         });
-        if self.clients.has_more() || self.clients.is_dirty() {
+        let forwards = self.forwarding.has_more(&self.clients);
+        if self.clients.has_more() || self.clients.is_dirty() || forwards {
             next = Next::Now;
         }
         let sessions_at = self.sessions.as_ref().and_then(Sessions::next);
         let expiry_at = self.expiry.as_ref().and_then(Expiry::next);
-        let deadlines = [self.clients.deadline(), self.coordinators.deadline(), self.rests_at];
+        let later = self.clients.puts_off().then(|| self.forwarding.upstream.deadline()).flatten();
+        let deadlines = [self.clients.deadline(), self.coordinators.deadline(), self.rests_at, later];
         let users_at = self.users.as_ref().and_then(Users::next);
         let kept = [sessions_at, expiry_at, users_at, self.locals.next()];
         for at in deadlines.into_iter().chain(kept).flatten() {
@@ -241,7 +261,8 @@ impl WorkerThread {
     /// Gives back what receive buffers of silent peers do not need.
     fn rest(&mut self, now: Nanos) {
         if self.rests_at.is_some_and(|at| at <= now) {
-            self.rests_at = self.peers.rest().then_some(now + REST_EVERY);
+            let came = self.peers.rest() | self.forwarding.rest();
+            self.rests_at = came.then_some(now + REST_EVERY);
         }
     }
 
@@ -255,7 +276,8 @@ impl WorkerThread {
 
     /// The node is ending: says so when nobody waits for anything any more.
     fn drain(&mut self) {
-        if self.shared.ending() && !self.drained && !self.clients.owes() && !self.locals.owes() {
+        let owes = self.clients.owes() || self.locals.owes() || self.forwarding.owes();
+        if self.shared.ending() && !self.drained && !owes {
             self.drained = true;
             self.shared.drained();
         }
@@ -280,7 +302,10 @@ impl WorkerThread {
             for released in &out.replies {
                 let (owner, slot, number) = unpack(released.token);
                 match owner {
-                    Owner::Client => self.clients.released(slot, number, at, released, out.content(released)),
+                    Owner::Client => {
+                        let (outcome, when) = (released.outcome, released.at);
+                        self.clients.released(slot, number, at, outcome, when, out.content(released));
+                    }
                     Owner::Load => {
                         load_goes_on = true;
                         if let Some(load) = &mut self.load {
@@ -297,6 +322,10 @@ impl WorkerThread {
                         if let Some(users) = &mut self.users {
                             users.released(now, released.outcome, out.content(released));
                         }
+                    }
+                    Owner::Keeper if slot == forward::SLOT => {
+                        let (outcome, when) = (released.outcome, released.at);
+                        self.forwarding.released(number, outcome, when, out.content(released));
                     }
                     Owner::Keeper if slot == locals::SLOT => {
                         self.locals.released(number, released.outcome, out.content(released));
@@ -371,6 +400,11 @@ impl WorkerThread {
                     self.peer_lost(now, closed);
                 }
             }
+            KEY_FORWARD => {
+                self.rests_at.get_or_insert(now + REST_EVERY);
+                let node = (event.key & !KIND_MASK) as usize;
+                self.forwarding.event(node, event, &self.poller, &mut self.clients);
+            }
             KEY_LISTENER => self.clients.accept(now, &self.poller),
             KEY_COORDINATOR => {
                 let low = (event.key & !KIND_MASK) as u32;
@@ -397,6 +431,15 @@ impl WorkerThread {
         let (engine, shared, index) = (&mut *self.engine, &*self.shared, self.index);
         let lost = self.peers.retry(&self.poller, |arrival| deliver(engine, shared, index, now, arrival));
         lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
+        self.forwarding.retry(&self.poller, &mut self.clients);
+    }
+
+    /// Connections for forwarded requests that ended are dialed again.
+    fn report_lost_forwards(&mut self) {
+        for Lost { peer, channel, generation, why } in self.forwarding.take_lost() {
+            tracing::info!(worker = self.index, %peer, "connection for forwarded requests lost: {why}");
+            self.shared.control.post(ControlLetter::Lost { peer, channel, generation });
+        }
     }
 
     fn peer_lost(&mut self, now: Nanos, lost: Lost) {
@@ -408,6 +451,9 @@ impl WorkerThread {
 
     fn read_letter(&mut self, now: Nanos, letter: WorkerLetter) {
         match letter {
+            WorkerLetter::Adopt(connection) if matches!(connection.channel, Channel::Forward(_)) => {
+                self.forwarding.adopt(connection, &self.poller);
+            }
             WorkerLetter::Adopt(connection) => {
                 let (peer, incarnation, levels) =
                     (connection.peer, connection.incarnation, connection.levels);
@@ -426,6 +472,7 @@ impl WorkerThread {
                 self.coordinators.adopt(now, stream, &mut *self.engine, &self.poller);
             }
             WorkerLetter::HangUp(peer) => {
+                self.forwarding.hang_up(peer);
                 let lost = self.peers.hang_up(peer, Closed::Ended);
                 lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
             }

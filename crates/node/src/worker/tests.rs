@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use highwater_core::{Epoch, Incarnation, Levels, NodeId, Outcome, ProcedureId, Timestamp};
-use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Released, Request, Token, Worker};
+use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
 
 use super::clients::{Clients, Rules};
 use super::crowd::Limits;
+use super::forward::Upstream;
 use super::keys::{KEY_CLIENT, KEY_LISTENER, KIND_MASK};
 use super::watch::Watch;
 use crate::clock::{Stopwatch, Ticks};
@@ -72,6 +73,7 @@ impl Worker for Engine {
 
 struct Bench {
     clients: Clients,
+    upstream: Upstream,
     poller: Poller,
     engine: Engine,
     now: Nanos,
@@ -144,7 +146,18 @@ impl Bench {
         };
         let clients = Clients::new(0, listener, Arc::new(door), watch, rules, &poller).unwrap();
         let engine = Engine::default();
-        Bench { clients, poller, engine, now: SECOND, address, most_held: 0, ages: false, ends: None }
+        let upstream = Upstream::new(false, 1 << 20);
+        Bench {
+            clients,
+            poller,
+            engine,
+            upstream,
+            now: SECOND,
+            address,
+            most_held: 0,
+            ages: false,
+            ends: None,
+        }
     }
 
     /// A client whose end does not block.
@@ -172,19 +185,19 @@ impl Bench {
     /// One turn; whether there is more to do at once.
     fn turn(&mut self) -> bool {
         self.look();
-        self.clients.turn(self.now, &self.poller);
+        self.clients.turn(self.now, &self.poller, None);
         match self.ends {
             Some(refusal) => self.clients.part(self.now, refusal, &self.poller),
-            None => self.clients.submit(self.now, &mut self.engine),
+            None => self.clients.submit(self.now, &mut self.engine, &mut self.upstream),
         }
         self.most_held = self.most_held.max(self.clients.held().held);
         for (token, len) in std::mem::take(&mut self.engine.unreleased) {
             let (_, slot, number) = unpack(token);
             let at = Timestamp::ZERO;
-            let released = Released { token, outcome: Outcome::Committed, at, start: 0, len };
-            self.clients.released(slot, number, Ticks::default(), &released, &vec![b'x'; len]);
+            let reply = vec![b'x'; len];
+            self.clients.released(slot, number, Ticks::default(), Outcome::Committed, at, &reply);
         }
-        self.clients.flush(self.now, &self.poller);
+        self.clients.flush(self.now, &self.poller, &mut self.upstream);
         self.clients.has_more() || self.clients.is_dirty()
     }
 

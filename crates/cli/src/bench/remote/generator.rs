@@ -14,7 +14,8 @@ use highwater_workloads::audit::encode_append;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::link::{Answer, Link, Wanted};
-use super::{RemoteSpec, Shared, State};
+use super::{RemoteSpec, Shared, Source, State};
+use crate::bench::redis::Commands;
 
 /// How long after nobody served or a connection failed it is tried again.
 const AGAIN: Nanos = 5_000_000;
@@ -29,7 +30,7 @@ const GRAIN: Nanos = 200_000;
 /// See the module.
 pub struct Generator {
     poller: Poller,
-    requests: Box<dyn Requests>,
+    requests: Draws,
     /// Of the procedures of the mix, and of the audit rows behind them: what stands in front of the arguments.
     heads: Vec<Vec<u8>>,
     names: Vec<&'static str>,
@@ -47,6 +48,14 @@ pub struct Generator {
     cpu_from: Nanos,
     /// Where a search for a place with room goes on.
     turn: usize,
+}
+
+/// Where the next request comes from.
+enum Draws {
+    /// A procedure's arguments.
+    Calls(Box<dyn Requests>),
+    /// A whole command.
+    Commands(Commands),
 }
 
 /// A place for a connection.
@@ -78,7 +87,13 @@ impl Generator {
         let threads = spec.threads.max(1);
         // Connections are dealt out as evenly as they can be.
         let connections = (spec.connections + threads - 1 - thread) / threads;
-        let mut names = spec.workload.kinds().to_vec();
+        let (mut names, requests) = match &spec.source {
+            Source::Calls(workload) => (
+                workload.kinds().to_vec(),
+                Draws::Calls(workload.generator(thread as usize, threads as usize, spec.seed)),
+            ),
+            Source::Commands(plan) => (plan.kinds(), Draws::Commands(plan.commands(thread, spec.seed))),
+        };
         names.push("audit.append");
         let head = |name: &&str| {
             format!("*4\r\n$7\r\nHW.CALL\r\n${}\r\n{name}\r\n$3\r\nRAW\r\n$", name.len()).into_bytes()
@@ -86,7 +101,7 @@ impl Generator {
         let place = |_| Place { link: None, door: 0, dial_at: 0, clogged: false };
         Ok(Generator {
             poller: Poller::new()?,
-            requests: spec.workload.generator(thread as usize, threads as usize, spec.seed),
+            requests,
             heads: names.iter().map(head).collect(),
             names,
             audit: (spec.audit_every > 0).then(|| Audit {
@@ -219,15 +234,20 @@ impl Generator {
     }
 
     fn draw(&mut self, since: Nanos) -> Wanted {
-        let (kind, sequence) = match self.audit.as_mut().and_then(Audit::due) {
-            Some((generator, sequence)) => {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        let audit = self.audit.as_mut().and_then(Audit::due);
+        let (kind, sequence) = match (audit, &mut self.requests) {
+            (Some((generator, sequence)), _) => {
                 encode_append(generator, sequence, &mut self.args);
                 (self.heads.len() - 1, sequence)
             }
-            None => (self.requests.next(&mut self.args), 0),
+            (None, Draws::Calls(requests)) => (requests.next(&mut self.args), 0),
+            (None, Draws::Commands(commands)) => {
+                let kind = commands.next(&mut bytes);
+                return Wanted { kind, sequence: 0, since, bytes };
+            }
         };
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        bytes.clear();
         bytes.extend_from_slice(&self.heads[kind]);
         write!(bytes, "{}\r\n", self.args.len()).expect("writing to memory does not fail");
         bytes.extend_from_slice(&self.args);

@@ -24,6 +24,7 @@ use std::thread::{self, JoinHandle};
 use highwater_node::load::WorkerStats;
 use highwater_workloads::Workload;
 
+use super::redis::Plan;
 use crate::failure::{Failure, Result};
 
 /// What load.
@@ -32,7 +33,7 @@ pub struct RemoteSpec {
     /// Every replica's RESP port; the first one probably leads.
     pub doors: Vec<SocketAddr>,
     /// What to ask for.
-    pub workload: Arc<dyn Workload>,
+    pub source: Source,
     /// How many connections.
     pub connections: u32,
     /// Unanswered requests of each, at most.
@@ -47,6 +48,15 @@ pub struct RemoteSpec {
     pub audit_every: u32,
     /// Thread i's audit rows carry `audit_base + i`.
     pub audit_base: u32,
+}
+
+/// What requests are drawn from.
+#[derive(Clone)]
+pub enum Source {
+    /// A workload's transactions, each an `HW.CALL`.
+    Calls(Arc<dyn Workload>),
+    /// Commands that any Redis server knows.
+    Commands(Plan),
 }
 
 /// A load that runs. Ends when it is dropped, too.

@@ -62,7 +62,7 @@ fn spec(doors: Vec<SocketAddr>) -> RemoteSpec {
     let workload = Options::parse("bank", [("accounts", "100")]).unwrap().build();
     RemoteSpec {
         doors,
-        workload: Arc::from(workload),
+        source: Source::Calls(Arc::from(workload)),
         connections: 3,
         in_flight: 4,
         threads: 2,

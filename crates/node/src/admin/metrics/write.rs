@@ -1,13 +1,13 @@
 //! Which metrics there are.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_engines::Counters;
 
 use super::sheet::{Labels, Sheet};
 use crate::admin::protocol::{ElectionReport, StatusReport};
-use crate::meter::OUTCOMES;
 use crate::meter::histogram::Counts;
+use crate::meter::{Meter, OUTCOMES};
 use crate::resp::command::{COMMANDS, Opcode};
 use crate::shared::Shared;
 
@@ -184,6 +184,19 @@ pub fn workers(sheet: &mut Sheet, shared: &Shared) {
         commands,
     );
     sheet.counter("expired_keys", "Keys that expired and were removed by the sweep", shared.expired());
+    let sum = |of: fn(&Meter) -> &AtomicU64| -> u64 {
+        shared.meters.iter().map(|meter| of(meter).load(Ordering::Relaxed)).sum()
+    };
+    sheet.counter(
+        "requests_forwarded",
+        "Requests of this node's clients that it handed to the leader",
+        sum(|meter| &meter.forwarded),
+    );
+    sheet.counter(
+        "requests_taken_for_others",
+        "Requests of other nodes' clients that this one took as the leader",
+        sum(|meter| &meter.taken_for_others),
+    );
     sheet.counter("slow_transactions", "Transactions that were slow", shared.slow.ever());
 }
 

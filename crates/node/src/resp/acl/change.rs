@@ -79,6 +79,15 @@ pub fn delete(names: Args<'_>, out: &mut Vec<u8>) {
     Args::encode(names, out);
 }
 
+/// The subcommand of `ACL` that a client's request is; none of what a node asks itself.
+pub fn asked(request: &[u8]) -> Option<&'static [u8]> {
+    match *request.first()? {
+        SET => Some(b"setuser"),
+        DELETE => Some(b"deluser"),
+        _ => None,
+    }
+}
+
 /// What the procedure answers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct News<'a> {

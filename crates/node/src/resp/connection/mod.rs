@@ -5,7 +5,7 @@
 
 mod calling;
 mod interacting;
-mod place;
+pub(crate) mod place;
 mod standing;
 mod taking;
 
@@ -34,7 +34,7 @@ use super::moment::Moment;
 use super::order::{KEEP_BYTES, Order, forget_front};
 use super::redirect::{slot_of_request, slot_of_watch};
 use super::reply::Reply;
-use super::request::{Args, EngineRequest};
+use super::request::{Args, Effect, EngineRequest};
 use super::single::{self, Typed};
 use crate::meter::Meter;
 
@@ -100,7 +100,18 @@ enum Offer {
 impl Offer {
     /// Whether it waits for the end of a pause of writes.
     fn writes(self) -> bool {
-        !matches!(self, Offer::Reads | Offer::Watches | Offer::Steps)
+        self.effect() != Effect::Reads
+    }
+
+    fn effect(self) -> Effect {
+        match self {
+            Offer::Reads | Offer::Watches | Offer::Steps => Effect::Reads,
+            Offer::Writes => Effect::Writes,
+            Offer::Calls => Effect::Calls,
+            Offer::Commits => Effect::Commits,
+            Offer::Waits => Effect::Tries,
+            Offer::Changes => Effect::Users,
+        }
     }
 }
 
@@ -294,9 +305,11 @@ impl Connection {
             Stage::Offering { kind, .. } if self.door.clients.pauses(kind.writes(), self.client.unix_ms) => {
                 None
             }
-            Stage::Offering { seq, procedure, snapshot, session, .. } if self.held_bytes() < max_held => {
+            Stage::Offering { seq, procedure, kind, snapshot, session } if self.held_bytes() < max_held => {
                 let freshness = self.client.freshness.filter(|_| snapshot);
-                Some(EngineRequest { seq, snapshot, freshness, session, procedure, args: &self.args })
+                let (args, user) = (&self.args[..], self.client.caller.user().name());
+                let effect = kind.effect();
+                Some(EngineRequest { seq, snapshot, freshness, session, procedure, args, effect, user })
             }
             _ => None,
         }

@@ -39,6 +39,11 @@ impl Drop for Place {
     }
 }
 
+/// Whether what a look for data answered says that there is none.
+pub fn is_nothing(reply: &[u8]) -> bool {
+    matches!(reply, b"$-1\r\n" | b"*-1\r\n" | b"_\r\n")
+}
+
 impl Connection {
     /// Whoever waits for what was written is to look.
     pub(super) fn wake_others(&mut self, seq: u64, wrote: bool) {
@@ -59,7 +64,7 @@ impl Connection {
         }
         let place = self.place.as_mut().expect("who tries stands in line");
         let again = outcome == Outcome::Conflict || std::mem::take(&mut place.woken);
-        let nothing = matches!(bytes, b"$-1\r\n" | b"*-1\r\n" | b"_\r\n");
+        let nothing = is_nothing(bytes);
         place.looked = true;
         if (outcome == Outcome::Committed && nothing || outcome == Outcome::Conflict) && !place.late {
             // What the engine holds of it is no reply: the client gets none yet.
@@ -85,6 +90,17 @@ impl Connection {
     /// For how long it waits for data, in ms, if it does. `Some(None)`: for ever.
     pub fn waits(&self) -> Option<Option<u64>> {
         self.place.as_ref().map(|place| place.wait.timeout_ms)
+    }
+
+    /// The command that waits for data, if one does, and for which keys.
+    pub fn waits_for(&self) -> Option<(u64, &[Vec<u8>])> {
+        let place = self.place.as_ref()?;
+        match self.stage {
+            Stage::Offering { seq, .. } | Stage::Trying { seq } | Stage::Blocked { seq } => {
+                Some((seq, &place.wait.keys))
+            }
+            _ => None,
+        }
     }
 
     /// There may be something for a client that waits.

@@ -112,7 +112,14 @@ pub struct Keyspace<'a, T> {
 impl<'a, T: Transaction> Keyspace<'a, T> {
     /// What the transaction sees at that moment.
     pub fn new(tx: &'a mut T, moment: Moment) -> Keyspace<'a, T> {
-        Keyspace { tx, moment, random: Random::new(moment.seed), scratch: Vec::new(), user: None, looks_again: false }
+        Keyspace {
+            tx,
+            moment,
+            random: Random::new(moment.seed),
+            scratch: Vec::new(),
+            user: None,
+            looks_again: false,
+        }
     }
 
     /// The transaction, for what is no key of the keyspace.

@@ -202,7 +202,7 @@ impl Hello {
         }
         match self.channel {
             Channel::Control => Ok(()),
-            Channel::Worker(index) if index < me.streams => Ok(()),
+            Channel::Worker(index) | Channel::Forward(index) if index < me.streams => Ok(()),
             other => Err(Mismatch::NoSuchChannel { index: other.code() }),
         }
     }
