@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use highwater_core::codec::Reader;
+use highwater_core::planted;
 
 use super::moment::Moment;
 use super::request::{Framing, Step, Watch};
@@ -80,7 +81,9 @@ impl Waiting {
             }
         }
         self.count.fetch_sub(1, Ordering::SeqCst);
-        self.wake_first(lines, keys.iter().map(Vec::as_slice));
+        if !planted!(resp::LeaverWakesNobody) {
+            self.wake_first(lines, keys.iter().map(Vec::as_slice));
+        }
     }
 
     /// Of the words of a request, those that somebody waits for. `None`: it runs a script, which may write other keys, too.
@@ -110,7 +113,9 @@ impl Waiting {
     fn wake_first<'a>(&self, mut lines: MutexGuard<'_, Lines>, keys: impl Iterator<Item = &'a [u8]>) {
         let mut workers = Vec::new();
         for key in keys {
-            let Some(first) = lines.by_key.get(key).and_then(|line| line.front()).copied() else { continue };
+            let Some(line) = lines.by_key.get(key) else { continue };
+            let first = if planted!(resp::LastIsFirst) { line.back() } else { line.front() };
+            let Some(first) = first.copied() else { continue };
             let woken = lines.woken.entry(worker_of(first)).or_default();
             if !woken.contains(&first) {
                 woken.push(first);

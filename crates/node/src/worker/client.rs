@@ -52,12 +52,8 @@ pub struct Client {
     ended: bool,
     /// Nothing can be told to it any more.
     pub gone: bool,
-    /// It waits for data: when it is to look again, or to give up.
-    pub alarm: Option<Nanos>,
     /// When it came.
     pub came: Nanos,
-    /// Until when it waits for data, if not for ever.
-    pub waits_until: Option<Nanos>,
     /// Its requests that the engine has taken and not released.
     pub unreleased: Unreleased,
 }
@@ -93,9 +89,7 @@ impl Client {
             blocked: false,
             ended: false,
             gone: false,
-            alarm: None,
             came: now,
-            waits_until: None,
             unreleased: Unreleased::default(),
         }
     }

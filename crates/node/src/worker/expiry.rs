@@ -36,23 +36,41 @@ impl Expiry {
 
     /// Asks for what is due.
     pub fn turn(&mut self, now: Nanos, engine: &mut dyn Worker) {
-        if self.next.is_none_or(|next| now < next) {
+        if !self.is_due(now) {
             return;
         }
-        let moment = Moment { unix_ms: unix_ms(), seed: 0 }.bytes();
-        let serves = matches!(engine.ready(), Ok(()) | Err(Refusal::Busy));
-        let request = Request::new(pack(Owner::Keeper, SLOT, 0), self.sweep, &moment);
-        let asked = serves && engine.submit(now, request).is_ok();
+        let ready = engine.ready();
+        self.ask(now, ready, unix_ms(), |sweep, moment| {
+            engine.submit(now, Request::new(pack(Owner::Keeper, SLOT, 0), sweep, moment)).is_ok()
+        });
+    }
+
+    /// Whether it is time.
+    pub fn is_due(&self, now: Nanos) -> bool {
+        self.next.is_some_and(|next| now >= next)
+    }
+
+    /// Asks by `submit`, which says whether it was taken, of a replica that answers `ready` so, at this Unix time.
+    pub fn ask(
+        &mut self,
+        now: Nanos,
+        ready: Result<(), Refusal>,
+        unix_ms: u64,
+        submit: impl FnOnce(ProcedureId, &[u8]) -> bool,
+    ) {
+        let moment = Moment { unix_ms, seed: 0 }.bytes();
+        let serves = matches!(ready, Ok(()) | Err(Refusal::Busy));
+        let asked = serves && submit(self.sweep, &moment);
         self.next = (!asked).then_some(now + if serves { OFTEN } else { SELDOM });
     }
 
     /// What it asked for is done: the reply says when the next deadline is, and how many had come; which is told.
-    pub fn released(&mut self, now: Nanos, outcome: Outcome, reply: &[u8]) -> u64 {
+    pub fn released(&mut self, now: Nanos, unix_ms: u64, outcome: Outcome, reply: &[u8]) -> u64 {
         let due = reply.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         let pause = match (outcome, due) {
             (Outcome::Committed, Some(0)) => AT_ONCE,
             (Outcome::Committed, Some(due)) => {
-                let ms = due.saturating_sub(unix_ms()).min(SELDOM / 1_000_000);
+                let ms = due.saturating_sub(unix_ms).min(SELDOM / 1_000_000);
                 (ms * 1_000_000).max(OFTEN)
             }
             _ => OFTEN,
