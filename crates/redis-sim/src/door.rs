@@ -47,7 +47,7 @@ pub fn door(node: NodeId, procedures: Procedures, salt: u64, in_order: bool) -> 
         salt,
         addresses: Box::new(|node| Some(address(node))),
         clients: Arc::new(Clients::new(Box::new(|_| ()))),
-        redirect: Redirect::Text,
+        redirect: Redirect::Moved,
         topology: Box::new(|| Topology { cluster: "simulated".into(), members: Vec::new() }),
         backed_by: 1,
         waiting: Waiting::new(Box::new(move |worker| {
