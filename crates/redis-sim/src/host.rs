@@ -28,6 +28,10 @@ const LOOK_NEVER: Nanos = 1 << 60;
 /// A time-out that is so much over has not fired.
 const LATE: Nanos = 20_000_000;
 
+/// Runs are short: the sweep comes as much more often than in a node.
+const SWEEP_OFTEN: Nanos = 5_000_000;
+const SWEEP_SELDOM: Nanos = 20_000_000;
+
 /// A client's connection at its host.
 struct Line {
     connection: Connection,
@@ -147,7 +151,7 @@ impl Host {
             door,
             woken,
             desks: (0..replica.workers.len()).map(|_| desk()).collect(),
-            expiry: Expiry::new(&replica.procedures),
+            expiry: Expiry::paced(&replica.procedures, SWEEP_OFTEN, SWEEP_SELDOM),
             sweeps: BTreeSet::new(),
             waited: 0,
         })
@@ -192,7 +196,10 @@ impl Host {
             return Ok(());
         };
         let desk = &mut self.desks[usize::from(asked.worker)];
-        let Some(line) = desk.lines.get_mut(&number) else { return Ok(()) };
+        let Some(line) = desk.lines.get_mut(&number) else {
+            self.door.waiting.written_by_one_that_left(given.outcome);
+            return Ok(());
+        };
         line.under_way -= 1;
         line.connection.released(seq, given.outcome, given.moment, &given.bytes);
         let served = given.outcome == Outcome::Committed && line.connection.waits().is_none();

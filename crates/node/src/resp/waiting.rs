@@ -12,10 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use highwater_core::codec::Reader;
-use highwater_core::planted;
+use highwater_core::{Outcome, planted};
 
 use super::moment::Moment;
 use super::request::{Framing, Step, Watch};
+
+/// Of a request with more bytes in its words nobody keeps them: all who wait look.
+const MOST_NAMED: usize = 4096;
 
 /// Wakes a worker's thread.
 pub type Wake = Box<dyn Fn(usize) + Send + Sync>;
@@ -86,16 +89,24 @@ impl Waiting {
         }
     }
 
-    /// Of the words of a request, those that somebody waits for. `None`: it runs a script, which may write other keys, too.
+    /// The words of a request, be it that somebody waits for them or not: whoever gets in line before it is executed looks in vain, and is to be
+    /// woken. `None`: it runs a script, which may write other keys, too; or they are many bytes.
     pub fn named_in(&self, request: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let lines = self.lock();
-        let mut named = Vec::new();
+        let (mut named, mut bytes) = (Vec::new(), 0);
         let whole = words(request, |word| {
-            if lines.by_key.contains_key(word) {
+            bytes += word.len();
+            if bytes <= MOST_NAMED {
                 named.push(word.to_vec());
             }
         });
-        whole.then_some(named)
+        (whole && bytes <= MOST_NAMED).then_some(named)
+    }
+
+    /// A request of a client that is gone was released: whoever waits for what it may have written is to look.
+    pub fn written_by_one_that_left(&self, outcome: Outcome) {
+        if outcome == Outcome::Committed && self.is_any() {
+            self.wake_all();
+        }
     }
 
     /// Something may be there under these keys.

@@ -419,8 +419,12 @@ impl Clients {
                 client.rested = false;
                 mark(&mut client.dirty, &mut self.dirty, at);
             }
-            None if slot.unreleased == 0 => self.free.push(at),
-            None => {}
+            None => {
+                self.door.waiting.written_by_one_that_left(released.outcome);
+                if slot.unreleased == 0 {
+                    self.free.push(at);
+                }
+            }
         }
     }
 

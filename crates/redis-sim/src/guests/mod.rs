@@ -408,7 +408,12 @@ impl House {
 
     fn ended(&mut self, now: Nanos, guest: usize, heard: Heard) -> Result<(), String> {
         let own = &mut self.guests[guest];
-        let Some((_, op)) = own.open.take() else { return Ok(()) };
+        let op = match (own.open.take(), &own.kind) {
+            (Some((_, op)), _) => op,
+            // Its connection broke while it thought: so did its transaction.
+            (None, Kind::Interactive(interactive)) if interactive.is_open() => None,
+            (None, _) => return Ok(()),
+        };
         let answered = matches!(&heard, Heard::Reply(reply) if !matches!(reply, Reply::Error(_)));
         if answered {
             self.ledger.mark("guests' commands answered");
