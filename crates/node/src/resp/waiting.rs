@@ -193,4 +193,36 @@ mod tests {
         waiting.leave(0x201, &keys(&["a"]));
         assert!(!waiting.is_any());
     }
+
+    fn request(words: &[&[u8]]) -> Vec<u8> {
+        let wire: Vec<u8> = crate::resp::tests::double::multibulk(words.iter().copied());
+        let mut parser = crate::resp::frame::Parser::default();
+        let frame = parser.parse(&wire).unwrap().unwrap();
+        let mut request = Vec::new();
+        crate::resp::single::encode(frame, crate::resp::Protocol::Resp2, &mut request).unwrap();
+        request
+    }
+
+    /// Somebody may get in line, look and find nothing between the submission of a write and its execution.
+    #[test]
+    fn who_comes_between_a_writes_submission_and_its_release_is_woken() {
+        let waiting = Waiting::new(Box::new(|_| ()));
+        waiting.enter(0x100, &keys(&["other"]));
+        let named = waiting.named_in(&request(&[b"RPUSH", b"a", b"x"])).unwrap();
+        waiting.enter(0x200, &keys(&["a"]));
+        waiting.wake(named.iter().map(Vec::as_slice));
+        assert_eq!(waiting.take_woken(0), [0x200]);
+        // Long words are not kept: then all look.
+        assert_eq!(waiting.named_in(&request(&[b"RPUSH", b"a", &[7; MOST_NAMED]])), None);
+    }
+
+    #[test]
+    fn what_one_wrote_that_left_wakes_others() {
+        let waiting = Waiting::new(Box::new(|_| ()));
+        waiting.enter(0x100, &keys(&["a"]));
+        waiting.written_by_one_that_left(Outcome::Conflict);
+        assert_eq!(waiting.take_woken(0), []);
+        waiting.written_by_one_that_left(Outcome::Committed);
+        assert_eq!(waiting.take_woken(0), [0x100]);
+    }
 }
