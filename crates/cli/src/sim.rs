@@ -158,7 +158,11 @@ fn draw(engine: EngineKind, seed: u64, level: Durability) -> Plan {
 /// One plan, twice.
 fn one(args: &SimArgs, plan: &Plan) -> Result<()> {
     println!("seed {}: {}", plan.seed, report::describe(plan));
-    let ended = if args.trace { run_tracing(&WithDoor, plan, |line| println!("{line}")) } else { run_in(&WithDoor, plan) };
+    let ended = if args.trace {
+        run_tracing(&WithDoor, plan, |line| println!("{line}"))
+    } else {
+        run_in(&WithDoor, plan)
+    };
     let summary = match ended {
         Ok(summary) => summary,
         Err(broken) => return Err(fail(args, broken, !args.no_shrink)),

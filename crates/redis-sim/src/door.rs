@@ -7,9 +7,7 @@ use highwater_core::{Epoch, NodeId};
 use highwater_node::resp::acl::Access;
 use highwater_node::resp::acl::change::News;
 use highwater_node::resp::operations::Nothing;
-use highwater_node::resp::{
-    Callables, Clients, Description, Door, Procedures, Redirect, Topology, Waiting,
-};
+use highwater_node::resp::{Callables, Clients, Description, Door, Procedures, Redirect, Topology, Waiting};
 
 /// Workers that were woken: a bit each.
 pub type Woken = Arc<AtomicU64>;

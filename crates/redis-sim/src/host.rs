@@ -188,7 +188,13 @@ impl Host {
     ///
     /// # Errors
     /// Who came later was served before.
-    pub fn released(&mut self, world: &mut World<Joined>, asked: Asked, given: &Given, unix_ms: u64) -> Result<(), String> {
+    pub fn released(
+        &mut self,
+        world: &mut World<Joined>,
+        asked: Asked,
+        given: &Given,
+        unix_ms: u64,
+    ) -> Result<(), String> {
         let local = local(world, self.node);
         let Some((number, seq)) = asked.line else {
             self.sweeps.clear();
@@ -232,7 +238,12 @@ impl Host {
     ///
     /// # Errors
     /// What must not be.
-    pub fn act(&mut self, world: &mut World<Joined>, ledger: &mut Ledger, unix_ms: u64) -> Result<Vec<(u64, Vec<u8>)>, String> {
+    pub fn act(
+        &mut self,
+        world: &mut World<Joined>,
+        ledger: &mut Ledger,
+        unix_ms: u64,
+    ) -> Result<Vec<(u64, Vec<u8>)>, String> {
         let mut output = Vec::new();
         // A desk may wake another one.
         for _ in 0..3 {
@@ -267,10 +278,15 @@ impl Host {
         for Woken { at, late } in woken {
             let Some(line) = desk.lines.get_mut(&(at as u64)) else { continue };
             line.connection.tell_time(unix_ms);
-            if late { line.connection.give_up_waiting() } else { line.connection.look_again() }
+            if late {
+                line.connection.give_up_waiting()
+            } else {
+                line.connection.look_again()
+            }
             ledger.mark(if late { "time-outs of waiting guests" } else { "guests that were woken" });
         }
-        let gone: Vec<u64> = desk.lines.iter().filter(|(_, line)| line.closed).map(|(number, _)| *number).collect();
+        let gone: Vec<u64> =
+            desk.lines.iter().filter(|(_, line)| line.closed).map(|(number, _)| *number).collect();
         for number in gone {
             let line = desk.lines.remove(&number).expect("it is there");
             if line.connection.waits().is_some() {
@@ -348,20 +364,30 @@ impl Host {
         let quiet = self.woken.load(Ordering::Relaxed) == 0 && self.sweeps.is_empty() && !lines().any(busy);
         let store = world.replica(self.node).map(|replica| replica.controller.store());
         for line in lines() {
-            let (Some((since, _)), Some((keys, timeout))) = (line.waits, line.op.as_ref().and_then(Op::waits)) else {
+            let (Some((since, _)), Some((keys, timeout))) =
+                (line.waits, line.op.as_ref().and_then(Op::waits))
+            else {
                 continue;
             };
             let over = since + timeout * 1_000_000 + LATE;
             if timeout > 0 && over < local && !busy(line) && line.connection.waits().is_some() {
-                return Err(format!("on {} a time-out of {timeout} ms has not fired: {:?}", self.node, line.op));
+                return Err(format!(
+                    "on {} a time-out of {timeout} ms has not fired: {:?}",
+                    self.node, line.op
+                ));
             }
-            let Some(store) = store.as_ref().filter(|_| quiet && line.connection.waits().is_some()) else { continue };
+            let Some(store) = store.as_ref().filter(|_| quiet && line.connection.waits().is_some()) else {
+                continue;
+            };
             let holds = |key: &&String| {
                 let row = highwater_core::View::get(&**store, place(KEYSPACE), key.as_bytes());
                 row.is_some_and(|row| Row::decode(&row).head.count > 0)
             };
             if let Some(key) = keys.iter().find(holds) {
-                return Err(format!("on {} a guest sleeps though there is something under {key}: {:?}", self.node, line.op));
+                return Err(format!(
+                    "on {} a guest sleeps though there is something under {key}: {:?}",
+                    self.node, line.op
+                ));
             }
         }
         Ok(())
@@ -372,7 +398,10 @@ impl Host {
         let lines = self.desks.iter().flat_map(|desk| desk.lines.iter());
         let said = lines.map(|(number, line)| {
             let (waits, more) = (line.connection.waits(), line.connection.has_more());
-            format!("    connection {number}: {:?}, {} under way, waits {waits:?}, has more {more}\n", line.op, line.under_way)
+            format!(
+                "    connection {number}: {:?}, {} under way, waits {waits:?}, has more {more}\n",
+                line.op, line.under_way
+            )
         });
         format!("  host of {}, process {}\n{}", self.node, self.process, said.collect::<String>())
     }
@@ -385,6 +414,7 @@ fn local(world: &mut World<Joined>, node: NodeId) -> Nanos {
 }
 
 fn record(op: Op, args: &[u8], now: Nanos) -> Record {
-    let moment = Moment::decode(&mut highwater_core::codec::Reader::new(args)).expect("a moment stands in front");
+    let moment =
+        Moment::decode(&mut highwater_core::codec::Reader::new(args)).expect("a moment stands in front");
     Record { op, unix_ms: moment.unix_ms, asked: now, end: End::Unknown }
 }

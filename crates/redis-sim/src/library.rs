@@ -91,7 +91,13 @@ impl<T: Transaction> Transaction for Elsewhere<'_, T> {
         self.0.delete(place(table), key)
     }
 
-    fn scan<F>(&mut self, table: TableId, range: KeyRange<'_>, direction: Direction, visit: F) -> Result<(), Abort>
+    fn scan<F>(
+        &mut self,
+        table: TableId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: F,
+    ) -> Result<(), Abort>
     where
         F: FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     {

@@ -83,7 +83,14 @@ impl Op {
                 return std::iter::once(name.into()).chain(keys).chain([seconds(*timeout)]).collect();
             }
             Op::Move(from, to, out, into, timeout) => {
-                return vec!["BLMOVE".into(), from.clone(), to.clone(), end(out), end(into), seconds(*timeout)];
+                return vec![
+                    "BLMOVE".into(),
+                    from.clone(),
+                    to.clone(),
+                    end(out),
+                    end(into),
+                    seconds(*timeout),
+                ];
             }
             Op::ZAdd(key, score, member) => {
                 return ["ZADD", key, &score.to_string(), member].map(String::from).into();
@@ -108,7 +115,9 @@ impl Op {
     /// The group that it is about: what stands before the first colon of its keys. `None`: all.
     pub fn group(&self) -> Option<&str> {
         let key = match self {
-            Op::Set(key, ..) | Op::Append(key, _) | Op::Get(key) | Op::Expire(key, _) | Op::Persist(key) => key,
+            Op::Set(key, ..) | Op::Append(key, _) | Op::Get(key) | Op::Expire(key, _) | Op::Persist(key) => {
+                key
+            }
             Op::Pttl(key) | Op::Push(key, ..) | Op::Range(key) | Op::Move(key, ..) | Op::ZAdd(key, ..) => key,
             Op::ZPop(key, _) | Op::ZRange(key) => key,
             Op::Pop(keys, ..) => &keys[0],
@@ -191,7 +200,8 @@ impl Op {
             }
             Op::ZRange(key) => match state.get(key) {
                 Some((Value::Sorted(members), _)) => {
-                    let words = members.iter().flat_map(|(score, member)| [member.clone(), score.to_string()]);
+                    let words =
+                        members.iter().flat_map(|(score, member)| [member.clone(), score.to_string()]);
                     array(words.collect::<Vec<_>>().iter())
                 }
                 _ => "*0\r\n".into(),
@@ -264,7 +274,10 @@ mod tests {
         assert_eq!(Op::Expire(key.clone(), 5).run(state, 50), ":1\r\n");
         Op::Sweep.run(state, 54);
         assert_eq!(Op::Persist(key.clone()).run(state, 54), ":1\r\n");
-        assert_eq!(Op::Pop(vec!["a".into(), key], End::Right, 0).run(state, 99), "*2\r\n$1\r\nk\r\n$1\r\nx\r\n");
+        assert_eq!(
+            Op::Pop(vec!["a".into(), key], End::Right, 0).run(state, 99),
+            "*2\r\n$1\r\nk\r\n$1\r\nx\r\n"
+        );
         assert!(state.is_empty());
     }
 }

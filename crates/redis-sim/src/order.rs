@@ -138,7 +138,10 @@ fn follow(
                 "{record:?} cannot have answered that; possible is {expected:?}, in states {states:?}; before it: {last:#?}"
             ));
         }
-        last.insert(format!("{:?}", record.op.words_or_sweep()), format!("{at}, {}: {reply:?}", record.unix_ms));
+        last.insert(
+            format!("{:?}", record.op.words_or_sweep()),
+            format!("{at}, {}: {reply:?}", record.unix_ms),
+        );
         states = next;
     }
     Ok(true)

@@ -28,7 +28,11 @@ impl Reply {
 
     /// The texts of an array of them.
     pub fn texts(&self) -> Vec<&str> {
-        if let Reply::Array(parts) = self { parts.iter().filter_map(Reply::text).collect() } else { Vec::new() }
+        if let Reply::Array(parts) = self {
+            parts.iter().filter_map(Reply::text).collect()
+        } else {
+            Vec::new()
+        }
     }
 }
 

@@ -26,8 +26,8 @@ pub mod watch;
 pub mod world;
 
 pub use highwater_core::Random;
-pub use plan::Plan;
 pub use house::{Guests, House};
+pub use plan::Plan;
 pub use run::{Failure, FailureKind, Summary, run, run_in, run_tracing};
 pub use stage::{Buggify, Interleaving};
 pub use world::clock::NodeClock;

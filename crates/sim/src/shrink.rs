@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use crate::faults::Scheduled;
-use crate::plan::{Machines, Mix, Plan, Redis, Sizes, Transport};
 use crate::house::House;
+use crate::plan::{Machines, Mix, Plan, Redis, Sizes, Transport};
 use crate::run::{Failure, FailureKind, run_in};
 
 /// What became of a failing plan.

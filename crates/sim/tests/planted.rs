@@ -33,7 +33,8 @@ fn every_planted_bug_is_caught() {
     let wanted = std::env::var("ONLY").ok();
     // Those of doors are hunted where there is one.
     let ours = |name: &&str| !name.starts_with("redis-");
-    let named = |names: String| names.split(',').filter(ours).map(|name| by_name(name).expect(name)).collect();
+    let named =
+        |names: String| names.split(',').filter(ours).map(|name| by_name(name).expect(name)).collect();
     let bugs: Vec<&'static Bug> = wanted.map_or_else(all, named);
     let (missed, tainted) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     each(&bugs, 2, |bug| {

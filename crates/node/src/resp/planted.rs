@@ -13,18 +13,6 @@ highwater_core::bugs! {
         shows: Expiring,
         within: 400,
     }
-    LooksWhenServed = "redis-looks-when-served" {
-        mistake: "a client that is woken while it looks looks again, whatever it found",
-        breaks: "it takes two elements, and is told of one",
-        shows: Waiting,
-        within: 400,
-    }
-    LeaverWakesNobody = "redis-leaver-wakes-nobody" {
-        mistake: "who leaves the line wakes nobody",
-        breaks: "the next one sleeps though there is something for it",
-        shows: Waiting,
-        within: 400,
-    }
     LastIsFirst = "redis-last-is-first" {
         mistake: "of those in line the last is woken first",
         breaks: "who came first is served last",

@@ -84,9 +84,7 @@ impl Waiting {
             }
         }
         self.count.fetch_sub(1, Ordering::SeqCst);
-        if !planted!(resp::LeaverWakesNobody) {
-            self.wake_first(lines, keys.iter().map(Vec::as_slice));
-        }
+        self.wake_first(lines, keys.iter().map(Vec::as_slice));
     }
 
     /// The words of a request, be it that somebody waits for them or not: whoever gets in line before it is executed looks in vain, and is to be

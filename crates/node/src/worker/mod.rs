@@ -290,7 +290,8 @@ impl WorkerThread {
                     }
                     Owner::Keeper if slot == expiry::SLOT => {
                         if let Some(expiry) = &mut self.expiry {
-                            let expired = expiry.released(now, unix_ms(), released.outcome, out.content(released));
+                            let expired =
+                                expiry.released(now, unix_ms(), released.outcome, out.content(released));
                             crate::meter::add(&self.shared.meters[self.index].expired, expired);
                         }
                     }

@@ -108,12 +108,7 @@ impl Interactive {
     ///
     /// # Errors
     /// What must not be.
-    pub(super) fn heard(
-        &mut self,
-        all: &mut Transactions,
-        heard: Heard,
-        now: Nanos,
-    ) -> Result<(), String> {
+    pub(super) fn heard(&mut self, all: &mut Transactions, heard: Heard, now: Nanos) -> Result<(), String> {
         let under_way = self.under_way.as_mut().expect("it typed something");
         let status = match heard {
             Heard::Nothing | Heard::Reply(Reply::Error(_)) => {
@@ -276,7 +271,8 @@ impl Transactions {
 
     /// How many came to which end.
     pub fn marks(&self) -> BTreeMap<&'static str, u64> {
-        let count = |status| self.all.iter().filter(|transaction| transaction.status == status).count() as u64;
+        let count =
+            |status| self.all.iter().filter(|transaction| transaction.status == status).count() as u64;
         BTreeMap::from([
             ("guests' transactions committed", count(Status::Ok)),
             ("guests' transactions that came to nothing", count(Status::Fail)),
@@ -291,7 +287,8 @@ impl Transactions {
             let known = transaction.status == Status::Ok;
             let mut ops = Vec::new();
             for did in &transaction.did {
-                let (Did::Read(key, _) | Did::Wrote(key, _) | Did::ReadList(key, _) | Did::Appended(key, _)) = did;
+                let (Did::Read(key, _) | Did::Wrote(key, _) | Did::ReadList(key, _) | Did::Appended(key, _)) =
+                    did;
                 let key = history.keys.intern(key);
                 ops.push(match did {
                     Did::Read(_, number) => Checked::ReadReg { key, value: known.then_some(*number) },

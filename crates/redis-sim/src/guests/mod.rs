@@ -71,7 +71,9 @@ pub(crate) enum Heard {
 
 enum Kind {
     Expiring,
-    Queue { pushes: bool },
+    Queue {
+        pushes: bool,
+    },
     Interactive(Interactive),
     /// Looks at everything in the end, and gives what others wait for.
     Steward,
@@ -215,7 +217,8 @@ impl House {
                 continue;
             }
             if self.hosts.remove(&node).is_some() {
-                let broken: Vec<(u64, usize)> = self.lines.iter().map(|(line, guest)| (*line, *guest)).collect();
+                let broken: Vec<(u64, usize)> =
+                    self.lines.iter().map(|(line, guest)| (*line, *guest)).collect();
                 for (line, guest) in broken {
                     if self.guests[guest].line.is_some_and(|(own, to, _)| own == line && to == node) {
                         let at = world.now + self.hop();
@@ -239,7 +242,10 @@ impl House {
         for refused in ours_refused {
             // It was taken in, and nothing was done.
             let (outcome, moment) = (Outcome::Conflict, Timestamp::ZERO);
-            self.plan(refused.at, Step::Given(Given { token: refused.token, outcome, moment, bytes: Vec::new() }));
+            self.plan(
+                refused.at,
+                Step::Given(Given { token: refused.token, outcome, moment, bytes: Vec::new() }),
+            );
         }
         for reply in ours {
             let (token, outcome, moment) = (reply.token, reply.outcome, reply.moment);
@@ -256,18 +262,16 @@ impl House {
                     None => self.break_line(world.now, hand, node, line),
                 }
             }
-            Step::Told { guest, line, bytes } => {
-                match self.guests[guest].line {
-                    Some((own, node, _)) if own == line && hand.shuns(node) => {
-                        self.break_line(world.now, hand, node, line);
-                    }
-                    Some((own, ..)) if own == line => {
-                        self.guests[guest].input.extend_from_slice(&bytes);
-                        self.read(world.now, guest)?;
-                    }
-                    _ => {}
+            Step::Told { guest, line, bytes } => match self.guests[guest].line {
+                Some((own, node, _)) if own == line && hand.shuns(node) => {
+                    self.break_line(world.now, hand, node, line);
                 }
-            }
+                Some((own, ..)) if own == line => {
+                    self.guests[guest].input.extend_from_slice(&bytes);
+                    self.read(world.now, guest)?;
+                }
+                _ => {}
+            },
             Step::Broken { guest, line } => {
                 if self.guests[guest].line.is_some_and(|(own, ..)| own == line) {
                     self.hang_up(world.now, guest);
@@ -286,10 +290,14 @@ impl House {
                 }
             }
             Step::Given(given) => {
-                self.trace = self.trace.rotate_left(7) ^ given.moment.0 ^ given.bytes.iter().map(|b| u64::from(*b)).sum::<u64>();
+                self.trace = self.trace.rotate_left(7)
+                    ^ given.moment.0
+                    ^ given.bytes.iter().map(|b| u64::from(*b)).sum::<u64>();
                 if let Some(asked) = self.ledger.released(&given, world.now) {
                     let unix_ms = self.unix_ms(world, asked.node);
-                    if let Some(host) = self.hosts.get_mut(&asked.node).filter(|host| host.process() == asked.process) {
+                    if let Some(host) =
+                        self.hosts.get_mut(&asked.node).filter(|host| host.process() == asked.process)
+                    {
                         host.released(world, asked, &given, unix_ms)?;
                     }
                 }
@@ -317,7 +325,9 @@ impl House {
 
     /// Whoever waits gets something under each of its keys; again and again, for others may be quicker.
     fn give(&mut self, now: Nanos) {
-        let waits = |guest: &Guest| guest.open.as_ref().and_then(|(_, op)| op.clone()).filter(|op| op.waits().is_some());
+        let waits = |guest: &Guest| {
+            guest.open.as_ref().and_then(|(_, op)| op.clone()).filter(|op| op.waits().is_some())
+        };
         let wanted: Vec<Op> = self.guests.iter().filter_map(waits).collect();
         if !wanted.is_empty() {
             self.chores.extend(wanted.iter().flat_map(|op| self.queues.give(op)).collect::<Vec<_>>());
@@ -393,7 +403,12 @@ impl House {
                     "MOVED" => words.get(2).and_then(|address| node_at(address)),
                     "CLUSTERDOWN" | "UNKNOWN" => Some(self.any_node()),
                     "CONFLICT" | "TXOVER" | "TXTIMEOUT" => None,
-                    _ => return Err(format!("a guest is told: {error}; it asked {:?}", self.guests[guest].open)),
+                    _ => {
+                        return Err(format!(
+                            "a guest is told: {error}; it asked {:?}",
+                            self.guests[guest].open
+                        ));
+                    }
                 };
                 self.ledger.mark("guests' commands with errors");
                 if let Some(aim) = aim {
@@ -482,13 +497,15 @@ impl Guests<Joined> for House {
     }
 
     fn look_at_all(&mut self) {
-        self.chores = self.expiring.looks().chain(self.queues.looks()).chain(self.transactions.looks()).collect();
+        self.chores =
+            self.expiring.looks().chain(self.queues.looks()).chain(self.transactions.looks()).collect();
         self.plan(0, Step::Type(self.steward()));
     }
 
     fn quiet(&self) -> bool {
         let busy = |guest: &Guest| {
-            guest.open.is_some() || matches!(&guest.kind, Kind::Interactive(interactive) if interactive.is_open())
+            guest.open.is_some()
+                || matches!(&guest.kind, Kind::Interactive(interactive) if interactive.is_open())
         };
         self.chores.is_empty() && !self.guests.iter().any(busy)
     }
@@ -525,7 +542,9 @@ impl Guests<Joined> for House {
     fn describe(&self) -> String {
         let hosts: String = self.hosts.values().map(Host::describe).collect();
         let guests = self.guests.iter().enumerate().filter(|(_, guest)| guest.open.is_some());
-        let said: String = guests.map(|(at, guest)| format!("  guest {at} on {:?}: {:?}\n", guest.line, guest.open)).collect();
+        let said: String = guests
+            .map(|(at, guest)| format!("  guest {at} on {:?}: {:?}\n", guest.line, guest.open))
+            .collect();
         format!("guests:\n{said}{hosts}")
     }
 }

@@ -52,7 +52,13 @@ impl Queues {
         // In ms; 0 is for ever.
         let timeout = random.pick(&[0, 10, 50, 300]);
         match random.below(8) {
-            0 => Op::Move(list.clone(), if list == a { b } else { a }, end, random.pick(&[End::Left, End::Right]), timeout),
+            0 => Op::Move(
+                list.clone(),
+                if list == a { b } else { a },
+                end,
+                random.pick(&[End::Left, End::Right]),
+                timeout,
+            ),
             1 => Op::Pop(vec![b, a], end, timeout),
             2 | 3 => Op::ZPop(scores, timeout),
             _ => Op::Pop(vec![list], end, timeout),
@@ -72,7 +78,11 @@ impl Queues {
     /// Looks at every key that was ever used.
     pub fn looks(&self) -> impl Iterator<Item = Op> + '_ {
         self.used.iter().flat_map(|group| {
-            [Op::Range(format!("{group}:a")), Op::Range(format!("{group}:b")), Op::ZRange(format!("{group}:scores"))]
+            [
+                Op::Range(format!("{group}:a")),
+                Op::Range(format!("{group}:b")),
+                Op::ZRange(format!("{group}:scores")),
+            ]
         })
     }
 }

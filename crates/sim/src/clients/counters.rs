@@ -243,7 +243,14 @@ impl Counters {
         self.plan(now + self.patience, at, Step::GiveUp(token));
     }
 
-    fn arrive<L: Library>(&mut self, world: &mut World<L>, hand: &Hand, token: u64, node: NodeId, worker: u16) {
+    fn arrive<L: Library>(
+        &mut self,
+        world: &mut World<L>,
+        hand: &Hand,
+        token: u64,
+        node: NodeId,
+        worker: u16,
+    ) {
         if hand.shuns(node) || !world.ids().any(|id| world.is_up(id)) {
             return;
         }

@@ -236,7 +236,14 @@ impl Clients {
         token
     }
 
-    fn arrive<L: Library>(&mut self, world: &mut World<L>, hand: &Hand, token: u64, node: NodeId, worker: u16) {
+    fn arrive<L: Library>(
+        &mut self,
+        world: &mut World<L>,
+        hand: &Hand,
+        token: u64,
+        node: NodeId,
+        worker: u16,
+    ) {
         // Those who probe stand beside the nodes.
         let probes = self.journal.0[&token].client >= usize::from(self.load.clients);
         if hand.shuns(node) && !probes {

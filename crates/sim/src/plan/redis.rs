@@ -57,7 +57,9 @@ impl Redis {
 
     pub(super) fn check(&self, engine: EngineKind) -> Result<(), String> {
         if !hosts(engine) {
-            return Err(format!("{engine} tells no moments by which guests could be judged: redis must be absent"));
+            return Err(format!(
+                "{engine} tells no moments by which guests could be judged: redis must be absent"
+            ));
         }
         if self.keys == 0 || self.commands == 0 {
             return Err("keys and commands of guests must be above 0".into());

@@ -31,8 +31,8 @@ use std::time::{Duration, Instant};
 
 use highwater_engines::Nanos;
 
-use crate::isolate::{Broken, isolated};
 use crate::house::{Empty, House};
+use crate::isolate::{Broken, isolated};
 use crate::plan::Plan;
 use crate::world::World;
 use failure::Verdict;

@@ -231,7 +231,8 @@ impl<H: House> Run<H> {
         let stride = MS.max(self.plan.settings.election_timeout / 50);
         while self.world.now < until && self.world.now < self.end {
             let guests = self.guests.as_ref().and_then(|guests| guests.next());
-            let next = [self.clients.next(), self.hand.next(self.world.now), guests].into_iter().flatten().min();
+            let next =
+                [self.clients.next(), self.hand.next(self.world.now), guests].into_iter().flatten().min();
             let step = next.unwrap_or(until).clamp(self.world.now + 1, self.world.now + stride).min(until);
             self.clock.store(step, Ordering::Relaxed);
             self.world.run_until(step);

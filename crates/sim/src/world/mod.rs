@@ -385,7 +385,8 @@ impl<L: Library> World<L> {
     pub fn ready(&self, to: NodeId, worker: u16) -> Option<Result<(), Refusal>> {
         let node = self.nodes.get(usize::from(to.0)).filter(|node| !node.paused)?;
         let (replica, slot) = (node.replica.as_ref()?, &node.slots[usize::from(worker)]);
-        let at_hand = slot.fiber.is_none() && slot.inbox.is_empty() && !slot.stuck && slot.not_before <= self.now;
+        let at_hand =
+            slot.fiber.is_none() && slot.inbox.is_empty() && !slot.stuck && slot.not_before <= self.now;
         at_hand.then(|| replica.workers[usize::from(worker)].ready())
     }
 
