@@ -342,7 +342,10 @@ impl Node {
         let scripts = crate::resp::scripts::budget::Limits {
             instructions: config.limits.script_instructions,
             memory_bytes: (config.limits.script_memory_mb as usize) << 20,
-            clock: Some(crate::clock::thread_cpu_ms),
+            clock: Some(crate::resp::scripts::budget::Clocks {
+                wall: || crate::clock::monotonic() / 1_000_000,
+                cpu: crate::clock::thread_cpu_ms,
+            }),
         };
         for (index, worker) in loops.into_iter().enumerate() {
             let core = core_of(&config.threads.pin, index);

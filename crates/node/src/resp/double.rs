@@ -51,6 +51,9 @@ fn hexadecimal(digits: &str) -> Option<f64> {
     (result.is_finite() && (result != 0.0 || value == 0.0)).then_some(result)
 }
 
+/// Whole numbers below it have fewer than 17 digits, and are written in full.
+const WHOLE: f64 = 1e15;
+
 /// `%.17g`; `inf`, `-inf` and `nan` in small letters.
 pub fn format_double(value: f64) -> String {
     if value.is_nan() {
@@ -58,6 +61,10 @@ pub fn format_double(value: f64) -> String {
     }
     if value.is_infinite() {
         return if value > 0.0 { "inf" } else { "-inf" }.into();
+    }
+    // What most numbers are. (-0 has a sign.)
+    if value.abs() < WHOLE && value.fract() == 0.0 && (value != 0.0 || value.is_sign_positive()) {
+        return (value as i64).to_string();
     }
     let scientific = format!("{:.16e}", value.abs());
     let (mantissa, exponent) = scientific.split_once('e').expect("the format has an exponent");

@@ -19,6 +19,8 @@ const BYTES_PER_INSTRUCTION: u64 = 64;
 const GARBAGE_BYTES: usize = 1 << 20;
 /// A script that runs for so long is ended whatever it has counted.
 pub const PATIENCE_MS: u64 = 5_000;
+/// What ends sooner by the wall's clock has not used more of the CPU: that clock is left alone.
+const QUICK_MS: u64 = 20;
 
 /// The bounds of every script of a thread.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +29,17 @@ pub struct Limits {
     pub instructions: u64,
     /// Bytes that a run may take beside its keys and arguments.
     pub memory_bytes: usize,
-    /// The host's clock of this thread's CPU time in ms, for [`PATIENCE_MS`]. `None` where everything has to repeat itself: nothing is bounded by time.
-    pub clock: Option<fn() -> u64>,
+    /// The host's clocks, for [`PATIENCE_MS`]. `None` where everything has to repeat itself: nothing is bounded by time.
+    pub clock: Option<Clocks>,
+}
+
+/// Two clocks, both in ms.
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks {
+    /// Any that goes on while this thread runs, and costs next to nothing.
+    pub wall: fn() -> u64,
+    /// This thread's CPU time, which costs a call of the kernel: only asked once a run has lasted for [`QUICK_MS`].
+    pub cpu: fn() -> u64,
 }
 
 impl Default for Limits {
@@ -57,7 +68,10 @@ pub struct Budget {
     seen_bytes: Cell<usize>,
     /// Memory in use at which garbage is collected.
     collect_at: Cell<usize>,
+    /// When the run began, by the wall's clock.
     began_ms: Cell<u64>,
+    /// The thread's CPU time when the run was found not to be a quick one.
+    long_since_ms: Cell<Option<u64>>,
     /// Counts looks: the clock is asked at every second one.
     looks: Cell<u32>,
     spent: Cell<Option<Spent>>,
@@ -70,7 +84,8 @@ impl Budget {
         self.left.set(if limits.instructions == 0 { i64::MAX } else { limits.instructions as i64 });
         self.executed.set(0);
         self.spent.set(None);
-        self.began_ms.set(limits.clock.map_or(0, |clock| clock()));
+        self.began_ms.set(limits.clock.map_or(0, |clock| (clock.wall)()));
+        self.long_since_ms.set(None);
         if lua.used_memory() > self.collect_at.get() {
             self.collect(lua)?;
         }
@@ -118,11 +133,24 @@ impl Budget {
         self.looks.set(self.looks.get().wrapping_add(1));
         if self.looks.get().is_multiple_of(2)
             && let Some(clock) = self.limits.get().clock
-            && clock().saturating_sub(self.began_ms.get()) > PATIENCE_MS
+            && self.out_of_patience(clock)
         {
             self.spent.set(Some(Spent::Time));
         }
         if self.spent.get().is_some() { Err(Raise::Over.into()) } else { Ok(()) }
+    }
+
+    /// Whether the run has used the CPU for too long: counted from when it was no quick one any more, which is a look late at most.
+    fn out_of_patience(&self, clock: Clocks) -> bool {
+        match self.long_since_ms.get() {
+            Some(since) => (clock.cpu)().saturating_sub(since) > PATIENCE_MS,
+            None => {
+                if (clock.wall)().saturating_sub(self.began_ms.get()) > QUICK_MS {
+                    self.long_since_ms.set(Some((clock.cpu)()));
+                }
+                false
+            }
+        }
     }
 
     /// What is used up, if something is.

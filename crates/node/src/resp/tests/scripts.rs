@@ -2,7 +2,7 @@
 
 use super::double::{Client, Node, multibulk};
 use crate::resp::keyspace::{FUNCTIONS, SCRIPTS};
-use crate::resp::scripts::budget::Limits;
+use crate::resp::scripts::budget::{Clocks, Limits};
 use crate::resp::scripts::vm;
 
 fn eval(client: &mut Client, script: &str) -> String {
@@ -61,7 +61,7 @@ fn slow() -> u64 {
 
 #[test]
 fn what_no_count_sees_ends_by_the_clock() {
-    vm::limit(Limits { instructions: 0, memory_bytes: 16 << 20, clock: Some(slow) });
+    vm::limit(Limits { instructions: 0, memory_bytes: 16 << 20, clock: Some(Clocks { wall: slow, cpu: slow }) });
     let mut client = Node::new().client();
     let reply = eval(&mut client, "local s = string.rep('x', 1000) while true do local t = s .. 'y' end");
     assert!(reply.contains("after 5 seconds"), "{reply}");
