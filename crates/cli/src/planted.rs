@@ -30,7 +30,9 @@ pub fn run(_: &PlantedArgs) -> Result<()> {
 /// Hunts; prints a line for each bug as soon as its hunts are over.
 #[cfg(feature = "planted")]
 pub fn run(args: &PlantedArgs) -> Result<()> {
-    use highwater_sim::planted::{all, by_name, survey};
+    use highwater_redis_sim::WithDoor;
+    use highwater_redis_sim::planted::{all, by_name};
+    use highwater_sim::planted::survey;
 
     let named = |name: &String| {
         let names = || all().iter().map(|bug| bug.name).collect::<Vec<_>>().join(", ");
@@ -45,7 +47,7 @@ pub fn run(args: &PlantedArgs) -> Result<()> {
     let (mut missed, mut tainted) = (Vec::new(), 0);
     for bug in &bugs {
         let most = args.max_seeds.unwrap_or(bug.within);
-        let row = survey(bug, args.repeats, most, threads);
+        let row = survey(&WithDoor, bug, args.repeats, most, threads);
         let median = row.median().map_or("-".to_string(), |median| median.to_string());
         let range = match (row.seeds.first(), row.seeds.last()) {
             (Some(least), Some(_)) if (row.seeds.len() as u64) < row.hunts => format!("{least}..>{most}"),

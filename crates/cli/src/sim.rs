@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use highwater_core::Durability;
 use highwater_engines::EngineKind;
+use highwater_redis_sim::WithDoor;
 use highwater_sim::shrink::shrink;
-use highwater_sim::{Failure as Broken, Plan, Summary, report, run, run_tracing};
+use highwater_sim::{Failure as Broken, Plan, Summary, report, run_in, run_tracing};
 
 use crate::failure::{Failure, Result};
 use crate::flags::concat_help;
@@ -146,22 +147,27 @@ pub fn run_sim(args: &SimArgs) -> Result<()> {
 /// The plan of a seed.
 fn draw(engine: EngineKind, seed: u64, level: Durability) -> Plan {
     let plan = Plan::draw_for(engine, seed);
-    match level {
+    let plan = match level {
         Durability::Memory => plan,
         Durability::Async => plan.with_disks_behind(),
         Durability::Sync => plan.with_disks(),
-    }
+    };
+    plan.with_redis()
 }
 
 /// One plan, twice.
 fn one(args: &SimArgs, plan: &Plan) -> Result<()> {
     println!("seed {}: {}", plan.seed, report::describe(plan));
-    let ended = if args.trace { run_tracing(plan, |line| println!("{line}")) } else { run(plan) };
+    let ended = if args.trace {
+        run_tracing(&WithDoor, plan, |line| println!("{line}"))
+    } else {
+        run_in(&WithDoor, plan)
+    };
     let summary = match ended {
         Ok(summary) => summary,
         Err(broken) => return Err(fail(args, broken, !args.no_shrink)),
     };
-    let again = run(plan).map_err(|broken| fail(args, broken, false))?;
+    let again = run_in(&WithDoor, plan).map_err(|broken| fail(args, broken, false))?;
     let mut total = Total::default();
     total.add(&summary);
     println!("{}", total.describe(summary.took));
@@ -234,9 +240,9 @@ fn sweep(
                     break;
                 }
                 let plan = draw(engine, seed, level);
-                let mut ended = run(&plan);
+                let mut ended = run_in(&WithDoor, &plan);
                 if let (true, Ok(first)) = (twice, &ended)
-                    && run(&plan).is_ok_and(|second| second.trace != first.trace)
+                    && run_in(&WithDoor, &plan).is_ok_and(|second| second.trace != first.trace)
                 {
                     ended = Err(Broken::differs(&plan));
                 }
@@ -255,7 +261,7 @@ fn fail(args: &SimArgs, broken: Box<Broken>, shrinks: bool) -> Failure {
     let line = broken.to_string().lines().next().unwrap_or_default().to_string();
     let small = shrinks.then(|| {
         eprintln!("{line}; shrinking ..");
-        shrink(broken.clone(), SHRINK_FOR)
+        shrink(&WithDoor, broken.clone(), SHRINK_FOR)
     });
     let small = small.as_ref().map(|small| (&*small.failure, small.tried));
     let file = args.report.join(format!("seed-{seed}.json"));

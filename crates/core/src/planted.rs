@@ -108,6 +108,12 @@ mod bug {
         Moving,
         /// Nodes run builds of two releases, and are upgraded while the cluster works; one stays behind for long.
         Mixed,
+        /// Keys of Redis expire, on few names, while leaders change whose clocks differ and jump.
+        Expiring,
+        /// Clients of Redis wait for what others push.
+        Waiting,
+        /// Clients of Redis decide transactions step by step, on few keys.
+        Interacting,
     }
 
     /// Lists the bugs of one owner: a static of each name, and `ALL` of them.

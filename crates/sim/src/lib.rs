@@ -9,6 +9,7 @@
 
 pub mod clients;
 pub mod faults;
+pub mod house;
 pub mod isolate;
 pub mod library;
 pub mod network;
@@ -25,8 +26,9 @@ pub mod watch;
 pub mod world;
 
 pub use highwater_core::Random;
+pub use house::{Guests, House};
 pub use plan::Plan;
-pub use run::{Failure, FailureKind, Summary, run, run_tracing};
+pub use run::{Failure, FailureKind, Summary, run, run_in, run_tracing};
 pub use stage::{Buggify, Interleaving};
 pub use world::clock::NodeClock;
 pub use world::{Refused, Reply, Tune, World, WorldOptions};

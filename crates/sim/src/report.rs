@@ -45,7 +45,7 @@ pub fn describe(plan: &Plan) -> String {
     format!(
         "{}, {} replicas, {} workers, {} ms with {} faults; {} transactions of up to {} operations by {} clients on \
          {} keys (lists {lists}, rows {rows}, registers {registers}, toggles {toggles}, bank {bank}, audit {audit}, \
-         blobs {blobs} of up to {} bytes); faults from {} on; interruptions {}; rare choices: {}; {:?}; {:?}; {:?}",
+         blobs {blobs} of up to {} bytes); faults from {} on; interruptions {}; rare choices: {}; {:?}; {:?}; {:?}; guests: {}",
         plan.engine,
         plan.replicas,
         plan.workers,
@@ -65,5 +65,6 @@ pub fn describe(plan: &Plan) -> String {
         plan.settings,
         plan.transport,
         plan.machines,
+        plan.redis.map_or("none".into(), |redis| format!("{redis:?}")),
     )
 }

@@ -7,8 +7,9 @@
 use std::time::{Duration, Instant};
 
 use crate::faults::Scheduled;
-use crate::plan::{Machines, Mix, Plan, Sizes, Transport};
-use crate::run::{Failure, FailureKind, run};
+use crate::house::House;
+use crate::plan::{Machines, Mix, Plan, Redis, Sizes, Transport};
+use crate::run::{Failure, FailureKind, run_in};
 
 /// What became of a failing plan.
 #[derive(Clone, Debug)]
@@ -20,26 +21,26 @@ pub struct Shrunk {
 }
 
 /// Shrinks for at most `limit` (and the run that is under way then).
-pub fn shrink(failure: Box<Failure>, limit: Duration) -> Shrunk {
+pub fn shrink<H: House>(house: &H, failure: Box<Failure>, limit: Duration) -> Shrunk {
     let deadline = Instant::now() + limit;
     let mut shrunk = Shrunk { failure, tried: 0 };
     if shrunk.failure.kind == FailureKind::Hangs {
         // Each run would cost its patience and a thread.
         return shrunk;
     }
-    while let Some(smaller) = step(&mut shrunk, deadline) {
+    while let Some(smaller) = step(house, &mut shrunk, deadline) {
         shrunk.failure = smaller;
     }
     shrunk
 }
 
-fn step(shrunk: &mut Shrunk, deadline: Instant) -> Option<Box<Failure>> {
+fn step<H: House>(house: &H, shrunk: &mut Shrunk, deadline: Instant) -> Option<Box<Failure>> {
     for candidate in smaller(&shrunk.failure.plan) {
         if Instant::now() >= deadline {
             return None;
         }
         shrunk.tried += 1;
-        if let Err(failure) = run(&candidate)
+        if let Err(failure) = run_in(house, &candidate)
             && failure.kind == shrunk.failure.kind
         {
             return Some(failure);
@@ -79,6 +80,12 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     consider(&|plan| plan.load.operations = plan.load.operations.div_ceil(2));
     consider(&|plan| plan.load.counters /= 2);
     consider(&|plan| plan.load.delegates /= 2);
+    consider(&|plan| plan.redis = None);
+    for leave_out in Redis::LESS {
+        consider(&|plan| plan.redis.iter_mut().for_each(leave_out));
+    }
+    consider(&|plan| plan.load.clients = 1);
+    consider(&|plan| plan.load.transactions = 1);
     consider(&|plan| plan.load.astray = 0);
     consider(&|plan| plan.load.snapshot_percent = 0);
     consider(&|plan| plan.load.fresh_percent = 0);

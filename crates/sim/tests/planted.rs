@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use highwater_core::planted::Bug;
+use highwater_sim::house::Empty;
 use highwater_sim::planted::{all, by_name, survey};
 
 fn number(name: &str, default: u64) -> u64 {
@@ -30,12 +31,15 @@ fn each(bugs: &[&'static Bug], threads: usize, look: impl Fn(&'static Bug) + Syn
 #[test]
 fn every_planted_bug_is_caught() {
     let wanted = std::env::var("ONLY").ok();
-    let named = |names: String| names.split(',').map(|name| by_name(name).expect(name)).collect();
+    // Those of doors are hunted where there is one.
+    let ours = |name: &&str| !name.starts_with("redis-");
+    let named =
+        |names: String| names.split(',').filter(ours).map(|name| by_name(name).expect(name)).collect();
     let bugs: Vec<&'static Bug> = wanted.map_or_else(all, named);
     let (missed, tainted) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     each(&bugs, 2, |bug| {
         let started = Instant::now();
-        let row = survey(bug, number("HUNTS", 1), number("MOST", bug.within), 1);
+        let row = survey(&Empty, bug, number("HUNTS", 1), number("MOST", bug.within), 1);
         let (name, took) = (bug.name, started.elapsed().as_secs_f64());
         println!("{name:24} {:?} plans, {took:.1} s: {}", row.seeds, row.anomaly(200));
         if !row.caught() {

@@ -2,7 +2,7 @@
 
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::limits::MAX_REPLY_BYTES;
-use highwater_core::{Abort, Procedure, Timestamp, Transaction};
+use highwater_core::{Abort, Procedure, Timestamp, Transaction, planted};
 
 use super::commands;
 use super::errors::RequestError;
@@ -57,7 +57,7 @@ fn execute<T: Transaction>(
     out: &mut Vec<u8>,
 ) -> Result<(), Stop> {
     let mut reply = Reply::new(out, framing.protocol);
-    if !watches_hold(tx, reader, moment)? {
+    if !watches_hold(tx, reader, moment)? && !planted!(resp::WatchIgnored) {
         reply.null_array();
         return Err(Stop::Abort(Abort::Rollback));
     }

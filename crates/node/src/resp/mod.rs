@@ -81,6 +81,8 @@ pub mod moment;
 pub mod number;
 pub mod operations;
 pub mod order;
+#[cfg(feature = "planted")]
+pub mod planted;
 pub mod redirect;
 pub mod reply;
 pub mod request;

@@ -13,9 +13,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use highwater_core::NodeId;
 use highwater_core::codec::Reader;
+use highwater_core::{Outcome, planted};
 
 use super::moment::Moment;
 use super::request::{Framing, Step, Watch};
+
+/// Of a request with more bytes in its words nobody keeps them: all who wait look.
+const MOST_NAMED: usize = 4096;
 
 /// Wakes a worker's thread.
 pub type Wake = Box<dyn Fn(usize) + Send + Sync>;
@@ -98,17 +102,24 @@ impl Waiting {
         self.wake_first(lines, keys.iter().map(Vec::as_slice));
     }
 
-    /// Of the words of a request, those that somebody waits for. `None`: it runs a script, which may write other keys, too, or cannot be
-    /// read.
+    /// The words of a request, be it that somebody waits for them or not: whoever gets in line before it is executed looks in vain, and is to be
+    /// woken. `None`: it runs a script, which may write other keys, too; or they are many bytes.
     pub fn named_in(&self, request: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let lines = self.lock();
-        let mut named = Vec::new();
+        let (mut named, mut bytes) = (Vec::new(), 0);
         let whole = words(request, |word| {
-            if lines.by_key.contains_key(word) {
+            bytes += word.len();
+            if bytes <= MOST_NAMED {
                 named.push(word.to_vec());
             }
         });
-        whole.then_some(named)
+        (whole && bytes <= MOST_NAMED).then_some(named)
+    }
+
+    /// A request of a client that is gone was released: whoever waits for what it may have written is to look.
+    pub fn written_by_one_that_left(&self, outcome: Outcome) {
+        if outcome == Outcome::Committed && self.is_any() {
+            self.wake_all();
+        }
     }
 
     /// Something may be there under these keys.
@@ -126,7 +137,9 @@ impl Waiting {
     fn wake_first<'a>(&self, mut lines: MutexGuard<'_, Lines>, keys: impl Iterator<Item = &'a [u8]>) {
         let mut workers = Vec::new();
         for key in keys {
-            let Some(first) = lines.by_key.get(key).and_then(|line| line.front()).copied() else { continue };
+            let Some(line) = lines.by_key.get(key) else { continue };
+            let first = if planted!(resp::LastIsFirst) { line.back() } else { line.front() };
+            let Some(first) = first.copied() else { continue };
             let woken = lines.woken.entry(worker_of(first)).or_default();
             if !woken.contains(&first) {
                 woken.push(first);
@@ -202,5 +215,37 @@ mod tests {
         assert_eq!((waiting.take_woken(0), waiting.take_woken(1)), (vec![], vec![0x201]));
         waiting.leave(0x201, &keys(&["a"]));
         assert!(!waiting.is_any());
+    }
+
+    fn request(words: &[&[u8]]) -> Vec<u8> {
+        let wire: Vec<u8> = crate::resp::tests::double::multibulk(words.iter().copied());
+        let mut parser = crate::resp::frame::Parser::default();
+        let frame = parser.parse(&wire).unwrap().unwrap();
+        let mut request = Vec::new();
+        crate::resp::single::encode(frame, crate::resp::Protocol::Resp2, &mut request).unwrap();
+        request
+    }
+
+    /// Somebody may get in line, look and find nothing between the submission of a write and its execution.
+    #[test]
+    fn who_comes_between_a_writes_submission_and_its_release_is_woken() {
+        let waiting = Waiting::new(Box::new(|_| ()));
+        waiting.enter(0x100, &keys(&["other"]));
+        let named = waiting.named_in(&request(&[b"RPUSH", b"a", b"x"])).unwrap();
+        waiting.enter(0x200, &keys(&["a"]));
+        waiting.wake(named.iter().map(Vec::as_slice));
+        assert_eq!(waiting.take_woken(0), [0x200]);
+        // Long words are not kept: then all look.
+        assert_eq!(waiting.named_in(&request(&[b"RPUSH", b"a", &[7; MOST_NAMED]])), None);
+    }
+
+    #[test]
+    fn what_one_wrote_that_left_wakes_others() {
+        let waiting = Waiting::new(Box::new(|_| ()));
+        waiting.enter(0x100, &keys(&["a"]));
+        waiting.written_by_one_that_left(Outcome::Conflict);
+        assert!(waiting.take_woken(0).is_empty());
+        waiting.written_by_one_that_left(Outcome::Committed);
+        assert_eq!(waiting.take_woken(0), [0x100]);
     }
 }

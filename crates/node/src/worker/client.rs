@@ -79,12 +79,8 @@ pub struct Client {
     ended: bool,
     /// Nothing can be told to it any more.
     pub gone: bool,
-    /// It waits for data: when it is to look again, or to give up.
-    pub alarm: Option<Nanos>,
     /// When it came.
     pub came: Nanos,
-    /// Until when it waits for data, if not for ever.
-    pub waits_until: Option<Nanos>,
     /// Its next request waits for a leader, or for room on the way to it.
     pub later: bool,
     /// It waits for data and stands in line at the leader: over which connection, and for which command.
@@ -128,9 +124,7 @@ impl Client {
             blocked: false,
             ended: false,
             gone: false,
-            alarm: None,
             came: now,
-            waits_until: None,
             later: false,
             lined: None,
             expects: FIRST_EXPECTED,

@@ -8,7 +8,7 @@
 //! So whatever changes a client (its socket, a reply, a turn of its own) puts it on the list `dirty`, and the flush at
 //! the end of the turn decides anew whether it is ready, waits, or is over.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use super::crowd::{Crowd, Limits, Pressure, SMALL_INPUT};
 use super::forward::Upstream;
 use super::keys::{KEY_CLIENT, KEY_LISTENER};
 use super::users::{Gate, Gatekeeper};
+use super::waiters::{LOOK_OFTEN, LOOK_SELDOM, Waiters, Woken};
 use super::watch::Watch;
 use crate::acceptor::Acceptor;
 use crate::clock::{Ticks, unix_ms};
@@ -42,10 +43,6 @@ const SHARE: i64 = 128 << 10;
 /// Work of all clients in one turn, about: then the engine has its turn, and the sockets are looked at.
 const WORK_PER_TURN: i64 = 2 << 20;
 
-/// A client that waits for data looks by itself as often: should its replica no longer serve, it is told.
-const LOOK_SELDOM: Nanos = 5_000_000_000;
-/// The same where others take writes, too, of which this node does not hear in time.
-const LOOK_OFTEN: Nanos = 20_000_000;
 const NS_PER_MS: Nanos = 1_000_000;
 
 /// What one worker's clients may do.
@@ -88,9 +85,7 @@ pub struct Clients {
     pub(super) crowd: Crowd,
     /// Whether the engine had no room at the last attempt.
     blocked: bool,
-    /// When clients that wait for data are to look again, or to give up; and who they are, by their ids.
-    alarms: BTreeSet<(Nanos, usize)>,
-    waiters: BTreeMap<u64, usize>,
+    waiters: Waiters,
     /// The pause that was seen last, and when it is over.
     pause: u64,
     resumes_at: Option<Nanos>,
@@ -142,6 +137,7 @@ impl Clients {
         Ok(Clients {
             worker,
             acceptor: Some(Acceptor::new(listener, KEY_LISTENER, "clients", poller)?),
+            waiters: Waiters::new(if door.leaderless { LOOK_OFTEN } else { LOOK_SELDOM }),
             door,
             watch,
             rules,
@@ -164,8 +160,6 @@ impl Clients {
             favoured: None,
             crowd: Crowd::new(rules.limits),
             blocked: false,
-            alarms: BTreeSet::new(),
-            waiters: BTreeMap::new(),
             pause: 0,
             resumes_at: None,
             sweeps_at: None,
@@ -205,7 +199,7 @@ impl Clients {
     /// When to give the next turn at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
         let accepts = self.acceptor.as_ref().and_then(Acceptor::deadline);
-        let alarm = self.alarms.first().map(|(at, _)| *at);
+        let alarm = self.waiters.deadline();
         [accepts, self.sweeps_at, alarm, self.resumes_at].into_iter().flatten().min()
     }
 
@@ -223,8 +217,8 @@ impl Clients {
         self.wake_waiters(now);
         if std::mem::replace(&mut self.serial, serial) != serial {
             // Whoever leads now does not know who waits for data.
-            let waiters: Vec<usize> = self.waiters.values().copied().collect();
-            waiters.into_iter().for_each(|at| self.wake_waiter(at, false));
+            let woken = self.waiters.all();
+            self.have_look(&woken);
         }
         self.look_at_users(now);
     }
@@ -278,28 +272,24 @@ impl Clients {
 
     /// Has clients that wait for data look again, or give up.
     fn wake_waiters(&mut self, now: Nanos) {
+        let mut own = Vec::new();
         for id in self.door.waiting.take_woken(self.worker) {
             match of_guest(id) {
-                None => self.wake_by_id(id),
+                None => own.push(id),
                 Some(guest) => self.woken_guests.push(guest),
             }
         }
-        while let Some((when, at)) = self.alarms.first().copied()
-            && when <= now
-        {
-            self.alarms.pop_first();
-            let Some(client) = &mut self.slots[at].client else { continue };
-            client.alarm = None;
-            let late = client.waits_until.is_some_and(|until| until <= now);
-            self.wake_waiter(at, late);
+        if self.waiters.is_empty() {
+            return;
         }
+        let woken = self.waiters.wake(own, now);
+        self.have_look(&woken);
     }
 
     /// There may be something for this client, if it still waits for data.
     pub fn wake_by_id(&mut self, id: u64) {
-        if let Some(at) = self.waiters.get(&id).copied() {
-            self.wake_waiter(at, false);
-        }
+        let woken = self.waiters.wake(vec![id], 0);
+        self.have_look(&woken);
     }
 
     /// Clients of other nodes for whom there may be something.
@@ -327,43 +317,16 @@ impl Clients {
         }
     }
 
-    fn wake_waiter(&mut self, at: usize, late: bool) {
-        if late {
-            self.waiters.remove(&self.slots[at].id);
-        }
-        let Some(client) = &mut self.slots[at].client else { return };
-        client.connection.tell_time(unix_ms());
-        match late {
-            true => client.connection.give_up_waiting(),
-            false => client.connection.look_again(),
-        }
-        mark(&mut client.dirty, &mut self.dirty, at);
-        self.go_on_or_wait(at);
-    }
-
-    /// Sets the alarm of a client that has begun to wait for data, and takes that of one that does no more.
-    fn set_alarm(&mut self, at: usize, now: Nanos) {
-        let Slot { client: Some(client), id, .. } = &mut self.slots[at] else { return };
-        match (client.connection.waits(), client.alarm) {
-            (Some(timeout), None) => {
-                if self.waiters.insert(*id, at).is_none() {
-                    client.waits_until = timeout.map(|ms| now.saturating_add(ms.saturating_mul(NS_PER_MS)));
-                }
-                let every = if self.door.leaderless { LOOK_OFTEN } else { LOOK_SELDOM };
-                let alarm = (now + every).min(client.waits_until.unwrap_or(Nanos::MAX)).max(now + 1);
-                client.alarm = Some(alarm);
-                self.alarms.insert((alarm, at));
+    fn have_look(&mut self, woken: &[Woken]) {
+        for Woken { at, late } in woken.iter().copied() {
+            let Some(client) = &mut self.slots[at].client else { continue };
+            client.connection.tell_time(unix_ms());
+            match late {
+                true => client.connection.give_up_waiting(),
+                false => client.connection.look_again(),
             }
-            (None, alarm) => {
-                if let Some(alarm) = alarm {
-                    client.alarm = None;
-                    self.alarms.remove(&(alarm, at));
-                }
-                if !self.waiters.is_empty() {
-                    self.waiters.remove(id);
-                }
-            }
-            (Some(_), Some(_)) => {}
+            mark(&mut client.dirty, &mut self.dirty, at);
+            self.go_on_or_wait(at);
         }
     }
 
@@ -443,7 +406,10 @@ impl Clients {
     pub fn submit(&mut self, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) {
         self.blocked = false;
         self.try_later_ones(now, upstream);
-        self.gate = self.gatekeeper.look(&self.door.access, engine.ready());
+        let ready = engine.ready();
+        self.gate = self.gatekeeper.look(&self.door.access, ready);
+        let woken = self.waiters.tell_serving(!matches!(ready, Err(Refusal::NotServing { .. })));
+        self.have_look(&woken);
         self.look_at_held_back();
         if !self.round(now, engine, upstream)
             && let Some(at) = self.forgive_one()
@@ -556,8 +522,12 @@ impl Clients {
                 client.rested = false;
                 mark(&mut client.dirty, &mut self.dirty, at);
             }
-            None if slot.unreleased == 0 => self.free.push(at),
-            None => {}
+            None => {
+                self.door.waiting.written_by_one_that_left(outcome);
+                if slot.unreleased == 0 {
+                    self.free.push(at);
+                }
+            }
         }
     }
 
@@ -617,8 +587,8 @@ impl Clients {
                 self.line_up(at, upstream);
             }
             self.go_on_or_wait(at);
-            self.set_alarm(at, now);
-            let Some(client) = &mut self.slots[at].client else { continue };
+            let Slot { client: Some(client), id, .. } = &mut self.slots[at] else { continue };
+            self.waiters.note(*id, at, client.connection.waits(), now);
             let interest = client.wanted();
             if interest != client.interest {
                 // Without a watch it would never be heard of again.
@@ -719,10 +689,7 @@ impl Clients {
 
     fn remove(&mut self, at: usize, now: Nanos) {
         let Some(client) = self.slots[at].client.take() else { return };
-        if let Some(alarm) = client.alarm {
-            self.alarms.remove(&(alarm, at));
-        }
-        self.waiters.remove(&self.slots[at].id);
+        self.waiters.remove(self.slots[at].id);
         if let Some((serial, _)) = client.lined {
             self.left_lines.push((self.slots[at].id, serial));
         }

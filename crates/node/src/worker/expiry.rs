@@ -23,6 +23,8 @@ const AT_ONCE: Nanos = 1_000_000;
 /// See the module.
 pub struct Expiry {
     sweep: ProcedureId,
+    /// How often to sweep while keys expire, and else.
+    pace: (Nanos, Nanos),
     /// When to sweep next; `None` while one is under way.
     next: Option<Nanos>,
 }
@@ -30,36 +32,60 @@ pub struct Expiry {
 impl Expiry {
     /// `procedures`: the registered names, by id.
     pub fn new(procedures: &[&'static str]) -> Expiry {
+        Expiry::paced(procedures, OFTEN, SELDOM)
+    }
+
+    /// The same at another pace: so often while keys expire, and so often else.
+    pub fn paced(procedures: &[&'static str], often: Nanos, seldom: Nanos) -> Expiry {
         let sweep = procedures.iter().position(|known| *known == Sweep::NAME).expect("the door registers it");
-        Expiry { sweep: ProcedureId(sweep as u16), next: Some(0) }
+        Expiry { sweep: ProcedureId(sweep as u16), pace: (often, seldom), next: Some(0) }
     }
 
     /// Asks for what is due, if it may.
     pub fn turn(&mut self, now: Nanos, may: bool, engine: &mut dyn Worker) {
-        if self.next.is_none_or(|next| now < next) {
+        if !self.is_due(now) {
             return;
         }
         if !may {
-            self.next = Some(now + OFTEN);
+            self.next = Some(now + self.pace.0);
             return;
         }
-        let moment = Moment { unix_ms: unix_ms(), seed: 0 }.bytes();
-        let serves = matches!(engine.ready(), Ok(()) | Err(Refusal::Busy));
-        let request = Request::new(pack(Owner::Keeper, SLOT, 0), self.sweep, &moment);
-        let asked = serves && engine.submit(now, request).is_ok();
-        self.next = (!asked).then_some(now + if serves { OFTEN } else { SELDOM });
+        let ready = engine.ready();
+        self.ask(now, ready, unix_ms(), |sweep, moment| {
+            engine.submit(now, Request::new(pack(Owner::Keeper, SLOT, 0), sweep, moment)).is_ok()
+        });
+    }
+
+    /// Whether it is time.
+    pub fn is_due(&self, now: Nanos) -> bool {
+        self.next.is_some_and(|next| now >= next)
+    }
+
+    /// Asks by `submit`, which says whether it was taken, of a replica that answers `ready` so, at this Unix time.
+    pub fn ask(
+        &mut self,
+        now: Nanos,
+        ready: Result<(), Refusal>,
+        unix_ms: u64,
+        submit: impl FnOnce(ProcedureId, &[u8]) -> bool,
+    ) {
+        let moment = Moment { unix_ms, seed: 0 }.bytes();
+        let serves = matches!(ready, Ok(()) | Err(Refusal::Busy));
+        let asked = serves && submit(self.sweep, &moment);
+        self.next = (!asked).then_some(now + if serves { self.pace.0 } else { self.pace.1 });
     }
 
     /// What it asked for is done: the reply says when the next deadline is, and how many had come; which is told.
-    pub fn released(&mut self, now: Nanos, outcome: Outcome, reply: &[u8]) -> u64 {
+    pub fn released(&mut self, now: Nanos, unix_ms: u64, outcome: Outcome, reply: &[u8]) -> u64 {
         let due = reply.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let (often, seldom) = self.pace;
         let pause = match (outcome, due) {
             (Outcome::Committed, Some(0)) => AT_ONCE,
             (Outcome::Committed, Some(due)) => {
-                let ms = due.saturating_sub(unix_ms()).min(SELDOM / 1_000_000);
-                (ms * 1_000_000).max(OFTEN)
+                let ms = due.saturating_sub(unix_ms).min(seldom / 1_000_000);
+                (ms * 1_000_000).max(often)
             }
-            _ => OFTEN,
+            _ => often,
         };
         self.next = Some(now + pause);
         let expired = reply.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));

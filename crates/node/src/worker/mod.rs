@@ -11,7 +11,7 @@ mod client;
 mod clients;
 mod coordinators;
 mod crowd;
-mod expiry;
+pub mod expiry;
 mod farewell;
 pub mod forward;
 mod keys;
@@ -21,6 +21,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod users;
+pub mod waiters;
 mod watch;
 mod writing;
 
@@ -30,7 +31,7 @@ use std::sync::Arc;
 
 use highwater_engines::{Endpoint, Nanos, Next, Outbox, Refusal, Worker};
 
-use crate::clock::monotonic;
+use crate::clock::{monotonic, unix_ms};
 use crate::config::Forward;
 use crate::held::HeldBytes;
 use crate::load::{Appetite, Driver, Loader};
@@ -314,7 +315,8 @@ impl WorkerThread {
                     }
                     Owner::Keeper if slot == expiry::SLOT => {
                         if let Some(expiry) = &mut self.expiry {
-                            let expired = expiry.released(now, released.outcome, out.content(released));
+                            let expired =
+                                expiry.released(now, unix_ms(), released.outcome, out.content(released));
                             crate::meter::add(&self.shared.meters[self.index].expired, expired);
                         }
                     }

@@ -7,13 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use highwater_core::{NodeId, Outcome, Random};
+use highwater_core::{Library, NodeId, Outcome, Random};
 use highwater_engines::sessions::{Answer, Ask, Keeper, Kept, Open};
 use highwater_engines::{Nanos, Refusal, Session, Token};
 
 use super::waits::{HOP, REFUSED_WAIT};
 use crate::faults::Hand;
-use crate::library::{self, Op, SESSIONS, STEPS, SimLibrary};
+use crate::library::{self, Op, SESSIONS, STEPS};
 use crate::plan::Load;
 use crate::world::{Reply, World};
 
@@ -180,7 +180,7 @@ impl Counters {
     }
 
     /// Does what they do up to now.
-    pub fn act(&mut self, world: &mut World<SimLibrary>, hand: &Hand) {
+    pub fn act<L: Library>(&mut self, world: &mut World<L>, hand: &Hand) {
         while let Some(entry) = self.steps.first_entry()
             && entry.key().0 <= world.now
         {
@@ -195,7 +195,7 @@ impl Counters {
     }
 
     /// What a host does on the replica that serves.
-    fn keep(&mut self, world: &mut World<SimLibrary>) {
+    fn keep<L: Library>(&mut self, world: &mut World<L>) {
         if self.counters.is_empty() || self.stopped || world.now < self.looks_at {
             return;
         }
@@ -243,7 +243,14 @@ impl Counters {
         self.plan(now + self.patience, at, Step::GiveUp(token));
     }
 
-    fn arrive(&mut self, world: &mut World<SimLibrary>, hand: &Hand, token: u64, node: NodeId, worker: u16) {
+    fn arrive<L: Library>(
+        &mut self,
+        world: &mut World<L>,
+        hand: &Hand,
+        token: u64,
+        node: NodeId,
+        worker: u16,
+    ) {
         if hand.shuns(node) || !world.ids().any(|id| world.is_up(id)) {
             return;
         }

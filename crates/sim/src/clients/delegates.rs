@@ -7,7 +7,7 @@ use bytes::Bytes;
 use highwater_checker::Status;
 use highwater_client::core::Settings;
 use highwater_client::stepped::{Done, Stepped};
-use highwater_core::{NodeId, Outcome, Random};
+use highwater_core::{Library, NodeId, Outcome, Random};
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{ClientId, Nanos};
 
@@ -203,9 +203,9 @@ impl Delegates {
     }
 
     /// Does what they do up to now.
-    pub fn act(
+    pub fn act<L: Library>(
         &mut self,
-        world: &mut World<SimLibrary>,
+        world: &mut World<L>,
         hand: &Hand,
         work: &mut Work,
         journal: &mut Journal,
@@ -226,7 +226,7 @@ impl Delegates {
     }
 
     /// Connections whose process is gone, or that nobody gets through to, break.
-    fn notice(&mut self, world: &World<SimLibrary>, hand: &Hand) {
+    fn notice<L: Library>(&mut self, world: &World<L>, hand: &Hand) {
         let broken = |link: &Link| {
             let forgotten = self.stopped && !link.open_here;
             world.process(link.node) != Some(link.life) || hand.shuns(link.node) || forgotten
@@ -291,9 +291,9 @@ impl Delegates {
         }
     }
 
-    fn do_step(
+    fn do_step<L: Library>(
         &mut self,
-        world: &mut World<SimLibrary>,
+        world: &mut World<L>,
         hand: &Hand,
         (work, journal): (&mut Work, &mut Journal),
         at: usize,
@@ -353,7 +353,7 @@ impl Delegates {
         self.go_on(now, hand, journal, at);
     }
 
-    fn connect(&mut self, world: &mut World<SimLibrary>, hand: &Hand, at: usize, node: NodeId) {
+    fn connect<L: Library>(&mut self, world: &mut World<L>, hand: &Hand, at: usize, node: NodeId) {
         let delegate = &self.delegates[at];
         if !delegate.up || delegate.links.contains_key(&node) {
             return;
@@ -372,7 +372,7 @@ impl Delegates {
         self.delegates[at].core.up(node);
     }
 
-    fn ask(&mut self, world: &World<SimLibrary>, (work, journal): (&mut Work, &mut Journal), at: usize) {
+    fn ask<L: Library>(&mut self, world: &World<L>, (work, journal): (&mut Work, &mut Journal), at: usize) {
         if !self.delegates[at].up {
             let (worker, life) = (self.delegates[at].worker, self.delegates[at].life);
             self.delegates[at] = self.fresh(worker, life + 1);

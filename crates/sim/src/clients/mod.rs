@@ -11,11 +11,11 @@ mod work;
 use std::collections::BTreeMap;
 
 use highwater_checker::Status;
-use highwater_core::{NodeId, Outcome, ProcedureId};
+use highwater_core::{Library, NodeId, Outcome, ProcedureId};
 use highwater_engines::{Nanos, Refusal, Token};
 
 use crate::faults::Hand;
-use crate::library::{self, Op, STEPS, SimLibrary};
+use crate::library::{self, Op, STEPS};
 use crate::plan::Load;
 use crate::world::{Refused, Reply, World};
 use counters::Counters;
@@ -143,7 +143,7 @@ impl Clients {
     }
 
     /// Does what clients do up to now; takes the replies.
-    pub fn act(&mut self, world: &mut World<SimLibrary>, hand: &Hand) {
+    pub fn act<L: Library>(&mut self, world: &mut World<L>, hand: &Hand) {
         for reply in std::mem::take(&mut world.replies) {
             match Counters::owns(reply.token) {
                 true => {
@@ -187,7 +187,7 @@ impl Clients {
         HOP.0 + self.random.below(HOP.1)
     }
 
-    fn ask(&mut self, world: &World<SimLibrary>, client: usize) {
+    fn ask<L: Library>(&mut self, world: &World<L>, client: usize) {
         if self.left == 0 {
             return;
         }
@@ -236,7 +236,14 @@ impl Clients {
         token
     }
 
-    fn arrive(&mut self, world: &mut World<SimLibrary>, hand: &Hand, token: u64, node: NodeId, worker: u16) {
+    fn arrive<L: Library>(
+        &mut self,
+        world: &mut World<L>,
+        hand: &Hand,
+        token: u64,
+        node: NodeId,
+        worker: u16,
+    ) {
         // Those who probe stand beside the nodes.
         let probes = self.journal.0[&token].client >= usize::from(self.load.clients);
         if hand.shuns(node) && !probes {

@@ -24,7 +24,7 @@ use highwater_engines::sessions;
 
 pub use op::{Observed, Op, decode_reply, encode};
 pub use steps::STEPS;
-pub use tables::{ACCOUNTS, OPENING, SESSIONS, TOGGLE_LISTS, audited, counted, total};
+pub use tables::{ACCOUNTS, OPENING, SESSIONS, TABLES, TOGGLE_LISTS, audited, counted, total};
 
 /// The tables and the procedures of a simulated run.
 #[derive(Clone, Copy, Debug)]

@@ -16,6 +16,8 @@ pub(super) const ORDERED_BLOBS: TableId = TableId(7);
 pub(super) const COUNTERS: TableId = TableId(8);
 /// Where clients' sessions are kept.
 pub const SESSIONS: u8 = 9;
+/// How many tables there are.
+pub const TABLES: u8 = 10;
 
 /// How many accounts there are, and what each holds before anybody writes to it.
 pub const ACCOUNTS: u32 = 12;

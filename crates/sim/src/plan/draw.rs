@@ -70,6 +70,7 @@ impl Plan {
             behind: false,
             from_birth: false,
             levels: Vec::new(),
+            redis: None,
             faults,
         };
         if full {

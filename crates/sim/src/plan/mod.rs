@@ -11,11 +11,13 @@
 //! | `kinds` | kinds of plans that are not the average with something more |
 //! | `load` | what clients ask for |
 //! | `machines` | what bytes cost, and how large blobs are |
+//! | `redis` | guests that speak Redis's protocol |
 
 mod draw;
 mod kinds;
 mod load;
 mod machines;
+mod redis;
 
 use std::collections::BTreeMap;
 
@@ -34,6 +36,7 @@ use crate::units::MS;
 pub(crate) use kinds::{fill_up, found_anew};
 pub use load::{Busy, Load, Mix};
 pub use machines::{Machines, Sizes};
+pub use redis::Redis;
 
 /// A set of them is a byte.
 const MOST_NODES: u8 = 8;
@@ -89,6 +92,9 @@ pub struct Plan {
     /// Per node: the newest level that its first build speaks. Nothing: the first one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<u8>,
+    /// Guests that speak Redis's protocol: in a house that has a door for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redis: Option<Redis>,
     /// What goes wrong, and when.
     pub faults: Vec<Scheduled>,
 }
@@ -207,6 +213,7 @@ impl Plan {
         check(plan.load.fresh_percent <= 100, "the percentage of fresh reads must be at most 100")?;
         let shown = plan.load.snapshot_percent == 0 || shows_snapshots(plan.engine()?);
         check(shown, "this engine's followers show no snapshots: their percentage must be 0")?;
+        plan.redis.map_or(Ok(()), |redis| redis.check(engine))?;
         let mut options = Options::new(NodeId(0), plan.replicas, plan.workers, Incarnation(1));
         plan.settings.apply(&mut options);
         options.validate()?;

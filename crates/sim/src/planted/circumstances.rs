@@ -5,7 +5,7 @@ use highwater_engines::Nanos;
 
 use crate::Plan;
 use crate::faults::{Fault, LASTING, Scheduled, Victim};
-use crate::plan::{Busy, Interleaved, Load, Mix};
+use crate::plan::{Busy, Interleaved, Load, Mix, Redis};
 use crate::units::{MS, US};
 use highwater_core::Random;
 
@@ -42,7 +42,36 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Retried => retried(plan),
         Circumstance::Moving => moving(plan),
         Circumstance::Mixed => mixed(plan),
+        Circumstance::Expiring => expiring(plan),
+        Circumstance::Waiting => waiting(plan),
+        Circumstance::Interacting => interacting(plan),
     }
+}
+
+/// Nobody but guests, of one kind.
+const GUESTS: Redis =
+    Redis { expiring: 0, queues: 0, interactive: 0, keys: 1, commands: 120, skew_ms: 0, jumps: false };
+
+fn only_guests(plan: &mut Plan, redis: Redis) {
+    plan.load = Load { clients: 1, transactions: 50, counters: 0, ..plan.load };
+    plan.load.sizes.memory = 0;
+    *plan = plan.clone().with_guests(redis);
+}
+
+/// Keys expire, on few names, while leaders change whose clocks differ and jump.
+fn expiring(plan: &mut Plan) {
+    mortal(plan);
+    only_guests(plan, Redis { expiring: 8, keys: 2, skew_ms: 60_000, jumps: true, ..GUESTS });
+}
+
+/// Clients wait for what others push.
+fn waiting(plan: &mut Plan) {
+    only_guests(plan, Redis { queues: 10, ..GUESTS });
+}
+
+/// Clients decide transactions step by step, on few keys.
+fn interacting(plan: &mut Plan) {
+    only_guests(plan, Redis { interactive: 6, ..GUESTS });
 }
 
 /// Workers meet in the middle of their transactions, on few keys.

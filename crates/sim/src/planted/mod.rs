@@ -16,7 +16,8 @@ use std::thread;
 use highwater_core::planted::{Bug, plant};
 use highwater_engines::EngineKind;
 
-use crate::{Failure, Plan, run};
+use crate::house::Empty;
+use crate::{Failure, House, Plan, run_in};
 
 /// A plan that failed with a bug planted.
 #[derive(Debug)]
@@ -71,12 +72,19 @@ impl Row {
 
 /// Runs the plans of seeds from `first` on with `bug` planted until one fails that passes without it; `most` at most.
 /// Says which plans failed without it, too: they prove nothing, and something else.
-///
-/// # Panics
-/// If no engine whose whole runs are simulated lists the bug.
 pub fn hunt(bug: &'static Bug, first: u64, most: u64) -> (Option<Catch>, Vec<Box<Failure>>) {
+    hunt_in(&Empty, bug, first, most)
+}
+
+/// The same in a house with guests, whose door may have bugs, too: those are hunted on the default engine.
+pub fn hunt_in<H: House>(
+    house: &H,
+    bug: &'static Bug,
+    first: u64,
+    most: u64,
+) -> (Option<Catch>, Vec<Box<Failure>>) {
     let engine = simulated().find(|engine| engine.bugs().any(|known| known.name == bug.name));
-    let engine = engine.expect("an engine lists the bug");
+    let engine = engine.unwrap_or(EngineKind::Rolis);
     let mut tainted = Vec::new();
     for seed in first..first + most {
         let mut plan = Plan::draw_for(engine, seed);
@@ -86,10 +94,10 @@ pub fn hunt(bug: &'static Bug, first: u64, most: u64) -> (Option<Catch>, Vec<Box
         }
         circumstances::turn(&mut plan, bug.shows);
         plant(Some(bug));
-        let ended = run(&plan);
+        let ended = run_in(house, &plan);
         plant(None);
         let Err(failure) = ended else { continue };
-        match run(&plan) {
+        match run_in(house, &plan) {
             Ok(_) => return (Some(Catch { seeds: seed - first + 1, failure }), tainted),
             Err(failure) => tainted.push(failure),
         }
@@ -101,7 +109,7 @@ pub fn hunt(bug: &'static Bug, first: u64, most: u64) -> (Option<Catch>, Vec<Box
 const APART: u64 = 1_000_000;
 
 /// Hunts for a bug `hunts` times, on `threads` threads, from seeds that have nothing in common.
-pub fn survey(bug: &'static Bug, hunts: u64, most: u64, threads: usize) -> Row {
+pub fn survey<H: House + Sync>(house: &H, bug: &'static Bug, hunts: u64, most: u64, threads: usize) -> Row {
     let next = AtomicU64::new(0);
     let (sender, receiver) = channel();
     thread::scope(|scope| {
@@ -113,7 +121,7 @@ pub fn survey(bug: &'static Bug, hunts: u64, most: u64, threads: usize) -> Row {
                     if at >= hunts {
                         break;
                     }
-                    let ended = hunt(bug, at * APART + 1, most);
+                    let ended = hunt_in(house, bug, at * APART + 1, most);
                     sender.send((at, ended)).expect("the receiver outlives the hunts");
                 }
             });

@@ -17,11 +17,10 @@
 //! is given up after ten, and each of some tens of attempts succeeds with a chance of far more than a half. What is outside
 //! cannot take part in more elections than one per timeout either.
 
-use highwater_core::NodeId;
+use highwater_core::{Library, NodeId};
 use highwater_engines::Nanos;
 
 use crate::faults::{Hand, memberships, outvotes, sound};
-use crate::library::SimLibrary;
 use crate::network::Channel;
 use crate::world::World;
 
@@ -38,7 +37,7 @@ pub(super) struct Duty {
 
 impl Duty {
     /// Since when somebody owes service, if anybody does.
-    pub fn owed(&mut self, world: &World<SimLibrary>, hand: &Hand) -> Option<Nanos> {
+    pub fn owed<L: Library>(&mut self, world: &World<L>, hand: &Hand) -> Option<Nanos> {
         // Who was never told that the cluster is born must not believe so: only those who know can serve.
         let knows = |id: &NodeId| world.status(*id).is_some_and(|status| !status.members.is_empty());
         let fit =
@@ -54,7 +53,7 @@ impl Duty {
 }
 
 /// A majority from among `fit` whose members hear each other.
-fn majority(world: &World<SimLibrary>, fit: u32) -> Option<u32> {
+fn majority<L: Library>(world: &World<L>, fit: u32) -> Option<u32> {
     let memberships = memberships(world);
     let hears = |a: NodeId, b: NodeId| a == b || world.hear_each_other(a, b);
     let subsets = std::iter::successors(Some(fit), |set| set.checked_sub(1).map(|less| less & fit));
@@ -68,7 +67,7 @@ fn majority(world: &World<SimLibrary>, fit: u32) -> Option<u32> {
     })
 }
 
-impl World<SimLibrary> {
+impl<L: Library> World<L> {
     fn hear_each_other(&self, a: NodeId, b: NodeId) -> bool {
         self.channels()
             .all(|channel: Channel| self.network.flows(a, b, channel) && self.network.flows(b, a, channel))

@@ -8,13 +8,14 @@ use highwater_engines::Nanos;
 
 use super::failure::{FailureKind, Verdict};
 use super::stages::Run;
+use crate::house::House;
 use crate::stage::Buggify;
 use crate::units::MS;
 
 /// What is said of a majority that does not serve.
 const OWED: &str = "a connected majority with complete stores serves";
 
-impl Run {
+impl<H: House> Run<H> {
     /// Within this time of virtual time a majority that owes service serves; healed clusters get as much.
     pub(super) fn bound(&self) -> Nanos {
         3000 * MS + 100 * self.plan.settings.election_timeout

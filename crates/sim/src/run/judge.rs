@@ -9,6 +9,7 @@ use highwater_store::Digest;
 
 use super::failure::{FailureKind, Verdict};
 use super::stages::Run;
+use crate::house::House;
 use crate::library::{self, ACCOUNTS, OPENING};
 use crate::units::MS;
 use crate::world::remains::DiskRemains;
@@ -16,11 +17,12 @@ use crate::world::remains::DiskRemains;
 /// Controllers' last words that are kept per node for a report.
 const LAST_WORDS: usize = 14;
 
-impl Run {
+impl<H: House> Run<H> {
     pub(super) fn judge(&self) -> Result<(), Verdict> {
         self.judge_replicas()?;
         self.judge_clusters()?;
         self.judge_disks()?;
+        self.judge_guests()?;
         let verdict = check(&self.clients.journal.history(), &self.promised());
         if let Some(first) = verdict.anomalies.first() {
             let kinds: Vec<String> =
@@ -31,6 +33,13 @@ impl Run {
             return self.fail(FailureKind::Promise("what a transaction sees is of one moment"), wrong);
         }
         Ok(())
+    }
+
+    fn judge_guests(&self) -> Result<(), Verdict> {
+        match self.guests.as_ref().map_or(Ok(()), |guests| guests.judge(&self.world)) {
+            Ok(()) => Ok(()),
+            Err((kind, what)) => self.fail(kind, what),
+        }
     }
 
     /// What the engine's histories must show.
@@ -132,6 +141,7 @@ impl Run {
             }
         }
         text.push_str(&self.clients.delegates.describe());
+        text.push_str(&self.guests.as_ref().map_or(String::new(), |guests| guests.describe()));
         text
     }
 }

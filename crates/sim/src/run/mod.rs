@@ -31,8 +31,8 @@ use std::time::{Duration, Instant};
 
 use highwater_engines::Nanos;
 
+use crate::house::{Empty, House};
 use crate::isolate::{Broken, isolated};
-use crate::library::SimLibrary;
 use crate::plan::Plan;
 use crate::world::World;
 use failure::Verdict;
@@ -48,29 +48,39 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # Errors
 /// What is wrong, and the story.
 pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
-    judged(plan, |_| {})
+    run_in(&Empty, plan)
+}
+
+/// The same with guests in the house.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_in<H: House>(house: &H, plan: &Plan) -> Result<Summary, Box<Failure>> {
+    judged(house, plan, |_| {})
 }
 
 /// The same; `listener` sees a line for every event.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_tracing(
+pub fn run_tracing<H: House>(
+    house: &H,
     plan: &Plan,
     listener: impl FnMut(&str) + Send + 'static,
 ) -> Result<Summary, Box<Failure>> {
-    judged(plan, |world| world.on_event(listener))
+    judged(house, plan, |world| world.on_event(listener))
 }
 
-fn judged(
+fn judged<H: House>(
+    house: &H,
     plan: &Plan,
-    prepare: impl FnOnce(&mut World<SimLibrary>) + Send + 'static,
+    prepare: impl FnOnce(&mut World<H::Library>) + Send + 'static,
 ) -> Result<Summary, Box<Failure>> {
     let started = Instant::now();
     let clock = Arc::new(AtomicU64::new(0));
-    let (job, told) = (plan.clone(), Arc::clone(&clock));
+    let (host, job, told) = (house.clone(), plan.clone(), Arc::clone(&clock));
     let ended = isolated(PATIENCE, move || {
-        let mut run = Run::new(&job, told, Nanos::MAX);
+        let mut run = Run::new(&host, &job, told, Nanos::MAX);
         prepare(&mut run.world);
         run.all()
     });
@@ -84,9 +94,9 @@ fn judged(
     };
     // The world is gone. The same run again, up to the step that broke it, tells the story.
     let at = clock.load(Ordering::Relaxed);
-    let job = plan.clone();
+    let (host, job) = (house.clone(), plan.clone());
     let again = isolated(PATIENCE, move || {
-        let mut run = Run::new(&job, Arc::default(), at);
+        let mut run = Run::new(&host, &job, Arc::default(), at);
         match run.stages() {
             Err(verdict) => verdict.story,
             Ok(_) => run.story(),

@@ -14,7 +14,8 @@ use super::failure::{FailureKind, Verdict};
 use super::summary::Summary;
 use crate::clients::Clients;
 use crate::faults::Hand;
-use crate::library::{Op, SimLibrary};
+use crate::house::{Guests, House};
+use crate::library::Op;
 use crate::plan::{Load, Plan};
 use crate::stage::Buggify;
 use crate::units::MS;
@@ -26,10 +27,13 @@ const STALE: Nanos = 30 * MS;
 const WATCH_EVERY: u64 = 64;
 
 /// A plan under way.
-pub(super) struct Run {
+pub(super) struct Run<H: House> {
     pub plan: Plan,
-    pub world: World<SimLibrary>,
+    pub house: H,
+    pub world: World<H::Library>,
     pub clients: Clients,
+    /// Clients of another kind, if the plan has some.
+    pub guests: Option<Box<dyn Guests<H::Library>>>,
     pub hand: Hand,
     /// Where the run is, for those who watch from outside.
     clock: Arc<AtomicU64>,
@@ -42,9 +46,9 @@ pub(super) struct Run {
     pub duty: Duty,
 }
 
-impl Run {
+impl<H: House> Run<H> {
     /// All replicas start; nobody asks for anything yet. It stops at `end`, and says by `clock` where it is.
-    pub fn new(plan: &Plan, clock: Arc<AtomicU64>, end: Nanos) -> Run {
+    pub fn new(house: &H, plan: &Plan, clock: Arc<AtomicU64>, end: Nanos) -> Run<H> {
         let wanted = plan.clone();
         let options = WorldOptions {
             seed: plan.seed,
@@ -53,7 +57,7 @@ impl Run {
             workers: plan.workers,
             tune: (move |options: &mut highwater_engines::Options| wanted.tune(options)).into(),
         };
-        let mut world = World::new(options, SimLibrary);
+        let mut world = World::new(options, house.library());
         world.lenient = true;
         world.may_lose = plan.may_lose();
         plan.network(&mut world.network);
@@ -73,8 +77,10 @@ impl Run {
         let clients = Clients::new(idle, plan.nodes(), plan.workers, plan.seed, 0, plan.length_ns);
         Run {
             plan: plan.clone(),
+            house: house.clone(),
             world,
             clients,
+            guests: None,
             hand: Hand::new(&[], 0, 0),
             clock,
             end,
@@ -102,6 +108,7 @@ impl Run {
         if !self.world.engine().abilities().real_time {
             self.clients.expect_the_past();
         }
+        self.guests = self.house.guests(&self.plan, self.world.now);
         self.hand = Hand::new(&self.plan.faults, self.world.now, self.plan.settings.election_timeout);
         self.advance(self.world.now + length_ns)?;
         self.endure()?;
@@ -112,6 +119,7 @@ impl Run {
     /// The second stage.
     fn heal(&mut self) -> Result<(), Verdict> {
         self.clients.stop();
+        self.guests.iter_mut().for_each(|guests| guests.stop());
         self.hand.rest(&mut self.world);
         for id in self.world.outdated() {
             self.world.kill(id);
@@ -128,12 +136,15 @@ impl Run {
             self.advance(end)?;
         }
         self.wait("open transactions end", |run| run.clients.quiet())?;
+        self.wait("guests' commands end", Run::guests_are_quiet)?;
         self.wait("what operators ordered is done", |run| !run.world.has_orders())?;
         self.converge("replicas that were left alone converge")?;
         self.leave_out()?;
         self.serve("all replicas together serve", Clients::probes)?;
         self.converge("all replicas converge")?;
         self.wait("all use the level that all can", |run| run.world.use_what_all_can())?;
+        self.guests.iter_mut().for_each(|guests| guests.look_at_all());
+        self.wait("guests' last looks are answered", Run::guests_are_quiet)?;
         for reads in self.clients.last_reads() {
             self.serve("the last reads are answered", |_| vec![reads.clone()])?;
         }
@@ -197,7 +208,7 @@ impl Run {
     }
 
     /// Asks, again and again, until everything is answered, within a bound. A retry is a new transaction.
-    fn insist(&mut self, what: &'static str, ask: impl Fn(&mut Run) -> Vec<u64>) -> Result<(), Verdict> {
+    fn insist(&mut self, what: &'static str, ask: impl Fn(&mut Run<H>) -> Vec<u64>) -> Result<(), Verdict> {
         let deadline = self.deadline();
         let mut tokens = Vec::new();
         while self.world.now < self.end {
@@ -219,7 +230,9 @@ impl Run {
         // In long runs nothing happens for long.
         let stride = MS.max(self.plan.settings.election_timeout / 50);
         while self.world.now < until && self.world.now < self.end {
-            let next = [self.clients.next(), self.hand.next(self.world.now)].into_iter().flatten().min();
+            let guests = self.guests.as_ref().and_then(|guests| guests.next());
+            let next =
+                [self.clients.next(), self.hand.next(self.world.now), guests].into_iter().flatten().min();
             let step = next.unwrap_or(until).clamp(self.world.now + 1, self.world.now + stride).min(until);
             self.clock.store(step, Ordering::Relaxed);
             self.world.run_until(step);
@@ -232,6 +245,11 @@ impl Run {
             }
             self.watch_losses()?;
             self.hand.act(&mut self.world);
+            if let Some(guests) = &mut self.guests
+                && let Err(wrong) = guests.act(&mut self.world, &self.hand)
+            {
+                return self.fail(FailureKind::Promise("guests are told what is so"), wrong);
+            }
             self.clients.act(&mut self.world, &self.hand);
             self.watch_service()?;
             if let Some(wrong) = self.clients.wrong.take() {
@@ -264,11 +282,15 @@ impl Run {
         Ok(())
     }
 
+    fn guests_are_quiet(&self) -> bool {
+        self.guests.as_ref().is_none_or(|guests| guests.quiet())
+    }
+
     fn deadline(&self) -> Nanos {
         self.world.now + self.bound()
     }
 
-    fn wait(&mut self, what: &'static str, holds: impl Fn(&Run) -> bool) -> Result<(), Verdict> {
+    fn wait(&mut self, what: &'static str, holds: impl Fn(&Run<H>) -> bool) -> Result<(), Verdict> {
         let deadline = self.deadline();
         while !holds(self) && self.world.now < self.end {
             self.at_most(deadline, what)?;
@@ -310,6 +332,9 @@ impl Run {
         for (what, count) in self.clients.counters.marks.iter().chain(&self.clients.delegates.marks) {
             add(what, *count);
         }
+        for (what, count) in self.guests.iter().flat_map(|guests| guests.marks()) {
+            add(what, count);
+        }
         add("interruptions of workers", self.world.interruptions());
         add("interruptions of controllers", self.world.controllers_interrupted());
         let largest = self.clients.largest_blob();
@@ -334,7 +359,9 @@ impl Run {
             marks: self.marks(),
             outcomes: self.clients.outcomes.clone(),
             simulated: self.world.now,
-            trace: self.world.trace_hash() ^ self.clients.trace,
+            trace: self.world.trace_hash()
+                ^ self.clients.trace
+                ^ self.guests.as_ref().map_or(0, |guests| guests.trace()),
             took: Duration::ZERO,
         }
     }

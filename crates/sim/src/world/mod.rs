@@ -380,6 +380,16 @@ impl<L: Library> World<L> {
         ProcedureId(at as u16)
     }
 
+    /// What a worker of a node that is up answers to whoever wants to submit, if its thread is at hand now: between turns, and awake. Hosts
+    /// with clients of their own submit at such moments only.
+    pub fn ready(&self, to: NodeId, worker: u16) -> Option<Result<(), Refusal>> {
+        let node = self.nodes.get(usize::from(to.0)).filter(|node| !node.paused)?;
+        let (replica, slot) = (node.replica.as_ref()?, &node.slots[usize::from(worker)]);
+        let at_hand =
+            slot.fiber.is_none() && slot.inbox.is_empty() && !slot.stuck && slot.not_before <= self.now;
+        at_hand.then(|| replica.workers[usize::from(worker)].ready())
+    }
+
     /// Submits a request to a worker, which gets a turn soon.
     ///
     /// With [`Interleaving`] it is taken in if the worker is in the middle of a turn, and may be refused later: see

@@ -66,14 +66,14 @@ pub fn run<T: Transaction>(
     let start = reply.out.len();
     let result = check(spec, args).and_then(|()| dispatch(command, args, keyspace, reply));
     match result {
-        Ok(()) => Ok(()),
-        Err(Failure::Stop(stop)) => Err(stop),
+        Ok(()) => {}
+        Err(Failure::Stop(stop)) => return Err(stop),
         Err(Failure::Command(error)) => {
             reply.out.truncate(start);
             reply.error(error);
-            Ok(())
         }
     }
+    keyspace.bury_expired()
 }
 
 /// What the row says must hold. The door has checked the number of words, an embedded caller may not have.

@@ -115,8 +115,8 @@ impl Offer {
     }
 }
 
-/// A request that may change data, and what of its words somebody waited for when it was submitted; `None`: nobody waited at all, or it runs a
-/// script.
+/// A request that may change data, and its words, any of which somebody may wait for when it is released; `None`: nobody waited at all when
+/// it was submitted, it runs a script, or they are long.
 type Write = (u64, Option<Vec<Vec<u8>>>);
 
 /// What a connection may do in one turn of its host.

@@ -16,8 +16,9 @@
 //! - A collection's `count` is the number of its elements, and is not 0: the last element takes the key with it.
 //! - Whatever changes a collection writes its head's row, too: `WATCH` looks at nothing else.
 //!
-//! A key whose deadline is past is absent for every command; those that write remove it. Time is the request's ([`Moment`]).
+//! A key whose deadline is past is absent for every command, and goes with the first that names it (`expired`). Time is the request's ([`Moment`]).
 
+mod expired;
 pub mod head;
 pub mod items;
 pub mod members;
@@ -34,6 +35,7 @@ use highwater_core::{Abort, Direction, TableId, Transaction};
 use super::acl::{DEFAULT, USERS, User, row};
 use super::errors::CommandError;
 use super::moment::Moment;
+use expired::Sighted;
 use head::{Head, Kind, MARKED_BYTES, Row};
 
 /// The table that holds the Redis keyspace: any bytes as keys, a hash index.
@@ -107,6 +109,7 @@ pub struct Keyspace<'a, T> {
     user: Option<Vec<u8>>,
     /// The command has looked for data before, found none, and waits.
     pub looks_again: bool,
+    sighted: Sighted,
 }
 
 impl<'a, T: Transaction> Keyspace<'a, T> {
@@ -119,6 +122,7 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
             scratch: Vec::new(),
             user: None,
             looks_again: false,
+            sighted: Sighted::default(),
         }
     }
 
@@ -159,7 +163,11 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
     pub fn row(&mut self, key: &[u8]) -> Result<Option<Row<'_>>, Failure> {
         let now = self.moment.unix_ms;
         let row = self.tx.get(KEYSPACE, key)?.map(Row::decode);
-        Ok(row.filter(|row| !row.head.is_expired(now)))
+        if row.is_some_and(|row| row.head.is_expired(now)) {
+            self.sighted.add(key);
+            return Ok(None);
+        }
+        Ok(row)
     }
 
     /// The head of a key that exists.

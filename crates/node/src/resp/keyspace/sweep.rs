@@ -4,8 +4,9 @@
 use std::ops::{Bound, ControlFlow};
 
 use highwater_core::codec::Reader;
-use highwater_core::{Abort, Direction, Procedure, Transaction};
+use highwater_core::{Abort, Direction, Procedure, Transaction, planted};
 
+use super::expired::LONG_PAST;
 use super::rows::{self, Due};
 use super::{DUE, Done, Failure, Keyspace, Stop};
 use crate::resp::moment::Moment;
@@ -92,9 +93,11 @@ impl<T: Transaction> Keyspace<'_, T> {
     fn expire(&mut self, deadline: u64, name: &[u8]) -> Done {
         // It may have got another deadline, or be gone and back.
         let stored = self.tx.get(super::KEYSPACE, name)?.map(|row| super::Row::decode(row).head.deadline);
-        if stored == Some(deadline) {
+        let expired = stored.is_some_and(|stored| stored == deadline || stored == LONG_PAST);
+        if expired || planted!(resp::MovedDeadlineIgnored) {
             self.remove(name)?;
-        } else {
+        }
+        if stored != Some(deadline) {
             self.forget_deadline(name, deadline)?;
         }
         Ok(())

@@ -43,6 +43,40 @@ fn a_key_is_absent_from_its_deadline_on() {
     assert_eq!(client.ask("SET a 2 XX"), "$-1\r\n");
 }
 
+/// A leader whose clock is behind must not find what another one found expired.
+#[test]
+fn what_was_seen_to_be_gone_stays_gone_though_the_clock_goes_back() {
+    let node = Node::new();
+    let mut client = node.client();
+    client.ask("SET a 1 PX 100");
+    client.ask("RPUSH l x");
+    client.ask("PEXPIRE l 100");
+    client.ask("SET unseen 1 PX 100");
+    assert_eq!(ask_at(&mut client, START_MS + 100, "MGET a none"), "*2\r\n$-1\r\n$-1\r\n");
+    assert_eq!(client.ask("TYPE l"), "+none\r\n");
+    assert_eq!(ask_at(&mut client, START_MS, "EXISTS a l"), ":0\r\n");
+    assert_eq!(client.ask("GET unseen"), "$1\r\n1\r\n");
+    assert_eq!(sweep(&node, START_MS + 100), u64::MAX);
+    let rows = [KEYSPACE, NAMES, ELEMENTS, DUE].map(|table| node.rows(table));
+    assert_eq!(rows, [0; 4]);
+}
+
+/// What takes the place of a collection that was seen to be expired lives, whatever is still due of that one.
+#[test]
+fn what_is_set_anew_lives_though_the_old_one_is_due() {
+    let node = Node::new();
+    let mut client = node.client();
+    client.ask("RPUSH l x");
+    client.ask("PEXPIRE l 100");
+    assert_eq!(ask_at(&mut client, START_MS + 100, "LLEN l"), ":0\r\n");
+    assert_eq!(ask_at(&mut client, START_MS, "RPUSH l y"), ":1\r\n");
+    assert_eq!(client.ask("PEXPIRE l 200"), ":1\r\n");
+    sweep(&node, START_MS + 100);
+    assert_eq!(client.ask("LRANGE l 0 -1"), "*1\r\n$1\r\ny\r\n");
+    assert_eq!(sweep(&node, START_MS + 200), u64::MAX);
+    assert_eq!([KEYSPACE, NAMES, ELEMENTS, DUE].map(|table| node.rows(table)), [0; 4]);
+}
+
 #[test]
 fn the_sweep_leaves_nothing_behind() {
     let node = Node::new();

@@ -1,0 +1,63 @@
+//! The door of a simulated node: what its connections share, without sockets, files and other nodes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use highwater_core::{Epoch, NodeId};
+use highwater_node::resp::acl::Access;
+use highwater_node::resp::acl::change::News;
+use highwater_node::resp::operations::Nothing;
+use highwater_node::resp::{Callables, Clients, Description, Door, Procedures, Redirect, Topology, Waiting};
+
+/// Workers that were woken: a bit each.
+pub type Woken = Arc<AtomicU64>;
+
+/// What a guest is told of where a node's door is.
+pub fn address(node: NodeId) -> String {
+    format!("10.0.0.{}:6379", node.0)
+}
+
+/// The node of an address.
+pub fn node_at(address: &str) -> Option<NodeId> {
+    address.strip_prefix("10.0.0.")?.strip_suffix(":6379")?.parse().ok().map(NodeId)
+}
+
+/// The door of one life of a node.
+pub fn door(node: NodeId, procedures: Procedures, salt: u64, in_order: bool) -> (Arc<Door>, Woken) {
+    let woken = Woken::default();
+    let wakes = woken.clone();
+    let describe = || Description {
+        serves: true,
+        role: "leader".into(),
+        epoch: Epoch(1),
+        ask: None,
+        uptime_s: 0,
+        connected_clients: 0,
+        memory: (0, u64::MAX),
+    };
+    let door = Door {
+        procedures,
+        callables: Callables::of(&[], &[], &[]),
+        node,
+        leaderless: false,
+        in_order,
+        sessions: 0,
+        salt,
+        addresses: Box::new(|node| Some(address(node))),
+        clients: Arc::new(Clients::new(Box::new(|_| ()))),
+        redirect: Redirect::Moved,
+        topology: Box::new(|| Topology { cluster: "simulated".into(), members: Vec::new() }),
+        backed_by: 1,
+        waiting: Waiting::new(Box::new(move |worker| {
+            wakes.fetch_or(1 << worker, Ordering::Relaxed);
+        })),
+        access: Access::new(Vec::new(), Box::new(|| ())),
+        entropy: Box::new(|_| false),
+        describe: Box::new(describe),
+        operations: Box::new(Nothing),
+        settings: Default::default(),
+    };
+    // Guests need no users, so nobody waits for the table of them.
+    door.access.install(&News { whole: true, ..News::default() });
+    (Arc::new(door), woken)
+}

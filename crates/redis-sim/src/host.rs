@@ -1,0 +1,420 @@
+//! What the node's worker threads do for their clients, without sockets: bytes to [`Connection`]s, their requests to the engine, replies
+//! back, those who wait woken in time, and the sweep asked for. The connections, the lines, the waiters' alarms and the sweep's pace are
+//! the product's.
+//!
+//! A host acts between the turns of its worker only, as the node's thread does, and not while its process is paused or its thread is at work.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use highwater_core::{NodeId, Outcome, Timestamp};
+use highwater_engines::{Nanos, Refusal, Token};
+use highwater_node::resp::keyspace::{KEYSPACE, head::Row};
+use highwater_node::resp::moment::Moment;
+use highwater_node::resp::{Allowance, Connection, Door, Procedures};
+use highwater_node::worker::expiry::Expiry;
+use highwater_node::worker::waiters::{Waiters, Woken};
+use highwater_sim::World;
+use highwater_sim::house::TOKENS;
+
+use crate::door::{self, door};
+use crate::library::{Joined, place};
+use crate::model::Op;
+use crate::order::{End, Record};
+
+/// Waiters look by themselves so seldom here that whoever was forgotten is found.
+const LOOK_NEVER: Nanos = 1 << 60;
+/// A time-out that is so much over has not fired.
+const LATE: Nanos = 20_000_000;
+
+/// Runs are short: the sweep comes as much more often than in a node.
+const SWEEP_OFTEN: Nanos = 5_000_000;
+const SWEEP_SELDOM: Nanos = 20_000_000;
+
+/// A client's connection at its host.
+struct Line {
+    connection: Connection,
+    /// Bytes that are in the socket.
+    unread: Vec<u8>,
+    /// What the client asks at the moment, if it is one of those that are judged in order.
+    op: Option<Op>,
+    /// Requests of it that the engine has.
+    under_way: u32,
+    /// Since when, by the machine's clock, it waits for data, and in which place among all that ever did.
+    waits: Option<(Nanos, u64)>,
+    /// It was closed by the other end.
+    closed: bool,
+}
+
+/// One worker's part.
+struct Desk {
+    lines: BTreeMap<u64, Line>,
+    waiters: Waiters,
+}
+
+/// One life of a node.
+pub struct Host {
+    node: NodeId,
+    process: u64,
+    door: Arc<Door>,
+    woken: door::Woken,
+    desks: Vec<Desk>,
+    expiry: Expiry,
+    sweeps: BTreeSet<u64>,
+    /// Clients that ever waited for data here.
+    waited: u64,
+}
+
+/// Whose request a token is.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// The node whose host asked.
+    pub node: NodeId,
+    /// In which life of it.
+    pub process: u64,
+    worker: u16,
+    /// Of the line; `None`: of the sweep.
+    line: Option<(u64, u64)>,
+    record: Option<usize>,
+}
+
+/// Everything that hosts have handed to engines.
+#[derive(Default)]
+pub struct Ledger {
+    tokens: u64,
+    under_way: BTreeMap<u64, Asked>,
+    /// What is judged in the order of the engine.
+    pub records: Vec<Record>,
+    /// How often something happened.
+    pub marks: BTreeMap<&'static str, u64>,
+}
+
+impl Ledger {
+    fn asked(&mut self, asked: Asked) -> u64 {
+        self.under_way.insert(self.tokens, asked);
+        self.tokens
+    }
+
+    fn next(&mut self) -> Token {
+        self.tokens += 1;
+        Token(TOKENS + self.tokens)
+    }
+
+    /// One more of these.
+    pub fn mark(&mut self, what: &'static str) {
+        *self.marks.entry(what).or_default() += 1;
+    }
+}
+
+/// A reply as the engine gave it.
+pub struct Given {
+    /// Which request.
+    pub token: Token,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Its moment in the one order.
+    pub moment: Timestamp,
+    /// The reply.
+    pub bytes: Vec<u8>,
+}
+
+impl Ledger {
+    /// A request was released: whose it is. What is judged is written down.
+    pub fn released(&mut self, given: &Given, now: Nanos) -> Option<Asked> {
+        let asked = self.under_way.remove(&(given.token.0 - TOKENS))?;
+        if let Some(record) = asked.record {
+            self.records[record].end = match given.outcome {
+                Outcome::Committed => {
+                    let reply = String::from_utf8_lossy(&given.bytes).into_owned();
+                    End::Done { at: given.moment, told: now, reply }
+                }
+                Outcome::Unknown => End::Unknown,
+                _ => End::Nothing,
+            };
+        }
+        Some(asked)
+    }
+}
+
+impl Host {
+    /// Of the process that runs on a node now.
+    pub fn new(world: &World<Joined>, node: NodeId, process: u64, salt: u64) -> Option<Host> {
+        let replica = world.replica(node)?;
+        let procedures = Procedures::find(&replica.procedures).expect("the library has the door's");
+        let abilities = world.engine().abilities();
+        let (door, woken) = door(node, procedures, salt, abilities.in_order);
+        let desk = || Desk { lines: BTreeMap::new(), waiters: Waiters::new(LOOK_NEVER) };
+        Some(Host {
+            node,
+            process,
+            door,
+            woken,
+            desks: (0..replica.workers.len()).map(|_| desk()).collect(),
+            expiry: Expiry::paced(&replica.procedures, SWEEP_OFTEN, SWEEP_SELDOM),
+            sweeps: BTreeSet::new(),
+            waited: 0,
+        })
+    }
+
+    /// Which process it is.
+    pub fn process(&self) -> u64 {
+        self.process
+    }
+
+    /// Bytes of a client have come over a connection, a new one perhaps. `op`: what they ask.
+    pub fn arrive(&mut self, worker: u16, number: u64, bytes: &[u8], op: Option<Op>) {
+        let id = number << 8 | u64::from(worker);
+        let line = self.desks[usize::from(worker)].lines.entry(number).or_insert_with(|| Line {
+            connection: Connection::new(id, self.door.clone()),
+            unread: Vec::new(),
+            op: None,
+            under_way: 0,
+            waits: None,
+            closed: false,
+        });
+        line.unread.extend_from_slice(bytes);
+        line.op = op;
+    }
+
+    /// A client has closed its connection.
+    pub fn close(&mut self, worker: u16, number: u64) {
+        if let Some(line) = self.desks[usize::from(worker)].lines.get_mut(&number) {
+            line.closed = true;
+        }
+    }
+
+    /// A request was released.
+    ///
+    /// # Errors
+    /// Who came later was served before.
+    pub fn released(
+        &mut self,
+        world: &mut World<Joined>,
+        asked: Asked,
+        given: &Given,
+        unix_ms: u64,
+    ) -> Result<(), String> {
+        let local = local(world, self.node);
+        let Some((number, seq)) = asked.line else {
+            self.sweeps.clear();
+            self.expiry.released(local, unix_ms, given.outcome, &given.bytes);
+            return Ok(());
+        };
+        let desk = &mut self.desks[usize::from(asked.worker)];
+        let Some(line) = desk.lines.get_mut(&number) else {
+            self.door.waiting.written_by_one_that_left(given.outcome);
+            return Ok(());
+        };
+        line.under_way -= 1;
+        line.connection.released(seq, given.outcome, given.moment, &given.bytes);
+        let served = given.outcome == Outcome::Committed && line.connection.waits().is_none();
+        let found = !matches!(&given.bytes[..], b"*-1\r\n" | b"$-1\r\n");
+        let came = line.waits.map(|(_, came)| came);
+        let key = line.op.as_ref().and_then(Op::waits).map(|(keys, _)| keys);
+        if let (true, true, Some(came), Some([key])) = (served, found, came, key.as_deref()) {
+            return self.in_turn(came, key);
+        }
+        Ok(())
+    }
+
+    /// One that came so has got something of a key: nobody came before it who still waits for that alone.
+    fn in_turn(&self, came: u64, key: &str) -> Result<(), String> {
+        for line in self.desks.iter().flat_map(|desk| desk.lines.values()) {
+            let Some((_, earlier)) = line.waits.filter(|(_, earlier)| *earlier < came) else { continue };
+            let waits_for = line.op.as_ref().and_then(Op::waits).map(|(keys, _)| keys);
+            let idle = line.under_way == 0 && !line.connection.has_more() && !line.closed;
+            if idle && waits_for.is_some_and(|keys| keys == [key]) && line.connection.waits().is_some() {
+                return Err(format!(
+                    "on {} waiter {came} of {key} was served while waiter {earlier} of it sleeps",
+                    self.node
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// All desks whose threads are at hand do what there is to do; what leaves for which connection.
+    ///
+    /// # Errors
+    /// What must not be.
+    pub fn act(
+        &mut self,
+        world: &mut World<Joined>,
+        ledger: &mut Ledger,
+        unix_ms: u64,
+    ) -> Result<Vec<(u64, Vec<u8>)>, String> {
+        let mut output = Vec::new();
+        // A desk may wake another one.
+        for _ in 0..3 {
+            self.woken.store(0, Ordering::Relaxed);
+            for worker in 0..self.desks.len() as u16 {
+                if let Some(ready) = world.ready(self.node, worker) {
+                    self.act_at(world, ledger, worker, ready, unix_ms, &mut output);
+                }
+            }
+            if self.woken.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+        }
+        self.look_for_sleepers(world)?;
+        Ok(output)
+    }
+
+    fn act_at(
+        &mut self,
+        world: &mut World<Joined>,
+        ledger: &mut Ledger,
+        worker: u16,
+        ready: Result<(), Refusal>,
+        unix_ms: u64,
+        output: &mut Vec<(u64, Vec<u8>)>,
+    ) {
+        let local = local(world, self.node);
+        let (node, process) = (self.node, self.process);
+        let desk = &mut self.desks[usize::from(worker)];
+        let mut woken = desk.waiters.tell_serving(!matches!(ready, Err(Refusal::NotServing { .. })));
+        woken.extend(desk.waiters.wake(self.door.waiting.take_woken(worker.into()), local));
+        for Woken { at, late } in woken {
+            let Some(line) = desk.lines.get_mut(&(at as u64)) else { continue };
+            line.connection.tell_time(unix_ms);
+            if late {
+                line.connection.give_up_waiting()
+            } else {
+                line.connection.look_again()
+            }
+            ledger.mark(if late { "time-outs of waiting guests" } else { "guests that were woken" });
+        }
+        let gone: Vec<u64> =
+            desk.lines.iter().filter(|(_, line)| line.closed).map(|(number, _)| *number).collect();
+        for number in gone {
+            let line = desk.lines.remove(&number).expect("it is there");
+            if line.connection.waits().is_some() {
+                ledger.mark("guests that left while they waited");
+            }
+            desk.waiters.remove(number << 8 | u64::from(worker));
+        }
+        for (number, line) in &mut desk.lines {
+            line.connection.tell_time(unix_ms);
+            line.connection.receive(&std::mem::take(&mut line.unread));
+            while let Some(request) = line.connection.next(&mut { Allowance::WHOLE }) {
+                let seq = request.seq;
+                let token = ledger.next();
+                let taken = world.submit(node, worker, token, request.procedure, request.args);
+                match taken {
+                    Ok(()) => {
+                        let record = line.op.clone().map(|op| record(op, request.args, world.now));
+                        let record = record.map(|record| {
+                            ledger.records.push(record);
+                            ledger.records.len() - 1
+                        });
+                        ledger.asked(Asked { node, process, worker, line: Some((*number, seq)), record });
+                        line.under_way += 1;
+                        line.connection.submitted(seq, 0);
+                    }
+                    Err(refusal) => {
+                        line.connection.refused(seq, refusal);
+                        if refusal == Refusal::Busy {
+                            break;
+                        }
+                    }
+                }
+            }
+            match (line.connection.waits(), line.waits) {
+                (Some(_), None) => {
+                    self.waited += 1;
+                    line.waits = Some((local, self.waited));
+                }
+                (None, Some(_)) => line.waits = None,
+                _ => {}
+            }
+            let (id, at) = (*number << 8 | u64::from(worker), *number as usize);
+            desk.waiters.note(id, at, line.connection.waits(), local);
+            let ready = line.connection.output().to_vec();
+            if !ready.is_empty() {
+                line.connection.wrote(ready.len());
+                output.push((*number, ready));
+            }
+        }
+        if worker == 0 && self.expiry.is_due(local) {
+            let token = ledger.next();
+            let mut args = Vec::new();
+            self.expiry.ask(local, ready, unix_ms, |sweep, moment| {
+                args = moment.to_vec();
+                world.submit(node, worker, token, sweep, moment).is_ok()
+            });
+            if self.expiry.next().is_none() {
+                ledger.records.push(record(Op::Sweep, &args, world.now));
+                let record = Some(ledger.records.len() - 1);
+                self.sweeps.insert(ledger.asked(Asked { node, process, worker, line: None, record }));
+                ledger.mark("sweeps");
+            }
+        }
+    }
+
+    /// Whoever waits has nothing to wait for, and its time is not over: once everything that was asked here has come to its end.
+    fn look_for_sleepers(&mut self, world: &mut World<Joined>) -> Result<(), String> {
+        let at_hand = |worker: u16| world.ready(self.node, worker) == Some(Ok(()));
+        if !(0..self.desks.len() as u16).all(at_hand) {
+            return Ok(());
+        }
+        let local = local(world, self.node);
+        let busy = |line: &Line| line.under_way > 0 || line.connection.has_more() || !line.unread.is_empty();
+        let lines = || self.desks.iter().flat_map(|desk| desk.lines.values());
+        let quiet = self.woken.load(Ordering::Relaxed) == 0 && self.sweeps.is_empty() && !lines().any(busy);
+        let store = world.replica(self.node).map(|replica| replica.controller.store());
+        for line in lines() {
+            let (Some((since, _)), Some((keys, timeout))) =
+                (line.waits, line.op.as_ref().and_then(Op::waits))
+            else {
+                continue;
+            };
+            let over = since + timeout * 1_000_000 + LATE;
+            if timeout > 0 && over < local && !busy(line) && line.connection.waits().is_some() {
+                return Err(format!(
+                    "on {} a time-out of {timeout} ms has not fired: {:?}",
+                    self.node, line.op
+                ));
+            }
+            let Some(store) = store.as_ref().filter(|_| quiet && line.connection.waits().is_some()) else {
+                continue;
+            };
+            let holds = |key: &&String| {
+                let row = highwater_core::View::get(&**store, place(KEYSPACE), key.as_bytes());
+                row.is_some_and(|row| Row::decode(&row).head.count > 0)
+            };
+            if let Some(key) = keys.iter().find(holds) {
+                return Err(format!(
+                    "on {} a guest sleeps though there is something under {key}: {:?}",
+                    self.node, line.op
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether somebody's connection is still open here.
+    pub fn describe(&self) -> String {
+        let lines = self.desks.iter().flat_map(|desk| desk.lines.iter());
+        let said = lines.map(|(number, line)| {
+            let (waits, more) = (line.connection.waits(), line.connection.has_more());
+            format!(
+                "    connection {number}: {:?}, {} under way, waits {waits:?}, has more {more}\n",
+                line.op, line.under_way
+            )
+        });
+        format!("  host of {}, process {}\n{}", self.node, self.process, said.collect::<String>())
+    }
+}
+
+/// What a machine's clock shows.
+fn local(world: &mut World<Joined>, node: NodeId) -> Nanos {
+    let now = world.now;
+    world.clock(node).local(now)
+}
+
+fn record(op: Op, args: &[u8], now: Nanos) -> Record {
+    let moment =
+        Moment::decode(&mut highwater_core::codec::Reader::new(args)).expect("a moment stands in front");
+    Record { op, unix_ms: moment.unix_ms, asked: now, end: End::Unknown }
+}

@@ -1,0 +1,246 @@
+//! Judges what commands saw: against [Redis in small](crate::model), in the order that the engine says they had.
+//!
+//! Each request that was released comes with its moment in the one order of transactions, so nothing is searched for but what became of
+//! requests of which nobody knows: each may have happened at any time after it was asked for, or not at all. All states that are possible
+//! are carried along; a command whose reply fits none of them is the proof.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use highwater_core::Timestamp;
+use highwater_engines::Nanos;
+
+use crate::model::{Op, State};
+
+/// What is known of a request.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// What it ran.
+    pub op: Op,
+    /// Its time, as its command sees it: Unix time in ms.
+    pub unix_ms: u64,
+    /// When its host handed it to the engine.
+    pub asked: Nanos,
+    /// How it ended.
+    pub end: End,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nobody knows.
+    Unknown,
+    /// Nothing was done.
+    Nothing,
+    /// It happened.
+    Done {
+        /// Where in the one order.
+        at: Timestamp,
+        /// When the host had it.
+        told: Nanos,
+        /// What it answered.
+        reply: String,
+    },
+}
+
+/// More possible states than this are not followed.
+const MOST_STATES: usize = 20_000;
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// Commands whose replies were compared.
+    pub compared: u64,
+    /// Groups of which too much was unknown.
+    pub left: u64,
+}
+
+/// Judges all records of a run.
+///
+/// # Errors
+/// What cannot have been, in words.
+pub fn judge(records: &[Record]) -> Result<Judged, String> {
+    let mut done: Vec<(Timestamp, Nanos, &str, &Record)> = Vec::new();
+    for record in records {
+        if let End::Done { at, told, reply } = &record.end {
+            done.push((*at, *told, reply, record));
+        }
+    }
+    done.sort_by_key(|(at, ..)| *at);
+    real_time(&done)?;
+    let groups: BTreeSet<&str> = records.iter().filter_map(|record| record.op.group()).collect();
+    let mut judged = Judged::default();
+    for group in groups {
+        let ours = |record: &Record| record.op.group().is_none_or(|name| name == group);
+        let known: Vec<_> = done.iter().filter(|(.., record)| ours(record)).collect();
+        let open = |record: &&Record| record.end == End::Unknown && ours(record);
+        let after = |record: &Record| {
+            let before = done.iter().filter(|(_, told, ..)| *told < record.asked);
+            before.map(|(at, ..)| *at).max().unwrap_or(Timestamp::ZERO)
+        };
+        let open: Vec<(Timestamp, &Record)> =
+            records.iter().filter(open).map(|record| (after(record), record)).collect();
+        match follow(&known, &open) {
+            Ok(true) => judged.compared += known.len() as u64,
+            Ok(false) => judged.left += 1,
+            Err(why) => return Err(format!("group {group}: {why}")),
+        }
+    }
+    Ok(judged)
+}
+
+/// What was told before another one was asked comes before it.
+fn real_time(done: &[(Timestamp, Nanos, &str, &Record)]) -> Result<(), String> {
+    let mut latest: Option<&Record> = None;
+    for (at, told, _, record) in done {
+        if let Some(earlier) = latest.filter(|earlier| *told < earlier.asked) {
+            return Err(format!("{record:?}, at {at}, stands behind {earlier:?}, which was asked for later"));
+        }
+        if latest.is_none_or(|earlier| earlier.asked < record.asked) {
+            latest = Some(record);
+        }
+    }
+    Ok(())
+}
+
+type States = BTreeSet<(State, u64)>;
+
+/// Whether all could be followed.
+fn follow(
+    known: &[&(Timestamp, Nanos, &str, &Record)],
+    open: &[(Timestamp, &Record)],
+) -> Result<bool, String> {
+    let (sweeps, open): (Vec<_>, Vec<_>) = open.iter().partition(|(_, record)| record.op == Op::Sweep);
+    if open.len() > 60 {
+        return Ok(false);
+    }
+    let mut states = States::from([(State::new(), 0)]);
+    let mut last: BTreeMap<String, String> = BTreeMap::new();
+    for (at, _, reply, record) in known.iter().copied() {
+        let may = |(after, _): &(Timestamp, &Record)| *after < *at;
+        let open: Vec<Option<&Record>> = open.iter().map(|open| may(open).then_some(open.1)).collect();
+        let sweeps: Vec<&Record> = sweeps.iter().filter(|open| may(open)).map(|open| open.1).collect();
+        if !spread(&mut states, &open, &sweeps) {
+            return Ok(false);
+        }
+        let mut next = States::new();
+        let mut expected = BTreeSet::new();
+        for (mut state, used) in states.iter().cloned() {
+            let answer = record.op.run(&mut state, record.unix_ms);
+            if record.op == Op::Sweep || answer == *reply {
+                next.insert((state, used));
+            } else {
+                expected.insert(answer);
+            }
+        }
+        if next.is_empty() {
+            let states: Vec<_> = states.iter().take(4).map(|(state, _)| state).collect();
+            return Err(format!(
+                "{record:?} cannot have answered that; possible is {expected:?}, in states {states:?}; before it: {last:#?}"
+            ));
+        }
+        last.insert(
+            format!("{:?}", record.op.words_or_sweep()),
+            format!("{at}, {}: {reply:?}", record.unix_ms),
+        );
+        states = next;
+    }
+    Ok(true)
+}
+
+/// Adds the states that there may be if some of the open ones happen now.
+fn spread(states: &mut States, open: &[Option<&Record>], sweeps: &[&Record]) -> bool {
+    let mut fresh: Vec<(State, u64)> = states.iter().cloned().collect();
+    while let Some((state, used)) = fresh.pop() {
+        for sweep in sweeps {
+            let mut swept = state.clone();
+            sweep.op.run(&mut swept, sweep.unix_ms);
+            if states.insert((swept.clone(), used)) {
+                fresh.push((swept, used));
+            }
+        }
+        for (bit, record) in open.iter().enumerate() {
+            let Some(record) = record.filter(|_| used >> bit & 1 == 0) else { continue };
+            let mut with = state.clone();
+            record.op.run(&mut with, record.unix_ms);
+            let with = (with, used | 1 << bit);
+            // What changes nothing now need not have happened now.
+            if with.0 != state && states.insert(with.clone()) {
+                fresh.push(with);
+            }
+        }
+        if states.len() > MOST_STATES {
+            return false;
+        }
+    }
+    true
+}
+
+impl Op {
+    fn words_or_sweep(&self) -> Vec<String> {
+        if *self == Op::Sweep { vec!["(sweep)".into()] } else { self.words() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(op: Op, unix_ms: u64, (asked, told): (Nanos, Nanos), at: u64, reply: &str) -> Record {
+        Record { op, unix_ms, asked, end: End::Done { at: Timestamp(at), told, reply: reply.into() } }
+    }
+
+    fn get() -> Op {
+        Op::Get("e:k".into())
+    }
+
+    fn set(ms: Option<u64>) -> Op {
+        Op::Set("e:k".into(), "v".into(), ms)
+    }
+
+    #[test]
+    fn what_expired_is_gone_for_every_clock() {
+        let set = done(set(Some(10)), 100, (0, 1), 1, "+OK\r\n");
+        let gone = done(get(), 110, (2, 3), 2, "$-1\r\n");
+        let there = done(get(), 105, (4, 5), 3, "$1\r\nv\r\n");
+        assert_eq!(judge(&[set.clone(), gone.clone()]), Ok(Judged { compared: 2, left: 0 }));
+        assert!(judge(&[set.clone(), there.clone()]).is_ok());
+        assert!(judge(&[set, gone, there]).is_err());
+    }
+
+    #[test]
+    fn what_nobody_knows_may_have_happened_but_not_before_it_was_asked_for() {
+        let lost = Record { op: set(None), unix_ms: 100, asked: 10, end: End::Unknown };
+        let absent = done(get(), 100, (0, 1), 1, "$-1\r\n");
+        let there = done(get(), 100, (20, 21), 2, "$1\r\nv\r\n");
+        let again = done(get(), 100, (30, 31), 3, "$-1\r\n");
+        assert!(judge(&[lost.clone(), absent.clone(), there.clone()]).is_ok());
+        assert!(judge(&[lost.clone(), absent, there.clone(), again]).is_err());
+        let early = done(get(), 100, (0, 1), 1, "$1\r\nv\r\n");
+        // Before anything was told it may have been anywhere; behind what was told before, it may not.
+        let first = done(get(), 100, (2, 3), 2, "$-1\r\n");
+        assert!(judge(&[lost, first, early]).is_err());
+    }
+
+    #[test]
+    fn the_order_respects_real_time() {
+        let first = done(get(), 100, (0, 1), 2, "$-1\r\n");
+        let second = done(get(), 100, (2, 3), 1, "$-1\r\n");
+        assert!(judge(&[first, second]).unwrap_err().contains("asked for later"));
+    }
+
+    #[test]
+    fn a_pop_takes_what_is_first_once() {
+        let key = || "q:a".to_string();
+        let push = |item: &str, at, reply: &str| {
+            done(Op::Push(key(), crate::model::End::Right, item.into()), 0, (at, at), at, reply)
+        };
+        let pop = |at, item: &str| {
+            let reply = format!("*2\r\n$3\r\nq:a\r\n$1\r\n{item}\r\n");
+            done(Op::Pop(vec![key()], crate::model::End::Left, 0), 0, (at, at), at, &reply)
+        };
+        let pushes = [push("x", 1, ":1\r\n"), push("y", 2, ":2\r\n")];
+        assert!(judge(&[&pushes[..], &[pop(3, "x"), pop(4, "y")]].concat()).is_ok());
+        assert!(judge(&[&pushes[..], &[pop(3, "x"), pop(4, "x")]].concat()).is_err());
+        assert!(judge(&[&pushes[..], &[pop(3, "y")]].concat()).is_err());
+    }
+}

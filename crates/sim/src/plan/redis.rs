@@ -1,0 +1,95 @@
+//! Guests that speak Redis's protocol: how many of each kind, and how the clocks on the walls differ.
+//!
+//! The plan only says so. A house with a door for them is in the crate `highwater-redis-sim`.
+
+use highwater_core::Random;
+use highwater_engines::EngineKind;
+use serde::{Deserialize, Serialize};
+
+use super::Plan;
+use crate::faults::Fault;
+
+/// What guests do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Redis {
+    /// Clients that set keys with deadlines, move these, and look.
+    pub expiring: u8,
+    /// Clients that push, and clients that wait for it.
+    pub queues: u8,
+    /// Clients that decide transactions step by step.
+    pub interactive: u8,
+    /// How many keys of a kind are in use at a time.
+    pub keys: u8,
+    /// Commands, or transactions, that each of them starts at most.
+    pub commands: u16,
+    /// The clocks on the walls of the machines differ by up to so much, in ms.
+    pub skew_ms: u32,
+    /// And jump, forth and back.
+    pub jumps: bool,
+}
+
+impl Redis {
+    /// Ways to have less of it, for whoever shrinks a plan.
+    pub(crate) const LESS: [fn(&mut Redis); 9] = [
+        |redis| redis.expiring = 0,
+        |redis| redis.queues = 0,
+        |redis| redis.interactive = 0,
+        |redis| redis.jumps = false,
+        |redis| redis.skew_ms = 0,
+        |redis| redis.commands = redis.commands.div_ceil(2),
+        |redis| redis.expiring = redis.expiring.div_ceil(2),
+        |redis| redis.queues = redis.queues.div_ceil(2),
+        |redis| redis.interactive = redis.interactive.div_ceil(2),
+    ];
+
+    pub(crate) fn draw(random: &mut Random) -> Redis {
+        Redis {
+            expiring: random.pick(&[0, 2, 4, 8]),
+            queues: random.pick(&[0, 4, 6, 10]),
+            interactive: random.pick(&[0, 2, 4, 6]),
+            keys: random.pick(&[1, 2, 4]),
+            commands: random.pick(&[30, 60, 120]),
+            skew_ms: random.pick(&[0, 20, 500, 60_000]),
+            jumps: random.one_in(2),
+        }
+    }
+
+    pub(super) fn check(&self, engine: EngineKind) -> Result<(), String> {
+        if !hosts(engine) {
+            return Err(format!(
+                "{engine} tells no moments by which guests could be judged: redis must be absent"
+            ));
+        }
+        if self.keys == 0 || self.commands == 0 {
+            return Err("keys and commands of guests must be above 0".into());
+        }
+        Ok(())
+    }
+}
+
+/// Whether an engine says when in the one order each transaction was.
+fn hosts(engine: EngineKind) -> bool {
+    engine.abilities().freshness && engine.abilities().real_time && engine.abilities().fails_over
+}
+
+impl Plan {
+    /// The same with guests that speak Redis's protocol, for half of the seeds.
+    pub fn with_redis(self) -> Plan {
+        let random = &mut Random::new(Random::new(self.seed ^ 0x4ed1_5000).bits());
+        let redis = Redis::draw(random);
+        // Runs of hours would be hours of replies; where acknowledged transactions may be lost there is no one order of them; where
+        // memory ends guests would be told so, and nothing else.
+        let fits = !self.is_long() && !self.may_lose() && self.load.sizes.memory == 0;
+        let wanted = random.one_in(2) && fits && self.engine().is_ok_and(hosts);
+        if wanted { self.with_guests(redis) } else { self }
+    }
+
+    /// The same with these guests. Moments order what they see, so no counter of commits goes back; and disks that are full would keep
+    /// expired keys where they are.
+    pub fn with_guests(mut self, redis: Redis) -> Plan {
+        self.faults.retain(|at| !matches!(at.fault, Fault::SetBack(..) | Fault::FillDisk(..)));
+        self.redis = Some(redis);
+        self
+    }
+}
