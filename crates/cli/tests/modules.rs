@@ -117,7 +117,7 @@ mod with_webassembly {
         let token = client.call(&[b"HW.TOKEN"]).unwrap().0;
         let mut follower = Client::connect(cluster.port((leader + 1) % 3)).unwrap();
         assert_eq!(follower.call(&[b"READONLY"]).unwrap().0, "+OK");
-        assert_eq!(follower.call(&[b"HW.FRESHNESS", b"SINCE", token[1..].as_bytes()]).unwrap().0, "+OK");
+        assert_eq!(follower.call(&[b"HW.FRESHNESS", b"SINCE", &token.as_bytes()[1..]]).unwrap().0, "+OK");
         let started = std::time::Instant::now();
         loop {
             let (answered, value) = follower.call(&[b"HW.CALL_RO", b"m.read"]).unwrap();

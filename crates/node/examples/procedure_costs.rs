@@ -58,7 +58,7 @@ impl Machine {
         self.args.clear();
         self.args.extend_from_slice(&Moment { unix_ms: 1 << 40, seed: self.chance }.bytes());
         let block = commands.len() > 1;
-        Framing { protocol: Protocol::Resp2, block }.encode(&mut self.args);
+        Framing { protocol: Protocol::Resp2, block, again: false }.encode(&mut self.args);
         self.args.extend_from_slice(&[0, commands.len() as u8]);
         for words in commands {
             let opcode = Opcode::find(words[0]).expect("it is a command");

@@ -32,7 +32,8 @@ pub fn call<T: Transaction>(
     };
     let procedure = std::str::from_utf8(name.1).unwrap_or_default();
     let args = args.map(<[u8]>::to_vec).collect();
-    let outcome = bridge::lend(&mut Commands { keyspace }, || {
+    // It does what it does for whoever may call it.
+    let outcome = bridge::lend(&mut Commands { keyspace, rules: None }, || {
         run(&compiled, procedure, args, read_only, reply.protocol)
     });
     match outcome {
