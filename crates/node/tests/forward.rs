@@ -162,7 +162,12 @@ fn the_leader_knows_whose_request_it_is_and_its_users_count() {
         assert_eq!(root.ask(&["ACL", "SETUSER", "bob", "+set"]), ok());
         until("he may again", || bob.ask(&["SET", "bob:a", "1"]) == ok());
     }
-    assert!(denied(bob.ask(&["EVAL", "return 1", "0"])), "a script may do anything");
+    // A script keeps to its caller's rules, whether it names its keys or not.
+    assert_eq!(bob.ask(&["EVAL", "return redis.call('SET', KEYS[1], '1')", "1", "bob:a"]), ok());
+    assert!(denied(bob.ask(&["EVAL", "return redis.call('SET', KEYS[1], '1')", "1", "alice:a"])));
+    let told = bob.ask(&["EVAL", "return redis.call('SET', 'alice:a', '1')", "0"]);
+    let refused = |text: &str| text.contains("The user executing the script");
+    assert!(matches!(&told, Reply::Error(text) if refused(text)), "{told:?}");
     assert_eq!(root.ask(&["ACL", "DELUSER", "bob"]), int(1));
     let told = bob.try_ask(&["SET", "bob:a", "3"]);
     assert!(told.is_none_or(denied), "he is gone");

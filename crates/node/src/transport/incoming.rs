@@ -3,8 +3,8 @@
 //! Where TLS is spoken, the first byte says whether the caller speaks it, and a hello counts only from a caller who has shown a certificate
 //! for the node that it says it is. Nothing of a caller leaves this module before that.
 //!
-//! Strangers are bounded: there are at most [`MAX_CALLERS`] who have not said hello, the one who came first goes when another comes, each has
-//! [`PATIENCE`], and at most [`STEPS`] steps of handshakes are made between two turns of the control thread, because a step of TLS takes a
+//! Strangers are bounded: there are at most `MAX_CALLERS` who have not said hello, the one who came first goes when another comes, each has
+//! `PATIENCE`, and at most `STEPS` steps of handshakes are made between two turns of the control thread, because a step of TLS takes a
 //! good part of a millisecond, and heartbeats go first.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! HW.MODULE, and calls of modules' procedures. What a module is: [`modules`](crate::resp::modules).
+//! HW.MODULE, and calls of modules' procedures. What a module is: [`crate::resp::modules`].
 
 use highwater_core::{Abort, Library, Registry, Transaction};
 
