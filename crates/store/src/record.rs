@@ -23,6 +23,9 @@ use crate::heap::{self, Heap, MAX_SIZED};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, prefetch};
 use crate::word::{Busy, RecordWord};
 
+const LINE: usize = 64;
+/// More lines of one record are not asked for ahead: the processor's own prefetching follows a long copy.
+const PREFETCHED_LINES: usize = 8;
 const HEAD: usize = 16;
 const SPILLED: u32 = 1 << 31;
 const KEY_LEN: u32 = (1 << 17) - 1;
@@ -301,10 +304,26 @@ impl Record {
         let (at, most) = self.value();
         let len = (self.head().len.load(Ordering::Relaxed) & !SPILLED) as usize;
         let start = at.cast::<u8>();
-        for line in (0..len.min(most)).step_by(64).take(8) {
+        for line in (0..len.min(most)).step_by(LINE).take(PREFETCHED_LINES) {
             prefetch(start.wrapping_add(line));
         }
         prefetch(start.wrapping_add(len.min(most)));
+    }
+
+    /// Asks for the first so many bytes, without looking at any: the caller knows how long such records are, about.
+    #[inline]
+    pub fn prefetch_bytes(&self, bytes: usize) {
+        let start: *const u8 = self.0.as_ptr();
+        let offset = start.addr() % LINE;
+        for line in (0..offset + bytes).step_by(LINE).take(PREFETCHED_LINES) {
+            prefetch(start.wrapping_add(line).wrapping_sub(offset));
+        }
+    }
+
+    /// How many bytes a reader touches of a record whose value has so many.
+    #[inline]
+    pub fn bytes_with(&self, value_len: usize) -> usize {
+        self.front() + value_len
     }
 }
 

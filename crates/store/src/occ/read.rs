@@ -12,15 +12,18 @@ use super::sets::{Seen, Sets};
 use super::{Occ, Phase};
 use crate::hooks::EXECUTE;
 use crate::index::{Found, Index, KeyOf, Way};
-use crate::keys::{Bounds, Keys, bounds};
+use crate::keys::{Bounds, IntegerKeys, Keys, bounds};
 use crate::record::{Record, Scratch};
 use crate::store::{AnyIndex, Store, with_index};
 use crate::sync::Backoff;
 use crate::tree::{Fingers, LeafCopy, Resume, Tree};
 use crate::word::{Busy, DEAD, TIMESTAMP, TOMBSTONE};
 
-/// How many keys a prefetch takes through its steps together: about as many misses as a core keeps in flight.
-const LOCKSTEP: usize = 16;
+/// How many keys a prefetch takes through its steps together, if there are so many. More than a core keeps misses in flight: what is too much for it waits
+/// in line, and no step ends with a wait for its last miss.
+const LOCKSTEP: usize = 64;
+/// If there are no more than so many: for them the work goes in less of the stack.
+const FEW: usize = 8;
 
 /// What a lookup for reading found.
 #[derive(Clone, Copy)]
@@ -78,6 +81,9 @@ impl Reading<'_> {
                 continue;
             }
             *self.latest = (*self.latest).max(word & TIMESTAMP);
+            if COPY {
+                self.fingers.saw(record.bytes_with(self.value.bytes().len()));
+            }
             let at = self.sets.add(table, hash, record, Some(Seen::new(word)));
             return Ok(if word & TOMBSTONE == 0 { Looked::Live(at) } else { Looked::Gone(at) });
         }
@@ -89,16 +95,25 @@ impl Reading<'_> {
         if COPY { record.read(self.value) } else { record.word().read(|| ()) }
     }
 
-    /// Reads a record again that the transaction has touched before.
+    /// Reads a record that the transaction has touched before, or that was announced.
+    #[inline]
     fn look_again<const COPY: bool>(&mut self, at: usize) -> Result<Looked, Abort> {
         let access = self.sets.accesses[at];
         if let Some(write) = access.write() {
             return Ok(Looked::Own(write));
         }
         let word = self.read::<COPY>(access.record)?;
-        let seen = access.seen.expect("an access is a read or a write");
-        if word != seen.word() {
-            return Err(Abort::Conflict);
+        match access.seen {
+            Some(seen) if word == seen.word() => {}
+            // An announced record that has left its index since: its key is to be looked up again, with the rest.
+            None if word != DEAD => {
+                *self.latest = (*self.latest).max(word & TIMESTAMP);
+                self.sets.accesses[at].seen = Some(Seen::new(word));
+                if COPY {
+                    self.fingers.saw(access.record.bytes_with(self.value.bytes().len()));
+                }
+            }
+            _ => return Err(Abort::Conflict),
         }
         Ok(if word & TOMBSTONE == 0 { Looked::Live(at) } else { Looked::Gone(at) })
     }
@@ -305,16 +320,28 @@ impl Transaction for Occ {
 
     fn prefetch(&mut self, wanted: &[(TableId, u64)]) {
         unbroken(|| {
-            wanted.chunks(LOCKSTEP).for_each(|some| prefetch_some(&self.store, &mut self.fingers, some))
+            for some in wanted.chunks(LOCKSTEP) {
+                let Occ { store, fingers, sets, .. } = self;
+                if some.len() <= FEW {
+                    prefetch_some::<FEW>(store, fingers, sets, some);
+                } else {
+                    prefetch_some::<LOCKSTEP>(store, fingers, sets, some);
+                }
+            }
         });
     }
 }
 
 /// Takes some lookups through their steps together: first all their buckets are asked for, and the nodes of trees, a level at a time; then
-/// their records, then their values. Each step needs what the one before brought, but the cache misses of one step overlap.
-fn prefetch_some(store: &Store, fingers: &mut [Fingers], wanted: &[(TableId, u64)]) {
-    let mut ways = [Way::Nowhere; LOCKSTEP];
-    let mut records = [None; LOCKSTEP];
+/// their records. Each step needs what the one before brought, but the cache misses of one step overlap. What was found is announced: the lookup that
+/// follows begins with the record.
+fn prefetch_some<const MOST: usize>(
+    store: &Store,
+    fingers: &mut [Fingers],
+    sets: &mut Sets,
+    wanted: &[(TableId, u64)],
+) {
+    let mut ways = [Way::Nowhere; MOST];
     for (&(table, key), way) in wanted.iter().zip(&mut ways) {
         *way = match store.table(table) {
             Some(AnyIndex::HashU64(index)) => index.enter(key, None),
@@ -332,17 +359,16 @@ fn prefetch_some(store: &Store, fingers: &mut [Fingers], wanted: &[(TableId, u64
             }
         }
     }
-    for ((&(table, key), way), record) in wanted.iter().zip(ways).zip(&mut records) {
-        *record = match store.table(table) {
-            Some(AnyIndex::HashU64(index)) => index.peek(way, key, &mut fingers[table.0 as usize]),
-            Some(AnyIndex::TreeU64(index)) => index.peek(way, key, &mut fingers[table.0 as usize]),
-            _ => None,
+    for (&(table, key), way) in wanted.iter().zip(ways) {
+        let fingers = &mut fingers[table.0 as usize];
+        let (record, hash) = match store.table(table) {
+            Some(AnyIndex::HashU64(index)) => (index.peek(way, key, fingers), way.hash()),
+            Some(AnyIndex::TreeU64(index)) => (index.peek(way, key, fingers), IntegerKeys::hash(key)),
+            _ => (None, 0),
         };
         if let Some(record) = record {
-            record.prefetch();
+            record.prefetch_bytes(fingers.record_bytes());
+            sets.announce(table, hash, record);
         }
-    }
-    for record in records.iter().flatten() {
-        record.prefetch_value();
     }
 }

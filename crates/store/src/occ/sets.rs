@@ -18,7 +18,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy)]
 pub(super) struct Access {
     pub record: Record,
-    /// The word that was read, if any was.
+    /// The word that was read, if any was. None was of what is written blindly, nor of what was only [announced](Sets::announce).
     pub seen: Option<Seen>,
     pub table: TableId,
     /// Index of the write of this record among the writes.
@@ -120,6 +120,16 @@ impl Sets {
         self.accesses.push(Access { record, seen, table, write: NONE });
         self.map.add(hash, self.accesses.len() - 1);
         self.accesses.len() - 1
+    }
+
+    /// Remembers what a lookup ahead of time has found under this hash, so that the key need not be looked up again. Nothing was read of it, and it
+    /// need not be the key's: whoever finds it compares. Not where something of this hash was touched before: one access a key.
+    #[inline]
+    pub fn announce(&mut self, table: TableId, hash: u64, record: Record) {
+        let known = self.map.find(hash, |at| self.accesses[at].table == table);
+        if known.is_none() && !self.are_full() {
+            self.add(table, hash, record, None);
+        }
     }
 
     /// Remembers what a scan read, for validation only. It is not found by key again: to hash every key that a scan

@@ -60,14 +60,13 @@ impl Writing<'_> {
         let hash = I::Keys::hash(key);
         if let Some(at) = self.touched::<I>(key, hash) {
             let access = self.sets.accesses[at];
-            let gone = match (access.write(), access.seen) {
-                (Some(write), _) if self.sets.writes[write].delete => {
+            let gone = match access.write() {
+                Some(write) if self.sets.writes[write].delete => {
                     self.write_again::<I>(write, key, Some(value));
                     return Ok(true);
                 }
-                (None, Some(seen)) => seen.word() & TOMBSTONE != 0,
-                (None, None) => panic!("what was written blindly and taken back is not touched again"),
-                _ => false,
+                Some(_) => false,
+                None => self.word_of(at)? & TOMBSTONE != 0,
             };
             if gone {
                 self.write::<I>(at, key, Some(value), false);
@@ -93,6 +92,22 @@ impl Writing<'_> {
             self.write::<I>(at, key, Some(value), created);
             return Ok(true);
         }
+    }
+
+    /// The word of a record that the transaction has read; of one that was only announced it is read now.
+    #[inline]
+    fn word_of(&mut self, at: usize) -> Result<u64, Abort> {
+        let access = &mut self.sets.accesses[at];
+        if let Some(seen) = access.seen {
+            return Ok(seen.word());
+        }
+        let word = access.record.word().read(|| ())?;
+        if word == DEAD {
+            return Err(Abort::Conflict);
+        }
+        *self.latest = (*self.latest).max(word & TIMESTAMP);
+        access.seen = Some(Seen::new(word));
+        Ok(word)
     }
 
     fn delete<I: Index>(&mut self, key: &[u8], looked: Looked) -> Result<bool, Abort> {

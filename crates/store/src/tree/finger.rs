@@ -25,6 +25,8 @@ pub(crate) struct Fingers {
     next: usize,
     /// The last key that somebody went down for step by step.
     sought: u64,
+    /// How many bytes the record had that was read last.
+    record_bytes: u32,
 }
 
 // SAFETY: tree nodes are shared memory that lives as long as the store.
@@ -39,6 +41,7 @@ impl Default for Fingers {
             recent: 0,
             next: 0,
             sought: u64::MAX,
+            record_bytes: 0,
         }
     }
 }
@@ -60,6 +63,18 @@ impl Fingers {
         let head = K::head(key, 0);
         let before = std::mem::replace(&mut self.sought, head);
         !K::EXACT || head != before.wrapping_add(1)
+    }
+
+    /// A record was read, of so many bytes: the next one is likely to be alike.
+    #[inline]
+    pub fn saw(&mut self, record_bytes: usize) {
+        self.record_bytes = record_bytes as u32;
+    }
+
+    /// How many bytes the next record is likely to have.
+    #[inline]
+    pub fn record_bytes(&self) -> usize {
+        self.record_bytes.max(1) as usize
     }
 
     /// The leaf under a finger; null if there never was one.
