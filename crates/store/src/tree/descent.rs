@@ -75,7 +75,11 @@ impl<K: Keys> Tree<K> {
             Seek::Last => parent.node.info().count.min(node::INNER_KEYS),
         };
         let child = parent.node.child(at).ok_or(Restart)?;
-        Node::prefetch_for_search(child, parent.node.info().level.saturating_sub(1));
+        let level = parent.node.info().level.saturating_sub(1);
+        match seek {
+            Seek::At(key) => parent.node.prefetch_child::<K>(at, child, level, key),
+            _ => Node::prefetch_for_search(child, level),
+        }
         parent.node.check(parent.version)?;
         let version = child.stable()?;
         parent.node.check(parent.version)?;
@@ -171,25 +175,25 @@ impl<K: Keys> Tree<K> {
         let child = descent.node.child(at)?;
         descent.node.check(version).ok()?;
         let level = descent.level - 1;
-        Node::prefetch_for_search(child, level);
+        descent.node.prefetch_child::<K>(at, child, level, key);
         Some(Descent { node: child, level })
     }
 
-    /// The key's record, from its leaf; a finger stays there, so that whoever looks the key up next need not descend.
+    /// The key's record, from its leaf. A finger stays, so that whoever inserts the key next, or comes for its neighbours, need not descend; but not
+    /// among rows that are numbered, which are updated here and there.
     #[inline]
     pub(super) fn look_in(&self, way: Way<'_>, key: K::Key<'_>, fingers: &mut Fingers) -> Option<Record> {
         let Step { node: leaf, version, .. } = match way {
-            Way::Down(Descent { node, .. }) => {
-                let version = node.stable().ok()?;
-                fingers.put::<K>(node);
-                Step { node, version, at: 0 }
-            }
+            Way::Down(Descent { node, .. }) => Step { node, version: node.stable().ok()?, at: 0 },
             Way::Bucket(_) | Way::Nowhere => return None,
         };
         let (at, exact) = leaf.find_slot::<K>(key).ok()?;
-        let record = exact.then(|| leaf.record(at)).flatten()?;
+        let record = exact.then(|| leaf.record(at)).flatten();
+        if record.is_none() || leaf.place_in_full_range::<K>(key).is_none() {
+            fingers.put::<K>(leaf);
+        }
         leaf.check(version).ok()?;
-        Some(record)
+        record
     }
 }
 

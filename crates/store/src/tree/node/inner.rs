@@ -89,6 +89,20 @@ impl Node {
         separator
     }
 
+    /// Asks for child `at`, which `key` leads to: for what a search there will read. The caller was led there by this node's separators.
+    #[inline]
+    pub fn prefetch_child<K: Keys>(&self, at: usize, child: *const Node, level: u8, key: K::Key<'_>) {
+        if K::EXACT && level == 0 {
+            let heads = &self.inner().heads;
+            let low = if at > 0 { &heads[at - 1] } else { &self.low.word };
+            let high = if at < self.info().count.min(INNER_KEYS) { &heads[at] } else { &self.high.word };
+            let [low, high] = [low, high].map(|fence| fence.load(Ordering::Relaxed));
+            Node::prefetch_for_key(child, low, high, K::head(key, 0));
+        } else {
+            Node::prefetch_for_search(child, level);
+        }
+    }
+
     /// The child for `key`; or, if `below`, the child for the largest keys below `key`.
     #[inline]
     pub fn find_child<K: Keys>(&self, key: K::Key<'_>, below: bool) -> Result<usize, Restart> {

@@ -81,6 +81,9 @@ pub(crate) struct Node {
     body: Body,
 }
 
+/// Where a node's keys begin.
+const FRONT: usize = std::mem::offset_of!(Node, body);
+
 const _: () = assert!(size_of::<Node>() == NODE_BYTES);
 
 /// What a node's `info` says.
@@ -293,7 +296,6 @@ impl Node {
     #[inline]
     pub fn prefetch_for_search(this: *const Node, level: u8) {
         const LINE: usize = 64;
-        const FRONT: usize = std::mem::offset_of!(Node, body);
         const LEAF: usize = FRONT + LEAF_KEYS * 8;
         const HEADS: usize = FRONT + INNER_KEYS * 8;
         const CHILDREN: usize = FRONT + std::mem::offset_of!(InnerBody, children);
