@@ -20,7 +20,7 @@ use crate::heap::Heap;
 use crate::hooks::APPLY;
 use crate::index::{Index, KeyOf, Way};
 use crate::keys::Keys;
-use crate::record::Record;
+use crate::record::{Record, front_of};
 use crate::store::{AnyIndex, Store, with_index};
 use crate::sync::Backoff;
 use crate::tree::Fingers;
@@ -273,7 +273,7 @@ impl<'b> Window<'_, 'b> {
                 peek(index, way, write.key, &mut self.hand.fingers[write.table.0 as usize])
             });
             if let Some(record) = write.hint {
-                record.prefetch();
+                record.prefetch_bytes(front_of(write.key) + write.value.map_or(0, <[u8]>::len));
             }
         }
         &mut self.ring[at]

@@ -90,11 +90,7 @@ impl Record {
     /// Inlined, so that each index, which knows its kind of keys, has a copy without the other kind.
     #[inline(always)]
     pub fn create(key: Key<'_>, value_len: usize, word: u64, heap: &mut Heap) -> Record {
-        let key_len = match key {
-            Key::U64(_) => 8,
-            Key::Bytes(key) => key.len(),
-        };
-        let front = HEAD + key_len.next_multiple_of(8);
+        let (key_len, front) = (key_len_of(key), front_of(key));
         let room = value_len.next_multiple_of(8).max(8);
         let bytes = if front + room <= MAX_SIZED { front + room } else { front + 8 };
         let at = heap.alloc(bytes);
@@ -325,6 +321,19 @@ impl Record {
     pub fn bytes_with(&self, value_len: usize) -> usize {
         self.front() + value_len
     }
+}
+
+fn key_len_of(key: Key<'_>) -> usize {
+    match key {
+        Key::U64(_) => 8,
+        Key::Bytes(key) => key.len(),
+    }
+}
+
+/// Bytes in front of the value of this key's record.
+#[inline]
+pub(crate) fn front_of(key: Key<'_>) -> usize {
+    HEAD + key_len_of(key).next_multiple_of(8)
 }
 
 /// Bytes of a new buffer for a value: it may grow a little.

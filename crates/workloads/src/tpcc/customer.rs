@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::signature::{Field, Kind, U16, field};
-use highwater_core::{Abort, Direction, Transaction};
+use highwater_core::{Abort, Direction, TableId, Transaction};
 
 use super::keys;
 use super::layout::{Layout, get};
@@ -59,22 +59,32 @@ impl<'a> Who<'a> {
         }
     }
 
-    /// The C_ID. Hints at the customer's rows.
+    /// The C_ID. Hints at the rows of the customer that `rows` names, and at those `beside`, in one go if it can.
     #[inline]
-    pub fn find<L: Layout, T: Transaction>(
+    pub fn find<L: Layout, T: Transaction, R: AsRef<[(TableId, u64)]>>(
         self,
         tx: &mut T,
-        w: u16,
-        d: u8,
+        (w, d): (u16, u8),
+        rows: impl Fn(u64) -> R,
+        beside: &[(TableId, u64)],
         reply: &mut Vec<u8>,
     ) -> Result<u16, Abort> {
-        let c = match self {
-            Who::Id(c) => c,
-            Who::LastName(name) => middle::<L, T>(tx, w, d, name)?
-                .ok_or_else(|| bad_request(reply, "no customer of this name"))?,
-        };
-        tx.prefetch(L::customer_rows(keys::customer(w, d, c)).as_ref());
-        Ok(c)
+        match self {
+            Who::Id(c) => {
+                let (mut wanted, rows) = ([(TableId(0), 0); 8], rows(keys::customer(w, d, c)));
+                let known = beside.iter().chain(rows.as_ref());
+                let count = wanted.iter_mut().zip(known).map(|(slot, row)| *slot = *row).count();
+                tx.prefetch(&wanted[..count]);
+                Ok(c)
+            }
+            Who::LastName(name) => {
+                tx.prefetch(beside);
+                let c = middle::<L, T>(tx, w, d, name)?;
+                let c = c.ok_or_else(|| bad_request(reply, "no customer of this name"))?;
+                tx.prefetch(rows(keys::customer(w, d, c)).as_ref());
+                Ok(c)
+            }
+        }
     }
 }
 

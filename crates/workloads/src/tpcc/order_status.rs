@@ -100,7 +100,7 @@ fn run<L: Layout, T: Transaction>(
     reply: &mut Vec<u8>,
 ) -> Result<(), Abort> {
     let (w, d) = (request.warehouse, request.district);
-    let c = request.who.find::<L, T>(tx, w, d, reply)?;
+    let c = request.who.find::<L, T, _>(tx, (w, d), L::customer_rows, &[], reply)?;
     reply.put_u16(c);
     L::show_customer(tx, keys::customer(w, d, c), reply)?;
     let Some(o) = last_order::<L, T>(tx, w, d, c)? else {

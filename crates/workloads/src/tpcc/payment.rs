@@ -146,11 +146,11 @@ fn run<L: Layout, T: Transaction>(
 ) -> Result<(), Abort> {
     let (w, d) = (request.warehouse, request.district);
     let (c_w, c_d) = (request.customer_warehouse, request.customer_district);
-    tx.prefetch(L::place_rows(w, d).as_ref());
-    let c = request.who.find::<L, T>(tx, c_w, c_d, reply)?;
+    let beside = L::place_rows(w, d);
+    let c = request.who.find::<L, T, _>(tx, (c_w, c_d), L::paying_rows, beside.as_ref(), reply)?;
     let payments = L::pay(tx, c, request, reply)?;
     let key = keys::history(keys::customer(c_w, c_d, c), payments);
-    tx.prefetch(&[(L::TABLES.history, key)]);
+    tx.prefetch(L::history_rows(key).as_ref());
     let d_name = L::pay_district(tx, keys::district(w, d), request.amount, reply)?;
     let w_name = L::pay_warehouse(tx, keys::warehouse(w), request.amount, reply)?;
     record::<L, T>(tx, key, request, &w_name, &d_name)

@@ -275,6 +275,10 @@ pub trait Layout: 'static {
 
     /// Where a customer's rows are, for prefetching.
     fn customer_rows(key: u64) -> impl AsRef<[(TableId, u64)]>;
+    /// The rows of [`Layout::pay`], for prefetching; and where the history row will go, if that is known as soon as the customer is.
+    fn paying_rows(key: u64) -> impl AsRef<[(TableId, u64)]>;
+    /// The history row, for prefetching, if only its key tells where it will go.
+    fn history_rows(key: u64) -> impl AsRef<[(TableId, u64)]>;
     /// The rows of [`Layout::taxes`] and [`Layout::draw_id`], for prefetching.
     fn district_rows(w: u16, d: u8) -> impl AsRef<[(TableId, u64)]>;
     /// The rows of [`Layout::pay_district`] and [`Layout::pay_warehouse`], for prefetching.

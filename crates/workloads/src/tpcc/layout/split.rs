@@ -264,6 +264,16 @@ impl Layout for Split {
     }
 
     #[inline]
+    fn paying_rows(key: u64) -> impl AsRef<[(TableId, u64)]> {
+        Split::customer_rows(key)
+    }
+
+    #[inline]
+    fn history_rows(key: u64) -> impl AsRef<[(TableId, u64)]> {
+        [(table::HISTORY, key)]
+    }
+
+    #[inline]
     fn district_rows(w: u16, d: u8) -> impl AsRef<[(TableId, u64)]> {
         let district = keys::district(w, d);
         [

@@ -285,6 +285,17 @@ impl Layout for Silo {
     }
 
     #[inline]
+    fn paying_rows(key: u64) -> impl AsRef<[(TableId, u64)]> {
+        // The row will go to the end of the customer's: the key that bounds them finds the same leaf.
+        [(table::CUSTOMER, key), (table::HISTORY, keys::history(key, u32::MAX))]
+    }
+
+    #[inline]
+    fn history_rows(_: u64) -> impl AsRef<[(TableId, u64)]> {
+        []
+    }
+
+    #[inline]
     fn district_rows(w: u16, d: u8) -> impl AsRef<[(TableId, u64)]> {
         Silo::place_rows(w, d)
     }
