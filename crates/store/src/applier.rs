@@ -223,7 +223,7 @@ struct Window<'a, 'b> {
     store: &'b Store,
     ring: [Option<WindowWrite<'b>>; WINDOW],
     /// Where in their trees those are that go down one.
-    ways: [Way<'b>; WINDOW],
+    ways: [Way; WINDOW],
     entered: usize,
     /// Until so many have entered, some may have steps in front of them.
     steps_until: usize,
@@ -315,11 +315,11 @@ impl<'b> Window<'_, 'b> {
 }
 
 #[inline]
-fn go_on<'a, I: Index>(index: &'a I, way: Way<'a>, key: Key<'_>) -> Way<'a> {
+fn go_on<I: Index>(index: &I, way: Way, key: Key<'_>) -> Way {
     I::Keys::logged_key(key).map_or(Way::Nowhere, |key| index.go_on(way, key))
 }
 
 #[inline(always)]
-fn peek<'a, I: Index>(index: &'a I, way: Way<'a>, key: Key<'_>, fingers: &mut Fingers) -> Option<Record> {
+fn peek<I: Index>(index: &I, way: Way, key: Key<'_>, fingers: &mut Fingers) -> Option<Record> {
     index.peek(way, I::Keys::logged_key(key)?, fingers)
 }

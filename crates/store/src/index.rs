@@ -67,27 +67,27 @@ pub(crate) trait Index {
     fn descends(&self) -> bool;
 
     /// The first step. With fingers, if the key may well be where somebody was lately: looking for the right one costs, too.
-    fn enter<'a>(&'a self, key: KeyOf<'_, Self>, fingers: Option<&mut Fingers>) -> Way<'a>;
+    fn enter(&self, key: KeyOf<'_, Self>, fingers: Option<&mut Fingers>) -> Way;
 
     /// The next step, if it is [on the way](Way::is_under_way).
-    fn go_on<'a>(&'a self, way: Way<'a>, key: KeyOf<'_, Self>) -> Way<'a>;
+    fn go_on(&self, way: Way, key: KeyOf<'_, Self>) -> Way;
 
     /// The last step: the record that is probably the key's.
-    fn peek<'a>(&'a self, way: Way<'a>, key: KeyOf<'_, Self>, fingers: &mut Fingers) -> Option<Record>;
+    fn peek(&self, way: Way, key: KeyOf<'_, Self>, fingers: &mut Fingers) -> Option<Record>;
 }
 
 /// How far a lookup has come that is taken through its steps with others.
 #[derive(Clone, Copy)]
-pub(crate) enum Way<'a> {
+pub(crate) enum Way {
     /// The bucket of this hash was asked for.
     Bucket(u64),
     /// The next node was asked for.
-    Down(Descent<'a>),
+    Down(Descent),
     /// It has ended: the leaf is at hand already, or somebody was in the way.
     Nowhere,
 }
 
-impl Way<'_> {
+impl Way {
     /// Whether there are steps in front of the last one.
     #[inline]
     pub fn is_under_way(&self) -> bool {

@@ -342,19 +342,19 @@ impl<K: Keys> Index for Hash<K> {
     }
 
     #[inline]
-    fn enter<'a>(&'a self, key: K::Key<'_>, _: Option<&mut Fingers>) -> Way<'a> {
+    fn enter(&self, key: K::Key<'_>, _: Option<&mut Fingers>) -> Way {
         let hash = K::hash(key);
         prefetch(self.segment(hash).bucket(hash));
         Way::Bucket(hash)
     }
 
     #[inline]
-    fn go_on<'a>(&'a self, way: Way<'a>, _: K::Key<'_>) -> Way<'a> {
+    fn go_on(&self, way: Way, _: K::Key<'_>) -> Way {
         way
     }
 
     #[inline]
-    fn peek<'a>(&'a self, way: Way<'a>, _: K::Key<'_>, _: &mut Fingers) -> Option<Record> {
+    fn peek(&self, way: Way, _: K::Key<'_>, _: &mut Fingers) -> Option<Record> {
         let Way::Bucket(hash) = way else { return None };
         let bucket = self.segment(hash).bucket(hash);
         bucket.slots.iter().find_map(|slot| segment::tagged(slot, tag(hash)))

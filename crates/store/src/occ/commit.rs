@@ -294,6 +294,7 @@ impl Occ {
     #[inline]
     fn end(&mut self) {
         self.sets.clear();
+        self.ahead.clear();
         self.heap.unpin();
         self.phase = Phase::Idle;
     }

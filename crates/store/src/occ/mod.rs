@@ -92,6 +92,7 @@
 //! absence itself, then the placeholder's word takes over as the proof: another transaction may write to the placeholder
 //! without changing the node. An aborted transaction leaves its placeholders to be collected.
 
+mod ahead;
 mod commit;
 mod growth;
 mod images;
@@ -149,6 +150,7 @@ pub struct Occ {
     /// The largest timestamp seen by the open transaction.
     latest: u64,
     sets: Sets,
+    ahead: ahead::Ahead,
     /// Whether the current transaction writes; or else, whether the last one wrote.
     wrote: bool,
     value: Scratch,
@@ -192,6 +194,7 @@ impl Occ {
             clock_stands: None,
             latest: 0,
             sets: Sets::new(),
+            ahead: ahead::Ahead::default(),
             wrote: false,
             value: Scratch::default(),
             leaf: Box::new(LeafCopy::new()),

@@ -11,19 +11,16 @@ use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
 use super::sets::{Seen, Sets};
 use super::{Occ, Phase};
 use crate::hooks::EXECUTE;
-use crate::index::{Found, Index, KeyOf, Way};
-use crate::keys::{Bounds, IntegerKeys, Keys, bounds};
+use crate::index::{Found, Index, KeyOf};
+use crate::keys::{Bounds, Keys, bounds};
 use crate::record::{Record, Scratch};
-use crate::store::{AnyIndex, Store, with_index};
+use crate::store::{AnyIndex, with_index};
 use crate::sync::Backoff;
 use crate::tree::{Fingers, LeafCopy, Resume, Tree};
 use crate::word::{Busy, DEAD, TIMESTAMP, TOMBSTONE};
 
-/// How many keys a prefetch takes through its steps together, if there are so many. More than a core keeps misses in flight: what is too much for it waits
-/// in line, and no step ends with a wait for its last miss.
-const LOCKSTEP: usize = 64;
-/// If there are no more than so many: for them the work goes in less of the stack.
-const FEW: usize = 8;
+/// So many records ahead a scan asks for the next one: some of them are in flight at any time, whatever a row costs its reader.
+const SCAN_AHEAD: usize = 8;
 
 /// What a lookup for reading found.
 #[derive(Clone, Copy)]
@@ -176,7 +173,7 @@ impl Reading<'_> {
         direction: Direction,
     ) -> Result<(Record, Shown), Abort> {
         let record = self.leaf.record(at, direction);
-        prefetch_ahead(self.leaf, at, direction);
+        prefetch_ahead(self.leaf, at, direction, self.fingers.record_bytes());
         if self.wrote {
             let found = self.sets.find(table, K::hash(K::stored(&record)), |other| *other == record);
             if let Some(write) = found.and_then(|at| self.sets.accesses[at].write()) {
@@ -191,6 +188,7 @@ impl Reading<'_> {
             return Err(Abort::Conflict);
         }
         *self.latest = (*self.latest).max(word & TIMESTAMP);
+        self.fingers.saw(record.bytes_with(self.value.bytes().len()));
         self.sets.add_scanned(table, record, Seen::new(word));
         Ok((record, if word & TOMBSTONE == 0 { Shown::Live } else { Shown::Hidden }))
     }
@@ -213,6 +211,7 @@ impl Occ {
     pub(super) fn reading(&mut self, table: TableId) -> Result<(&AnyIndex, Reading<'_>), Abort> {
         debug_assert_eq!(self.phase, Phase::Open, "transactions read while they run");
         hooks::point(EXECUTE);
+        self.go_ahead();
         let index = self.store.table(table).ok_or(Abort::BadRequest)?;
         let reading = Reading {
             sets: &mut self.sets,
@@ -243,12 +242,15 @@ fn look_in<I: Index, const COPY: bool>(
     reading.look::<I, COPY>(table, index, I::Keys::parse(key).ok_or(Abort::BadRequest)?)
 }
 
-/// Asks for the record that the scan will come to four records later; at the start of a leaf for the first four.
+/// Asks for the record that the scan will come to so many records later; at the start of a leaf for all up to there.
 #[inline]
-fn prefetch_ahead(leaf: &LeafCopy, at: usize, direction: Direction) {
-    let ahead = if at == 0 { 1..5 } else { at + 4..at + 5 };
+fn prefetch_ahead(leaf: &LeafCopy, at: usize, direction: Direction, record_bytes: usize) {
+    let ahead = if at == 0 { 1..SCAN_AHEAD + 1 } else { at + SCAN_AHEAD..at + SCAN_AHEAD + 1 };
     for record in ahead.filter_map(|at| leaf.get(at, direction)) {
-        record.prefetch();
+        record.prefetch_bytes(record_bytes);
+    }
+    if at * 2 == leaf.len() {
+        leaf.prefetch_neighbour();
     }
 }
 
@@ -319,56 +321,6 @@ impl Transaction for Occ {
     }
 
     fn prefetch(&mut self, wanted: &[(TableId, u64)]) {
-        unbroken(|| {
-            for some in wanted.chunks(LOCKSTEP) {
-                let Occ { store, fingers, sets, .. } = self;
-                if some.len() <= FEW {
-                    prefetch_some::<FEW>(store, fingers, sets, some);
-                } else {
-                    prefetch_some::<LOCKSTEP>(store, fingers, sets, some);
-                }
-            }
-        });
-    }
-}
-
-/// Takes some lookups through their steps together: first all their buckets are asked for, and the nodes of trees, a level at a time; then
-/// their records. Each step needs what the one before brought, but the cache misses of one step overlap. What was found is announced: the lookup that
-/// follows begins with the record.
-fn prefetch_some<const MOST: usize>(
-    store: &Store,
-    fingers: &mut [Fingers],
-    sets: &mut Sets,
-    wanted: &[(TableId, u64)],
-) {
-    let mut ways = [Way::Nowhere; MOST];
-    for (&(table, key), way) in wanted.iter().zip(&mut ways) {
-        *way = match store.table(table) {
-            Some(AnyIndex::HashU64(index)) => index.enter(key, None),
-            Some(AnyIndex::TreeU64(index)) => index.enter(key, None),
-            _ => Way::Nowhere,
-        };
-    }
-    let mut under_way = true;
-    while under_way {
-        under_way = false;
-        for (&(table, key), way) in wanted.iter().zip(&mut ways) {
-            if let (true, Some(AnyIndex::TreeU64(index))) = (way.is_under_way(), store.table(table)) {
-                *way = index.go_on(*way, key);
-                under_way = true;
-            }
-        }
-    }
-    for (&(table, key), way) in wanted.iter().zip(ways) {
-        let fingers = &mut fingers[table.0 as usize];
-        let (record, hash) = match store.table(table) {
-            Some(AnyIndex::HashU64(index)) => (index.peek(way, key, fingers), way.hash()),
-            Some(AnyIndex::TreeU64(index)) => (index.peek(way, key, fingers), IntegerKeys::hash(key)),
-            _ => (None, 0),
-        };
-        if let Some(record) = record {
-            record.prefetch_bytes(fingers.record_bytes());
-            sets.announce(table, hash, record);
-        }
+        unbroken(|| self.look_ahead(wanted));
     }
 }

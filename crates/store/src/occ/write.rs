@@ -201,6 +201,7 @@ macro_rules! write_with {
         if $table.0 >= occ.writable {
             return Err(occ.why_not_writable($table));
         }
+        occ.go_ahead();
         let index = occ.store.table($table).ok_or(Abort::BadRequest)?;
         let mut $writing = Writing {
             table: $table,

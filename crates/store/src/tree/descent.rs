@@ -1,6 +1,9 @@
 //! The way down: the tree, a step from a node to its child, and what starts again when somebody is in the way.
 
 use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use highwater_core::Direction;
 
 use super::finger::Fingers;
 use super::node::{self, LOCKED, Node, OBSOLETE, Restart};
@@ -31,12 +34,23 @@ pub(super) struct Step<'a> {
 /// next step. Only a hint: the node was the right one when its parent was looked at, and may have been split since. The caller stays pinned from
 /// the first step to the last, so a node that is not obsolete is still what it was.
 #[derive(Clone, Copy)]
-pub(crate) struct Descent<'a> {
-    node: &'a Node,
+pub(crate) struct Descent {
+    node: NonNull<Node>,
     level: u8,
 }
 
-impl Descent<'_> {
+impl Descent {
+    #[inline]
+    fn before(node: &Node, level: u8) -> Descent {
+        Descent { node: NonNull::from(node), level }
+    }
+
+    #[inline]
+    fn node<'a>(&self) -> &'a Node {
+        // SAFETY: nodes live as long as the store, whose tree the caller borrows.
+        unsafe { self.node.as_ref() }
+    }
+
     /// Whether it stands in front of a leaf.
     #[inline]
     pub(crate) fn at_leaf(&self) -> bool {
@@ -96,6 +110,25 @@ impl<K: Keys> Tree<K> {
         Ok(step)
     }
 
+    /// As [`Tree::descend`], and the leaf's neighbour in this direction under the same parent, if it has one: where a scan is likely to go on. Only a hint.
+    pub(super) fn descend_beside(
+        &self,
+        seek: Seek<K::Key<'_>>,
+        direction: Direction,
+    ) -> Result<(Step<'_>, Option<&Node>), Restart> {
+        let (mut step, mut neighbour) = (self.root()?, None);
+        while step.node.info().level > 0 {
+            let parent = step.node;
+            step = self.step(step, seek)?;
+            let beside = match direction {
+                Direction::Forward => Some(step.at + 1).filter(|&at| at <= node::INNER_KEYS),
+                Direction::Backward => step.at.checked_sub(1),
+            };
+            neighbour = beside.and_then(|at| parent.child(at));
+        }
+        Ok((step, neighbour))
+    }
+
     /// The leaf of the key, from the worker's fingers if one is right.
     #[inline]
     pub(super) fn leaf_of(&self, key: K::Key<'_>, fingers: &mut Fingers) -> Result<Step<'_>, Restart> {
@@ -150,7 +183,7 @@ impl<K: Keys> Tree<K> {
 
     /// The beginning of a lookup that goes on in turn with others: from a finger, or from the root.
     #[inline]
-    pub(super) fn begin(&self, key: K::Key<'_>, fingers: Option<&mut Fingers>) -> Way<'_> {
+    pub(super) fn begin(&self, key: K::Key<'_>, fingers: Option<&mut Fingers>) -> Way {
         if let Some(fingers) = fingers {
             if let Some(at) = fingers.position::<K>(key) {
                 // Most likely the key is the next of a run, and not there yet: nothing is looked for.
@@ -162,31 +195,31 @@ impl<K: Keys> Tree<K> {
             }
         }
         match self.root() {
-            Ok(Step { node, .. }) => Way::Down(Descent { node, level: node.info().level }),
+            Ok(Step { node, .. }) => Way::Down(Descent::before(node, node.info().level)),
             Err(Restart) => Way::Nowhere,
         }
     }
 
     /// A level down, to a node that is asked for.
     #[inline(always)]
-    pub(super) fn descend_once<'a>(&'a self, descent: Descent<'a>, key: K::Key<'_>) -> Option<Descent<'a>> {
-        let version = descent.node.stable().ok()?;
-        let at = descent.node.find_child::<K>(key, false).ok()?;
-        let child = descent.node.child(at)?;
-        descent.node.check(version).ok()?;
+    pub(super) fn descend_once(&self, descent: Descent, key: K::Key<'_>) -> Option<Descent> {
+        let node = descent.node();
+        let version = node.stable().ok()?;
+        let at = node.find_child::<K>(key, false).ok()?;
+        let child = node.child(at)?;
+        node.check(version).ok()?;
         let level = descent.level - 1;
-        descent.node.prefetch_child::<K>(at, child, level, key);
-        Some(Descent { node: child, level })
+        node.prefetch_child::<K>(at, child, level, key);
+        Some(Descent::before(child, level))
     }
 
     /// The key's record, from its leaf. A finger stays, so that whoever inserts the key next, or comes for its neighbours, need not descend; but not
     /// among rows that are numbered, which are updated here and there.
     #[inline]
-    pub(super) fn look_in(&self, way: Way<'_>, key: K::Key<'_>, fingers: &mut Fingers) -> Option<Record> {
-        let Step { node: leaf, version, .. } = match way {
-            Way::Down(Descent { node, .. }) => Step { node, version: node.stable().ok()?, at: 0 },
-            Way::Bucket(_) | Way::Nowhere => return None,
-        };
+    pub(super) fn look_in(&self, way: Way, key: K::Key<'_>, fingers: &mut Fingers) -> Option<Record> {
+        let Way::Down(descent) = way else { return None };
+        let leaf = descent.node();
+        let version = leaf.stable().ok()?;
         let (at, exact) = leaf.find_slot::<K>(key).ok()?;
         let record = exact.then(|| leaf.record(at)).flatten();
         if record.is_none() || leaf.place_in_full_range::<K>(key).is_none() {

@@ -72,12 +72,12 @@ impl<K: Keys> Index for Tree<K> {
     }
 
     #[inline]
-    fn enter<'a>(&'a self, key: K::Key<'_>, fingers: Option<&mut Fingers>) -> Way<'a> {
+    fn enter(&self, key: K::Key<'_>, fingers: Option<&mut Fingers>) -> Way {
         self.begin(key, fingers)
     }
 
     #[inline]
-    fn go_on<'a>(&'a self, way: Way<'a>, key: K::Key<'_>) -> Way<'a> {
+    fn go_on(&self, way: Way, key: K::Key<'_>) -> Way {
         match way {
             Way::Down(descent) if !descent.at_leaf() => {
                 self.descend_once(descent, key).map_or(Way::Nowhere, Way::Down)
@@ -87,7 +87,7 @@ impl<K: Keys> Index for Tree<K> {
     }
 
     #[inline]
-    fn peek<'a>(&'a self, mut way: Way<'a>, key: K::Key<'_>, fingers: &mut Fingers) -> Option<Record> {
+    fn peek(&self, mut way: Way, key: K::Key<'_>, fingers: &mut Fingers) -> Option<Record> {
         while way.is_under_way() {
             way = self.go_on(way, key);
         }

@@ -16,6 +16,8 @@ pub(crate) struct LeafCopy {
     records: [Option<Record>; LEAF_KEYS],
     len: usize,
     pub seen: NodeSeen,
+    /// The leaf where the scan is likely to go on, to be asked for; or null.
+    neighbour: *const Node,
     low: Kept,
     high: Kept,
 }
@@ -23,7 +25,8 @@ pub(crate) struct LeafCopy {
 impl LeafCopy {
     pub fn new() -> LeafCopy {
         let seen = NodeSeen { version: std::ptr::null(), seen: 0 };
-        LeafCopy { records: [None; LEAF_KEYS], len: 0, seen, low: Kept::NONE, high: Kept::NONE }
+        let neighbour = std::ptr::null();
+        LeafCopy { records: [None; LEAF_KEYS], len: 0, seen, neighbour, low: Kept::NONE, high: Kept::NONE }
     }
 
     pub fn len(&self) -> usize {
@@ -47,6 +50,14 @@ impl LeafCopy {
     #[inline]
     pub fn record(&self, at: usize, direction: Direction) -> Record {
         self.get(at, direction).expect("a copy that was checked holds `len` records")
+    }
+
+    /// Asks for the leaf where the scan is likely to go on.
+    #[inline]
+    pub fn prefetch_neighbour(&self) {
+        if !self.neighbour.is_null() {
+            Node::prefetch_for_scan(self.neighbour);
+        }
     }
 
     /// Where the scan goes on, if the range does.
@@ -130,26 +141,30 @@ impl<K: Keys> Tree<K> {
         match resume {
             None => {
                 let seek = Self::start(range, direction);
-                until_undisturbed(|| self.try_copy_leaf(seek, range, fingers, copy));
+                until_undisturbed(|| {
+                    let leaf = match seek {
+                        Seek::At(key) => self.leaf_of(key, fingers)?,
+                        seek => self.descend(seek)?,
+                    };
+                    Self::copy_range(leaf, None, range, copy)
+                });
             }
             Some(resume) => {
                 let seek = resume.seek::<K>();
-                until_undisturbed(|| self.try_copy_leaf(seek, range, fingers, copy));
+                until_undisturbed(|| {
+                    let (leaf, neighbour) = self.descend_beside(seek, direction)?;
+                    Self::copy_range(leaf, neighbour, range, copy)
+                });
             }
         }
     }
 
-    fn try_copy_leaf(
-        &self,
-        seek: Seek<K::Key<'_>>,
+    fn copy_range(
+        Step { node: leaf, version, .. }: Step<'_>,
+        neighbour: Option<&Node>,
         range: (Bound<K::Key<'_>>, Bound<K::Key<'_>>),
-        fingers: &mut Fingers,
         copy: &mut LeafCopy,
     ) -> Result<(), Restart> {
-        let Step { node: leaf, version, .. } = match seek {
-            Seek::At(key) => self.leaf_of(key, fingers)?,
-            seek => self.descend(seek)?,
-        };
         let count = leaf.info().count.min(LEAF_KEYS);
         let from = match range.0 {
             Bound::Included(key) => Self::slots_below(leaf, key, false)?,
@@ -167,20 +182,19 @@ impl<K: Keys> Tree<K> {
         }
         (copy.low, copy.high) = (leaf.low(), leaf.high());
         copy.seen = leaf.seen(version);
+        copy.neighbour = neighbour.map_or(std::ptr::null(), std::ptr::from_ref);
         leaf.check(version)
     }
 
-    /// How many keys of the leaf are below `key` (or not above it, if `inclusive`). The key may be outside the fences:
-    /// then it need not share what the leaf's keys share, and only the fences tell.
+    /// How many keys of the leaf are below `key` (or not above it, if `inclusive`). The key may be outside the fences, as a range's ends are for most of its
+    /// leaves: then it need not share what the leaf's keys share, only the fences tell, and the leaf's heads are not looked at.
     fn slots_below(leaf: &Node, key: K::Key<'_>, inclusive: bool) -> Result<usize, Restart> {
-        if !K::EXACT {
-            let (low, high) = (leaf.low(), leaf.high());
-            if K::kept(&low).is_some_and(|low| K::compare(key, low).is_lt()) {
-                return Ok(0);
-            }
-            if K::kept(&high).is_some_and(|high| K::compare(high, key).is_le()) {
-                return Ok(leaf.info().count.min(LEAF_KEYS));
-            }
+        let (low, high) = (leaf.low(), leaf.high());
+        if K::kept(&low).is_some_and(|low| K::compare(key, low).is_lt()) {
+            return Ok(0);
+        }
+        if K::kept(&high).is_some_and(|high| K::compare(high, key).is_le()) {
+            return Ok(leaf.info().count.min(LEAF_KEYS));
         }
         let (at, exact) = leaf.find_slot::<K>(key)?;
         Ok(at + usize::from(exact && inclusive))

@@ -81,6 +81,7 @@ pub(crate) struct Node {
     body: Body,
 }
 
+const LINE: usize = 64;
 /// Where a node's keys begin.
 const FRONT: usize = std::mem::offset_of!(Node, body);
 
@@ -295,7 +296,6 @@ impl Node {
     /// that waits for one line before it knows the next waits several times.) The level comes from whoever led here; the node itself is not looked at.
     #[inline]
     pub fn prefetch_for_search(this: *const Node, level: u8) {
-        const LINE: usize = 64;
         const LEAF: usize = FRONT + LEAF_KEYS * 8;
         const HEADS: usize = FRONT + INNER_KEYS * 8;
         const CHILDREN: usize = FRONT + std::mem::offset_of!(InnerBody, children);
@@ -306,6 +306,15 @@ impl Node {
             (0..HEADS).step_by(LINE).for_each(line);
             (CHILDREN / LINE * LINE..size_of::<Node>()).step_by(LINE).for_each(line);
         }
+    }
+
+    /// Asks for what a scan of a whole leaf reads: its front and its records.
+    #[inline]
+    pub fn prefetch_for_scan(this: *const Node) {
+        const RECORDS: usize = FRONT + LEAF_KEYS * 8;
+        let line = |at: usize| prefetch(this.cast::<u8>().wrapping_add(at));
+        line(0);
+        (RECORDS / LINE * LINE..size_of::<Node>()).step_by(LINE).for_each(line);
     }
 
     #[inline]
