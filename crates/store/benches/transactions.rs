@@ -2,10 +2,10 @@
 //! [`Applier`], without network or replication.
 //!
 //! ```text
-//! cargo bench -p highwater-store [-- [tpcc] [silo] [ycsb] [ycsb100] [seconds=N] [rounds=N]]
+//! cargo bench -p highwater-store --bench transactions [-- [tpcc] [silo] [fast] [ycsb] [ycsb100] [seconds=N] [rounds=N]]
 //! ```
 //!
-//! `silo` is TPC-C in Silo's tables: all of them ordered, whole rows written.
+//! `silo` is TPC-C in Silo's tables: all of them ordered, whole rows written. `fast` is TPC-C with order ids that are drawn outside.
 //!
 //! `rounds=N` runs exactly N times 5,000 transactions instead of some seconds: for counting instructions, as the
 //! difference between two counts of rounds.
@@ -229,6 +229,9 @@ fn main() {
     if wants("silo") {
         let layout = tpcc::layout::LayoutKind::Silo;
         measure("silo", &Tpcc::new(tpcc::Config { layout, ..tpcc::Config::default() }), until);
+    }
+    if wants("fast") {
+        measure("fast", &Tpcc::new(tpcc::Config { fast_ids: true, ..tpcc::Config::default() }), until);
     }
     if wants("ycsb") {
         measure("ycsb", &Ycsb::new(ycsb::Config::default()), until);

@@ -23,6 +23,8 @@ enum Op {
     Insert(u64, usize),
     Delete(u64),
     Scan(Bound<u64>, Bound<u64>, bool, usize),
+    /// Hints at a run of keys, there or not.
+    Hint(u64, u64),
     /// Puts a run of keys, upwards or downwards: splits.
     Fill(u64, u64, bool),
     /// Deletes a run of keys: leaves that become empty.
@@ -54,6 +56,7 @@ fn ops(keys: u64) -> impl Strategy<Value = Op> {
         4 => key.prop_map(Op::Delete),
         1 => (0..keys, 0..400u64, any::<bool>()).prop_map(|(from, n, up)| Op::Fill(from, n, up)),
         1 => (0..keys, 0..400u64).prop_map(|(from, n)| Op::Clear(from, n)),
+        3 => (0..keys, 0..100u64).prop_map(|(from, n)| Op::Hint(from, n)),
         2 => (bound(), bound(), any::<bool>(), 1..300usize).prop_map(|(a, b, up, n)| Op::Scan(a, b, up, n)),
     ]
 }
@@ -63,10 +66,15 @@ fn transactions(keys: u64) -> impl Strategy<Value = Vec<(Vec<Op>, End)>> {
     proptest::collection::vec((proptest::collection::vec(ops(keys), 1..12), end), 1..150)
 }
 
+/// The lower ones leave no gaps, the upper ones do.
+fn integer(key: u64) -> u64 {
+    if key < 1000 { key } else { key * 0x0101 }
+}
+
 /// Byte keys share long prefixes and end differently, some being prefixes of others.
 fn encode(kind: KeyKind, key: u64) -> Vec<u8> {
     match kind {
-        KeyKind::U64 => (key * 0x0101).to_be_bytes().to_vec(),
+        KeyKind::U64 => integer(key).to_be_bytes().to_vec(),
         KeyKind::Bytes => {
             let mut bytes = b"warehouse/".to_vec();
             bytes.extend_from_slice(&(key / 40).to_be_bytes());
@@ -165,6 +173,10 @@ fn run(keys: KeyKind, index: IndexKind, script: &[(Vec<Op>, End)], follower_cut:
                         assert_eq!(occ.delete(TABLE, &key).unwrap(), mine.remove(&key).is_some());
                         touched.push(key);
                     }
+                }
+                Op::Hint(from, n) => {
+                    let wanted: Vec<_> = (*from..from + n).map(|key| (TABLE, integer(key))).collect();
+                    occ.prefetch(&wanted);
                 }
                 Op::Scan(from, to, up, n) => {
                     let range = bounds(keys, *from, *to);

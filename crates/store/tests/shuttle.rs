@@ -119,6 +119,7 @@ fn timestamp_order_is_a_serial_order() {
                         let value = (thread == 1 || round == 0).then_some(100 * thread + round + 1);
                         let mut saw = None;
                         let ts = attempt(&mut occ, &mut |occ| {
+                            occ.prefetch(&[read, write].map(|number| (TABLE, number)));
                             saw = occ
                                 .get(TABLE, &key(read))?
                                 .map(|value| u64::from_le_bytes(value.try_into().unwrap()));
@@ -300,6 +301,7 @@ fn an_absent_key_is_claimed_once() {
                                 ControlFlow::Continue(())
                             })?;
                         } else {
+                            occ.prefetch(&[(TABLE, 7)]);
                             let value = occ.get(TABLE, &key(7))?;
                             saw = value.map(|value| u64::from_le_bytes(value.try_into().unwrap()));
                         }
@@ -367,6 +369,7 @@ fn collection_never_takes_a_live_record() {
         let mut reviver = world.occ();
         let reviving = thread::spawn(move || {
             attempt(&mut reviver, &mut |occ| {
+                occ.prefetch(&[(TABLE, 0)]);
                 assert!(occ.insert(TABLE, &key(0), &[1; 8])?);
                 Ok(())
             })

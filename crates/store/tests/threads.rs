@@ -155,6 +155,9 @@ fn timestamp_order_is_a_serial_order() {
                 let mut seen = Vec::new();
                 let ts = commit(occ, |occ| {
                     seen.clear();
+                    if round % 2 == 0 {
+                        occ.prefetch(&[a, b, c].map(|at| (TABLE, at)));
+                    }
                     for at in [a, b] {
                         seen.push((at, occ.get(TABLE, &key(at))?.map(number)));
                     }
@@ -324,6 +327,7 @@ fn collection_races_with_revival() {
                 let add = random.below(2) == 0;
                 let mut done = false;
                 let ts = commit(occ, |occ| {
+                    occ.prefetch(&[(TABLE, at)]);
                     done = if add {
                         occ.insert(TABLE, &key(at), &value(at, 40))?
                     } else {

@@ -3,7 +3,7 @@
 use std::ops::Bound::Unbounded;
 use std::ops::ControlFlow;
 
-use highwater_core::{Direction, IndexKind, KeyKind, Schema, TableSpec, Transaction};
+use highwater_core::{Direction, IndexKind, KeyKind, Schema, TableSpec, Transaction, View};
 
 use super::*;
 use highwater_core::TableId;
@@ -166,4 +166,64 @@ fn only_so_many_tables_are_written() {
     occ.begin();
     assert_eq!(occ.get(TableId(1), &key).unwrap(), Some(&b"x"[..]));
     occ.commit().unwrap();
+}
+
+#[test]
+fn what_was_announced_is_looked_up_once_and_no_key_is_accessed_twice() {
+    for kind in [(KeyKind::U64, IndexKind::Hash), (KeyKind::U64, IndexKind::Ordered)] {
+        let mut occ = occ(kind);
+        let keys: Vec<_> = (0..150u64).collect();
+        let wanted: Vec<_> = keys.iter().map(|&key| (TABLE, key)).collect();
+        occ.begin();
+        keys.iter().for_each(|key| occ.put(TABLE, &key.to_be_bytes(), b"old").unwrap());
+        occ.commit().unwrap();
+        // Dropped: nothing would keep what it found.
+        occ.prefetch(&wanted);
+        occ.begin();
+        assert_eq!(occ.sets.accesses.len(), 0, "{kind:?}");
+        occ.get(TABLE, &keys[3].to_be_bytes()).unwrap();
+        occ.prefetch(&wanted);
+        occ.prefetch(&wanted);
+        for key in &keys {
+            match key % 3 {
+                0 => assert_eq!(occ.get(TABLE, &key.to_be_bytes()).unwrap(), Some(&b"old"[..]), "{kind:?}"),
+                1 => occ.put(TABLE, &key.to_be_bytes(), b"new").unwrap(),
+                _ => assert!(!occ.insert(TABLE, &key.to_be_bytes(), b"new").unwrap(), "{kind:?}"),
+            }
+        }
+        assert_eq!(occ.sets.accesses.len(), keys.len(), "{kind:?}");
+        occ.commit().unwrap();
+    }
+}
+
+#[test]
+fn what_was_announced_and_left_its_index_since_is_a_conflict() {
+    for kind in [(KeyKind::U64, IndexKind::Hash), (KeyKind::U64, IndexKind::Ordered)] {
+        for write in [false, true] {
+            let mut occ = occ(kind);
+            let mut other = Occ::new(occ.store().clone(), Arc::new(Clock::counter()));
+            let key = 7u64.to_be_bytes();
+            other.begin();
+            other.put(TABLE, &key, b"old").unwrap();
+            other.commit().unwrap();
+            other.begin();
+            assert!(other.delete(TABLE, &key).unwrap());
+            let gone = other.commit().unwrap();
+            occ.begin();
+            occ.prefetch(&[(TABLE, 7)]);
+            other.collect(gone);
+            let ended = match write {
+                false => occ.get(TABLE, &key).map(|_| ()),
+                true => occ.put(TABLE, &key, b"new").and_then(|()| occ.commit().map(drop)),
+            };
+            assert_eq!(ended, Err(highwater_core::Abort::Conflict), "{kind:?}: the record is dead");
+            occ.abort();
+            occ.begin();
+            occ.prefetch(&[(TABLE, 7)]);
+            assert_eq!(occ.get(TABLE, &key).unwrap(), None, "{kind:?}");
+            occ.put(TABLE, &key, b"new").unwrap();
+            occ.commit().unwrap();
+            assert_eq!(occ.store().get(TABLE, &key), Some(b"new".to_vec()), "{kind:?}");
+        }
+    }
 }

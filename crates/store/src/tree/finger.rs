@@ -15,9 +15,10 @@ const FINGERS: usize = 32;
 /// A worker's fingers for one table. Pure hints.
 #[derive(Clone)]
 pub(crate) struct Fingers {
-    /// First and last key of the range, for integer keys; else the heads of the fences.
+    /// The first key of the range, for integer keys; else the head of the lower fence.
     first: [u64; FINGERS],
-    last: [u64; FINGERS],
+    /// How far it is from there to the last: one comparison tells whether a key is between the two.
+    span: [u64; FINGERS],
     leaves: [*const Node; FINGERS],
     /// The one that was right last.
     recent: usize,
@@ -36,7 +37,7 @@ impl Default for Fingers {
     fn default() -> Fingers {
         Fingers {
             first: [u64::MAX; FINGERS],
-            last: [u64::MAX; FINGERS],
+            span: [0; FINGERS],
             leaves: [std::ptr::null(); FINGERS],
             recent: 0,
             next: 0,
@@ -51,7 +52,7 @@ impl Fingers {
     #[inline]
     pub(super) fn position<K: Keys>(&self, key: K::Key<'_>) -> Option<usize> {
         let head = K::head(key, 0);
-        let has = |&at: &usize| self.first[at] <= head && head <= self.last[at];
+        let has = |&at: &usize| head.wrapping_sub(self.first[at]) <= self.span[at];
         // Heads of byte strings may be alike in all leaves: only the most recent one is worth a try.
         Some(self.recent).filter(has).or_else(|| if K::EXACT { (0..FINGERS).find(has) } else { None })
     }
@@ -98,7 +99,9 @@ impl Fingers {
         self.first[at] = K::kept(&low).map_or(0, |low| K::head(low, 0));
         // The key in front of the fence, for integers, whose fences are never 0.
         let behind = u64::from(K::EXACT);
-        self.last[at] = K::kept(&high).map_or(u64::MAX, |high| K::head(high, 0) - behind);
+        let last = K::kept(&high).map_or(u64::MAX, |high| K::head(high, 0) - behind);
+        // Of a node that somebody is changing the fences may not belong together; the leaf itself must confirm in any case.
+        self.span[at] = last.saturating_sub(self.first[at]);
         self.leaves[at] = leaf;
         self.recent = at;
         if !again {
