@@ -86,13 +86,19 @@ impl Stream {
         leading.peers.values().map(|peer| last.saturating_sub(peer.acked.0)).sum()
     }
 
+    /// Whether followers were told less than what is decided.
+    #[inline]
+    pub fn owes_announcement(&self) -> bool {
+        matches!(&self.role, Role::Leading(leading) if leading.told_decided < self.decided)
+    }
+
     /// Tells the followers what is decided, if they were told less. Every entry tells it along the way; the host calls
     /// this when it is not about to propose one, or followers would learn of the last entries only with the next ones.
     pub fn announce_decided(&mut self) {
-        let Role::Leading(leading) = &mut self.role else { return };
-        if leading.told_decided >= self.decided {
+        if !self.owes_announcement() {
             return;
         }
+        let Role::Leading(leading) = &mut self.role else { return };
         leading.told_decided = self.decided;
         let reachable = leading.peers.iter().filter(|(_, peer)| peer.sending != Sending::Waiting);
         for node in reachable.map(|(node, _)| *node).collect::<Vec<_>>() {

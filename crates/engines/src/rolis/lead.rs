@@ -27,6 +27,8 @@ pub struct Lead {
     quiescing: Option<u64>,
     quiesced: bool,
     movement: Movement,
+    /// Since when followers know less than what is decided, and no entry is open that would tell them.
+    untold_since: Option<Nanos>,
 }
 
 /// What was decided, and what waited first for its release, when something last moved; and when that was.
@@ -38,6 +40,10 @@ struct Movement {
 
 /// How soon to look again while another stream holds replies back (wake-ups make it sooner).
 const WAITING_RECHECK: Nanos = 500_000;
+/// Followers of a stream that has fallen silent are told what is decided after this part of the batch delay. The next entry tells it for
+/// nothing, and clients that wait for their replies send the next requests within a round trip or two; a message for each would cost each
+/// follower a second wake-up an entry.
+const ANNOUNCE_DIVISOR: Nanos = 3;
 
 impl Lead {
     /// Not leading. `registry`: the procedures, as a leader runs them.
@@ -49,6 +55,7 @@ impl Lead {
             quiescing: None,
             quiesced: false,
             movement: Movement { decided: EntryIndex::NONE, first: None, at: NEVER },
+            untold_since: None,
         }
     }
 
@@ -76,6 +83,7 @@ impl Lead {
     pub fn begin(&mut self, base: Timestamp, context: &Context, occ: &mut Occ) {
         self.sealer.begin(base);
         self.executor.begin();
+        self.untold_since = None;
         (self.quiescing, self.quiesced) = (None, false);
         occ.log().take(fresh_entry());
         occ.log().set_most(context.options().max_transaction_bytes);
@@ -123,6 +131,11 @@ impl Lead {
     /// Bytes of the replies that wait.
     pub fn pending_bytes(&self) -> usize {
         self.pending.bytes()
+    }
+
+    /// Whether more than a few requests come at a time.
+    pub fn has_many(&self) -> bool {
+        self.sealer.has_many()
     }
 
     /// Whether requests ran since the last turn.
@@ -187,10 +200,22 @@ impl Lead {
         Counters::add(&context.counters.rolled_back, released.other);
         watermark.set_waiting(context.id, self.waits());
         self.sealer.go_quiet(context, &self.pending, stream, turn.out);
+        self.announce(turn.now, context, stream);
+    }
+
+    /// Has the followers told what is decided, if no entry is about to tell it: at once if one of them may need it to make room, or if
+    /// somebody waits for the end of this lead; else after a while.
+    fn announce(&mut self, now: Nanos, context: &Context, stream: &mut Stream) {
         let full = self.sealer.unreleased_bytes() >= context.options().max_in_flight_bytes as u64;
-        if full || self.sealer.is_quiet() && stream.undecided() == 0 {
-            // No entry is about to tell it; a follower may need it to make room.
+        let silent = self.sealer.is_quiet() && stream.undecided() == 0;
+        if !full && !(silent && stream.owes_announcement()) {
+            self.untold_since = None;
+            return;
+        }
+        let since = *self.untold_since.get_or_insert(now);
+        if full || self.quiescing.is_some() || now >= announced_by(since, context) {
             stream.announce_decided();
+            self.untold_since = None;
         }
     }
 
@@ -219,13 +244,9 @@ impl Lead {
             return Next::Now;
         }
         let next = apart_by.map_or(next, |by| next.sooner(Next::At(by)));
-        // An entry that stays open waits for requests only as long as they come.
-        let room = stream.undecided() < context.options().pipeline_entries as u64;
-        if !self.sealer.is_empty() && room {
-            next.sooner(Next::At(self.sealer.due_when_idle(context, stream)))
-        } else {
-            next
-        }
+        let next =
+            self.untold_since.map_or(next, |since| next.sooner(Next::At(announced_by(since, context))));
+        self.sealer.due(context, &self.pending, stream).map_or(next, |due| next.sooner(Next::At(due)))
     }
 
     /// Reports, once, that everything is released and nothing more is taken.
@@ -253,6 +274,11 @@ impl Lead {
         }
         movement.at
     }
+}
+
+/// When followers are to be told at the latest what is decided, of which they could have been told since then.
+fn announced_by(since: Nanos, context: &Context) -> Nanos {
+    since + context.options().batch_delay / ANNOUNCE_DIVISOR
 }
 
 /// Up to where the entry reaches into which `mark` falls.

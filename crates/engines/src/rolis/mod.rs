@@ -92,6 +92,7 @@ pub mod shared;
 #[cfg(test)]
 mod skipped;
 pub mod snapshots;
+mod spares;
 mod speculation;
 mod status;
 mod stores;

@@ -9,7 +9,8 @@
 //! open entry grows, up to its limit in bytes.
 //!
 //! An *empty* entry is sealed when a reply waits for this stream to be closed beyond the last entry (a read-only
-//! transaction's, say), and when replies wait for another stream that went quiet meanwhile: the new entry carries a claim
+//! transaction's, say): at once if nothing is undecided, else after the same short interval, so that the reads of many clients share a round
+//! trip. And when replies wait for another stream that went quiet meanwhile: the new entry carries a claim
 //! about it. What the last entry claimed is not claimed again: if that stream stands still, there would be an entry for each round trip.
 //!
 //! # Quiet
@@ -63,7 +64,9 @@ pub struct Sealer {
     spare: Vec<u8>,
     /// Length of the last entry: the next one will be about as long.
     last_len: usize,
-    /// Transactions in the last entry that had any.
+    /// Transactions executed since the last entry, those that only read among them.
+    executed: u32,
+    /// The same between the last entry and the one before it, or, if there were none, before that.
     last_count: u32,
 }
 
@@ -109,7 +112,7 @@ impl Unreleased {
 
 /// Entries of a worker that is not kept busy follow each other after this part of the batch delay, at the soonest,
 const SPACING_DIVISOR: Nanos = 12;
-/// unless the last one had only so many transactions, and is decided.
+/// unless only so many transactions came for the last one, and it is decided.
 const FEW: u32 = 4;
 
 impl Sealer {
@@ -214,6 +217,7 @@ impl Sealer {
     pub fn executed(&mut self, ts: Timestamp, read_only: bool) {
         assert!(ts > self.last_executed && ts > self.sealed, "timestamps of a worker grow: {ts}");
         self.last_executed = ts;
+        self.executed += 1;
         if !read_only {
             if self.open.count == 0 {
                 self.open.first = ts;
@@ -252,8 +256,8 @@ impl Sealer {
             let may_seal = room && (idle || old || large || hooks::seals_early());
             may_seal && !hooks::seals_late() || open_bytes >= options.max_entry_bytes
         } else {
-            room && (self.wants_closing(pending)
-                || self.held_back_by_quiet_stream(ballot, context, pending, stream))
+            let closes = self.wants_closing(pending) && now >= self.closing_due(context, stream);
+            room && (closes || self.held_back_by_quiet_stream(ballot, context, pending, stream))
         };
         if due {
             self.sealed_at = now;
@@ -261,10 +265,37 @@ impl Sealer {
         }
     }
 
+    /// Whether more than a few transactions come between two entries.
+    #[inline]
+    pub fn has_many(&self) -> bool {
+        self.last_count > FEW
+    }
+
+    /// When the next entry is due if no more requests come; `None`: nothing wants one, or there is no room for it.
+    pub fn due(&self, context: &Context, pending: &Pending, stream: &Stream) -> Option<Nanos> {
+        let room = stream.undecided() < context.options().pipeline_entries as u64;
+        match self.is_empty() {
+            _ if !room => None,
+            // An entry that stays open waits for requests only as long as they come.
+            false => Some(self.due_when_idle(context, stream)),
+            true => self.wants_closing(pending).then(|| self.closing_due(context, stream)),
+        }
+    }
+
     /// When the open entry is due if no more requests come.
-    pub fn due_when_idle(&self, context: &Context, stream: &Stream) -> Nanos {
-        let light = self.last_count <= FEW && stream.undecided() == 0;
-        if light { 0 } else { self.sealed_at + context.options().batch_delay / SPACING_DIVISOR }
+    fn due_when_idle(&self, context: &Context, stream: &Stream) -> Nanos {
+        let light = !self.has_many() && stream.undecided() == 0;
+        if light { 0 } else { self.spaced(context) }
+    }
+
+    /// When an empty entry is due for those who wait for this stream to be closed.
+    fn closing_due(&self, context: &Context, stream: &Stream) -> Nanos {
+        if stream.undecided() == 0 { 0 } else { self.spaced(context) }
+    }
+
+    /// How soon an entry follows the last one, at the soonest, while much comes.
+    fn spaced(&self, context: &Context) -> Nanos {
+        self.sealed_at + context.options().batch_delay / SPACING_DIVISOR
     }
 
     /// Whether replies wait only because another stream has been quiet since this one's last claim.
@@ -349,8 +380,9 @@ impl Sealer {
         self.unreleased.sealed(closed, buffer.len() as u64);
         self.sealed = closed;
         self.last_len = buffer.len();
-        if open.count > 0 {
-            self.last_count = open.count;
+        let executed = std::mem::take(&mut self.executed);
+        if executed > 0 {
+            self.last_count = executed;
         }
         occ.set_floor(closed);
         // Entries are kept for a while: a small one in a large buffer would keep all of it.

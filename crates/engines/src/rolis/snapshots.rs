@@ -75,8 +75,9 @@ pub enum Offer {
     Never,
 }
 
-/// How long the last snapshot is kept for readers to come, at least.
-const LINGER: Nanos = 100_000_000;
+/// How long the last snapshot is kept for readers to come, at least. While it is kept, each write to a follower keeps the version before it
+/// as well; and a node reads its users' table once a second, whether it has clients or not.
+const LINGER: Nanos = 10_000_000;
 
 impl Rounds {
     /// How far an applier that wants to install up to `wanted` may go now: not further while a snapshot is being pinned

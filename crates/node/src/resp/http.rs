@@ -12,9 +12,10 @@ pub fn is_http<'a>(mut words: impl ExactSizeIterator<Item = &'a [u8]>) -> bool {
     let Some(name) = words.next() else { return false };
     name.eq_ignore_ascii_case(b"post")
         || name.eq_ignore_ascii_case(b"host:")
+        // The version first: few values look like one, and many commands are as short as a method.
         || count == 3
-            && METHODS.contains(&name)
             && words.nth(1).is_some_and(|version| version.starts_with(b"HTTP/"))
+            && METHODS.contains(&name)
 }
 
 #[cfg(test)]

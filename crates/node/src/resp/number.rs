@@ -1,7 +1,16 @@
 //! Redis's integers: 64 bits, decimal, one spelling each.
 
 /// Reads an integer the way Redis does: no plus sign, no leading zeros, no spaces, no `-0`.
+#[inline]
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
+    match text {
+        // What stands in front of nearly every word of a command.
+        [digit @ b'0'..=b'9'] => Some(i64::from(digit - b'0')),
+        _ => parse_longer(text),
+    }
+}
+
+fn parse_longer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
         _ => (false, text),

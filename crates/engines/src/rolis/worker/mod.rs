@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use highwater_consensus::{Change, Recovered, Stream, StreamOptions, Voter};
+use highwater_consensus::{Change, Message, Recovered, Stream, StreamOptions, Voter};
 use highwater_core::log::EntryKind;
 use highwater_core::{Ballot, EntryIndex, Incarnation, Level, Levels, NodeId, Registry, StreamId, Timestamp};
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
@@ -36,6 +36,7 @@ use crate::rolis::probes::{ProbeMessage, Probes, Vouching};
 use crate::rolis::reads::Reads;
 use crate::rolis::recall::Recall;
 use crate::rolis::shared::{Past, Shared};
+use crate::rolis::spares::Spares;
 use crate::rolis::speculation::Speculation;
 use crate::rolis::wire::{Head, carried_entry};
 use crate::seam::{Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Worker};
@@ -77,6 +78,7 @@ pub struct RolisWorker {
     /// Frames came since the last turn.
     stirred: bool,
     gate: Gate,
+    spares: Spares,
     /// What an earlier life wrote, as far as it has been handed in.
     recovering: Option<Recovering>,
     /// Up to here that life knew what is decided; nobody reads before it is installed again.
@@ -143,6 +145,7 @@ impl RolisWorker {
             figures: Figures::default(),
             stirred: false,
             gate: Gate::default(),
+            spares: Spares::default(),
             recovering: None,
             reread: None,
             points: Points::default(),
@@ -193,7 +196,7 @@ impl RolisWorker {
         }
     }
 
-    fn deliver_to_stream(&mut self, now: Nanos, sender: Voter, frame: (highwater_consensus::Message, Bytes)) {
+    fn deliver_to_stream(&mut self, now: Nanos, sender: Voter, frame: (Message, Bytes)) {
         let (message, body) = frame;
         if self.context.shared.uncleared.load(Ordering::Relaxed) {
             // As if it were lost: whoever sent it asks again.
@@ -249,15 +252,24 @@ impl RolisWorker {
         }
     }
 
-    fn hand_out_frames(&mut self, out: &mut Outbox) {
-        for envelope in self.stream.drain() {
-            if self.unable.contains(&envelope.to) {
+    /// Hands out what the stream has to say; when to do so again with what spares are not sent yet.
+    fn hand_out_frames(&mut self, now: Nanos, out: &mut Outbox) -> Option<Nanos> {
+        let busy = matches!(self.mode, Mode::Leading(_)) && self.lead.has_many();
+        let RolisWorker { context, gate, spares, stream, unable, .. } = self;
+        if stream.has_output() {
+            spares.choose(busy, stream);
+        }
+        let mut send = |(after, to, frame)| gate.send(after, to, frame, out);
+        for envelope in stream.drain() {
+            if unable.contains(&envelope.to) {
                 continue;
             }
+            let appends = matches!(envelope.message, Message::Accept { .. });
+            let to = Endpoint { node: envelope.to, worker: context.id.0 };
             let head = Head::Stream(envelope.message).encode();
-            let to = Endpoint { node: envelope.to, worker: self.context.id.0 };
-            self.gate.send(envelope.after, to, Frame { head, body: envelope.entry }, out);
+            spares.send(now, appends, (envelope.after, to, Frame { head, body: envelope.entry }), &mut send);
         }
+        spares.flush(now, busy, send)
     }
 
     /// Shows the controller that this worker is at work, and whether its stream moves.
@@ -325,6 +337,7 @@ impl Worker for RolisWorker {
         self.installer.peer_changed(peer);
         self.probes.peer_changed(peer);
         self.vouching.peer_changed(peer);
+        self.spares.peer_changed(peer);
         self.stream.peer_up(now, Voter { node: peer, incarnation });
     }
 
@@ -337,6 +350,7 @@ impl Worker for RolisWorker {
         self.probes.peer_changed(peer);
         self.vouching.peer_changed(peer);
         self.gate.peer_down(peer);
+        self.spares.peer_changed(peer);
         self.stream.peer_down(peer);
     }
 
@@ -464,12 +478,14 @@ impl Worker for RolisWorker {
             self.points.note(self.gate.written(), &self.stream);
         }
         self.watch_level_late(&mut turn);
+        let mut spares_at = None;
         if hooks::sends_later() {
             turn.again = true;
         } else {
-            self.hand_out_frames(turn.out);
+            spares_at = self.hand_out_frames(now, turn.out);
         }
         let next = if turn.again { Next::Now } else { next };
+        let next = spares_at.map_or(next, |at| next.sooner(Next::At(at)));
         let figures = self.figures.refresh(now, &self.context, &self.stream, self.replay.applied());
         let next = next.sooner(copying).sooner(settling).sooner(reading).sooner(recalling).sooner(figures);
         let next = stream_at.map_or(next, |at| next.sooner(Next::At(at)));
