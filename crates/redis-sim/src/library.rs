@@ -14,14 +14,15 @@ use highwater_node::resp::acl::change::ChangeUsers;
 use highwater_node::resp::exec::{Exec, ReadVersions};
 use highwater_node::resp::interactive::Interact;
 use highwater_node::resp::keyspace::sweep::Sweep;
-use highwater_node::resp::keyspace::{DUE, ELEMENTS, KEYSPACE, NAMES};
+use highwater_node::resp::keyspace::{DUE, ELEMENTS, ITEMS, KEYSPACE, NAMES};
 use highwater_sim::library::{SimLibrary, TABLES};
 
 /// The tables that guests' commands use, in the order in which they stand behind the simulator's.
-const MOVED: [(TableId, &str, IndexKind); 4] = [
+const MOVED: [(TableId, &str, IndexKind); 5] = [
     (KEYSPACE, "keyspace", IndexKind::Hash),
     (NAMES, "names", IndexKind::Ordered),
     (ELEMENTS, "elements", IndexKind::Ordered),
+    (ITEMS, "items", IndexKind::Ordered),
     (DUE, "due", IndexKind::Ordered),
 ];
 

@@ -114,11 +114,13 @@ pub const MODULES: TableId = TableId(32);
 
 /// Users' tables: their catalogue and their rows.
 pub const TABLES_OF_USERS: TableId = TableId(46);
+/// What Redis lists hold between their ends, some items a row.
+pub const ITEMS: TableId = TableId(47);
 
 use IndexKind::{Hash, Ordered};
 use KeyKind::{Bytes, U64};
 
-const TABLES: [(TableId, &str, KeyKind, IndexKind); 47] = [
+const TABLES: [(TableId, &str, KeyKind, IndexKind); 48] = [
     (KEYSPACE, "keyspace", Bytes, Hash),
     (AUDIT, "audit", U64, Hash),
     (SESSIONS, "sessions", U64, Ordered),
@@ -166,6 +168,7 @@ const TABLES: [(TableId, &str, KeyKind, IndexKind); 47] = [
     (tpcc_silo::STOCK, "tpcc_silo.stock", U64, Ordered),
     (tpcc_silo::STOCK_DATA, "tpcc_silo.stock_data", U64, Ordered),
     (TABLES_OF_USERS, "tables", Bytes, Ordered),
+    (ITEMS, "redis.items", Bytes, Ordered),
 ];
 
 /// Every table, in the order of the ids.

@@ -45,7 +45,7 @@ pub fn store<T: Transaction>(
 ) -> Done {
     let to = args.promised()?;
     let joined = joined(args, join, keyspace)?;
-    let mut head = keyspace.begin(Kind::Set)?;
+    let mut head = keyspace.begin(Kind::Set);
     for member in &joined {
         add(keyspace, &mut head, member)?;
     }

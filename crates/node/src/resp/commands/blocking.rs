@@ -86,9 +86,9 @@ pub fn pop<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Done {
     for key in before_timeout(args)? {
-        if let Some(mut head) = keyspace.waited(key, Kind::List)? {
-            let item = keyspace.pop_item(&mut head, end)?;
-            keyspace.save(key, &head)?;
+        if let Some(mut list) = keyspace.waited_list(key)? {
+            let item = keyspace.pop_item(&mut list, end)?;
+            keyspace.save_list(key, &list)?;
             reply.array(2);
             reply.bulk(key);
             reply.bulk(&item);

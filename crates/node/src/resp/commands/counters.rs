@@ -3,6 +3,7 @@
 use highwater_core::Transaction;
 
 use crate::resp::errors::CommandError;
+use crate::resp::keyspace::head::Kind;
 use crate::resp::keyspace::{Done, Failure, Keyspace};
 use crate::resp::long_double::LongDouble;
 use crate::resp::number::{Digits, parse_integer};
@@ -48,12 +49,17 @@ fn add<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let old = match keyspace.get(key)? {
-        Some(text) => parse_integer(text).ok_or(CommandError::NotAnInteger)?,
-        None => 0,
+    let (old, plain) = match keyspace.row(key)? {
+        Some(row) if row.head.kind != Kind::String => return Err(CommandError::WrongType.into()),
+        Some(row) => (parse_integer(row.value).ok_or(CommandError::NotAnInteger)?, row.plain),
+        None => (0, false),
     };
     let new = old.checked_add(by).ok_or(CommandError::Overflow)?;
-    keyspace.change(key, Digits::new(new).as_bytes(), false)?;
+    let digits = Digits::new(new);
+    match plain {
+        true => keyspace.overwrite_plain(key, digits.as_bytes())?,
+        false => keyspace.change(key, digits.as_bytes(), false)?,
+    }
     reply.integer(new);
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Hashes: fields with values, a row each.
+//! Hashes: fields with values.
 //!
-//! A row's value begins with the number of its field (varint): while a hash is small, as Redis counts, its fields are told in the order in
+//! What is kept of a field begins with the number of its field (varint): while a hash is small, as Redis counts, its fields are told in the order in
 //! which they came.
 
 use highwater_core::Transaction;
@@ -41,18 +41,23 @@ fn put<T: Transaction>(
     name: &[u8],
     value: &[u8],
 ) -> Result<bool, Failure> {
-    let number = keyspace.member(head, name)?.map(|row| split(row).0);
     let mut row = Vec::with_capacity(value.len() + 4);
-    put_varint(&mut row, number.unwrap_or(head.next as u64));
+    put_varint(&mut row, head.next as u64);
     row.extend_from_slice(value);
-    keyspace.put_member(head, name, &row)?;
-    if number.is_none() {
+    let new = keyspace.add_member(head, name, &row)?;
+    if new {
         head.next += 1;
         head.count += 1;
+    } else {
+        let (number, _) = keyspace.member(head, name)?.map(split).expect("it was not added");
+        row.clear();
+        put_varint(&mut row, number);
+        row.extend_from_slice(value);
+        keyspace.put_member(head, name, &row)?;
     }
     let long = name.len().max(value.len()) as u64 > HASH_BYTES.get();
     head.grown |= long || head.count > HASH_ENTRIES.get();
-    Ok(number.is_none())
+    Ok(new)
 }
 
 /// All fields with their values; of a small hash in their order.

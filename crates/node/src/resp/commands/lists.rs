@@ -1,4 +1,4 @@
-//! Lists: a row for each item. Both ends cost one row; in the middle, whatever is on the shorter side moves.
+//! Lists. Both ends cost the key's row, and another one now and then; in the middle, whatever is on the shorter side moves.
 
 use std::ops::ControlFlow;
 
@@ -6,8 +6,8 @@ use highwater_core::{Direction, Transaction};
 
 use super::words::{MUST_BE_POSITIVE, integer, is, range, unsigned};
 use crate::resp::errors::CommandError;
-use crate::resp::keyspace::head::{Head, Kind};
 use crate::resp::keyspace::items::End;
+use crate::resp::keyspace::list::List;
 use crate::resp::keyspace::{Done, Failure, Keyspace};
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
@@ -29,16 +29,16 @@ pub fn push<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Done {
     let key = args.promised()?;
-    if only && keyspace.collection(key, Kind::List)?.is_none() {
+    let mut list = keyspace.open_list(key)?;
+    if only && list.count() == 0 {
         reply.integer(0);
         return Ok(());
     }
-    let mut head = keyspace.open(key, Kind::List)?;
     for item in args {
-        keyspace.push_item(&mut head, end, item)?;
+        keyspace.push_item(&mut list, end, item)?;
     }
-    keyspace.save(key, &head)?;
-    reply.integer(head.count as i64);
+    keyspace.save_list(key, &list)?;
+    reply.integer(list.count() as i64);
     Ok(())
 }
 
@@ -55,7 +55,7 @@ pub fn pop<T: Transaction>(
         return Err(CommandError::WrongArity(name).into());
     }
     let count = count.map(|word| unsigned(word, MUST_BE_POSITIVE)).transpose()?;
-    let Some(mut head) = keyspace.collection(key, Kind::List)? else {
+    let Some(mut list) = keyspace.list(key)? else {
         match count {
             Some(_) => reply.null_array(),
             None => reply.null(),
@@ -63,24 +63,24 @@ pub fn pop<T: Transaction>(
         return Ok(());
     };
     match count {
-        None => reply.bulk(&keyspace.pop_item(&mut head, end)?),
-        Some(count) => pop_some(&mut head, end, count, keyspace, reply)?,
+        None => reply.bulk(&keyspace.pop_item(&mut list, end)?),
+        Some(count) => pop_some(&mut list, end, count, keyspace, reply)?,
     }
-    keyspace.save(key, &head)
+    keyspace.save_list(key, &list)
 }
 
 /// Takes up to so many items away, and answers them as an array.
 pub fn pop_some<T: Transaction>(
-    head: &mut Head,
+    list: &mut List,
     end: End,
     count: u64,
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Done {
-    let count = count.min(head.count);
+    let count = count.min(list.count());
     reply.array(count as usize);
     for _ in 0..count {
-        reply.bulk(&keyspace.pop_item(head, end)?);
+        reply.bulk(&keyspace.pop_item(list, end)?);
         reply.check_length()?;
     }
     Ok(())
@@ -92,8 +92,8 @@ pub fn llen<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Done {
-    let head = keyspace.collection(args.promised()?, Kind::List)?;
-    reply.integer(head.map_or(0, |head| head.count as i64));
+    let list = keyspace.list(args.promised()?)?;
+    reply.integer(list.map_or(0, |list| list.count() as i64));
     Ok(())
 }
 
@@ -104,14 +104,15 @@ pub fn lrange<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Done {
     let (key, start, stop) = (args.promised()?, integer(args.promised()?)?, integer(args.promised()?)?);
-    let head = keyspace.collection(key, Kind::List)?;
-    let Some((head, (from, to))) = head.and_then(|head| Some((head, range(start, stop, head.count)?))) else {
+    let list = keyspace.list(key)?;
+    let found = list.as_ref().and_then(|list| Some((list, range(start, stop, list.count())?)));
+    let Some((list, (from, to))) = found else {
         reply.array(0);
         return Ok(());
     };
     let mut left = to - from + 1;
     reply.array(left as usize);
-    keyspace.each_item(&head, from, Direction::Forward, |_, item| {
+    keyspace.each_item(list, from, Direction::Forward, |item| {
         reply.bulk(item);
         left -= 1;
         if left > 0 && reply.check_length().is_ok() {
@@ -125,8 +126,8 @@ pub fn lrange<T: Transaction>(
 }
 
 /// An index from either end, if there is such an item.
-fn place(head: &Head, index: i64) -> Option<u64> {
-    let count = head.count as i64;
+fn place(list: &List, index: i64) -> Option<u64> {
+    let count = list.count() as i64;
     let at = if index < 0 { count.checked_add(index)? } else { index };
     (0..count).contains(&at).then_some(at as u64)
 }
@@ -138,12 +139,12 @@ pub fn lindex<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Done {
     let (key, index) = (args.promised()?, args.promised()?);
-    let Some(head) = keyspace.collection(key, Kind::List)? else {
+    let Some(list) = keyspace.list(key)? else {
         reply.null();
         return Ok(());
     };
-    match place(&head, integer(index)?) {
-        Some(at) => reply.bulk(keyspace.item(&head, at)?),
+    match place(&list, integer(index)?) {
+        Some(at) => reply.bulk(&keyspace.item(&list, at)?),
         None => reply.null(),
     }
     Ok(())
@@ -156,10 +157,10 @@ pub fn lset<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Done {
     let (key, index, item) = (args.promised()?, args.promised()?, args.promised()?);
-    let head = keyspace.collection(key, Kind::List)?.ok_or(CommandError::NoSuchKey)?;
-    let at = place(&head, integer(index)?).ok_or(CommandError::Text("ERR index out of range"))?;
-    keyspace.set_item(&head, at, item)?;
-    keyspace.save(key, &head)?;
+    let mut list = keyspace.list(key)?.ok_or(CommandError::NoSuchKey)?;
+    let at = place(&list, integer(index)?).ok_or(CommandError::Text("ERR index out of range"))?;
+    keyspace.set_item(&mut list, at, item)?;
+    keyspace.save_list(key, &list)?;
     reply.ok();
     Ok(())
 }
@@ -176,16 +177,16 @@ pub fn linsert<T: Transaction>(
         _ if is(side, "after") => 1,
         _ => return Err(CommandError::Syntax.into()),
     };
-    let Some(mut head) = keyspace.collection(key, Kind::List)? else {
+    let Some(mut list) = keyspace.list(key)? else {
         reply.integer(0);
         return Ok(());
     };
-    let found = find(&head, pivot, 1, Direction::Forward, u64::MAX, keyspace)?;
+    let found = find(&list, pivot, 1, Direction::Forward, u64::MAX, keyspace)?;
     match found.first() {
         Some(at) => {
-            keyspace.insert_item(&mut head, at + after, item)?;
-            keyspace.save(key, &head)?;
-            reply.integer(head.count as i64);
+            keyspace.insert_item(&mut list, at + after, item)?;
+            keyspace.save_list(key, &list)?;
+            reply.integer(list.count() as i64);
         }
         None => reply.integer(-1),
     }
@@ -194,7 +195,7 @@ pub fn linsert<T: Transaction>(
 
 /// Indexes of up to `most` such items, in the order of the search, which looks at up to `looks` of them.
 fn find<T: Transaction>(
-    head: &Head,
+    list: &List,
     wanted: &[u8],
     most: u64,
     direction: Direction,
@@ -203,13 +204,13 @@ fn find<T: Transaction>(
 ) -> Result<Vec<u64>, Failure> {
     let forward = direction == Direction::Forward;
     let (mut found, mut looked) = (Vec::new(), 0);
-    let from = if forward { 0 } else { head.count - 1 };
-    keyspace.each_item(head, from, direction, |_, item| {
+    let from = if forward { 0 } else { list.count() - 1 };
+    keyspace.each_item(list, from, direction, |item| {
         if looked == looks || found.len() as u64 == most {
             return ControlFlow::Break(());
         }
         if item == wanted {
-            found.push(if forward { looked } else { head.count - 1 - looked });
+            found.push(if forward { looked } else { list.count() - 1 - looked });
         }
         looked += 1;
         ControlFlow::Continue(())
@@ -224,17 +225,17 @@ pub fn lrem<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Done {
     let (key, count, item) = (args.promised()?, integer(args.promised()?)?, args.promised()?);
-    let Some(mut head) = keyspace.collection(key, Kind::List)? else {
+    let Some(mut list) = keyspace.list(key)? else {
         reply.integer(0);
         return Ok(());
     };
     let direction = if count < 0 { Direction::Backward } else { Direction::Forward };
     let most = if count == 0 { u64::MAX } else { count.unsigned_abs() };
-    let mut found = find(&head, item, most, direction, u64::MAX, keyspace)?;
+    let mut found = find(&list, item, most, direction, u64::MAX, keyspace)?;
     found.sort_unstable();
     if !found.is_empty() {
-        keyspace.delete_items(&mut head, &found)?;
-        keyspace.save(key, &head)?;
+        keyspace.delete_items(&mut list, &found)?;
+        keyspace.save_list(key, &list)?;
     }
     reply.integer(found.len() as i64);
     Ok(())
@@ -247,17 +248,14 @@ pub fn ltrim<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Done {
     let (key, start, stop) = (args.promised()?, integer(args.promised()?)?, integer(args.promised()?)?);
-    if let Some(mut head) = keyspace.collection(key, Kind::List)? {
-        match range(start, stop, head.count) {
+    if let Some(mut list) = keyspace.list(key)? {
+        match range(start, stop, list.count()) {
             None => drop(keyspace.remove(key)?),
             Some((from, to)) => {
-                for _ in to + 1..head.count {
-                    keyspace.pop_item(&mut head, End::Right)?;
-                }
-                for _ in 0..from {
-                    keyspace.pop_item(&mut head, End::Left)?;
-                }
-                keyspace.save(key, &head)?;
+                let behind = list.count() - 1 - to;
+                keyspace.drop_items(&mut list, End::Right, behind)?;
+                keyspace.drop_items(&mut list, End::Left, from)?;
+                keyspace.save_list(key, &list)?;
             }
         }
     }
@@ -317,8 +315,8 @@ pub fn lpos<T: Transaction>(
         Some(0) => u64::MAX,
         Some(count) => skipped.saturating_add(count),
     };
-    let found = match keyspace.collection(key, Kind::List)? {
-        Some(head) => find(&head, item, most, direction, looks, keyspace)?,
+    let found = match keyspace.list(key)? {
+        Some(list) => find(&list, item, most, direction, looks, keyspace)?,
         None => Vec::new(),
     };
     let told = found.get(usize::try_from(skipped).unwrap_or(usize::MAX)..).unwrap_or_default();
@@ -368,18 +366,18 @@ pub fn moved<T: Transaction>(
     (to, into): (&[u8], End),
     keyspace: &mut Keyspace<'_, T>,
 ) -> Result<Option<Vec<u8>>, Failure> {
-    let Some(mut source) = keyspace.waited(from, Kind::List)? else { return Ok(None) };
+    let Some(mut source) = keyspace.waited_list(from)? else { return Ok(None) };
     if from == to {
         let item = keyspace.pop_item(&mut source, out)?;
         keyspace.push_item(&mut source, into, &item)?;
-        keyspace.save(from, &source)?;
+        keyspace.save_list(from, &source)?;
         return Ok(Some(item));
     }
-    let mut destination = keyspace.open(to, Kind::List)?;
+    let mut destination = keyspace.open_list(to)?;
     let item = keyspace.pop_item(&mut source, out)?;
     keyspace.push_item(&mut destination, into, &item)?;
-    keyspace.save(to, &destination)?;
-    keyspace.save(from, &source)?;
+    keyspace.save_list(to, &destination)?;
+    keyspace.save_list(from, &source)?;
     Ok(Some(item))
 }
 
@@ -391,11 +389,11 @@ pub fn lmpop<T: Transaction>(
 ) -> Done {
     let (keys, end, count) = popped_from(&mut args, end)?;
     for key in keys {
-        if let Some(mut head) = keyspace.waited(key, Kind::List)? {
+        if let Some(mut list) = keyspace.waited_list(key)? {
             reply.array(2);
             reply.bulk(key);
-            pop_some(&mut head, end, count, keyspace, reply)?;
-            return keyspace.save(key, &head);
+            pop_some(&mut list, end, count, keyspace, reply)?;
+            return keyspace.save_list(key, &list);
         }
     }
     reply.null_array();

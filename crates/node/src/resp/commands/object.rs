@@ -77,7 +77,7 @@ fn encoding(row: &Row<'_>) -> &'static str {
     }
 }
 
-/// `MEMORY USAGE key [SAMPLES count]`: about what its rows take here; of a collection, of its head and of elements of 32 bytes.
+/// `MEMORY USAGE key [SAMPLES count]`: about what its rows take here; of a collection, of its own row and of elements of 32 bytes in others.
 pub fn memory<T: Transaction>(
     mut args: Args<'_>,
     keyspace: &mut Keyspace<'_, T>,
@@ -104,8 +104,13 @@ pub fn memory<T: Transaction>(
     match keyspace.row(key)? {
         None => reply.null(),
         Some(row) => {
-            let each = if row.head.kind == Kind::SortedSet { 2 } else { 1 };
-            let elements = row.head.count * each * 64;
+            let each = match row.head.kind {
+                _ if row.head.id == 0 => 0,
+                Kind::SortedSet => 128,
+                Kind::List if row.head.packed => 40,
+                _ => 64,
+            };
+            let elements = row.head.count * each;
             reply.integer(48 + key.len() as i64 * 2 + row.value.len() as i64 + elements as i64);
         }
     }

@@ -124,9 +124,8 @@ pub fn eval<T: Transaction>(
         if read_only && flags.declared && !flags.no_writes {
             return Err(CommandError::Text(NOT_READ_ONLY).into());
         }
-        let name = sha1::hex(&digest);
         let read_only = read_only || flags.no_writes;
-        let task = Task { name: name.as_bytes(), keys: &keys, args: &args, read_only, seed };
+        let task = Task { name: &sha1::letters(&digest), keys: &keys, args: &args, read_only, seed };
         let outcome =
             vm.script(&function, &task, &mut Commands::new(keyspace)?, reply).map_err(Failure::Stop)?;
         conclude(outcome, flags.roll_back, start, reply)

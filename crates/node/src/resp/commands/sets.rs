@@ -1,4 +1,4 @@
-//! Sets: a row for each member. While a set is small, as Redis counts, and holds nothing but integers, they are told in their order.
+//! Sets. While one is small, as Redis counts, and holds nothing but integers, they are told in their order.
 
 use highwater_core::Transaction;
 
@@ -19,10 +19,9 @@ pub fn add<T: Transaction>(
     head: &mut Head,
     member: &[u8],
 ) -> Result<bool, Failure> {
-    if keyspace.member(head, member)?.is_some() {
+    if !keyspace.add_member(head, member, &[])? {
         return Ok(false);
     }
-    keyspace.put_member(head, member, &[])?;
     head.count += 1;
     head.grown |= head.count > SET_ENTRIES.get() || parse_integer(member).is_none();
     Ok(true)

@@ -131,10 +131,7 @@ impl Query {
         }
         let mut sources = Vec::new();
         for key in args.by_ref().take(count as usize) {
-            let head = keyspace.head(key)?;
-            if head.is_some_and(|head| !matches!(head.kind, Kind::Set | Kind::SortedSet)) {
-                return Err(CommandError::WrongType.into());
-            }
+            let head = keyspace.collection_of(key, |kind| matches!(kind, Kind::Set | Kind::SortedSet))?;
             sources.push(Source { head, weight: 1.0 });
         }
         let mut query = Query { sources, aggregate: Aggregate::Sum, with_scores: false, most: u64::MAX };

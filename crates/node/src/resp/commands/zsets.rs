@@ -38,7 +38,7 @@ pub fn put<T: Transaction>(
 
 /// Puts a sorted set of these in the place of whatever is there.
 pub fn store<T: Transaction>(key: &[u8], scored: &Scored, keyspace: &mut Keyspace<'_, T>) -> Done {
-    let mut head = keyspace.begin(Kind::SortedSet)?;
+    let mut head = keyspace.begin(Kind::SortedSet);
     for (member, score) in scored {
         put(keyspace, &mut head, member, None, *score)?;
     }
@@ -142,8 +142,7 @@ fn add<T: Transaction>(
     let scores: Vec<f64> = pairs.step_by(2).map(float).collect::<Result<_, _>>()?;
     let mut head = match keyspace.collection(key, Kind::SortedSet)? {
         Some(head) => head,
-        None if rules.old => Head::collection(Kind::SortedSet, 0),
-        None => keyspace.begin(Kind::SortedSet)?,
+        None => keyspace.begin(Kind::SortedSet),
     };
     let before = head.count;
     let (mut updated, mut last) = (0, None);

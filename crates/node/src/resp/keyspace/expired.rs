@@ -33,6 +33,7 @@ impl<T: Transaction> Keyspace<'_, T> {
     /// The command is over: what it found expired goes.
     #[inline]
     pub fn bury_expired(&mut self) -> Result<(), Stop> {
+        self.smalls.clear();
         if self.sighted.0.is_empty() || planted!(resp::SightedKept) { Ok(()) } else { self.bury() }
     }
 

@@ -4,8 +4,12 @@
 //! plain    the value                                              a string without a deadline
 //! marked   mark 8 bytes | kind u8 | flags u8 | deadline u64 | ..  anything else; deadline 0: none
 //!            string      .. | the value
-//!            others      .. | id u64 | count u64 | next i64
+//!            others      .. | id u64 | count u64 | next i64 | if packed: elements
+//! flags    1: grown   2: packed
 //! ```
+//!
+//! A collection that is *packed* has elements here: all of them ([`small`](super::small)), or of a list those at its ends ([`list`](super::list)). It needs no id
+//! before it has rows elsewhere: 0 is none. Collections of older builds are not packed, and are read and changed as they are.
 //!
 //! Integers are little endian. A plain value is what every build has written since the first: rows of older stores are read as they
 //! are. A value that begins with the mark by itself is written with a mark in front; nobody wrote one before there were marks, unless
@@ -15,6 +19,9 @@ use highwater_core::codec::{Malformed, Reader};
 
 /// What no plain value begins with. No text does: 0xff and 0xc1 occur in no UTF-8.
 const MARK: [u8; 8] = [0xff, 0x00, 0xc1, 0x48, 0x57, 0x9e, 0xb3, 0x01];
+
+const GROWN: u8 = 1;
+const PACKED: u8 = 2;
 
 /// What a marked string has in front of its value.
 pub const MARKED_BYTES: usize = 18;
@@ -58,12 +65,27 @@ pub struct Head {
     pub grown: bool,
     /// When it expires, in Unix time in ms. 0: never.
     pub deadline: u64,
-    /// Of a collection: what its elements' rows begin with. No two collections ever have the same at the same time.
+    /// Elements stand behind the head.
+    pub packed: bool,
+    /// Of a collection: what its elements' rows begin with. No two collections ever have the same at the same time. 0: it has no rows.
     pub id: u64,
     /// Of a collection: how many elements it has. Never 0 in a row.
     pub count: u64,
     /// Of a list the position of its first element; of others the next number of an element, which keeps the order of insertion.
     pub next: i64,
+    /// Where this transaction keeps the elements of a small collection, once it [looked at it](super::Keyspace::collection).
+    pub slot: Slot,
+    /// The row has this head, and the key lives.
+    pub stored: bool,
+}
+
+/// A place among the small collections that a transaction has looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(pub u32);
+
+impl Slot {
+    /// Nowhere yet.
+    pub const NONE: Slot = Slot(u32::MAX);
 }
 
 /// A row, read.
@@ -71,7 +93,7 @@ pub struct Head {
 pub struct Row<'a> {
     /// What it says.
     pub head: Head,
-    /// Of a string: its value.
+    /// Of a string: its value. Of a packed collection: its elements.
     pub value: &'a [u8],
     /// Nothing but a value.
     pub plain: bool,
@@ -82,7 +104,7 @@ impl<'a> Row<'a> {
     #[inline]
     pub fn decode(row: &'a [u8]) -> Row<'a> {
         match row.strip_prefix(&MARK) {
-            None => Row { head: Head::string(), value: row, plain: true },
+            None => Row { head: Head { stored: true, ..Head::string() }, value: row, plain: true },
             Some(rest) => Row::decode_marked(rest).expect("the keyspace holds what was written there"),
         }
     }
@@ -90,25 +112,33 @@ impl<'a> Row<'a> {
     fn decode_marked(rest: &'a [u8]) -> Result<Row<'a>, Malformed> {
         let mut reader = Reader::new(rest);
         let kind = *Kind::ALL.get(usize::from(reader.u8()?)).ok_or(Malformed("kind of a key"))?;
-        let grown = reader.u8()? & 1 == 1;
-        let mut head = Head { kind, grown, deadline: reader.u64()?, ..Head::string() };
+        let flags = reader.u8()?;
+        let (grown, packed) = (flags & GROWN != 0, flags & PACKED != 0);
+        let mut head = Head { kind, grown, packed, deadline: reader.u64()?, stored: true, ..Head::string() };
         if kind == Kind::String {
             return Ok(Row { head, value: reader.rest(), plain: false });
         }
         (head.id, head.count, head.next) = (reader.u64()?, reader.u64()?, reader.u64()? as i64);
-        Ok(Row { head, value: &[], plain: false })
+        Ok(Row { head, value: reader.rest(), plain: false })
     }
 }
 
 impl Head {
     /// Of a plain string.
     pub const fn string() -> Head {
-        Head { kind: Kind::String, grown: false, deadline: 0, id: 0, count: 0, next: 0 }
+        let (deadline, id, count, next) = (0, 0, 0, 0);
+        let (grown, packed, stored, slot) = (false, false, false, Slot::NONE);
+        Head { kind: Kind::String, grown, deadline, packed, id, count, next, slot, stored }
     }
 
-    /// Of a collection without elements.
-    pub const fn collection(kind: Kind, id: u64) -> Head {
-        Head { kind, id, ..Head::string() }
+    /// Of a collection without elements and rows.
+    pub const fn collection(kind: Kind) -> Head {
+        Head { kind, packed: true, ..Head::string() }
+    }
+
+    /// Whether its rows, if it has any, are in the table of lists' items.
+    pub fn has_items(&self) -> bool {
+        self.kind == Kind::List && self.packed
     }
 
     /// Whether a string of this head and value stands in its row as it is.
@@ -117,19 +147,18 @@ impl Head {
         self.deadline == 0 && !self.grown && !value.starts_with(&MARK)
     }
 
-    /// Appends the row of a string that is not plain, or of a collection.
+    /// Appends the row of a string that is not plain, or of a collection. `value`: see [`Row`].
     pub fn encode(&self, value: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&MARK);
         out.push(self.kind as u8);
-        out.push(u8::from(self.grown));
+        out.push(u8::from(self.grown) * GROWN + u8::from(self.packed) * PACKED);
         out.extend_from_slice(&self.deadline.to_le_bytes());
-        if self.kind == Kind::String {
-            out.extend_from_slice(value);
-        } else {
+        if self.kind != Kind::String {
             out.extend_from_slice(&self.id.to_le_bytes());
             out.extend_from_slice(&self.count.to_le_bytes());
             out.extend_from_slice(&self.next.to_le_bytes());
         }
+        out.extend_from_slice(value);
     }
 
     /// Whether it is over at this time.
@@ -161,17 +190,22 @@ mod tests {
                 head.encode(value, &mut row);
                 assert_eq!(row.len(), MARKED_BYTES + value.len());
             }
-            assert_eq!(Row::decode(&row), Row { head, value, plain });
+            assert_eq!(Row::decode(&row), Row { head: Head { stored: true, ..head }, value, plain });
         }
     }
 
     #[test]
     fn rows_of_collections() {
         for kind in &Kind::ALL[1..] {
-            let head = Head { grown: true, deadline: 9, count: 3, next: -4, ..Head::collection(*kind, 5) };
-            let mut row = Vec::new();
-            head.encode(&[], &mut row);
-            assert_eq!(Row::decode(&row), Row { head, value: &[], plain: false });
+            for packed in [false, true] {
+                let (id, count, next) = (5, 3, -4);
+                let plain = Head { kind: *kind, grown: true, deadline: 9, ..Head::string() };
+                let head = Head { packed, id, count, next, ..plain };
+                let (mut row, value) = (Vec::new(), if packed { &b"elements"[..] } else { &[] });
+                head.encode(value, &mut row);
+                let head = Head { stored: true, ..head };
+                assert_eq!(Row::decode(&row), Row { head, value, plain: false });
+            }
         }
     }
 

@@ -64,16 +64,47 @@ impl<T: Transaction> Keyspace<'_, T> {
         if member.len() > MAX_MEMBER_BYTES {
             return Ok(None);
         }
-        Ok(self.tx.get(ELEMENTS, &rows::member_row(head.id, member))?)
+        if head.packed {
+            return Ok(self.small_member(head, member));
+        }
+        rows::set_member_row(&mut self.key, head.id, member);
+        Ok(self.tx.get(ELEMENTS, &self.key)?)
     }
 
     /// Sets a member's value. Whoever adds one counts it.
-    pub fn put_member(&mut self, head: &Head, member: &[u8], value: &[u8]) -> Done {
+    pub fn put_member(&mut self, head: &mut Head, member: &[u8], value: &[u8]) -> Done {
+        if self.put_in_small(head, member, value)? {
+            return Ok(());
+        }
+        rows::set_member_row(&mut self.key, head.id, member);
+        Ok(self.tx.put(ELEMENTS, &self.key, value)?)
+    }
+
+    /// Adds a member, if there is none; whether it did. Whoever adds one counts it.
+    pub fn add_member(&mut self, head: &mut Head, member: &[u8], value: &[u8]) -> Result<bool, Failure> {
+        if head.packed && self.small_member(head, member).is_some() {
+            return Ok(false);
+        }
+        if self.put_in_small(head, member, value)? {
+            return Ok(true);
+        }
+        rows::set_member_row(&mut self.key, head.id, member);
+        Ok(self.tx.insert(ELEMENTS, &self.key, value)?)
+    }
+
+    /// Sets a member's value in a small collection that has room for it; whether it did. If there is none, the collection is small no more.
+    fn put_in_small(&mut self, head: &mut Head, member: &[u8], value: &[u8]) -> Result<bool, Failure> {
         if member.len() > MAX_MEMBER_BYTES {
             return Err(CommandError::MemberTooLong.into());
         }
         check_value(value.len())?;
-        Ok(self.tx.put(ELEMENTS, &rows::member_row(head.id, member), value)?)
+        if head.packed && self.put_small(head, member, value) {
+            return Ok(true);
+        }
+        if head.packed {
+            self.unpack(head)?;
+        }
+        Ok(false)
     }
 
     /// Removes a member; whether there was one. Whoever does counts it.
@@ -81,7 +112,11 @@ impl<T: Transaction> Keyspace<'_, T> {
         if member.len() > MAX_MEMBER_BYTES {
             return Ok(false);
         }
-        Ok(self.tx.delete(ELEMENTS, &rows::member_row(head.id, member))?)
+        if head.packed {
+            return Ok(self.delete_small(head, member));
+        }
+        rows::set_member_row(&mut self.key, head.id, member);
+        Ok(self.tx.delete(ELEMENTS, &self.key)?)
     }
 
     /// Visits members from a hash on, with their hashes, until `visit` breaks.
@@ -91,6 +126,10 @@ impl<T: Transaction> Keyspace<'_, T> {
         from: u64,
         mut visit: impl FnMut(u64, &[u8], &[u8]) -> ControlFlow<()>,
     ) -> Done {
+        if head.packed {
+            self.each_small_member(head, from, visit);
+            return Ok(());
+        }
         let (start, end) = (rows::members_from(head.id, from), rows::members_end(head.id));
         self.scan(ELEMENTS, &start, &end, Direction::Forward, |row, value| {
             visit(rows::hash_in(row), rows::member_in(row), value)

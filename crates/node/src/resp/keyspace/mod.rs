@@ -1,11 +1,13 @@
 //! The Redis keyspace as one transaction sees it, and how a command ends early.
 //!
-//! Four tables. docs/internals/redis.md has the rows, what each operation costs, and why.
+//! Five tables. docs/internals/redis.md has the rows, what each operation costs, and why.
 //!
 //! - [`KEYSPACE`]: a row for each key, hashed. It says what the key is and when it expires ([`head`]); of a string it is all there is,
 //!   so that `GET` and `SET` touch one row.
-//! - [`ELEMENTS`]: what collections hold, an element a row ([`rows`]). Every collection that begins gets an id of its own, which its
+//!   A small collection ([`small`]) and a short list ([`list`]) are all there in that row, too.
+//! - [`ELEMENTS`]: what larger collections hold, an element a row ([`rows`]). Every collection that gets rows gets an id of its own, which its
 //!   rows start with: whoever removes it need not remove them at once.
+//! - [`ITEMS`]: what stands in longer lists between the ends, some items a row ([`items`]).
 //! - [`NAMES`]: the keys once more, ordered by a hash, to be listed. Written when a key comes or goes, not when it changes.
 //! - [`DUE`]: keys that expire, by their deadlines, and collections whose rows are to be removed. [`sweep`] does both, some at a time.
 //!
@@ -21,9 +23,12 @@
 mod expired;
 pub mod head;
 pub mod items;
+pub mod list;
 pub mod members;
+pub mod packed;
 pub mod rows;
 pub mod scores;
+pub mod small;
 pub mod sweep;
 
 use std::ops::{Bound, ControlFlow};
@@ -37,6 +42,7 @@ use super::errors::CommandError;
 use super::moment::Moment;
 use expired::Sighted;
 use head::{Head, Kind, MARKED_BYTES, Row};
+use packed::Packed;
 
 /// The table that holds the Redis keyspace: any bytes as keys, a hash index.
 pub const KEYSPACE: TableId = TableId(0);
@@ -44,6 +50,8 @@ pub const KEYSPACE: TableId = TableId(0);
 pub const NAMES: TableId = TableId(26);
 /// The table of collections' elements: any bytes, ordered.
 pub const ELEMENTS: TableId = TableId(27);
+/// The table of lists' items: any bytes, ordered.
+pub const ITEMS: TableId = TableId(47);
 /// The table of what is to be removed: any bytes, ordered.
 pub const DUE: TableId = TableId(28);
 
@@ -105,6 +113,12 @@ pub struct Keyspace<'a, T> {
     moment: Moment,
     random: Random,
     scratch: Vec<u8>,
+    /// The key of the row that is asked for.
+    key: Vec<u8>,
+    /// What a list's row is put together in.
+    elements: Vec<u8>,
+    /// Small collections that the command has looked at, by their [slots](head::Slot).
+    smalls: Vec<Packed>,
     /// Whose rules a script has to keep to; `None`: it may do everything.
     user: Option<Vec<u8>>,
     /// The command has looked for data before, found none, and waits.
@@ -120,6 +134,9 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
             moment,
             random: Random::new(moment.seed),
             scratch: Vec::new(),
+            key: Vec::new(),
+            elements: Vec::new(),
+            smalls: Vec::new(),
             user: None,
             looks_again: false,
             sighted: Sighted::default(),
@@ -189,12 +206,26 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         }
     }
 
-    /// The head of a collection, to be read.
+    /// The head of a collection, to be read. (Of a list: [`list`](Self::list).)
     pub fn collection(&mut self, key: &[u8], kind: Kind) -> Result<Option<Head>, Failure> {
-        match self.head(key)? {
-            Some(head) if head.kind != kind => Err(CommandError::WrongType.into()),
-            head => Ok(head),
-        }
+        debug_assert_ne!(kind, Kind::List);
+        self.collection_of(key, |other| other == kind)
+    }
+
+    /// The same, of some kinds.
+    pub fn collection_of(
+        &mut self,
+        key: &[u8],
+        fits: impl Fn(Kind) -> bool,
+    ) -> Result<Option<Head>, Failure> {
+        let (mut head, elements) = match self.row(key)? {
+            None => return Ok(None),
+            Some(row) if !fits(row.head.kind) => return Err(CommandError::WrongType.into()),
+            Some(Row { head, .. }) if !head.packed => return Ok(Some(head)),
+            Some(Row { head, value, .. }) => (head, Packed::counted(value, 2 * head.count as usize)),
+        };
+        head.slot = self.keep_small(elements);
+        Ok(Some(head))
     }
 
     /// The head of a collection that a command may wait for. Of who waits already, what has become another type meanwhile is nothing.
@@ -209,48 +240,60 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
     pub fn open(&mut self, key: &[u8], kind: Kind) -> Result<Head, Failure> {
         match self.collection(key, kind)? {
             Some(head) => Ok(head),
-            None => self.begin(kind),
+            None => Ok(self.begin(kind)),
         }
     }
 
     /// A collection that has no elements and no key yet.
-    pub fn begin(&mut self, kind: Kind) -> Result<Head, Failure> {
-        Ok(Head::collection(kind, self.fresh_id()?))
+    pub fn begin(&mut self, kind: Kind) -> Head {
+        Head { slot: self.keep_small(Packed::default()), ..Head::collection(kind) }
     }
 
     /// Puts a new collection in the place of whatever is there; without elements, nothing.
     pub fn replace(&mut self, key: &[u8], head: &Head) -> Done {
         self.remove(key)?;
-        if head.count > 0 { self.write(key, head, &[]) } else { Ok(()) }
+        if head.count > 0 { self.save(key, head) } else { Ok(()) }
     }
 
     /// An id that no collection has, nor rows that are still to be removed.
-    fn fresh_id(&mut self) -> Result<u64, Failure> {
+    fn fresh_id(&mut self, table: TableId) -> Result<u64, Failure> {
         loop {
             let (id, mut taken) = (self.random.bits(), false);
-            self.scan(
-                ELEMENTS,
-                &rows::collection_start(id),
-                &rows::collection_end(id),
-                Direction::Forward,
-                |_, _| {
-                    taken = true;
-                    ControlFlow::Break(())
-                },
-            )?;
-            if !taken {
+            let (start, end) = (rows::collection_start(id), rows::collection_end(id));
+            self.scan(table, &start, &end, Direction::Forward, |_, _| {
+                taken = true;
+                ControlFlow::Break(())
+            })?;
+            if !taken && id != 0 {
                 return Ok(id);
             }
         }
     }
 
-    /// Writes a collection's head. Without elements, it is gone.
+    /// Writes a collection's row. Without elements, it is gone.
     pub fn save(&mut self, key: &[u8], head: &Head) -> Done {
-        if head.count > 0 {
-            return self.write(key, head, &[]);
+        if !head.packed {
+            return self.save_row(key, head, &[]);
         }
-        self.remove(key)?;
-        Ok(())
+        let elements = std::mem::take(self.small_mut(head));
+        let saved = self.save_row(key, head, elements.bytes());
+        *self.small_mut(head) = elements;
+        saved
+    }
+
+    /// Writes the row of a collection or a list that was looked at in this command.
+    fn save_row(&mut self, key: &[u8], head: &Head, elements: &[u8]) -> Done {
+        if head.count == 0 {
+            self.remove(key)?;
+            return Ok(());
+        }
+        if !head.stored {
+            return self.write(key, head, elements);
+        }
+        // It is that key's already, and so is its deadline: its name and what is due of it stand.
+        self.scratch.clear();
+        head.encode(elements, &mut self.scratch);
+        Ok(self.tx.put(KEYSPACE, key, &self.scratch)?)
     }
 
     /// Sets a string; whatever was there is gone, its deadline, too.
@@ -261,6 +304,14 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
     /// The same of a value that was put together, and looks so if it is `grown`.
     pub fn set_grown(&mut self, key: &[u8], value: &[u8], grown: bool) -> Done {
         self.write(key, &Head { grown, ..Head::string() }, value)
+    }
+
+    /// Gives a string that is nothing but a value ([`Row::plain`]), and stays so, another one. It is that key's already, so nothing follows from it.
+    #[inline]
+    pub fn overwrite_plain(&mut self, key: &[u8], value: &[u8]) -> Done {
+        debug_assert!(Head::string().is_plain(value));
+        check_value(value.len())?;
+        Ok(self.tx.put(KEYSPACE, key, value)?)
     }
 
     /// Sets a string that was there before, or was not: its deadline stays.
@@ -295,7 +346,8 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
     /// Writes the row of a key, and whatever follows from that.
     fn write(&mut self, key: &[u8], head: &Head, value: &[u8]) -> Done {
         let old = self.tx.get(KEYSPACE, key)?.map(|row| Row::decode(row).head);
-        if old.is_none_or(|old| old.deadline | head.deadline != 0 || old.id != head.id) {
+        let other = |old: Head| (old.kind, old.id) != (head.kind, head.id);
+        if old.is_none_or(|old| old.deadline | head.deadline != 0 || other(old)) {
             self.follow(key, old, head)?;
         }
         if head.kind == Kind::String && head.is_plain(value) {
@@ -315,7 +367,7 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
                 let (row, value) = rows::name_row(key);
                 self.tx.put(NAMES, &row, value)?;
             }
-            Some(old) if old.id != new.id => self.drop_elements(&old)?,
+            Some(old) if (old.kind, old.id) != (new.kind, new.id) => self.drop_elements(&old)?,
             Some(_) => {}
         }
         let deadline = old.map_or(0, |old| old.deadline);
@@ -347,27 +399,37 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         Ok(!head.is_expired(self.moment.unix_ms))
     }
 
-    /// The elements of a collection that is gone: at once, or left to the sweep.
+    /// The rows of a collection that is gone: at once, or left to the sweep.
     fn drop_elements(&mut self, head: &Head) -> Done {
-        if head.kind == Kind::String {
+        if head.id == 0 {
             return Ok(());
         }
+        let (table, due) = match head.has_items() {
+            true => (ITEMS, rows::items_garbage_row(head.id)),
+            false => (ELEMENTS, rows::garbage_row(head.id)),
+        };
         if head.count > REMOVED_AT_ONCE {
-            return Ok(self.tx.put(DUE, &rows::garbage_row(head.id), &[])?);
+            return Ok(self.tx.put(DUE, &due, &[])?);
         }
-        self.drop_some(head.id, &rows::collection_start(head.id), usize::MAX)?;
+        self.drop_some(table, head.id, &rows::collection_start(head.id), usize::MAX)?;
         Ok(())
     }
 
     /// Removes up to so many rows of a collection, from this one on; which they were.
-    fn drop_some(&mut self, id: u64, from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, Failure> {
+    fn drop_some(
+        &mut self,
+        table: TableId,
+        id: u64,
+        from: &[u8],
+        most: usize,
+    ) -> Result<Vec<Vec<u8>>, Failure> {
         let mut found = Vec::new();
-        self.scan(ELEMENTS, from, &rows::collection_end(id), Direction::Forward, |row, _| {
+        self.scan(table, from, &rows::collection_end(id), Direction::Forward, |row, _| {
             found.push(row.to_vec());
             if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         for row in &found {
-            self.tx.delete(ELEMENTS, row)?;
+            self.tx.delete(table, row)?;
         }
         Ok(found)
     }
@@ -390,16 +452,17 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
     pub fn copy(&mut self, from: &[u8], to: &[u8]) -> Done {
         let Some(row) = self.row(from)? else { return Ok(()) };
         let (mut head, value) = (row.head, row.value.to_vec());
-        if head.kind != Kind::String {
-            let (old, new) = (head.id, self.fresh_id()?);
+        if head.id != 0 {
+            let table = if head.has_items() { ITEMS } else { ELEMENTS };
+            let (old, new) = (head.id, self.fresh_id(table)?);
             let mut copied = Vec::new();
             let (start, end) = (rows::collection_start(old), rows::collection_end(old));
-            self.scan(ELEMENTS, &start, &end, Direction::Forward, |row, value| {
+            self.scan(table, &start, &end, Direction::Forward, |row, value| {
                 copied.push(([&new.to_be_bytes()[..], &row[8..]].concat(), value.to_vec()));
                 ControlFlow::Continue(())
             })?;
             for (row, value) in &copied {
-                self.tx.put(ELEMENTS, row, value)?;
+                self.tx.put(table, row, value)?;
             }
             head.id = new;
         }

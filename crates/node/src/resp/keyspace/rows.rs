@@ -4,10 +4,12 @@
 //! names      hash u64 | name                   nothing       a name that is too long for that: its end is the value
 //! due        0 u64    | 0 u8 | id u64          a row         rows of a collection that is gone, from that one on
 //!            0 u64    | 2 u8 | id u64          a row         rows of a user's table that is gone, from that one on
+//!            0 u64    | 3 u8 | id u64          a row         items of a packed list that is gone, from that one on
 //!            deadline u64 | 1 u8 | name        nothing       a key that expires
 //! elements   id u64 | 0 u8 | hash u64 | member               of a hash, a set, a sorted set
 //!            id u64 | 1 u8 | score u64 | member              of a sorted set, again
-//!            id u64 | 2 u8 | position i64 ^ 2^63             of a list
+//!            id u64 | 2 u8 | position i64 ^ 2^63             of a list that is not packed
+//! items      id u64 | position i64 ^ 2^63                    of a list that is packed
 //! ```
 //!
 //! Integers are big endian, so that rows stand in their order. Members and names stand in the order of their hashes: a `SCAN` goes on
@@ -71,11 +73,25 @@ pub fn table_garbage_row(id: u64) -> [u8; 17] {
     key
 }
 
+/// The row that has the items of a packed list removed.
+pub fn items_garbage_row(id: u64) -> [u8; 17] {
+    let mut key = garbage_row(id);
+    key[8] = 3;
+    key
+}
+
 /// A row of the table of what is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Elements of a collection that is gone.
     Garbage {
+        /// Whose.
+        id: u64,
+        /// Those in front of this row are removed.
+        from: Vec<u8>,
+    },
+    /// Items of a packed list that is gone.
+    Items {
         /// Whose.
         id: u64,
         /// Those in front of this row are removed.
@@ -101,7 +117,7 @@ impl Due {
     /// When: 0 is at once.
     pub fn deadline(&self) -> u64 {
         match self {
-            Due::Garbage { .. } | Due::Table { .. } => 0,
+            Due::Garbage { .. } | Due::Items { .. } | Due::Table { .. } => 0,
             Due::Deadline { deadline, .. } => *deadline,
         }
     }
@@ -112,6 +128,7 @@ impl Due {
         match head[8] {
             0 => Some(Due::Garbage { id: integer(rest)?, from: value.to_vec() }),
             2 => Some(Due::Table { id: integer(rest)?, from: value.to_vec() }),
+            3 => Some(Due::Items { id: integer(rest)?, from: value.to_vec() }),
             _ => Some(Due::Deadline { deadline: integer(head)?, name: [rest, value].concat() }),
         }
     }
@@ -124,6 +141,18 @@ fn integer(bytes: &[u8]) -> Option<u64> {
 /// The row of a member.
 pub fn member_row(id: u64, member: &[u8]) -> Vec<u8> {
     element(id, MEMBERS, hash(member), member)
+}
+
+/// The same, in place of what is in `key`.
+#[inline]
+pub fn set_member_row(key: &mut Vec<u8>, id: u64, member: &[u8]) {
+    set_element(key, id, MEMBERS, hash(member), member);
+}
+
+/// The same of the row of a score.
+#[inline]
+pub fn set_score_row(key: &mut Vec<u8>, id: u64, score: f64, member: &[u8]) {
+    set_element(key, id, SCORES, order_of(score), member);
 }
 
 /// Where members of this hash begin.
@@ -168,19 +197,29 @@ pub fn score_in(key: &[u8]) -> f64 {
 }
 
 /// Unsigned numbers in the order of the scores; both zeros are the same.
-fn order_of(score: f64) -> u64 {
+pub fn order_of(score: f64) -> u64 {
     let bits = (score + 0.0).to_bits();
     if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }
 }
 
-/// The row of a list's item.
-pub fn item_row(id: u64, position: i64) -> Vec<u8> {
-    element(id, ITEMS, position as u64 ^ 1 << 63, &[])
+/// The row of a list's item, or of some of a packed one's, the first of which has that position.
+pub fn item_row(id: u64, packed: bool, position: i64) -> Vec<u8> {
+    let order = position as u64 ^ 1 << 63;
+    if packed {
+        return [id.to_be_bytes(), order.to_be_bytes()].concat();
+    }
+    element(id, ITEMS, order, &[])
 }
 
-/// The first byte string behind all rows of a collection.
+/// The position in such a row.
+pub fn position_in(key: &[u8]) -> i64 {
+    let order: [u8; 8] = *key.last_chunk().expect("an item's row has a position");
+    (u64::from_be_bytes(order) ^ 1 << 63) as i64
+}
+
+/// A byte string behind all rows of a collection.
 pub fn collection_end(id: u64) -> Vec<u8> {
-    front(id, ITEMS + 1)
+    [&id.to_be_bytes()[..], &[u8::MAX; MEMBER_AT - TAG_AT]].concat()
 }
 
 /// Any row of a collection begins so.
@@ -196,11 +235,19 @@ fn front(id: u64, tag: u8) -> Vec<u8> {
 
 fn element(id: u64, tag: u8, number: u64, member: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(MEMBER_AT + member.len());
-    key.extend_from_slice(&id.to_be_bytes());
-    key.push(tag);
-    key.extend_from_slice(&number.to_be_bytes());
-    key.extend_from_slice(member);
+    set_element(&mut key, id, tag, number, member);
     key
+}
+
+#[inline]
+fn set_element(key: &mut Vec<u8>, id: u64, tag: u8, number: u64, member: &[u8]) {
+    let mut front = [0; MEMBER_AT];
+    front[..TAG_AT].copy_from_slice(&id.to_be_bytes());
+    front[TAG_AT] = tag;
+    front[TAG_AT + 1..].copy_from_slice(&number.to_be_bytes());
+    key.clear();
+    key.extend_from_slice(&front);
+    key.extend_from_slice(member);
 }
 
 #[cfg(test)]
@@ -222,8 +269,11 @@ mod tests {
 
     #[test]
     fn items_stand_in_their_order() {
-        for pair in [i64::MIN, -1, 0, 1, i64::MAX].windows(2) {
-            assert!(item_row(1, pair[0]) < item_row(1, pair[1]));
+        for packed in [false, true] {
+            for pair in [i64::MIN, -1, 0, 1, i64::MAX].windows(2) {
+                assert!(item_row(1, packed, pair[0]) < item_row(1, packed, pair[1]));
+                assert_eq!(position_in(&item_row(1, packed, pair[0])), pair[0]);
+            }
         }
     }
 
@@ -240,7 +290,9 @@ mod tests {
         assert_eq!(Due::decode(&garbage_row(5), &[]), Some(Due::Garbage { id: 5, from: Vec::new() }));
         let dropped = Due::Table { id: 5, from: vec![2, 3] };
         assert_eq!(Due::decode(&table_garbage_row(5), &[2, 3]), Some(dropped));
-        assert!(table_garbage_row(u64::MAX)[..] < deadline_row(1, b"").0[..]);
+        let items = Due::Items { id: 5, from: vec![2, 3] };
+        assert_eq!(Due::decode(&items_garbage_row(5), &[2, 3]), Some(items));
+        assert!(items_garbage_row(u64::MAX)[..] < deadline_row(1, b"").0[..]);
         assert!(garbage_row(u64::MAX)[..] < deadline_row(0, b"").0[..]);
     }
 

@@ -4,11 +4,11 @@
 use std::ops::{Bound, ControlFlow};
 
 use highwater_core::codec::Reader;
-use highwater_core::{Abort, Direction, Procedure, Transaction, planted};
+use highwater_core::{Abort, Direction, Procedure, TableId, Transaction, planted};
 
 use super::expired::LONG_PAST;
 use super::rows::{self, Due};
-use super::{DUE, Done, Failure, Keyspace, Stop};
+use super::{DUE, Done, ELEMENTS, Failure, ITEMS, Keyspace, Stop};
 use crate::resp::moment::Moment;
 use crate::resp::tables::Table;
 
@@ -58,7 +58,12 @@ impl<T: Transaction> Keyspace<'_, T> {
                 return Ok((0, expired));
             }
             left -= match due {
-                Due::Garbage { id, from } => self.collect(id, &from, left)?,
+                Due::Garbage { id, from } => {
+                    self.collect((ELEMENTS, &rows::garbage_row(id)), id, &from, left)?
+                }
+                Due::Items { id, from } => {
+                    self.collect((ITEMS, &rows::items_garbage_row(id)), id, &from, left)?
+                }
                 Due::Table { id, from } => self.collect_table(id, &from, left)?,
                 Due::Deadline { deadline, name } => {
                     expired += 1;
@@ -70,12 +75,18 @@ impl<T: Transaction> Keyspace<'_, T> {
     }
 
     /// Removes rows of a collection that is gone; how many. Notes how far it has got: what was removed lately may still be in the way.
-    fn collect(&mut self, id: u64, from: &[u8], most: usize) -> Result<usize, Failure> {
+    fn collect(
+        &mut self,
+        (table, due): (TableId, &[u8]),
+        id: u64,
+        from: &[u8],
+        most: usize,
+    ) -> Result<usize, Failure> {
         let start = rows::collection_start(id);
-        let dropped = self.drop_some(id, if from.is_empty() { &start } else { from }, most)?;
+        let dropped = self.drop_some(table, id, if from.is_empty() { &start } else { from }, most)?;
         match dropped.last() {
-            Some(last) if dropped.len() == most => self.tx.put(DUE, &rows::garbage_row(id), last)?,
-            _ => drop(self.tx.delete(DUE, &rows::garbage_row(id))?),
+            Some(last) if dropped.len() == most => self.tx.put(DUE, due, last)?,
+            _ => drop(self.tx.delete(DUE, due)?),
         }
         Ok(dropped.len().max(1))
     }

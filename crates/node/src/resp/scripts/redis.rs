@@ -15,11 +15,14 @@ use crate::resp::acl::Denied;
 use crate::resp::command::{Command, Local, Opcode};
 use crate::resp::double::format_double;
 use crate::resp::errors::CommandError;
+use crate::resp::number::Digits;
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::request::Args;
 
 /// What a call costs beside its bytes, in instructions.
 const CALL_INSTRUCTIONS: u64 = 100;
+/// An integer below it has the same digits as a double.
+const SHORT: u64 = 1_000_000_000_000_000;
 /// Lines that a run may log.
 const MAX_LOGGED: u32 = 100;
 
@@ -269,12 +272,16 @@ fn encode(words: &MultiValue, out: &mut Vec<u8>) -> mlua::Result<Option<Opcode>>
     let mut opcode = None;
     put_varint(out, words.len() as u64 - 1);
     for (at, word) in words.iter().enumerate() {
-        let number;
+        let (digits, number);
         let text;
         let bytes: &[u8] = match word {
             Value::String(string) => {
                 text = string.as_bytes();
                 &text
+            }
+            Value::Integer(integer) if integer.unsigned_abs() < SHORT => {
+                digits = Digits::new(*integer);
+                digits.as_bytes()
             }
             Value::Integer(integer) => {
                 number = format_double(*integer as f64);

@@ -25,11 +25,16 @@ pub fn sha1_hex(bytes: &[u8]) -> String {
 
 /// A digest in small hexadecimal letters.
 pub fn hex(digest: &[u8; 20]) -> String {
-    digest
-        .iter()
-        .flat_map(|byte| [byte >> 4, byte & 15])
-        .map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]))
-        .collect()
+    letters(digest).iter().map(|letter| char::from(*letter)).collect()
+}
+
+/// The letters alone.
+pub fn letters(digest: &[u8; 20]) -> [u8; 40] {
+    let mut letters = [0; 40];
+    for (pair, byte) in letters.as_chunks_mut::<2>().0.iter_mut().zip(digest) {
+        *pair = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
+    }
+    letters
 }
 
 /// A digest from 40 hexadecimal letters of any size.

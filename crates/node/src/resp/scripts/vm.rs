@@ -310,7 +310,11 @@ impl Vm {
         run.read_only.set(task.read_only);
         run.protocol.set(Protocol::Resp2);
         run.chance.set(task.seed & 0xffff_ffff_ffff);
-        run.name.replace(task.name.to_vec());
+        {
+            let mut name = run.name.borrow_mut();
+            name.clear();
+            name.extend_from_slice(task.name);
+        }
         run.stack.set(natives::stack_pointer());
         run.logged.set(0);
         let outcome = bridge::lend(host, || body(self));

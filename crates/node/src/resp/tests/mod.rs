@@ -3,6 +3,7 @@
 mod calls;
 mod clients;
 mod cluster;
+mod collections;
 
 pub(in crate::resp) mod double;
 mod exec;
