@@ -41,26 +41,96 @@ fn a_build_without_webassembly_says_how_to_make_one_with_it() {
 mod with_webassembly {
     use super::*;
     use processes::Client;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
     use std::process::Command;
 
-    /// The example as it comes from the compiler.
+    /// For which modules are compiled.
+    const TARGET: &str = "wasm32-unknown-unknown";
+
+    fn examples() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients/wasm")
+    }
+
+    /// The example, compiled now where the compiler can, as it was compiled last elsewhere: nothing has to be installed for a test.
+    /// `HIGHWATER_WASM=compile` asks for the compiler, as CI does.
     fn transfer() -> Vec<u8> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients/wasm");
+        let asked = std::env::var("HIGHWATER_WASM").is_ok_and(|how| how == "compile");
+        if asked || can_compile() { compiled() } else { std::fs::read(kept("transfer.wasm")).unwrap() }
+    }
+
+    /// What is kept of the example: the module, and the sum of what it was compiled from.
+    fn kept(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/modules").join(name)
+    }
+
+    fn can_compile() -> bool {
+        let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+        let folder = Command::new(rustc).args(["--print", "target-libdir", "--target", TARGET]).output();
+        folder.is_ok_and(|found| Path::new(String::from_utf8_lossy(&found.stdout).trim()).is_dir())
+    }
+
+    fn compiled() -> Vec<u8> {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wasm");
         let built = Command::new(env!("CARGO"))
             .args(["build", "--release", "-p", "transfer", "--target-dir"])
             .arg(&target)
-            .current_dir(folder)
+            .current_dir(examples())
             .env_remove("RUSTFLAGS")
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&built.stderr);
         assert!(
             built.status.success(),
-            "the example does not compile; `rustup target add wasm32-unknown-unknown` adds what it needs:\n{said}"
+            "the example does not compile; `rustup target add {TARGET}` adds what it needs:\n{said}"
         );
-        std::fs::read(target.join("wasm32-unknown-unknown/release/transfer.wasm")).unwrap()
+        std::fs::read(target.join(TARGET).join("release/transfer.wasm")).unwrap()
+    }
+
+    /// Of every file that the example is compiled from, with its name (FNV-1a).
+    fn sum_of_sources() -> String {
+        let mut files: Vec<String> =
+            [".cargo/config.toml", "Cargo.toml", "Cargo.lock"].map(String::from).into();
+        for part in ["guest", "transfer"] {
+            files.push(format!("{part}/Cargo.toml"));
+            let sources = std::fs::read_dir(examples().join(part).join("src")).unwrap();
+            let name = |file: std::fs::DirEntry| file.file_name().into_string().unwrap();
+            files.extend(sources.map(|file| format!("{part}/src/{}", name(file.unwrap()))));
+        }
+        files.sort();
+        let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+        for file in files {
+            let bytes = std::fs::read(examples().join(&file)).unwrap();
+            for byte in file.into_bytes().into_iter().chain([0]).chain(bytes) {
+                sum = (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        format!("{sum:016x}\n")
+    }
+
+    /// Compilers differ, so the bytes are not compared; what they were compiled from is.
+    #[test]
+    fn the_module_that_is_kept_is_the_example() {
+        if std::env::var("HIGHWATER_RECORD").is_ok() {
+            std::fs::write(kept("transfer.wasm"), compiled()).unwrap();
+            std::fs::write(kept("transfer.sources"), sum_of_sources()).unwrap();
+        }
+        let of = std::fs::read_to_string(kept("transfer.sources")).unwrap();
+        assert_eq!(
+            of,
+            sum_of_sources(),
+            "clients/wasm has changed since tests/modules/transfer.wasm was compiled; once the target {TARGET} is there: \
+             HIGHWATER_RECORD=1 cargo test -p highwater --features wasm --test modules kept"
+        );
+    }
+
+    /// What stands in for the compiler does what it is for.
+    #[test]
+    fn the_module_that_is_kept_loads() {
+        let cluster = Cluster::start("kept-module", "durability = \"memory\"", None);
+        let module = std::fs::read(kept("transfer.wasm")).unwrap();
+        assert_eq!(ask(&cluster, &[b"HW.MODULE", b"LOAD", b"vault", &module]), ":1");
+        assert_eq!(line(&cluster, "HW.TABLE CREATE accounts u64"), "+OK");
+        assert_eq!(line(&cluster, "HW.CALL vault.open 1 100"), "+OK");
     }
 
     fn line(cluster: &Cluster, line: &str) -> String {

@@ -4,7 +4,10 @@
 //! gone, its disk may be full, and none of that is a reason for a replica to wait or to end.
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{fmt, registry};
 
 use crate::config::{ConfigError, LogConfig, LogFormat};
 
@@ -19,15 +22,16 @@ pub struct Logging {
 
 /// Installs the process's subscriber. If there is one already (tests, an embedding program), it stays.
 pub fn install(config: &LogConfig) -> Result<Logging, ConfigError> {
-    let filter = EnvFilter::try_new(&config.level)
+    let filter: Targets = config
+        .level
+        .parse()
         .map_err(|error| ConfigError(format!("log.level {:?}: {error}", config.level)))?;
     let (writer, guard) =
         NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES).finish(std::io::stderr());
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
-    let builder = builder.log_internal_errors(false);
+    let lines = fmt::layer().with_writer(writer).log_internal_errors(false);
     let _ = match config.format {
-        LogFormat::Text => builder.with_target(false).with_ansi(false).try_init(),
-        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Text => registry().with(lines.with_target(false).with_ansi(false)).with(filter).try_init(),
+        LogFormat::Json => registry().with(lines.json()).with(filter).try_init(),
     };
     Ok(Logging { _guard: guard })
 }

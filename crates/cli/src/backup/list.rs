@@ -4,7 +4,8 @@ use highwater_node::storage::archive::{Archive, Chain};
 use serde_json::{Value, json};
 
 use super::args::ListArgs;
-use super::moment::{Spanned, Unusable, span, words};
+use super::look::{UNDER_WAY, span};
+use super::moment::{Spanned, Unusable, words};
 use super::place::place;
 use crate::failure::{Failure, Result};
 use crate::output::print;
@@ -45,12 +46,19 @@ fn page(archive: &Archive, spans: &[(Chain, Spanned)]) -> String {
                     span.checkpoints.iter().map(|(number, _)| number.to_string()).collect();
                 let checkpoints = if numbers.is_empty() { "none".into() } else { numbers.join(", ") };
                 text.push_str(&format!("  checkpoints  {checkpoints}\n  moments      {}\n", words(span)));
-                for why in span.lacks.words() {
-                    text.push_str(&format!("  LACKS        {why}\n"));
+                if span.under_way {
+                    text.push_str(&format!("  UNDER WAY    {UNDER_WAY}\n"));
+                } else {
+                    for why in span.lacks.words() {
+                        text.push_str(&format!("  LACKS        {why}\n"));
+                    }
                 }
                 if span.held > span.moments.1 {
                     text.push_str(&format!("  besides      up to {} not known to be decided\n", span.held.0));
                 }
+            }
+            Err(Unusable { under_way: true, .. }) => {
+                text.push_str(&format!("  UNDER WAY    {UNDER_WAY}\n"));
             }
             Err(Unusable { why, .. }) => text.push_str(&format!("  UNUSABLE     {why}\n")),
         }
@@ -69,11 +77,11 @@ fn report(archive: &Archive, spans: &[(Chain, Spanned)]) -> Value {
             "checkpoints": span.checkpoints.iter().map(|(number, _)| number).collect::<Vec<_>>(),
             "latest": span.moments.1.0, "latest_about": wall_clock::about(&span.times, span.moments.1),
             "latest_not_after": Bounds::of(&span.times, span.moments.1).not_after.map(wall_clock::text_of),
-            "held": span.held.0, "workers": span.workers, "lacks": span.lacks.words(),
+            "held": span.held.0, "workers": span.workers, "lacks": span.lacks.words(), "under_way": span.under_way,
             "times": span.times.iter().map(|moment| (moment.unix_ms, moment.mark.0)).collect::<Vec<_>>(),
         }),
-        Err(Unusable { why, .. }) => {
-            json!({"chain": chain.number, "of": chain.of.as_ref().ok(), "error": why})
+        Err(Unusable { why, under_way, .. }) => {
+            json!({"chain": chain.number, "of": chain.of.as_ref().ok(), "error": why, "under_way": under_way})
         }
     };
     json!({"cluster": archive.cluster, "chains": spans.iter().map(chain).collect::<Vec<_>>()})

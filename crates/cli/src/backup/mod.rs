@@ -3,6 +3,7 @@
 mod args;
 mod create;
 mod list;
+mod look;
 mod moment;
 #[cfg(feature = "object-stores")]
 mod objects;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use highwater_core::Timestamp;
 use highwater_disk::journal::{Summary, read_to_damage};
 use highwater_engines::rolis::remains::{Moment, Trust, timestamp_at};
-use highwater_node::storage::archive::{Archive, Chain, ChainDisk, Lacks, had_something};
-use highwater_node::storage::remains::{Base, Folder, checkpoints};
+use highwater_node::storage::archive::{Archive, Chain, ChainDisk, Lacks, Promises};
+use highwater_node::storage::remains::{Base, Folder};
 use highwater_store::Store;
 
 use super::args::MomentArgs;
+use super::look::{UNDER_WAY, span};
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::wall_clock::{self, Bounds};
@@ -29,6 +30,8 @@ pub struct Span {
     pub workers: u16,
     /// What it proves that it does not hold any more.
     pub lacks: Lacks,
+    /// What it lacks a first copy is about to bring.
+    pub under_way: bool,
     /// What its journal is.
     summary: Summary,
 }
@@ -39,39 +42,37 @@ pub struct Unusable {
     pub why: String,
     /// There was something in it: it is damaged, and not empty.
     pub had_something: bool,
+    /// A first copy is about to bring what it lacks.
+    pub under_way: bool,
 }
 
 /// What came of looking through a chain.
 pub type Spanned = std::result::Result<Span, Unusable>;
 
-/// Looks through a chain.
+/// Of a chain that is whole.
+pub const NOTHING: &str = "nothing was ever committed in it";
+
+/// Looks through a chain once. A copy that goes on meanwhile may make it look damaged: [`span`](super::look::span) looks again.
 ///
 /// # Errors
 /// In words, if it is damaged, or nothing can be restored of it.
-pub fn span(chain: &Chain, progress: &mut Progress) -> Spanned {
-    look_through(chain, progress).map_err(|why| {
-        let had_something = why != NOTHING && had_something(&chain.disk).unwrap_or(true);
-        Unusable { why, had_something }
-    })
-}
-
-/// Of a chain that is whole.
-const NOTHING: &str = "nothing was ever committed in it";
-
-fn look_through(chain: &Chain, progress: &mut Progress) -> std::result::Result<Span, String> {
+pub fn look_through(chain: &Chain, progress: &mut Progress) -> std::result::Result<Span, String> {
     let of = chain.of.as_ref().map_err(Clone::clone)?;
+    let said = u64::from_str_radix(&of.incarnation, 16);
+    let said = said.map_err(|_| format!("it is said to be of life #{}, which is none", of.incarnation))?;
+    // Before the journal is read: what a copy brings meanwhile is not missed in it.
+    let promised = Promises::of(&chain.disk, said)?;
     let mut tell = |bytes| progress.count(&format!("journal of chain {}", chain.number), bytes, None);
     let (summary, times) = times(&chain.disk, &mut tell)?;
     let life = summary.journal.ok_or("there is no journal in it")?;
-    if format!("{life:x}") != of.incarnation {
+    if life != said {
         return Err(format!("its journal is of life #{life:x}, and it is said to be of #{}", of.incarnation));
     }
-    let lacks = Lacks::of(&chain.disk, life, &summary)?;
+    let lacks = Lacks::of(&chain.disk, &promised, &summary)?;
     // What is missing is the reason why nothing leads to a moment, if nothing does.
     let lacking = |why: String| lacks.words().into_iter().chain([why]).collect::<Vec<_>>().join("; ");
-    let all = checkpoints(&chain.disk, life)?;
     let numbers: Vec<(u64, Timestamp)> =
-        all.iter().map(|(manifest, _)| (manifest.number, manifest.complete_at)).collect();
+        promised.checkpoints.iter().map(|(manifest, _)| (manifest.number, manifest.complete_at)).collect();
     let newest_first = numbers.iter().rev().map(|(number, _)| Base::Checkpoint(*number)).chain([Base::Birth]);
     let (folder, latest, held) = newest(&chain.disk, &summary, newest_first).map_err(lacking)?;
     let oldest_first = [(Base::Birth, Timestamp::ZERO)]
@@ -86,7 +87,8 @@ fn look_through(chain: &Chain, progress: &mut Progress) -> std::result::Result<S
         return Err(if lacks == Lacks::default() { NOTHING.into() } else { lacking(NOTHING.into()) });
     }
     let workers = folder.summary.positions.len().saturating_sub(1) as u16;
-    Ok(Span { checkpoints: numbers, moments: (earliest, latest), held, times, workers, lacks, summary })
+    let moments = (earliest, latest);
+    Ok(Span { checkpoints: numbers, moments, held, times, workers, lacks, under_way: false, summary })
 }
 
 /// The last moment, from the first of these that leads to one; and up to where more is held.
@@ -189,7 +191,8 @@ pub fn find_among(
     for (chain, known) in chains.into_iter().rev() {
         let span = match known.unwrap_or_else(|| span(&chain, progress)) {
             Ok(span) => span,
-            Err(Unusable { why, had_something }) => {
+            Err(Unusable { why, had_something, under_way }) => {
+                let why = if under_way { UNDER_WAY.into() } else { why };
                 if last && had_something {
                     return Err(Failure::negative(format!(
                         "nothing can be restored of chain {}, the last one: {why}",

@@ -4,7 +4,8 @@ use highwater_node::storage::archive::{Archive, Chain};
 use serde_json::json;
 
 use super::args::VerifyArgs;
-use super::moment::{Spanned, find_among, span, state};
+use super::look::{UNDER_WAY, span};
+use super::moment::{Spanned, find_among, state};
 use super::place::place;
 use crate::checkpoint;
 use crate::failure::{Failure, Result};
@@ -20,13 +21,31 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     if chains.is_empty() {
         return Err(Failure::unreadable("the archive is empty"));
     }
-    let (mut damage, number) = (Vec::new(), chains.len());
+    let (mut damage, mut number, mut under_way) = (Vec::new(), 0, None);
     let mut spanned = Vec::new();
     for chain in chains {
         progress.step(&format!("chain {}", chain.number));
         let (damaged, span) = damage_of(&chain, &mut progress)?;
+        if chain.is_gone() {
+            progress.clear();
+            eprintln!("highwater: chain {} was removed meanwhile", chain.number);
+            continue;
+        }
+        if is_under_way(&span) {
+            under_way = Some(chain.number);
+            // Whoever wants that one is told why it has no moment yet.
+            if args.moment.chain != Some(chain.number) {
+                continue;
+            }
+        }
+        number += 1;
         damage.extend(damaged);
         spanned.push((chain, Some(span)));
+    }
+    if let (Some(begun), 0) = (under_way, number) {
+        return Err(Failure::negative(format!(
+            "there is nothing to verify yet: of chain {begun} {UNDER_WAY}"
+        )));
     }
     progress.step("computing the state of the moment");
     let found = find_among(spanned, &args.moment, &mut progress);
@@ -46,11 +65,12 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     let text = if args.json {
         let report = json!({
             "whole": damage.is_empty(), "chains": number, "damage": damage, "moment": moment, "digest": digest,
-            "rows": rows,
+            "rows": rows, "under_way": under_way,
         });
         report.to_string() + "\n"
     } else {
         let mut text: String = damage.iter().map(|why| format!("DAMAGED   {why}\n")).collect();
+        text.extend(under_way.map(|number| format!("UNDER WAY chain {number}: {UNDER_WAY}\n")));
         if let (Some(moment), Some(digest)) = (moment, &digest) {
             let bounds = state.as_ref().map_or(String::new(), |(_, bounds, _)| bounds.words());
             text.push_str(&format!("moment    {moment}{bounds}: {rows} rows\ndigest    {digest}\n"));
@@ -77,6 +97,7 @@ fn damage_of(chain: &Chain, progress: &mut Progress) -> Result<(Vec<String>, Spa
     // That reads the whole journal. Without a checkpoint that is damaged nothing may lead to a moment.
     let span = span(chain, progress);
     match &span {
+        span if is_under_way(span) => {}
         Err(unusable) if !damage.iter().any(|said| unusable.why.contains(said)) => {
             damage.push(unusable.why.clone());
         }
@@ -89,4 +110,11 @@ fn damage_of(chain: &Chain, progress: &mut Progress) -> Result<(Vec<String>, Spa
         }
     }
     Ok((damage.into_iter().map(|why| format!("{}: {why}", chain.disk)).collect(), span))
+}
+
+fn is_under_way(span: &Spanned) -> bool {
+    match span {
+        Ok(span) => span.under_way,
+        Err(unusable) => unusable.under_way,
+    }
 }

@@ -200,7 +200,7 @@ pub(super) fn is_reclaimed(name: &str) -> bool {
 }
 
 /// Which segment a file is, if any.
-pub(super) fn segment_number(name: &str) -> Option<u64> {
+pub fn segment_number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(PREFIX).filter(|digits| digits.len() == DIGITS)?;
     digits.parse().ok().filter(|number| segment_name(*number) == name)
 }

@@ -57,7 +57,7 @@ use batch::Batch;
 pub use error::JournalError;
 use error::{failed, unreadable};
 use format::{BLOCK_BYTES, GROUP_HEAD_BYTES, GroupHead, SegmentHead, is_reclaimed, reclaimed_name};
-pub use format::{MAX_WRITERS, segment_name};
+pub use format::{MAX_WRITERS, segment_name, segment_number};
 pub use scan::{
     Cut, Damage, Record, SegmentSummary, Summary, read, read_from, read_to_damage, read_while, segments,
 };

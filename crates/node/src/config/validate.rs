@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 
 use super::{ClientAuth, Config, ConfigError, Durability, LogConfig, NodeConfig, PeerTls, Pin};
 use crate::tls::Keys;
@@ -405,17 +405,14 @@ fn log_level(log: &LogConfig) -> Checked {
     if log.level.trim().is_empty() {
         return Err(bad("it is empty".into()));
     }
-    // Spans have a grammar of their own.
-    if !log.level.contains('[') {
-        for word in log.level.split(',').map(str::trim) {
-            let level = word.rsplit_once('=').map_or(word, |(_, level)| level);
-            // An empty one would be read as "error".
-            if level.is_empty() || level.parse::<LevelFilter>().is_err() {
-                return Err(bad(format!("{level:?} is no level")));
-            }
+    for word in log.level.split(',').map(str::trim) {
+        let level = word.rsplit_once('=').map_or(word, |(_, level)| level);
+        // An empty one would be read as "error", and another word alone as the name of a part with all its lines.
+        if level.is_empty() || level.parse::<LevelFilter>().is_err() {
+            return Err(bad(format!("{level:?} is no level")));
         }
     }
-    EnvFilter::try_new(&log.level).map(drop).map_err(|error| bad(error.to_string()))
+    log.level.parse::<Targets>().map(drop).map_err(|error| bad(error.to_string()))
 }
 
 /// `0-2,5`.
@@ -547,13 +544,20 @@ mod tests {
 
     #[test]
     fn a_word_that_is_no_level_is_refused() {
-        for good in
-            ["info", "WARN", "off", "info,highwater_node=debug", "highwater_node=trace", "[turn]=debug"]
-        {
+        for good in ["info", "WARN", "off", "info,highwater_node=debug", "highwater_node=trace"] {
             with(|config| config.log.level = good.into()).expect(good);
         }
-        for bad in ["loud", "infos", "", " ", "info,", "info,highwater_node", "highwater_node=loud", "a=b=c"]
-        {
+        for bad in [
+            "loud",
+            "infos",
+            "",
+            " ",
+            "info,",
+            "info,highwater_node",
+            "highwater_node=loud",
+            "a=b=c",
+            "[turn]=debug",
+        ] {
             let why = refused(|config| config.log.level = bad.into());
             assert!(why.contains("log.level") && why.contains("write error, warn"), "{why}");
         }

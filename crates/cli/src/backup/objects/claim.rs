@@ -165,6 +165,17 @@ fn is_other(error: Error) -> bool {
     matches!(error, Error::Precondition { .. } | Error::AlreadyExists { .. })
 }
 
+/// Whether somebody writes, as far as one look tells: a process of another machine that ended without a word counts.
+pub async fn may_be_claimed(store: &dyn ObjectStore, folder: &Path) -> Result<bool> {
+    let found = match store.get(&folder.clone().join(WRITER)).await {
+        Err(Error::NotFound { .. }) => return Ok(false),
+        found => found?.bytes().await?,
+    };
+    let this = Writer::this().map_err(|source| Error::Generic { store: "claim", source: source.into() })?;
+    let writer: Option<Writer> = serde_json::from_slice(&found).ok();
+    Ok(writer.is_none_or(|writer| !writer.is_gone(&this)))
+}
+
 /// The version of a claim whose writer is gone.
 async fn gone(
     store: &dyn ObjectStore,

@@ -35,13 +35,15 @@ use url::Url;
 use calls::Calls;
 use claim::{Claim, WRITER};
 use error::{error, words};
-use pieces::{Files, Piece, files, object_name};
+use pieces::{Files, Piece, files, object_name, settled};
 use reading::ObjectFile;
 use requests::{Condition, put};
 use writing::Growing;
 
 /// Files that are in pieces.
-const GROWS: &str = "journal-";
+fn grows(name: &str) -> bool {
+    name.starts_with("journal-")
+}
 
 /// A prefix of a store.
 #[derive(Debug)]
@@ -94,7 +96,10 @@ impl Objects {
         if known_will_do && let Some(files) = self.known().get(folder) {
             return Ok(files.clone());
         }
-        let files = self.list(folder)?;
+        let mut files = self.list(folder)?;
+        if self.claim.get().is_none() && files.keys().any(|name| grows(name)) {
+            files = settled(&files, self.list(folder)?, grows);
+        }
         self.known().insert(folder.into(), files.clone());
         Ok(files)
     }
@@ -175,6 +180,10 @@ impl Place for Objects {
         Ok(())
     }
 
+    fn is_claimed(&self) -> io::Result<bool> {
+        self.calls.wait(claim::may_be_claimed(&*self.store, &self.root)).map_err(error)
+    }
+
     fn names(&self) -> io::Result<Vec<String>> {
         let listed = self.store.list_with_delimiter(Some(&self.root));
         let listed = self.calls.wait(listed).map_err(error)?;
@@ -192,13 +201,13 @@ impl Place for Objects {
 
     fn open(&self, path: &str) -> io::Result<Box<dyn PlaceFile>> {
         let (folder, name) = parts(path);
-        let known = match name.starts_with(GROWS) {
+        let known = match grows(name) {
             true => self.listed(folder, true)?.remove(name),
             false => self.known().get(folder).and_then(|files| files.get(name).cloned()),
         };
         let pieces = match known {
             Some(pieces) => pieces,
-            None if name.starts_with(GROWS) => return Err(io::ErrorKind::NotFound.into()),
+            None if grows(name) => return Err(io::ErrorKind::NotFound.into()),
             None => {
                 // Not only its head, because that has no words about what is wrong.
                 let found = self.calls.wait(self.store.get(&self.path(path))).map_err(error)?;

@@ -79,9 +79,97 @@ pub fn gap(pieces: &[Piece]) -> Option<u64> {
     None
 }
 
+/// What there was between two listings, of which the second began when the first had ended. (A writer lists once: nobody else changes anything.)
+///
+/// A listing comes page by page, while somebody writes. So in one alone a piece may be as short as it was before it was replaced, or be missing,
+/// and what was written after it be there: that looks like damage. But what was written before the last piece that the first listing shows was as
+/// long as it gets when that listing ended. So up to there the second one tells how everything is, and behind it nothing is asked of it.
+pub fn settled(first: &Files, mut second: Files, grows: impl Fn(&str) -> bool) -> Files {
+    let last_of = |(name, pieces): (&String, &Vec<Piece>)| Some((name.clone(), pieces.last()?.offset));
+    let last = first.iter().filter(|(name, _)| grows(name)).filter_map(last_of).max();
+    second.retain(|name, pieces| {
+        if grows(name) {
+            pieces.retain(|piece| Some((name.clone(), piece.offset)) <= last);
+        }
+        !pieces.is_empty()
+    });
+    second
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Listings of an archive that is written to, each object as it was at a time of its own: what they come to has no hole.
+    #[test]
+    fn what_two_listings_come_to_has_no_hole() {
+        // What is written one after the other: the file, where a piece begins, and how long it is then.
+        let written: Vec<(u64, u64, u64)> = vec![
+            (1, 0, 3),
+            (1, 0, 8),
+            (1, 8, 2),
+            (1, 8, 8),
+            (1, 16, 4),
+            (2, 0, 1),
+            (2, 0, 8),
+            (2, 8, 1),
+            (2, 8, 4),
+            (3, 0, 2),
+            (3, 0, 8),
+            (3, 8, 5),
+        ];
+        let final_len =
+            |file, offset| written.iter().filter(|w| (w.0, w.1) == (file, offset)).map(|w| w.2).max();
+        let mut random = 7_u64;
+        let mut next = |below: usize| {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (random >> 33) as usize % below
+        };
+        let mut holes = 0;
+        for _ in 0..20_000 {
+            let mut now = 0;
+            let mut list = |next: &mut dyn FnMut(usize) -> usize| {
+                let mut listed = Files::new();
+                let mut objects: Vec<(u64, u64)> = written.iter().map(|w| (w.0, w.1)).collect();
+                objects.dedup();
+                for (file, offset) in objects {
+                    now += if next(3) == 0 { next(written.len() + 1 - now) } else { 0 };
+                    let found = written[..now].iter().rev().find(|w| (w.0, w.1) == (file, offset));
+                    if let Some((_, _, bytes)) = found {
+                        let version = UpdateVersion { e_tag: None, version: None };
+                        let piece = Piece { offset, bytes: *bytes, version };
+                        listed.entry(format!("journal-{file}")).or_default().push(piece);
+                    }
+                }
+                listed
+            };
+            let whole = |files: &Files| {
+                let mut pieces: Vec<(u64, u64, u64)> = Vec::new();
+                for (name, of) in files {
+                    let file = name.strip_prefix("journal-").unwrap().parse().unwrap();
+                    pieces.extend(of.iter().map(|piece| (file, piece.offset, piece.bytes)));
+                }
+                let begins = |at: usize| {
+                    written
+                        .iter()
+                        .map(|w| (w.0, w.1))
+                        .collect::<std::collections::BTreeSet<_>>()
+                        .into_iter()
+                        .nth(at)
+                };
+                pieces.iter().enumerate().all(|(at, piece)| {
+                    let is_last = at + 1 == pieces.len();
+                    begins(at) == Some((piece.0, piece.1))
+                        && (is_last || final_len(piece.0, piece.1) == Some(piece.2))
+                })
+            };
+            let first = list(&mut next);
+            holes += u32::from(!whole(&first));
+            let second = list(&mut next);
+            assert!(whole(&settled(&first, second.clone(), |_| true)), "{first:?} {second:?}");
+        }
+        assert!(holes > 1000, "one listing alone has holes: {holes}");
+    }
 
     #[test]
     fn an_object_s_name_says_of_which_file_it_is_a_piece() {

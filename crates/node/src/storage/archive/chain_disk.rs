@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use highwater_disk::journal::segment_number;
 use highwater_disk::{Disk, DiskFile};
 
 use super::place::{Place, PlaceFile};
@@ -24,7 +25,34 @@ impl ChainDisk {
     pub(super) fn path(&self, name: &str) -> String {
         format!("{}/{name}", self.folder)
     }
+
+    /// What there is at the moment. Two that are equal have nothing copied between them, or nothing but a piece of a checkpoint.
+    ///
+    /// # Errors
+    /// Of the place.
+    pub fn glance(&self) -> io::Result<Glance> {
+        // What cannot be opened says why to whoever reads it.
+        let len = |name: &str| self.open(name).and_then(|file| file.len()).unwrap_or(0);
+        let grows = |name: &str| segment_number(name).is_some();
+        let names = self.names()?.into_iter();
+        let mut files: Vec<(String, u64)> =
+            names.map(|name| (name.clone(), if grows(&name) { len(&name) } else { 0 })).collect();
+        files.sort();
+        Ok(Glance(files))
+    }
+
+    /// Whether another process may be writing to the archive, to this chain or to another one.
+    ///
+    /// # Errors
+    /// Of the place.
+    pub fn may_be_written(&self) -> io::Result<bool> {
+        self.place.is_claimed()
+    }
 }
+
+/// A chain's files, and how long those are that grow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glance(Vec<(String, u64)>);
 
 impl fmt::Display for ChainDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -81,6 +81,10 @@ impl Place for FolderPlace {
         Ok(())
     }
 
+    fn is_claimed(&self) -> io::Result<bool> {
+        DataDirectory::read_only(&self.path).map_err(io::Error::other)?.is_locked()
+    }
+
     fn names(&self) -> io::Result<Vec<String>> {
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -28,19 +28,19 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use highwater_disk::Identity;
 use highwater_disk::journal::Summary;
+use highwater_disk::{Disk, Identity};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::directory::DataDirectory;
-pub use chain_disk::{ChainDisk, OpenFile};
+pub use chain_disk::{ChainDisk, Glance, OpenFile};
 pub use copy::Brought;
 use copy::{CopyError, copy_into};
 pub use folder::FolderPlace;
 use place::read_small;
 pub use place::{Place, PlaceFile, Source};
-pub use proof::{Lacks, had_something};
+pub use proof::{Lacks, Promises, had_something, was_copied};
 
 /// Version of the layout.
 const FORMAT: u32 = 1;
@@ -82,6 +82,15 @@ pub struct Chain {
     pub disk: ChainDisk,
     /// Whose; or why nobody knows.
     pub of: Result<ChainFile, String>,
+    /// None was begun after it.
+    pub is_last: bool,
+}
+
+impl Chain {
+    /// It was removed as a whole, to give space back.
+    pub fn is_gone(&self) -> bool {
+        self.disk.names().is_ok_and(|names| names.is_empty())
+    }
 }
 
 /// What became of a copy.
@@ -150,10 +159,13 @@ impl Archive {
                 let disk = ChainDisk::new(self.place.clone(), name);
                 let file = read_small(&*self.place, &disk.path(CHAIN)).map_err(at)?;
                 let of = decode(CHAIN, file).map_err(|why| format!("{disk}: {why}"));
-                chains.push(Chain { number, disk, of });
+                chains.push(Chain { number, disk, of, is_last: false });
             }
         }
         chains.sort_by_key(|chain| chain.number);
+        if let Some(last) = chains.last_mut() {
+            last.is_last = true;
+        }
         Ok(chains)
     }
 
@@ -214,7 +226,7 @@ impl Archive {
         let number = number.ok_or("the archive has no number left for another chain")?;
         let disk = ChainDisk::new(self.place.clone(), chain_name(number));
         publish(&*self.place, &disk.path(CHAIN), &of)?;
-        Ok(Chain { number, disk, of: Ok(of) })
+        Ok(Chain { number, disk, of: Ok(of), is_last: true })
     }
 }
 

@@ -29,6 +29,9 @@ pub trait Place: Debug + Send + Sync {
     /// In words: another process has it, or it is out of reach.
     fn claim(&self) -> Result<(), String>;
 
+    /// Whether another process may be writing to it: one has it, and is not known to be gone.
+    fn is_claimed(&self) -> io::Result<bool>;
+
     /// What there is at the top, files and folders, but for what the claim needs.
     fn names(&self) -> io::Result<Vec<String>>;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use highwater_core::{Incarnation, NodeId};
 use highwater_disk::journal::{MIN_SEGMENT_BYTES, read, read_to_damage};
-use highwater_disk::{Disk, Journal, JournalOptions};
+use highwater_disk::{Journal, JournalOptions};
 
 use super::*;
 
@@ -205,8 +205,9 @@ fn pieces_of_a_store_s_files_are_refused_in_a_folder() {
 /// What a chain lacks, in words.
 fn lacks(archive: &Archive) -> Lacks {
     let chain = archive.chains().unwrap().remove(0);
+    let promised = Promises::of(&chain.disk, 5).unwrap();
     let summary = read_to_damage(&chain.disk, 0, &mut |_| ControlFlow::Continue(())).unwrap();
-    Lacks::of(&chain.disk, 5, &summary).unwrap()
+    Lacks::of(&chain.disk, &promised, &summary).unwrap()
 }
 
 /// An archive whose newest file was cut, where a group ends or elsewhere, or removed, was called whole, and less was restored.

@@ -1,0 +1,296 @@
+//! A copy falls between any two reads of who looks. (A verify in CI called an archive cut that was being written to.)
+
+use std::fs;
+use std::io;
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use highwater_core::{Library, NodeId, Schema, Timestamp};
+use highwater_disk::{Journal, JournalOptions};
+use highwater_engines::rolis::remains::Moment;
+use highwater_node::library::NodeLibrary;
+use highwater_node::storage::DataDirectory;
+use highwater_node::storage::archive::{Archive, FolderPlace, Place, PlaceFile, Source};
+use highwater_node::storage::remains::Founding;
+use highwater_store::Store;
+
+use super::*;
+use crate::backup::moment::Span;
+
+/// A node's folder, a journal that goes on in it, and an archive of it.
+struct World {
+    folder: tempfile::TempDir,
+    journal: Journal<DataDirectory>,
+    archive: Archive,
+    noted: u64,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let one = NonZeroU16::MIN;
+        let founding = Founding::new("north".into(), &[NodeId(0)], one).unwrap();
+        let voter = founding.voters[0];
+        let store = Store::new(Schema::new(NodeLibrary.tables()));
+        let path = founding.write(folder.path(), voter, &store, Timestamp(1000)).unwrap();
+        let segment_bytes = 2 * highwater_disk::journal::MIN_SEGMENT_BYTES;
+        let options = JournalOptions { journal: voter.incarnation.0, writers: 2, segment_bytes };
+        let (journal, _) = Journal::open(DataDirectory::open(path).unwrap(), options, &mut |_| {}).unwrap();
+        // The first file has room that nobody needs any more, and every copy would look through it.
+        for file in journal_files(&folder.path().join("node-0")) {
+            if file.metadata().unwrap().len() > 1 << 20 {
+                fs::OpenOptions::new().write(true).open(file).unwrap().set_len(64 << 10).unwrap();
+            }
+        }
+        let place = Arc::new(FolderPlace::new(folder.path().join("archive")));
+        let archive = Archive::begin(place, "north").unwrap();
+        World { folder, journal, archive, noted: 1000 }
+    }
+
+    fn node(&self) -> PathBuf {
+        self.folder.path().join("node-0")
+    }
+
+    /// So many groups more in the node's journal.
+    fn write(&mut self, groups: u64) {
+        for _ in 0..groups {
+            self.noted += 1;
+            let moment = Moment { unix_ms: self.noted, mark: Timestamp(1000) };
+            self.journal.append(1, &moment.record()).unwrap();
+            self.journal.sync().unwrap();
+        }
+    }
+
+    fn copy(&mut self) {
+        self.archive.copy(&self.node(), |_| {}).unwrap();
+    }
+
+    /// What a copy does first: some bytes of what is new, which end within a group.
+    fn begin_copy(&mut self) {
+        let to = journal_files(&self.folder.path().join("archive/chain-0001")).pop().unwrap();
+        let end = to.metadata().unwrap().len() as usize;
+        let from = fs::read(self.node().join(to.file_name().unwrap())).unwrap();
+        // Less than the head of a group.
+        fs::write(to, &from[..end + 40]).unwrap();
+    }
+}
+
+/// A journal's files, in order.
+fn journal_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.retain(|file| file.file_name().unwrap().to_str().unwrap().starts_with("journal-"));
+    files.sort();
+    files
+}
+
+/// What happens before a read of this number.
+type Step = Box<dyn FnMut(u64) + Send>;
+
+/// A place in which something happens between reads.
+#[derive(Clone)]
+struct Stepping {
+    inner: Arc<FolderPlace>,
+    step: Arc<Mutex<(u64, Step)>>,
+}
+
+impl std::fmt::Debug for Stepping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Stepping {
+    fn new(path: &Path, step: Step) -> Stepping {
+        Stepping { inner: Arc::new(FolderPlace::new(path)), step: Arc::new(Mutex::new((0, step))) }
+    }
+
+    fn read(&self) {
+        let mut step = self.step.lock().unwrap();
+        step.0 += 1;
+        let at = step.0;
+        (step.1)(at);
+    }
+
+    fn reads(&self) -> u64 {
+        self.step.lock().unwrap().0
+    }
+
+    fn only_chain(&self) -> Chain {
+        Archive::open(Arc::new(self.clone())).unwrap().chains().unwrap().remove(0)
+    }
+}
+
+impl Place for Stepping {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn claim(&self) -> Result<(), String> {
+        unreachable!("it is read")
+    }
+
+    fn is_claimed(&self) -> io::Result<bool> {
+        self.read();
+        self.inner.is_claimed()
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.read();
+        self.inner.names()
+    }
+
+    fn files(&self, folder: &str) -> io::Result<Vec<String>> {
+        self.read();
+        self.inner.files(folder)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn PlaceFile>> {
+        self.read();
+        Ok(Box::new(SteppingFile { inner: self.inner.open(path)?, place: self.clone() }))
+    }
+
+    fn publish(&self, _: &str, _: &[u8]) -> io::Result<()> {
+        unreachable!("it is read")
+    }
+
+    fn store(&self, _: &str, _: Source<'_>) -> io::Result<()> {
+        unreachable!("it is read")
+    }
+
+    fn extend(&self, _: &str, _: Source<'_>) -> io::Result<()> {
+        unreachable!("it is read")
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        unreachable!("it is read")
+    }
+}
+
+struct SteppingFile {
+    inner: Box<dyn PlaceFile>,
+    place: Stepping,
+}
+
+impl PlaceFile for SteppingFile {
+    fn len(&self) -> io::Result<u64> {
+        self.place.read();
+        self.inner.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.place.read();
+        self.inner.read_at(offset, buffer)
+    }
+}
+
+fn looked(place: &Stepping) -> Spanned {
+    span(&place.only_chain(), &mut Progress::new())
+}
+
+fn whole(spanned: Spanned, when: &str) -> Span {
+    let span = spanned.unwrap_or_else(|unusable| panic!("{when}: {}", unusable.why));
+    assert_eq!((span.lacks.words(), span.under_way), (Vec::<String>::new(), false), "{when}");
+    span
+}
+
+#[test]
+fn a_copy_between_any_two_reads_is_no_damage() {
+    let mut reads = 0;
+    // More groups than one segment has room for, so that the journal goes on in files that were not there.
+    for at in 1.. {
+        let mut world = World::new();
+        world.write(3);
+        world.copy();
+        let path = world.folder.path().join("archive");
+        let place = Stepping::new(
+            &path,
+            Box::new(move |now| {
+                if now == at {
+                    world.write(8);
+                    world.copy();
+                }
+            }),
+        );
+        whole(looked(&place), &format!("a copy before read {at}"));
+        if place.reads() < at {
+            break;
+        }
+        reads = place.reads();
+        assert!(journal_files(&path.join("chain-0001")).len() > 2, "the journal went on in another file");
+    }
+    assert!(reads > 10, "{reads}");
+}
+
+#[test]
+fn a_copy_that_is_under_way_while_somebody_looks_is_waited_for() {
+    for takes in [1, 10] {
+        for at in (1..50).step_by(3) {
+            let mut world = World::new();
+            world.write(3);
+            world.copy();
+            let path = world.folder.path().join("archive");
+            let place = Stepping::new(
+                &path,
+                Box::new(move |now| {
+                    if now == at {
+                        world.write(2);
+                        world.begin_copy();
+                    } else if now == at + takes {
+                        world.copy();
+                    }
+                }),
+            );
+            whole(looked(&place), &format!("a copy from read {at} to {}", at + takes));
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_ended_half_way_is_said() {
+    let mut world = World::new();
+    world.write(3);
+    world.copy();
+    world.write(2);
+    world.begin_copy();
+    let World { folder, archive, .. } = world;
+    let mut writer = Some(archive);
+    let place = Stepping::new(
+        &folder.path().join("archive"),
+        Box::new(move |now| {
+            // Its process ends while it is waited for.
+            if now == 200 {
+                drop(writer.take());
+            }
+        }),
+    );
+    let span = looked(&place).ok().unwrap();
+    assert!(
+        span.lacks.unfinished && span.lacks.words()[0].contains("a copy was interrupted"),
+        "{:?}",
+        span.lacks
+    );
+    assert!(place.reads() > 200);
+}
+
+#[test]
+fn a_first_copy_that_is_under_way_is_no_damage_and_an_interrupted_one_is() {
+    let mut world = World::new();
+    world.write(3);
+    world.copy();
+    let path = world.folder.path().join("archive");
+    let chain = path.join("chain-0001");
+    for file in fs::read_dir(&chain).unwrap().map(|file| file.unwrap().path()) {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        if name.starts_with("copied-") || name.starts_with("journal-") {
+            fs::remove_file(file).unwrap();
+        }
+    }
+    let place = Stepping::new(&path, Box::new(|_| {}));
+    let unusable = looked(&place).err().unwrap();
+    assert!(unusable.under_way && unusable.had_something, "{}", unusable.why);
+    let World { folder: _folder, archive, .. } = world;
+    drop(archive);
+    let unusable = looked(&place).err().unwrap();
+    assert!(!unusable.under_way && unusable.had_something, "{}", unusable.why);
+}

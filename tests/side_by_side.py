@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Runs what `cargo test ARGS` runs, several test binaries at once.
+
+`cargo test` runs one binary after another. Many of ours wait more than they work (elections, timeouts, real processes), so that cores stand idle
+meanwhile. This asks cargo for the binaries, runs `--jobs` of them at a time in their packages' folders, prints what each said once it has ended,
+then has cargo run the documents' tests, and closes with all summaries. It ends with 101 if anything failed; everything runs in any case.
+
+    tests/side_by_side.py --jobs 3 -- --workspace --features highwater/full
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+# Those that take longest begin first: else one of them is left alone at the end.
+LONGEST_FIRST = ["highwater", "highwater-node", "highwater-sim", "highwater-consensus"]
+SUMMARY = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
+
+
+def binaries(args):
+    """Package, name, executable and folder of each test binary that cargo would run, in cargo's order."""
+    command = ["cargo", "test", *args, "--no-run", "--message-format=json-render-diagnostics"]
+    built = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if built.returncode != 0:
+        sys.exit(built.returncode)
+    found = []
+    for line in built.stdout.splitlines():
+        message = json.loads(line)
+        if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
+            folder = os.path.dirname(message["manifest_path"])
+            # "..#NAME@VERSION", or "../NAME#VERSION".
+            place, of = message["package_id"].rsplit("#", 1)
+            name = of.split("@")[0] if "@" in of else os.path.basename(place)
+            target = message["target"]
+            found.append((name, f"{name} {target['kind'][0]} {target['name']}", message["executable"], folder))
+    return found
+
+
+def run(title, command, folder):
+    """What a command said, whether it succeeded, and its seconds."""
+    began = time.monotonic()
+    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return title, done.stdout.decode(errors="replace"), done.returncode, time.monotonic() - began
+
+
+def main():
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--jobs", type=int, default=3)
+    asked.add_argument("--times", help="a file for seconds per binary")
+    asked.add_argument("cargo", nargs="+", help="arguments of cargo test, behind --")
+    asked = asked.parse_args()
+
+    tests = binaries(asked.cargo)
+    if not tests:
+        sys.exit("cargo names no test binary: there is nothing to run")
+    rank = {name: at for at, name in enumerate(LONGEST_FIRST)}
+    tests.sort(key=lambda test: rank.get(test[0], len(rank)))
+    failed, sums, times = [], [0, 0, 0], []
+
+    def tell(title, said, code, seconds):
+        print(f"\n     Running {title} ({seconds:.1f} s)\n{said}", flush=True)
+        summaries = SUMMARY.findall(said)
+        for summary in summaries:
+            for at, count in enumerate(summary):
+                sums[at] += int(count)
+        times.append((seconds, title))
+        # A binary that ends well without a summary has not run its tests.
+        if code != 0 or not summaries:
+            failed.append(f"{title}: exit {code}")
+
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        for done in as_completed([pool.submit(run, title, [exe], folder) for _, title, exe, folder in tests]):
+            tell(*done.result())
+    tell(*run("documents", ["cargo", "test", *asked.cargo, "--doc"], None))
+
+    if asked.times:
+        with open(asked.times, "w") as file:
+            file.writelines(f"{seconds:8.1f} {title}\n" for seconds, title in sorted(times, reverse=True))
+    print(f"\n{len(tests)} binaries and the documents: {sums[0]} tests passed, {sums[1]} failed, {sums[2]} ignored")
+    for what in failed:
+        print(f"FAILED {what}")
+    sys.exit(101 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
