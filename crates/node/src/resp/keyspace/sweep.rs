@@ -77,9 +77,6 @@ impl<T: Transaction> Keyspace<'_, T> {
     /// Removes rows of a collection that is gone; whether it was all of them. Notes how far it has got: what was removed lately may still be in the way.
     fn collect(&mut self, id: u64, from: &[u8], room: &mut Room) -> Result<bool, Failure> {
         let row = rows::garbage_row(id);
-        if !room.take(row.len()) {
-            return Ok(false);
-        }
         let start = rows::collection_start(id);
         let (dropped, all) = self.drop_some(id, if from.is_empty() { &start } else { from }, room)?;
         match dropped.last() {
@@ -93,9 +90,6 @@ impl<T: Transaction> Keyspace<'_, T> {
     /// The same of a user's table.
     fn collect_table(&mut self, id: u64, from: &[u8], room: &mut Room) -> Result<bool, Failure> {
         let row = rows::table_garbage_row(id);
-        if !room.take(row.len()) {
-            return Ok(false);
-        }
         let (last, all) = Table::sweep(self.tx, id, from, room)?;
         match last {
             _ if all => drop(self.tx.delete(DUE, &row)?),
