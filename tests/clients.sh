@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Real Redis clients against three real replicas: each finds the leader in its own way, also when it is killed.
 # Usage: tests/clients.sh path/to/highwater [--quick]
-# --quick: redis-py and redis-benchmark only, about a minute; .ci/run does that. Else also ioredis, go-redis and jedis, as far as node, go and mvn are at hand;
+# --quick: redis-py and redis-benchmark only, about a minute; .ci/run does that. Else also ioredis, node-redis, go-redis and jedis, as far as node, go and mvn are at hand;
 # what is missing is named at the end, and makes the exit code 3. Packages of pinned versions go to a temporary folder.
 set -euo pipefail
 highwater=$(realpath "${1:?usage: tests/clients.sh path/to/highwater [--quick]}")

@@ -76,8 +76,8 @@ def others(folder):
         shutil.copytree(HERE / name, target, dirs_exist_ok=True)
         return target
 
-    def node():
-        run(["npm", "install", "--silent", "--no-audit", "--no-fund"], cwd=copy("ioredis"))
+    def node(name):
+        return lambda: run(["npm", "install", "--silent", "--no-audit", "--no-fund"], cwd=copy(name))
 
     def go():
         at = copy("go-redis")
@@ -88,7 +88,8 @@ def others(folder):
         run(["mvn", "-q", "-B", "package", "dependency:copy-dependencies", "-DoutputDirectory=target/lib"], cwd=copy("jedis"))
 
     jedis = folder / "jedis" / "target"
-    yield "ioredis, cluster", "npm", node, ["node", str(folder / "ioredis" / "counter.js")]
+    for name in ("ioredis", "node-redis"):
+        yield f"{name}, cluster", "npm", node(name), ["node", str(folder / name / "counter.js")]
     yield "go-redis, cluster", "go", go, [str(folder / "go-redis" / "counter")]
     yield "jedis, cluster", "mvn", java, ["java", "-cp", f"{jedis}/classes:{jedis}/lib/*", "Counter"]
 

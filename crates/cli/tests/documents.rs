@@ -312,7 +312,9 @@ fn examples_agree_on_ports() {
 fn every_error_has_a_row() {
     let mut words = std::collections::BTreeSet::new();
     for path in [
-        "crates/node/src/resp/errors.rs",
+        "crates/node/src/resp/errors/command.rs",
+        "crates/node/src/resp/errors/request.rs",
+        "crates/node/src/resp/errors/texts.rs",
         "crates/engines/src/sessions/mod.rs",
         "crates/engines/src/rolis/bounded.rs",
     ] {

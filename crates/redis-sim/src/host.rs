@@ -62,6 +62,8 @@ pub struct Host {
     desks: Vec<Desk>,
     expiry: Expiry,
     sweeps: BTreeSet<u64>,
+    /// Requests that the engine has of clients that are gone: what they write stands in the store before anybody is woken for it.
+    left_behind: u32,
     /// Clients that ever waited for data here.
     waited: u64,
 }
@@ -153,6 +155,7 @@ impl Host {
             desks: (0..replica.workers.len()).map(|_| desk()).collect(),
             expiry: Expiry::paced(&replica.procedures, SWEEP_OFTEN, SWEEP_SELDOM),
             sweeps: BTreeSet::new(),
+            left_behind: 0,
             waited: 0,
         })
     }
@@ -203,6 +206,7 @@ impl Host {
         };
         let desk = &mut self.desks[usize::from(asked.worker)];
         let Some(line) = desk.lines.get_mut(&number) else {
+            self.left_behind -= 1;
             self.door.waiting.written_by_one_that_left(given.outcome);
             return Ok(());
         };
@@ -293,6 +297,7 @@ impl Host {
                 ledger.mark("guests that left while they waited");
             }
             desk.waiters.remove(number << 8 | u64::from(worker));
+            self.left_behind += line.under_way;
         }
         for (number, line) in &mut desk.lines {
             line.connection.tell_time(unix_ms);
@@ -361,7 +366,8 @@ impl Host {
         let local = local(world, self.node);
         let busy = |line: &Line| line.under_way > 0 || line.connection.has_more() || !line.unread.is_empty();
         let lines = || self.desks.iter().flat_map(|desk| desk.lines.values());
-        let quiet = self.woken.load(Ordering::Relaxed) == 0 && self.sweeps.is_empty() && !lines().any(busy);
+        let idle = self.sweeps.is_empty() && self.left_behind == 0 && !lines().any(busy);
+        let quiet = idle && self.woken.load(Ordering::Relaxed) == 0;
         let store = world.replica(self.node).map(|replica| replica.controller.store());
         for line in lines() {
             let (Some((since, _)), Some((keys, timeout))) =

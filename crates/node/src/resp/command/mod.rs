@@ -2,6 +2,7 @@
 //!
 //! A name that has no row is an unknown command; [`Opcode::find`] is the only way from a name to a row.
 
+pub mod docs;
 pub mod facts;
 mod table;
 

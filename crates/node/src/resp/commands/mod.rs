@@ -15,6 +15,7 @@ pub mod cluster;
 pub mod connection;
 pub mod counters;
 pub mod debug;
+pub mod documents;
 pub mod elsewhere;
 pub mod expiry;
 pub mod functions;

@@ -1,7 +1,7 @@
 //! What commands there are: COMMAND.
 
 use super::words::is;
-use super::{help, keyspecs};
+use super::{documents, help, keyspecs};
 use crate::resp::acl::categories::Categories;
 use crate::resp::acl::ids::{self, Named};
 use crate::resp::acl::keys;
@@ -42,7 +42,7 @@ pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandE
         }
         b"info" if args.len() == 0 => return command(args, reply),
         b"info" => describe_some(args, reply),
-        b"docs" => document(args, reply),
+        b"docs" => documents::document(args, reply),
         b"help" => help::help(
             "COMMAND",
             &[
@@ -134,7 +134,7 @@ fn describe_some(names: Args<'_>, reply: &mut Reply<'_>) {
 }
 
 /// A command, or a subcommand behind `|`.
-fn find(name: &[u8]) -> Option<Named> {
+pub fn find(name: &[u8]) -> Option<Named> {
     let mut words = name.splitn(2, |byte| *byte == b'|');
     let opcode = Opcode::find(words.next()?)?;
     let Some(word) = words.next() else { return Some(Named::of(opcode, None)) };
@@ -182,19 +182,4 @@ fn reply_categories(named: &Named, reply: &mut Reply<'_>) {
     let names = Categories::of(named).names();
     reply.set(names.clone().count());
     names.for_each(|name| reply.simple(&format!("@{name}")));
-}
-
-fn document(names: Args<'_>, reply: &mut Reply<'_>) {
-    let all = names.len() == 0;
-    let chosen = names.into_iter().filter_map(|name| Opcode::find(name).map(Opcode::spec));
-    let known = COMMANDS.iter().filter(|_| all).chain(chosen);
-    reply.map(known.clone().count());
-    for spec in known {
-        reply.bulk(spec.name.as_bytes());
-        reply.map(3);
-        for (field, text) in [("summary", spec.summary), ("since", spec.since), ("group", spec.group)] {
-            reply.bulk(field.as_bytes());
-            reply.bulk(text.as_bytes());
-        }
-    }
 }

@@ -165,6 +165,8 @@ pub struct Connection {
     calls: VecDeque<Call>,
     /// Seeds of requests.
     random: Random,
+    /// What is on offer is an `EXEC` that ordered a pause itself: it goes ahead of it.
+    ahead_of_pause: bool,
     /// Its user was deleted.
     evicted: bool,
     /// Where its commands are counted, if they are.
@@ -180,6 +182,7 @@ impl Connection {
             writes: VecDeque::new(),
             calls: VecDeque::new(),
             random: Random::new(seed),
+            ahead_of_pause: false,
             evicted: false,
             client: ClientState::new(id, &door.clients, &door.access),
             door,
@@ -227,10 +230,15 @@ impl Connection {
     /// Whether it waits for the end of a pause.
     pub fn is_paused(&self) -> bool {
         match self.stage {
-            Stage::Offering { kind, .. } => self.door.clients.pauses(kind.writes(), self.client.unix_ms),
+            Stage::Offering { kind, .. } => self.is_held(kind),
             Stage::Open => self.door.clients.pauses(false, self.client.unix_ms),
             _ => false,
         }
+    }
+
+    /// Whether a pause holds what is on offer.
+    fn is_held(&self, kind: Offer) -> bool {
+        !self.ahead_of_pause && self.door.clients.pauses(kind.writes(), self.client.unix_ms)
     }
 
     /// `INFO` tells how many clients a pause holds back.
@@ -302,9 +310,7 @@ impl Connection {
         }
         self.tell_of_pause();
         match self.stage {
-            Stage::Offering { kind, .. } if self.door.clients.pauses(kind.writes(), self.client.unix_ms) => {
-                None
-            }
+            Stage::Offering { kind, .. } if self.is_held(kind) => None,
             Stage::Offering { seq, procedure, kind, snapshot, session } if self.held_bytes() < max_held => {
                 let freshness = self.client.freshness.filter(|_| snapshot);
                 let (args, user) = (&self.args[..], self.client.caller.user().name());
@@ -321,6 +327,7 @@ impl Connection {
     /// If that was another one.
     pub fn submitted(&mut self, seq: u64, reply_bytes: usize) {
         let kind = self.offered(seq);
+        self.ahead_of_pause = false;
         self.order.expect(seq, reply_bytes);
         if matches!(kind, Offer::Writes | Offer::Waits) {
             let waiting = &self.door.waiting;
@@ -357,6 +364,7 @@ impl Connection {
             return;
         }
         self.stage = Stage::Open;
+        self.ahead_of_pause = false;
         self.place = None;
         self.take_call(seq);
         if kind == Offer::Steps {

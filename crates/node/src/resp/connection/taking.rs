@@ -297,6 +297,8 @@ impl Connection {
         let users_changed = transactions.began_with() != Some(client.caller.seen());
         let user = Some(client.caller.user()).filter(|user| !user.may_everything());
         let user = user.map(|user| user.name().to_vec());
+        // Reads that a pause holds are not taken at all.
+        let (pause, held) = (door.clients.paused_until(), door.clients.pauses(true, client.unix_ms));
         let answer = |opcode: Opcode, words: Args<'_>, out: &mut Vec<u8>| {
             if users_changed && let Err(error) = admit_queued(client, door, opcode, words) {
                 return Reply::new(out, protocol).error(error);
@@ -311,6 +313,7 @@ impl Connection {
         match transactions.exec(protocol, (users_changed, user.as_deref()), answer, args)? {
             Exec::Submit { writes, session } => {
                 let kind = if writes { Offer::Writes } else { Offer::Reads };
+                self.ahead_of_pause = !(writes && held) && door.clients.paused_until() != pause;
                 self.offer(self.door.procedures.exec, kind, session);
             }
             Exec::Changed => self.reply(|reply| reply.null_array()),

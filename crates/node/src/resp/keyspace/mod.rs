@@ -26,6 +26,7 @@ pub mod items;
 pub mod list;
 pub mod members;
 pub mod packed;
+mod room;
 pub mod rows;
 pub mod scores;
 pub mod small;
@@ -43,6 +44,7 @@ use super::moment::Moment;
 use expired::Sighted;
 use head::{Head, Kind, MARKED_BYTES, Row};
 use packed::Packed;
+pub use room::Room;
 
 /// The table that holds the Redis keyspace: any bytes as keys, a hash index.
 pub const KEYSPACE: TableId = TableId(0);
@@ -66,7 +68,7 @@ pub const SESSIONS: TableId = TableId(SESSIONS_AT);
 pub const SESSIONS_AT: u8 = 2;
 
 /// Up to so many elements of a collection that goes are removed with it; of more, the [`sweep`] removes them.
-const REMOVED_AT_ONCE: u64 = 64;
+const REMOVED_AT_ONCE: usize = 64;
 
 /// Why the whole request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -390,13 +392,30 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
 
     /// Removes a key; whether there was one. One that had expired is removed, too, and was none.
     pub fn remove(&mut self, key: &[u8]) -> Result<bool, Failure> {
-        let Some(row) = self.tx.get(KEYSPACE, key)? else { return Ok(false) };
+        let Some(head) = self.remove_rows(key)? else { return Ok(false) };
+        self.drop_elements(&head)?;
+        Ok(!head.is_expired(self.moment.unix_ms))
+    }
+
+    /// Removes a key, and leaves the rows of a collection to the sweep; whether there are any.
+    fn remove_later(&mut self, key: &[u8]) -> Result<bool, Failure> {
+        match self.remove_rows(key)? {
+            Some(head) if head.id != 0 => {
+                self.tx.put(DUE, &garbage(&head).1, &[])?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Removes the rows of a key itself; what stood there.
+    fn remove_rows(&mut self, key: &[u8]) -> Result<Option<Head>, Failure> {
+        let Some(row) = self.tx.get(KEYSPACE, key)? else { return Ok(None) };
         let head = Row::decode(row).head;
         self.tx.delete(KEYSPACE, key)?;
         self.tx.delete(NAMES, &rows::name_row(key).0)?;
         self.forget_deadline(key, head.deadline)?;
-        self.drop_elements(&head)?;
-        Ok(!head.is_expired(self.moment.unix_ms))
+        Ok(Some(head))
     }
 
     /// The rows of a collection that is gone: at once, or left to the sweep.
@@ -404,34 +423,56 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         if head.id == 0 {
             return Ok(());
         }
-        let (table, due) = match head.has_items() {
-            true => (ITEMS, rows::items_garbage_row(head.id)),
-            false => (ELEMENTS, rows::garbage_row(head.id)),
+        let (table, due) = garbage(head);
+        let (found, all) = match head.count <= REMOVED_AT_ONCE as u64 {
+            true => {
+                let start = rows::collection_start(head.id);
+                self.find_some(table, head.id, &start, &mut Room::of(2 * REMOVED_AT_ONCE))?
+            }
+            false => (Vec::new(), false),
         };
-        if head.count > REMOVED_AT_ONCE {
+        if !all {
             return Ok(self.tx.put(DUE, &due, &[])?);
         }
-        self.drop_some(table, head.id, &rows::collection_start(head.id), usize::MAX)?;
+        for row in &found {
+            self.tx.delete(table, row)?;
+        }
         Ok(())
     }
 
-    /// Removes up to so many rows of a collection, from this one on; which they were.
+    /// Rows of a collection, from this one on, while there is room; and whether they are all.
+    fn find_some(
+        &mut self,
+        table: TableId,
+        id: u64,
+        from: &[u8],
+        room: &mut Room,
+    ) -> Result<(Vec<Vec<u8>>, bool), Failure> {
+        let (mut found, mut all) = (Vec::new(), true);
+        self.scan(table, from, &rows::collection_end(id), Direction::Forward, |row, value| {
+            all = room.take(row.len() + value.len());
+            if !all {
+                return ControlFlow::Break(());
+            }
+            found.push(row.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        Ok((found, all))
+    }
+
+    /// Removes rows of a collection for which there is room, from this one on; which they were, and whether they were all.
     fn drop_some(
         &mut self,
         table: TableId,
         id: u64,
         from: &[u8],
-        most: usize,
-    ) -> Result<Vec<Vec<u8>>, Failure> {
-        let mut found = Vec::new();
-        self.scan(table, from, &rows::collection_end(id), Direction::Forward, |row, _| {
-            found.push(row.to_vec());
-            if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
+        room: &mut Room,
+    ) -> Result<(Vec<Vec<u8>>, bool), Failure> {
+        let (found, all) = self.find_some(table, id, from, room)?;
         for row in &found {
             self.tx.delete(table, row)?;
         }
-        Ok(found)
+        Ok((found, all))
     }
 
     /// Gives what a key is another name, which whatever is there loses.
@@ -500,6 +541,14 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Done {
         Ok(self.tx.scan(table, (Bound::Included(start), Bound::Excluded(end)), direction, visit)?)
+    }
+}
+
+/// Where the rows of a collection stand, and the row that has the sweep remove them.
+fn garbage(head: &Head) -> (TableId, [u8; 17]) {
+    match head.has_items() {
+        true => (ITEMS, rows::items_garbage_row(head.id)),
+        false => (ELEMENTS, rows::garbage_row(head.id)),
     }
 }
 

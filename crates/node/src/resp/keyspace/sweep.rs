@@ -8,7 +8,7 @@ use highwater_core::{Abort, Direction, Procedure, TableId, Transaction, planted}
 
 use super::expired::LONG_PAST;
 use super::rows::{self, Due};
-use super::{DUE, Done, ELEMENTS, Failure, ITEMS, Keyspace, Stop};
+use super::{DUE, ELEMENTS, Failure, ITEMS, Keyspace, Room, Stop};
 use crate::resp::moment::Moment;
 use crate::resp::tables::Table;
 
@@ -37,7 +37,7 @@ impl Procedure for Sweep {
 }
 
 impl<T: Transaction> Keyspace<'_, T> {
-    /// Removes about so many rows; when more is due, and how many deadlines had come.
+    /// Removes about so many rows, and not many bytes; when more is due, and how many deadlines had come.
     fn sweep(&mut self, most: usize) -> Result<(u64, u64), Failure> {
         let now = self.now();
         let (mut due, mut next) = (Vec::new(), u64::MAX);
@@ -52,65 +52,81 @@ impl<T: Transaction> Keyspace<'_, T> {
             due.push(found);
             ControlFlow::Continue(())
         })?;
-        let (mut left, mut expired) = (most, 0);
+        let (mut room, mut expired) = (Room::of(most), 0);
         for due in due {
-            if left == 0 {
-                return Ok((0, expired));
-            }
-            left -= match due {
+            let whole = match due {
                 Due::Garbage { id, from } => {
-                    self.collect((ELEMENTS, &rows::garbage_row(id)), id, &from, left)?
+                    self.collect((ELEMENTS, &rows::garbage_row(id)), id, &from, &mut room)?
                 }
                 Due::Items { id, from } => {
-                    self.collect((ITEMS, &rows::items_garbage_row(id)), id, &from, left)?
+                    self.collect((ITEMS, &rows::items_garbage_row(id)), id, &from, &mut room)?
                 }
-                Due::Table { id, from } => self.collect_table(id, &from, left)?,
-                Due::Deadline { deadline, name } => {
-                    expired += 1;
-                    self.expire(deadline, &name).map(|()| 1)?
-                }
+                Due::Table { id, from } => self.collect_table(id, &from, &mut room)?,
+                Due::Deadline { deadline, name } => match self.expire(deadline, &name, &mut room)? {
+                    None => false,
+                    Some(leaves) => {
+                        expired += 1;
+                        // Its elements are due, too, and stand in front.
+                        next = if leaves { 0 } else { next };
+                        true
+                    }
+                },
             };
+            if !whole {
+                return Ok((0, expired));
+            }
         }
-        Ok((if left == 0 || next <= now { 0 } else { next }, expired))
+        Ok((if next <= now { 0 } else { next }, expired))
     }
 
-    /// Removes rows of a collection that is gone; how many. Notes how far it has got: what was removed lately may still be in the way.
+    /// Removes rows of a collection that is gone; whether it was all of them. Notes how far it has got: what was removed lately may still be in the way.
     fn collect(
         &mut self,
         (table, due): (TableId, &[u8]),
         id: u64,
         from: &[u8],
-        most: usize,
-    ) -> Result<usize, Failure> {
+        room: &mut Room,
+    ) -> Result<bool, Failure> {
         let start = rows::collection_start(id);
-        let dropped = self.drop_some(table, id, if from.is_empty() { &start } else { from }, most)?;
+        let (dropped, all) =
+            self.drop_some(table, id, if from.is_empty() { &start } else { from }, room)?;
         match dropped.last() {
-            Some(last) if dropped.len() == most => self.tx.put(DUE, due, last)?,
-            _ => drop(self.tx.delete(DUE, due)?),
+            _ if all => drop(self.tx.delete(DUE, due)?),
+            Some(last) => self.tx.put(DUE, due, last)?,
+            None => {}
         }
-        Ok(dropped.len().max(1))
+        Ok(all)
     }
 
     /// The same of a user's table.
-    fn collect_table(&mut self, id: u64, from: &[u8], most: usize) -> Result<usize, Failure> {
-        let (count, last) = Table::sweep(self.tx, id, from, most)?;
+    fn collect_table(&mut self, id: u64, from: &[u8], room: &mut Room) -> Result<bool, Failure> {
+        let row = rows::table_garbage_row(id);
+        let (last, all) = Table::sweep(self.tx, id, from, room)?;
         match last {
-            Some(last) => self.tx.put(DUE, &rows::table_garbage_row(id), &last)?,
-            None => drop(self.tx.delete(DUE, &rows::table_garbage_row(id))?),
+            _ if all => drop(self.tx.delete(DUE, &row)?),
+            Some(last) => self.tx.put(DUE, &row, &last)?,
+            None => {}
         }
-        Ok(count.max(1))
+        Ok(all)
     }
 
-    fn expire(&mut self, deadline: u64, name: &[u8]) -> Done {
+    /// A key's deadline has come: whether it leaves elements for later; `None`: there was no room.
+    fn expire(&mut self, deadline: u64, name: &[u8], room: &mut Room) -> Result<Option<bool>, Failure> {
         // It may have got another deadline, or be gone and back.
-        let stored = self.tx.get(super::KEYSPACE, name)?.map(|row| super::Row::decode(row).head.deadline);
-        let expired = stored.is_some_and(|stored| stored == deadline || stored == LONG_PAST);
-        if expired || planted!(resp::MovedDeadlineIgnored) {
-            self.remove(name)?;
+        let row = self.tx.get(super::KEYSPACE, name)?;
+        let bytes = 3 * name.len() + row.map_or(0, <[u8]>::len);
+        let stored = row.map(|row| super::Row::decode(row).head.deadline);
+        if !room.take(bytes) {
+            return Ok(None);
         }
+        let expired = stored.is_some_and(|stored| stored == deadline || stored == LONG_PAST);
+        let leaves = match expired || planted!(resp::MovedDeadlineIgnored) {
+            true => self.remove_later(name)?,
+            false => false,
+        };
         if stored != Some(deadline) {
             self.forget_deadline(name, deadline)?;
         }
-        Ok(())
+        Ok(Some(leaves))
     }
 }

@@ -25,7 +25,7 @@ use highwater_core::codec::Reader;
 use highwater_core::{Abort, Direction, TableId, Transaction};
 
 use super::errors::CommandError;
-use super::keyspace::Failure;
+use super::keyspace::{Failure, Room};
 use key::Type;
 
 /// The table that holds users' tables: any bytes, ordered.
@@ -106,25 +106,28 @@ impl Table {
         key::check(row)
     }
 
-    /// Removes rows of a dropped table, from this one on (from the first, if empty); the last of them if there may be more.
+    /// Removes rows of a dropped table for which there is room, from this one on (from the first, if empty); the last of them, and whether they were all.
     pub fn sweep<T: Transaction>(
         tx: &mut T,
         id: u64,
         from: &[u8],
-        most: usize,
-    ) -> Result<(usize, Option<Vec<u8>>), Failure> {
+        room: &mut Room,
+    ) -> Result<(Option<Vec<u8>>, bool), Failure> {
         let (first, end) = (front(id), key::behind(front(id)));
         let from = if from.is_empty() { &first } else { from };
-        let mut found: Vec<Vec<u8>> = Vec::new();
-        tx.scan(TABLES, (Bound::Included(from), Bound::Excluded(&end)), Direction::Forward, |row, _| {
+        let (mut found, mut all): (Vec<Vec<u8>>, bool) = (Vec::new(), true);
+        tx.scan(TABLES, (Bound::Included(from), Bound::Excluded(&end)), Direction::Forward, |row, value| {
+            all = room.take(row.len() + value.len());
+            if !all {
+                return ControlFlow::Break(());
+            }
             found.push(row.to_vec());
-            if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            ControlFlow::Continue(())
         })?;
         for row in &found {
             tx.delete(TABLES, row)?;
         }
-        let count = found.len();
-        Ok((count, found.pop().filter(|_| count == most)))
+        Ok((found.pop(), all))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What clients hear of each other, and do to each other; and what operators' tools ask.
 
-use super::double::{Node, START_MS};
+use super::double::{Client, Node, START_MS};
 use crate::resp::clients::Order;
 
 #[test]
@@ -86,6 +86,30 @@ fn a_pause_holds_writes_until_it_is_over() {
     node.door().clients.pause(0, false);
     assert_eq!(one.ask("PING"), "+PONG\r\n+PONG\r\n");
     assert_eq!(one.ask("CLIENT PAUSE x"), "-ERR timeout is not an integer or out of range\r\n");
+}
+
+/// It waited for the end of the pause that it had ordered.
+#[test]
+fn a_block_goes_ahead_of_a_pause_of_its_own() {
+    let node = Node::new();
+    let (mut one, mut two) = (node.client_of(0x100), node.client_of(0x200));
+    let ask = |client: &mut Client, commands: &[&str]| -> String {
+        commands.iter().map(|command| client.ask(command)).collect()
+    };
+    let queued = "+OK\r\n+QUEUED\r\n+QUEUED\r\n";
+    assert_eq!(ask(&mut one, &["MULTI", "SET a 1", "CLIENT PAUSE 1000 WRITE"]), queued);
+    assert_eq!(one.ask("EXEC"), "*2\r\n+OK\r\n+OK\r\n");
+    assert_eq!(one.ask("SET a 2"), "", "what comes behind it is held");
+    // A pause that is there already holds a block, whatever it orders.
+    assert_eq!(ask(&mut two, &["MULTI", "SET a 3", "CLIENT PAUSE 2000 WRITE", "EXEC"]), queued);
+    two.connection.tell_time(START_MS + 2000);
+    assert_eq!(two.ask("PING"), "*2\r\n+OK\r\n+OK\r\n+PONG\r\n");
+    node.door().clients.pause(0, false);
+    assert_eq!(one.ask("GET a"), "+OK\r\n$1\r\n2\r\n");
+    // Reads go ahead of it, too.
+    assert_eq!(ask(&mut one, &["MULTI", "GET a", "CLIENT PAUSE 1000"]), queued);
+    assert_eq!(one.ask("EXEC"), "*2\r\n$1\r\n2\r\n+OK\r\n");
+    assert_eq!(one.ask("PING"), "");
 }
 
 #[test]

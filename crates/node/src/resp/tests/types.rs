@@ -61,6 +61,34 @@ fn what_was_seen_to_be_gone_stays_gone_though_the_clock_goes_back() {
     assert_eq!(rows, [0; 4]);
 }
 
+/// 512 rows were swept at once, whatever their length: a hundred values of a MiB were more than a transaction may delete, so the sweep was refused,
+/// again and again, and nothing expired any more. A collection of few long elements could not be deleted at all.
+#[test]
+fn long_values_are_swept_a_few_at_a_time() {
+    let node = Node::new();
+    let mut client = node.client();
+    let long = "x".repeat(100_000);
+    for key in ["a", "b", "c"] {
+        client.ask(&format!("SET {key} {long} PX 100"));
+    }
+    let at = node.procedures().iter().position(|name| *name == SWEEP).unwrap();
+    let moment = Moment { unix_ms: START_MS + 100, seed: 0 }.bytes();
+    for left in [2, 1, 0] {
+        node.run(ProcedureId(at as u16), &moment);
+        assert_eq!(node.rows(KEYSPACE), left);
+    }
+    for _ in 0..3 {
+        client.ask(&format!("RPUSH l {long}"));
+    }
+    assert_eq!(client.ask("DEL l"), ":1\r\n");
+    for left in [3, 2, 1, 0] {
+        assert_eq!(node.rows(ELEMENTS), left);
+        node.run(ProcedureId(at as u16), &moment);
+    }
+    assert_eq!(sweep(&node, START_MS), u64::MAX);
+    assert_eq!([KEYSPACE, NAMES, ELEMENTS, DUE].map(|table| node.rows(table)), [0; 4]);
+}
+
 /// What takes the place of a collection that was seen to be expired lives, whatever is still due of that one.
 #[test]
 fn what_is_set_anew_lives_though_the_old_one_is_due() {

@@ -1,57 +1,43 @@
 //! Builds a replica and runs its threads until it is asked to end.
 
+mod disks;
+mod doors;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::num::{NonZeroU64, NonZeroUsize};
+use std::num::NonZeroU64;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use core_affinity::CoreId;
 use highwater_core::{Clock, Incarnation, Levels, Library, NodeId, Speaks};
 use highwater_disk::Disk;
-use highwater_disk::journal::DEFAULT_SEGMENT_BYTES;
-use highwater_engines::{Controller, Replica, Service};
+use highwater_engines::Replica;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
-use crate::admin::http::guard::Guard;
 use crate::admin::starting::Starting;
 use crate::admin::thread::AdminThread;
-use crate::clock::monotonic;
 use crate::config::{self, Config, ConfigError, Durability, PeerTls, Pin, PinPolicy};
-use crate::control::checkpoints::Checkpoints;
 use crate::control::{self, ControlThread};
 use crate::descriptors;
-use crate::desk::Desk;
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
 use crate::meter::Meter;
-use crate::resp::acl::Access;
-use crate::resp::acl::change::Provided;
-use crate::resp::settings::Settings;
-use crate::resp::topology::apart;
-use crate::resp::waiting::Wake;
-use crate::resp::{Callables, Clients, Description, Door, Member, Procedures, Topology, Waiting};
+use crate::resp::Callables;
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
-use crate::storage::{
-    CheckpointRules, CheckpointThread, DataDirectory, JournalQueues, JournalThread, StartProgress, Storage,
-    recovery,
-};
+use crate::storage::{DataDirectory, StartProgress, Storage, recovery};
 use crate::tls::{Keys, PeerLock};
 use crate::transport::accounts::TIMEOUTS_PER_LOOK;
 use crate::transport::directory::Directory;
-use crate::transport::frame::MAX_RETIRED_BYTES;
 use crate::transport::handshake::{Fingerprint, Identity};
-use crate::transport::link::LinkLimits;
 use crate::transport::socket;
 use crate::worker::{self, LocalRequest, WorkerThread};
-
-/// With [`Durability::Async`], from one sync of the journal to the next: small beside the window and to an election, long beside a sync.
-const ASYNC_PACE: Duration = Duration::from_millis(4);
+use disks::Disks;
+use doors::{door, guard, link_limits, rules, watch};
 
 /// Runs one replica until SIGTERM, SIGINT, an admin's shutdown or the end of its lifeline.
 pub fn run(config: Config) -> Result<(), NodeError> {
@@ -520,235 +506,12 @@ impl Drop for Node {
     }
 }
 
-/// Who keeps a node's files.
-struct Disks<D: Disk> {
-    journal: JournalThread<D>,
-    checkpoint: CheckpointThread<D>,
-    checkpoints: Checkpoints,
-}
-
-impl<D: Disk<File: Send>> Disks<D> {
-    fn new(
-        config: &Config,
-        incarnation: Incarnation,
-        storage: Storage<D>,
-        shared: &Arc<Shared>,
-        controller: &mut dyn Controller,
-    ) -> Result<Disks<D>, NodeError> {
-        // Chosen before anything is told: nobody may take one start for another.
-        let start = getrandom::u64().map_err(|error| NodeError::System {
-            what: "draw a start's number from the system's random numbers",
-            error: error.into(),
-        })?;
-        let woken = Arc::downgrade(shared);
-        let wake = move |writer| woken.upgrade().into_iter().for_each(|shared| shared.wake_writer(writer));
-        let queues = Arc::new(JournalQueues::new(config.cluster.workers + 1, wake));
-        shared.set_journal(queues.clone());
-        let mut journal = storage.journal;
-        // What one checkpoint gives back is what is written before the next one.
-        journal.reclaim((config.storage.checkpoint_mb * (1 << 20) / DEFAULT_SEGMENT_BYTES) as usize + 1);
-        // What a new leader makes a follower adopt, and what fills its window, twice if it was asked for twice: beyond that nobody sends
-        // it anything before it has synced.
-        let options = config.options(incarnation);
-        let of_worker = options.log_retain_bytes as u64 + 2 * options.max_in_flight_bytes as u64;
-        let most_waiting = of_worker * u64::from(config.cluster.workers);
-        let journal = JournalThread::new(journal, queues.clone(), most_waiting);
-        let journal = match config.cluster.durability {
-            // Nobody waits but the window.
-            Durability::Async => {
-                let window = Duration::from_millis(config.storage.async_window_ms);
-                journal.paced(ASYNC_PACE.min(window / 4))
-            }
-            _ => journal,
-        };
-        queues.begin(storage.generation, start);
-        controller.set_disk(queues.disk_state());
-        let rules = CheckpointRules {
-            incarnation: incarnation.0,
-            parts: config.cluster.workers,
-            threads: config.storage.checkpoint_threads,
-            keep: NonZeroUsize::new(config.storage.checkpoints_kept).unwrap_or(NonZeroUsize::MIN),
-        };
-        let (checkpoint, desk) =
-            CheckpointThread::new(storage.disk, rules, queues.clone(), storage.checkpoints);
-        let every_bytes = config.storage.checkpoint_mb << 20;
-        let kept = config.storage.checkpoints_kept;
-        let checkpoints = Checkpoints::new(desk, queues, every_bytes, storage.replayed, kept);
-        Ok(Disks { journal, checkpoint, checkpoints })
-    }
-}
-
 struct StopOnExit(Arc<Shared>);
 
 impl Drop for StopOnExit {
     fn drop(&mut self) {
         self.0.stop();
     }
-}
-
-/// Never used before. Votes are counted by incarnation, and a replica that came back without its memory must never pass for
-/// the one that promised: so all 64 bits are the operating system's, and without them there is no replica.
-fn fresh_incarnation() -> Result<Incarnation, NodeError> {
-    loop {
-        let bits = getrandom::u64().map_err(|error| NodeError::System {
-            what: "draw an incarnation from the system's random numbers",
-            error: error.into(),
-        })?;
-        // 0 stands for "none".
-        if bits != 0 {
-            return Ok(Incarnation(bits));
-        }
-    }
-}
-
-/// What clients may do. Of the memory for buffers requests and replies get three eighths each, if they are not set to
-/// less.
-fn rules(config: &Config, buffers: u64) -> worker::Rules {
-    let limits = &config.limits;
-    let share = share_of(buffers, 3, 8, config.cluster.workers.into());
-    worker::Rules {
-        max: descriptors::clients_per_worker(config),
-        limits: worker::Limits {
-            requests: limits.request_bytes_per_worker.min(share),
-            replies: limits.reply_bytes_per_worker.min(share),
-        },
-        idle_timeout: limits.idle_timeout_s * 1_000_000_000,
-        stuck_timeout: limits.stuck_timeout_s * 1_000_000_000,
-    }
-}
-
-/// What one connection to another node may hold. What is kept for reuse gets an eighth of the memory for buffers, over all
-/// of them.
-fn link_limits(config: &Config, options: &highwater_engines::Options, buffers: u64) -> LinkLimits {
-    let connections =
-        config.cluster.nodes.len().saturating_sub(1).max(1) * usize::from(config.cluster.workers);
-    LinkLimits {
-        // Less would cut connections for what the engine may rightly have under way.
-        queued: config.limits.send_queue_bytes.max(options.most_queued_bytes()),
-        kept: share_of(buffers, 1, 8, connections).min(MAX_RETIRED_BYTES),
-        workers: config.cluster.workers,
-    }
-}
-
-/// An even part of so many eighths, say, of the memory for buffers; all there is if that has no limit.
-fn share_of(buffers: u64, of: u64, parts: u64, among: usize) -> usize {
-    if buffers == 0 { usize::MAX } else { (buffers * of / parts) as usize / among }
-}
-
-fn listen<T>(
-    what: &'static str,
-    address: &str,
-    listen: impl FnOnce(SocketAddr) -> io::Result<T>,
-) -> Result<T, NodeError> {
-    let resolved = address.to_socket_addrs().and_then(|mut found| {
-        found.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
-    });
-    resolved.and_then(listen).map_err(|error| NodeError::Listen { what, address: address.to_string(), error })
-}
-
-/// Who is let in at the admin port, before there is a node and when there is.
-fn guard(config: &Config, shared: Option<&Arc<Shared>>) -> Result<Arc<Guard>, ConfigError> {
-    let token = config.admin_token()?;
-    let founders: Vec<String> = config.cluster.nodes.iter().map(|node| node.admin.clone()).collect();
-    let shared = shared.map(Arc::downgrade);
-    let admins = move || match shared.as_ref().and_then(std::sync::Weak::upgrade) {
-        Some(shared) => shared.roster.nodes().into_iter().map(|node| node.admin).collect(),
-        None => founders.clone(),
-    };
-    let token = token.as_ref().map(|token| token.0.as_str());
-    Ok(Arc::new(Guard::new(token, &config.admin.hosts, admins)))
-}
-
-/// What the requests of a worker's clients are measured by.
-fn watch(shared: &Shared, door: &Door, worker: usize) -> worker::Watch {
-    worker::Watch {
-        worker: worker as u16,
-        meter: shared.meters[worker].clone(),
-        slow: shared.slow.clone(),
-        stopwatch: shared.stopwatch,
-        procedures: door.procedures,
-        names: shared.procedures.clone(),
-    }
-}
-
-fn door(
-    config: &Config,
-    incarnation: Incarnation,
-    shared: &Arc<Shared>,
-    callables: Callables,
-    provided: Provided,
-) -> Door {
-    let describe = {
-        let shared = Arc::downgrade(shared);
-        move || {
-            let shared = shared.upgrade().expect("clients are served while the node runs");
-            let summary = shared.summary();
-            Description {
-                serves: summary.service == Service::Serving,
-                role: summary.role,
-                epoch: summary.epoch,
-                ask: summary.ask,
-                uptime_s: (monotonic() - shared.started) / 1_000_000_000,
-                connected_clients: shared.clients(),
-                memory: summary.memory,
-            }
-        }
-    };
-    Door {
-        procedures: Procedures::find(&shared.procedures)
-            .expect("the library registers the door's procedures"),
-        callables,
-        node: shared.node,
-        leaderless: config.engine().is_ok_and(|engine| engine.abilities().leaderless),
-        in_order: config.engine().is_ok_and(|engine| engine.abilities().in_order),
-        sessions: config.limits.sessions,
-        salt: incarnation.0,
-        addresses: {
-            let shared = Arc::downgrade(shared);
-            Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.told()))
-        },
-        redirect: config.server.redirect,
-        topology: {
-            let (shared, cluster) = (Arc::downgrade(shared), config.cluster.id.clone());
-            Box::new(move || {
-                shared.upgrade().map_or_else(Topology::default, |shared| topology(&cluster, &shared))
-            })
-        },
-        describe: Box::new(describe),
-        access: {
-            let shared = Arc::downgrade(shared);
-            let wake = move || shared.upgrade().iter().for_each(|shared| shared.wake_workers());
-            Access::new(provided, Box::new(wake))
-        },
-        entropy: Box::new(|bytes| getrandom::fill(bytes).is_ok()),
-        settings: Settings::default(),
-        operations: Box::new(Desk::new(config, shared)),
-        backed_by: config.cluster.nodes.len() as u64 / 2,
-        waiting: Waiting::new(wake(shared)),
-        clients: Arc::new(Clients::new(wake(shared))),
-    }
-}
-
-/// Wakes a worker.
-fn wake(shared: &Arc<Shared>) -> Wake {
-    let shared = Arc::downgrade(shared);
-    Box::new(move |worker| {
-        if let Some(letter_box) = shared.upgrade().as_ref().and_then(|shared| shared.workers.get(worker)) {
-            letter_box.waker.wake();
-        }
-    })
-}
-
-/// The roster, and whom of it this node has a connection to.
-fn topology(cluster: &str, shared: &Shared) -> Topology {
-    let up = shared.summary().up;
-    let members = shared.roster.nodes().into_iter().map(|node| {
-        let (host, port) = apart(&node.told());
-        let id = NodeId(node.id);
-        let up = id == shared.node || up.contains(&id);
-        Member { node: id, host, port, peer_port: apart(&node.peer).1, up }
-    });
-    Topology { cluster: cluster.to_string(), members: members.collect() }
 }
 
 /// Makes the pipe readable on the first SIGTERM or SIGINT; the second one kills.
@@ -781,4 +544,30 @@ fn pin_to(core: Option<usize>) {
     {
         tracing::warn!("cannot pin a worker to core {id}");
     }
+}
+
+/// Never used before. Votes are counted by incarnation, and a replica that came back without its memory must never pass for
+/// the one that promised: so all 64 bits are the operating system's, and without them there is no replica.
+fn fresh_incarnation() -> Result<Incarnation, NodeError> {
+    loop {
+        let bits = getrandom::u64().map_err(|error| NodeError::System {
+            what: "draw an incarnation from the system's random numbers",
+            error: error.into(),
+        })?;
+        // 0 stands for "none".
+        if bits != 0 {
+            return Ok(Incarnation(bits));
+        }
+    }
+}
+
+fn listen<T>(
+    what: &'static str,
+    address: &str,
+    listen: impl FnOnce(SocketAddr) -> io::Result<T>,
+) -> Result<T, NodeError> {
+    let resolved = address.to_socket_addrs().and_then(|mut found| {
+        found.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
+    });
+    resolved.and_then(listen).map_err(|error| NodeError::Listen { what, address: address.to_string(), error })
 }

@@ -1,0 +1,98 @@
+//! The hosts of guests, a step at a time, in a world where nothing is drawn.
+
+use highwater_core::NodeId;
+use highwater_engines::{EngineKind, Nanos};
+use highwater_node::resp::keyspace::KEYSPACE;
+use highwater_redis_sim::Joined;
+use highwater_redis_sim::host::{Given, Host, Ledger};
+use highwater_redis_sim::library::place;
+use highwater_redis_sim::model::{End, Op};
+use highwater_sim::{World, WorldOptions};
+
+const MS: Nanos = 1_000_000;
+const STEP: Nanos = 20_000;
+const UNIX_MS: u64 = 1_700_000_000_000;
+
+/// The leader of three, and its host.
+struct Scene {
+    world: World<Joined>,
+    ledger: Ledger,
+    host: Host,
+    leader: NodeId,
+    /// What clients were told, by connection.
+    told: Vec<(u64, String)>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let tune = (|_: &mut highwater_engines::Options| ()).into();
+        let options = WorldOptions { seed: 1, engine: EngineKind::Rolis, nodes: 3, workers: 2, tune };
+        let mut world = World::new(options, Joined);
+        world.ids().for_each(|id| world.start(id));
+        while world.leader().is_none() {
+            let until = world.now + MS;
+            world.run_until(until);
+        }
+        let leader = world.leader().expect("there is one");
+        let process = world.process(leader).expect("it runs");
+        let host = Host::new(&world, leader, process, 7).expect("it runs");
+        Scene { world, ledger: Ledger::default(), host, leader, told: Vec::new() }
+    }
+
+    fn ask(&mut self, worker: u16, line: u64, op: Op) {
+        let words = op.words();
+        let bulks = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect::<String>();
+        let bytes = format!("*{}\r\n{bulks}", words.len());
+        self.host.arrive(worker, line, bytes.as_bytes(), Some(op));
+    }
+
+    /// The host and the world take turns until something is so.
+    fn until(&mut self, what: &str, mut done: impl FnMut(&mut Scene) -> bool) {
+        let deadline = self.world.now + 500 * MS;
+        while !done(self) {
+            assert!(self.world.now < deadline, "{what}: {}", self.host.describe());
+            for reply in std::mem::take(&mut self.world.replies) {
+                let given = Given {
+                    token: reply.token,
+                    outcome: reply.outcome,
+                    moment: reply.moment,
+                    bytes: reply.bytes,
+                };
+                let asked = self.ledger.released(&given, self.world.now).expect("the host asked it");
+                self.host
+                    .released(&mut self.world, asked, &given, UNIX_MS)
+                    .expect("nobody was served out of turn");
+            }
+            let output =
+                self.host.act(&mut self.world, &mut self.ledger, UNIX_MS).expect("nobody was forgotten");
+            self.told
+                .extend(output.into_iter().map(|(line, bytes)| (line, String::from_utf8(bytes).unwrap())));
+            let until = self.world.now + STEP;
+            self.world.run_until(until);
+        }
+    }
+
+    fn holds(&self, key: &str) -> bool {
+        let store = self.world.replica(self.leader).expect("it runs").controller.store();
+        highwater_core::View::get(&*store, place(KEYSPACE), key.as_bytes()).is_some()
+    }
+}
+
+/// A client pushed and was gone before that was released: its request was in nobody's account, so that who waited for the list passed for
+/// forgotten, though the write was yet to be released and would wake it. (`highwater sim --seed 900113`.)
+#[test]
+fn who_waits_for_the_write_of_one_that_is_gone_is_not_forgotten() {
+    let mut scene = Scene::new();
+    scene.ask(0, 1, Op::Pop(vec!["q:a".into()], End::Left, 0));
+    scene.until("somebody waits", |scene| scene.host.describe().contains("0 under way, waits Some"));
+    // Nothing is decided meanwhile.
+    let others: Vec<NodeId> = scene.world.ids().filter(|id| *id != scene.leader).collect();
+    others.into_iter().for_each(|id| scene.world.pause(id, 10 * MS));
+    scene.ask(1, 2, Op::Push("q:a".into(), End::Right, "x".into()));
+    scene.until("the write is executed", |scene| scene.holds("q:a"));
+    scene.host.close(1, 2);
+    scene.until("it is gone", |scene| !scene.host.describe().contains("connection 2"));
+    assert_eq!(scene.told, [], "nothing was released yet");
+    scene.until("it is served", |scene| !scene.told.is_empty());
+    assert_eq!(scene.told, [(1, "*2\r\n$3\r\nq:a\r\n$1\r\nx\r\n".to_string())]);
+}

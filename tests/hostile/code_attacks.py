@@ -1,0 +1,137 @@
+"""Scripts and modules that loop, recurse, grow, trap and lie."""
+
+from wire import Refused, Wire
+from words import refused
+
+DEEP = 200_000
+
+SCRIPTS = {
+    "loops": "while true do end",
+    "loops in a pcall": "while true do pcall(function() while true do end end) end",
+    "recurses": "local function f() return 1 + f() end return f()",
+    "recurses through pcall": "local function f() return pcall(f) end return tostring(f())",
+    "recurses through sort": "local function f(a, b) table.sort({3,2,1}, f) return true end table.sort({3,2,1}, f)",
+    "recurses through gsub": "local function f() return (string.gsub('a', 'a', f)) end return f()",
+    "grows a string": "local s = 'x' while true do s = s .. s end",
+    "grows a table": "local t = {} while true do t[#t + 1] = string.rep('x', 1000) .. #t end",
+    "repeats": "return string.rep('x', 2^40)",
+    "formats": "return string.format('%99999999d', 1)",
+    "matches": "return string.find(string.rep('a', 50000), string.rep('a?', 5000) .. 'b')",
+    "matches and matches": "return string.find(string.rep('a', 30000), '.-.-.-.-.-b')",
+    "unpacks": "return {unpack({}, 1, 1e8)}",
+    "answers a nest": "local t = {} local r = t for i = 1, %d do t[1] = {} t = t[1] end return r" % DEEP,
+    "answers itself": "local t = {} t[1] = t return t",
+    "encodes a nest": "local t = {} local r = t for i = 1, %d do t[1] = {} t = t[1] end return cjson.encode(r)" % DEEP,
+    "encodes itself": "local t = {} t[1] = t return cjson.encode(t)",
+    "decodes a nest": "return tostring(cjson.decode(string.rep('[', %d)))" % DEEP,
+    "decodes a nest of objects": "return tostring(cjson.decode(string.rep('{\"a\":', %d)))" % DEEP,
+    "packs itself": "local t = {} t[1] = t return #cmsgpack.pack(t)",
+    "packs a nest": "local t = {} local r = t for i = 1, %d do t[1] = {} t = t[1] end return #cmsgpack.pack(r)" % DEEP,
+    "unpacks a nest": "return tostring(cmsgpack.unpack(string.rep('\\145', %d)))" % DEEP,
+    "unpacks a lie": "return tostring(cmsgpack.unpack('\\221\\255\\255\\255\\255'))",
+    "unpacks a long lie": "return tostring(cmsgpack.unpack('\\198\\255\\255\\255\\255x'))",
+    "packs a structure": "return struct.pack('>I999999999', 1)",
+    "unpacks a structure": "return struct.unpack('>c0c99999999', 'abc')",
+    "loads bytes": "return loadstring('\\27Lua\\81\\0\\1\\4\\8\\4\\8\\0garbage')",
+    "reaches out": "return os.execute('id')",
+    "opens a file": "return io.open('/etc/passwd')",
+    "requires": "return require('os')",
+    "sets globals": "x = 1",
+    "sets a metatable": "getmetatable('').__index = nil return ('x'):rep(2)",
+    "raises nothing": "error(nil)",
+    "raises a table": "error({})",
+    "raises while it prints": "return tostring(setmetatable({}, {__tostring = function() error('x') end}))",
+    "calls scripts": "return redis.call('EVAL', 'return 1', '0')",
+    "calls blocks": "return redis.call('MULTI')",
+    "calls nothing": "return redis.call()",
+    "calls with a table": "return redis.call('SET', 'a', {})",
+    "writes without end": "for i = 1, 1e9 do redis.call('SET', 'script:' .. i, i) end",
+    "reads without end": "while true do redis.call('GET', 'a') end",
+    "waits": "return redis.call('BLPOP', 'nothing', 0)",
+    "coroutines": "return coroutine and coroutine.wrap(function() while true do end end)()",
+    "names a bad reply": "return {err = string.rep('x', 1000) .. '\\r\\n+OK', ok = {}}",
+    "answers broken lines": "return redis.error_reply('a\\r\\nb')",
+    "sets an odd protocol": "redis.setresp(9)",
+    "compares": "return {1} < {2}",
+    "collects": "for i = 1, 1e9 do collectgarbage() end",
+    "dumps": "return string.dump(function() end)",
+}
+
+
+def scripts(at):
+    answered = 0
+    for name, text in SCRIPTS.items():
+        with Wire(at.port(), timeout=60) as wire:
+            reply = wire.ask("EVAL", text, 0)
+            answered += not isinstance(reply, Refused)
+            if isinstance(reply, Refused):
+                assert "\r" not in str(reply) and len(str(reply)) > 6, (name, str(reply))
+            assert wire.ask("PING") == b"PONG", name
+            count = wire.ask("EVAL", "return #redis.call('KEYS', 'script:*')", 0)
+            if count:
+                keys = wire.done("KEYS", "script:*")
+                for at_key in range(0, len(keys), 10_000):
+                    wire.done("DEL", *keys[at_key : at_key + 10_000])
+    with Wire(at.port()) as wire:
+        refused(wire.ask("EVAL", "return 1", -1))
+        refused(wire.ask("EVAL", "return 1", 1 << 40))
+        refused(wire.ask("EVAL", "return" + "(" * 100_000, 0))
+        refused(wire.ask("EVAL", "x=" + "{" * 100_000, 0))
+        refused(wire.ask("EVAL", "return " + "not " * 100_000 + "1", 0), "^[A-Z]+ ")
+        refused(wire.ask("FUNCTION", "LOAD", "#!lua name=a\nwhile true do end"))
+        refused(wire.ask("FUNCTION", "LOAD", "#!lua name=a\nredis.register_function('f', 1)"))
+        refused(wire.ask("FUNCTION", "RESTORE", b"\xff" * 1000))
+        for n in range(300):
+            wire.done("EVAL", f"return {n}", 0)
+            wire.done("SCRIPT", "LOAD", f"return {n} -- {'x' * 10000}")
+        wire.done("SCRIPT", "FLUSH")
+    return f"{len(SCRIPTS)} scripts, {answered} of which got an answer that is no error"
+
+
+PAGE = '(memory (export "memory") 1)'
+MODULES = {
+    "loops": f'(module {PAGE} (func (export "procedure:run") (loop $l br $l)))',
+    "traps": f'(module {PAGE} (func (export "procedure:run") unreachable))',
+    "divides": f'(module {PAGE} (func (export "procedure:run") (drop (i32.div_s (i32.const 1) (i32.const 0)))))',
+    "recurses": f'(module {PAGE} (func $f (export "procedure:run") call $f))',
+    "grows": f'(module {PAGE} (func (export "procedure:run") (loop $l (drop (memory.grow (i32.const 100))) br $l)))',
+    "reads beyond": f'(module {PAGE} (func (export "procedure:run") (drop (i32.load (i32.const -4)))))',
+    "starts and loops": f'(module {PAGE} (func $s (loop $l br $l)) (start $s) (func (export "procedure:run")))',
+    "large": '(module (memory (export "memory") 65536) (func (export "procedure:run")))',
+    "wide": f'(module {PAGE} (table 100000000 funcref) (func (export "procedure:run")))',
+    "misses": f'(module (import "env" "system" (func $f)) {PAGE} (func (export "procedure:run") call $f))',
+    "misses of ours": f'(module (import "highwater1" "nothing_of_the_kind" (func $f)) {PAGE} (func (export "procedure:run") call $f))',
+    "lies about a type": f'(module (import "highwater1" "get" (func $f)) {PAGE} (func (export "procedure:run") call $f))',
+    "wants time": f'(module (import "wasi_snapshot_preview1" "clock_time_get" (func $f (param i32 i64 i32) (result i32))) {PAGE} (func (export "procedure:run")))',
+    "has no memory": '(module (func (export "procedure:run")))',
+    "has nothing": "(module)",
+    "takes words": f'(module {PAGE} (func (export "procedure:run") (param i32) (result f64) (f64.const 1)))',
+    "is no module": "(((",
+    "threads": '(module (memory (export "memory") 1 1 shared) (func (export "procedure:run")))',
+}
+
+
+def modules(at):
+    loaded = 0
+    with Wire(at.port(), timeout=60) as wire:
+        first = wire.ask("HW.MODULE", "LIST")
+        if isinstance(first, Refused):
+            return f"there are none in this build: {first}"
+        for name, text in MODULES.items():
+            reply = wire.ask("HW.MODULE", "LOAD", "odd", text, "REPLACE")
+            if isinstance(reply, Refused):
+                refused(reply)
+                continue
+            loaded += 1
+            for call in ("HW.CALL", "HW.CALL_RO"):
+                reply = wire.ask(call, "odd.run", "word")
+                if isinstance(reply, Refused):
+                    refused(reply)
+            assert wire.ask("PING") == b"PONG", name
+        refused(wire.ask("HW.MODULE", "LOAD", "odd", b"\0asm\1\0\0\0" + b"\xff" * 10_000, "REPLACE"))
+        refused(wire.ask("HW.MODULE", "LOAD", "odd", b"(module " + b"(" * 1_000_000, "REPLACE"))
+        refused(wire.ask("HW.MODULE", "LOAD", "x" * 70_000, "(module)"))
+        refused(wire.ask("HW.CALL", "odd.nothing"))
+        refused(wire.ask("HW.CALL", "." * 1000))
+        wire.ask("HW.MODULE", "UNLOAD", "odd")
+    return f"{loaded} of {len(MODULES)} were loaded"
