@@ -13,13 +13,13 @@ from ports import free_ports
 
 
 class Cluster:
-    """`nodes` replicas can be started, of one worker each."""
+    """`nodes` replicas can be started, of one worker each unless told otherwise."""
 
-    def __init__(self, release, nodes, settings='durability = "sync"', storage="checkpoint_mb = 1024"):
+    def __init__(self, release, nodes, settings='durability = "sync"', storage="checkpoint_mb = 1024", workers=1):
         self.highwater = release.resolve() / "highwater"
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="highwater-cluster-"))
         self.ports, self.processes = free_ports(3 * nodes), {}
-        self.settings, self.storage = settings, storage
+        self.settings, self.storage, self.workers = settings, storage, workers
 
     def __enter__(self):
         return self
@@ -42,7 +42,7 @@ class Cluster:
         at = [f"127.0.0.1:{port}" for port in self.ports]
         nodes = ",".join(f'{{ id = {i}, peer = "{at[3 * i]}", resp = "{at[3 * i + 1]}", admin = "{at[3 * i + 2]}" }}' for i in known)
         self.config(node).write_text(
-            f'node = {node}\n[cluster]\nworkers = 1\n{self.settings}\nnodes = [{nodes}]\n[storage]\ndir = "{self.folder}/data"\n{self.storage}\n'
+            f'node = {node}\n[cluster]\nworkers = {self.workers}\n{self.settings}\nnodes = [{nodes}]\n[storage]\ndir = "{self.folder}/data"\n{self.storage}\n'
         )
         with open(self.folder / f"{node}.log", "ab") as log:
             command = [self.highwater, "serve", "--config", self.config(node)]

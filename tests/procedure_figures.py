@@ -68,9 +68,11 @@ def tell(port, commands):
 
 
 def prepare(port, module):
-    tell(port, [["HW.MODULE", "LOAD", "vault", module.read_bytes()], ["HW.TABLE", "CREATE", "accounts", "u64"], ["SCRIPT", "LOAD", TRANSFER]])
+    tell(port, [["HW.TABLE", "CREATE", "accounts", "u64"], ["SCRIPT", "LOAD", TRANSFER]])
     tell(port, [["HW.CALL", "bank.load", at, 1000, 10**12] for at in range(0, ACCOUNTS, 1000)])
-    tell(port, [["HW.CALL", "vault.open", account, 10**12] for account in range(ACCOUNTS)])
+    if module:
+        tell(port, [["HW.MODULE", "LOAD", "vault", module.read_bytes()]])
+        tell(port, [["HW.CALL", "vault.open", account, 10**12] for account in range(ACCOUNTS)])
     tell(port, [["SET", f"account:{account:012}", 10**12] for account in range(ACCOUNTS)])
 
 
@@ -105,6 +107,11 @@ def measure(system, kind, args):
     return cpu / int(done) * 1e6, each[0], each[1], int(rate), float(half), float(most)
 
 
+def with_module(kinds):
+    """Whether a build with WebAssembly, and a module, are needed at all."""
+    return any(kind.startswith("module") for kind in kinds.split(","))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=2)
@@ -117,7 +124,9 @@ def main():
     module = ROOT / "clients" / "wasm" / "target" / "wasm32-unknown-unknown" / "release" / "transfer.wasm"
     parser.add_argument("--module", type=pathlib.Path, default=module)
     args = parser.parse_args()
-    if not args.module.exists():
+    if not with_module(args.kinds):
+        args.module = None
+    elif not args.module.exists():
         sys.exit(f"there is no {args.module}: cargo build --release in clients/wasm, after rustup target add wasm32-unknown-unknown")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="highwater-procedures-"))
     rows = {kind: [] for kind in args.kinds.split(",")}

@@ -93,7 +93,7 @@ impl Fleet {
     /// Starts the replicas in these places.
     pub fn start_as(spec: &FleetSpec, layout: Layout) -> Result<Fleet> {
         let directory = fresh_directory()?;
-        interrupt::keeps_files_in(Some(directory.path().to_path_buf()));
+        interrupt::keeps_files_in(directory.path());
         let (engine, keep_files) = (spec.engine, AtomicBool::new(spec.keep));
         let mut fleet = Fleet { engine, replicas: Vec::new(), directory, keep_files };
         let certificates = make_certificates(spec, fleet.directory())?;
@@ -166,6 +166,11 @@ impl Fleet {
     /// A replica's admin address.
     pub fn admin_address(&self, node: usize) -> SocketAddr {
         self.replicas[node].admin
+    }
+
+    /// A replica's process, if it runs.
+    pub fn pid(&self, node: usize) -> Option<u32> {
+        self.replicas[node].child.as_ref().map(Child::id)
     }
 
     /// Every replica's RESP address.
@@ -343,7 +348,7 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         self.end_all();
         disks::unmount_below(self.directory());
-        interrupt::keeps_files_in(None);
+        interrupt::files_are_settled(self.directory());
         let keep = self.keep_files.load(Ordering::Relaxed) || thread::panicking();
         self.directory.disable_cleanup(keep);
     }

@@ -4,7 +4,7 @@
 //! release build aborts on a panic, and a signal ends the process wherever it is.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -27,14 +27,18 @@ const UNPRINTED: &str = "failed printing to stdout: ";
 /// and how that ends if nobody reads.
 const BROKEN_PIPE: &str = "(os error 32)";
 
-static LEFTOVERS: Mutex<Leftovers> =
-    Mutex::new(Leftovers { pids: BTreeSet::new(), directory: None, on_terminal: false, at_the_end: None });
+static LEFTOVERS: Mutex<Leftovers> = Mutex::new(Leftovers {
+    pids: BTreeSet::new(),
+    directories: BTreeSet::new(),
+    on_terminal: false,
+    at_the_end: None,
+});
 
 struct Leftovers {
     /// Replica processes that run.
     pids: BTreeSet<u32>,
     /// To be removed if a signal ends the command: nobody asked for the logs of an interrupted run.
-    directory: Option<PathBuf>,
+    directories: BTreeSet<PathBuf>,
     /// The terminal is in raw mode.
     on_terminal: bool,
     /// What else there is to clean up, once the processes are gone.
@@ -103,9 +107,14 @@ pub fn ended(pid: u32) {
     leftovers().pids.remove(&pid);
 }
 
-/// Where the replicas keep their files; `None` once that is settled.
-pub fn keeps_files_in(directory: Option<PathBuf>) {
-    leftovers().directory = directory;
+/// Where replicas keep their files.
+pub fn keeps_files_in(directory: &Path) {
+    leftovers().directories.insert(directory.to_path_buf());
+}
+
+/// What becomes of these files is settled.
+pub fn files_are_settled(directory: &Path) {
+    leftovers().directories.remove(directory);
 }
 
 /// What else to clean up, once the processes are gone.
@@ -130,7 +139,7 @@ impl Leftovers {
     }
 
     fn remove_files(&mut self) {
-        if let Some(directory) = self.directory.take() {
+        for directory in std::mem::take(&mut self.directories) {
             disks::unmount_below(&directory);
             // Best effort: the process ends either way.
             let _ = std::fs::remove_dir_all(directory);

@@ -23,7 +23,7 @@ pub struct BenchArgs {
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// TPC-C: all five transactions with the specification's mix.
-    #[command(after_help = concat_help("highwater bench tpcc --engine rolis --workers 2 --warehouses 2 --json tpcc.json\n  highwater bench tpcc --engine silo --fast-ids\n  highwater bench tpcc --engine silo --layout silo --set store.reserve_mb=800\n  highwater bench tpcc --rate 30000 --seconds 30\n  highwater bench tpcc --clients remote --connections 32 --in-flight 8\n  highwater bench tpcc --compare --runs 5"))]
+    #[command(after_help = concat_help("highwater bench tpcc --engine rolis --workers 2 --warehouses 2 --json tpcc.json\n  highwater bench tpcc --engine silo --fast-ids\n  highwater bench tpcc --engine silo --layout silo --set store.reserve_mb=800\n  highwater bench tpcc --rate 30000 --seconds 30\n  highwater bench tpcc --clients remote --connections 32 --in-flight 8\n  highwater bench tpcc --compare --neighbours --runs 5"))]
     Tpcc {
         /// How to run it.
         #[command(flatten)]
@@ -33,7 +33,7 @@ pub enum BenchCommand {
         workload: TpccArgs,
     },
     /// YCSB++ as in the Rolis paper: half reads, half read-modify-writes, four keys each.
-    #[command(after_help = concat_help("highwater bench ycsb --engine rolis\n  highwater bench ycsb --keys 100000 --zipfian --theta 0.9"))]
+    #[command(after_help = concat_help("highwater bench ycsb --engine rolis\n  highwater bench ycsb --engine silo --instructions\n  highwater bench ycsb --keys 100000 --zipfian --theta 0.9"))]
     Ycsb {
         /// How to run it.
         #[command(flatten)]
@@ -138,6 +138,12 @@ pub struct RunArgs {
     /// Run silo and rolis alternately and print the ratio of transactions per leader CPU-second.
     #[arg(long, conflicts_with_all = ["engine", "replicas"])]
     pub compare: bool,
+    /// With --compare: give silo two neighbours, which take as much of the machine as rolis's followers do.
+    #[arg(long, requires = "compare")]
+    pub neighbours: bool,
+    /// Count the instructions of every replica over the measured seconds, by perf stat; refused where it has no counters.
+    #[arg(long)]
+    pub instructions: bool,
     /// Write the report as JSON too.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

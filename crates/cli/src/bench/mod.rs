@@ -8,6 +8,8 @@
 pub mod args;
 mod compare;
 mod failover;
+mod instructions;
+mod neighbours;
 mod redis;
 mod remote;
 mod replay;
@@ -49,7 +51,7 @@ fn workload_bench(args: &RunArgs, workload: WorkloadSpec) -> Result<()> {
     let mut progress = Progress::new();
     let mut reports = Vec::new();
     for number in 1..=runs {
-        let report = run::run_once(args.engine, args, &workload, &mut progress)?;
+        let report = run::run_once(args.engine, args, &workload, None, &mut progress)?;
         title(&report, number, runs);
         println!("{report}");
         reports.push(report);

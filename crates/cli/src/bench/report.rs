@@ -6,6 +6,8 @@ use std::fmt::{self, Write};
 use highwater_node::admin::protocol::Quantiles;
 use serde::Serialize;
 
+use super::instructions::InstructionReport;
+use super::neighbours::NeighbourReport;
 use crate::failure::{Failure, Result};
 use crate::machine::Machine;
 use crate::numbers::{Spread, bytes, micros, short};
@@ -63,6 +65,12 @@ pub struct RunReport {
     pub engine_figures: BTreeMap<String, u64>,
     /// By procedure name.
     pub per_procedure: BTreeMap<String, Procedure>,
+    /// Who shared the machine with an engine alone, on purpose.
+    pub neighbours: Option<NeighbourReport>,
+    /// Instructions over the measured seconds, if they were counted.
+    pub instructions: Option<InstructionReport>,
+    /// The same in user mode, for each transaction that the leader released; the leader's first.
+    pub instructions_per_transaction: Option<Vec<f64>>,
     /// The consistency conditions, digests and audit rows after the run; `None` with `--no-check`.
     pub checks: Option<Findings>,
     /// How it was run.
@@ -74,6 +82,8 @@ pub struct RunReport {
 pub struct CpuSeconds {
     /// The leader's process.
     pub leader: f64,
+    /// Of that, in the kernel; by samples.
+    pub leader_kernel: Option<f64>,
     /// The others.
     pub followers: Vec<f64>,
     /// The load generators': of workers a part of the leader's, sampled; of remote clients their threads', and no part of the leader's.
@@ -238,6 +248,21 @@ impl fmt::Display for RunReport {
                 }
             },
         )?;
+        if let Some(kernel) = self.cpu_seconds.leader_kernel {
+            let each = 1e6 * kernel / released.max(1) as f64;
+            row("in the kernel", format!("leader {kernel:.2} CPU seconds ({each:.2} us a transaction)"))?;
+        }
+        if let Some(NeighbourReport { wanted_share, shares, .. }) = &self.neighbours {
+            let shares: Vec<_> = shares.iter().map(|share| format!("{share:.2}")).collect();
+            let shares = shares.join(", ");
+            row("neighbours", format!("took [{shares}] of a core, followers {wanted_share:.2}"))?;
+        }
+        if let (Some(counted), Some(each)) = (&self.instructions, &self.instructions_per_transaction) {
+            let each: Vec<_> = each.iter().map(|count| short(*count)).collect();
+            let kernel = counted.kernel.first().copied().unwrap_or_default() as f64 / released.max(1) as f64;
+            let each = each.join(", ");
+            row("instructions", format!("user {each} a transaction, the leader's kernel {}", short(kernel)))?;
+        }
         if let Some(RemoteConfig { connections, threads }) = self.config.remote {
             let each = 1e6 * load / released.max(1) as f64;
             row(

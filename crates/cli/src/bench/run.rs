@@ -1,6 +1,7 @@
 //! One run of a workload on a fresh cluster: load, warm up, measure, converge, check.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,8 @@ use highwater_node::admin::protocol::{AdminRequest, FigureReport, LoadReport, St
 use highwater_node::load::report::of_clients;
 
 use super::args::{Clients, RunArgs};
+use super::instructions::{Counting, InstructionReport, expect_counters};
+use super::neighbours::{Company, NeighbourReport, Neighbours};
 use super::remote::{Remote, RemoteSpec, Source};
 use super::report::{CpuSeconds, Procedure, RemoteConfig, Resident, ResidentBytes, RunConfig, RunReport};
 use crate::admin::AdminClient;
@@ -30,10 +33,14 @@ pub fn run_once(
     engine: EngineKind,
     args: &RunArgs,
     workload: &WorkloadSpec,
+    company: Option<Company>,
     progress: &mut Progress,
 ) -> Result<RunReport> {
     let replicas = replicas(engine, args)?;
     let machine = Machine::look();
+    if args.instructions {
+        expect_counters()?;
+    }
     let spec = FleetSpec {
         engine,
         replicas,
@@ -43,9 +50,12 @@ pub fn run_once(
         keep: args.keep,
         disk_mb: None,
     };
+    let neighbours =
+        company.map(|company| Neighbours::start(company, args, workload, progress)).transpose()?;
     progress.step(&format!("{}: starting {replicas} replica(s)", engine.name()));
     let fleet = Fleet::start(&spec)?;
-    let outcome = measure(&fleet, engine, args, workload, machine, progress);
+    let measurement = Measurement { engine, args, workload, neighbours };
+    let outcome = measurement.run(&fleet, machine, progress);
     progress.clear();
     fleet.finish(outcome)
 }
@@ -60,58 +70,108 @@ fn replicas(engine: EngineKind, args: &RunArgs) -> Result<u8> {
     }
 }
 
-fn measure(
-    fleet: &Fleet,
+/// What is measured, and by what.
+struct Measurement<'a> {
     engine: EngineKind,
-    args: &RunArgs,
-    workload: &WorkloadSpec,
-    machine: Machine,
-    progress: &mut Progress,
-) -> Result<RunReport> {
-    let leader = fleet.wait_for_leader()?;
-    let mut admin = fleet.admin(leader)?;
-    progress.step("loading");
-    admin
-        .load(workload, |done, total| progress.count("loading", done, total))
-        .map_err(|error| admin.failure(error))?;
-    // What the followers still apply of the load must not count as work of the measured seconds.
-    verify::converge(fleet)?;
+    args: &'a RunArgs,
+    workload: &'a WorkloadSpec,
+    neighbours: Option<Neighbours>,
+}
 
-    let mut running = Running::start(fleet, leader, args, workload, admin)?;
-    progress.step("warming up");
-    watch(&mut running, "warming up", Duration::from_secs_f64(args.warmup), progress)?;
-    running.reset()?;
-
-    let start = fleet.all_statuses()?;
-    let measured = Duration::from_secs_f64(args.seconds);
-    let first = measured.min(MEMORY_LOOK);
-    progress.step("running");
-    let began = Instant::now();
-    watch(&mut running, "running", first, progress)?;
-    let at_10_s = if measured > MEMORY_LOOK { Some(fleet.all_statuses()?) } else { None };
-    watch(&mut running, "running", measured.saturating_sub(began.elapsed()), progress)?;
-    let load = running.stats()?;
-    let end = fleet.all_statuses()?;
-    let looks = Looks { leader, start, at_10_s, end };
-    looks.leadership_held()?;
-
-    progress.step("stopping");
-    let last = running.stop()?;
-    let checks = if args.no_check {
-        None
-    } else {
-        progress.step("waiting for convergence");
+impl Measurement<'_> {
+    fn run(mut self, fleet: &Fleet, machine: Machine, progress: &mut Progress) -> Result<RunReport> {
+        let (args, workload) = (self.args, self.workload);
+        let leader = fleet.wait_for_leader()?;
+        let mut admin = fleet.admin(leader)?;
+        progress.step("loading");
+        admin
+            .load(workload, |done, total| progress.count("loading", done, total))
+            .map_err(|error| admin.failure(error))?;
+        // What the followers still apply of the load must not count as work of the measured seconds.
         verify::converge(fleet)?;
-        progress.step("checking");
-        let mut acknowledged = Acknowledged::default();
-        acknowledged.add(&load);
-        acknowledged.add(&last);
-        Some(verify::examine(fleet, workload, &acknowledged)?)
-    };
-    let mut report = looks.report(engine, args, workload, load, machine)?;
-    report.checks = checks;
-    report.config.machine.look_again();
-    Ok(report)
+
+        let mut running = Running::start(fleet, leader, args, workload, admin)?;
+        progress.step("warming up");
+        watch(&mut running, "warming up", Duration::from_secs_f64(args.warmup), progress)?;
+        let (looks, load, beside) = self.measure(fleet, leader, &mut running, progress)?;
+
+        progress.step("stopping");
+        let last = running.stop()?;
+        let checks = if args.no_check {
+            None
+        } else {
+            progress.step("waiting for convergence");
+            verify::converge(fleet)?;
+            progress.step("checking");
+            let mut acknowledged = Acknowledged::default();
+            acknowledged.add(&load);
+            acknowledged.add(&last);
+            Some(verify::examine(fleet, workload, &acknowledged)?)
+        };
+        let mut report = looks.report(self.engine, args, workload, load, machine)?;
+        report.checks = checks;
+        report.cpu_seconds.leader_kernel = beside.kernel;
+        report.neighbours = beside.neighbours;
+        report.instructions_per_transaction = beside.instructions.as_ref().map(|counted| {
+            counted
+                .user
+                .iter()
+                .map(|count| *count as f64 / (report.committed + report.user_aborts).max(1) as f64)
+                .collect()
+        });
+        report.instructions = beside.instructions;
+        report.config.machine.look_again();
+        Ok(report)
+    }
+
+    /// The measured seconds.
+    fn measure(
+        &mut self,
+        fleet: &Fleet,
+        leader: usize,
+        running: &mut Running,
+        progress: &mut Progress,
+    ) -> Result<(Looks, LoadReport, Beside)> {
+        let args = self.args;
+        let counting = args.instructions.then(|| Counting::begin(fleet, leader)).transpose()?;
+        self.neighbours.as_mut().map_or(Ok(()), Neighbours::begin)?;
+        running.reset()?;
+        let kernel_before = kernel_seconds(fleet, leader);
+        let start = fleet.all_statuses()?;
+        let measured = Duration::from_secs_f64(args.seconds);
+        let first = measured.min(MEMORY_LOOK);
+        progress.step("running");
+        let began = Instant::now();
+        watch(running, "running", first, progress)?;
+        let at_10_s = if measured > MEMORY_LOOK { Some(fleet.all_statuses()?) } else { None };
+        watch(running, "running", measured.saturating_sub(began.elapsed()), progress)?;
+        let load = running.stats()?;
+        let kernel = kernel_seconds(fleet, leader).zip(kernel_before).map(|(after, before)| after - before);
+        let end = fleet.all_statuses()?;
+        let beside = Beside {
+            kernel,
+            neighbours: self.neighbours.as_ref().map(Neighbours::report).transpose()?,
+            instructions: counting.map(Counting::end).transpose()?,
+        };
+        let looks = Looks { leader, start, at_10_s, end };
+        looks.leadership_held()?;
+        Ok((looks, load, beside))
+    }
+}
+
+/// What was measured beside the load and the replicas' own counts.
+struct Beside {
+    kernel: Option<f64>,
+    neighbours: Option<NeighbourReport>,
+    instructions: Option<InstructionReport>,
+}
+
+/// CPU time that a replica's process has spent in the kernel. The kernel counts it by samples.
+fn kernel_seconds(fleet: &Fleet, node: usize) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", fleet.pid(node)?)).ok()?;
+    // Behind the name, which may hold anything: field 15 of all is `stime`.
+    let ticks: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(12)?.parse().ok()?;
+    Some(ticks / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// A load under way, from inside the leader's workers or from here.
@@ -284,6 +344,7 @@ impl Looks {
             follower_cpu_us_per_released: ratio(cpu_sum * 1e6, released * count),
             cpu_seconds: CpuSeconds {
                 leader: leader_cpu,
+                leader_kernel: None,
                 followers: cpu,
                 load: load.generator_cpu_ns as f64 / 1e9,
             },
@@ -295,6 +356,9 @@ impl Looks {
             },
             engine_figures: self.engine_figures(),
             per_procedure: per_procedure(load),
+            neighbours: None,
+            instructions: None,
+            instructions_per_transaction: None,
             checks: None,
             config: run_config(engine, args, workload, machine)?,
         })
