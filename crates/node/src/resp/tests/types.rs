@@ -3,7 +3,7 @@
 use highwater_core::ProcedureId;
 
 use super::double::{Client, Node, START_MS, multibulk};
-use crate::resp::keyspace::{DUE, ELEMENTS, KEYSPACE, NAMES};
+use crate::resp::keyspace::{DUE, ELEMENTS, ITEMS, KEYSPACE, NAMES};
 use crate::resp::moment::Moment;
 
 const SWEEP: &str = "redis.sweep";
@@ -82,11 +82,11 @@ fn long_values_are_swept_a_few_at_a_time() {
     }
     assert_eq!(client.ask("DEL l"), ":1\r\n");
     for left in [3, 2, 1, 0] {
-        assert_eq!(node.rows(ELEMENTS), left);
+        assert_eq!(node.rows(ITEMS), left);
         node.run(ProcedureId(at as u16), &moment);
     }
     assert_eq!(sweep(&node, START_MS), u64::MAX);
-    assert_eq!([KEYSPACE, NAMES, ELEMENTS, DUE].map(|table| node.rows(table)), [0; 4]);
+    assert_eq!([KEYSPACE, NAMES, ITEMS, DUE].map(|table| node.rows(table)), [0; 4]);
 }
 
 /// What takes the place of a collection that was seen to be expired lives, whatever is still due of that one.
