@@ -208,7 +208,7 @@ impl Lead {
     fn announce(&mut self, now: Nanos, context: &Context, stream: &mut Stream) {
         let full = self.sealer.unreleased_bytes() >= context.options().max_in_flight_bytes as u64;
         let silent = self.sealer.is_quiet() && stream.undecided() == 0;
-        if !full && !(silent && stream.owes_announcement()) {
+        if !(full || silent && stream.owes_announcement()) {
             self.untold_since = None;
             return;
         }
