@@ -88,8 +88,7 @@ impl<T: Transaction> Keyspace<'_, T> {
         room: &mut Room,
     ) -> Result<bool, Failure> {
         let start = rows::collection_start(id);
-        let (dropped, all) =
-            self.drop_some(table, id, if from.is_empty() { &start } else { from }, room)?;
+        let (dropped, all) = self.drop_some(table, id, if from.is_empty() { &start } else { from }, room)?;
         match dropped.last() {
             _ if all => drop(self.tx.delete(DUE, due)?),
             Some(last) => self.tx.put(DUE, due, last)?,
