@@ -145,7 +145,7 @@ mod tests {
     use crate::resp::command::facts;
 
     fn shown(arguments: Arguments) -> String {
-        let one = |argument: Argument| match argument.parts.count() {
+        let one = |argument: Argument| match argument.parts.clone().count() {
             0 => format!("{}/{}", argument.name(), argument.kind()),
             _ => format!("{}/{}({})", argument.name(), argument.kind(), shown(argument.parts)),
         };
@@ -173,11 +173,11 @@ mod tests {
             let (least, most) = match argument.kind() {
                 "pure-token" => (1, Some(1)),
                 "block" => {
-                    let (least, most) = words(argument.parts);
+                    let (least, most) = words(argument.parts.clone());
                     (least + token, most.map(|most| most + token))
                 }
                 "oneof" => {
-                    let each: Vec<_> = argument.parts.map(|part| words(alone(part))).collect();
+                    let each: Vec<_> = argument.parts.clone().map(|part| words(alone(part))).collect();
                     let most = each.iter().map(|(_, most)| *most).collect::<Option<Vec<_>>>();
                     let least = each.iter().map(|(least, _)| *least).min().unwrap();
                     (least + token, most.and_then(|most| most.into_iter().max()).map(|most| most + token))
