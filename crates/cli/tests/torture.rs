@@ -111,7 +111,7 @@ fn a_rolling_restart_breaks_no_connection_that_waits_for_a_reply() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("report.json");
-    let args = ["--seconds", "8", "--rate", "400", "--means", "proxy", "--seed", "4", "--faults", "rolling"];
+    let args = ["--seconds", "14", "--rate", "400", "--means", "proxy", "--seed", "4", "--faults", "rolling"];
     let output =
         torture(&args).args(["--set", "cluster.durability=sync", "--json"]).arg(&path).output().unwrap();
     let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();

@@ -212,7 +212,9 @@ fn scans_of_many_parts_and_procedures() {
         assert_eq!(seen, (0..=ROWS).collect::<Vec<_>>());
     }
     let mut other = Client::connect(&NodeLibrary, options(&config)).unwrap();
-    let mut runs = 0;
+    // Who has counted before a row came, and then sees what came with that row, counts again. (Who does not see it yet, as on a busy machine, may
+    // have a place in the order before it: `meerkat` promises no order in real time.)
+    let (mut runs, mut saw) = (0, false);
     let counted = client.transaction(|tx| {
         runs += 1;
         let mut count = 0;
@@ -221,12 +223,21 @@ fn scans_of_many_parts_and_procedures() {
             ControlFlow::Continue(())
         })?;
         if runs == 1 {
-            other.transaction(|tx| tx.put(table, &(ROWS + 9).to_be_bytes(), b"phantom")).unwrap();
+            let phantom = other.transaction(|tx| {
+                tx.put(table, &(ROWS + 9).to_be_bytes(), b"phantom")?;
+                tx.put(KEYSPACE, b"marker", b"1")
+            });
+            phantom.unwrap();
+            saw = tx.get(KEYSPACE, b"marker")?.is_some();
         }
         tx.put(KEYSPACE, b"count", b"1")?;
         Ok(count)
     });
-    assert_eq!((counted, runs), (Ok(ROWS + 1), 2));
+    let before = !saw && (&counted, runs) == (&Ok(ROWS), 1);
+    assert!(
+        before || (&counted, runs) == (&Ok(ROWS + 1), 2),
+        "{counted:?} after {runs}, saw the marker: {saw}"
+    );
     assert!(matches!(client.run("no.such", b""), Err(Error::Refused(_))));
     drop(nodes);
 }

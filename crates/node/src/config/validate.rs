@@ -406,7 +406,10 @@ fn log_level(log: &LogConfig) -> Checked {
         return Err(bad("it is empty".into()));
     }
     for word in log.level.split(',').map(str::trim) {
-        let level = word.rsplit_once('=').map_or(word, |(_, level)| level);
+        let (part, level) = word.rsplit_once('=').unwrap_or(("", word));
+        if part.contains(['[', ']', '=']) {
+            return Err(bad(format!("{part:?} is no part of the program")));
+        }
         // An empty one would be read as "error", and another word alone as the name of a part with all its lines.
         if level.is_empty() || level.parse::<LevelFilter>().is_err() {
             return Err(bad(format!("{level:?} is no level")));

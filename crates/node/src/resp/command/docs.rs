@@ -204,7 +204,20 @@ mod tests {
     #[test]
     fn every_grammar_fits_its_commands_arity() {
         // Redis's own grammars that say more or less than it takes, or rows that stand for several commands.
-        let loose = ["latency|help", "object", "sentinel", "debug", "memory", "hw.memory"];
+        let loose = [
+            "latency|help",
+            "object",
+            "sentinel",
+            "debug",
+            "memory",
+            "hw.memory",
+            "client|kill",
+            "command|getkeys",
+            "command|getkeysandflags",
+            "quit",
+            "hw.session|new",
+        ];
+        let mut wrong = Vec::new();
         for named in ids::all().filter(|named| !loose.contains(&named.full_name())) {
             let arity = named.sub.map_or(named.spec.arity, |sub| sub.arity);
             if named.sub.is_none() && !named.spec.subcommands.is_empty() {
@@ -212,14 +225,11 @@ mod tests {
             }
             let name = usize::from(named.sub.is_some()) + 1;
             let (least, most) = words(of(named.full_name()).arguments());
-            assert_eq!(least + name, arity.unsigned_abs() as usize, "{}", named.full_name());
-            assert_eq!(
-                most.map(|most| most + name) == Some(least + name),
-                arity > 0,
-                "{}",
-                named.full_name()
-            );
+            let fits = least + name == arity.unsigned_abs() as usize
+                && (most.map(|most| most + name) == Some(least + name)) == (arity > 0);
+            wrong.extend((!fits).then(|| format!("{} {least} {most:?} {arity}", named.full_name())));
         }
+        assert_eq!(wrong, Vec::<String>::new());
     }
 
     #[test]
@@ -228,12 +238,13 @@ mod tests {
             let own = |argument: Argument| argument.key_spec().into_iter().chain(keys(argument.parts));
             arguments.flat_map(own).collect()
         }
+        let mut wrong = Vec::new();
         for named in ids::all().filter(|named| named.sub.is_none()) {
             let (_, specs) = facts::of_command(named.spec.name);
             let count = specs.split(';').filter(|spec| !spec.is_empty()).count() as i64;
-            for key in keys(of(named.full_name()).arguments()) {
-                assert!(key < count, "{}: {key} of {count}", named.full_name());
-            }
+            let keys = keys(of(named.full_name()).arguments());
+            wrong.extend(keys.iter().filter(|key| **key >= count).map(|_| named.full_name()));
         }
+        assert_eq!(wrong, Vec::<&str>::new());
     }
 }

@@ -68,8 +68,9 @@ fn long_values_are_swept_a_few_at_a_time() {
     let node = Node::new();
     let mut client = node.client();
     let long = "x".repeat(100_000);
+    let mut ask = |words: &[&str]| client.send(&multibulk(words.iter().map(|word| word.as_bytes())));
     for key in ["a", "b", "c"] {
-        client.ask(&format!("SET {key} {long} PX 100"));
+        assert_eq!(ask(&["SET", key, &long, "PX", "100"]), "+OK\r\n");
     }
     let at = node.procedures().iter().position(|name| *name == SWEEP).unwrap();
     let moment = Moment { unix_ms: START_MS + 100, seed: 0 }.bytes();
@@ -77,10 +78,10 @@ fn long_values_are_swept_a_few_at_a_time() {
         node.run(ProcedureId(at as u16), &moment);
         assert_eq!(node.rows(KEYSPACE), left);
     }
-    for _ in 0..3 {
-        client.ask(&format!("RPUSH l {long}"));
+    for count in 1..=3 {
+        assert_eq!(ask(&["RPUSH", "l", &long]), format!(":{count}\r\n"));
     }
-    assert_eq!(client.ask("DEL l"), ":1\r\n");
+    assert_eq!(ask(&["DEL", "l"]), ":1\r\n");
     for left in [3, 2, 1, 0] {
         assert_eq!(node.rows(ITEMS), left);
         node.run(ProcedureId(at as u16), &moment);
