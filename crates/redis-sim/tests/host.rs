@@ -65,8 +65,11 @@ impl Scene {
             }
             let output =
                 self.host.act(&mut self.world, &mut self.ledger, UNIX_MS).expect("nobody was forgotten");
-            self.told
-                .extend(output.into_iter().map(|(line, bytes)| (line, String::from_utf8(bytes).unwrap())));
+            self.told.extend(
+                output
+                    .into_iter()
+                    .map(|(line, bytes)| (line, String::from_utf8(bytes).expect("replies here are text"))),
+            );
             let until = self.world.now + STEP;
             self.world.run_until(until);
         }
