@@ -22,8 +22,8 @@ pub fn clients_per_worker(config: &Config) -> usize {
     let wanted = config.limits.clients_per_worker;
     let Some(limit) = getrlimit(Resource::Nofile).current else { return wanted };
     let (workers, nodes) = (u64::from(config.cluster.workers), config.cluster.nodes.len() as u64);
-    // Each thread has a poller, a waker and a listener; each channel may have an old and a new connection.
-    let threads = 3 * (workers + 2);
+    // Each thread has a poller, a waker and a listener, and a worker a ring; each channel may have an old and a new connection.
+    let threads = 3 * (workers + 2) + workers;
     let forwards = if config.server.forward == Forward::On { workers } else { 0 };
     let channels = 2 * (nodes - 1) * (workers + 1 + forwards);
     let left = limit.saturating_sub(OWN + CALLERS + threads + channels) / workers;

@@ -130,6 +130,10 @@ impl Operations for Desk {
         self.most_clients
     }
 
+    fn sockets(&self) -> &'static str {
+        self.shared().sockets()
+    }
+
     fn commands(&self) -> Vec<CommandCounts> {
         let mut sums = vec![CommandCounts::default(); ids::MOST];
         self.shared().meters.iter().for_each(|meter| meter.commands.add_to(&mut sums));

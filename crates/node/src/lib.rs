@@ -13,7 +13,7 @@
 //! inside the receiving node ([`relay`]). [`transport`] is how nodes find, check and talk to each
 //! other, [`roster`] who they are. [`storage`] is what a node keeps on disk. [`config`] documents every setting.
 //!
-//! Linux only: epoll with nanosecond deadlines, eventfd, `SO_REUSEPORT` that deals clients out.
+//! Linux only: epoll with nanosecond deadlines, eventfd, `SO_REUSEPORT` that deals clients out; [`uring`] where the kernel gives one.
 
 mod acceptor;
 pub mod admin;
@@ -42,6 +42,7 @@ pub mod storage;
 pub mod tls;
 pub mod token;
 pub mod transport;
+pub mod uring;
 pub mod waker;
 pub mod worker;
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use highwater_engines::Nanos;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -96,9 +96,20 @@ impl Poller {
         Ok(self.events.len())
     }
 
+    /// As after a wait that nothing happened in.
+    pub fn forget(&mut self) {
+        self.events.clear();
+    }
+
     /// The `at`-th event of the last wait.
     pub fn event(&self, at: usize) -> Event {
         self.events[at]
+    }
+}
+
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }
 

@@ -63,6 +63,8 @@ pub struct Shared {
     journal: OnceLock<Arc<JournalQueues>>,
     /// If doors speak TLS.
     keys: OnceLock<Arc<Keys>>,
+    /// What clients' sockets stand on, if not on epoll.
+    ring: AtomicBool,
     /// The process was asked to end.
     leaving: AtomicBool,
     disk_is_stale: AtomicBool,
@@ -158,6 +160,7 @@ impl Shared {
             tables: OnceLock::new(),
             journal: OnceLock::new(),
             keys: OnceLock::new(),
+            ring: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
             disk_is_stale: AtomicBool::new(false),
             left_behind: AtomicBool::new(false),
@@ -226,6 +229,16 @@ impl Shared {
         if let Some(keys) = keys {
             self.keys.set(keys).map_err(drop).expect("a node has one set of keys");
         }
+    }
+
+    /// Clients' sockets stand on rings.
+    pub fn set_rings(&self) {
+        self.ring.store(true, Ordering::Relaxed);
+    }
+
+    /// What clients' sockets stand on: `epoll` or `uring`.
+    pub fn sockets(&self) -> &'static str {
+        if self.ring.load(Ordering::Relaxed) { "uring" } else { "epoll" }
     }
 
     /// Reads the files of TLS again; what came of it, in words.

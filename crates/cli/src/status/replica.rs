@@ -97,7 +97,8 @@ fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
     }
     let cpu = status.cpu_ns as f64 / 1e9;
     writeln!(text, "  process      up {:.0} s, CPU {cpu:.1} s", status.uptime_seconds)?;
-    writeln!(text, "  clients      {}", status.clients)?;
+    let sockets = if status.sockets.is_empty() { String::new() } else { format!(", by {}", status.sockets) };
+    writeln!(text, "  clients      {}{sockets}", status.clients)?;
     if let Some(levels) = status.levels {
         writeln!(text, "  level        {}, speaks {}", or_dash(status.level), self::levels(levels))?;
     }
@@ -234,6 +235,7 @@ pub mod tests {
             snapshot_reads: 0,
             log_bytes: 0,
             clients: 0,
+            sockets: "uring".into(),
             admins: Vec::new(),
             nodes: Vec::new(),
             removed: Vec::new(),

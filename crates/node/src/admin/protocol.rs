@@ -331,6 +331,9 @@ pub struct StatusReport {
     pub log_bytes: u64,
     /// Client connections open.
     pub clients: u64,
+    /// What their sockets stand on: `epoll` or `uring`. Empty: the node is older than this.
+    #[serde(default)]
+    pub sockets: String,
     /// Where operators find each node, by id: `host:port` as in `cluster.nodes`. A loopback address is of that node's machine.
     #[serde(default)]
     pub admins: Vec<String>,

@@ -66,6 +66,7 @@ impl StatusReport {
             snapshot_reads: 0,
             log_bytes: 0,
             clients: 0,
+            sockets: String::new(),
             admins: Vec::new(),
             nodes: Vec::new(),
             removed: Vec::new(),

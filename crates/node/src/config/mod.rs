@@ -279,6 +279,20 @@ pub struct ServerConfig {
     pub redirect: Redirect,
     /// Whether what clients ask of a node that does not serve goes on to the one that does.
     pub forward: Forward,
+    /// What clients' sockets stand on.
+    pub io: Io,
+}
+
+/// What clients' sockets stand on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Io {
+    /// A ring, where the kernel gives one that will do; else epoll.
+    Auto,
+    /// Epoll.
+    Epoll,
+    /// A ring, or the node does not start.
+    Uring,
 }
 
 /// Whether what clients ask of a node that does not serve goes on to the one that does.

@@ -132,6 +132,7 @@ impl Context<'_> {
             snapshot_reads: shared.total(|counters| &counters.snapshot_reads),
             log_bytes: shared.total(|counters| &counters.log_bytes),
             clients: shared.clients(),
+            sockets: shared.sockets().into(),
             admins: admins(&shared.roster.nodes()),
             nodes: shared.roster.nodes(),
             removed: shared.roster.removed().into_iter().map(|node| node.0).collect(),

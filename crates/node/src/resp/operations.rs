@@ -41,6 +41,8 @@ pub trait Operations: Send + Sync {
     fn idle_timeout_s(&self) -> u64;
     /// How many clients there may be.
     fn most_clients(&self) -> usize;
+    /// What clients' sockets stand on.
+    fn sockets(&self) -> &'static str;
     /// What was ever counted of each command, by its [number](super::acl::ids::Named::id).
     fn commands(&self) -> Vec<CommandCounts>;
     /// The keys with most conflicts, the hottest first.
@@ -131,6 +133,10 @@ impl Operations for Nothing {
 
     fn most_clients(&self) -> usize {
         0
+    }
+
+    fn sockets(&self) -> &'static str {
+        "epoll"
     }
 
     fn commands(&self) -> Vec<CommandCounts> {

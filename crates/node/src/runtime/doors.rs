@@ -7,7 +7,7 @@ use highwater_engines::Service;
 
 use crate::admin::http::guard::Guard;
 use crate::clock::monotonic;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Io};
 use crate::descriptors;
 use crate::desk::Desk;
 use crate::resp::acl::Access;
@@ -19,6 +19,7 @@ use crate::resp::{Callables, Clients, Description, Door, Member, Procedures, Top
 use crate::shared::Shared;
 use crate::transport::frame::MAX_RETIRED_BYTES;
 use crate::transport::link::LinkLimits;
+use crate::uring::{self, Ring};
 use crate::worker;
 
 /// What clients may do. Of the memory for buffers requests and replies get three eighths each, if they are not set to
@@ -53,6 +54,34 @@ pub(super) fn link_limits(config: &Config, options: &highwater_engines::Options,
 /// An even part of so many eighths, say, of the memory for buffers; all there is if that has no limit.
 pub(super) fn share_of(buffers: u64, of: u64, parts: u64, among: usize) -> usize {
     if buffers == 0 { usize::MAX } else { (buffers * of / parts) as usize / among }
+}
+
+/// A ring for the clients of each worker; none at all if their sockets are to be with epoll.
+///
+/// # Errors
+/// A ring was demanded, and the kernel refuses it.
+pub(super) fn rings(config: &Config, workers: usize) -> Result<Vec<Ring>, ConfigError> {
+    if config.tls.resp {
+        tracing::info!("clients' sockets: epoll, because they speak TLS");
+        return Ok(Vec::new());
+    }
+    if config.server.io == Io::Epoll {
+        tracing::info!("clients' sockets: epoll, as server.io says");
+        return Ok(Vec::new());
+    }
+    match uring::rings(workers) {
+        Ok(rings) => {
+            tracing::info!("clients' sockets: io_uring");
+            Ok(rings)
+        }
+        Err(why) if config.server.io == Io::Auto => {
+            tracing::info!("clients' sockets: epoll, because {why}");
+            Ok(Vec::new())
+        }
+        Err(why) => Err(ConfigError(format!(
+            "server.io is \"uring\", but {why}. Say \"auto\" or \"epoll\", or allow the process io_uring (docs/configuration.md)"
+        ))),
+    }
 }
 
 /// Who is let in at the admin port, before there is a node and when there is.

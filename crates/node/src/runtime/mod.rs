@@ -318,6 +318,10 @@ impl Node {
         let idle = config.limits.session_idle_s * 1_000_000_000;
         let keeps = shared.engine.abilities().sessions;
         let mut sessions = keeps.then(|| worker::Sessions::new(idle, &shared.procedures));
+        let mut rings = doors::rings(config, workers.len())?.into_iter();
+        if rings.len() > 0 {
+            shared.set_rings();
+        }
         for (index, (engine, listener)) in workers.into_iter().zip(resp_listeners).enumerate() {
             let setup = worker::Setup {
                 index,
@@ -332,6 +336,7 @@ impl Node {
                 users: (index == 0).then(|| worker::Users::new(door.clone())),
                 keys: keys.clone().filter(|_| config.tls.resp),
                 forward: config.server.forward,
+                ring: rings.next(),
             };
             loops.push(WorkerThread::new(shared.clone(), setup).map_err(system("set up a worker"))?);
         }

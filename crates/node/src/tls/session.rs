@@ -97,6 +97,11 @@ impl Session {
         &self.source.stream
     }
 
+    /// Its socket, and nothing else of it.
+    pub fn into_stream(self) -> TcpStream {
+        self.source.stream
+    }
+
     /// Whether there are no keys yet.
     pub fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()

@@ -186,6 +186,16 @@ impl Wire {
     }
 }
 
+impl From<Wire> for TcpStream {
+    /// The socket below; what TLS has not sent is lost.
+    fn from(wire: Wire) -> TcpStream {
+        match wire {
+            Wire::Plain(stream) => stream,
+            Wire::Tls(session) => session.into_stream(),
+        }
+    }
+}
+
 /// Puts these bytes into the room, behind so many others.
 fn put(room: &mut [MaybeUninit<u8>], at: usize, bytes: &[u8]) {
     room[at..at + bytes.len()].iter_mut().zip(bytes).for_each(|(place, byte)| {

@@ -1,4 +1,7 @@
 //! One RESP client: a socket around a [`Connection`].
+//!
+//! Its socket is read from and written to when epoll says so, or it stands [on a ring](crate::uring): then what it sends is brought, and short
+//! output is queued, all but what its socket did not take before.
 
 use std::io::{self, Read, Write};
 
@@ -12,6 +15,7 @@ use crate::resp::describe::{command_of, words};
 use crate::resp::{Allowance, Connection};
 use crate::tls::Wire;
 use crate::token::{Owner, pack};
+use crate::uring::{MOST_SENT, Ring};
 
 use super::watch::{Unreleased, Watch};
 
@@ -50,8 +54,12 @@ pub struct Client {
     pub stream: Wire,
     /// What it says and hears.
     pub connection: Connection,
-    /// What its socket is watched for.
-    pub interest: Interest,
+    /// What its socket is watched for by epoll; `None`: it is not watched.
+    pub interest: Option<Interest>,
+    /// It is received from by the ring.
+    pub on_ring: bool,
+    /// Output that was queued, and its socket did not take.
+    pub unsent: Vec<u8>,
     /// It stands on the list of those that may have requests to submit.
     pub ready: bool,
     /// It stands on the list of those whose sockets need a look.
@@ -106,11 +114,13 @@ pub struct Counted {
 
 impl Client {
     /// Just connected.
-    pub fn new(stream: Wire, connection: Connection, now: Nanos) -> Client {
+    pub fn new(stream: Wire, connection: Connection, on_ring: bool, now: Nanos) -> Client {
         Client {
             stream,
             connection,
-            interest: Interest::READ,
+            interest: None,
+            on_ring,
+            unsent: Vec::new(),
             ready: false,
             dirty: false,
             held_back: false,
@@ -140,10 +150,7 @@ impl Client {
         match self.stream.read(buffer) {
             Ok(0) => self.ended = true,
             Ok(n) => {
-                self.active = now;
-                // Who sends a long command owes for it before it is executed: short ones go first.
-                self.debt += n as i64;
-                self.connection.receive(&buffer[..n]);
+                self.receive(&buffer[..n], now);
                 // What TLS has decrypted beyond that is told of by no socket.
                 while self.stream.has_unread()
                     && let Ok(more) = self.stream.read(buffer)
@@ -157,6 +164,19 @@ impl Client {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => self.gone = true,
         }
+    }
+
+    /// Takes what it sent.
+    pub fn receive(&mut self, bytes: &[u8], now: Nanos) {
+        self.active = now;
+        // Who sends a long command owes for it before it is executed: short ones go first.
+        self.debt += bytes.len() as i64;
+        self.connection.receive(bytes);
+    }
+
+    /// It will send nothing more.
+    pub fn end(&mut self) {
+        self.ended = true;
     }
 
     /// Submits requests while the allowance lasts; whether there was room for all of them. What was spent beyond the allowance is
@@ -272,11 +292,26 @@ impl Client {
         }
     }
 
+    /// Queues all its output, if it stands on the ring and that is little: whether it did. `who`: its slot and id.
+    pub fn queue(&mut self, now: Nanos, ring: &mut Ring, who: (usize, u64)) -> bool {
+        let output = self.connection.output();
+        // Behind what the socket did not take stands nothing that it may.
+        let queues = self.on_ring && !self.gone && self.unsent.is_empty() && output.len() <= MOST_SENT;
+        if !queues || output.is_empty() {
+            return false;
+        }
+        let len = output.len();
+        ring.send(who, &self.stream, output);
+        self.connection.wrote(len);
+        (self.active, self.stuck_since) = (now, None);
+        true
+    }
+
     /// Writes what the socket takes, up to its share of a turn; the rest when the poller says that there is room.
     pub fn write(&mut self, now: Nanos) {
         let mut left = WRITE_BYTES;
         let sent = self.send(now);
-        while !self.gone && left > 0 && !self.connection.output().is_empty() {
+        while !self.gone && left > 0 && self.unsent.is_empty() && !self.connection.output().is_empty() {
             let output = self.connection.output();
             match self.stream.write(&output[..output.len().min(left)]) {
                 Ok(0) => self.gone = true,
@@ -291,28 +326,40 @@ impl Client {
             }
         }
         self.stuck_since = match self.stuck_since {
-            _ if self.connection.output().is_empty() && !self.stream.has_unsent() => None,
+            _ if self.has_written() => None,
             Some(since) if left == WRITE_BYTES && !sent => Some(since),
             _ => Some(now),
         };
     }
 
-    /// Writes what TLS has encrypted; whether the socket took some.
+    /// Writes what TLS has encrypted, or the ring has brought back; whether the socket took some.
     fn send(&mut self, now: Nanos) -> bool {
-        if self.gone || !self.stream.has_unsent() {
-            return false;
-        }
-        match self.stream.send() {
-            Ok(true) => {
-                self.active = now;
-                true
+        let sent = match self.gone {
+            true => return false,
+            false if !self.unsent.is_empty() => self.stream.write(&self.unsent).map(|count| {
+                self.unsent = self.unsent.split_off(count);
+                count > 0
+            }),
+            false if self.stream.has_unsent() => self.stream.send(),
+            false => return false,
+        };
+        match sent {
+            Ok(took) => {
+                self.active = if took { now } else { self.active };
+                took
             }
-            Ok(false) => false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => false,
             Err(_) => {
                 self.gone = true;
                 false
             }
         }
+    }
+
+    /// Whether nothing waits for its socket.
+    pub fn has_written(&self) -> bool {
+        self.connection.output().is_empty() && self.unsent.is_empty() && !self.stream.has_unsent()
     }
 
     /// Whether to close. `unreleased`: its requests that will still be answered.
@@ -321,8 +368,7 @@ impl Client {
     /// of its input and every reply is written.
     pub fn is_over(&self, unreleased: usize) -> bool {
         let served = self.ended && unreleased == 0 && !self.connection.has_more();
-        let written = self.connection.output().is_empty() && !self.stream.has_unsent();
-        self.gone || (self.connection.closing() || served) && written
+        self.gone || (self.connection.closing() || served) && self.has_written()
     }
 
     /// Whether it is to be read from, but for what other clients hold.
@@ -330,27 +376,32 @@ impl Client {
         !self.blocked && !self.ended && self.connection.accepts_input()
     }
 
-    /// What its socket is to be watched for.
-    pub fn wanted(&self) -> Interest {
+    /// Whether it is to be read from.
+    pub fn is_read(&self) -> bool {
+        self.wants_to_send() && !self.paused
+    }
+
+    /// What epoll is to watch its socket for. `by_ring`: to read is the ring's business; `receives`: it does, and tells of errors, too.
+    pub fn wanted(&self, by_ring: bool, receives: bool) -> Option<Interest> {
         // Of what waits for a handshake no socket tells that there is room: there is.
-        let writes =
-            !self.connection.output().is_empty() && self.stream.is_established() || self.stream.has_unsent();
-        Interest::of(self.wants_to_send() && !self.paused, writes)
+        let output = !self.connection.output().is_empty() && self.stream.is_established();
+        let writes = output || !self.unsent.is_empty() || self.stream.has_unsent();
+        (writes || !receives).then(|| Interest::of(!by_ring && self.is_read(), writes))
     }
 
     /// What it holds now.
     pub fn count(&self) -> Counted {
         Counted {
             requests: self.connection.request_memory(),
-            replies: self.connection.reply_memory(),
-            held: self.connection.held_bytes(),
-            output: self.connection.output().len(),
+            replies: self.connection.reply_memory() + self.unsent.capacity(),
+            held: self.connection.held_bytes() + self.unsent.len(),
+            output: self.connection.output().len() + self.unsent.len(),
         }
     }
 
     /// Whether it waits for nothing and holds nothing.
     pub fn is_idle(&self, unreleased: usize) -> bool {
         let waits = self.connection.has_more() || self.connection.waits().is_some();
-        unreleased == 0 && self.connection.output().is_empty() && !waits
+        unreleased == 0 && self.connection.output().is_empty() && self.unsent.is_empty() && !waits
     }
 }

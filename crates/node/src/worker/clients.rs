@@ -7,6 +7,8 @@
 //! A client goes on when the reason why it stopped is gone, not when something arrives: nothing may arrive any more.
 //! So whatever changes a client (its socket, a reply, a turn of its own) puts it on the list `dirty`, and the flush at
 //! the end of the turn decides anew whether it is ready, waits, or is over.
+//!
+//! Sockets are told of by epoll, or, but for those that speak TLS, stand [on a ring](super::on_ring).
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -19,7 +21,8 @@ use highwater_engines::{Nanos, Refusal, Worker};
 use super::client::{Client, Counted, Room, Ways};
 use super::crowd::{Crowd, Limits, Pressure, SMALL_INPUT};
 use super::forward::Upstream;
-use super::keys::{KEY_CLIENT, KEY_LISTENER};
+use super::keys::KEY_LISTENER;
+use super::on_ring::watch;
 use super::users::{Gate, Gatekeeper};
 use super::waiters::{LOOK_OFTEN, LOOK_SELDOM, Waiters, Woken};
 use super::watch::Watch;
@@ -31,6 +34,7 @@ use crate::resp::waiting::of_guest;
 use crate::resp::{Allowance, Connection, Door};
 use crate::tls::{Keys, Wire};
 use crate::transport::socket::tune_client;
+use crate::uring::Ring;
 
 /// Connections taken per look at the listener.
 const ACCEPTS: usize = 32;
@@ -66,10 +70,16 @@ pub struct Clients {
     door: Arc<Door>,
     watch: Watch,
     pub(super) rules: Rules,
-    /// A slot is free again when its client is gone *and* its last request is released: so a token never names the
-    /// wrong client.
+    /// A slot is free again when its client is gone *and* its last request is released *and* the ring receives nothing for it: so a
+    /// token never names the wrong client, and neither does a completion.
     pub(super) slots: Vec<Slot>,
-    free: Vec<usize>,
+    pub(super) free: Vec<usize>,
+    /// Where sockets stand that do not speak TLS; without it all are with epoll.
+    pub(super) ring: Option<Ring>,
+    /// Clients that are over when their sockets have taken what is queued for them.
+    pub(super) leaving: Vec<usize>,
+    /// So much was received that nobody is received from by the ring, which would bring more than a little of each.
+    pub(super) off_ring: bool,
     /// Clients that may have requests to submit, in the order in which they are served.
     pub(super) ready: VecDeque<usize>,
     /// Clients whose sockets need a look: something to write, or another interest.
@@ -142,6 +152,9 @@ impl Clients {
             watch,
             rules,
             keys: None,
+            ring: None,
+            leaving: Vec::new(),
+            off_ring: false,
             complained_of_tls: None,
             gatekeeper: Gatekeeper::default(),
             gate: Gate::Waits,
@@ -174,6 +187,11 @@ impl Clients {
     /// The door speaks TLS with these keys.
     pub fn set_keys(&mut self, keys: Option<Arc<Keys>>) {
         self.keys = keys;
+    }
+
+    /// Sockets stand on this ring.
+    pub fn set_ring(&mut self, ring: Option<Ring>) {
+        self.ring = ring;
     }
 
     /// How many are connected.
@@ -362,20 +380,23 @@ impl Clients {
             |address: io::Result<SocketAddr>| address.map_or_else(|_| String::new(), |text| text.to_string());
         let (from, to) = (text(stream.peer_addr()), text(stream.local_addr()));
         let wire = Wire::accept(stream, keys).ok();
-        let wire =
-            wire.filter(|wire| poller.add(wire, KEY_CLIENT | at as u64, crate::poll::Interest::READ).is_ok());
-        let Some(wire) = wire else {
+        self.make_room(now);
+        let id = (self.accepted + 1) << 8 | (self.worker as u64 & 0xff);
+        let client = wire.and_then(|wire| {
+            let on_ring = self.ring.is_some() && matches!(wire, Wire::Plain(_));
+            let connection = Connection::new(id, self.door.clone()).metered(self.watch.meter.clone());
+            let mut client = Client::new(wire, connection, on_ring, now);
+            watch(&mut client, at, (self.ring.as_mut(), self.off_ring), poller).ok().map(|()| client)
+        });
+        let Some(mut client) = client else {
             self.free.push(at);
             return;
         };
         self.accepted += 1;
         self.open += 1;
-        let id = self.accepted << 8 | (self.worker as u64 & 0xff);
+        client.connection.introduce(from, to, unix_ms());
         let slot = &mut self.slots[at];
-        slot.id = id;
-        let mut connection = Connection::new(id, self.door.clone()).metered(self.watch.meter.clone());
-        connection.introduce(from, to, unix_ms());
-        slot.client = Some(Client::new(wire, connection, now));
+        (slot.id, slot.client) = (id, Some(client));
         self.sweep_later(now);
     }
 
@@ -385,12 +406,21 @@ impl Clients {
         let Some(client) = self.slots.get_mut(at).and_then(|slot| slot.client.as_mut()) else { return };
         client.gone |= event.broken;
         client.rested = false;
-        if event.readable && !client.paused {
+        // The ring brings what comes by it, to the end.
+        let by_ring =
+            client.on_ring && self.ring.as_ref().is_some_and(|ring| !self.off_ring || !ring.is_off(at));
+        if event.readable && !client.paused && !by_ring {
             let room = if crowded { READ_LITTLE_BYTES } else { READ_BYTES };
             client.read(&mut self.buffer[..room], now);
             // What it sent counts at once: the next one in this turn may be one too many.
             recount(client, &mut self.crowd);
         }
+        self.something_came(at, now);
+    }
+
+    /// After something happened on a client's socket.
+    pub(super) fn something_came(&mut self, at: usize, now: Nanos) {
+        let Some(client) = &mut self.slots[at].client else { return };
         mark(&mut client.dirty, &mut self.dirty, at);
         // Ready for this turn already.
         self.go_on_or_wait(at);
@@ -524,9 +554,7 @@ impl Clients {
             }
             None => {
                 self.door.waiting.written_by_one_that_left(outcome);
-                if slot.unreleased == 0 {
-                    self.free.push(at);
-                }
+                self.free_if_done(at);
             }
         }
     }
@@ -574,13 +602,21 @@ impl Clients {
         for (id, serial) in std::mem::take(&mut self.left_lines) {
             upstream.leave(id, serial);
         }
+        self.look_at_crowd();
         for at in std::mem::take(&mut self.dirty) {
-            let Slot { client: Some(client), unreleased, .. } = &mut self.slots[at] else { continue };
+            self.make_room(now);
+            let Slot { client: Some(client), unreleased, id } = &mut self.slots[at] else { continue };
             client.dirty = false;
-            client.write(now);
+            let queued = self.ring.as_mut().is_some_and(|ring| client.queue(now, ring, (at, *id)));
+            if !queued {
+                client.write(now);
+            }
             recount(client, &mut self.crowd);
             if client.is_over(*unreleased) {
-                self.remove(at, now);
+                match queued && !client.gone {
+                    true => self.leaving.push(at),
+                    false => self.remove(at, now),
+                }
                 continue;
             }
             if upstream.is_on() {
@@ -589,16 +625,13 @@ impl Clients {
             self.go_on_or_wait(at);
             let Slot { client: Some(client), id, .. } = &mut self.slots[at] else { continue };
             self.waiters.note(*id, at, client.connection.waits(), now);
-            let interest = client.wanted();
-            if interest != client.interest {
+            if watch(client, at, (self.ring.as_mut(), self.off_ring), poller).is_err() {
                 // Without a watch it would never be heard of again.
-                client.gone |= poller.modify(&client.stream, KEY_CLIENT | at as u64, interest).is_err();
-                client.interest = interest;
-                if client.gone {
-                    self.remove(at, now);
-                }
+                client.gone = true;
+                self.remove(at, now);
             }
         }
+        self.let_leave(now);
         self.look_at_held_back();
         self.let_paused_go_on(now);
     }
@@ -687,7 +720,8 @@ impl Clients {
         self.favoured.is_some_and(|(favoured, id)| favoured == at && id == self.slots[at].id)
     }
 
-    fn remove(&mut self, at: usize, now: Nanos) {
+    pub(super) fn remove(&mut self, at: usize, now: Nanos) {
+        self.make_room(now);
         let Some(client) = self.slots[at].client.take() else { return };
         self.waiters.remove(self.slots[at].id);
         if let Some((serial, _)) = client.lined {
@@ -704,7 +738,18 @@ impl Clients {
             self.favoured = None;
         }
         self.open -= 1;
-        if self.slots[at].unreleased == 0 {
+        if let Some(ring) = self.ring.as_mut().filter(|_| client.on_ring) {
+            ring.stop(at);
+            ring.bury(client.stream.into());
+        }
+        self.free_if_done(at);
+    }
+
+    /// The slot may be another client's, if nothing is under way for the last one. To be called once when any of it has ended.
+    pub(super) fn free_if_done(&mut self, at: usize) {
+        let Slot { client, unreleased, .. } = &self.slots[at];
+        if client.is_none() && *unreleased == 0 && self.ring.as_ref().is_none_or(|ring| ring.is_off(at)) {
+            debug_assert!(!self.free.contains(&at), "slot {at} is freed once");
             self.free.push(at);
         }
     }

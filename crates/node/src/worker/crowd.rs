@@ -89,6 +89,11 @@ impl Crowd {
         self.sum.output >= self.limits.replies
     }
 
+    /// Whether requests take half of their limit.
+    pub fn is_half_crowded(&self) -> bool {
+        self.sum.requests >= self.limits.requests / 2
+    }
+
     /// Whether it is full with requests.
     pub fn is_crowded(&self) -> bool {
         self.sum.requests >= self.limits.requests

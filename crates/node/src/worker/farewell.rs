@@ -38,6 +38,7 @@ impl Clients {
                 let connection = &client.connection;
                 slot.unreleased > 0
                     || !connection.output().is_empty()
+                    || !client.unsent.is_empty()
                     || connection.has_more()
                     || !client.referred && client.active >= of_late
             })
@@ -45,7 +46,10 @@ impl Clients {
     }
 
     /// Before the process ends: what has come is refused, and what is ready is written. Nothing is waited for.
-    pub fn say_goodbye(&mut self, now: Nanos, refusal: Refusal) {
+    pub fn say_goodbye(&mut self, now: Nanos, refusal: Refusal, poller: &Poller) {
+        if let Err(error) = self.leave_ring(now, poller) {
+            tracing::warn!("what clients sent last is not answered: {error}");
+        }
         for client in self.slots.iter_mut().filter_map(|slot| slot.client.as_mut()) {
             if self.closed_at.is_some() {
                 client.read(&mut self.buffer, now);

@@ -16,6 +16,7 @@ mod farewell;
 pub mod forward;
 mod keys;
 mod locals;
+mod on_ring;
 mod sessions;
 mod sweep;
 #[cfg(test)]
@@ -44,6 +45,7 @@ use crate::token::{Owner, unpack};
 use crate::transport::link::{Closed, LinkLimits};
 use crate::transport::peers::{Lost, Peers};
 use crate::transport::{Arrival, Channel};
+use crate::uring::{self, Ring};
 
 use clients::Clients;
 pub use clients::Rules;
@@ -91,6 +93,8 @@ pub struct Setup {
     pub keys: Option<Arc<Keys>>,
     /// Whether what its clients ask goes on to the leader.
     pub forward: Forward,
+    /// Where its clients' sockets stand, if not with epoll.
+    pub ring: Option<Ring>,
 }
 
 /// One worker's thread.
@@ -121,6 +125,8 @@ pub struct WorkerThread {
     users: Option<Users>,
     locals: Locals,
     forwarding: Forwarding,
+    /// What the ring receives into; 0 without one.
+    ring_bytes: usize,
 }
 
 impl WorkerThread {
@@ -128,14 +134,16 @@ impl WorkerThread {
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
         let Setup { index, engine, listener, door, watch, rules, links, .. } = setup;
-        let Setup { sessions, expiry, users, keys, forward, .. } = setup;
+        let Setup { sessions, expiry, users, keys, forward, ring, .. } = setup;
         let forwarding = Forwarding::new(index, forward, links, rules.limits, door.clone(), watch.clone());
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
+        let ring_bytes = ring.as_ref().map_or(0, |_| uring::MEMORY);
         Ok(WorkerThread {
             coordinators: Coordinators::new(rules, links.queued),
             clients: {
                 let mut clients = Clients::new(index, listener, door, watch, rules, &poller)?;
                 clients.set_keys(keys);
+                clients.set_ring(ring);
                 clients
             },
             peers: Peers::new(links, KEY_PEER),
@@ -153,6 +161,7 @@ impl WorkerThread {
             users,
             locals: Locals::new(shared.clone(), index),
             forwarding,
+            ring_bytes,
             shared,
             index,
             engine,
@@ -174,12 +183,12 @@ impl WorkerThread {
             self.retry_stuck(now);
             let next = self.turn(now)?;
             match next {
-                Next::Now if now - self.last_look < LOOK_EVERY => {}
+                Next::Now if now - self.last_look < LOOK_EVERY => self.clients.hand_over(now),
                 Next::Now => self.look(Some(0))?,
                 Next::At(_) | Next::Idle => self.sleep(next)?,
             }
         }
-        self.clients.say_goodbye(monotonic(), self.referral());
+        self.clients.say_goodbye(monotonic(), self.referral(), &self.poller);
         if self.writing.as_ref().is_some_and(Writing::waits) {
             shared.leave_behind();
         }
@@ -236,7 +245,7 @@ impl WorkerThread {
         self.shared.held_by_worker(self.index).set(HeldBytes {
             sending: sending as u64,
             receiving: (receiving + from_others + self.shared.relayed_bytes(self.index)) as u64,
-            requests: (held.requests + asked + to_others) as u64,
+            requests: (held.requests + asked + to_others + self.ring_bytes) as u64,
             replies: (held.replies + told) as u64,
         });
         let forwards = self.forwarding.has_more(&self.clients);
@@ -379,9 +388,10 @@ impl WorkerThread {
 
     /// Looks at the sockets, and takes what they have.
     fn look(&mut self, timeout: Option<Nanos>) -> io::Result<()> {
-        let count = self.poller.wait(timeout)?;
+        let count = self.clients.wait(&mut self.poller, timeout)?;
         let now = monotonic();
         self.last_look = now;
+        self.clients.take_news(now);
         for at in 0..count {
             let event = self.poller.event(at);
             self.take_event(now, event);

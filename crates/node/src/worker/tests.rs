@@ -14,12 +14,14 @@ use super::forward::Upstream;
 use super::keys::{KEY_CLIENT, KEY_LISTENER, KIND_MASK};
 use super::watch::Watch;
 use crate::clock::{Stopwatch, Ticks};
+use crate::config::Io;
 use crate::meter::slow::SlowLog;
 use crate::poll::Poller;
 use crate::resp::acl::Access;
 use crate::resp::moment::Moment;
 use crate::resp::{Callables, Description, Door, Procedures, Waiting, single};
 use crate::token::unpack;
+use crate::uring::{Ring, check};
 
 const SECOND: Nanos = 1_000_000_000;
 
@@ -71,6 +73,41 @@ impl Worker for Engine {
     }
 }
 
+/// A ring, which this machine has to give: what is only run over epoll is not tested.
+fn ring() -> Ring {
+    check().expect("tests run over io_uring, too: allow it, or run `over_epoll` alone");
+    Ring::new().unwrap()
+}
+
+/// Every test runs over epoll and over a ring.
+macro_rules! over_both {
+    ($($name:ident),* $(,)?) => {
+        mod over_epoll {
+            $(#[test] fn $name() { super::$name(super::Io::Epoll) })*
+        }
+        mod over_uring {
+            $(#[test] fn $name() { super::$name(super::Io::Uring) })*
+        }
+    };
+}
+
+over_both! {
+    a_client_goes_on_when_it_has_read,
+    who_closes_its_half_is_served_to_the_end,
+    a_request_that_the_engine_had_no_room_for_is_served_though_its_client_left_half,
+    a_client_that_reads_nothing_holds_a_mebibyte_and_a_reply,
+    all_clients_together_hold_the_limit_and_a_reply_and_the_others_are_served,
+    clients_that_read_get_all_their_replies_though_the_limit_is_reached,
+    a_small_request_does_not_wait_behind_every_long_one,
+    a_small_request_does_not_wait_behind_every_long_reply,
+    commands_that_need_no_engine_are_answered_by_turns_too,
+    silence_and_standstill_are_borne_for_as_long_as_it_is_configured,
+    without_timeouts_nobody_is_closed_and_nothing_is_looked_after_for_ever,
+    incomplete_commands_together_are_bounded_and_one_at_a_time_goes_on,
+    who_asks_of_a_node_that_ends_is_told_to_ask_elsewhere,
+    a_node_that_ends_answers_what_was_asked_before,
+}
+
 struct Bench {
     clients: Clients,
     upstream: Upstream,
@@ -93,7 +130,7 @@ const RULES: Rules = Rules {
 };
 
 impl Bench {
-    fn new(rules: Rules) -> Bench {
+    fn new(io: Io, rules: Rules) -> Bench {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let (address, poller) = (listener.local_addr().unwrap(), Poller::new().unwrap());
@@ -144,7 +181,8 @@ impl Bench {
             procedures: door.procedures,
             names: Vec::new(),
         };
-        let clients = Clients::new(0, listener, Arc::new(door), watch, rules, &poller).unwrap();
+        let mut clients = Clients::new(0, listener, Arc::new(door), watch, rules, &poller).unwrap();
+        clients.set_ring((io == Io::Uring).then(ring));
         let engine = Engine::default();
         let upstream = Upstream::new(false, 1 << 20);
         Bench {
@@ -172,7 +210,9 @@ impl Bench {
     }
 
     fn look(&mut self) {
-        for at in 0..self.poller.wait(Some(0)).unwrap() {
+        let count = self.clients.wait(&mut self.poller, Some(0)).unwrap();
+        self.clients.take_news(self.now);
+        for at in 0..count {
             let event = self.poller.event(at);
             match event.key & KIND_MASK {
                 KEY_LISTENER => self.clients.accept(self.now, &self.poller),
@@ -198,6 +238,7 @@ impl Bench {
             self.clients.released(slot, number, Ticks::default(), Outcome::Committed, at, &reply);
         }
         self.clients.flush(self.now, &self.poller, &mut self.upstream);
+        self.clients.hand_over(self.now);
         self.clients.has_more() || self.clients.is_dirty()
     }
 
@@ -272,10 +313,9 @@ fn gets(len: usize, count: usize) -> Vec<u8> {
 
 /// The client wrote everything before it read anything; the replies fill its socket, and then nothing more arrives here:
 /// what was received went on being served only when something was received.
-#[test]
-fn a_client_goes_on_when_it_has_read() {
+fn a_client_goes_on_when_it_has_read(io: Io) {
     for count in [1, 64, 1024, 5000] {
-        let mut bench = Bench::new(RULES);
+        let mut bench = Bench::new(io, RULES);
         let client = bench.connect();
         assert!(bench.send(&client, &gets(10_000, count)));
         bench.settle();
@@ -286,10 +326,9 @@ fn a_client_goes_on_when_it_has_read() {
 }
 
 /// The connection was closed when its output was written, with requests left in its buffer.
-#[test]
-fn who_closes_its_half_is_served_to_the_end() {
+fn who_closes_its_half_is_served_to_the_end(io: Io) {
     for count in [1, 64, 2200, 20_000] {
-        let mut bench = Bench::new(RULES);
+        let mut bench = Bench::new(io, RULES);
         let client = bench.connect();
         assert!(bench.send(&client, &gets(2000, count)));
         client.shutdown(Shutdown::Write).unwrap();
@@ -299,9 +338,8 @@ fn who_closes_its_half_is_served_to_the_end() {
     }
 }
 
-#[test]
-fn a_request_that_the_engine_had_no_room_for_is_served_though_its_client_left_half() {
-    let mut bench = Bench::new(RULES);
+fn a_request_that_the_engine_had_no_room_for_is_served_though_its_client_left_half(io: Io) {
+    let mut bench = Bench::new(io, RULES);
     let client = bench.connect();
     bench.engine.busy = true;
     assert!(bench.send(&client, &gets(10, 500)));
@@ -312,9 +350,8 @@ fn a_request_that_the_engine_had_no_room_for_is_served_though_its_client_left_ha
     assert_eq!(bench.receive(&client, usize::MAX), 5000);
 }
 
-#[test]
-fn a_client_that_reads_nothing_holds_a_mebibyte_and_a_reply() {
-    let mut bench = Bench::new(RULES);
+fn a_client_that_reads_nothing_holds_a_mebibyte_and_a_reply(io: Io) {
+    let mut bench = Bench::new(io, RULES);
     let client = bench.connect();
     // 11.5 kB of requests for 11 GB.
     assert!(bench.send(&client, &gets(16_000_000, 700)));
@@ -325,10 +362,9 @@ fn a_client_that_reads_nothing_holds_a_mebibyte_and_a_reply() {
     assert!(bench.most_held <= (1 << 20) + 16_000_000, "{}", bench.most_held);
 }
 
-#[test]
-fn all_clients_together_hold_the_limit_and_a_reply_and_the_others_are_served() {
+fn all_clients_together_hold_the_limit_and_a_reply_and_the_others_are_served(io: Io) {
     let limits = Limits { replies: 32 << 20, ..RULES.limits };
-    let mut bench = Bench::new(Rules { limits, ..RULES });
+    let mut bench = Bench::new(io, Rules { limits, ..RULES });
     let rude: Vec<_> = (0..60).map(|_| bench.connect()).collect();
     for client in &rude {
         assert!(bench.send(client, &gets(1_000_000, 20)));
@@ -344,10 +380,9 @@ fn all_clients_together_hold_the_limit_and_a_reply_and_the_others_are_served() {
     assert!(bench.most_held <= (32 << 20) + 1_000_000, "{}", bench.most_held);
 }
 
-#[test]
-fn clients_that_read_get_all_their_replies_though_the_limit_is_reached() {
+fn clients_that_read_get_all_their_replies_though_the_limit_is_reached(io: Io) {
     let limits = Limits { replies: 4 << 20, ..RULES.limits };
-    let mut bench = Bench::new(Rules { limits, ..RULES });
+    let mut bench = Bench::new(io, Rules { limits, ..RULES });
     let clients: Vec<_> = (0..20).map(|_| bench.connect()).collect();
     for client in &clients {
         assert!(bench.send(client, &gets(500_000, 40)));
@@ -368,9 +403,8 @@ fn clients_that_read_get_all_their_replies_though_the_limit_is_reached() {
 }
 
 /// However many clients send long requests, a short one waits for one of them at most.
-#[test]
-fn a_small_request_does_not_wait_behind_every_long_one() {
-    let mut bench = Bench::new(RULES);
+fn a_small_request_does_not_wait_behind_every_long_one(io: Io) {
+    let mut bench = Bench::new(io, RULES);
     let len = 1_500_000;
     let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${len}\r\n");
     let long = [head.as_bytes(), &vec![b'v'; len], b"\r\n"].concat();
@@ -393,9 +427,8 @@ fn a_small_request_does_not_wait_behind_every_long_one() {
 }
 
 /// The same for long replies, whose length nobody knows before.
-#[test]
-fn a_small_request_does_not_wait_behind_every_long_reply() {
-    let mut bench = Bench::new(RULES);
+fn a_small_request_does_not_wait_behind_every_long_reply(io: Io) {
+    let mut bench = Bench::new(io, RULES);
     let hogs: Vec<_> = (0..6).map(|_| bench.connect()).collect();
     let small = bench.connect();
     for hog in &hogs {
@@ -418,9 +451,8 @@ fn a_small_request_does_not_wait_behind_every_long_reply() {
     assert_eq!(bench.receive(&small, 10), 10);
 }
 
-#[test]
-fn commands_that_need_no_engine_are_answered_by_turns_too() {
-    let mut bench = Bench::new(RULES);
+fn commands_that_need_no_engine_are_answered_by_turns_too(io: Io) {
+    let mut bench = Bench::new(io, RULES);
     let client = bench.connect();
     (&client).write_all(&b"PING\r\n".repeat(10_000)).unwrap();
     let (mut turns, mut got) = (0, 0);
@@ -431,9 +463,8 @@ fn commands_that_need_no_engine_are_answered_by_turns_too() {
     assert!(turns > 30, "ten thousand commands took {turns} turns");
 }
 
-#[test]
-fn silence_and_standstill_are_borne_for_as_long_as_it_is_configured() {
-    let mut bench = Bench::new(Rules { idle_timeout: 10 * SECOND, stuck_timeout: 20 * SECOND, ..RULES });
+fn silence_and_standstill_are_borne_for_as_long_as_it_is_configured(io: Io) {
+    let mut bench = Bench::new(io, Rules { idle_timeout: 10 * SECOND, stuck_timeout: 20 * SECOND, ..RULES });
     let (idle, stuck, busy) = (bench.connect(), bench.connect(), bench.connect());
     assert!(bench.send(&stuck, &gets(10_000_000, 3)));
     for _ in 0..3 {
@@ -453,9 +484,8 @@ fn silence_and_standstill_are_borne_for_as_long_as_it_is_configured() {
     assert_eq!(bench.clients.deadline(), None, "nobody is there: nothing to look after");
 }
 
-#[test]
-fn without_timeouts_nobody_is_closed_and_nothing_is_looked_after_for_ever() {
-    let mut bench = Bench::new(RULES);
+fn without_timeouts_nobody_is_closed_and_nothing_is_looked_after_for_ever(io: Io) {
+    let mut bench = Bench::new(io, RULES);
     let _idle = bench.connect();
     let loud = bench.connect();
     assert!(bench.send(&loud, &gets(3_000_000, 2)));
@@ -466,10 +496,9 @@ fn without_timeouts_nobody_is_closed_and_nothing_is_looked_after_for_ever() {
     assert_eq!(bench.clients.deadline(), None);
 }
 
-#[test]
-fn incomplete_commands_together_are_bounded_and_one_at_a_time_goes_on() {
+fn incomplete_commands_together_are_bounded_and_one_at_a_time_goes_on(io: Io) {
     let limits = Limits { requests: 8 << 20, ..RULES.limits };
-    let mut bench = Bench::new(Rules { limits, ..RULES });
+    let mut bench = Bench::new(io, Rules { limits, ..RULES });
     let len = 3_000_000;
     let head = format!("*2\r\n$3\r\nGET\r\n${len}\r\n");
     let command = [head.as_bytes(), &vec![b'1'; len], b"\r\n"].concat();
@@ -525,10 +554,9 @@ fn lines(bench: &mut Bench, mut stream: &TcpStream, count: usize) -> String {
 }
 
 /// Closed at once, connections broke while requests were on their way: in doubt, though they were never run.
-#[test]
-fn who_asks_of_a_node_that_ends_is_told_to_ask_elsewhere() {
+fn who_asks_of_a_node_that_ends_is_told_to_ask_elsewhere(io: Io) {
     let elsewhere = Refusal::NotServing { ask: Some(NodeId(2)) };
-    let mut bench = Bench::new(RULES);
+    let mut bench = Bench::new(io, RULES);
     let [silent, gone, late] = [(); 3].map(|()| bench.connect());
     bench.wait(3);
     let [busy, waiting] = [(); 2].map(|()| bench.connect());
@@ -556,7 +584,7 @@ fn who_asks_of_a_node_that_ends_is_told_to_ask_elsewhere() {
     assert!(lines(&mut bench, &silent, 1).starts_with("-NOTLEADER"));
     drop(gone);
     (&late).write_all(&gets(5, 2)).unwrap();
-    bench.clients.say_goodbye(bench.now, elsewhere);
+    bench.clients.say_goodbye(bench.now, elsewhere, &bench.poller);
     drop(bench);
     let mut text = String::new();
     late.set_nonblocking(false).unwrap();
@@ -564,9 +592,8 @@ fn who_asks_of_a_node_that_ends_is_told_to_ask_elsewhere() {
     assert_eq!(text.matches("-NOTLEADER").count(), 2, "{text}");
 }
 
-#[test]
-fn a_node_that_ends_answers_what_was_asked_before() {
-    let mut bench = Bench::new(RULES);
+fn a_node_that_ends_answers_what_was_asked_before(io: Io) {
+    let mut bench = Bench::new(io, RULES);
     let client = bench.connect();
     assert!(bench.send(&client, &gets(5, 1)));
     bench.ends = Some(Refusal::NotServing { ask: None });

@@ -26,6 +26,11 @@ pub fn node(sheet: &mut Sheet, report: &StatusReport) {
         ("node", report.node.to_string()),
     ];
     sheet.gauges("build_info", "Always 1; what runs here stands in the labels", [(build, 1.0)]);
+    sheet.gauges(
+        "client_sockets",
+        "1, with what clients' sockets stand on: epoll or uring",
+        [(one("io", &report.sockets), 1.0)],
+    );
     sheet.gauge("uptime_seconds", "Since the process started", report.uptime_seconds);
     sheet.gauges(
         "service",

@@ -1,0 +1,167 @@
+//! Clients whose sockets stand on a [ring](crate::uring): what it brings, and what is asked of it.
+//!
+//! All else is as with epoll: who is read from, who is served, who is closed is decided in [`clients`](super::clients). What is different
+//! is that bytes come without being read, a little of them after a client is not to be read from any more, and that output which is queued counts as
+//! written: what a socket did not take of it comes back with the next call, which follows in the same turn.
+
+use std::io;
+
+use highwater_engines::Nanos;
+
+use super::client::Client;
+use super::clients::{Clients, Slot, mark, recount};
+use super::keys::KEY_CLIENT;
+use crate::poll::Poller;
+use crate::uring::{News, Ring};
+
+/// How often to ask whether all receives have ended, and for how long at a time: they end at once.
+const LAST_CALLS: usize = 100;
+const LAST_CALL: Nanos = 10_000_000;
+
+impl Clients {
+    /// Waits as [`Poller::wait`] does, for what the ring brings, too: that is here when the wait is over, and has to be
+    /// [taken](Self::take_news).
+    pub fn wait(&mut self, poller: &mut Poller, timeout: Option<Nanos>) -> io::Result<usize> {
+        let Some(ring) = &mut self.ring else { return poller.wait(timeout) };
+        if ring.wait(&*poller, timeout)? {
+            return poller.wait(Some(0));
+        }
+        poller.forget();
+        Ok(0)
+    }
+
+    /// Hands over what is queued for sockets. A worker that does not wait does this at the end of its turn.
+    pub fn hand_over(&mut self, now: Nanos) {
+        if self.ring.as_mut().is_some_and(Ring::has_queued) {
+            self.enter(now);
+        }
+    }
+
+    fn enter(&mut self, now: Nanos) {
+        if let Some(ring) = &mut self.ring {
+            ring.enter().expect("the kernel takes what is queued on a ring that works");
+            self.take_news(now);
+        }
+    }
+
+    /// Hands over what is queued, if what one client may need has no room any more.
+    pub(super) fn make_room(&mut self, now: Nanos) {
+        if self.ring.as_mut().is_some_and(|ring| !ring.has_room()) {
+            self.enter(now);
+        }
+    }
+
+    /// Takes what came.
+    pub fn take_news(&mut self, now: Nanos) {
+        while let Some((at, news)) = self.ring.as_mut().and_then(Ring::next) {
+            self.take(at, news, now);
+            if self.slots[at].client.is_some() {
+                self.something_came(at, now);
+            }
+        }
+    }
+
+    fn take(&mut self, at: usize, news: News, now: Nanos) {
+        let ring = self.ring.as_mut().expect("it has news");
+        let Slot { client, id, .. } = &mut self.slots[at];
+        match (news, client) {
+            (News::NotSent(whose, rest, broken), Some(client)) if whose == *id => {
+                assert!(client.unsent.is_empty(), "behind what a socket did not take nothing is queued");
+                (client.unsent, client.gone) = (rest, client.gone | broken);
+                recount(client, &mut self.crowd);
+                return;
+            }
+            (News::NotSent(..), _) => return,
+            (News::Received(buffer, len), Some(client)) => {
+                client.receive(ring.received(buffer, len), now);
+                client.rested = false;
+                ring.give_back(buffer);
+                // What it sent counts at once: the next one in this turn may be one too many.
+                recount(client, &mut self.crowd);
+            }
+            (News::Received(buffer, _), None) => ring.give_back(buffer),
+            (News::Ended, Some(client)) => client.end(),
+            (News::Broken, Some(client)) => client.gone = true,
+            (News::Stopped | News::Ended | News::Broken, _) => {}
+        }
+        if ring.is_off(at) {
+            self.free_if_done(at);
+        }
+    }
+
+    /// A receive may bring a quarter of a mebibyte before it can be stopped. So the ring is not used while the worker is full with requests, and
+    /// until half of them are done: sockets are read from a little at a time then.
+    pub(super) fn look_at_crowd(&mut self) {
+        let full = if self.off_ring { self.crowd.is_half_crowded() } else { self.crowd.is_crowded() };
+        if self.ring.is_none() || full == self.off_ring {
+            return;
+        }
+        self.off_ring = full;
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            if let Some(client) = &mut slot.client {
+                mark(&mut client.dirty, &mut self.dirty, at);
+            }
+        }
+    }
+
+    /// Closes those that were told all they asked for, once their sockets have taken it.
+    pub(super) fn let_leave(&mut self, now: Nanos) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        self.enter(now);
+        for at in std::mem::take(&mut self.leaving) {
+            let Slot { client: Some(client), unreleased, .. } = &mut self.slots[at] else { continue };
+            match client.is_over(*unreleased) {
+                true => self.remove(at, now),
+                false => mark(&mut client.dirty, &mut self.dirty, at),
+            }
+        }
+    }
+
+    /// Brings what is under way to its end: nothing is queued and nothing received any more.
+    pub(super) fn leave_ring(&mut self, now: Nanos, poller: &Poller) -> io::Result<()> {
+        for _ in 0..LAST_CALLS {
+            let Some(ring) = &mut self.ring else { return Ok(()) };
+            if ring.stop_all() && !ring.has_queued() {
+                break;
+            }
+            ring.wait(poller, Some(LAST_CALL))?;
+            self.take_news(now);
+        }
+        Ok(())
+    }
+}
+
+/// Has a client's socket watched for what it is to be watched for, by the ring and by epoll, or by epoll alone. `off`: nobody is received
+/// from by the ring now.
+pub(super) fn watch(
+    client: &mut Client,
+    at: usize,
+    (ring, off): (Option<&mut Ring>, bool),
+    poller: &Poller,
+) -> io::Result<()> {
+    let by_ring = client.on_ring && !off;
+    let mut receives = false;
+    if let Some(ring) = ring.filter(|_| client.on_ring) {
+        match by_ring && client.is_read() {
+            true if ring.is_off(at) => ring.receive(at, &client.stream),
+            true => {}
+            false => ring.stop(at),
+        }
+        receives = ring.receives(at);
+    }
+    let wanted = client.wanted(by_ring, receives);
+    if wanted == client.interest {
+        return Ok(());
+    }
+    let key = KEY_CLIENT | at as u64;
+    match (client.interest, wanted) {
+        (None, Some(interest)) => poller.add(&client.stream, key, interest)?,
+        (Some(_), Some(interest)) => poller.modify(&client.stream, key, interest)?,
+        (Some(_), None) => poller.remove(&client.stream)?,
+        (None, None) => {}
+    }
+    client.interest = wanted;
+    Ok(())
+}
